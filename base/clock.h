@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ctime>
+
+#include <cstdint>
+
+namespace carya {
+
+/// Nanoseconds since boot (CLOCK_MONOTONIC). Threads: thread-safe.
+inline std::int64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+/// CPU nanoseconds used by the calling thread so far. Costs a system call (~200 ns): sample it.
+inline std::int64_t thread_cpu_ns() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+}  // namespace carya

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace carya {
+
+/// A 128-bit fingerprint. Not cryptographic: it tells honest things apart.
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  bool operator==(const Hash128&) const = default;
+  /// 32 lower-case hexadecimal digits, high first.
+  std::string hex() const;
+};
+
+/// XXH3-64 of bytes. Source: xxHash 0.8 (its output is frozen).
+std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
+std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);
+
+/// XXH3-128 over bytes that come in pieces. Threads: owner only.
+class Hasher128 {
+ public:
+  Hasher128();
+  ~Hasher128();
+  Hasher128(Hasher128&&) noexcept;
+  Hasher128& operator=(Hasher128&&) noexcept;
+
+  void update(std::span<const std::byte> bytes);
+  /// The text and its length, so that ("ab", "c") and ("a", "bc") differ.
+  void update(std::string_view text);
+  void update(std::uint64_t number);
+  Hash128 digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace carya

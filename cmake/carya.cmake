@@ -1,0 +1,88 @@
+# How every folder of the house becomes one target. Files are globbed: a new file pair needs no edit here.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+# Found here, at the top, because an imported target is only visible in the folder that found it and below.
+# Which folder may use which of them: DESIGN section 11.
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+
+add_library(carya_flags INTERFACE)
+target_include_directories(carya_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(carya_flags INTERFACE
+  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -ffp-contract=off -fno-math-errno
+  -Wno-missing-field-initializers)  # options are designated initializers over commented defaults (STYLE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(carya_flags INTERFACE -Wno-restrict)  # false alarm on "text" + std::string: GCC bug 105651
+endif()
+target_link_libraries(carya_flags INTERFACE Threads::Threads)
+if(CARYA_SANITIZE)
+  # Not vptr: it asks the kernel for a pipe to look at memory, and cries wolf in tests that run out of descriptors.
+  target_compile_options(carya_flags INTERFACE -fsanitize=${CARYA_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_compile_definitions(carya_flags INTERFACE CARYA_SANITIZED)  # the heap is the sanitizer's
+  target_link_options(carya_flags INTERFACE -fsanitize=${CARYA_SANITIZE})
+endif()
+if(CARYA_FUZZ)
+  target_compile_options(carya_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+find_program(CARYA_MOLD NAMES mold)
+if(CARYA_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+find_program(CARYA_CCACHE NAMES ccache)
+if(CARYA_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CARYA_CCACHE})
+endif()
+
+# carya_module(<name> DEPS <carya modules> LIBS <third party>): the static library carya::<name> of this folder.
+function(carya_module name)
+  cmake_parse_arguments(M "" "" "DEPS;LIBS;SUBDIRS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cc *.h)
+  foreach(sub ${M_SUBDIRS})
+    file(GLOB more CONFIGURE_DEPENDS ${sub}/*.cc ${sub}/*.h)
+    list(APPEND sources ${more})
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  if(NOT sources MATCHES "\\.cc")
+    add_library(carya_${name} INTERFACE)
+    add_library(carya::${name} ALIAS carya_${name})
+    target_link_libraries(carya_${name} INTERFACE carya_flags ${M_DEPS})
+    return()
+  endif()
+  add_library(carya_${name} STATIC ${sources})
+  add_library(carya::${name} ALIAS carya_${name})
+  target_link_libraries(carya_${name} PUBLIC carya_flags ${M_DEPS} PRIVATE ${M_LIBS})
+  set_target_properties(carya_${name} PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
+
+# carya_test(<name> DEPS <modules>): one GoogleTest program of every *_test.cc in this folder.
+function(carya_test name)
+  cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *_test.cc *_test_lib.cc)
+  if(sources)
+    add_executable(${name}_test ${sources})
+    target_link_libraries(${name}_test PRIVATE ${M_DEPS} ${M_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()
+
+# carya_bench(<file> DEPS <modules>): the bench program bench_<file>.
+function(carya_bench file)
+  cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
+  add_executable(bench_${file} ${file}.cc)
+  target_link_libraries(bench_${file} PRIVATE ${M_DEPS} ${M_LIBS})
+endfunction()
+
+# carya_fuzz(<name> DEPS <modules>): the libFuzzer program fuzz_<name> of <name>_fuzz.cc.
+function(carya_fuzz name)
+  cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
+  add_executable(fuzz_${name} ${name}_fuzz.cc)
+  target_link_libraries(fuzz_${name} PRIVATE ${M_DEPS} ${M_LIBS})
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

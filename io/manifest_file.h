@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "io/manifest_image.h"
+
+namespace carya::io {
+
+/// Map a stored manifest. One that another user could change under us is copied into memory first.
+/// Errors: kNotFound, kPermission, kIo; kCorrupt when its bytes are wrong.
+Result<std::shared_ptr<const ManifestImage>> load_manifest(const std::string& path);
+
+/// Write a file whole or not at all (temporary file, rename); makes the folder when it is missing.
+/// A crash can leave a file of the right name with wrong bytes: check what is read.
+Status replace_file(const std::string& path, std::span<const std::byte> bytes);
+
+/// replace_file() with a manifest's bytes; load_manifest refuses what a crash left.
+Status store_manifest(const std::string& path, std::span<const std::byte> bytes);
+
+/// "<cache_dir>/<kind>-<hash of subject>.manifest".
+std::string manifest_path(const std::string& cache_dir, std::string_view kind, std::string_view subject);
+
+}  // namespace carya::io

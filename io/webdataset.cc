@@ -1,0 +1,158 @@
+// list_webdataset: the indexes of the tars, members side by side grouped by key.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/common_folder.h"
+#include "io/listing.h"
+#include "io/manifest.h"
+#include "io/manifest_builder.h"
+#include "io/tar_index.h"
+
+namespace carya::io {
+namespace {
+
+struct SplitName {
+  std::string_view key;
+  std::string extension;  // lower case; empty when the name has no dot
+};
+
+SplitName split_name(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
+  const std::size_t dot = name.find('.', base);
+  if (dot == std::string_view::npos) return {name, ""};
+  std::string extension(name.substr(dot + 1));
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return {name.substr(0, dot), std::move(extension)};
+}
+
+/// Members of one key.
+struct Group {
+  struct Member {
+    std::string extension;
+    std::uint64_t index;
+  };
+  std::string_view key;
+  std::vector<Member> members;
+
+  std::optional<std::uint64_t> find(const std::vector<std::string>& extensions) const {
+    for (const std::string& wanted : extensions) {
+      for (const Member& member : members) {
+        if (member.extension == wanted) return member.index;
+      }
+    }
+    return std::nullopt;
+  }
+};
+
+std::string listed(const std::vector<std::string>& extensions) {
+  std::string text;
+  for (const std::string& extension : extensions) text += (text.empty() ? "." : " or .") + extension;
+  return text;
+}
+
+/// Turns groups into records, one per field.
+class Grouping {
+ public:
+  Grouping(const std::vector<TarField>& fields, const std::vector<std::string>& label_extensions,
+           std::vector<ManifestBuilder>* builders)
+      : fields_(fields), label_extensions_(label_extensions), builders_(*builders) {}
+
+  Status add_tar(const ManifestImage& index, std::uint32_t container, const std::string& tar) {
+    Group group;
+    for (std::uint64_t i = 0; i < index.count(); ++i) {
+      SplitName name = split_name(index.record(i).member);
+      if (name.extension.empty()) continue;  // WebDataset passes over names without extension
+      if (name.key != group.key) {
+        TRY(finish(index, container, tar, group));
+        group.key = name.key;
+        group.members.clear();
+      }
+      if (std::ranges::find(group.members, name.extension, &Group::Member::extension) !=
+          group.members.end()) {
+        return fail(Code::kCorrupt, "tar " + tar + ": key " + std::string(name.key) + " has ." +
+                                        name.extension +
+                                        " twice; pack each member of a key with an extension of its own");
+      }
+      group.members.push_back({std::move(name.extension), i});
+    }
+    return finish(index, container, tar, group);
+  }
+
+ private:
+  std::unexpected<Error> lacks(const std::string& tar, std::string_view key,
+                               const std::vector<std::string>& what) {
+    return fail(Code::kNotFound, "tar " + tar + ": key " + std::string(key) + " has no " + listed(what) +
+                                     "; pack the tar with it, or name the extensions that its keys have");
+  }
+
+  Status finish(const ManifestImage& index, std::uint32_t container, const std::string& tar,
+                const Group& group) {
+    if (group.members.empty()) return {};
+    std::int64_t label = -1;
+    if (!label_extensions_.empty()) {
+      const auto member = group.find(label_extensions_);
+      if (!member) return lacks(tar, group.key, label_extensions_);
+      label = index.record(*member).label;  // kNoNumber: a broken record, for the stream's policy
+    }
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      const auto member = group.find(fields_[f].extensions);
+      if (!member) return lacks(tar, group.key, fields_[f].extensions);
+      const RecordAddress at = index.record(*member);
+      builders_[f].add({.name = at.member,
+                        .bytes = at.bytes,
+                        .label = label,
+                        .offset = at.offset,
+                        .container = container});
+    }
+    return {};
+  }
+
+  const std::vector<TarField>& fields_;
+  const std::vector<std::string>& label_extensions_;
+  std::vector<ManifestBuilder>& builders_;
+};
+
+Result<std::vector<std::shared_ptr<const ManifestImage>>> indexes_of(const std::vector<std::string>& tars,
+                                                                     const ListingOptions& options) {
+  ListingProgress progress(options.progress);
+  std::vector<std::shared_ptr<const ManifestImage>> indexes(tars.size());
+  TRY(for_each_index(tars.size(), listing_threads(options.threads), progress, [&](std::uint64_t i) -> Status {
+    ASSIGN(indexes[i], tar_index(tars[i], options.cache_dir, progress));
+    progress.add(indexes[i]->count() % 1024);
+    return {};
+  }));
+  return indexes;
+}
+
+}  // namespace
+
+Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
+    const std::vector<std::string>& tars, const std::vector<TarField>& fields,
+    const std::vector<std::string>& label_extensions, const ListingOptions& options) {
+  if (tars.empty()) return fail(Code::kInvalidArgument, "webdataset: no tar was named");
+  if (fields.empty()) return fail(Code::kInvalidArgument, "webdataset: no field was named");
+  ASSIGN(const auto indexes, indexes_of(tars, options));
+  std::vector<ManifestBuilder> builders(fields.size());
+  const std::string root = common_folder(tars);
+  for (ManifestBuilder& builder : builders) {
+    builder.root = root;
+    for (std::size_t i = 0; i < tars.size(); ++i) {
+      builder.containers.push_back(below_folder(root, tars[i]));
+      builder.add_source(tars[i], indexes[i]->source_stamps()[0]);
+    }
+  }
+  Grouping grouping(fields, label_extensions, &builders);
+  for (std::size_t i = 0; i < tars.size(); ++i) {
+    TRY(grouping.add_tar(*indexes[i], static_cast<std::uint32_t>(i), tars[i]));
+  }
+  if (builders[0].count() == 0)
+    return fail(Code::kNotFound, "webdataset: no member in " + tars[0] + " or the others");
+  std::vector<std::shared_ptr<const Manifest>> manifests;
+  for (ManifestBuilder& builder : builders) manifests.push_back(ManifestImage::from(builder.build()));
+  return manifests;
+}
+
+}  // namespace carya::io

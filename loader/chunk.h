@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "io/read_engine.h"
+#include "loader/failure.h"
+#include "loader/read_buffer.h"
+#include "loader/stream_shape.h"
+
+namespace carya::loader {
+
+class Production;
+class ReadList;
+struct Chunk;
+struct OpenSource;
+struct PlanInUse;
+
+/// One row of a batch still to be computed: from its own record, or from a substitute.
+struct RowTask {
+  std::uint64_t row = 0;         ///< in this rank's batch
+  std::uint64_t position = 0;    ///< in the epoch
+  std::uint64_t record = 0;      ///< that is read now
+  std::uint64_t occurrence = 0;  ///< 0: the position's own record; else 1 + position
+  std::uint32_t draws = 0;       ///< substitutes drawn so far
+};
+
+/// One read on its way. The request's token is its address.
+struct ReadOp {
+  Chunk* chunk = nullptr;
+  std::size_t task = 0;
+  std::size_t input = 0;                   ///< of the chunk's inputs: what is read
+  const io::Manifest* manifest = nullptr;  ///< whose root or container the request means
+  std::uint32_t container = UINT32_MAX;
+  std::uint64_t job = 0;         ///< number of the production
+  OpenSource* source = nullptr;  ///< what it reads from, while it is in flight
+  io::ReadRequest request{};
+  ReadList* list = nullptr;  ///< it is on, between its neighbours; null when it has ended
+  ReadOp* before = nullptr;
+  ReadOp* after = nullptr;
+  std::int64_t queued_ns = 0;  ///< when it was last queued
+  std::int64_t first_ns = 0;   ///< when it was first submitted
+  std::int64_t due_ns = 0;     ///< when a retry is due
+  std::uint32_t attempts = 0;
+};
+
+/// One batch of this rank, in production.
+struct Step {
+  bool dropped = false;  ///< its session is over: what is under way ends and is thrown away
+  std::uint64_t epoch = 0;
+  std::uint64_t index = 0;     ///< step inside the epoch
+  std::uint64_t position = 0;  ///< first position over all ranks
+  std::uint64_t position_after = 0;
+  bool last = false;  ///< of its epoch
+  RankPart part;
+  std::uint64_t rows_issued = 0;  ///< rows that belong to chunks begun so far
+  std::uint32_t chunks_open = 0;  ///< begun and not finished
+  std::optional<std::uint32_t> slot;
+  std::optional<Failure> failure;  ///< of the lowest row, when the stream must stop here
+  std::uint64_t failure_row = 0;
+  std::vector<Failure> quarantined;  ///< shown when the batch is delivered
+
+  /// Nothing of it is missing; a step that failed lacks what would come after the failure.
+  bool complete() const { return (failure || rows_issued == part.count) && chunks_open == 0; }
+};
+
+/// A contiguous run of rows of one step: the unit of scheduling. Idempotent: computing it again gives the
+/// same bits.
+struct Chunk {
+  Production* owner = nullptr;  ///< null: given up, its reads still end some time
+  Step* step = nullptr;
+  std::shared_ptr<PlanInUse> plan;  ///< by which it is computed, also with substitutes; null: not begun
+  std::uint64_t order = 0;          ///< of issue; lower is due earlier
+  std::vector<RowTask> tasks;
+  std::vector<std::pair<std::size_t, Error>> broken;  ///< (task, why) of the rows that could not be computed
+  std::vector<std::span<const std::byte>> inputs;     ///< tasks x fields
+  std::vector<std::int64_t> labels;                   ///< tasks; label inputs point here
+  std::vector<ReadOp> reads;
+  std::uint32_t reads_open = 0;
+  std::optional<std::pair<std::size_t, Error>>
+      read_error;  ///< (task, why) of the lowest row that storage failed
+  ReadBuffer buffer;
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,141 @@
+#include "loader/control/channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/unix_socket.h"
+#include "loader/control/cbor_check.h"
+
+namespace carya::loader {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x5952'4143;  // "CARY", first byte lowest
+
+/// Little-endian, as every machine that Carya runs on.
+struct Header {
+  std::uint32_t magic;
+  std::uint8_t major;
+  std::uint8_t minor;
+  std::uint16_t type;
+  std::uint32_t request;
+  std::uint32_t body_bytes;
+};
+static_assert(sizeof(Header) == kHeaderBytes);
+static_assert(std::endian::native == std::endian::little);
+
+union Ancillary {
+  cmsghdr align;
+  char bytes[CMSG_SPACE(kMessageFdsMax * sizeof(int))];
+};
+
+Status wait_for(int socket, short events, std::int64_t end_ns, const char* what) {
+  const int ready = poll_until(socket, events, end_ns);
+  if (ready > 0) return {};
+  if (ready == 0) return fail(Code::kTimeout, std::string("control channel: ") + what);
+  if (ready == -EINTR) return fail(Code::kTimeout, "control channel: interrupted by a signal", EINTR);
+  return fail_errno("control channel: poll", -ready);
+}
+
+}  // namespace
+
+Result<Channel> Channel::connect(const std::string& path) {
+  ASSIGN(const sockaddr_un address, unix_address(path, "daemon"));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return fail_errno("daemon: socket", errno);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTDIR)
+      return fail(Code::kNotFound, "daemon: nobody listens at " + path, errno);
+    if (errno == EAGAIN) return fail(Code::kTimeout, "daemon: " + path + " has too many who wait for it");
+    return fail_errno("daemon: connect to " + path, errno);
+  }
+  return Channel(std::move(socket));
+}
+
+Result<PeerCredentials> Channel::peer() const {
+  ucred found{};
+  socklen_t size = sizeof(found);
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &found, &size) != 0)
+    return fail_errno("control channel: peer credentials", errno);
+  return PeerCredentials{found.pid, found.uid, found.gid};
+}
+
+Status Channel::send(const Message& message, int timeout_ms) {
+  const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
+  if (message.body.size() + sizeof(Header) > kMessageBytesMax || message.fds.size() > kMessageFdsMax)
+    return fail(Code::kInvalidArgument, "control channel: a message of " +
+                                            std::to_string(message.body.size()) + " bytes and " +
+                                            std::to_string(message.fds.size()) + " descriptors is too long");
+  Header header{kMagic,          kProtocolMajor,
+                message.minor,   static_cast<std::uint16_t>(message.type),
+                message.request, static_cast<std::uint32_t>(message.body.size())};
+  iovec parts[2] = {{&header, sizeof(header)}, {const_cast<char*>(message.body.data()), message.body.size()}};
+  Ancillary ancillary{};
+  msghdr out{};
+  out.msg_iov = parts;
+  out.msg_iovlen = 2;
+  std::vector<int> fds;
+  for (const UniqueFd& fd : message.fds) fds.push_back(fd.get());
+  if (!fds.empty()) put_fds(out, ancillary.bytes, fds);
+  for (;;) {
+    if (sendmsg(socket_.get(), &out, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+      return fail(Code::kClosed, "control channel: the peer is gone", errno);
+    if (errno == ETOOMANYREFS || errno == ENOBUFS)
+      return fail(Code::kExhausted, "control channel: too many descriptors on their way", errno);
+    if (!is_again(errno)) return fail_errno("control channel: send", errno);
+    TRY(wait_for(socket_.get(), POLLOUT, end_ns, "the peer does not read"));
+  }
+}
+
+Result<Message> Channel::receive(int timeout_ms) {
+  const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
+  Message message;
+  Header header{};
+  std::string body(kMessageBytesMax - sizeof(Header), '\0');
+  for (;;) {
+    Ancillary ancillary{};
+    iovec parts[2] = {{&header, sizeof(header)}, {body.data(), body.size()}};
+    msghdr in{};
+    in.msg_iov = parts;
+    in.msg_iovlen = 2;
+    in.msg_control = ancillary.bytes;
+    in.msg_controllen = sizeof(ancillary.bytes);
+    const ssize_t bytes = recvmsg(socket_.get(), &in, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (bytes < 0) {
+      // Said once, when the peer ended and left something unread; what it sent before can still be read.
+      if (errno == ECONNRESET) continue;
+      if (!is_again(errno)) return fail_errno("control channel: receive", errno);
+      TRY(wait_for(socket_.get(), POLLIN, end_ns, "no answer"));
+      continue;
+    }
+    take_fds(in, message.fds);
+    if (bytes == 0) return fail(Code::kClosed, "control channel: the peer is gone");
+    if ((in.msg_flags & MSG_CTRUNC) != 0)
+      return fail(Code::kExhausted,
+                  "control channel: descriptors could not be taken; raise the limit of open files");
+    const auto size = static_cast<std::size_t>(bytes);
+    if ((in.msg_flags & MSG_TRUNC) != 0 || size < sizeof(Header) || header.magic != kMagic ||
+        header.body_bytes != size - sizeof(Header))
+      return fail(Code::kCorrupt, "control channel: " + std::to_string(size) + " bytes that are no message");
+    if (header.major != kProtocolMajor)
+      return fail(Code::kUnsupported,
+                  "control channel: the peer speaks protocol " + std::to_string(header.major) + ", this is " +
+                      std::to_string(kProtocolMajor) + "; install the same version of carya on both sides");
+    body.resize(header.body_bytes);
+    TRY(check_cbor(std::as_bytes(std::span(body))));
+    message.type = static_cast<MessageType>(header.type);
+    message.request = header.request;
+    message.minor = header.minor;
+    message.body = std::move(body);
+    return message;
+  }
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace carya::loader {
+
+/// Kinds of control messages (PROTOCOL.md). A number is never given another meaning.
+enum class MessageType : std::uint16_t {
+  kHello = 1,
+  kWelcome = 2,
+  kAttach = 3,
+  kAttached = 4,
+  kSeek = 5,
+  kSession = 6,
+  kPolicy = 7,
+  kPolicySet = 8,
+  kTakeFound = 9,
+  kFound = 10,
+  kStats = 11,
+  kStatsAre = 12,
+  kStatus = 13,
+  kStatusIs = 14,
+  kDrain = 15,
+  kStopJob = 16,
+  kLogs = 17,
+  kLogsAre = 18,
+  kDone = 19,
+  kError = 20,
+  kNotice = 21,
+  kProgress = 22,
+  kDetach = 23,
+  kLong = 24,
+};
+
+inline constexpr std::uint8_t kProtocolMajor = 1;
+inline constexpr std::uint8_t kProtocolMinor = 1;
+inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
+inline constexpr std::size_t kHeaderBytes = 16;
+inline constexpr std::size_t kMessageFdsMax = 64;  ///< Source: SCM_MAX_FD is 253, unix(7)
+
+/// One message: a body of CBOR, and descriptors that came or go with it.
+struct Message {
+  MessageType type{};
+  std::uint32_t request = 0;  ///< an answer carries that of its question; 0: nobody asked
+  std::uint8_t minor = kProtocolMinor;
+  std::string body{"\xa0", 1};  ///< CBOR; an empty map
+  std::vector<UniqueFd> fds{};
+};
+
+/// Who is at the other end of a Unix socket, as the kernel says.
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// A control connection: a Unix socket of type SOCK_SEQPACKET, non-blocking. What comes is checked as far as
+/// its header says: lengths, version, descriptors, and that the body is well-formed CBOR within its limits.
+/// Threads: one at a time.
+class Channel {
+ public:
+  Channel() = default;
+  explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
+  /// Errors: kNotFound (no socket there, or nobody behind it), kPermission, kInvalidArgument (the path is too
+  /// long), kExhausted.
+  static Result<Channel> connect(const std::string& path);
+
+  int fd() const { return socket_.get(); }
+  explicit operator bool() const { return static_cast<bool>(socket_); }
+  Result<PeerCredentials> peer() const;
+
+  /// Waits at most timeout_ms for room. Errors: kTimeout, kClosed, kExhausted, kInvalidArgument (too long).
+  Status send(const Message& message, int timeout_ms);
+  /// The next message; waits at most timeout_ms. Errors: kTimeout (nothing came), kClosed (the peer is gone),
+  /// kCorrupt (what came is no message: nothing more should be read), kUnsupported (another major version),
+  /// kExhausted.
+  Result<Message> receive(int timeout_ms);
+
+ private:
+  UniqueFd socket_;
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,340 @@
+#include "loader/control/documents.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+namespace carya::loader {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kEnumMax = 15;  // no enumeration here has more values
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+class Writer;
+class Reader;
+
+// The fields of each document, once for both directions. A name is never given another meaning.
+
+#define CARYA_FIELDS(Type)                                    \
+  template <typename Archive, typename Given>                 \
+    requires std::is_same_v<std::remove_const_t<Given>, Type> \
+  void fields(Archive& a, Given& d)
+
+CARYA_FIELDS(Hello) {
+  a("client", d.client);
+}
+CARYA_FIELDS(Welcome) {
+  a("daemon", d.daemon), a("pid", d.pid), a("instance", d.instance), a("draining", d.draining);
+}
+CARYA_FIELDS(ArrayFacts) {
+  a("field", d.field), a("row_bytes", d.row_bytes), a("rows", d.rows);
+}
+CARYA_FIELDS(Hash128) {
+  a("high", d.high), a("low", d.low);
+}
+CARYA_FIELDS(StreamShape) {
+  a("records", d.records), a("global_size", d.global_size), a("world_size", d.world_size), a("rank", d.rank);
+  a("drop_last", d.drop_last), a("pad_last", d.pad_last);
+}
+CARYA_FIELDS(DecodeIndexOptions) {
+  a("wanted", d.wanted), a("spacing", d.spacing), a("budget_share", d.budget_share);
+}
+CARYA_FIELDS(JobOptions) {
+  a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
+  a("slots", d.slots), a("read_ahead_bytes", d.read_ahead_bytes), a("on_error", d.on_error),
+      a("seed", d.seed);
+  a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
+  a("epoch", d.epoch), a("position", d.position), a("label_int32", d.label_int32);
+  a("decode_index", d.decode_index), a("reorder", d.reorder), a("order", d.order);
+}
+CARYA_FIELDS(AttachRequest) {
+  a("job", d.job), a("replica", d.replica), a("replicas", d.replicas), a("options", d.options);
+  a("cache_dir", d.cache_dir), a("arrays", d.arrays);
+}
+CARYA_FIELDS(Attached) {
+  a("job", d.job), a("dataset", d.dataset), a("shape", d.shape), a("seed", d.seed), a("threads", d.threads);
+  a("slots", d.slots), a("session", d.session), a("class_names", d.class_names);
+  a("skipped_count", d.skipped_count), a("skipped_examples", d.skipped_examples), a("order", d.order);
+}
+CARYA_FIELDS(SeekRequest) {
+  a("epoch", d.epoch), a("position", d.position);
+}
+CARYA_FIELDS(SessionIs) {
+  a("session", d.session);
+}
+CARYA_FIELDS(PolicyRequest) {
+  a("on_error", d.on_error);
+}
+CARYA_FIELDS(PolicySet) {
+  a("changed", d.changed);
+}
+CARYA_FIELDS(TakeFoundRequest) {
+  a("sequence", d.sequence);
+}
+CARYA_FIELDS(StopJobRequest) {
+  a("job", d.job);
+}
+CARYA_FIELDS(LogsRequest) {
+  a("lines", d.lines);
+}
+CARYA_FIELDS(LogsAre) {
+  a("lines", d.lines);
+}
+CARYA_FIELDS(Progress) {
+  a("records", d.records);
+}
+CARYA_FIELDS(Error) {
+  a("code", d.code), a("message", d.message), a("errno", d.sys_errno);
+}
+CARYA_FIELDS(ErrorIs) {
+  a("error", d.error);
+}
+CARYA_FIELDS(Failure) {
+  a("error", d.error), a("epoch", d.epoch), a("position", d.position), a("record", d.record),
+      a("path", d.path);
+  a("member", d.member), a("offset", d.offset), a("stage", d.stage), a("reason", d.reason);
+  a("substitute", d.substitute);
+}
+CARYA_FIELDS(Found) {
+  a("quarantine", d.quarantine), a("failure", d.failure);
+}
+CARYA_FIELDS(transforms::OpProfile) {
+  a("name", d.name), a("samples", d.samples), a("timed_samples", d.timed_samples), a("cpu_ns", d.cpu_ns);
+  a("bytes_in", d.bytes_in), a("bytes_out", d.bytes_out), a("ops", d.ops), a("pictures", d.pictures);
+  a("height", d.height), a("width", d.width);
+}
+CARYA_FIELDS(OrderProfile) {
+  a("order", d.order), a("stages", d.stages), a("measured_at_s", d.measured_at_s);
+}
+CARYA_FIELDS(transforms::DecodePaths) {
+  a("own", d.own), a("turbo", d.turbo), a("warnings", d.warnings), a("indexed", d.indexed);
+  a("scan_bytes", d.scan_bytes), a("pixels", d.pixels);
+}
+CARYA_FIELDS(ProductionStats) {
+  a("batches", d.batches), a("samples", d.samples), a("bytes_read", d.bytes_read), a("reads", d.reads);
+  a("read_retries", d.read_retries), a("replaced", d.replaced), a("masked", d.masked), a("epoch", d.epoch),
+      a("position", d.position);
+  a("read_latency_ns", d.read_latency_ns), a("buffered_bytes", d.buffered_bytes);
+  a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
+  a("plan_switches", d.plan_switches);
+}
+CARYA_FIELDS(shm::SlotRingStats) {
+  a("bytes", d.bytes), a("huge_bytes", d.huge_bytes), a("free", d.free), a("filling", d.filling);
+  a("ready", d.ready), a("held", d.held);
+}
+CARYA_FIELDS(DecodeIndexStats) {
+  a("on", d.on), a("reason", d.reason), a("spacing", d.spacing), a("entries", d.entries);
+  a("points_known_share", d.points_known_share), a("bytes", d.bytes), a("hits", d.hits), a("made", d.made);
+  a("refused", d.refused), a("mismatches", d.mismatches), a("mismatch_record", d.mismatch_record);
+  a("dropped", d.dropped);
+}
+CARYA_FIELDS(ProducerStats) {
+  a("production", d.production), a("ring", d.ring), a("io_engine", d.io_engine), a("threads", d.threads);
+  a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
+      a("plan_lines", d.plan_lines);
+  a("plan_profile", d.plan_profile);
+}
+CARYA_FIELDS(ReaderStatus) {
+  a("pid", d.pid), a("replica", d.replica), a("held", d.held), a("attached_s", d.attached_s);
+  a("stall_s", d.stall_s);
+}
+CARYA_FIELDS(LongIs) {
+  a("type", d.type), a("bytes", d.bytes);
+}
+CARYA_FIELDS(RankStatus) {
+  a("rank", d.rank), a("epoch", d.epoch), a("position", d.position), a("batches", d.batches);
+  a("samples", d.samples), a("bytes_read", d.bytes_read), a("samples_per_s", d.samples_per_s);
+  a("slots", d.slots), a("free", d.free), a("filling", d.filling), a("ready", d.ready), a("held", d.held);
+  a("slot_bytes", d.slot_bytes), a("quarantined", d.quarantined), a("lingers_s", d.lingers_s);
+  a("readers", d.readers);
+}
+CARYA_FIELDS(JobStatus) {
+  a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
+  a("state", d.state), a("ranks", d.ranks);
+}
+CARYA_FIELDS(DaemonStatus) {
+  a("daemon", d.daemon), a("pid", d.pid), a("up_s", d.up_s), a("state", d.state), a("socket", d.socket);
+  a("io_engine", d.io_engine), a("threads", d.threads), a("cpu_s", d.cpu_s),
+      a("memory_bytes", d.memory_bytes);
+  a("shared_bytes", d.shared_bytes), a("shared_bytes_limit", d.shared_bytes_limit);
+  a("descriptors", d.descriptors), a("descriptors_limit", d.descriptors_limit),
+      a("connections", d.connections);
+  a("attached", d.attached), a("detached", d.detached), a("killed", d.killed), a("jobs", d.jobs);
+}
+
+#undef CARYA_FIELDS
+
+class Writer {
+ public:
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    out_[name] = value_of(value);
+  }
+  Json take() { return std::move(out_); }
+
+  template <typename T>
+  static Json value_of(const T& value) {
+    if constexpr (IsOptional<T>::value) {
+      return value ? value_of(*value) : Json(nullptr);
+    } else if constexpr (IsVector<T>::value) {
+      Json list = Json::array();
+      for (const auto& item : value) list.push_back(value_of(item));
+      return list;
+    } else if constexpr (std::is_enum_v<T>) {
+      return static_cast<int>(value);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+      return value;
+    } else {
+      Writer inner;
+      fields(inner, value);
+      return inner.take();
+    }
+  }
+
+ private:
+  Json out_ = Json::object();
+};
+
+class Reader {
+ public:
+  explicit Reader(const Json& in) : in_(in) {}
+
+  template <typename T>
+  void operator()(const char* name, T& value) {
+    if (!wrong_.empty()) return;
+    const auto found = in_.find(name);
+    if (found != in_.end() && !read(*found, value, wrong_))
+      wrong_ = wrong_.empty() ? name : std::string(name) + "." + wrong_;
+  }
+  /// Name of the first field that is not what it should be, or "".
+  const std::string& wrong() const { return wrong_; }
+
+  template <typename T>
+  static bool read(const Json& in, T& value, std::string& wrong) {
+    if constexpr (IsOptional<T>::value) {
+      if (in.is_null()) return value.reset(), true;
+      return read(in, value.emplace(), wrong);
+    } else if constexpr (IsVector<T>::value) {
+      if (!in.is_array()) return false;
+      for (const Json& item : in)
+        if (!read(item, value.emplace_back(), wrong)) return false;
+      return true;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return in.is_boolean() && (value = in.get<bool>(), true);
+    } else if constexpr (std::is_enum_v<T>) {
+      int number = 0;
+      if (!read(in, number, wrong) || number < 0 || number > kEnumMax) return false;
+      value = static_cast<T>(number);
+      return true;
+    } else if constexpr (std::is_integral_v<T>) {
+      if (in.is_number_unsigned()) {
+        const auto number = in.get<std::uint64_t>();
+        return std::in_range<T>(number) && (value = static_cast<T>(number), true);
+      }
+      if (!in.is_number_integer()) return false;
+      const auto number = in.get<std::int64_t>();
+      return std::in_range<T>(number) && (value = static_cast<T>(number), true);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return in.is_number() && (value = in.get<T>(), true);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return in.is_string() && (value = in.get<std::string>(), true);
+    } else {
+      if (!in.is_object()) return false;
+      Reader inner(in);
+      fields(inner, value);
+      wrong = inner.wrong();
+      return wrong.empty();
+    }
+  }
+
+ private:
+  const Json& in_;
+  std::string wrong_;
+};
+
+/// Values of enumerations that the code switches on.
+bool sane(const JobOptions& options) {
+  return options.on_error <= transforms::OnError::kMask &&
+         options.io_engine <= io::ReadEngineOptions::Kind::kPread &&
+         options.reorder <= autotune::Sense::kRelaxed;
+}
+bool sane(const AttachRequest& request) {
+  return sane(request.options);
+}
+bool sane(const PolicyRequest& request) {
+  return request.on_error <= transforms::OnError::kMask;
+}
+bool sane(const ErrorIs& document) {
+  return document.error.code <= Code::kForked;
+}
+bool sane(const Found& found) {
+  for (const Failure& failure : found.quarantine)
+    if (failure.error.code > Code::kForked) return false;
+  return !found.failure || found.failure->error.code <= Code::kForked;
+}
+template <typename Document>
+bool sane(const Document&) {
+  return true;
+}
+
+}  // namespace
+
+template <typename Document>
+std::string encode(const Document& document) {
+  std::string body;
+  Json::to_cbor(Writer::value_of(document), nlohmann::detail::output_adapter<char>(body));
+  return body;
+}
+
+template <typename Document>
+Result<Document> decode(const std::string& body) {
+  const Json in = Json::from_cbor(body, true, false);
+  Document document;
+  std::string wrong;
+  if (in.is_discarded() || !Reader::read(in, document, wrong) || !sane(document))
+    return fail(Code::kCorrupt,
+                "control message: " + (wrong.empty() ? "its body" : wrong) + " is not as expected");
+  return document;
+}
+
+template <typename Document>
+std::string to_json(const Document& document) {
+  return Writer::value_of(document).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+#define CARYA_DOCUMENT(Type)                \
+  template std::string encode(const Type&); \
+  template Result<Type> decode<Type>(const std::string&);
+CARYA_DOCUMENT(Hello)
+CARYA_DOCUMENT(Welcome)
+CARYA_DOCUMENT(AttachRequest)
+CARYA_DOCUMENT(Attached)
+CARYA_DOCUMENT(SeekRequest)
+CARYA_DOCUMENT(SessionIs)
+CARYA_DOCUMENT(PolicyRequest)
+CARYA_DOCUMENT(PolicySet)
+CARYA_DOCUMENT(TakeFoundRequest)
+CARYA_DOCUMENT(Found)
+CARYA_DOCUMENT(ProducerStats)
+CARYA_DOCUMENT(StopJobRequest)
+CARYA_DOCUMENT(LogsRequest)
+CARYA_DOCUMENT(LogsAre)
+CARYA_DOCUMENT(Progress)
+CARYA_DOCUMENT(LongIs)
+CARYA_DOCUMENT(DaemonStatus)
+CARYA_DOCUMENT(ErrorIs)
+template std::string to_json(const DaemonStatus&);
+template std::string to_json(const LogsAre&);
+
+}  // namespace carya::loader

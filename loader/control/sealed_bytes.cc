@@ -1,0 +1,51 @@
+#include "loader/control/sealed_bytes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "shm/memfd.h"
+
+namespace carya::loader {
+namespace {
+
+constexpr unsigned kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+}  // namespace
+
+Result<UniqueFd> SealedBytes::copy(const char* name, std::span<const std::byte> bytes) {
+  ASSIGN(UniqueFd fd, shm::create_memfd(name, std::max<std::size_t>(bytes.size(), 1), false));
+  if (!bytes.empty()) {
+    void* const memory = mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (memory == MAP_FAILED) return fail_errno(std::string("map ") + name, errno);
+    std::memcpy(memory, bytes.data(), bytes.size());
+    munmap(memory, bytes.size());  // a writable mapping would keep the seal off
+  }
+  TRY(shm::seal_memfd(fd.get(), kSeals));
+  return fd;
+}
+
+Result<std::shared_ptr<const SealedBytes>> SealedBytes::map(const UniqueFd& fd, std::size_t bytes_max,
+                                                            std::string_view what) {
+  const std::string subject(what);
+  struct stat info{};
+  if (fstat(fd.get(), &info) != 0) return fail(Code::kCorrupt, subject + ": not a descriptor", errno);
+  if (info.st_size < 1 || static_cast<std::uint64_t>(info.st_size) > bytes_max)
+    return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; allowed: 1 to " +
+                                    std::to_string(bytes_max));
+  const auto size = static_cast<std::size_t>(info.st_size);
+  TRY(shm::check_memfd(fd.get(), size, kSeals, what));
+  void* const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return fail_errno(subject, errno);
+  return std::shared_ptr<const SealedBytes>(new SealedBytes({static_cast<const std::byte*>(memory), size}));
+}
+
+SealedBytes::~SealedBytes() {
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,172 @@
+#include "loader/daemon/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace carya::loader {
+namespace {
+
+/// A label's value, quoted. The format knows only three escapes, JSON's for the same characters; one value
+/// that is no UTF-8 would cost the whole page.
+std::string quoted(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string number(double value) {
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end};
+}
+
+/// One line per value, all of a name behind each other.
+class Lines {
+ public:
+  void family(const std::string& name, const char* type, const char* help) {
+    name_ = name;
+    text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+  }
+  void value(const std::string& labels, double value, const char* suffix = "") {
+    text_ += name_ + suffix + (labels.empty() ? "" : "{" + labels + "}") + " " + number(value) + "\n";
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string name_, text_;
+};
+
+std::string label(const char* name, const std::string& value) {
+  return std::string(name) + "=" + quoted(value);
+}
+
+template <typename Each>
+void each_rank(const DaemonStatus& status, const Each& each) {
+  for (const JobStatus& job : status.jobs)
+    for (const RankStatus& rank : job.ranks)
+      each(rank, label("job", job.job) + "," + label("rank", std::to_string(rank.rank)));
+}
+
+double real(std::uint64_t count) {
+  return static_cast<double>(count);
+}
+
+/// One figure of the whole daemon, or of each rank.
+template <typename Subject>
+struct Figure {
+  const char* name;
+  const char* type;
+  const char* help;
+  double (*value)(const Subject&);
+};
+
+constexpr std::array<Figure<DaemonStatus>, 11> kDaemonFigures{{
+    {"carya_readers_attached_total", "counter", "Readers that attached since the daemon's start.",
+     [](const DaemonStatus& d) { return real(d.attached); }},
+    {"carya_readers_detached_total", "counter", "Readers that closed their loader.",
+     [](const DaemonStatus& d) { return real(d.detached); }},
+    {"carya_readers_killed_total", "counter", "Readers whose process died, or that were thrown out.",
+     [](const DaemonStatus& d) { return real(d.killed); }},
+    {"carya_connections", "gauge", "Control connections that are open.",
+     [](const DaemonStatus& d) { return real(d.connections); }},
+    {"carya_shared_memory_bytes", "gauge", "Shared memory of the slots of all jobs.",
+     [](const DaemonStatus& d) { return real(d.shared_bytes); }},
+    {"carya_shared_memory_limit_bytes", "gauge", "The most that may be: limits.shared_memory.",
+     [](const DaemonStatus& d) { return real(d.shared_bytes_limit); }},
+    {"carya_uptime_seconds", "gauge", "Seconds since the daemon's start.",
+     [](const DaemonStatus& d) { return d.up_s; }},
+    {"process_cpu_seconds_total", "counter", "CPU time of the daemon, user and system.",
+     [](const DaemonStatus& d) { return d.cpu_s; }},
+    {"process_resident_memory_bytes", "gauge", "Memory of the daemon that is in RAM.",
+     [](const DaemonStatus& d) { return real(d.memory_bytes); }},
+    {"process_open_fds", "gauge", "Descriptors that the daemon has open.",
+     [](const DaemonStatus& d) { return real(d.descriptors); }},
+    {"process_max_fds", "gauge", "The most descriptors that it may have.",
+     [](const DaemonStatus& d) { return real(d.descriptors_limit); }},
+}};
+
+constexpr std::array<Figure<RankStatus>, 6> kRankFigures{{
+    {"carya_samples_total", "counter", "Samples of batches that were published.",
+     [](const RankStatus& r) { return real(r.samples); }},
+    {"carya_batches_total", "counter", "Batches that were published.",
+     [](const RankStatus& r) { return real(r.batches); }},
+    {"carya_bytes_read_total", "counter", "Bytes read from files.",
+     [](const RankStatus& r) { return real(r.bytes_read); }},
+    {"carya_quarantined_total", "counter", "Broken records that readers were told of.",
+     [](const RankStatus& r) { return real(r.quarantined); }},
+    {"carya_epoch", "gauge", "Epoch of the last published batch.",
+     [](const RankStatus& r) { return real(r.epoch); }},
+    {"carya_position", "gauge", "First position of that epoch that was not published.",
+     [](const RankStatus& r) { return real(r.position); }},
+}};
+
+void add_reads(Lines& lines, const DaemonStatus& status) {
+  lines.family("carya_read_latency_seconds", "histogram", "Time of each read, from its start to its bytes.");
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < rank.reads_within.size(); ++i) {
+      sum += rank.reads_within[i];
+      lines.value(labels + ",le=\"" + number(kReadLatencyBoundsS[i]) + "\"", real(sum), "_bucket");
+    }
+    lines.value(labels + ",le=\"+Inf\"", real(rank.reads), "_bucket");
+    lines.value(labels, rank.read_latency_s, "_sum");
+    lines.value(labels, real(rank.reads), "_count");
+  });
+}
+
+}  // namespace
+
+std::string metrics_text(const DaemonStatus& status) {
+  Lines lines;
+  for (const auto& figure : kDaemonFigures) {
+    lines.family(figure.name, figure.type, figure.help);
+    lines.value("", figure.value(status));
+  }
+  for (const auto& figure : kRankFigures) {
+    lines.family(figure.name, figure.type, figure.help);
+    each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+      lines.value(labels, figure.value(rank));
+    });
+  }
+  lines.family("carya_slots", "gauge", "Slots by state: free, filling, ready, held.");
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    lines.value(labels + ",state=\"free\"", rank.free);
+    lines.value(labels + ",state=\"filling\"", rank.filling);
+    lines.value(labels + ",state=\"ready\"", rank.ready);
+    lines.value(labels + ",state=\"held\"", rank.held);
+  });
+  lines.family("carya_reader_stall_seconds_total", "counter",
+               "Seconds that a reader slept for its next batch, as it says itself.");
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    for (const ReaderStatus& reader : rank.readers)
+      lines.value(labels + "," + label("replica", std::to_string(reader.replica)), reader.stall_s);
+  });
+  lines.family("carya_op_cpu_seconds_total", "counter",
+               "CPU time of each operation of the pipeline, estimated from the samples that were timed.");
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    for (std::size_t i = 0; i < rank.ops.size(); ++i) {
+      const transforms::OpProfile& op = rank.ops[i];
+      const double timed = real(std::max<std::uint64_t>(op.timed_samples, 1));
+      lines.value(labels + "," + label("op", std::to_string(i) + " " + op.name),
+                  static_cast<double>(op.cpu_ns) * 1e-9 / timed * real(op.samples));
+    }
+  });
+  add_reads(lines, status);
+  return lines.take();
+}
+
+Result<std::unique_ptr<HttpPage>> serve_metrics(const std::string& address, const Server& server) {
+  return HttpPage::create(address, [&server](const std::string& path) -> HttpAnswer {
+    if (path == "/metrics") return {200, metrics_text(server.status())};
+    if (path == "/healthz") return {200, "ok\n"};
+    if (path == "/readyz") {
+      const std::string state = server.status().state;
+      return {state == "ready" ? 200u : 503u, state + "\n"};
+    }
+    return {404, "pages: /metrics, /healthz, /readyz\n"};
+  });
+}
+
+}  // namespace carya::loader

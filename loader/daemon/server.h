@@ -1,0 +1,116 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "loader/control/channel.h"
+#include "loader/daemon/job_table.h"
+
+namespace carya::loader {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+/// One line per event: what happened, then key=value fields.
+using Log = std::function<void(LogLevel, const std::string&)>;
+
+struct ServerOptions {
+  std::string socket;    ///< where it listens
+  UniqueFd listening{};  ///< by socket activation: it listens already
+  JobLimits limits{};
+  std::uint64_t connections_max = 512;
+  double drain_s = 5;      ///< after SIGTERM readers have so long to give back what they hold
+  double idle_exit_s = 0;  ///< run() ends after so long without a reader; 0: never
+  std::optional<std::int64_t> watchdog_ns{};  ///< alive() is called at least so often
+  std::function<void()> alive{};
+  std::string version = "caryad";
+  Log log;
+  std::function<std::vector<std::string>(std::uint64_t)> last_lines;  ///< of the log
+};
+
+/// The control side of a daemon: accepts readers of its own user, gives them seats in the job table, sees
+/// them die. One thread does all of it; attaching, which may take as long as a listing, happens in threads of
+/// its own. A client that misbehaves costs itself only: it is told why, and closed. Threads: run() by one;
+/// stop(), drain(), set_limits() and status() by any.
+class Server {
+ public:
+  /// Errors: kInvalidArgument (path), kExhausted, kPermission, kClosed (another daemon listens there).
+  static Result<std::unique_ptr<Server>> create(ServerOptions options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// Serve until stop(), the end of a drain(), or idle_exit_s.
+  void run();
+  /// After run(): close the socket, wait for attachments under way, end all jobs.
+  void end();
+  /// Take nothing new, wait for what readers hold (at most drain_s), end. Signal-safe.
+  void drain();
+  /// End at once. Signal-safe.
+  void stop();
+  void set_limits(const JobLimits& limits) { jobs_.set_limits(limits); }
+  DaemonStatus status() const;
+
+ private:
+  struct Connection;
+  /// An attachment that was made, to be handed over by the serving thread.
+  struct Made {
+    std::uint64_t connection = 0;
+    std::uint32_t request = 0;
+    Result<JobTable::Attachment> attachment;
+  };
+
+  explicit Server(ServerOptions options);
+  Status listen();
+  void wake() const;
+  Status watch(int fd, std::uint64_t key, std::uint32_t events);
+  void accept_clients();
+  void read_message(Connection& connection);
+  Status answer(Connection& connection, Message message);
+  Status answer_attach(Connection& connection, Message message);
+  Status answer_seated(Connection& connection, const Message& message);
+  void attach_in_thread(std::uint64_t id, std::uint32_t request, std::shared_ptr<Arrival> arrival);
+  void take_made();
+  Status seat(Connection& connection, const Made& made, JobTable::Attachment& attachment);
+  Status reply(Connection& connection, const Message& question, MessageType type, std::string body);
+  void refuse(Connection& connection, std::uint32_t request, const Error& error);
+  void drop(std::uint64_t id, Leaving how, const std::string& reason);
+  void hung_up(Connection& connection);
+  void end_hung_up(const AttachRequest& request);
+  void find_liars();
+  void find_ended();
+  bool drained();
+  bool idle(std::int64_t now_ns);
+  void look_after(std::int64_t now_ns);
+  int wait_ms();
+
+  ServerOptions options_;
+  JobTable jobs_;
+  const std::int64_t started_ns_;
+  std::uint64_t instance_ = 0;
+  UniqueFd listening_, epoll_, wake_;
+  bool own_path_ = false;  // the socket's file is removed at the end
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::int64_t next_tick_ns_ = 0;  // 0: nothing to look after
+  std::atomic<bool> stop_{false}, drain_{false};
+  std::int64_t drain_until_ns_ = 0;
+  std::int64_t next_alive_ns_ = 0;  // 0: nobody watches
+  std::int64_t idle_since_ns_ = 0;
+  std::atomic<std::uint64_t> attached_{0}, detached_{0}, killed_{0}, open_{0};
+
+  std::mutex made_mutex_;  // guards what follows
+  std::vector<Made> made_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> listed_;  // connection, records: progress to be told
+  std::uint32_t attaching_ = 0;
+  std::deque<std::function<void()>> waiting_attachments_;
+  std::condition_variable attached_all_;
+};
+
+}  // namespace carya::loader

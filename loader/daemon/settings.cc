@@ -1,0 +1,167 @@
+#include "loader/daemon/settings.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace carya::loader {
+namespace {
+
+constexpr double kShareOfMemory = 0.5;  // unless the file says otherwise
+
+/// Reads one value; gives what is allowed when it is not that.
+using Take = std::function<std::string(const toml::node&)>;
+
+template <typename T>
+Take whole(T& out, std::int64_t lowest, std::int64_t highest) {
+  return [&out, lowest, highest](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::int64_t>();
+    if (!value || *value < lowest || *value > highest)
+      return "an integer of " + std::to_string(lowest) + " to " + std::to_string(highest);
+    out = static_cast<T>(*value);
+    return "";
+  };
+}
+
+Take number(double& out, double highest) {
+  return [&out, highest](const toml::node& node) -> std::string {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= 0) || *value > highest)
+      return "seconds, 0 to " + std::to_string(static_cast<std::int64_t>(highest));
+    out = *value;
+    return "";
+  };
+}
+
+/// What reads each key into its field.
+std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memory_bytes) {
+  return {
+      {"socket",
+       [&settings](const toml::node& node) -> std::string {
+         const auto value = node.value_exact<std::string>();
+         if (!value || value->empty() || value->front() != '/') return "an absolute path";
+         settings.socket = *value;
+         return "";
+       }},
+      {"log_level",
+       [&settings](const toml::node& node) -> std::string {
+         const auto value = node.value_exact<std::string>();
+         for (const char* allowed : {"debug", "info", "warning", "error"})
+           if (value == allowed) return settings.log_level = *value, "";
+         return "\"debug\", \"info\", \"warning\" or \"error\"";
+       }},
+      {"roots",
+       [&settings](const toml::node& node) -> std::string {
+         const std::string allowed = "a list of absolute paths";
+         if (!node.is_array()) return allowed;
+         settings.limits.roots.clear();
+         for (const toml::node& item : *node.as_array()) {
+           const auto path = item.value_exact<std::string>();
+           if (!path || path->empty() || path->front() != '/') return allowed;
+           settings.limits.roots.push_back(*path);
+         }
+         return "";
+       }},
+      {"drain_seconds", number(settings.drain_s, 3600)},
+      {"linger_seconds", number(settings.limits.linger_s, 86'400)},
+      {"metrics",
+       [&settings](const toml::node& node) -> std::string {
+         const auto value = node.value_exact<std::string>();
+         if (!value) return "an address as text";
+         settings.metrics = *value;
+         return "";
+       }},
+      {"limits.connections", whole(settings.connections, 1, 65'536)},
+      {"limits.jobs", whole(settings.limits.jobs, 1, 100'000)},
+      {"limits.readers", whole(settings.limits.readers, 1, 100'000)},
+      {"limits.threads", whole(settings.limits.threads, 0, kThreadsMax)},
+      {"limits.shared_memory",
+       [&settings, memory_bytes](const toml::node& node) -> std::string {
+         const auto bytes = parse_size(node.value_exact<std::string>().value_or(""), memory_bytes);
+         if (!bytes) return bytes.error().message;
+         settings.limits.shared_bytes = *bytes;
+         return "";
+       }},
+  };
+}
+
+std::string place(const toml::node& node, const std::string& name) {
+  return name + ":" + std::to_string(node.source().begin.line);
+}
+
+}  // namespace
+
+Result<std::uint64_t> parse_size(const std::string& text, std::uint64_t whole_bytes) {
+  static const std::map<std::string, double> units{
+      {"", 1},          {"B", 1},         {"KB", 1e3},      {"MB", 1e6},  {"GB", 1e9},
+      {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TB", 1e12}, {"TiB", 1099511627776.0}};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end, text.data() + text.size());
+  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
+  const bool share = unit == "%";
+  if (error == std::errc() && std::isfinite(value) && value > 0 &&
+      (share ? value <= 100 : units.contains(unit))) {
+    const double bytes = share ? value / 100 * static_cast<double>(whole_bytes) : value * units.at(unit);
+    if (bytes < 9e18) return static_cast<std::uint64_t>(bytes);
+  }
+  return fail(Code::kInvalidArgument, "a size such as \"8GiB\" or a share of the memory such as \"50%\"");
+}
+
+std::vector<std::string> setting_keys() {
+  Settings unused;
+  std::vector<std::string> names;
+  for (const auto& [key, take] : readers_into(unused, 0)) names.push_back(key);
+  return names;
+}
+
+Result<Settings> parse_settings(const std::string& text, const std::string& name,
+                                std::uint64_t memory_bytes) {
+  Settings settings;
+  settings.limits.shared_bytes =
+      static_cast<std::uint64_t>(kShareOfMemory * static_cast<double>(memory_bytes));
+  const toml::parse_result parsed = toml::parse(text, name);
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
+    return fail(Code::kInvalidArgument, name + ":" + std::to_string(error.source().begin.line) + ": " +
+                                            std::string(error.description()));
+  }
+  const auto keys = readers_into(settings, memory_bytes);
+  std::function<Status(const toml::table&, const std::string&)> read =
+      [&](const toml::table& table, const std::string& prefix) -> Status {
+    for (const auto& [key, node] : table) {
+      const std::string path = prefix + std::string(key.str());
+      if (const auto found = keys.find(path); found != keys.end()) {
+        const std::string allowed = found->second(node);
+        if (!allowed.empty())
+          return fail(Code::kInvalidArgument, place(node, name) + ": " + path + "; allowed: " + allowed);
+      } else if (node.is_table() && prefix.empty() && path == "limits") {
+        TRY(read(*node.as_table(), path + "."));
+      } else {
+        return fail(Code::kInvalidArgument,
+                    place(node, name) + ": " + path + " is no setting; see caryad(8)");
+      }
+    }
+    return {};
+  };
+  TRY(read(parsed.table(), ""));
+  return settings;
+}
+
+Result<Settings> read_settings(const std::string& path, std::uint64_t memory_bytes) {
+  std::ifstream file(path);
+  if (file) file.peek();  // a folder can be opened and not be read
+  if (!file.is_open() || file.bad())
+    return fail_errno("caryad: configuration " + path, errno == 0 ? EIO : errno);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_settings(text.str(), path, memory_bytes);
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,340 @@
+#include "loader/production.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "loader/broken_rows.h"
+#include "loader/chunk_inputs.h"
+
+namespace carya::loader {
+namespace {
+
+using Kind = transforms::SourceField::Kind;
+
+/// Samples of encoded images in a chunk at most: ~8 ms of work, so that the tail of a batch is short.
+constexpr std::uint64_t kEncodedChunkRows = 8;
+/// Bytes in and out of a chunk of an arrays source: long enough to hide ~5 us of scheduling.
+constexpr std::uint64_t kArrayChunkBytes = 2 << 20;
+constexpr std::uint32_t kAheadChunksMax = 4096;
+/// Entries that one step keeps; the counters count all.
+constexpr std::size_t kQuarantinedMax = 10'000;
+
+}  // namespace
+
+std::shared_ptr<Production> Production::create(std::shared_ptr<const transforms::Pipeline> pipeline,
+                                               std::shared_ptr<PlanInUse> plan,
+                                               std::shared_ptr<const Dataset> dataset,
+                                               std::shared_ptr<shm::SlotRing> ring, ReadBufferPool& pool,
+                                               const ProductionOptions& options) {
+  static std::atomic<std::uint64_t> productions{0};
+  auto self = std::shared_ptr<Production>(new Production());
+  self->number_ = ++productions;
+  self->options_ = options;
+  self->pipeline_ = std::move(pipeline);
+  self->plan_ = std::move(plan);
+  self->plans_ = options.forced_plans;
+  if (self->plans_.empty()) self->plans_.push_back(self->plan_);
+  self->dataset_ = std::move(dataset);
+  self->ring_ = std::move(ring);
+  self->rows_.emplace(self->ring_, *self->plan_->plan, options.label_int32);
+  self->pool_ = &pool;
+  std::uint64_t bytes = 1;
+  for (const Dataset::Field& field : self->dataset_->fields()) {
+    self->has_reads_ = self->has_reads_ || field.kind == Kind::kEncoded;
+    bytes += field.array.row_bytes;
+  }
+  bytes += self->rows_->bytes();
+  const std::uint64_t rows = options.shape.rank_rows_max();
+  const std::uint64_t share = std::max<std::uint64_t>(1, rows / (2ull * options.threads));
+  self->chunk_rows_ = self->has_reads_ ? std::min(kEncodedChunkRows, share)
+                                       : std::clamp<std::uint64_t>(kArrayChunkBytes / bytes, 1, rows);
+  self->places_.resize(self->ring_->slots());
+  self->ahead_chunks_ = 2 * options.threads + 2;
+  self->scratches_.resize(options.threads);  // a thread that takes one never lacks memory for it
+  return self;
+}
+
+void Production::seek(std::uint64_t epoch, std::uint64_t position) {
+  drop_session();
+  paused_ = false;
+  ++session_;
+  epoch_ = epoch;
+  position_ = position;
+  failure.reset();
+  failing_ = exhausted_ = mixed_ = false;
+  std::ranges::fill(places_, Place());
+  published_quarantine_.clear();  // of batches that nobody will be given
+}
+
+void Production::set_on_error(transforms::OnError policy) {
+  options_.on_error = policy;
+  mixed_ = true;
+}
+
+void Production::set_threads(std::uint32_t threads) {
+  scratches_.reserve(threads);  // they come back: a thread that takes one never lacks memory for it
+  if (scratches_.size() + running_ < threads) scratches_.resize(threads - running_);
+  options_.threads = threads;
+}
+
+void Production::stop() {
+  stopped_ = true;
+  drop_session();
+}
+
+void Production::pump(Outbox& out) {
+  try {
+    begin_work(out);
+  } catch (const std::bad_alloc&) {
+    stop_exhausted();
+  }
+  for (const Chunk* chunk : ready_) out.runnable += chunk->step->slot ? 1 : 0;
+}
+
+void Production::begin_work(Outbox& out) {
+  assign_slots();
+  publish_complete();  // a step without rows is complete as soon as it has a slot
+  while (!stopped_ && !paused_ && !failing_) {
+    if (steps_.empty() || steps_.back()->rows_issued == steps_.back()->part.count) {
+      if (!begin_step()) break;
+      assign_slots();
+    }
+    Step& step = *steps_.back();
+    if (step.part.count == 0) {  // a rank without rows in the last step: an empty batch
+      if (!step.slot) break;
+      publish_complete();
+      continue;
+    }
+    if (prepared_ == nullptr) prepare_chunk(step);
+    if (!may_issue()) break;
+    Chunk& chunk = *std::exchange(prepared_, nullptr);
+    step.rows_issued += chunk.tasks.size();
+    ++step.chunks_open;
+    issue(chunk, out);
+  }
+}
+
+void Production::prepare_chunk(Step& step) {
+  if (free_chunks_.empty()) {  // with room for it on every list: only here memory can be short
+    free_chunks_.reserve(chunks_.size() + 1);
+    ready_.reserve(chunks_.size() + 1);
+    chunks_.push_back(std::make_unique<Chunk>());
+    free_chunks_.push_back(chunks_.back().get());
+  }
+  Chunk& chunk = *free_chunks_.back();
+  chunk.tasks.reserve(chunk_rows_);
+  free_chunks_.pop_back();
+  chunk.owner = this;
+  chunk.step = &step;
+  chunk.order = order_++;
+  chunk.tasks.clear();
+  const std::uint64_t count = std::min(chunk_rows_, step.part.count - step.rows_issued);
+  prepared_bytes_ = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t row = step.rows_issued + i;
+    RowTask task{.row = row, .position = step.part.first + row};
+    task.record = record_at(step.epoch, task.position);
+    chunk.tasks.push_back(task);
+    if (!has_reads_) continue;
+    for (const Dataset::Field& field : dataset_->fields())
+      if (field.kind == Kind::kEncoded)
+        prepared_bytes_ += buffer_room(field.manifest->record(dataset_->source_index(task.record)).bytes);
+  }
+  prepared_ = &chunk;
+}
+
+bool Production::may_issue() const {
+  if (!has_reads_) return prepared_->step->slot && ready_.size() < 2ull * options_.threads + 2;
+  if (reading_ + ready_.size() >= ahead_chunks_) return false;
+  // One chunk is always allowed: with less there is no stream.
+  return stats_.buffered_bytes == 0 ||
+         (stats_.buffered_bytes + ReadBufferPool::rounded(prepared_bytes_) <= options_.read_ahead_bytes &&
+          pool_->has_room(prepared_bytes_));
+}
+
+/// Give the chunk's tasks their inputs: memory at once, files by reads.
+void Production::issue(Chunk& chunk, Outbox& out) {
+  bool placed = false;
+  try {
+    placed = place_inputs(chunk);
+    out.reads.reserve(out.reads.size() + chunk.reads.size());
+  } catch (const std::bad_alloc&) {
+    placed = false;
+  }
+  if (!placed) {
+    fail_step(*chunk.step, chunk.tasks.front(),
+              {Code::kExhausted, "read: no memory", ENOMEM});  // these words fit a string that needs none
+    return end_chunk(chunk);
+  }
+  chunk.reads_open = static_cast<std::uint32_t>(chunk.reads.size());
+  if (chunk.reads_open == 0) return make_ready(chunk, out);
+  reads_open_ += chunk.reads_open;
+  ++reading_;
+  for (ReadOp& op : chunk.reads) out.reads.push_back(&op);
+}
+
+/// False: no memory for what must be read.
+bool Production::place_inputs(Chunk& chunk) {
+  const std::uint64_t room = list_inputs(chunk, *dataset_, number_);
+  if (chunk.reads.empty()) return true;
+  if (chunk.buffer.bytes < room) {
+    stats_.buffered_bytes -= chunk.buffer.bytes;
+    pool_->give(std::exchange(chunk.buffer, {}));
+    chunk.buffer = pool_->take(room);
+    if (!chunk.buffer.memory) return false;
+    stats_.buffered_bytes += chunk.buffer.bytes;
+    stats_.buffered_bytes_max = std::max(stats_.buffered_bytes_max, stats_.buffered_bytes);
+  }
+  place_reads(chunk, *dataset_);
+  return true;
+}
+
+void Production::make_ready(Chunk& chunk, Outbox& out) {
+  ready_.push_back(&chunk);
+  out.runnable += chunk.step->slot ? 1 : 0;
+}
+
+void Production::read_done(ReadOp& op, const io::ReadCompletion& completion, std::optional<Error> error,
+                           Outbox& out) {
+  Chunk& chunk = *op.chunk;
+  ++stats_.reads;
+  stats_.read_latency_ns += completion.latency_ns;
+  const auto* within =
+      std::ranges::lower_bound(kReadLatencyBoundsS, static_cast<double>(completion.latency_ns) * 1e-9);
+  if (within != kReadLatencyBoundsS.end())
+    ++stats_.reads_within[static_cast<std::size_t>(within - kReadLatencyBoundsS.begin())];
+  if (!error) {
+    stats_.bytes_read += op.request.length;
+    std::memset(op.request.dest + op.request.length, 0,
+                kSlackBytes);  // what a decoder may look at is the same every time
+  } else if (!chunk.read_error || op.task < chunk.read_error->first) {
+    chunk.read_error.emplace(op.task, std::move(*error));
+  }
+  --reads_open_;
+  if (--chunk.reads_open > 0) return;
+  --reading_;
+  if (chunk.step->dropped) return end_chunk(chunk);
+  if (!chunk.read_error) return make_ready(chunk, out);
+  fail_step(*chunk.step, chunk.tasks[chunk.read_error->first], chunk.read_error->second);
+  end_chunk(chunk);
+}
+
+std::unique_ptr<Chunk> Production::give_up(ReadOp& op, const Error& error, Outbox& out) {
+  Chunk& chunk = *op.chunk;
+  const auto found =
+      std::find_if(chunks_.begin(), chunks_.end(), [&](const auto& other) { return other.get() == &chunk; });
+  CHECK(found != chunks_.end());
+  std::unique_ptr<Chunk> owned = std::move(*found);
+  chunks_.erase(found);
+  chunk.owner = nullptr;
+  reads_open_ -= chunk.reads_open;
+  --reading_;
+  stats_.buffered_bytes -= chunk.buffer.bytes;
+  Step& step = *std::exchange(chunk.step, nullptr);
+  if (!step.dropped) fail_step(step, chunk.tasks[op.task], error);
+  leave_step(step);
+  pump(out);
+  return owned;
+}
+
+Chunk* Production::take_runnable() {
+  if (running_ >= options_.threads) return nullptr;
+  std::size_t best = ready_.size();
+  for (std::size_t i = 0; i < ready_.size(); ++i)
+    if (ready_[i]->step->slot && (best == ready_.size() || ready_[i]->order < ready_[best]->order)) best = i;
+  if (best == ready_.size()) return nullptr;
+  Chunk* chunk = ready_[best];
+  ready_[best] = ready_.back();
+  ready_.pop_back();
+  ++running_;
+  if (!chunk->plan) give_plan(*chunk);
+  return chunk;
+}
+
+void Production::note_starved() {
+  if (reading_ == 0 || !ready_.empty() || slotted_ == 0 || order_ < next_growth_ ||
+      ahead_chunks_ >= kAheadChunksMax)
+    return;
+  ahead_chunks_ += ahead_chunks_ / 2;
+  next_growth_ = order_ + 2ull * ahead_chunks_;
+}
+
+ComputeScratch Production::take_scratch() {
+  ComputeScratch scratch = std::move(scratches_.back());
+  scratches_.pop_back();
+  return scratch;
+}
+
+void Production::compute(Chunk& chunk, ComputeScratch& scratch) const {
+  compute_chunk({*chunk.plan->plan, *dataset_, *rows_, *options_.index, !has_reads_}, chunk, scratch);
+}
+
+void Production::finish(Chunk& chunk, ComputeScratch scratch, Outbox& out) {
+  --running_;
+  try {
+    PlanInUse& plan = *chunk.plan;
+    plan.plan->collect_profile(scratch.transforms, plan.profile.stages);
+    plan.plan->collect_decodes(scratch.transforms, stats_.decodes);
+    plan.profile.measured_at_s = unix_s();
+  } catch (const std::bad_alloc&) {  // they stay in the scratch, for the next time
+  }
+  scratches_.push_back(std::move(scratch));
+  if (!chunk.step->dropped && !chunk.broken.empty()) {
+    try {
+      settle_broken(chunk);
+    } catch (const std::bad_alloc&) {
+      fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());
+      chunk.tasks.clear();
+    }
+    if (!chunk.tasks.empty()) return issue(chunk, out);  // substitutes to read and compute
+  }
+  end_chunk(chunk);
+}
+
+/// Apply the policy to the rows that could not be computed. What stays in `chunk.tasks` wants a substitute's
+/// bytes.
+void Production::settle_broken(Chunk& chunk) {
+  Step& step = *chunk.step;
+  std::vector<RowTask> again;
+  const BrokenRowRules rules{*dataset_, options_.on_error, options_.seed};
+  for (auto& [index, error] : chunk.broken) {
+    RowTask task = chunk.tasks[index];
+    RowVerdict verdict = judge_broken_row(rules, step.epoch, task, std::move(error));
+    switch (verdict.fate) {
+      case RowVerdict::Fate::kStop:
+        fail_step(step, task, verdict.error);
+        break;
+      case RowVerdict::Fate::kMask:
+        rows_->clear(*step.slot, task.row, static_cast<std::int64_t>(task.record));
+        ++stats_.masked;
+        break;
+      case RowVerdict::Fate::kReplace:
+        again.push_back(task);
+        ++stats_.replaced;
+        break;
+    }
+    if (verdict.entry && step.quarantined.size() < kQuarantinedMax)
+      step.quarantined.push_back(std::move(*verdict.entry));
+  }
+  chunk.broken.clear();
+  chunk.tasks = std::move(again);
+}
+
+void Production::end_chunk(Chunk& chunk) {
+  Step& step = *chunk.step;
+  recycle(chunk);
+  leave_step(step);
+}
+
+void Production::recycle(Chunk& chunk) {
+  stats_.buffered_bytes -= chunk.buffer.bytes;
+  pool_->give(std::move(chunk.buffer));
+  chunk.buffer = {};
+  chunk.plan.reset();
+  chunk.broken.clear();
+  chunk.read_error.reset();
+  free_chunks_.push_back(&chunk);
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+
+namespace carya::loader {
+
+/// Rows of one step that belong to one rank: positions [first, first + count) of the epoch, in a batch of
+/// `rows` rows.
+struct RankPart {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;  ///< rows that hold records
+  std::uint64_t rows = 0;   ///< rows of the arrays: count, or more under pad_last
+};
+
+/// How the positions of an epoch become steps, and steps become the parts of the ranks (DESIGN section 4).
+///
+/// Steps may start at any position P: the k-th step after P covers [P + kG, P + (k+1)G).
+/// Threads: a value; pure.
+struct StreamShape {
+  std::uint64_t records = 0;      ///< N
+  std::uint64_t global_size = 0;  ///< G
+  std::uint64_t world_size = 1;   ///< W, divides G
+  std::uint64_t rank = 0;
+  bool drop_last = false;
+  bool pad_last = false;
+
+  /// Errors: kInvalidArgument (G or W of 0, G not divisible by W, rank outside, N of 0, N < G with
+  /// drop_last), each with what to do.
+  static Result<StreamShape> create(std::uint64_t records, std::uint64_t batch_size,
+                                    std::uint64_t global_size, std::uint64_t world_size, std::uint64_t rank,
+                                    bool drop_last, bool pad_last);
+
+  std::uint64_t rank_rows_max() const { return global_size / world_size; }
+  /// Steps from position P to the end of the epoch.
+  std::uint64_t steps_from(std::uint64_t position) const;
+  /// Positions that the step at P covers over all ranks: G, or fewer in the last one.
+  std::uint64_t step_positions(std::uint64_t position) const;
+  /// This rank's part of the step at P.
+  RankPart part(std::uint64_t position) const;
+  /// Whether the epoch has no step at P any more.
+  bool at_end(std::uint64_t position) const { return steps_from(position) == 0; }
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,81 @@
+"""CPU seconds, wall seconds and percentiles."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Samples delivered in a stretch of wall time, and what they cost."""
+
+    samples: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def per_second(self) -> float:
+        return self.samples / self.wall_s
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU microseconds per sample."""
+        return self.cpu_s / self.samples * 1e6
+
+
+def process_tree_cpu_s() -> float:
+    """User and system seconds of this process, of its living descendants and of those it waited for."""
+    total = 0.0
+    parents: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as stat:
+                words = stat.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(words[1]), []).append(int(name))
+        ticks[int(name)] = sum(int(word) for word in words[11:15])  # utime stime cutime cstime
+    queue = list(parents.get(os.getpid(), []))
+    while queue:
+        child = queue.pop()
+        total += ticks[child] / _TICK
+        queue += parents.get(child, [])
+    own = os.times()
+    return total + time.process_time() + own.children_user + own.children_system
+
+
+def measure(
+    batches: Iterator[int],
+    seconds: float,
+    cpu_clock: Callable[[], float] = time.process_time,
+    warm_batches: int = 3,
+) -> Rate:
+    """Rate of an endless iterator of batch sizes, after `warm_batches` of them."""
+    for _ in range(warm_batches):
+        next(batches)
+    samples = 0
+    cpu, start = cpu_clock(), time.perf_counter()
+    while True:
+        samples += next(batches)
+        now = time.perf_counter()
+        if now - start >= seconds:
+            return Rate(samples, now - start, cpu_clock() - cpu)
+
+
+def median(values: list[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

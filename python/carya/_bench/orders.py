@@ -1,0 +1,226 @@
+"""The order that the optimizer chooses, beside every other legal one, measured: cedar's, Pecan's and SimCLR's pipelines.
+
+Ceiling: the best of a measured sweep over the legal orders (all of them, or as many as SWEPT drawn at random), which is
+narrowed round by round; its last ones and the chosen order then run in turns. Must reach 0.98 of the best. With `peers`
+also cedar's pipeline by Pillow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .._chain import ops as chain
+from .._errors import InvalidArgument
+from .._loader import Loader
+from .._pipeline import Pipeline
+from .._sources import files
+from .measure import Rate, measure, median
+from .peers import crop_box
+from .photos import find_photos, warm
+from .report import Options, Report
+
+SWEPT = 48
+_LAST = 4
+_BATCH = 16
+Sense = Literal["exact", "relaxed"]
+_SENSES: tuple[Sense, ...] = ("exact", "relaxed")
+
+
+class Case(NamedTuple):
+    """A pipeline of photos, without its batch."""
+
+    name: str
+    ops: Callable[[Pipeline], Pipeline]
+
+
+def _cedar(p: Pipeline) -> Pipeline:
+    p = p.to_dtype("float32", scale=True).random_resized_crop(244).random_horizontal_flip()
+    return p.color_jitter(0.1, 0.1, 0.1, 0.1).grayscale().gaussian_blur(11).normalize(0.1307, 0.3081)
+
+
+def _pecan(p: Pipeline) -> Pipeline:
+    p = (
+        p.random_horizontal_flip()
+        .random_rotation((0, 5), "bilinear")
+        .random_affine(0, shear=5.7, interpolation="bilinear")
+    )
+    return p.random_resized_crop(224, scale=(0.05, 1.0)).to_dtype("float32").subtract_mean((123.68, 116.78, 103.94))
+
+
+def _simclr(p: Pipeline) -> Pipeline:
+    views = (
+        chain()
+        .random_resized_crop(224)
+        .random_horizontal_flip()
+        .random_apply(chain().color_jitter(0.8, 0.8, 0.8, 0.2), p=0.8)
+        .random_grayscale(0.2)
+        .random_apply(chain().gaussian_blur(23), p=0.5)
+    )
+    return p.two_views(views).to_dtype("float32", scale=True, fields=["view_0", "view_1"])
+
+
+_POOL: tuple[Callable[[Pipeline], Pipeline], ...] = (
+    lambda p: p.random_horizontal_flip(),
+    lambda p: p.color_jitter(0.4, saturation=0.4, hue=0.1),
+    lambda p: p.color_jitter(contrast=0.5),
+    lambda p: p.random_grayscale(0.2),
+    lambda p: p.invert(),
+    lambda p: p.posterize(4),
+    lambda p: p.solarize(128),
+    lambda p: p.autocontrast(),
+    lambda p: p.gaussian_blur(7),
+    lambda p: p.random_rotation(15, "bilinear"),
+    lambda p: p.pad(8, padding_mode="reflect"),
+    lambda p: p.random_crop(256, pad_if_needed=True),
+    lambda p: p.resize((256, 256)),
+)
+
+
+def _drawn(seed: int) -> Case:
+    draw = random.Random(seed)
+    picked = draw.sample(_POOL, 3 + draw.randrange(3))
+    last = draw.randrange(2)
+
+    def ops(p: Pipeline) -> Pipeline:
+        for op in picked:
+            p = op(p)
+        return (p.center_crop(224) if last else p.random_resized_crop(224)).normalize(0.5, 0.25)
+
+    return Case(f"random {seed}", ops)
+
+
+def cases(drawn: int) -> list[Case]:
+    """The three pipelines of the literature, and so many drawn ones."""
+    named = [Case("cedar cv", _cedar), Case("pecan resnet50", _pecan), Case("simclr", _simclr)]
+    return named + [_drawn(seed) for seed in range(drawn)]
+
+
+def run(options: Options) -> Report:
+    options = options.scaled()
+    report = Report("orders")
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = find_photos(options, Path(scratch))
+        warm(paths)
+        report.facts = {"photos": len(paths), "batch": _BATCH}
+        for case in cases(2 if options.smoke else 20):
+            pipeline = case.ops(files(paths).shuffle(seed=1).decode_image()).batch(_BATCH)
+            for sense in _SENSES:
+                report.rows.append(_row(case.name, pipeline, sense, options, scratch))
+        if options.peers:
+            report.facts["cedar_pillow_us"] = round(_pillow(paths, options.seconds).cpu_us, 1)
+    return report
+
+
+def _row(name: str, pipeline: Pipeline, sense: Sense, options: Options, scratch: str) -> dict[str, Any]:
+    orders = list(itertools.islice(legal_orders(pipeline, sense), 4 if options.smoke else 20_000))
+    chosen = _chosen(pipeline, sense, options, scratch)
+    declared = tuple(range(len(chosen)))
+    swept = orders if len(orders) <= SWEPT else random.Random(1).sample(orders, SWEPT)
+    left = list({*swept, chosen, declared})
+    seconds = options.seconds / 50
+    while len(left) > _LAST + 2:
+        costs = {order: _cpu_us(pipeline, sense, order, seconds, scratch) for order in left}
+        fewer = sorted(left, key=lambda order: costs[order])[: max(_LAST, len(left) // 4)]
+        left, seconds = list({*fewer, chosen, declared}), seconds * 2
+    found: dict[tuple[int, ...], list[float]] = {order: [] for order in left}
+    for _ in range(options.rounds):
+        for order in left:
+            found[order].append(_cpu_us(pipeline, sense, order, options.seconds / 10, scratch))
+    costs = {order: median(values) for order, values in found.items()}
+    best = min(costs, key=lambda order: costs[order])
+    return {
+        "pipeline": name,
+        "reorder": sense,
+        "orders": len(orders),
+        "swept": len(swept),
+        "written_us": round(costs[declared], 1),
+        "chosen_us": round(costs[chosen], 1),
+        "best_us": round(costs[best], 1),
+        "of_best": round(costs[best] / costs[chosen], 3),
+        "gain": round(costs[declared] / costs[chosen], 2),
+    }
+
+
+def legal_orders(pipeline: Pipeline, sense: str) -> Iterator[tuple[int, ...]]:
+    """All orders that exchanges of neighbours reach from the declared one, nearest first."""
+    count = len(pipeline.native.op_labels())
+    seen = {tuple(range(count))}
+    reached = list(seen)
+    for order in reached:
+        yield order
+        for at in range(count - 1):
+            other = (*order[:at], order[at + 1], order[at], *order[at + 2 :])
+            if other in seen:
+                continue
+            seen.add(other)
+            try:
+                pipeline.native.check_order(other, sense)
+            except InvalidArgument:
+                continue
+            reached.append(other)
+
+
+def _chosen(pipeline: Pipeline, sense: Sense, options: Options, scratch: str) -> tuple[int, ...]:
+    """What a loader runs after it has looked at what it measures."""
+    folder = tempfile.mkdtemp(dir=scratch)
+    before = os.environ.get("CARYA_CACHE_DIR")
+    os.environ["CARYA_CACHE_DIR"] = folder
+    try:
+        with Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense) as loader:
+            measure(_sizes(loader), options.seconds)
+            return tuple(loader.explain()["indices"])
+    finally:
+        if before is None:
+            del os.environ["CARYA_CACHE_DIR"]
+        else:
+            os.environ["CARYA_CACHE_DIR"] = before
+
+
+def _cpu_us(pipeline: Pipeline, sense: Sense, order: tuple[int, ...], seconds: float, scratch: str) -> float:
+    path = Path(scratch) / "plan.json"
+    path.write_text(pipeline.native.freeze_plan(reorder=sense, order=order))
+    with Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense, plan=path) as loader:
+        return measure(_sizes(loader), seconds).cpu_us
+
+
+def _sizes(loader: Loader) -> Iterator[int]:
+    while True:
+        for batch in loader:
+            yield len(batch.records)
+
+
+def _pillow(paths: list[str], seconds: float) -> Rate:
+    """cedar's pipeline by Pillow and numpy, one sample after the other in this thread: less than a DataLoader does."""
+    from PIL import Image, ImageEnhance, ImageFilter
+
+    draw = np.random.default_rng(1)
+
+    def sample(path: str) -> Any:
+        with Image.open(path) as opened:
+            image = opened.convert("RGB")
+        left, top, width, height = crop_box(draw, image.height, image.width)
+        image = image.resize((244, 244), Image.Resampling.BILINEAR, (left, top, left + width, top + height))
+        if draw.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+            image = change(image).enhance(draw.uniform(0.9, 1.1))
+        planes = np.array(image.convert("HSV"))
+        planes[:, :, 0] += np.uint8(int(draw.uniform(-0.1, 0.1) * 255) % 256)
+        image = Image.fromarray(planes, "HSV").convert("RGB").convert("L")
+        image = image.filter(ImageFilter.GaussianBlur(draw.uniform(0.1, 2.0)))
+        return (np.asarray(image, np.float32) * np.float32(1 / 255) - 0.1307) / 0.3081
+
+    def samples() -> Iterator[int]:
+        for path in itertools.cycle(paths):
+            sample(path)
+            yield 1
+
+    return measure(samples(), seconds)

@@ -1,0 +1,68 @@
+"""Raw samples of 224x224x3 uint8 from memory, gathered into batches of 256.
+
+Ceiling: memcpy of the same rows by one core. Must reach 0.8 of it per core.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from .._loader import Loader
+from .._sources import arrays
+from .measure import Rate, measure, median
+from .report import Options, Report
+
+ROWS, SHAPE = 256, (224, 224, 3)
+
+
+def run(options: Options) -> Report:
+    options = options.scaled()
+    rows = 8 if options.smoke else ROWS
+    images = np.random.default_rng(0).integers(0, 256, (8 * rows, *SHAPE), np.uint8)
+    row_bytes = int(np.prod(SHAPE))
+    pipeline = arrays({"image": images}).shuffle(seed=1).batch(rows, drop_last=True)
+    copies: list[float] = []
+    found: dict[int, list[Rate]] = {1: [], 2: []}
+    for _ in range(options.rounds):
+        copies.append(_memcpy_rows_per_s(images, rows, options.seconds))
+        for threads, rates in found.items():
+            with Loader(pipeline, threads=threads) as loader:
+                rates.append(measure(_sizes(loader), options.seconds))
+    copy = median(copies)
+    report = Report("raw", facts={"batch": rows, "memcpy_GB_per_s": round(copy * row_bytes / 1e9, 2)})
+    for threads, rates in found.items():
+        wall = median([rate.per_second for rate in rates])
+        cpu_us = median([rate.cpu_us for rate in rates])
+        report.rows.append(
+            {
+                "threads": threads,
+                "samples_per_s": round(wall),
+                "cpu_us_per_sample": round(cpu_us, 2),
+                "GB_per_s": round(wall * row_bytes / 1e9, 2),
+                "of_memcpy_wall_per_core": round(wall / threads / copy, 3),
+                "of_memcpy_cpu": round(1e6 / cpu_us / copy, 3),
+            }
+        )
+    return report
+
+
+def _memcpy_rows_per_s(images: np.ndarray[Any, Any], rows: int, seconds: float) -> float:
+    """One core copying rows in random order into a mapped batch, again and again."""
+    target = np.zeros((rows, *SHAPE), np.uint8)
+    order = np.random.default_rng(1).permutation(len(images))
+    copied, start = 0, time.process_time()
+    while time.process_time() - start < min(1.0, seconds):
+        for row, record in enumerate(order[:rows]):
+            target[row] = images[record]
+        order = np.roll(order, rows)
+        copied += rows
+    return copied / (time.process_time() - start)
+
+
+def _sizes(loader: Loader) -> Any:
+    while True:
+        for batch in loader:
+            yield len(batch["image"])

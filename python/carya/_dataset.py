@@ -1,0 +1,96 @@
+"""Opening a dataset: where manifests are kept, progress of a long listing, what was left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._document import Document
+from ._errors import InvalidArgument
+from ._progress import ListingProgress
+
+
+def cache_dir() -> str:
+    """Folder for manifests and tar indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
+
+    "" (nothing is kept) when it cannot be made.
+    """
+    chosen = os.environ.get("CARYA_CACHE_DIR")
+    if not chosen:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        chosen = os.path.join(base, "carya")
+    try:
+        os.makedirs(chosen, exist_ok=True)
+    except OSError:
+        return ""
+    return chosen if os.access(chosen, os.W_OK) else ""
+
+
+def open_dataset(
+    pipeline: _core.Pipeline,
+    source: Document,
+    arrays: dict[str, np.ndarray[Any, Any]] | None,
+    verify: bool,
+    threads: int,
+) -> _core.Dataset:
+    """Open the source of `pipeline` and apply its views; name files that were skipped."""
+    _check_memory(source, arrays)
+    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+        dataset = _core.Dataset.open(
+            pipeline, arrays=arrays, cache_dir=cache_dir(), verify=verify, threads=threads, progress=progress
+        )
+    _warn_of_skipped(source, dataset.skipped_count, dataset.skipped_examples)
+    return dataset
+
+
+def attach_job(
+    pipeline: _core.Pipeline,
+    source: Document,
+    arrays: dict[str, np.ndarray[Any, Any]] | None,
+    daemon: dict[str, Any],
+    options: dict[str, Any],
+) -> _core.Job:
+    """A job that a daemon makes: it opens the source of `pipeline`, and reports how far a long listing is."""
+    _check_memory(source, arrays)
+    found = _absolute(source)
+    if found != source:  # the daemon is somewhere else
+        pipeline = _core.Pipeline.parse(json.dumps({**json.loads(pipeline.to_json()), "source": found}))
+    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+        job = _core.Job(pipeline, None, daemon={**daemon, "arrays": arrays, "progress": progress}, **options)
+    _warn_of_skipped(source, *job.skipped)
+    return job
+
+
+def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
+    if count:
+        names = ", ".join(examples[:8])
+        warnings.warn(
+            f"{source['type']}({source.get('path', '')}): skipped {count} files with other "
+            f"extensions: {names}{', ...' if count > 8 else ''}",
+            stacklevel=4,
+        )
+
+
+def _absolute(source: Document) -> Document:
+    """The source with its paths from the root."""
+    found = dict(source)
+    if "path" in found:
+        found["path"] = os.path.abspath(found["path"])
+    for key in ("paths", "tars"):
+        if key in found:
+            found[key] = [os.path.abspath(path) for path in found[key]]
+    if found.get("extra"):
+        found["extra"] = {name: [os.path.abspath(path) for path in paths] for name, paths in found["extra"].items()}
+    return found
+
+
+def _check_memory(source: Document, arrays: dict[str, np.ndarray[Any, Any]] | None) -> None:
+    if source["type"] == "arrays" and arrays is None:
+        raise InvalidArgument(
+            "arrays: the document has no memory of its own; give it with Pipeline.from_json(text, arrays={...})"
+        )

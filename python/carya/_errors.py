@@ -1,0 +1,44 @@
+"""The exceptions of the native module under their public names, and the one way Python raises them."""
+
+from __future__ import annotations
+
+from ._core import (
+    Closed,
+    Error,
+    Exhausted,
+    ForkedError,
+    InvalidArgument,
+    IoError,
+    NotFound,
+    Permission,
+    SampleError,
+    Timeout,
+    Unsupported,
+)
+
+__all__ = [
+    "Closed",
+    "Error",
+    "Exhausted",
+    "ForkedError",
+    "InvalidArgument",
+    "IoError",
+    "NotFound",
+    "Permission",
+    "SampleError",
+    "Timeout",
+    "Unsupported",
+    "invalid",
+]
+
+
+def invalid(subject: str, given: object, allowed: str) -> InvalidArgument:
+    """An InvalidArgument that names its subject, what was given and what is allowed.
+
+    >>> str(invalid("shuffle: seed", -1, "an integer of 0 or more"))
+    'shuffle: seed: got -1; give an integer of 0 or more'
+    """
+    shown = repr(given)
+    if len(shown) > 200:
+        shown = shown[:200] + "..."
+    return InvalidArgument(f"{subject}: got {shown}; give {allowed}")

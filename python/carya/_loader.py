@@ -1,0 +1,583 @@
+"""The loader: the stream of a pipeline's batches, epoch by epoch, with its state."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from . import _core, _daemon, _state
+from ._batch import Batch
+from ._dataset import cache_dir
+from ._errors import Closed, Error, InvalidArgument, NotFound, Timeout, Unsupported, invalid
+from ._explanation import Explanation
+from ._options import byte_size, choice, count_or_auto, decode_index_name, flag, seconds, whole
+from ._pipeline import Pipeline, Reorder
+from ._plan import read_plan
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OnError = Literal["raise", "replace", "mask"]
+DecodeIndex = Literal["auto", "off", "rows", 8, 16]
+
+# A wait is cut into slices so that signals (Ctrl-C) are seen in between.
+_SLICE_S = 0.2
+
+_log = logging.getLogger("carya")
+_said_what_reads = False
+
+
+class Loader:
+    """Delivers the batches of a pipeline as numpy arrays that lie in shared memory.
+
+    Each `for` is one epoch, and the next `for` is the next epoch, without a gap. A `break` abandons the rest of the
+    epoch, except directly after `load_state_dict`, which goes on inside it. Use it as a context manager or call
+    `close()`; a loader that is garbage-collected closes itself. `torch` and `jax` users: `carya.torch.Loader`,
+    `carya.jax.Loader`.
+
+    rank, world_size: this process's part of every global batch.
+    epochs: epochs 0 to epochs - 1 exist; None is endless.
+    state: what `state_dict()` returned; the same as `load_state_dict(state)`.
+    threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks.
+    slots: batches of shared memory; read_ahead: bytes read before they are needed ("64MB").
+    on_error: what a broken record does: "raise" SampleError, "replace" by another record, "mask" (zeros, valid=False).
+    seed: overrides the pipeline's seed, for order and ops.
+    as_tuple: ("image", "label") yields tuples of arrays in place of a mapping.
+    prefetch_epochs: False stops the work at the end of an epoch until the next `for`.
+    io_timeout: seconds that a failing read is retried before IoError. io_engine: "auto", "uring" or "pread".
+    decode_index: points inside JPEGs where decoding may begin, kept in the cache folder and shared by jobs; they change
+    no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
+    reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
+    explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
+    exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
+    the pixels. Such an order is chosen before the first batch, from the pipeline alone, and never changes: it is part of
+    `state_dict()`, and a restored loader runs the state's.
+    plan: a file that `carya plan freeze` wrote. Its order is kept and never changed; it is refused, with the difference
+    named, when the pipeline, a parameter or the version of an operation is another one.
+    hold_warning: seconds without a batch, while all slots are held by this process, until a warning says so.
+    daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
+    "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
+    job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
+    from what the launcher says when None. replica, replicas: of tensor- or pipeline-parallel processes that need the
+    same batches: they lease the same slots, read-only.
+    reattach_timeout: seconds that a lost daemon is waited for; then on_daemon_loss: "embedded" (go on in this process)
+    or "raise".
+
+    Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
+    IoError, which `next()` raises again until the loader is closed or the policy changes (`loader.on_error = "mask"`).
+
+    >>> import carya, numpy as np
+    >>> p = carya.arrays({"x": np.arange(6)}).batch(4)
+    >>> with carya.Loader(p) as loader:
+    ...     [batch["x"].tolist() for batch in loader], len(loader)
+    ([[0, 1, 2, 3], [4, 5]], 2)
+    """
+
+    _label_dtype = "int64"
+    _defer_release = False
+    # Waits for what a device still reads of the slots, before the engine lets go of them. Must not refer to the loader.
+    _drain: Callable[[], None] | None = None
+
+    # Options of the native job that only `carya tune` sets.
+    _measuring: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        epochs: int | None = None,
+        state: dict[str, Any] | None = None,
+        threads: int | Literal["auto"] = "auto",
+        slots: int | Literal["auto"] = "auto",
+        read_ahead: int | str = "64MB",
+        on_error: OnError = "raise",
+        seed: int | None = None,
+        as_tuple: Sequence[str] | None = None,
+        prefetch_epochs: bool = True,
+        io_timeout: float = 30.0,
+        io_engine: Literal["auto", "uring", "pread"] = "auto",
+        decode_index: DecodeIndex = "auto",
+        reorder: Reorder = "exact",
+        plan: str | os.PathLike[str] | None = None,
+        hold_warning: float = 10.0,
+        daemon: str = "auto",
+        job: str | None = None,
+        replica: int = 0,
+        replicas: int = 1,
+        reattach_timeout: float = 30.0,
+        on_daemon_loss: Literal["embedded", "raise"] = "embedded",
+    ) -> None:
+        if not isinstance(pipeline, Pipeline):
+            raise invalid("Loader: pipeline", type(pipeline).__name__, "a carya.Pipeline")
+        if pipeline._batch is None:
+            raise InvalidArgument("Loader: pipeline: has no batch; end it with .batch(n)")
+        self._pipeline = pipeline
+        self._native = pipeline.native
+        self._maps = pipeline._maps
+        self._on_error = choice("on_error", on_error, ("raise", "replace", "mask"))
+        self._epochs = None if epochs is None else whole("epochs", epochs, 1, "a count of 1 or more, or None")
+        self._hold_warning = seconds("hold_warning", hold_warning)
+        self._prefetch_epochs = flag("prefetch_epochs", prefetch_epochs)
+        self._fields = [name for name, _, _ in self._native.outputs()]
+        self._tuple = self._checked_tuple(as_tuple)
+        options: dict[str, Any] = {
+            "rank": whole("rank", rank, 0, "an integer of 0 or more"),
+            "world_size": whole("world_size", world_size, 1, "a count of 1 or more"),
+            "threads": count_or_auto("threads", threads, 1, 1024),
+            "slots": count_or_auto("slots", slots, 2, 256),
+            "read_ahead": byte_size("read_ahead", read_ahead),
+            "on_error": self._on_error,
+            "seed": None if seed is None else whole("seed", seed, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1),
+            "prefetch_epochs": self._prefetch_epochs,
+            "epochs": self._epochs,
+            "io_timeout": seconds("io_timeout", io_timeout),
+            "io_engine": choice("io_engine", io_engine, ("auto", "uring", "pread")),
+            "defer_release": self._defer_release,
+            "label_dtype": self._label_dtype,
+            "decode_index": decode_index_name(decode_index),
+            "cache_dir": cache_dir(),
+        }
+        self._reorder: str = choice("reorder", reorder, ("exact", "rounding", "relaxed", "off"))
+        kept: list[int] | None = None
+        if plan is not None:
+            self._reorder, kept = read_plan(plan, self._native, self._reorder)
+        self._plan = None if plan is None else str(plan)
+        # Where the bits are not the declared ones. Inside of such an order nothing moves; where there is none, what keeps
+        # the bits may.
+        self._order = _state.choose_order(self._native, self._reorder, state, kept)
+        self._sense = self._reorder if self._order or self._reorder == "off" else "exact"
+        options |= {"reorder": self._sense, "order": self._order or kept or [], **self._measuring}
+        self._rank: int = options["rank"]
+        self._world_size: int = options["world_size"]
+        replica, replicas = _daemon.checked_replica(replica, replicas)
+        _daemon.check_job_name(job)
+        reattach_s = seconds("reattach_timeout", reattach_timeout)
+        goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
+        socket = _daemon.find_daemon(daemon)
+        if replicas > 1 and not socket:
+            raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
+        start = self._restored_start(state)
+        options |= {"epoch": start.epoch, "position": start.position}
+        if socket:
+            fingerprint = self._native.fingerprint(self._on_error, self._order)
+            asked = {
+                "socket": socket,
+                "job": _daemon.job_name(job, self._world_size, fingerprint),
+                "replica": replica,
+                "replicas": replicas,
+                "reattach_timeout": reattach_s,
+                "embedded": goes_on,
+                "cache_dir": cache_dir(),
+            }
+            may_do_without = daemon == "auto" and replicas == 1
+            self._job: _core.Job = self._attached(asked, options, may_do_without)
+        else:
+            self._job = _core.Job(self._native, pipeline.open(), **options)
+        self._place, self._reattached = self._job.place, self._job.reattached
+        _say_what_reads(self._job.io_engine)
+        self._close = weakref.finalize(self, _close_job, self._job, os.getpid(), self._drain)
+        self._close.atexit = self._drain is not None  # else the native side closes, and tells waiting threads nothing
+        self._count = self._job.count
+        self._stamp = _state.stamp(
+            self._native,
+            self._order,
+            self._job.dataset_fingerprint,
+            self._on_error,
+            self._job.seed,
+            self._job.global_size,
+        )
+        # Where the stream of the job goes on; None while nobody can say: a batch was taken and not yet yielded.
+        self._job_at: _state.Place | None = start
+        self._next = _state.Place(0, 0)  # first position not yet yielded
+        self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
+        self._restored = False  # since the restore nothing was yielded
+        self._chosen_epoch: int | None = None
+        self._turn = 0  # number of the iterator that may take batches
+        self._steps_left = 0
+        if state is not None:
+            self.load_state_dict(state)
+
+    def _attached(self, asked: dict[str, Any], options: dict[str, Any], may_do_without: bool) -> _core.Job:
+        """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
+        try:
+            return self._pipeline.attach(asked, options)
+        except (Unsupported, Closed, Timeout, NotFound) as error:
+            if not may_do_without or not str(error).startswith(("control channel", "caryad", "daemon")):
+                raise
+            warnings.warn(f"carya: works without the daemon: {error}", RuntimeWarning, stacklevel=4)
+            return _core.Job(self._native, self._pipeline.open(), **options)
+
+    def _checked_tuple(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        if names is None:
+            return None
+        listed = not isinstance(names, str) and isinstance(names, Iterable)
+        names = tuple(names) if listed else names
+        if not listed or any(name not in self._fields for name in names):
+            raise invalid("Loader: as_tuple", names, f"a sequence of the pipeline's outputs {tuple(self._fields)}")
+        return tuple(names)
+
+    def _restored_start(self, state: dict[str, Any] | None) -> _state.Place:
+        """Where the job starts, so that a restored one prefetches what is needed; checked later, on load."""
+        if isinstance(state, dict):
+            epoch, position = state.get("epoch"), state.get("position")
+            exists = isinstance(epoch, int) and epoch >= 0 and (self._epochs is None or epoch < self._epochs)
+            if exists and isinstance(position, int) and position >= 0:
+                return _state.Place(int(epoch or 0), int(position or 0))
+        return _state.Place(0, 0)
+
+    # Iterating ------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._close.alive:
+            raise Closed("Loader: it is closed; make a new one")
+        return _Epoch(self)
+
+    def _begin(self) -> None:
+        """Choose the epoch of a new iterator and point the job at it."""
+        self._turn += 1
+        place = self._next
+        if self._chosen_epoch is not None:
+            same = self._inside and self._chosen_epoch == place.epoch
+            place = place if same else _state.Place(self._chosen_epoch, 0)
+        elif place.position > 0 and not self._inside:
+            place = _state.Place(place.epoch + 1, 0)  # a break abandoned the rest
+        if self._epochs is not None and place.epoch >= self._epochs:
+            raise Closed(
+                f"Loader: epoch {place.epoch} does not exist, epochs={self._epochs}; "
+                "give more epochs, or go back with set_epoch(e)"
+            )
+        self._chosen_epoch = None
+        self._inside = self._restored = False
+        self._next = place
+        self._steps_left = self._job.steps_from(place.position)
+        # A job that does not prefetch across epochs waits at the end of one until it is told to go on.
+        if self._steps_left > 0 and (place != self._job_at or not self._prefetch_epochs):
+            self._seek(place)
+
+    def _seek(self, place: _state.Place) -> None:
+        self._job.seek(place.epoch, place.position)
+        self._job_at = place
+
+    def _take(self) -> Any:
+        """The next batch of the job, waited for in slices. What a subclass's `_wrap` understands."""
+        job = self._job
+        batch = job.next(_SLICE_S)
+        if batch is None:
+            batch = self._wait()
+        if self._place != "embedded" and job.reattached != self._reattached:
+            self._warn_if_embedded()
+        return batch
+
+    def _wait(self) -> Any:
+        """A batch that is long in coming."""
+        job = self._job
+        warn_at = time.monotonic() + self._hold_warning - _SLICE_S
+        while True:
+            if warn_at and time.monotonic() >= warn_at:
+                warn_at = self._warn_if_held()
+            batch = job.next(_SLICE_S)
+            if batch is not None:
+                return batch
+
+    def _warn_if_held(self) -> float:
+        """Warn when all slots are in the reader's hands. Returns 0 when that was said, else when to look again."""
+        held = self._job.held()
+        slots = self._job.stats()["slots"]["count"]
+        if held < slots:
+            return time.monotonic() + 1.0
+        warnings.warn(
+            f"carya: no batch for {self._hold_warning:g} s, because this process holds {held} of {slots} slots; "
+            f"drop references to earlier batches (or copy them), or give Loader(slots={held + 2})",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return 0.0
+
+    def _warn_if_embedded(self) -> None:
+        """The stream's maker was lost: say so when there was no other daemon."""
+        lost, self._place, self._reattached = self._place, self._job.place, self._job.reattached
+        if self._place == "embedded":
+            warnings.warn(
+                f"carya: the daemon at {lost} was lost; this process goes on by itself, with the same batches, and uses "
+                "its own cores from now on; restart caryad, then the training, to go back",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+    def _wrap(self, core: _core.Batch) -> Batch:
+        """The public batch of a leased slot."""
+        batch = Batch(zip(self._fields, core.arrays(), strict=True))
+        batch._core = core
+        return batch
+
+    def _yield(self) -> Any:
+        if self._job_at is None:
+            self._seek(self._next)  # what Ctrl-C or an error of map_batch kept from being yielded comes again
+        self._job_at = None
+        try:
+            item = self._take()
+        except Error:
+            self._inside = True  # the epoch goes on here, should the policy change
+            self._job_at = self._next
+            raise
+        batch = self._wrap(item)
+        batch._stamp = self._stamp
+        batch.step, batch.epoch, batch.position = item.place
+        result: Any = batch if self._tuple is None else tuple([batch[name] for name in self._tuple])
+        for fn in self._maps:
+            try:
+                result = fn(result)
+            except StopIteration as error:  # a `for` would take it for the end of the epoch
+                raise RuntimeError(
+                    f"map_batch: {fn!r} raised StopIteration; let it return or raise another error"
+                ) from error
+        left, place = self._steps_left - 1, _state.Place(batch.epoch, batch.position)
+        after = place if left else _state.Place(batch.epoch + 1, 0)
+        # All at once, without a call in between: Python takes Ctrl-C only at calls and jumps back.
+        self._steps_left, self._next, self._job_at, self._inside = left, place, after, False
+        return result
+
+    def __len__(self) -> int:
+        """Steps of a whole epoch."""
+        return self._job.steps_from(0)
+
+    # State ----------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the last yielded batch: a small dict of numbers and strings, free at every step.
+
+        It belongs to no rank: every rank may restore it, also with another world size or global batch size.
+        After an epoch has ended it is the start of the next one.
+        """
+        return {**self._stamp, "epoch": self._next.epoch, "position": self._next.position}
+
+    def load_state_dict(self, state: dict[str, Any], *, strict: bool = True) -> None:
+        """Go on where `state` was taken: the next `for` continues inside its epoch.
+
+        Errors: InvalidArgument that says what differs (dataset, pipeline, order of operations, on_error, seed).
+        `strict=False` accepts what can be accepted. Another global batch size is always accepted, and logged. An order
+        that is not this loader's needs `Loader(state=...)`, which runs the state's where `reorder` allows it.
+        """
+        place = _state.check(state, self._stamp, self._native, self._reorder, self._on_error, self._count, strict)
+        self._turn += 1  # an iterator from before the restore may not go on
+        self._next = place
+        self._job_at = None  # a stream that stopped at an error is asked anew
+        self._inside = self._restored = True
+        self._chosen_epoch = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next `for` is epoch `epoch`, from its start.
+
+        After a restore the epoch of the state is harmless (it goes on inside), another one is an InvalidArgument.
+        """
+        epoch = whole("set_epoch", epoch, 0, "an integer of 0 to 2^62")
+        if self._restored:
+            at_end = self._job.steps_from(self._next.position) == 0
+            if epoch != self._next.epoch and not (at_end and epoch == self._next.epoch + 1):
+                raise invalid(
+                    "set_epoch after load_state_dict",
+                    epoch,
+                    f"{self._next.epoch}, the epoch of the state, or do not call it",
+                )
+        self._chosen_epoch = epoch
+
+    # What frameworks look at ----------------------------------------------------------------------------------------
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a full batch of this rank."""
+        return self._job.global_size // self._world_size
+
+    @property
+    def dataset(self) -> Pipeline:
+        """The pipeline, as a map-style dataset of single samples."""
+        return self._pipeline
+
+    @property
+    def drop_last(self) -> bool:
+        assert self._pipeline._batch is not None
+        return bool(self._pipeline._batch["drop_last"])
+
+    @property
+    def sampler(self) -> _Sampler:
+        """Has `set_epoch`, as distributed samplers do; the order itself is the pipeline's."""
+        return _Sampler(self)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._pipeline
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        return self._world_size
+
+    @property
+    def global_size(self) -> int:
+        """Records of a full step over all ranks."""
+        return self._job.global_size
+
+    @property
+    def seed(self) -> int:
+        return self._job.seed
+
+    @property
+    def threads(self) -> int:
+        """CPU threads in use."""
+        return self._job.threads
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next batch."""
+        return self._next.epoch
+
+    @property
+    def on_error(self) -> str:
+        """The policy for broken records; setting it takes effect with the next batch and changes the fingerprint."""
+        return self._on_error
+
+    @on_error.setter
+    def on_error(self, policy: OnError) -> None:
+        checked = choice("on_error", policy, ("raise", "replace", "mask"))
+        self._job.set_on_error(checked)
+        self._on_error = checked
+        self._job_at = None  # also what a device was given ahead was made under the old policy
+        self._stamp = {**self._stamp, "pipeline": self._native.fingerprint(checked, self._order)}
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the start: samples, bytes read, seconds the trainer waited, slots, CPU time per op.
+
+        `order`: the operations as they run now; `plan_switches`: how often a better order was turned to; `plan_log`: why
+        (which operations moved, CPU time of a sample before and after, timed samples), and what kept the loader from
+        planning or from keeping its profile: the last 8 lines.
+        """
+        return self._job.stats()
+
+    def explain(self) -> Explanation:
+        """Why the operations run in this order and what each costs, measured by this loader: a dict that prints as a text and
+        draws itself (`.svg()`).
+
+        Keys as `Pipeline.explain()`, of the order that runs; each of `ops` has the `source` of its cost ("measured"; "shared":
+        timed together with others of its pass; "assumed"), `samples` and `age_s`; `measured` has the orders that ran, each with
+        its passes as they were timed (one sample in 32). `plan` is the file that was given, or None.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.zeros((64, 8), np.uint8)}).to_dtype("float32", scale=True, fields=["x"]).batch(8)
+        >>> with carya.Loader(p, epochs=1) as loader:
+        ...     for batch in loader:
+        ...         pass
+        ...     loader.explain()["order"]
+        ['to_dtype']
+        """
+        return self._explained(self._sense)
+
+    def _explained(self, reorder: str) -> Explanation:
+        """With what would be cheapest under `reorder`."""
+        report = Explanation(json.loads(self._job.explain(self._native, reorder)))
+        stats = self._job.stats()
+        report["parallelism"] |= {"threads": stats["threads"], "slots": stats["slots"]["count"]}
+        report |= {"plan": self._plan, "same_bits": not self._order}
+        return report
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        """Broken records of delivered batches: record, path, member, offset, stage, reason, substitute and place."""
+        return self._job.quarantine()
+
+    # End ------------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the engine. Arrays that were handed out stay valid. Twice is harmless."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__module__}.Loader: it owns threads and shared memory; "
+            "pickle loader.pipeline and loader.state_dict(), and make a new Loader from them"
+        )
+
+
+class _Epoch:
+    """One `for` over a loader. Taking the first batch makes it the loader's only live iterator."""
+
+    __slots__ = ("_loader", "_turn")
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._turn = 0
+
+    def __iter__(self) -> _Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if self._turn != loader._turn or not self._turn:
+            self._start()
+        if loader._steps_left:
+            return loader._yield()
+        if self._turn > 0:
+            following = _state.Place(loader._next.epoch + 1, 0)
+            loader._next, self._turn = following, -1
+        raise StopIteration
+
+    def _start(self) -> None:
+        if not self._loader._close.alive:
+            raise Closed("Loader: it is closed; make a new one")
+        if self._turn == -1:
+            raise StopIteration
+        if self._turn:
+            raise InvalidArgument(
+                "Loader: this iterator was overtaken by a newer one (or by load_state_dict); "
+                "keep one `for` at a time, or make a second Loader"
+            )
+        self._loader._begin()
+        self._turn = self._loader._turn
+
+
+def _say_what_reads(engine: str) -> None:
+    """Log, once per process, that io_uring was refused and reads cost more."""
+    global _said_what_reads
+    if engine.startswith("pread (") and not _said_what_reads:
+        _said_what_reads = True
+        _log.warning("reads go through %s, which costs more CPU; `carya doctor` says how to allow io_uring", engine)
+
+
+class _Sampler:
+    """What trainers call on `loader.sampler`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self._loader) * self._loader.batch_size
+
+
+def _close_job(job: _core.Job, pid: int, drain: Callable[[], None] | None) -> None:
+    # A forked child inherits the finalizer but not the engine's threads: it must not touch them.
+    if os.getpid() != pid:
+        return
+    if drain is not None:
+        drain()
+    job.close()

@@ -1,0 +1,106 @@
+"""Reading the loader's options: "auto", sizes with units, names."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from ._errors import invalid
+
+# What the engine counts with: 64 bits, with room to add.
+WHOLE_MAX = 2**62
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+
+
+def count_or_auto(name: str, value: Any, lowest: int, highest: int) -> int:
+    """0 for "auto", else a count of `lowest` to `highest`."""
+    if isinstance(value, str) and value == "auto":
+        return 0
+    return whole(name, value, lowest, f'a count of {lowest} to {highest}, or "auto"', highest)
+
+
+def whole(name: str, value: Any, lowest: int, allowed: str, highest: int = WHOLE_MAX) -> int:
+    """An option of the loader that is an integer of at least `lowest` and at most `highest`."""
+    return integer(f"Loader: {name}", value, lowest, allowed, highest)
+
+
+def integer(subject: str, value: Any, lowest: int, allowed: str, highest: int = WHOLE_MAX) -> int:
+    """`value`, if it is an integer (also numpy's) of `lowest` to `highest`; `subject` names it in the error."""
+    try:
+        number = operator.index(value)
+    except TypeError:  # also an array of several
+        number = None
+    if number is None or isinstance(value, bool) or not lowest <= number <= highest:
+        raise invalid(subject, value, allowed)
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, also numpy's."""
+    if not isinstance(value, bool | np.bool_):
+        raise invalid(f"Loader: {name}", value, "True or False")
+    return bool(value)
+
+
+def seconds(name: str, value: Any) -> float:
+    """Seconds of 0 or more; infinity is allowed."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)  # also numpy's
+    try:
+        number = float(value) if real else -1.0
+    except OverflowError:  # an integer of hundreds of digits
+        number = math.inf if value > 0 else -1.0
+    if not number >= 0:
+        raise invalid(f"Loader: {name}", value, "seconds of 0 or more")
+    return min(number, sys.float_info.max)
+
+
+def byte_size(name: str, value: Any) -> int:
+    """Bytes of 1000000, "64MB" or "64MiB".
+
+    >>> byte_size("read_ahead", "64MB"), byte_size("read_ahead", "1 MiB")
+    (64000000, 1048576)
+    """
+    allowed = 'a size of 1 byte or more such as "64MB", "64MiB" or a number of bytes'
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if not found or found.group(2).upper() not in _UNITS:
+            raise invalid(f"Loader: {name}", value, allowed)
+        size = float(found.group(1)) * _UNITS[found.group(2).upper()]
+        if not 1 <= size <= WHOLE_MAX:
+            raise invalid(f"Loader: {name}", value, allowed)
+        value = int(size)
+    return whole(name, value, 1, allowed)
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise invalid(f"Loader: {name}", value, " or ".join(f'"{word}"' for word in allowed))
+    return str(value)
+
+
+def decode_index_name(value: Any) -> str:
+    """The native name of a choice of index.
+
+    >>> decode_index_name("rows"), decode_index_name(8)
+    ('rows', '8')
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int) or value not in ("auto", "off", "rows", 8, 16):
+        raise invalid("Loader: decode_index", value, '"auto", "off", "rows", 8 or 16')
+    return str(value)

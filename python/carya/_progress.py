@@ -1,0 +1,54 @@
+"""A progress line for listings that take over a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+
+class ListingProgress:
+    """Called with the number of entries seen; shows nothing for the first second, and nothing without a terminal.
+
+    Uses rich when it is installed, else one plain line on stderr.
+    """
+
+    def __init__(self, subject: str, delay_s: float = 1.0) -> None:
+        self._subject = subject
+        self._due = time.monotonic() + delay_s
+        self._shown = False
+        self._status: Any = None
+
+    def __enter__(self) -> ListingProgress:
+        return self
+
+    def __call__(self, seen: int) -> bool:
+        now = time.monotonic()
+        if now >= self._due and sys.stderr.isatty():
+            self._due = now + 0.1
+            self._show(f"listing {self._subject}: {seen:,} files")
+        return True
+
+    def _show(self, text: str) -> None:
+        if not self._shown:
+            self._shown = True
+            try:
+                from rich.console import Console
+
+                self._status = Console(stderr=True).status(text)
+                self._status.start()
+            except ImportError:
+                self._status = None
+        if self._status is not None:
+            self._status.update(text)
+        else:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+        elif self._shown:
+            print(file=sys.stderr)

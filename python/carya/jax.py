@@ -1,0 +1,104 @@
+"""The loader for jax: arrays that lie in the slot, or global arrays over a sharding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import _core
+from ._batch import Batch
+from ._loader import Loader as _Loader
+from ._pipeline import Pipeline
+
+__all__ = ["Loader"]
+
+_CPU = (1, 0)  # DLPack's kDLCPU, device 0
+
+
+class Loader(_Loader):
+    """`carya.Loader` that yields jax arrays; everything else is the same.
+
+    Labels are int32, since jax without 64 bit would copy int64. The last step keeps its full shape (`pad_last`) unless
+    the pipeline says `drop_last`: compiled functions see one shape, and `batch.valid` says which rows count.
+
+    rank, world_size: None takes `jax.process_index()` and `jax.process_count()`.
+    sharding: a `jax.sharding.Sharding`; arrays are then global, made of the rows of all processes.
+
+    >>> import carya, numpy as np
+    >>> import carya.jax
+    >>> with carya.jax.Loader(carya.arrays({"x": np.arange(3, dtype=np.int32)}).batch(2)) as loader:
+    ...     [(batch["x"].tolist(), batch.valid.tolist()) for batch in loader]
+    [([0, 1], [True, True]), ([2, 0], [True, False])]
+    """
+
+    _label_dtype = "int32"
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        sharding: Any = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(pipeline, Pipeline) and pipeline._batch is not None and not pipeline._batch["drop_last"]:
+            pipeline = pipeline._with(batch={**pipeline._batch, "pad_last": True})
+        self._sharding = sharding
+        # jax on a CPU takes the slot's memory as it is; any other device copies from it, and keeps it until then.
+        self._in_place = sharding is None and jax.default_backend() == "cpu"
+        super().__init__(
+            pipeline,
+            rank=jax.process_index() if rank is None else rank,
+            world_size=jax.process_count() if world_size is None else world_size,
+            **options,
+        )
+        self._narrows = jax.dtypes.canonicalize_dtype(np.int64) != np.int64
+        self._narrowed: frozenset[str] | None = (
+            None  # fields that jax cannot hold without a copy; known at the first batch
+        )
+
+    def _wrap(self, core: _core.Batch) -> Batch:
+        batch = Batch()
+        for name in self._fields:
+            if self._in_place:
+                batch[name] = self._local(core, name)
+            else:
+                batch[name] = self._placed(core.numpy(name))
+        batch._core = core
+        batch._valid_as = self._place_valid
+        return batch
+
+    def _local(self, core: _core.Batch, name: str) -> Any:
+        if self._narrowed is None:
+            wide = [field for field in self._fields if core.numpy(field).dtype.itemsize == 8]
+            self._narrowed = frozenset(wide if self._narrows else ())
+        if name in self._narrowed:
+            return jax.numpy.asarray(core.numpy(name))
+        return jax.dlpack.from_dlpack(_Exported(core.dlpack(name)))
+
+    def _placed(self, values: np.ndarray[Any, Any]) -> Any:
+        if self._sharding is None:
+            return jax.device_put(values)
+        shape = (values.shape[0] * self._world_size, *values.shape[1:])
+        return jax.make_array_from_process_local_data(self._sharding, values, shape)
+
+    def _place_valid(self, valid: np.ndarray[Any, Any]) -> Any:
+        return jax.numpy.asarray(valid) if self._in_place else self._placed(valid)
+
+
+class _Exported:
+    """A capsule in the form that jax takes; jax knows the unversioned kind only."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU

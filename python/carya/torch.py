@@ -1,0 +1,246 @@
+"""The loader for torch: tensors that lie in the slot, pinned memory, copies to a device on a stream of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import _core
+from ._batch import Batch
+from ._devices import Backend, CopiesUnderWay, Event, RetiredLeases
+from ._errors import Error, InvalidArgument
+from ._loader import Loader as _Loader
+from ._pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Loader"]
+
+_NO_CUDA = "torch finds no CUDA device here"
+
+
+class Loader(_Loader):
+    """`carya.Loader` that yields torch tensors; everything else is the same.
+
+    rank, world_size: None takes them from `torch.distributed` when it is initialised, else 0 and 1.
+    pin_memory: register the slots as pinned memory, so that `tensor.to("cuda", non_blocking=True)` runs beside the
+        computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
+        current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
+    device: copy every batch to this device on the loader's own stream, one batch ahead; tensors are on the device.
+    device_backend: another kind of device, as an object with the methods of `carya._devices.Backend`.
+
+    >>> import carya, numpy as np
+    >>> import carya.torch
+    >>> with carya.torch.Loader(carya.arrays({"x": np.arange(4)}).batch(2)) as loader:
+    ...     [batch["x"] for batch in loader]
+    [tensor([0, 1]), tensor([2, 3])]
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        pin_memory: bool = False,
+        device: torch.device | str | None = None,
+        device_backend: Backend | None = None,
+        **options: Any,
+    ) -> None:
+        found_rank, found_world = _distributed()
+        chosen = None if device is None else torch.device(device)
+        self._backend = device_backend
+        if self._backend is None and chosen is not None and chosen.type != "cpu":
+            self._backend = CudaBackend(chosen)
+        elif self._backend is None and pin_memory:
+            self._backend = _cuda_or_say_why()
+        self._copies = chosen is not None and self._backend is not None and chosen.type != "cpu"
+        self._copies = self._copies or (device_backend is not None and not pin_memory)
+        self._pins = pin_memory and self._backend is not None
+        self._pin_reason = _NO_CUDA if pin_memory and self._backend is None else ""
+        self._defer_release = self._pins and not self._copies
+        self._retired = RetiredLeases(self._backend) if self._backend is not None else None
+        self._under_way = CopiesUnderWay()
+        self._staged: deque[_Staged] = deque()
+        if self._backend is not None:
+            self._drain = self._backend.close
+        super().__init__(
+            pipeline,
+            rank=found_rank if rank is None else rank,
+            world_size=found_world if world_size is None else world_size,
+            **options,
+        )
+
+    def _take(self) -> Any:
+        if self._retired is None:
+            return super()._take()
+        self._poll()
+        if not self._copies:
+            return self._job_next_with_polls()
+        staged = self._staged.popleft() if self._staged else self._stage(self._job_next_with_polls())
+        self._stage_ahead()
+        return staged
+
+    def _poll(self) -> None:
+        assert self._retired is not None
+        self._under_way.poll()
+        if self._defer_release:
+            self._retired.poll(self._job.take_retired())
+
+    def _job_next_with_polls(self) -> _core.Batch:
+        """As the base class waits, but leases whose events come to pass meanwhile go back."""
+        core = self._job.next(0.0)
+        while core is None:
+            core = self._job.next(0.001)
+            self._poll()
+            if core is None and self._held_back() == 0:
+                return super()._take()  # type: ignore[no-any-return]
+        return core
+
+    def _held_back(self) -> int:
+        assert self._retired is not None
+        return self._under_way.poll() + self._retired.poll([])
+
+    def _stage(self, core: _core.Batch) -> _Staged:
+        assert self._backend is not None
+        host = [torch.from_numpy(array) for array in core.arrays()]
+        if self._pins and not self._pin_reason:
+            self._note_pin(self._backend.pin(host))
+        tensors, event = self._backend.copy(host)
+        self._under_way.add(event, core)
+        return _Staged(core, tensors, event)
+
+    def _stage_ahead(self) -> None:
+        """Start the copy of the next batch, if it is ready and belongs to this epoch."""
+        if self._steps_left - len(self._staged) > 1 and not self._staged:
+            try:
+                core = self._job.next(0.0)
+            except Error:
+                return  # raised again, in its turn, when that batch is asked for
+            if core is not None:
+                self._staged.append(self._stage(core))
+
+    def _seek(self, place: Any) -> None:
+        self._staged.clear()  # copies under way keep their slots until they are done
+        super()._seek(place)
+
+    def _wrap(self, item: Any) -> Batch:
+        if self._copies:
+            assert self._backend is not None
+            self._backend.make_visible(item.tensors, item.event)
+            core: _core.Batch = item.core
+            batch = Batch(zip(self._fields, item.tensors, strict=True))
+            batch._records = core.records.copy()
+            batch._valid = torch.from_numpy(core.valid.copy())
+            return batch
+        core = item
+        from_numpy = torch.from_numpy
+        batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
+        if self._backend is not None:
+            self._after_wrap(batch)
+        batch._core = core
+        batch._valid_as = from_numpy
+        return batch
+
+    def _after_wrap(self, batch: Batch) -> None:
+        assert self._backend is not None
+        assert self._retired is not None
+        if self._pins and not self._pin_reason:
+            self._note_pin(self._backend.pin(list(batch.values())))
+        batch._streams = self._retired.add_stream
+
+    def _note_pin(self, reason: str) -> None:
+        if reason:
+            self._pin_reason = reason
+            warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
+
+    def stats(self) -> dict[str, Any]:
+        """As `carya.Loader.stats`, with `pinned`: True, False or why not."""
+        return {**super().stats(), "pinned": self._pin_reason or self._pins}
+
+    def __enter__(self) -> Self:
+        return self
+
+
+class _Staged:
+    """A batch on its way to the device. Has what `Loader._yield` reads of a core batch."""
+
+    __slots__ = ("core", "event", "place", "tensors")
+
+    def __init__(self, core: _core.Batch, tensors: list[Any], event: Event) -> None:
+        self.core = core
+        self.place = core.place
+        self.tensors = tensors
+        self.event = event
+
+
+class CudaBackend:
+    """CUDA streams and events. `pin` registers the pages of a slot with cudaHostRegister."""
+
+    def __init__(self, device: torch.device) -> None:
+        if not torch.cuda.is_available():
+            raise InvalidArgument(
+                f"Loader: device: got {str(device)!r}, but torch finds no CUDA device here; "
+                'give device="cpu" or install a CUDA build of torch'
+            )
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+        self._pinned: dict[int, int] = {}
+
+    def copy(self, tensors: Sequence[Any]) -> tuple[list[Any], Event]:
+        with torch.cuda.stream(self._stream):
+            copied = [tensor.to(self._device, non_blocking=True) for tensor in tensors]
+            event = torch.cuda.Event()
+            event.record(self._stream)
+        return copied, event
+
+    def make_visible(self, tensors: Sequence[Any], event: Event) -> None:
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(event)
+        for tensor in tensors:
+            tensor.record_stream(current)  # its memory is not reused before this stream has passed
+
+    def record(self, stream: Any | None) -> Event:
+        event: Any = torch.cuda.Event()
+        event.record(stream if stream is not None else torch.cuda.current_stream(self._device))
+        return event  # type: ignore[no-any-return]
+
+    def pin(self, tensors: Sequence[Any]) -> str:
+        # One range of whole pages from the first tensor to the last: they lie in one slot (shm/FORMAT.md).
+        page = 4096
+        start = min(tensor.data_ptr() for tensor in tensors) // page * page
+        end = max(tensor.data_ptr() + tensor.numel() * tensor.element_size() for tensor in tensors)
+        if start in self._pinned or end == start:
+            return ""
+        size = -(-(end - start) // page) * page
+        error = int(torch.cuda.cudart().cudaHostRegister(start, size, 0))
+        if error:
+            return f"cudaHostRegister of {size} bytes: error {error}"
+        self._pinned[start] = size
+        return ""
+
+    def close(self) -> None:
+        if self._pinned:
+            torch.cuda.synchronize(self._device)
+        for start in self._pinned:
+            torch.cuda.cudart().cudaHostUnregister(start)
+        self._pinned.clear()
+
+
+def _cuda_or_say_why() -> Backend | None:
+    if torch.cuda.is_available():
+        return CudaBackend(torch.device("cuda", torch.cuda.current_device()))
+    warnings.warn(f"pin_memory: the slots stay unpinned: {_NO_CUDA}", RuntimeWarning, stacklevel=4)
+    return None
+
+
+def _distributed() -> tuple[int, int]:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1

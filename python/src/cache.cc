@@ -1,0 +1,95 @@
+#include "cache.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+
+#include "dataset.h"
+#include "errors.h"
+#include "io/manifest_file.h"
+#include "io/store/store_list.h"
+#include "job.h"
+#include "loader/index_completion.h"
+#include "progress_call.h"
+#include "text.h"
+#include "without_gil.h"
+
+namespace carya::python {
+namespace {
+
+py::dict complete_index(const PyDataset& dataset, const std::string& decode_index,
+                        const std::string& cache_dir, std::uint32_t threads, py::object progress) {
+  auto call = std::make_shared<ProgressCall>(std::move(progress));
+  const loader::IndexCompletionOptions options{
+      .index = parse_decode_index(decode_index, cache_dir),
+      .threads = threads,
+      .progress = [call](std::uint64_t done) { return (*call)(done); }};
+  auto made = [&] {
+    const WithoutGil unlocked;
+    return loader::complete_index(*dataset.dataset, options);
+  }();
+  call->rethrow();
+  const loader::IndexCompletionReport report = unwrap(std::move(made));
+  py::dict line;
+  line["files"] = report.files;
+  line["complete"] = report.complete;
+  line["made"] = report.made;
+  line["unsuited"] = report.unsuited;
+  line["unreadable"] = report.unreadable;
+  line["decode_index"] = index_figures(report.index);
+  return line;
+}
+
+py::list list_stores(const std::string& folder) {
+  py::list lines;
+  for (const io::StoreInfo& store : unwrap(io::list_stores(folder))) {
+    py::dict line;
+    line["path"] = path_text(store.path);
+    line["kind"] = io::store_kind_name(store.identity.kind);
+    line["fingerprint"] = store.identity.dataset.hex();
+    line["records"] = store.identity.record_count;
+    line["bytes"] = store.file_bytes;
+    line["valid"] = store.header_valid;
+    lines.append(line);
+  }
+  return lines;
+}
+
+py::dict verify_store(const std::string& path) {
+  const io::StoreCheck check = unwrap([&] {
+    const WithoutGil unlocked;
+    return io::verify_store(path);
+  }());
+  py::dict line;
+  line["entries"] = check.entries_valid;
+  line["records"] = check.records;
+  line["damaged_count"] = check.damaged_count;
+  line["damaged_bytes"] = check.damaged_bytes;
+  return line;
+}
+
+py::dict read_manifest(const std::string& path) {
+  const auto manifest = unwrap([&] {
+    const WithoutGil unlocked;
+    return io::load_manifest(path);
+  }());
+  py::dict line;
+  line["fingerprint"] = manifest->fingerprint().hex();
+  line["records"] = manifest->count();
+  line["root"] = path_text(std::string(manifest->root()));
+  return line;
+}
+
+}  // namespace
+
+void bind_cache(py::module_& module) {
+  module.def("complete_index", &complete_index, py::arg("dataset"), py::kw_only(), py::arg("decode_index"),
+             py::arg("cache_dir"), py::arg("threads"), py::arg("progress") = py::none());
+  module.def("list_stores", &list_stores, py::arg("folder"));
+  module.def("verify_store", &verify_store, py::arg("path"));
+  module.def(
+      "remove_store", [](const std::string& path) { unwrap(io::remove_store(path)); }, py::arg("path"));
+  module.def("read_manifest", &read_manifest, py::arg("path"));
+}
+
+}  // namespace carya::python

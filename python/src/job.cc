@@ -1,0 +1,408 @@
+#include "job.h"
+
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "batch.h"
+#include "dataset.h"
+#include "errors.h"
+#include "loader/daemon_stream.h"
+#include "loader/job.h"
+#include "loader/order_report.h"
+#include "progress_call.h"
+#include "text.h"
+#include "without_gil.h"
+
+namespace carya::python {
+namespace {
+
+namespace py = pybind11;
+using loader::Failure;
+
+std::set<class PyJob*>& live_jobs() {
+  static std::set<PyJob*> jobs;  // under the GIL
+  return jobs;
+}
+
+transforms::OnError parse_policy(const std::string& text) {
+  if (text == "raise") return transforms::OnError::kRaise;
+  if (text == "replace") return transforms::OnError::kReplace;
+  if (text == "mask") return transforms::OnError::kMask;
+  raise(Error{Code::kInvalidArgument,
+              "on_error: got \"" + text + "\"; allowed: \"raise\", \"replace\", \"mask\""});
+}
+
+io::ReadEngineOptions::Kind parse_io_engine(const std::string& text) {
+  if (text == "auto") return io::ReadEngineOptions::Kind::kAuto;
+  if (text == "uring") return io::ReadEngineOptions::Kind::kUring;
+  if (text == "pread") return io::ReadEngineOptions::Kind::kPread;
+  raise(Error{Code::kInvalidArgument,
+              "io_engine: got \"" + text + "\"; allowed: \"auto\", \"uring\", \"pread\""});
+}
+
+}  // namespace
+
+loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std::string& cache_dir) {
+  loader::DecodeIndexOptions options{.wanted = text != "off", .cache_dir = cache_dir};
+  if (text == "rows") options.spacing = 0;
+  if (text == "8" || text == "16") options.spacing = std::stoi(text);
+  if (options.wanted && !options.spacing && text != "auto")
+    raise(Error{Code::kInvalidArgument,
+                "decode_index: got \"" + text + "\"; allowed: \"auto\", \"off\", \"rows\", 8, 16"});
+  return options;
+}
+
+namespace {
+
+py::dict to_dict(const Failure& failure) {
+  py::dict entry;
+  entry["record"] = failure.record;
+  entry["path"] = path_text(failure.path);
+  entry["member"] = path_text(failure.member);
+  entry["offset"] = failure.offset;
+  entry["stage"] = failure.stage;
+  entry["reason"] = message_text(failure.reason);
+  entry["epoch"] = failure.epoch;
+  entry["position"] = failure.position;
+  entry["substitute"] =
+      failure.substitute < 0 ? py::object(py::none()) : py::object(py::int_(failure.substitute));
+  return entry;
+}
+
+/// "rows", 8 or 16; None when off.
+py::object spacing_name(const loader::DecodeIndexStats& stats) {
+  if (!stats.on) return py::none();
+  if (stats.spacing == 0) return py::str("rows");
+  return py::int_(stats.spacing);
+}
+
+}  // namespace
+
+py::dict index_figures(const loader::DecodeIndexStats& stats) {
+  py::dict line;
+  line["spacing"] = spacing_name(stats);
+  line["entries"] = stats.entries;
+  line["points_known_share"] = stats.points_known_share;
+  line["hits"] = stats.hits;
+  line["made"] = stats.made;
+  line["refused"] = stats.refused;
+  line["mismatches"] = stats.mismatches;
+  line["mismatch_record"] =
+      stats.mismatch_record < 0 ? py::object(py::none()) : py::object(py::int_(stats.mismatch_record));
+  line["dropped"] = stats.dropped;
+  line["bytes"] = stats.bytes;
+  line["reason"] = message_text(stats.reason);
+  return line;
+}
+
+namespace {
+
+/// Set when the interpreter ends, before it closes the jobs.
+std::atomic<bool> interpreter_ends{false};
+/// Longer than what is left of the process then; bounded, since somebody may still join the thread.
+constexpr std::chrono::seconds kEndWait{2};
+
+/// A job of this process, with the Python objects whose memory it reads.
+class PyJob {
+ public:
+  PyJob(std::shared_ptr<loader::Job> job, py::object dataset, bool defer_release)
+      : job_(std::move(job)),
+        shape_(std::make_shared<const BatchShape>(job_->layout())),
+        dataset_(std::move(dataset)) {
+    if (defer_release) retired_ = std::make_shared<RetiredLeases>();
+    live_jobs().insert(this);
+  }
+  ~PyJob() {
+    live_jobs().erase(this);
+    close();
+    const WithoutGil unlocked;
+    job_.reset();
+  }
+  PyJob(const PyJob&) = delete;
+  PyJob& operator=(const PyJob&) = delete;
+
+  py::object next(double timeout_s) {
+    Result<loader::Batch> batch = [&] {
+      const WithoutGil unlocked;
+      auto result = job_->next(static_cast<int>(std::clamp(timeout_s, 0.0, 86'400.0) * 1000));
+      // A daemon thread at the end of the interpreter: an exception would only be printed by it.
+      if (!result && result.error().code == Code::kClosed && interpreter_ends)
+        std::this_thread::sleep_for(kEndWait);
+      return result;
+    }();
+    if (batch) return py::cast(std::make_unique<PyBatch>(std::move(*batch), shape_, retired_));
+    if (batch.error().code == Code::kTimeout) return py::none();
+    if (const auto failure = job_->failure()) raise(*failure);
+    raise(batch.error());
+  }
+
+  void seek(std::uint64_t epoch, std::uint64_t position) {
+    unwrap([&] {
+      const WithoutGil unlocked;
+      return job_->seek(epoch, position);
+    }());
+  }
+
+  void set_on_error(const std::string& policy) {
+    const transforms::OnError wanted = parse_policy(policy);
+    unwrap([&] {
+      const WithoutGil unlocked;
+      return job_->set_on_error(wanted);
+    }());
+  }
+
+  void close() {
+    if (getpid() != pid_) return;
+    const auto job = job_;  // while the GIL is free another thread may drop this object
+    if (retired_) {
+      std::vector<shm::Lease> ended;
+      const std::lock_guard lock(retired_->mutex);
+      retired_->open = false;
+      ended.swap(retired_->leases);
+    }
+    const WithoutGil unlocked;
+    job->close();
+  }
+
+  std::vector<shm::Lease> take_retired() {
+    std::vector<shm::Lease> taken;
+    if (!retired_ || getpid() != pid_) return taken;
+    const std::lock_guard lock(retired_->mutex);
+    taken.swap(retired_->leases);
+    return taken;
+  }
+
+  py::dict stats() const;
+  std::string explain(const PyPipeline& pipeline, const std::string& reorder) const;
+  py::list quarantine() const;
+  const loader::Job& job() const { return *job_; }
+  const loader::StreamShape& shape() const { return job_->shape(); }
+
+ private:
+  void check_not_forked() const {
+    if (getpid() != pid_) raise(Error{Code::kForked, "loader: used in a forked child", 0});
+  }
+
+  const pid_t pid_ = getpid();
+  std::shared_ptr<loader::Job> job_;
+  std::shared_ptr<const BatchShape> shape_;
+  std::shared_ptr<RetiredLeases> retired_;
+  py::object dataset_;  // outlives the job's threads: close() waits for them
+};
+
+py::dict PyJob::stats() const {
+  check_not_forked();
+  const loader::JobStats stats = [&] {
+    const WithoutGil unlocked;
+    return job_->stats();
+  }();
+  py::list ops;
+  for (const transforms::OpProfile& op : stats.production.ops) {
+    const double timed = op.timed_samples == 0 ? 1.0 : static_cast<double>(op.timed_samples);
+    py::dict line;
+    line["name"] = op.name;
+    line["samples"] = op.samples;
+    line["timed_samples"] = op.timed_samples;
+    line["cpu_ns_per_sample"] = static_cast<double>(op.cpu_ns) / timed;
+    line["bytes_in_per_sample"] = static_cast<double>(op.bytes_in) / timed;
+    line["bytes_out_per_sample"] = static_cast<double>(op.bytes_out) / timed;
+    ops.append(line);
+  }
+  py::dict slots;
+  slots["count"] = stats.slots;
+  slots["free"] = stats.ring.free;
+  slots["filling"] = stats.ring.filling;
+  slots["ready"] = stats.ring.ready;
+  slots["held"] = stats.ring.held;
+  slots["bytes"] = stats.ring.bytes;
+  py::dict all;
+  all["batches"] = stats.delivered;
+  all["samples_produced"] = stats.production.samples;
+  all["bytes_read"] = stats.production.bytes_read;
+  all["reads"] = stats.production.reads;
+  all["read_retries"] = stats.production.read_retries;
+  all["read_latency_seconds"] = stats.production.reads == 0
+                                    ? 0.0
+                                    : static_cast<double>(stats.production.read_latency_ns) * 1e-9 /
+                                          static_cast<double>(stats.production.reads);
+  all["read_buffer_bytes_max"] = stats.production.buffered_bytes_max;
+  py::dict decodes;
+  decodes["own"] = stats.production.decodes.own;
+  decodes["libjpeg_turbo"] = stats.production.decodes.turbo;
+  decodes["warnings"] = stats.production.decodes.warnings;
+  decodes["indexed"] = stats.production.decodes.indexed;
+  decodes["scan_bytes"] = stats.production.decodes.scan_bytes;
+  decodes["pixels"] = stats.production.decodes.pixels;
+  all["jpeg_decodes"] = decodes;
+  all["decode_index"] = index_figures(stats.decode_index);
+  all["replaced"] = stats.production.replaced;
+  all["masked"] = stats.production.masked;
+  all["quarantine_left_out"] = stats.quarantine_left_out;
+  all["stall_seconds"] = static_cast<double>(stats.stall_ns) * 1e-9;
+  all["stall_share"] = stats.lifetime_ns == 0
+                           ? 0.0
+                           : static_cast<double>(stats.stall_ns) / static_cast<double>(stats.lifetime_ns);
+  all["slots"] = slots;
+  all["huge_share"] = stats.ring.bytes == 0 ? 0.0
+                                            : static_cast<double>(stats.ring.huge_bytes) /
+                                                  static_cast<double>(stats.ring.bytes);
+  all["place"] = job_->place();
+  all["reattached"] = job_->reattached();
+  all["io_engine"] = stats.io_engine;
+  all["threads"] = stats.threads;
+  all["simd"] = transforms::simd_targets().front();
+  all["ops"] = ops;
+  all["order"] = stats.order;
+  all["plan_switches"] = stats.production.plan_switches;
+  all["plan_log"] = stats.plan_lines;
+  return all;
+}
+
+/// Why the ops run as they do, with what this stream measured.
+std::string PyJob::explain(const PyPipeline& pipeline, const std::string& reorder) const {
+  check_not_forked();
+  const auto sense = unwrap(autotune::sense_from_name(reorder));
+  return unwrap([&]() -> Result<std::string> {
+    const WithoutGil unlocked;
+    loader::JobStats stats = job_->stats();
+    return loader::explain_order(*pipeline.pipeline, {.orders = std::move(stats.plan_profile)},
+                                 {.sense = sense, .running = std::move(stats.indices)});
+  }());
+}
+
+py::list PyJob::quarantine() const {
+  check_not_forked();
+  py::list entries;
+  for (const Failure& failure : job_->quarantine()) entries.append(to_dict(failure));
+  return entries;
+}
+
+/// A job that a daemon makes; should that one be lost for good, one of this process.
+std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const py::dict& daemon,
+                                       const loader::JobOptions& options, bool defer_release) {
+  loader::DaemonOptions asked;
+  asked.socket = daemon["socket"].cast<std::string>();
+  asked.job = daemon["job"].cast<std::string>();
+  asked.replica = daemon["replica"].cast<std::uint32_t>();
+  asked.replicas = daemon["replicas"].cast<std::uint32_t>();
+  asked.cache_dir = daemon["cache_dir"].cast<std::string>();
+  asked.reattach_timeout_s = daemon["reattach_timeout"].cast<double>();
+  loader::DatasetOptions dataset;
+  py::list memory;
+  if (!daemon["arrays"].is_none()) dataset.arrays = array_memory(daemon["arrays"], memory);
+  dataset.listing.cache_dir = asked.cache_dir;
+  asked.arrays = dataset.arrays;
+  auto call = std::make_shared<ProgressCall>(daemon["progress"]);
+  // The job outlives this call, and may be destroyed without the GIL.
+  asked.progress = [weak = std::weak_ptr(call)](std::uint64_t seen) {
+    const auto alive = weak.lock();
+    return !alive || (*alive)(seen);
+  };
+  if (daemon["embedded"].cast<bool>())
+    asked.embedded = [native = pipeline.pipeline, dataset, options]() -> Result<loader::Attach> {
+      ASSIGN(auto opened, loader::Dataset::open(*native, dataset));
+      return loader::attach_embedded(native, std::move(opened), options);
+    };
+  auto job = [&] {
+    const WithoutGil unlocked;
+    return loader::Job::create(loader::attach_to_daemon(pipeline.pipeline, options, asked), options);
+  }();
+  call->rethrow();
+  return std::make_unique<PyJob>(unwrap(std::move(job)), memory, defer_release);
+}
+
+std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& dataset, std::uint64_t rank,
+                                std::uint64_t world_size, std::uint32_t threads, std::uint32_t slots,
+                                std::uint64_t read_ahead, const std::string& on_error,
+                                std::optional<std::uint64_t> seed, bool prefetch_epochs,
+                                std::optional<std::uint64_t> epochs, double io_timeout,
+                                const std::string& io_engine, std::uint64_t epoch, std::uint64_t position,
+                                bool defer_release, const std::string& label_dtype,
+                                const std::string& decode_index, const std::string& cache_dir,
+                                const std::string& reorder, const std::vector<std::size_t>& order, bool fuse,
+                                const std::optional<py::dict>& daemon) {
+  const loader::JobOptions options{.rank = rank,
+                                   .world_size = world_size,
+                                   .epochs = epochs,
+                                   .threads = threads,
+                                   .slots = slots,
+                                   .read_ahead_bytes = read_ahead,
+                                   .on_error = parse_policy(on_error),
+                                   .seed = seed,
+                                   .prefetch_epochs = prefetch_epochs,
+                                   .io_timeout_s = io_timeout,
+                                   .io_engine = parse_io_engine(io_engine),
+                                   .epoch = epoch,
+                                   .position = position,
+                                   .label_int32 = label_dtype == "int32",
+                                   .decode_index = parse_decode_index(decode_index, cache_dir),
+                                   .cache_dir = cache_dir,
+                                   .reorder = unwrap(autotune::sense_from_name(reorder)),
+                                   .order = order,
+                                   .fuse = fuse};
+  if (daemon) return make_daemon_job(pipeline, *daemon, options, defer_release);
+  const auto native = dataset.cast<const PyDataset&>().dataset;
+  auto job = [&] {
+    const WithoutGil unlocked;
+    return loader::Job::create(pipeline.pipeline, native, options);
+  }();
+  return std::make_unique<PyJob>(unwrap(std::move(job)), dataset, defer_release);
+}
+
+}  // namespace
+
+void bind_job(py::module_& module) {
+  py::class_<PyJob>(module, "Job", py::is_final())
+      .def(py::init(&make_job), py::arg("pipeline"), py::arg("dataset"), py::kw_only(), py::arg("rank") = 0,
+           py::arg("world_size") = 1, py::arg("threads") = 0, py::arg("slots") = 0,
+           py::arg("read_ahead") = 64 << 20, py::arg("on_error") = "raise", py::arg("seed") = py::none(),
+           py::arg("prefetch_epochs") = true, py::arg("epochs") = py::none(), py::arg("io_timeout") = 10.0,
+           py::arg("io_engine") = "auto", py::arg("epoch") = 0, py::arg("position") = 0,
+           py::arg("defer_release") = false, py::arg("label_dtype") = "int64",
+           py::arg("decode_index") = "off", py::arg("cache_dir") = "", py::arg("reorder") = "exact",
+           py::arg("order") = std::vector<std::size_t>(), py::arg("fuse") = true,
+           py::arg("daemon") = py::none())
+      .def_property_readonly("seed", [](const PyJob& self) { return self.job().seed(); })
+      .def_property_readonly("global_size", [](const PyJob& self) { return self.shape().global_size; })
+      .def_property_readonly("count", [](const PyJob& self) { return self.shape().records; })
+      .def_property_readonly("dataset_fingerprint",
+                             [](const PyJob& self) { return self.job().dataset().hex(); })
+      .def_property_readonly("place", [](const PyJob& self) { return self.job().place(); })
+      .def_property_readonly("io_engine", [](const PyJob& self) { return self.job().io_engine(); })
+      .def_property_readonly("skipped",
+                             [](const PyJob& self) {
+                               const auto [count, examples] = self.job().skipped();
+                               return py::make_tuple(count, path_list(examples));
+                             })
+      .def_property_readonly("reattached", [](const PyJob& self) { return self.job().reattached(); })
+      .def_property_readonly("threads", [](const PyJob& self) { return self.job().threads(); })
+      .def_property_readonly("slots", [](const PyJob& self) { return self.job().slots(); })
+      .def(
+          "steps_from",
+          [](const PyJob& self, std::uint64_t position) { return self.shape().steps_from(position); },
+          py::arg("position"))
+      .def("seek", &PyJob::seek, py::arg("epoch"), py::arg("position"))
+      .def("next", &PyJob::next, py::arg("timeout"))
+      .def("set_on_error", &PyJob::set_on_error, py::arg("policy"))
+      .def("stats", &PyJob::stats)
+      .def("explain", &PyJob::explain, py::arg("pipeline"), py::arg("reorder"))
+      .def("quarantine", &PyJob::quarantine)
+      .def("held", [](const PyJob& self) { return self.job().held(); })
+      .def("take_retired", &PyJob::take_retired)
+      .def("close", &PyJob::close);
+  // Threads must be gone before the interpreter's memory is: a script may end without close().
+  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+    interpreter_ends = true;
+    while (!live_jobs().empty()) {  // anew each time: close() frees the GIL, and others may go meanwhile
+      PyJob* const job = *live_jobs().begin();
+      live_jobs().erase(job);
+      job->close();
+    }
+  }));
+}
+
+}  // namespace carya::python

@@ -1,0 +1,64 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "batch.h"
+#include "cache.h"
+#include "daemon.h"
+#include "dataset.h"
+#include "errors.h"
+#include "job.h"
+#include "loader/host.h"
+#include "transforms/plan.h"
+
+namespace carya::python {
+namespace {
+
+namespace py = pybind11;
+
+/// What `carya doctor` prints: facts of this machine and this build; the judging is Python's.
+py::dict doctor() {
+  const loader::HostFacts facts = loader::read_host_facts();
+  py::dict all;
+  all["version"] = CARYA_VERSION;
+  all["kernel"] = facts.kernel;
+  all["online_cores"] = facts.online_cores;
+  all["affinity_cores"] = facts.affinity_cores;
+  all["quota_cores"] = facts.quota_cores;
+  all["quota_source"] = facts.quota_source;
+  all["allowed_cores"] = facts.allowed_cores;
+  all["local_processes"] = facts.local_processes;
+  all["local_processes_source"] = facts.local_processes_source;
+  all["auto_threads"] = loader::auto_threads(facts);
+  all["memory_bytes"] = facts.memory_bytes;
+  all["memlock_bytes"] = facts.memlock_bytes;
+  all["open_files_max"] = facts.open_files_max;
+  all["thp_shmem"] = facts.thp_shmem;
+  all["equal_weight_siblings"] = facts.equal_weight_siblings;
+  const auto reader = io::ReadEngine::create({});
+  all["io_engine"] = reader ? std::string((*reader)->name()) : reader.error().message;
+  all["simd_targets"] = transforms::simd_targets();
+  all["codecs"] = transforms::codec_versions();
+  return all;
+}
+
+}  // namespace
+}  // namespace carya::python
+
+PYBIND11_MODULE(_core, module) {
+  using namespace carya::python;  // NOLINT(google-build-using-namespace): the macro opens a global function
+  module.doc() = "The native side of carya; use the package, not this module.";
+  module.attr("version") = CARYA_VERSION;
+  bind_errors(module);
+  bind_batch(module);
+  bind_dataset(module);
+  bind_job(module);
+  bind_cache(module);
+  bind_daemon(module);
+  module.def("doctor", &doctor);
+  module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
+  module.def("simd_targets", &carya::transforms::simd_targets);
+  module.def(
+      "force_simd_target",
+      [](const std::string& name) { unwrap(carya::transforms::force_simd_target(name)); },
+      pybind11::arg("name"));
+}

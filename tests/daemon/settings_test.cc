@@ -1,0 +1,130 @@
+#include "loader/daemon/settings.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace carya::loader {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kMemory = 1'000'000;
+
+Settings must(const std::string& text) {
+  const auto settings = parse_settings(text, "c.toml", kMemory);
+  EXPECT_TRUE(settings) << (settings ? "" : settings.error().message);
+  return settings.value_or(Settings{});
+}
+
+std::string error_of(const std::string& text) {
+  const auto settings = parse_settings(text, "c.toml", kMemory);
+  EXPECT_FALSE(settings) << text;
+  return settings ? "" : settings.error().message;
+}
+
+std::string shipped() {
+  std::ifstream file(CARYA_SHIPPED_TOML);
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_FALSE(text.str().empty());
+  return text.str();
+}
+
+TEST(Settings, ShippedFileIsTheDefaults) {
+  EXPECT_EQ(must(shipped()), must(""));
+}
+
+TEST(Settings, ShippedFileNamesEveryKey) {
+  const std::string text = shipped();
+  const auto limits = text.find("\n[limits]\n");
+  ASSERT_NE(limits, std::string::npos);
+  for (const std::string& key : setting_keys()) {
+    const auto dot = key.find('.');
+    const std::string part = dot == std::string::npos ? text.substr(0, limits + 1) : text.substr(limits);
+    const std::string line = "\n" + key.substr(dot == std::string::npos ? 0 : dot + 1) + " = ";
+    // The socket has no default that can be written down.
+    EXPECT_THAT(part, HasSubstr(key == "socket" ? "\n#socket = " : line)) << key;
+  }
+}
+
+TEST(Settings, EveryKeyIsRead) {
+  const Settings settings = must(R"(socket = "/run/x.sock"
+log_level = "debug"
+roots = ["/data", "/srv/photos"]
+drain_seconds = 1.5
+linger_seconds = 2
+metrics = "127.0.0.1:0"
+[limits]
+connections = 3
+jobs = 4
+readers = 5
+threads = 6
+shared_memory = "7%"
+)");
+  const Settings expected{.socket = "/run/x.sock",
+                          .log_level = "debug",
+                          .drain_s = 1.5,
+                          .connections = 3,
+                          .metrics = "127.0.0.1:0",
+                          .limits = {.jobs = 4,
+                                     .readers = 5,
+                                     .shared_bytes = 70'000,
+                                     .threads = 6,
+                                     .roots = {"/data", "/srv/photos"},
+                                     .linger_s = 2}};
+  EXPECT_EQ(settings, expected);
+}
+
+TEST(Settings, EveryKeyRefusesAnotherTypeWithLineKeyAndWhatIsAllowed) {
+  for (const std::string& key : setting_keys()) {
+    const auto dot = key.find('.');
+    const std::string text = dot == std::string::npos ? "\n" + key + " = [true]\n"
+                                                      : "[limits]\n" + key.substr(dot + 1) + " = [true]\n";
+    const std::string error = error_of(text);
+    EXPECT_THAT(error, HasSubstr("c.toml:2: " + key + "; allowed: ")) << error;
+    EXPECT_GT(error.size(), ("c.toml:2: " + key + "; allowed: ").size());
+  }
+}
+
+TEST(Settings, BoundsAreNamed) {
+  EXPECT_THAT(error_of("[limits]\njobs = 0"),
+              HasSubstr("c.toml:2: limits.jobs; allowed: an integer of 1 to 100000"));
+  EXPECT_THAT(error_of("[limits]\nthreads = 1.5"), HasSubstr("limits.threads; allowed: an integer of 0 to"));
+  EXPECT_THAT(error_of("linger_seconds = -1"), HasSubstr("linger_seconds; allowed: seconds, 0 to 86400"));
+  EXPECT_THAT(error_of("drain_seconds = nan"), HasSubstr("drain_seconds; allowed: seconds"));
+  EXPECT_THAT(error_of("socket = \"relative\""), HasSubstr("socket; allowed: an absolute path"));
+  EXPECT_THAT(error_of("roots = [\"data\"]"), HasSubstr("roots; allowed: a list of absolute paths"));
+  EXPECT_THAT(error_of("roots = \"/data\""), HasSubstr("roots; allowed: a list of absolute paths"));
+  EXPECT_THAT(error_of("log_level = \"loud\""), HasSubstr("\"debug\", \"info\", \"warning\" or \"error\""));
+}
+
+TEST(Settings, UnknownKeysAreErrors) {
+  EXPECT_THAT(error_of("\n\njobz = 1"), HasSubstr("c.toml:3: jobz is no setting"));
+  EXPECT_THAT(error_of("jobs = 1"), HasSubstr("jobs is no setting"));
+  EXPECT_THAT(error_of("limits = 3"), HasSubstr("limits is no setting"));
+  EXPECT_THAT(error_of("[limits.more]\njobs = 1"), HasSubstr("limits.more is no setting"));
+}
+
+TEST(Settings, BrokenTextIsNamedByItsLine) {
+  EXPECT_THAT(error_of("log_level = \"info\"\n[limits\n"), HasSubstr("c.toml:2: "));
+}
+
+TEST(Settings, FilesThatCannotBeReadAreErrors) {
+  const std::string folder = testing::TempDir();
+  EXPECT_EQ(read_settings(folder + "/absent.toml", kMemory).error().code, Code::kNotFound);
+  EXPECT_FALSE(read_settings(folder, kMemory));  // a folder: must not be taken for an empty file
+}
+
+TEST(Settings, SizesHaveUnitsAndShares) {
+  EXPECT_EQ(parse_size("512MiB", 0), 512u << 20);
+  EXPECT_EQ(parse_size("8 GB", 0), 8'000'000'000u);
+  EXPECT_EQ(parse_size("1.5KiB", 0), 1536u);
+  EXPECT_EQ(parse_size("100%", 77), 77u);
+  for (const char* wrong : {"", "x", "0", "-1GB", "101%", "5 parsecs", "nan", "inf", "1e30TiB"})
+    EXPECT_FALSE(parse_size(wrong, 1000)) << wrong;
+}
+
+}  // namespace
+}  // namespace carya::loader

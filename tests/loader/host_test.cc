@@ -1,0 +1,52 @@
+#include "loader/host.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace carya::loader {
+namespace {
+
+TEST(Host, ReadsQuotasOfBothCgroupVersions) {
+  EXPECT_DOUBLE_EQ(quota_from_cpu_max("150000 100000"), 1.5);
+  EXPECT_DOUBLE_EQ(quota_from_cpu_max("max 100000"), 0);
+  EXPECT_DOUBLE_EQ(quota_from_cpu_max(""), 0);
+  EXPECT_DOUBLE_EQ(quota_from_cfs(-1, 100000), 0);
+  EXPECT_DOUBLE_EQ(quota_from_cfs(50000, 100000), 0.5);
+  EXPECT_DOUBLE_EQ(quota_from_cfs(50000, 0), 0);
+}
+
+TEST(Host, ReadsMemoryPressure) {
+  EXPECT_DOUBLE_EQ(pressure_from("some avg10=12.50 avg60=3.00 avg300=1.00 total=5"), 12.5);
+  EXPECT_DOUBLE_EQ(pressure_from("full avg10=12.50 avg60=3.00"), 0);
+  EXPECT_DOUBLE_EQ(pressure_from("some avg10=rubbish"), 0);
+  EXPECT_DOUBLE_EQ(pressure_from(""), 0);
+  EXPECT_GE(read_memory_pressure(), 0);
+}
+
+TEST(Host, SharesCoresAmongLocalProcessesAndKeepsOne) {
+  HostFacts facts;
+  facts.allowed_cores = 8;
+  facts.local_processes = 4;
+  EXPECT_EQ(auto_threads(facts), 2u);
+  facts.allowed_cores = 0.5;
+  EXPECT_EQ(auto_threads(facts), 1u);
+}
+
+TEST(Host, CountsLocalProcessesByTheLaunchersVariables) {
+  setenv("LOCAL_WORLD_SIZE", "3", 1);
+  EXPECT_EQ(read_host_facts().local_processes, 3u);
+  setenv("LOCAL_WORLD_SIZE", "rubbish", 1);
+  EXPECT_EQ(read_host_facts().local_processes, 1u);
+  unsetenv("LOCAL_WORLD_SIZE");
+}
+
+TEST(Host, FindsAtLeastOneCore) {
+  const HostFacts facts = read_host_facts();
+  EXPECT_GE(facts.affinity_cores, 1u);
+  EXPECT_GT(facts.allowed_cores, 0);
+  EXPECT_GT(facts.memory_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace carya::loader

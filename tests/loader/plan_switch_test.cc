@@ -1,0 +1,212 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "autotune/order.h"
+#include "loader/plan_choice.h"
+#include "loader/profile_file.h"
+#include "tests/io/temp_dir.h"
+#include "tests/loader/job_reading.h"
+#include "tests/loader/photo_folder.h"
+
+namespace carya::loader {
+namespace {
+
+using Order = std::vector<std::size_t>;
+using Rows = std::vector<std::uint64_t>;
+
+/// Colors, flips and windows of which many may change places; as declared the colors come first, the dearest
+/// way.
+const std::string kOps =
+    R"({"op":"decode_image"},{"op":"color_jitter","brightness":0.4,"saturation":0.4,"hue":0.1},)"
+    R"({"op":"posterize","bits":5},{"op":"random_horizontal_flip"},{"op":"random_vertical_flip"},)"
+    R"({"op":"random_crop","size":[16,16]},{"op":"random_grayscale","p":0.5},)"
+    R"({"op":"normalize","mean":0.4,"std":0.2})";
+
+Opened open_photos(const PhotoFolder& folder) {
+  auto pipeline = transforms::Pipeline::parse(
+      R"({"version":1,"source":{"type":"image_folder","path":")" + folder.path().string() +
+      R"("},"views":[],"shuffle":{"seed":5},"ops":[)" + kOps + R"(],"batch":)" + kBatch4 + "}");
+  EXPECT_TRUE(pipeline) << pipeline.error().message;
+  auto dataset = Dataset::open(**pipeline, {});
+  EXPECT_TRUE(dataset) << dataset.error().message;
+  return {*pipeline, *dataset};
+}
+
+std::vector<Order> legal_orders(const transforms::Pipeline& pipeline) {
+  const auto chain = autotune::Chain::create(planner_input(pipeline, {}).chain);
+  EXPECT_TRUE(chain);
+  std::vector<Order> legal;
+  Order order = declared_order(pipeline);
+  do {
+    autotune::Plan plan;
+    for (const std::size_t op : order) plan.stages.push_back({{op}});
+    if (autotune::check_order(*chain, plan, autotune::Sense::kExact)) legal.push_back(order);
+  } while (std::ranges::next_permutation(order).found);
+  return legal;
+}
+
+Rows as_declared(const Opened& opened, JobOptions options) {
+  options.reorder = autotune::Sense::kOff;
+  return drain(*start(opened, options));
+}
+
+JobOptions forced(const std::vector<Order>& orders, std::uint64_t every, std::uint32_t threads) {
+  return {.threads = threads, .plan_testing = {.orders = orders, .every_chunks = every}};
+}
+
+TEST(PlanSwitch, AmongAllLegalOrdersChangesNoBit) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const std::vector<Order> orders = legal_orders(*opened.pipeline);
+  ASSERT_GT(orders.size(), 20U);
+  const Rows expected = as_declared(opened, {});
+  for (const std::uint64_t every : {1U, 2U, 5U})
+    for (const std::uint32_t threads : {1U, 2U, 3U}) {
+      const auto job = start(opened, forced(orders, every, threads));
+      EXPECT_EQ(drain(*job), expected) << every << " chunks, " << threads << " threads";
+      EXPECT_GT(job->stats().production.plan_switches, 2U);
+      drain(*job);
+    }
+}
+
+TEST(PlanSwitch, BrokenRowsAreReplacedAndMaskedAlike) {
+  const PhotoFolder folder(40);
+  for (const int record : {3, 7, 8, 21, 39}) folder.spoil(record);
+  const Opened opened = open_photos(folder);
+  const std::vector<Order> orders = legal_orders(*opened.pipeline);
+  for (const auto policy : {transforms::OnError::kMask, transforms::OnError::kReplace}) {
+    const auto plain = start(opened, {.on_error = policy, .reorder = autotune::Sense::kOff});
+    const Rows expected = drain(*plain);
+    JobOptions options = forced(orders, 1, 2);
+    options.on_error = policy;
+    const auto job = start(opened, options);
+    EXPECT_EQ(drain(*job), expected);
+    EXPECT_GE(job->quarantine().size(), 5U);
+    EXPECT_EQ(job->quarantine().size(), plain->quarantine().size());
+  }
+}
+
+TEST(PlanSwitch, ResumesAndSeeksToTheSameRows) {
+  const PhotoFolder folder(24);
+  const Opened opened = open_photos(folder);
+  const std::vector<Order> orders = legal_orders(*opened.pipeline);
+  const Rows expected = as_declared(opened, {});
+  const Rows second = as_declared(opened, {.epoch = 1});
+  for (std::uint64_t position = 0; position < 24; position += 4) {
+    JobOptions options = forced(orders, 1, 2);
+    options.position = position;
+    const auto job = start(opened, options);
+    const Rows rest(expected.begin() + static_cast<long>(position), expected.end());
+    EXPECT_EQ(drain(*job), rest);
+    ASSERT_TRUE(job->seek(1, 0));
+    EXPECT_EQ(drain(*job), second);
+    ASSERT_TRUE(job->seek(0, position));
+    EXPECT_EQ(drain(*job), rest);
+  }
+}
+
+/// Epochs until the stream has turned to another plan; the rows of each.
+std::vector<Rows> drain_until_switched(Job& job) {
+  std::vector<Rows> epochs;
+  while (job.stats().production.plan_switches == 0 && epochs.size() < 3000) epochs.push_back(drain(job));
+  epochs.push_back(drain(job));
+  return epochs;
+}
+
+TEST(PlanSwitch, FromTheOrderAsDeclaredTheStreamFindsABetterOneWithTheSameBits) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const Order declared = declared_order(*opened.pipeline);
+  const auto job =
+      start(opened, {.threads = 2, .plan_testing = {.orders = {declared}, .look_after_ns = 1'000'000}});
+  EXPECT_EQ(job->stats().order[1], "color_jitter");
+  const std::vector<Rows> epochs = drain_until_switched(*job);
+  const JobStats stats = job->stats();
+  ASSERT_GT(stats.production.plan_switches, 0U);
+  EXPECT_NE(stats.order[1], "color_jitter") << "the crop runs first";
+  ASSERT_FALSE(stats.plan_lines.empty());
+  EXPECT_NE(stats.plan_lines.front().find("random_crop before color_jitter"), std::string::npos)
+      << stats.plan_lines.front();
+  ASSERT_FALSE(stats.plan_profile.empty());
+  const auto plain = start(opened, {.reorder = autotune::Sense::kOff});
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch)
+    ASSERT_EQ(epochs[epoch], drain(*plain)) << "epoch " << epoch;
+}
+
+TEST(PlanSwitch, OffNeverSwitches) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const auto job =
+      start(opened, {.threads = 2, .reorder = autotune::Sense::kOff, .plan_testing = {.look_after_ns = 1}});
+  for (int epoch = 0; epoch < 40; ++epoch) drain(*job);
+  EXPECT_EQ(job->stats().production.plan_switches, 0U);
+  EXPECT_EQ(job->stats().order[1], "color_jitter");
+}
+
+TEST(PlanSwitch, StagesOfAllPlansAreCounted) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const auto job = start(opened, forced(legal_orders(*opened.pipeline), 1, 1));
+  drain(*job);
+  const JobStats stats = job->stats();
+  std::uint64_t decoded = 0;
+  for (const transforms::OpProfile& stage : stats.production.ops)
+    if (stage.name.starts_with("decode_image")) decoded += stage.samples;
+  EXPECT_GE(decoded, 61U);
+  EXPECT_LE(decoded, stats.production.samples + 61 + 200) << "each sample once, also those made ahead";
+}
+
+TEST(PlanProfileKept, TheNextStreamBeginsWithWhatThisOneMeasured) {
+  const PhotoFolder folder(61);
+  const io::TempDir cache;
+  const Opened opened = open_photos(folder);
+  const Order declared = declared_order(*opened.pipeline);
+  std::vector<std::string> order;
+  {
+    const auto job = start(opened, {.threads = 2,
+                                    .cache_dir = cache.path(),
+                                    .plan_testing = {.orders = {declared}, .look_after_ns = 1'000'000}});
+    drain_until_switched(*job);
+    ASSERT_GT(job->stats().production.plan_switches, 0U);
+    drain(*job);
+    order = job->stats().order;
+    job->close();
+  }
+  const std::string path = profile_path(cache.path(), *opened.pipeline, ProfileMachine::here());
+  const auto kept = load_profile(path, *opened.pipeline, unix_s());
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_GE(kept->orders.size(), 1U);
+  EXPECT_NE(kept->find(declared), nullptr);
+  const auto next = start(opened, {.cache_dir = cache.path()});
+  const JobStats stats = next->stats();
+  EXPECT_FALSE(stats.plan_profile.empty()) << "before anything ran";
+  EXPECT_NE(stats.order[1], "color_jitter");
+  EXPECT_EQ(drain(*next), as_declared(opened, {}));
+}
+
+TEST(PlanProfileKept, TroubleWithItIsNoTroubleOfTheStream) {
+  const PhotoFolder folder(20);
+  const io::TempDir cache;
+  const Opened opened = open_photos(folder);
+  const Rows expected = as_declared(opened, {});
+  const std::string path = profile_path(cache.path(), *opened.pipeline, ProfileMachine::here());
+  cache.write(path.substr(path.rfind('/') + 1), R"({"carya_profile":1,"orders":7})");
+  {
+    const auto job = start(opened, {.cache_dir = cache.path()});
+    EXPECT_EQ(drain(*job), expected);
+    ASSERT_FALSE(job->stats().plan_lines.empty());
+    EXPECT_NE(job->stats().plan_lines.front().find("begun without it"), std::string::npos);
+    job->close();
+  }
+  EXPECT_TRUE(load_profile(path, *opened.pipeline, unix_s())) << "written anew";
+  const std::string file = cache.write("a-file", "x");
+  const auto job = start(opened, {.cache_dir = file});
+  EXPECT_EQ(drain(*job), expected);
+  job->close();
+}
+
+}  // namespace
+}  // namespace carya::loader

@@ -1,0 +1,159 @@
+#include "loader/profile_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "tests/io/temp_dir.h"
+
+namespace carya::loader {
+namespace {
+
+namespace fs = std::filesystem;
+using Order = std::vector<std::size_t>;
+
+std::shared_ptr<const transforms::Pipeline> pipeline_of(const std::string& path, const std::string& crop) {
+  auto pipeline =
+      transforms::Pipeline::parse(R"({"version":1,"source":{"type":"image_folder","path":")" + path +
+                                  R"("},"ops":[{"op":"decode_image"},{"op":"random_crop","size":)" + crop +
+                                  R"(}],"batch":{"batch_size":2}})");
+  EXPECT_TRUE(pipeline) << pipeline.error().message;
+  return *pipeline;
+}
+
+PlanProfile small_profile(std::uint64_t timed = 10) {
+  transforms::OpProfile stage{.name = "decode_image+random_crop", .ops = {0, 1}};
+  stage.samples = 32 * timed;
+  stage.timed_samples = timed;
+  stage.cpu_ns = timed * 1000;
+  stage.bytes_in = timed * 5000;
+  stage.bytes_out = timed * 300;
+  stage.pictures = timed;
+  stage.height = timed * 40;
+  stage.width = timed * 50;
+  PlanProfile profile;
+  profile.add(Order{0, 1}, std::vector{stage}, 1000);
+  return profile;
+}
+
+const ProfileMachine kMachine{.cpu = "Some \"CPU\"", .simd = "AVX2", .cores = 4};
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(ProfileFile, GivesBackWhatWasKept) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path() + "/new/cache", *pipeline, kMachine);
+  EXPECT_EQ(load_profile(path, *pipeline, 2000).error().code, Code::kNotFound);
+  ASSERT_TRUE(store_profile(path, small_profile(), kMachine));
+  const auto kept = load_profile(path, *pipeline, 2000);
+  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_EQ(kept->orders.size(), 1U);
+  const PlanProfile before = small_profile();
+  const auto& stage = kept->orders[0].stages[0];
+  const auto& expected = before.orders[0].stages[0];
+  EXPECT_EQ(stage.name, expected.name);
+  EXPECT_EQ(stage.ops, expected.ops);
+  EXPECT_EQ(stage.cpu_ns, expected.cpu_ns);
+  EXPECT_EQ(stage.height, expected.height);
+  EXPECT_EQ(kept->orders[0].measured_at_s, 1000);
+  EXPECT_EQ(load_profile(path, *pipeline, 500)->orders[0].measured_at_s, 500) << "nothing is from the future";
+}
+
+TEST(ProfileFile, MuchThatWasKeptWeighsLittle) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  ASSERT_TRUE(store_profile(path, small_profile(1'000'000), kMachine));
+  const auto kept = load_profile(path, *pipeline, 2000);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->orders[0].timed_samples(), 64U);
+  EXPECT_EQ(kept->orders[0].cpu_ns(), 1000);
+}
+
+TEST(ProfileFile, OnePerPipelineAndMachineWhateverTheSource) {
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path("c", *pipeline, kMachine);
+  EXPECT_EQ(profile_path("c", *pipeline_of("y", "[9,9]"), kMachine), path);
+  EXPECT_NE(profile_path("c", *pipeline_of("x", "[9,8]"), kMachine), path);
+  EXPECT_NE(profile_path("c", *pipeline, {.cpu = "Other", .simd = "AVX2", .cores = 4}), path);
+  EXPECT_NE(profile_path("c", *pipeline, {.cpu = kMachine.cpu, .simd = "SSE4", .cores = 4}), path);
+  EXPECT_NE(profile_path("c", *pipeline, {.cpu = kMachine.cpu, .simd = "AVX2", .cores = 8}), path);
+}
+
+TEST(ProfileFile, DamageIsRefusedOrHarmless) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  ASSERT_TRUE(store_profile(path, small_profile(), kMachine));
+  const std::string good = read(path);
+  for (const std::string& bad :
+       {std::string(), std::string("{}"), std::string("[1"), std::string("null"), std::string(300 << 10, ' '),
+        std::string(100'000, '['), std::string(R"({"carya_profile":2,"orders":[]})"),
+        std::string(R"({"carya_profile":1,"orders":[{"order":[0,1],"at":1}]})"),
+        std::string(R"({"carya_profile":1,"orders":[{"order":[0,-1],"at":1,"stages":[]}]})"),
+        std::string(R"({"carya_profile":1,"orders":[{"order":[0,1],"at":1e300,"stages":[]}]})"),
+        std::string(R"({"carya_profile":1,"orders":[{"order":[0,1],"at":NaN,"stages":[]}]})")}) {
+    write(path, bad);
+    const auto refused = load_profile(path, *pipeline, 2000);
+    ASSERT_FALSE(refused) << bad.substr(0, 80);
+    EXPECT_EQ(refused.error().code, Code::kCorrupt);
+  }
+  // Any byte another one: an error, or a profile by which it can be planned.
+  std::mt19937 random(7);
+  for (int i = 0; i < 400; ++i) {
+    std::string bytes = good;
+    for (unsigned changes = random() % 4 + 1; changes > 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (i % 5 == 0) bytes.resize(random() % bytes.size());
+    write(path, bytes);
+    const auto profile = load_profile(path, *pipeline, 2000);
+    if (!profile) continue;
+    const PipelineFacts facts = facts_of(*pipeline, *profile);
+    for (const auto& [label, cost] : facts.costs) ASSERT_TRUE(autotune::check(cost, label)) << bytes;
+    ASSERT_TRUE(cheapest_exact_order(*pipeline, facts)) << bytes;
+  }
+}
+
+TEST(ProfileFile, WhatIsNoFileHoldsNobodyUp) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(load_profile(path, *pipeline, 1).error().code, Code::kCorrupt);
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_FALSE(load_profile(path, *pipeline, 1));
+  EXPECT_FALSE(store_profile(path, small_profile(), kMachine));
+  EXPECT_FALSE(store_profile("/proc/none/x.json", small_profile(), kMachine));
+}
+
+TEST(ProfileFile, OnlyTheNewestStay) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  for (std::uint32_t cores = 1; cores <= 12; ++cores) {
+    const std::string path = profile_path(folder.path(), *pipeline, {.cores = cores});
+    ASSERT_TRUE(store_profile(path, small_profile(), kMachine));
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(20 - cores));
+  }
+  write(folder.path() + "/index-1.store", "not ours");
+  const std::string oldest = profile_path(folder.path(), *pipeline, {.cores = 1});
+  remove_old_profiles(oldest, 5);
+  EXPECT_TRUE(fs::exists(oldest)) << "that is the one in use";
+  EXPECT_TRUE(fs::exists(folder.path() + "/index-1.store"));
+  for (std::uint32_t cores = 2; cores <= 12; ++cores)
+    EXPECT_EQ(fs::exists(profile_path(folder.path(), *pipeline, {.cores = cores})), cores >= 8) << cores;
+}
+
+}  // namespace
+}  // namespace carya::loader

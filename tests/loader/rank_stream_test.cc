@@ -1,0 +1,56 @@
+#include "loader/rank_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "tests/loader/job_reading.h"
+#include "tests/loader/photo_folder.h"
+
+namespace carya::loader {
+namespace {
+
+/// Hash of the slots of an epoch. Three leases are held at any time; `before_each` is called before each wait
+/// for a batch, and again while none comes.
+template <typename BeforeEach>
+std::vector<std::uint64_t> read_epoch(const Opened& opened, BeforeEach before_each) {
+  auto stream = RankStream::create(opened.pipeline, opened.dataset, {.epochs = 1, .threads = 2, .slots = 8});
+  EXPECT_TRUE(stream) << (stream ? "" : stream.error().message);
+  const auto index = (*stream)->attach_reader();
+  EXPECT_TRUE(index);
+  auto reader = shm::RingReader::attach((*stream)->reader_fds(*index), *index);
+  EXPECT_TRUE(reader && (*stream)->start());
+  std::vector<std::uint64_t> hashes;
+  std::deque<shm::Lease> held;
+  for (int tries = 0; hashes.size() < 20 && tries < 4000; ++tries) {
+    before_each(**stream, hashes.size());
+    auto lease = (*reader)->next(20);
+    if (!lease) continue;
+    std::uint64_t hash = 0;
+    for (const shm::SlotTensor& tensor : (*reader)->layout().tensors())
+      hash = hash64(std::span(lease->data() + tensor.offset, tensor.bytes()), hash);
+    hashes.push_back(hash);
+    held.push_back(std::move(*lease));
+    if (held.size() > 3) held.pop_front();
+  }
+  return hashes;
+}
+
+TEST(RankStream, WithLessMemoryTheStreamIsTheSameAndGoesOn) {
+  const PhotoFolder folder(80);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const auto expected = read_epoch(opened, [](RankStream&, std::size_t) {});
+  ASSERT_EQ(expected.size(), 20u);
+  std::uint64_t least = UINT64_MAX, all = 0;
+  const auto hashes = read_epoch(opened, [&](RankStream& stream, std::size_t batch) {
+    const double share = batch < 4 || batch >= 14 ? 1 : 1.0 / 64;
+    stream.set_memory_share(share, share);
+    all = stream.ring_bytes();
+    least = std::min(least, stream.figures().ring.bytes);
+  });
+  EXPECT_EQ(hashes, expected);
+  EXPECT_LT(least, all) << "memory went back meanwhile";
+}
+
+}  // namespace
+}  // namespace carya::loader

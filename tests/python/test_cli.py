@@ -1,0 +1,161 @@
+"""The command `carya`: every command with --json and --help, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import carya
+from carya import _doctor
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "carya", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run",
+        "explain",
+        "plan freeze",
+        "profile",
+        "tune",
+        "doctor",
+        "bench",
+        "index",
+        "cache ls",
+        "cache rm",
+        "cache verify",
+    ],
+)
+def test_every_command_has_help_with_an_example_and_json(command: str) -> None:
+    text = run(*command.split(), "--help")
+    assert f"Example: carya {command}" in text
+    assert "--json" in text
+
+
+def test_run_iterates_a_document(photos: Path, tmp_path: Path) -> None:
+    chain = carya.image_folder(photos).shuffle(seed=1).decode_image().resize((16, 16)).batch(4)
+    (tmp_path / "p.json").write_text(chain.to_json())
+    result = json.loads(run("run", str(tmp_path / "p.json"), "--epochs", "2", "--threads", "2", "--json"))
+    assert (result["samples"], result["steps"], result["threads"]) == (54, 14, 2)
+    assert result["state"]["epoch"] == 2
+    assert json.loads(run("run", str(tmp_path / "p.json"), "--steps", "3", "--json"))["samples"] == 12
+    assert "samples per s" in run("run", str(tmp_path / "p.json"))
+
+
+def test_run_demo_takes_a_folder(photos: Path) -> None:
+    result = json.loads(run("run", "demo", "--data", str(photos), "--json"))
+    assert result["samples"] == 27
+
+
+def test_run_names_the_stages_as_they_are(photos: Path, tmp_path: Path) -> None:
+    chain = carya.image_folder(photos).decode_image().random_resized_crop(16).batch(4)
+    (tmp_path / "p.json").write_text(chain.to_json())
+    assert "decode_image+random_resized_crop[window]" in run("run", str(tmp_path / "p.json"))
+
+
+def test_errors_are_one_line_that_says_what_to_do(damaged: list[str], tmp_path: Path) -> None:
+    assert "to_json" in run("run", str(tmp_path / "absent.json"), code=1)
+    assert "--data" in run("run", "demo", "--data", str(tmp_path / "absent"), code=1)
+    (tmp_path / "p.json").write_text(carya.files(damaged).decode_image().resize((8, 8)).batch(4).to_json())
+    error = run("run", str(tmp_path / "p.json"), "--json", code=1)
+    assert damaged[3] in error
+    assert "--on-error mask" in error
+    assert len(error.strip().splitlines()) == 1
+    result = json.loads(run("run", str(tmp_path / "p.json"), "--on-error", "mask", "--json"))
+    assert result["quarantined"] == 3
+
+
+def test_a_target_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "closed.json").write_text("{}")
+    (tmp_path / "closed.json").chmod(0)
+    absent = "/proc/self/mem" if os.geteuid() == 0 else str(tmp_path / "closed.json")
+    for target in (str(tmp_path), absent):
+        error = run("run", target, code=1)
+        assert error.count("\n") == 1, error
+        assert target in error
+        assert "give" in error
+
+
+def test_index_lists_a_folder(photos: Path) -> None:
+    result = json.loads(run("index", str(photos), "--verify", "--json"))
+    assert (result["records"], result["classes"], result["verified"]) == (27, 3, True)
+    assert "absent" in run("index", str(photos / "absent.tar"), code=1)
+
+
+def test_doctor_says_what_is_here() -> None:
+    facts = json.loads(run("doctor", "--json"))
+    for name in (
+        "kernel",
+        "allowed_cores",
+        "memlock_bytes",
+        "io_engine",
+        "simd_targets",
+        "codecs",
+        "numpy",
+        "problems",
+    ):
+        assert name in facts
+    assert "kernel" in run("doctor")
+
+
+GOOD = {
+    "io_engine": "io_uring",
+    "memlock_bytes": 1 << 30,
+    "open_files_max": 4096,
+    "online_cores": 8,
+    "allowed_cores": 8,
+    "equal_weight_siblings": 0,
+    "thp_shmem": "advise",
+    "memory_bytes": 1 << 36,
+    "cache_dir": "somewhere",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "subject"),
+    [
+        ({"io_engine": "pread (io_uring: EPERM)"}, "io_uring"),
+        ({"memlock_bytes": 65536}, "memlock"),
+        ({"open_files_max": 256}, "open files"),
+        ({"allowed_cores": 2.0, "quota_source": "/sys/fs/cgroup/cpu.max"}, "cores"),
+        ({"equal_weight_siblings": 3}, "neighbours"),
+        ({"thp_shmem": "never"}, "huge pages"),
+        ({"memory_bytes": 1 << 30}, "memory"),
+        ({"cache_dir": ""}, "cache folder"),
+    ],
+)
+def test_doctor_judges_each_fact(change: dict[str, object], subject: str) -> None:
+    assert _doctor.judge(GOOD) == []
+    (problem,) = _doctor.judge({**GOOD, **change})
+    assert problem.subject == subject
+    assert problem.fix
+
+
+@pytest.mark.parametrize(
+    "arguments", ["vision", "vision --daemon", "handoff", "raw", "small", "ops", "start --files 40"]
+)
+def test_each_bench_runs(arguments: str) -> None:
+    report = json.loads(run("bench", *arguments.split(), "--smoke", "--json"))
+    assert report["bench"] == arguments.split()[0]
+    assert report["rows"]
+    assert all(np.isfinite(value) for row in report["rows"] for value in row.values() if isinstance(value, float))

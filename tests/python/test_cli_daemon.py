@@ -1,0 +1,132 @@
+"""The commands that speak with the daemon, through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemons import Daemon, running
+from streams import numbers
+from test_cli import run
+
+import carya
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    with running() as started:
+        yield started
+
+
+def test_status_shows_jobs_ranks_and_readers(daemon: Daemon) -> None:
+    with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="shown", slots=3) as loader:
+        held = next(iter(loader))
+        time.sleep(0.1)
+        status = json.loads(run("status", "--socket", daemon.socket, "--json"))
+        assert (status["pid"], status["state"], status["socket"]) == (daemon.process.pid, "ready", daemon.socket)
+        (job,) = status["jobs"]
+        assert (job["job"], job["state"], job["records"]) == ("shown", "running", 80)
+        (rank,) = job["ranks"]
+        assert (rank["slots"], rank["held"]) == (3, 1)
+        assert rank["free"] + rank["filling"] + rank["ready"] + rank["held"] == 3
+        assert status["shared_bytes"] == rank["slot_bytes"] > 0
+        (reader,) = rank["readers"]
+        assert (reader["pid"], reader["held"]) == (os.getpid(), 1)
+        assert 0 <= reader["stall_share"] <= 1
+        table = run("status", "--socket", daemon.socket)
+        for word in ("shown", "ready", "arrays", f"{os.getpid()} (", "3 = "):
+            assert word in table
+        assert "shown" in run("top", "--once", "--socket", daemon.socket)
+        del held
+
+
+def test_a_reader_s_stall_is_what_it_waited(daemon: Daemon) -> None:
+    with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="stalled", slots=2) as loader:
+        iterator = iter(loader)
+        held = [next(iterator), next(iterator)]
+        assert loader._job.next(0.5) is None  # nothing can come
+        status = json.loads(run("status", "--socket", daemon.socket, "--json"))
+        (reader,) = next(job for job in status["jobs"] if job["job"] == "stalled")["ranks"][0]["readers"]
+        assert 0.45 <= reader["stall_s"] <= reader["attached_s"]
+        assert reader["stall_share"] == pytest.approx(reader["stall_s"] / reader["attached_s"])
+        held.clear()
+
+
+@pytest.mark.parametrize("way", ["q", "Ctrl-C"])
+def test_top_is_live_until_it_is_ended(daemon: Daemon, way: str) -> None:
+    with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="live"):
+        keyboard, terminal = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "carya", "top", "--socket", daemon.socket],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**os.environ, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"},
+        ) as child:
+            shown = b""
+            end = time.monotonic() + 60
+            while shown.count(b"live") < 3 and time.monotonic() < end:  # drawn anew
+                if select.select([keyboard], [], [], 1)[0]:
+                    shown += os.read(keyboard, 65536)
+            assert shown.count(b"live") >= 3, shown
+            if way == "q":
+                os.write(keyboard, b"q")
+            else:
+                child.send_signal(signal.SIGINT)
+            until = time.monotonic() + 60
+            while child.poll() is None and time.monotonic() < until:  # the terminal is read on, or its end would block
+                if select.select([keyboard], [], [], 0.1)[0]:
+                    shown += os.read(keyboard, 65536)
+            assert child.returncode == 0, shown
+        os.close(keyboard)
+        os.close(terminal)
+
+
+def test_logs_are_the_last_lines(daemon: Daemon) -> None:
+    carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="logged").close()
+    assert "job=logged" in run("logs", "--socket", daemon.socket)
+    lines = json.loads(run("logs", "-n", "2", "--socket", daemon.socket, "--json"))["lines"]
+    assert len(lines) == 2
+
+
+def test_a_job_is_stopped_by_name(daemon: Daemon) -> None:
+    with carya.Loader(
+        numbers(8000, batch_size=4),
+        daemon=daemon.socket,
+        job="doomed",
+        slots=2,
+        reattach_timeout=0,
+        on_daemon_loss="raise",
+    ) as loader:
+        next(iter(loader))
+        assert json.loads(run("job", "stop", "doomed", "--socket", daemon.socket, "--json")) == {"stopped": "doomed"}
+        assert all(job["job"] != "doomed" for job in daemon.status()["jobs"])
+    assert "job doomed: not here" in run("job", "stop", "doomed", "--socket", daemon.socket, code=1)
+
+
+def test_drain_ends_the_daemon() -> None:
+    with running() as daemon:
+        assert "takes no new jobs" in run("drain", "--socket", daemon.socket)
+        assert daemon.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("words", [["status"], ["top"], ["logs"], ["drain"], ["job", "stop", "x"]], ids=str)
+def test_without_a_daemon_it_says_how_to_start_one(words: list[str], tmp_path: Path) -> None:
+    socket = str(tmp_path / "none.sock")
+    said = run(*words, "--socket", socket, code=1)
+    assert said.startswith(f"carya: no daemon listens at {socket}; start one with `caryad --socket {socket}`")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["status"], ["top"], ["logs"], ["drain"], ["job", "stop"]], ids=str)
+def test_each_command_has_help_with_an_example(words: list[str]) -> None:
+    assert "Example: carya " + " ".join(words) in run(*words, "--help")

@@ -1,0 +1,386 @@
+"""caryad as a service: its units, man pages, installation, activation, and what it says when it is set up wrongly."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import carya
+from carya import _cli_service, _core, _daemon
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+CARYAD = _daemon.program()
+HANG_S = 60
+
+
+def need(program: str) -> str:
+    """Its path; skips where it is not installed (tests/ENVIRONMENT.md)."""
+    found = shutil.which(program)
+    if not found:
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+def run(*words: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=HANG_S, env={**os.environ, **variables}
+    )
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+# --- the program
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("\n[limits]\njobs = 0\n", ":3: limits.jobs; allowed: an integer of 1 to 100000"),
+        ('log_level = "loud"', ':1: log_level; allowed: "debug", "info", "warning" or "error"'),
+        ("lingerseconds = 3", ":1: lingerseconds is no setting"),
+        ("[limits", ":1: "),
+    ],
+)
+def test_wrong_configuration_is_status_2_and_names_the_line(tmp_path: Path, text: str, error: str) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text(text)
+    done = run(CARYAD, "--socket", str(tmp_path / "s"), "--config", str(config), code=2)
+    assert f"{config}{error}" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_wrong_arguments_are_status_2(tmp_path: Path) -> None:
+    assert "--config" in run(CARYAD, "--config", str(tmp_path / "absent"), code=2).stderr
+    run(CARYAD, "--no-such-option", code=2)
+    assert "Example: caryad --socket" in run(CARYAD, "--help").stdout
+
+
+def test_the_packages_script_becomes_the_program() -> None:
+    script = [sys.executable, "-c", "import carya._daemon; carya._daemon.main()"]
+    shown = subprocess.run([*script, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == subprocess.run([_daemon.program(), "--version"], capture_output=True, text=True).stdout
+    # A package without the program does not look in PATH, where it would find itself.
+    alone = "import carya._daemon as d; d.__file__ = '/nowhere/_daemon.py'; d.main()"
+    missing = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1
+    assert "/nowhere/bin/caryad: No such file" in missing.stderr
+
+
+def test_term_ends_it_with_status_0_while_a_batch_is_held(short: Path) -> None:
+    """Without anybody who gives the batch back, drain_seconds is the limit."""
+    path, config = str(short / "s"), short / "caryad.toml"
+    config.write_text("drain_seconds = 0.2\n")
+    with subprocess.Popen(
+        [CARYAD, "--socket", path, "--config", str(config)], stderr=subprocess.PIPE, text=True
+    ) as daemon:
+        wait_until(lambda: _core.daemon_listens(path))
+        pipeline = carya.arrays({"x": np.arange(64, dtype=np.float32)}).batch(4)
+        with carya.Loader(pipeline, daemon=path, reattach_timeout=0.1) as loader:
+            batches = iter(loader)
+            held = next(batches)
+            daemon.send_signal(signal.SIGTERM)
+            log = daemon.communicate(timeout=HANG_S)[1]
+            assert daemon.returncode == 0
+            assert re.search(r"draining held=[1-9].*seconds=0\.2", log)
+            assert [len(held["x"]), *(len(batch["x"]) for batch in batches)] == [4] * 16  # on in this process
+    assert not os.path.exists(path)
+
+
+def test_log_goes_to_the_journal_with_priorities_only_when_stderr_is_the_journal(short: Path) -> None:
+    for is_journal in (True, False):
+        path = str(short / "s")
+        read, write = os.pipe()
+        info = os.fstat(write)
+        stream = f"{info.st_dev}:{info.st_ino + (not is_journal)}"
+        with subprocess.Popen(
+            [CARYAD, "--socket", path], stderr=write, env={**os.environ, "JOURNAL_STREAM": stream}
+        ) as daemon:
+            os.close(write)
+            with os.fdopen(read) as log:
+                line = log.readline()
+                daemon.terminate()
+        assert re.match("<6>ready socket=" if is_journal else r"\d{4}-\d\d-\d\dT\S+ info ready socket=", line), line
+
+
+def wait_until(holds: object) -> None:
+    until = time.monotonic() + HANG_S
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+# --- activation
+
+
+def test_socket_activation_starts_it_for_the_first_loader(short: Path) -> None:
+    activate, path = need("systemd-socket-activate"), str(short / "s")
+    command = [activate, "--seqpacket", "--listen", path, CARYAD, "--socket", path, "--idle-exit", "0.2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as manager:
+        wait_until(lambda: os.path.exists(path))
+        pipeline = carya.arrays({"x": np.arange(64, dtype=np.float32)}).shuffle(seed=1).batch(4)
+        with carya.Loader(pipeline, daemon="embedded") as loader:
+            expected = [batch["x"].tolist() for batch in loader]
+        with carya.Loader(pipeline, daemon=path) as loader:
+            assert [batch["x"].tolist() for batch in loader] == expected
+        log = manager.communicate(timeout=HANG_S)[1]  # it took the manager's place and ends when idle
+        assert manager.returncode == 0, log
+    assert f"ready socket={path}" in log
+    assert "attached job=" in log
+    assert os.path.exists(path)  # the manager's, who goes on listening
+
+
+def test_a_socket_of_another_kind_is_refused(short: Path) -> None:
+    activate, path = need("systemd-socket-activate"), str(short / "s")
+    with subprocess.Popen(
+        [activate, "--listen", path, CARYAD, "--socket", path], stderr=subprocess.PIPE, text=True
+    ) as manager:
+        wait_until(lambda: os.path.exists(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect(path)
+            log = manager.communicate(timeout=HANG_S)[1]
+        assert manager.returncode == 1
+    assert "use ListenSequentialPacket= in caryad.socket" in log
+
+
+# --- units and installation
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What packaging/install.sh puts below a DESTDIR."""
+    root = tmp_path_factory.mktemp("destdir")
+    run(str(PACKAGING / "install.sh"), CARYAD, "/usr", str(root))
+    return root
+
+
+def test_install_puts_everything_in_place_and_keeps_a_configuration(installed: Path) -> None:
+    files = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    units = {f"usr/lib/systemd/{kind}/caryad.{unit}" for kind in ("system", "user") for unit in ("service", "socket")}
+    assert files == units | {
+        "usr/bin/caryad",
+        "usr/lib/sysusers.d/carya.conf",
+        "usr/share/man/man8/caryad.8",
+        "usr/share/man/man1/carya.1",
+        "etc/carya/caryad.toml",
+    }
+    assert "Usage" in run(str(installed / "usr/bin/caryad"), "--help").stdout
+    for kind in ("system", "user"):
+        unit = (installed / f"usr/lib/systemd/{kind}/caryad.service").read_text()
+        assert "\nExecStart=/usr/bin/caryad --socket %t/carya/caryad.sock" in unit
+    config = installed / "etc/carya/caryad.toml"
+    config.write_text(config.read_text() + "# mine\n")
+    run(str(PACKAGING / "install.sh"), CARYAD, "/usr", str(installed))
+    assert config.read_text().endswith("# mine\n")
+    assert "PREFIX" in run(str(PACKAGING / "install.sh"), CARYAD, code=2).stderr
+
+
+@pytest.mark.parametrize("kind", ["system", "user"])
+def test_units_are_valid(installed: Path, tmp_path: Path, kind: str) -> None:
+    """`systemd-analyze verify` is silent about the units as they are installed, here below another folder."""
+    analyze = need("systemd-analyze")
+    folder = installed / "usr/lib/systemd" / kind
+    for unit in _cli_service.UNITS:
+        text = (folder / unit).read_text().replace("/usr/bin/caryad", CARYAD)
+        (tmp_path / unit).write_text(text)
+    for unit in _cli_service.UNITS:
+        done = run(
+            analyze,
+            *(["--user"] if kind == "user" else []),
+            "verify",
+            "--man=no",
+            str(tmp_path / unit),
+            XDG_RUNTIME_DIR=str(tmp_path),
+        )
+        assert done.stdout + done.stderr == ""
+
+
+def test_system_unit_is_hardened() -> None:
+    analyze = need("systemd-analyze")
+    done = run(analyze, "security", "--offline=true", "--threshold=20", str(PACKAGING / "systemd/caryad.service"))
+    assert "Overall exposure level" in done.stdout + done.stderr
+
+
+def test_units_allow_io_uring() -> None:
+    for unit in ("caryad.service", "user/caryad.service"):
+        filters = re.findall("^SystemCallFilter=(.*)$", (PACKAGING / "systemd" / unit).read_text(), re.MULTILINE)
+        assert filters[0] == "@system-service"
+        assert "@aio" not in " ".join(filters[1:])
+        assert filters[-1] == "setpriority"
+    analyze = need("systemd-analyze")
+    assert "@aio" in run(analyze, "syscall-filter", "@system-service").stdout
+    assert "io_uring_enter" in run(analyze, "syscall-filter", "@aio").stdout
+
+
+@pytest.mark.parametrize("unit", ["caryad.service", "user/caryad.service"])
+def test_units_say_what_the_daemon_relies_on(unit: str) -> None:
+    text = (PACKAGING / "systemd" / unit).read_text()
+    for line in (
+        "Type=notify",
+        "WatchdogSec=30",
+        "Restart=on-failure",
+        "RestartPreventExitStatus=2",
+        "RuntimeDirectory=carya",
+        "RuntimeDirectoryPreserve=yes",
+        "ExecReload=kill -HUP $MAINPID",
+        "CPUWeight=20",
+    ):
+        assert f"\n{line}\n" in text, line
+    assert "\nRemoveIPC=yes" not in text  # it would take the trainers' shared memory away
+
+
+# --- man pages
+
+
+def page(name: str) -> str:
+    """The page as text, without the escapes for hyphens."""
+    text = (PACKAGING / "man" / name).read_text()
+    return text.replace("\\-", "-")
+
+
+@pytest.mark.parametrize("name", ["caryad.8", "carya.1"])
+def test_man_pages_are_set_without_warnings(name: str) -> None:
+    done = run(need("groff"), "-ww", "-mandoc", "-Tascii", str(PACKAGING / "man" / name))
+    assert done.stderr == ""
+    assert "The Carya authors." in done.stdout
+
+
+def test_every_option_of_caryad_is_in_its_page() -> None:
+    options = re.findall(r"--([a-z-]+)", run(CARYAD, "--help").stdout.split("Options:")[1])
+    assert {"socket", "config"} <= set(options)
+    missing = [
+        option
+        for option in options
+        if not re.search(rf"^\.It Fl (?:\w , )?-{option}\b", page("caryad.8"), re.MULTILINE)
+    ]
+    assert not missing
+
+
+def test_every_key_of_the_configuration_is_in_the_page() -> None:
+    prefix, missing = "", []
+    for line in (PACKAGING / "caryad.toml").read_text().splitlines():
+        if line == "[limits]":
+            prefix = "limits."
+        elif (found := re.match(r"#?(\w+) = ", line)) and f"{prefix}{found[1]}" not in page("caryad.8"):
+            missing.append(found[1])
+    assert not missing
+
+
+def test_every_command_of_carya_is_in_its_page() -> None:
+    typer = pytest.importorskip("typer")
+    from carya import _cli
+
+    def commands(group: object, prefix: str = "") -> Iterator[str]:
+        for name, command in group.commands.items():  # type: ignore[attr-defined]
+            if hasattr(command, "commands"):
+                yield from commands(command, f"{prefix}{name} ")
+            else:
+                yield prefix + name
+
+    names = list(commands(typer.main.get_command(_cli.make_app(typer))))
+    assert "service install" in names
+    missing = [name for name in names if not re.search(rf"^\.It Ic {name}\b", page("carya.1"), re.MULTILINE)]
+    assert not missing
+
+
+# --- carya service
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("typer")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "a home" / ".config"))
+    return tmp_path / "a home" / ".config"
+
+
+def service(*words: str, code: int = 0) -> str:
+    done = run(sys.executable, "-m", "carya", "service", *words, code=code, COLUMNS="160")
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_service_install_writes_units_that_start_this_caryad(home: Path) -> None:
+    result = json.loads(service("install", "--user", "--json"))
+    folder = home / "systemd" / "user"
+    config = home / "carya" / "caryad.toml"
+    assert set(result["files"]) == {str(folder / "caryad.service"), str(folder / "caryad.socket"), str(config)}
+    assert result["next"] == ["systemctl --user daemon-reload", "systemctl --user enable --now caryad.socket"]
+    start = re.search("^ExecStart=(.*)$", (folder / "caryad.service").read_text(), re.MULTILINE)
+    assert start
+    assert start[1] == f'{_cli_service.quoted(CARYAD)} --config "{config}" --socket %t/carya/caryad.sock'
+    if shutil.which("systemd-analyze"):
+        verified = run(
+            "systemd-analyze", "--user", "verify", "--man=no", str(folder / "caryad.service"), XDG_RUNTIME_DIR=str(home)
+        )
+        assert verified.stderr == ""
+    config.write_text("# mine\n")
+    assert str(config) not in json.loads(service("install", "--json"))["files"]
+    assert config.read_text() == "# mine\n"
+
+
+def test_service_dry_run_shows_and_writes_nothing(home: Path) -> None:
+    text = service("install", "--dry-run")
+    assert f"# would be written: {home}/systemd/user/caryad.service" in text
+    assert "WatchdogSec=30" in text
+    assert "systemctl --user enable --now caryad.socket" in text
+    assert not home.exists()
+
+
+def test_service_uninstall_removes_units_and_links_only(home: Path) -> None:
+    service("install")
+    folder = home / "systemd" / "user"
+    (folder / "sockets.target.wants").mkdir()
+    (folder / "sockets.target.wants" / "caryad.socket").symlink_to(folder / "caryad.socket")
+    assert len(json.loads(service("uninstall", "--dry-run", "--json"))["files"]) == 3
+    assert (folder / "caryad.socket").exists()
+    assert "systemctl --user stop caryad.socket caryad.service" in service("uninstall")
+    assert [path for path in folder.rglob("*") if not path.is_dir()] == []
+    assert (home / "carya" / "caryad.toml").exists()
+    assert "nothing to remove" in service("uninstall")
+
+
+def test_service_errors_name_the_way_out(home: Path) -> None:
+    assert "leave it out" in service("install", "--config", str(home / "absent.toml"), code=1)
+    folder = home / "systemd" / "user"
+    folder.mkdir(parents=True)
+    (folder / "caryad.service").write_text("[Service]\nExecStart=/bin/true\n")
+    for command in ("install", "uninstall"):
+        assert "is not Carya's; move it away first" in service(command, code=1)
+    assert (folder / "caryad.service").read_text() == "[Service]\nExecStart=/bin/true\n"
+
+
+def test_service_help_has_an_example(home: Path) -> None:
+    assert "Example: carya service install" in service("--help")
+    assert "Example: carya service install --dry-run" in service("install", "--help")
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("/usr/libexec/caryad", "/usr/libexec/caryad"),
+        ("/a b/caryad", '"/a b/caryad"'),
+        ("/50%/$HOME", "/50%%/$$HOME"),
+        ('/a"b\\c', '"/a\\"b\\\\c"'),
+    ],
+)
+def test_paths_in_units_are_read_as_they_are(word: str, written: str) -> None:
+    assert _cli_service.quoted(word) == written

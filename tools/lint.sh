@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# lint.sh: clang-format, clang-tidy (.clang-tidy), ruff, mypy. Needs a configured build/release.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+say() { printf '\033[1mcarya\033[0m  lint: %s\n' "$*"; }
+
+say clang-format
+find base shm io transforms autotune loader python bench tests examples -name '*.cc' -o -name '*.h' | sort |
+  xargs clang-format-19 --dry-run -Werror || failed=1
+
+say "clang-tidy (build/tidy.log)"
+# Benches and tests are the compiler's business; product code is read twice.
+mapfile -t sources < <(find base shm io transforms autotune loader python -name '*.cc' | sort)
+[[ ${#sources[@]} -gt 0 ]] || { echo "carya: no sources found" >&2; exit 1; }
+if ! printf '%s\n' "${sources[@]}" |
+  xargs -P "${JOBS:-$(nproc)}" -n 4 clang-tidy-19 -p build/release --quiet > build/tidy.log 2>&1; then
+  grep -E 'error:' build/tidy.log | sort -u | head -n 40
+  failed=1
+fi
+
+say ruff
+.venv/bin/ruff check --quiet . || failed=1
+.venv/bin/ruff format --check --quiet . || failed=1
+
+say "mypy --strict"
+.venv/bin/mypy --no-error-summary || failed=1
+
+[[ $failed == 0 ]] && say clean
+exit $failed

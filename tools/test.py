@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Runs the tests of one build and ends with one line: `N passed, M failed, K skipped`.
+
+A skipped test whose reason names CARYA_TEST_DATA counts as failed when that variable is set: with the real data at
+hand nothing may be left out for lack of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE_FOLDERS = (
+    "base",
+    "shm",
+    "io",
+    "transforms",
+    "autotune",
+    "loader",
+    "python",
+    "bench",
+    "tests",
+    "tools",
+    "examples",
+)
+BENCH_TIMEOUT_S = 300
+HANG_S = 600  # one test, of any language: not a bar for speed, the end of a hang
+
+
+@dataclass
+class Tally:
+    """What ran so far."""
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, name: str, ok: bool, output: str = "") -> None:
+        if ok:
+            self.passed += 1
+            return
+        self.failed.append(name)
+        # A sanitizer says at the start what it found, a test at the end what it expected.
+        shown = output if len(output) <= 8000 else f"{output[:5000]}\n[...]\n{output[-3000:]}"
+        print(f"FAILED {name}\n{shown}")
+
+
+def say(text: str) -> None:
+    print(f"\033[1mcarya\033[0m  {text}", flush=True)
+
+
+def environment(build: Path) -> dict[str, str]:
+    """The variables of tests/ENVIRONMENT.md."""
+    env = dict(os.environ)
+    env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
+    env.setdefault("ASAN_OPTIONS", "detect_leaks=1:allocator_may_return_null=1")
+    suppressions = ROOT / "tests" / "tsan.supp"
+    env.setdefault(
+        "TSAN_OPTIONS",
+        "halt_on_error=1:die_after_fork=0" + (f":suppressions={suppressions}" if suppressions.exists() else ""),
+    )
+    paths = [str(build / "python"), env.get("PYTHONPATH", "")]  # tools/build.sh links the package there
+    env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return env
+
+
+def add_junit(tally: Tally, report: Path, title: str) -> None:
+    """Counts the cases of a JUnit file. Errors: a missing or broken file is one failure."""
+    try:
+        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError) as error:
+        tally.add(title, False, f"no report of its tests: {error}")
+        return
+    for case in cases:
+        name = f"{case.get('classname', '')}::{case.get('name')}" if title == "pytest" else str(case.get("name"))
+        text = " ".join(case.itertext())
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+            tally.add(name, False, text)
+        elif skip is not None or case.get("status") in ("notrun", "disabled"):
+            reason = text + (str(skip.attrib) if skip is not None else "")
+            if os.environ.get("CARYA_TEST_DATA") and "CARYA_TEST_DATA" in reason:
+                tally.add(name, False, f"skipped for lack of data, though CARYA_TEST_DATA is set: {reason}")
+            else:
+                tally.skipped.append(name)
+        else:
+            tally.passed += 1
+    if not cases:
+        tally.add(title, False, "no test was found")
+
+
+def run_ctest(tally: Tally, build: Path, pattern: str) -> None:
+    say(f"C++ tests of {build.relative_to(ROOT)}")
+    report = build / "ctest.xml"
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", str(build), "--parallel", os.environ.get("TEST_JOBS", "2"), "--quiet"]
+    command += ["--output-junit", str(report), "--tests-regex", pattern, "--timeout", str(HANG_S)]
+    subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
+    add_junit(tally, report, "ctest")
+
+
+def run_pytest(tally: Tally, build: Path, folders: list[str]) -> None:
+    existing = [folder for folder in folders if (ROOT / folder).is_dir() and any((ROOT / folder).glob("test_*.py"))]
+    say(f"Python tests of {', '.join(existing)}")
+    report = build / "pytest.xml"
+    report.unlink(missing_ok=True)
+    log = build / "pytest.log"
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
+    command += ["-o", f"faulthandler_timeout={HANG_S}", "-o", "faulthandler_exit_on_timeout=true", *existing]
+    with log.open("w") as output:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode not in (0, 1):
+        tally.add("pytest", False, f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
+    if done.returncode not in (0, 1, 2) and not report.exists():
+        return
+    add_junit(tally, report, "pytest")
+
+
+def check_formatting(tally: Tally) -> None:
+    say("formatting")
+    sources = [
+        str(path) for folder in CODE_FOLDERS for kind in ("*.cc", "*.h") for path in sorted((ROOT / folder).rglob(kind))
+    ]
+    clang = subprocess.run(
+        ["clang-format-19", "--dry-run", "-Werror", *sources], capture_output=True, text=True, check=False
+    )
+    tally.add("format: C++ (make format repairs it)", clang.returncode == 0, clang.stderr)
+    ruff = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--check", "--quiet", str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tally.add("format: Python (make format repairs it)", ruff.returncode == 0, ruff.stdout + ruff.stderr)
+
+
+def smoke_benches(tally: Tally, build: Path) -> None:
+    benches = sorted(path for path in (build / "bench").glob("bench_*") if path.is_file() and os.access(path, os.X_OK))
+    commands = [[str(path)] for path in benches]
+    commands += [[sys.executable, str(path)] for path in sorted((ROOT / "bench").glob("*.py"))]
+    say(f"smoke runs of {len(commands)} benches")
+    for command in commands:
+        name = f"bench smoke: {Path(command[-1]).name}"
+        try:
+            done = subprocess.run(
+                [*command, "--smoke"],
+                cwd=build,
+                env=environment(build),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=BENCH_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            tally.add(name, False, f"not finished after {BENCH_TIMEOUT_S} s")
+            continue
+        tally.add(name, done.returncode == 0, done.stdout + done.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--tests", default=".", help="only C++ tests whose name matches")
+    parser.add_argument("--python", action="store_true", help="also tests/python")
+    parser.add_argument("--house", action="store_true", help="also the house rules and the formatting")
+    parser.add_argument("--bench", action="store_true", help="also the smoke runs of the benches")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    tally = Tally()
+    start = time.monotonic()
+    run_ctest(tally, build, options.tests)
+    folders = ["tests/python"] * options.python + ["tests/house"] * options.house
+    if folders:
+        run_pytest(tally, build, folders)
+    if options.house:
+        check_formatting(tally)
+    if options.bench:
+        smoke_benches(tally, build)
+    for name in tally.skipped:
+        print(f"skipped {name}")
+    for name in tally.failed:
+        print(f"failed  {name}")
+    say(f"tests of {build.relative_to(ROOT)} took {time.monotonic() - start:.0f} s")
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

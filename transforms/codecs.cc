@@ -1,0 +1,11 @@
+#include "transforms/kernels/jpeg_turbo.h"
+#include "transforms/kernels/png.h"
+#include "transforms/plan.h"
+
+namespace carya::transforms {
+
+std::vector<std::string> codec_versions() {
+  return {jpeg_turbo_version(), png_version()};
+}
+
+}  // namespace carya::transforms

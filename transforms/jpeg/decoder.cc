@@ -1,0 +1,131 @@
+#include "transforms/jpeg/decoder.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "transforms/jpeg/index.h"
+#include "transforms/jpeg/work.h"
+
+namespace carya::jpeg {
+
+struct Decoder::Impl {
+  Header header;
+  TableCache tables;
+  Work work;
+
+  // Into work.out or work.sink.
+  Outcome decode(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode, const Index* index,
+                 Index* made);
+
+  Outcome run(bool two_streams) {
+    prepare(work, tables, two_streams);
+    return run_decode(work, two_streams);
+  }
+};
+
+Decoder::Decoder() : impl_(std::make_unique<Impl>()) {}
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder& Decoder::operator=(Decoder&&) noexcept = default;
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone:
+      return "done";
+    case Outcome::kNotOrdinary:
+      return "not ordinary";
+    case Outcome::kDamaged:
+      return "damaged";
+    case Outcome::kTail:
+      return "tail";
+    case Outcome::kRange:
+      return "range";
+    case Outcome::kIndexLies:
+      return "index lies";
+  }
+  return "unknown";
+}
+
+Ordinary Decoder::recognise(std::span<const std::uint8_t> jpeg) {
+  return read_header(jpeg, impl_->header);
+}
+
+const Header& Decoder::header() const {
+  return impl_->header;
+}
+
+namespace {
+
+// Whether every MCU row of the region has a point to start from.
+bool covers(const Index& index, const Work& work) {
+  const int in_row = index.spacing() == 0 ? 0 : work.mcu_x0 / index.spacing();
+  const std::size_t last =
+      static_cast<std::size_t>(work.mcu_y1 - 1) * static_cast<std::size_t>(index.per_row()) +
+      static_cast<std::size_t>(in_row);
+  return last < index.points().size();
+}
+
+}  // namespace
+
+Outcome Decoder::Impl::decode(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode,
+                              const Index* index, Index* made) {
+  if (read_header(jpeg, header) != Ordinary::kOrdinary) return Outcome::kNotOrdinary;
+  CHECK(region.x >= 0 && region.y >= 0 && region.width > 0 && region.height > 0);
+  CHECK(region.width <= header.width - region.x && region.height <= header.height - region.y);
+
+  work.header = &header;
+  work.scan = jpeg.subspan(header.scan_begin);
+  work.region = region;
+  work.mode = mode;
+  work.index = work.made = nullptr;
+  plan_region(work);
+
+  // Restart intervals would need their own state at each point; such files are rare and go without.
+  const bool indexable = header.restart_interval == 0 && jpeg.size() <= kIndexedScanMax;
+  std::size_t made_before = 0;
+  if (indexable && (index != nullptr || made != nullptr)) {
+    // All bytes, since points also mean nothing under other Huffman tables.
+    const std::uint64_t hash = hash64(std::as_bytes(jpeg));
+    if (index != nullptr && index->fits(header, jpeg.size(), hash)) work.index = index;
+    if (made != nullptr) {
+      if (!made->fits(header, jpeg.size(), hash)) made->bind(header, jpeg.size(), hash);
+      work.made = made;
+      made_before = made->points().size();
+    }
+  }
+  Outcome outcome = Outcome::kIndexLies;
+  const bool two_streams = work.index != nullptr && covers(*work.index, work);
+  if (work.index != nullptr) {
+    outcome = run(two_streams);
+    if (outcome == Outcome::kDone) return outcome;
+    // Its own fault or the index's: what counts is a decode that believes in nothing.
+    work.index = nullptr;
+    if (made != nullptr) made->bind(header, jpeg.size(), hash64(std::as_bytes(jpeg)));
+    made_before = 0;
+  }
+  outcome = run(false);
+  if (outcome != Outcome::kDone && work.made != nullptr) work.made->cut(made_before);
+  return outcome;
+}
+
+Outcome Decoder::decode(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode,
+                        std::uint8_t* out, std::size_t stride, const Index* index, Index* made) {
+  CHECK(stride >= static_cast<std::size_t>(region.width) * static_cast<std::size_t>(channels(mode)));
+  impl_->work.sink = nullptr;
+  impl_->work.out = out;
+  impl_->work.stride = stride;
+  return impl_->decode(jpeg, region, mode, index, made);
+}
+
+Outcome Decoder::decode_bands(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode,
+                              LineSink& sink, const Index* index, Index* made) {
+  CHECK(region.width > 0 && region.width <= kSideMax);
+  const std::size_t line = static_cast<std::size_t>(region.width) * static_cast<std::size_t>(channels(mode));
+  Work& work = impl_->work;
+  work.band.grow(line * kBandLines);
+  work.sink = &sink;
+  work.out = work.band.data();
+  work.stride = line;
+  return impl_->decode(jpeg, region, mode, index, made);
+}
+
+}  // namespace carya::jpeg

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "transforms/ops/affine_matrix.h"
+#include "transforms/ops/crops.h"
+
+namespace carya::transforms {
+
+/// How the ops below take pixels; all of them have these parameters.
+struct WarpOptions {
+  Interpolation interpolation = Interpolation::kNearest;
+  Interpolation extra_interpolation = Interpolation::kNearest;  ///< for fields other than the main image
+  std::optional<std::array<double, 2>> center;                  ///< x, y in pixels; none: the middle
+  Fill fill;
+
+  static WarpOptions read(Params& params);
+};
+
+/// An op that takes the pixels of a picture from other places of it; the size stays.
+class WarpOp : public GeometricOp {
+ public:
+  Result<ImageSize> infer_size(ImageSize in) const final { return in; }
+
+ protected:
+  /// What an op moves by.
+  struct Motion {
+    bool random = false;
+    bool rescales = false;
+    bool in_pixels = false;  ///< also when the center is given
+  };
+  WarpOp(std::string op_name, Motion motion, Json::Object canonical, WarpOptions options);
+  std::array<double, 2> center(ImageSize in) const;
+  /// Append the step, unless every pixel stays where it is.
+  void add_warp(const std::array<double, 6>& matrix, ImageSize in, StepList& steps) const;
+
+ private:
+  Status check_channels(std::int64_t channels) const final {
+    return options_.fill.check_channels(name(), channels);
+  }
+
+  WarpOptions options_;
+};
+
+/// Turn counter-clockwise. Source: torchvision v2 functional.rotate on PIL images.
+class Rotate final : public WarpOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  Rotate(Json::Object canonical, double angle, WarpOptions options);
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  double angle_;
+};
+
+/// Turn by a random angle. Source: torchvision v2 RandomRotation. Draws: the angle.
+class RandomRotation final : public WarpOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomRotation(Json::Object canonical, std::array<double, 2> degrees, WarpOptions options);
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  std::array<double, 2> degrees_;
+};
+
+/// Turn clockwise, stretch, shear and shift. Source: torchvision v2 functional.affine on PIL images.
+class AffineTransform final : public WarpOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  /// `move` without its center.
+  AffineTransform(Json::Object canonical, const AffineMove& move, WarpOptions options);
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  AffineMove move_;
+};
+
+/// The same at random. Source: torchvision v2 RandomAffine.
+///
+/// Draws: angle, shift along x and y, scale, shear along x and y: always six, so that none depends on which
+/// others are given.
+class RandomAffine final : public WarpOp {
+ public:
+  struct Ranges {
+    std::array<double, 2> degrees{};
+    std::array<double, 2> translate{};  ///< at most, as parts of width and height
+    std::array<double, 2> scale{1.0, 1.0};
+    std::array<double, 2> shear_x{};
+    std::array<double, 2> shear_y{};
+  };
+
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomAffine(Json::Object canonical, const Ranges& ranges, WarpOptions options);
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  Ranges ranges_;
+};
+
+}  // namespace carya::transforms

@@ -1,0 +1,215 @@
+#include "transforms/ops/color.h"
+
+#include <cmath>
+
+#include "transforms/kernels/blur.h"
+#include "transforms/kernels/color_mix.h"
+#include "transforms/kernels/color_tables.h"
+#include "transforms/kernels/color_values.h"
+#include "transforms/kernels/float_color.h"
+#include "transforms/kernels/sharpen.h"
+
+namespace carya::transforms {
+namespace {
+
+void fill_with_noise(SampleRng noise, const Region& region, const MutableImageView& out) {
+  std::uint32_t word = 0;
+  int left = 0;
+  for (std::int64_t y = region.top; y < region.top + region.height; ++y) {
+    std::uint8_t* to = out.row(y) + region.left * out.channels;
+    for (std::int64_t i = 0; i < region.width * out.channels; ++i) {
+      if (left == 0) {
+        word = noise.next_u32();
+        left = 4;
+      }
+      to[i] = static_cast<std::uint8_t>(word);
+      word >>= 8;
+      --left;
+    }
+  }
+}
+
+OpTraits traits_of(const ColorStep& step) {
+  using Kind = ColorStep::Kind;
+  OpTraits traits{.kind = OpKind::kColor};
+  traits.pixelwise = step.kind == Kind::kInvert || step.kind == Kind::kSolarize ||
+                     step.kind == Kind::kPosterize || step.kind == Kind::kGrayscale;
+  traits.in_pixels = step.kind == Kind::kSharpness;
+  traits.keeps_black = step.kind == Kind::kPosterize || step.kind == Kind::kGrayscale ||
+                       (step.kind == Kind::kSolarize && step.amount > 0);
+  traits.takes_floats = step.kind == Kind::kInvert || step.kind == Kind::kGrayscale;
+  return traits;
+}
+
+}  // namespace
+
+std::int64_t channels_after(const ColorStep& step, std::int64_t channels) {
+  return step.kind == ColorStep::Kind::kGrayscale ? step.amount : channels;
+}
+
+bool passes_flips(const ColorStep& step) {
+  return step.kind != ColorStep::Kind::kErase;
+}
+
+void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out) {
+  switch (step.kind) {
+    case ColorStep::Kind::kInvert:
+      return invert_values(in, out);
+    case ColorStep::Kind::kSolarize:
+      return solarize_values(in, step.amount, out);
+    case ColorStep::Kind::kPosterize:
+      return posterize_values(in, step.amount, out);
+    case ColorStep::Kind::kGrayscale:
+      return grayscale(in, out);
+    case ColorStep::Kind::kAutocontrast:
+      return autocontrast(in, out);
+    case ColorStep::Kind::kEqualize:
+      return equalize(in, out);
+    case ColorStep::Kind::kSharpness:
+      return sharpen(in, step.factor, out);
+    case ColorStep::Kind::kBrightness:
+      return blend_level(in, 0, step.factor, out);
+    case ColorStep::Kind::kContrast:
+      return blend_level(in, mean_luma(in), step.factor, out);
+    case ColorStep::Kind::kSaturation:
+      return saturate(in, step.factor, out);
+    case ColorStep::Kind::kHue:
+      return shift_hue(in, step.amount, out);
+    case ColorStep::Kind::kErase:
+      erase(in, step.region, step.fill, out);
+      if (step.noise) fill_with_noise(*step.noise, step.region, out);
+      return;
+    case ColorStep::Kind::kBlur:
+      return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
+                  gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out);
+  }
+}
+
+void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out) {
+  switch (step.kind) {
+    case ColorStep::Kind::kInvert:
+      return invert(in, out);
+    case ColorStep::Kind::kGrayscale:
+      return grayscale(in, out);
+    case ColorStep::Kind::kBrightness:
+      return blend_level(in, 0.0F, step.factor, out);
+    case ColorStep::Kind::kContrast:
+      return blend_level(in, mean_luma(in), step.factor, out);
+    case ColorStep::Kind::kSaturation:
+      return saturate(in, step.factor, out);
+    case ColorStep::Kind::kHue:
+      return shift_hue(in, step.amount, out);
+    case ColorStep::Kind::kBlur:
+      return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
+                  gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out);
+    default:
+      CHECK(false);  // of an op without takes_floats
+  }
+}
+
+ColorOp::ColorOp(std::string op_name, OpTraits traits, Json::Object canonical,
+                 std::optional<std::vector<std::string>> fields)
+    : Op(std::move(op_name), traits, std::move(canonical)), fields_(std::move(fields)) {}
+
+Status ColorOp::check_channels(const FieldState& field) const {
+  const std::int64_t channels = field.spec.shape[2];
+  if (channels != 1 && channels != 3) return refuse(field, "1 or 3 channels");
+  return {};
+}
+
+Status ColorOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const {
+  ASSIGN(indices, fields_or_main(name(), fields, fields_));
+  for (const std::size_t i : indices) {
+    FieldState& field = fields[i];
+    if (field.form == FieldState::Form::kEncoded)
+      return refuse(field, "decoded fields: put decode_image before");
+    const bool image =
+        field.form == FieldState::Form::kImage && field.layout == Layout::kHwc && !field.values;
+    const bool floats = traits().takes_floats && field.spec.dtype == DType::kFloat32 && field.unit;
+    if (!image || (field.spec.dtype != DType::kUint8 && !floats))
+      return refuse(field,
+                    std::string("uint8 HWC images: put it before normalize, to_dtype and to_layout") +
+                        (traits().takes_floats ? "; to_dtype(\"float32\", scale=True) may come before" : ""));
+    TRY(check_channels(field));
+    field.spec.shape[2] = infer_channels(field.spec.shape[2]);
+  }
+  return {};
+}
+
+FixedColor::FixedColor(std::string op_name, ColorStep step, bool any_channels, Json::Object canonical,
+                       std::optional<std::vector<std::string>> fields)
+    : ColorOp(std::move(op_name), traits_of(step), std::move(canonical), std::move(fields)),
+      step_(step),
+      any_channels_(any_channels) {}
+
+void FixedColor::draw(SampleRng&, ImageSize, std::int64_t, ColorSteps& steps) const {
+  steps.add(step_);
+}
+
+Status FixedColor::check_channels(const FieldState& field) const {
+  if (any_channels_) return {};
+  return ColorOp::check_channels(field);
+}
+
+std::int64_t FixedColor::infer_channels(std::int64_t channels) const {
+  return channels_after(step_, channels);
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_invert(Params& params) {
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  return std::make_unique<FixedColor>("invert", ColorStep{.kind = ColorStep::Kind::kInvert}, true,
+                                      params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_solarize(Params& params) {
+  const double threshold = params.number("threshold", 0.0, 255.0, std::nullopt);
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  // For an integer, x >= threshold is x >= ceil(threshold).
+  const ColorStep step{.kind = ColorStep::Kind::kSolarize,
+                       .amount = static_cast<std::int32_t>(std::ceil(threshold))};
+  return std::make_unique<FixedColor>("solarize", step, true, params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_posterize(Params& params) {
+  const auto bits = static_cast<std::int32_t>(params.integer("bits", 0, 8));
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  const ColorStep step{.kind = ColorStep::Kind::kPosterize, .amount = (0xFF00 >> bits) & 0xFF};
+  return std::make_unique<FixedColor>("posterize", step, true, params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_grayscale(Params& params) {
+  const auto channels = static_cast<std::int32_t>(params.integer("num_output_channels", 1, 3, 1));
+  if (channels == 2) params.reject("num_output_channels", "1 or 3");
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  const ColorStep step{.kind = ColorStep::Kind::kGrayscale, .amount = channels};
+  return std::make_unique<FixedColor>("grayscale", step, false, params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_autocontrast(Params& params) {
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  return std::make_unique<FixedColor>("autocontrast", ColorStep{.kind = ColorStep::Kind::kAutocontrast},
+                                      false, params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_equalize(Params& params) {
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  return std::make_unique<FixedColor>("equalize", ColorStep{.kind = ColorStep::Kind::kEqualize}, true,
+                                      params.take_canonical(), std::move(fields));
+}
+
+Result<std::unique_ptr<Op>> FixedColor::parse_adjust_sharpness(Params& params) {
+  const double factor = params.number("sharpness_factor", 0.0, kFactorMax, std::nullopt);
+  auto fields = params.strings_or_null("fields");
+  TRY(params.finish());
+  const ColorStep step{.kind = ColorStep::Kind::kSharpness, .factor = static_cast<float>(factor)};
+  return std::make_unique<FixedColor>("adjust_sharpness", step, false, params.take_canonical(),
+                                      std::move(fields));
+}
+
+}  // namespace carya::transforms

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transforms/kernels/float_image.h"
+#include "transforms/ops/geometry.h"
+#include "transforms/params.h"
+
+namespace carya::transforms {
+
+/// One change of a picture's values, with every random number already drawn. All color ops come down to
+/// these.
+struct ColorStep {
+  enum class Kind : std::uint8_t {
+    kInvert,     ///< 255 - x
+    kSolarize,   ///< 255 - x from `amount` on
+    kPosterize,  ///< the bits of x that are set in `amount`
+    kGrayscale,  ///< luma, in each of `amount` channels
+    kAutocontrast,
+    kEqualize,
+    kSharpness,  ///< by `factor`, as those that follow
+    kBrightness,
+    kContrast,
+    kSaturation,
+    kHue,    ///< by `amount` of kHueTurn
+    kErase,  ///< `region` by `fill`, or by `noise`
+    kBlur,   ///< Gaussian, of standard deviation `factor`, by `kernel`
+  };
+  Kind kind = Kind::kInvert;
+  std::int32_t amount = 0;
+  float factor = 1.0F;
+  Region region{};
+  std::array<std::uint8_t, 4> fill{};    ///< per channel
+  std::array<std::int32_t, 2> kernel{};  ///< width and height, odd
+  std::optional<SampleRng> noise{};  ///< the values follow from here, four from each draw, lowest byte first
+};
+
+/// Factors that an op may be given.
+inline constexpr double kFactorMax = 1000.0;
+
+/// What one color op does to one picture; fixed room, so that drawing allocates nothing.
+struct ColorSteps {
+  std::array<ColorStep, 4> steps{};
+  std::size_t count = 0;
+
+  ColorStep& add(ColorStep step) {
+    CHECK(count < steps.size());
+    return steps[count++] = step;
+  }
+};
+
+/// The channels that a picture of `channels` has after the step.
+std::int64_t channels_after(const ColorStep& step, std::int64_t channels);
+
+/// Whether a mirrored picture gives the same values, mirrored.
+bool passes_flips(const ColorStep& step);
+
+/// The picture after the step.
+/// Shape: `out` has the size of `in` and channels_after() channels, and does not overlap it. Errors: none.
+void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out);
+/// The same of a picture of values in 0..1, of a step by an op that takes floats.
+void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out);
+
+/// An op that changes the values of a picture where they are: uint8 (height, width, channels) images, each by
+/// itself, and with traits().takes_floats also float32 ones in 0..1. Without `fields` it takes `image`;
+/// several fields are changed by the same random numbers.
+class ColorOp : public Op {
+ public:
+  ColorOp(std::string op_name, OpTraits traits, Json::Object canonical,
+          std::optional<std::vector<std::string>> fields);
+  Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const final;
+
+  /// Draw this sample's random numbers for a picture of this size and append the steps (none, if nothing
+  /// changes). Cost: no allocation.
+  virtual void draw(SampleRng& rng, ImageSize size, std::int64_t channels, ColorSteps& steps) const = 0;
+
+ protected:
+  /// Channels checked against what the op can take: 1 or 3, as the reference.
+  virtual Status check_channels(const FieldState& field) const;
+  /// Those of the result.
+  virtual std::int64_t infer_channels(std::int64_t channels) const { return channels; }
+
+ private:
+  std::optional<std::vector<std::string>> fields_;
+};
+
+/// A color op that draws nothing: one step, always the same.
+class FixedColor final : public ColorOp {
+ public:
+  /// Source: torchvision v2 functional.invert; exact.
+  static Result<std::unique_ptr<Op>> parse_invert(Params& params);
+  /// Source: torchvision v2 functional.solarize; exact.
+  static Result<std::unique_ptr<Op>> parse_solarize(Params& params);
+  /// Source: torchvision v2 functional.posterize; exact.
+  static Result<std::unique_ptr<Op>> parse_posterize(Params& params);
+  /// Source: torchvision v2 Grayscale on PIL images; exact, and within 1 level of it on tensors.
+  static Result<std::unique_ptr<Op>> parse_grayscale(Params& params);
+  /// Source: torchvision v2 functional.autocontrast; within 1 level.
+  static Result<std::unique_ptr<Op>> parse_autocontrast(Params& params);
+  /// Source: torchvision v2 functional.equalize; exact.
+  static Result<std::unique_ptr<Op>> parse_equalize(Params& params);
+  /// Source: torchvision v2 functional.adjust_sharpness on PIL images; exact, and within 1 level of it on
+  /// tensors.
+  static Result<std::unique_ptr<Op>> parse_adjust_sharpness(Params& params);
+
+  /// `any_channels`: pictures with an alpha channel are taken too.
+  FixedColor(std::string op_name, ColorStep step, bool any_channels, Json::Object canonical,
+             std::optional<std::vector<std::string>> fields);
+  void draw(SampleRng& rng, ImageSize size, std::int64_t channels, ColorSteps& steps) const override;
+
+ private:
+  Status check_channels(const FieldState& field) const override;
+  std::int64_t infer_channels(std::int64_t channels) const override;
+
+  ColorStep step_;
+  bool any_channels_;
+};
+
+}  // namespace carya::transforms

@@ -1,0 +1,212 @@
+#include "transforms/ops/crops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/det_math.h"
+#include "transforms/ops/resize.h"
+
+namespace carya::transforms {
+namespace {
+
+constexpr OpTraits kCenterWindow{
+    .kind = OpKind::kGeometric, .pixels = Pixels::kOrBlack, .waits = true, .beyond = Beyond::kBlack};
+constexpr OpTraits kFixedWindow{.kind = OpKind::kGeometric,
+                                .pixels = Pixels::kOrBlack,
+                                .waits = true,
+                                .beyond = Beyond::kBlack,
+                                .in_pixels = true};
+
+// Whether a random crop may show what lies outside of the image.
+bool reaches_outside(const Padding& padding, bool pad_if_needed) {
+  return pad_if_needed || padding.ltrb != decltype(padding.ltrb){};
+}
+
+void add_window(StepList& steps, ImageSize in, std::int64_t top, std::int64_t left, ImageSize size) {
+  if (top == 0 && left == 0 && size == in) return;
+  Step& step = steps.add(Step::Kind::kWindow, size);
+  step.top = top;
+  step.left = left;
+}
+
+double uniform(SampleRng& rng, double low, double high) {
+  return low + (high - low) * rng.next_double();
+}
+
+// Half of an odd difference goes to the even side, as Python's round() does in the reference.
+std::int64_t half_to_even(std::int64_t difference) {
+  return static_cast<std::int64_t>(std::rint(static_cast<double>(difference) / 2.0));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Op>> RandomResizedCrop::parse(Params& params) {
+  const ImageSize size = read_size(params, "size");
+  const auto scale = params.range("scale", 1e-6, 1.0, {0.08, 1.0});
+  const auto ratio = params.range("ratio", 1e-3, 1e3, {3.0 / 4.0, 4.0 / 3.0});
+  const Step resize = read_resize(params);
+  TRY(params.finish());
+  return std::make_unique<RandomResizedCrop>(params.take_canonical(), size, scale, ratio, resize);
+}
+
+RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, std::array<double, 2> scale,
+                                     std::array<double, 2> ratio, Step resize)
+    : GeometricOp("random_resized_crop",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .rescales = true,
+                           .overshoots = resize.interpolation == Interpolation::kBicubic},
+                  std::move(canonical)),
+      size_(size),
+      scale_(scale),
+      ratio_(ratio),
+      log_ratio_{det_log(ratio[0]), det_log(ratio[1])},
+      resize_(resize) {
+  resize_.height = size.height;
+  resize_.width = size.width;
+}
+
+Result<ImageSize> RandomResizedCrop::infer_size(ImageSize) const {
+  return size_;
+}
+
+Status RandomResizedCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  const double area = static_cast<double>(in.height) * static_cast<double>(in.width);
+  ImageSize window{0, 0};
+  std::int64_t top = 0;
+  std::int64_t left = 0;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double target = area * uniform(rng, scale_[0], scale_[1]);
+    const double aspect = det_exp(uniform(rng, log_ratio_[0], log_ratio_[1]));
+    const double width = std::rint(std::sqrt(target * aspect));
+    const double height = std::rint(std::sqrt(target / aspect));
+    if (width < 1 || height < 1 || width > static_cast<double>(in.width) ||
+        height > static_cast<double>(in.height))
+      continue;
+    window = {static_cast<std::int64_t>(height), static_cast<std::int64_t>(width)};
+    top =
+        static_cast<std::int64_t>(rng.next_below(static_cast<std::uint64_t>(in.height - window.height + 1)));
+    left = static_cast<std::int64_t>(rng.next_below(static_cast<std::uint64_t>(in.width - window.width + 1)));
+    break;
+  }
+  if (window.height == 0) {  // the centre, cut to the nearest allowed ratio
+    window = in;
+    const double in_ratio = static_cast<double>(in.width) / static_cast<double>(in.height);
+    if (in_ratio < ratio_[0])
+      window.height = static_cast<std::int64_t>(std::rint(static_cast<double>(in.width) / ratio_[0]));
+    else if (in_ratio > ratio_[1])
+      window.width = static_cast<std::int64_t>(std::rint(static_cast<double>(in.height) * ratio_[1]));
+    window.height = std::clamp<std::int64_t>(window.height, 1, in.height);
+    window.width = std::clamp<std::int64_t>(window.width, 1, in.width);
+    top = (in.height - window.height) / 2;
+    left = (in.width - window.width) / 2;
+  }
+  add_window(steps, in, top, left, window);
+  add_resize(steps, window, resize_);
+  return {};
+}
+
+Result<std::unique_ptr<Op>> RandomCrop::parse(Params& params) {
+  const ImageSize size = read_size(params, "size");
+  Padding padding = Padding::read(params, true);
+  const bool pad_if_needed = params.boolean("pad_if_needed", false);
+  padding.read_filling(params);
+  TRY(params.finish());
+  return std::make_unique<RandomCrop>(params.take_canonical(), size, std::move(padding), pad_if_needed);
+}
+
+RandomCrop::RandomCrop(Json::Object canonical, ImageSize size, Padding padding, bool pad_if_needed)
+    : GeometricOp("random_crop",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .pixels = padding.pixels(reaches_outside(padding, pad_if_needed)),
+                           .waits = true,
+                           .beyond = padding.beyond(reaches_outside(padding, pad_if_needed))},
+                  std::move(canonical)),
+      size_(size),
+      padding_(std::move(padding)),
+      pad_if_needed_(pad_if_needed) {}
+
+Status RandomCrop::check_fits(ImageSize in, Code code) const {
+  if (pad_if_needed_) return {};
+  const bool fits_rows = in.height < 0 || in.height + padding_.ltrb[1] + padding_.ltrb[3] >= size_.height;
+  const bool fits_columns = in.width < 0 || in.width + padding_.ltrb[0] + padding_.ltrb[2] >= size_.width;
+  if (fits_rows && fits_columns) return {};
+  return fail(
+      code,
+      name() + ": size = " + size_text(size_) + " of an image of " + size_text(in) +
+          " (width x height, before padding); allowed: at most the padded image, or pad_if_needed=True");
+}
+
+Result<ImageSize> RandomCrop::infer_size(ImageSize in) const {
+  TRY(check_fits(in, Code::kInvalidArgument));
+  TRY(padding_.check_room(name(), in, padding_.ltrb[1], padding_.ltrb[0], padding_.ltrb[3], padding_.ltrb[2],
+                          Code::kInvalidArgument));
+  return size_;
+}
+
+Status RandomCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  TRY(check_fits(in, Code::kCorrupt));
+  std::array<std::int64_t, 4> pad = padding_.ltrb;
+  if (pad_if_needed_) {  // what lacks is added on both sides, as the reference does
+    const std::int64_t lacks_width = std::max<std::int64_t>(0, size_.width - (in.width + pad[0] + pad[2]));
+    const std::int64_t lacks_height = std::max<std::int64_t>(0, size_.height - (in.height + pad[1] + pad[3]));
+    pad = {pad[0] + lacks_width, pad[1] + lacks_height, pad[2] + lacks_width, pad[3] + lacks_height};
+  }
+  TRY(padding_.check_room(name(), in, pad[1], pad[0], pad[3], pad[2], Code::kCorrupt));
+  const std::int64_t spare_rows = in.height + pad[1] + pad[3] - size_.height;
+  const std::int64_t spare_columns = in.width + pad[0] + pad[2] - size_.width;
+  std::int64_t top = 0;
+  std::int64_t left = 0;
+  if (spare_rows > 0)
+    top = static_cast<std::int64_t>(rng.next_below(static_cast<std::uint64_t>(spare_rows + 1)));
+  if (spare_columns > 0)
+    left = static_cast<std::int64_t>(rng.next_below(static_cast<std::uint64_t>(spare_columns + 1)));
+  const std::size_t before = steps.count;
+  add_window(steps, in, top - pad[1], left - pad[0], size_);
+  if (steps.count > before) {
+    steps.steps[before].padding_mode = padding_.mode;
+    steps.steps[before].fill = padding_.fill.pixel();
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Op>> CenterCrop::parse(Params& params) {
+  const ImageSize size = read_size(params, "size");
+  TRY(params.finish());
+  return std::make_unique<CenterCrop>(params.take_canonical(), size);
+}
+
+CenterCrop::CenterCrop(Json::Object canonical, ImageSize size)
+    : GeometricOp("center_crop", kCenterWindow, std::move(canonical)), size_(size) {}
+
+Status CenterCrop::resolve(SampleRng&, ImageSize in, StepList& steps) const {
+  // The reference pads first (the smaller half before), then takes the middle of what it has.
+  const auto start = [](std::int64_t have, std::int64_t want) {
+    return want > have ? -((want - have) / 2) : half_to_even(have - want);
+  };
+  add_window(steps, in, start(in.height, size_.height), start(in.width, size_.width), size_);
+  return {};
+}
+
+Result<std::unique_ptr<Op>> Crop::parse(Params& params) {
+  constexpr std::int64_t kPlaceMax = 1 << 20;
+  const std::int64_t top = params.integer("top", -kPlaceMax, kPlaceMax);
+  const std::int64_t left = params.integer("left", -kPlaceMax, kPlaceMax);
+  const std::int64_t height = params.integer("height", 1, kSideMax);
+  const std::int64_t width = params.integer("width", 1, kSideMax);
+  if (params.ok() && height * width > kPixelsMax)
+    params.reject("height", "at most " + std::to_string(kPixelsMax) + " pixels with this width");
+  TRY(params.finish());
+  return std::make_unique<Crop>(params.take_canonical(), top, left, ImageSize{height, width});
+}
+
+Crop::Crop(Json::Object canonical, std::int64_t top, std::int64_t left, ImageSize size)
+    : GeometricOp("crop", kFixedWindow, std::move(canonical)), top_(top), left_(left), size_(size) {}
+
+Status Crop::resolve(SampleRng&, ImageSize in, StepList& steps) const {
+  add_window(steps, in, top_, left_, size_);
+  return {};
+}
+
+}  // namespace carya::transforms

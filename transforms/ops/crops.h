@@ -1,0 +1,109 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transforms/ops/geometry.h"
+#include "transforms/params.h"
+
+namespace carya::transforms {
+
+/// Sides an op may ask for, and pixels of the result.
+inline constexpr std::int64_t kSideMax = 65'535;
+inline constexpr std::int64_t kPixelsMax = 178'956'970;
+
+/// What is put where the image has no pixel: one value, or one per channel.
+struct Fill {
+  std::vector<std::uint8_t> values{0};
+  static Fill read(Params& params);
+  std::array<std::uint8_t, 4> pixel() const;
+  Beyond beyond() const;
+  Status check_channels(std::string_view op_name, std::int64_t channels) const;
+};
+
+/// What lies outside the image, as `pad` and `random_crop` take it.
+struct Padding {
+  std::array<std::int64_t, 4> ltrb{};  ///< left, top, right, bottom; >= 0
+  PaddingMode mode = PaddingMode::kConstant;
+  Fill fill;
+  /// Reads padding (null where `nullable`).
+  static Padding read(Params& params, bool nullable);
+  /// Reads fill and padding_mode.
+  void read_filling(Params& params);
+  /// Where the pixels of a window come from.
+  Pixels pixels(bool reaches_outside) const;
+  Beyond beyond(bool reaches_outside) const;
+  /// Reflecting needs a pixel to reflect: torchvision's and torch's limits.
+  Status check_room(std::string_view op_name, ImageSize in, std::int64_t top, std::int64_t left,
+                    std::int64_t bottom, std::int64_t right, Code code) const;
+};
+
+/// Reads [height, width], both 1..kSideMax, at most kPixelsMax pixels.
+ImageSize read_size(Params& params, std::string_view key);
+
+/// A window drawn by area and aspect ratio, stretched to `size`.
+/// Source: torchvision v2 RandomResizedCrop (ten tries, then the largest centre window within the ratios);
+/// log and exp are det_log and det_exp.
+class RandomResizedCrop final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomResizedCrop(Json::Object canonical, ImageSize size, std::array<double, 2> scale,
+                    std::array<double, 2> ratio, Step resize);
+  Result<ImageSize> infer_size(ImageSize in) const override;
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  ImageSize size_;
+  std::array<double, 2> scale_;
+  std::array<double, 2> ratio_;
+  std::array<double, 2> log_ratio_;
+  Step resize_;
+};
+
+/// A window of `size` at a uniform place, after padding. Source: torchvision v2 RandomCrop.
+class RandomCrop final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomCrop(Json::Object canonical, ImageSize size, Padding padding, bool pad_if_needed);
+  Result<ImageSize> infer_size(ImageSize in) const override;
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  Status check_channels(std::int64_t channels) const override {
+    return padding_.fill.check_channels(name(), channels);
+  }
+  Status check_fits(ImageSize in, Code code) const;
+
+  ImageSize size_;
+  Padding padding_;
+  bool pad_if_needed_;
+};
+
+/// The window of `size` in the middle, padded with 0 where the image is smaller. Source: torchvision v2
+/// center_crop.
+class CenterCrop final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  CenterCrop(Json::Object canonical, ImageSize size);
+  Result<ImageSize> infer_size(ImageSize) const override { return size_; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  ImageSize size_;
+};
+
+/// The window at (top, left), padded with 0 where it lies outside. Source: torchvision v2 crop.
+class Crop final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  Crop(Json::Object canonical, std::int64_t top, std::int64_t left, ImageSize size);
+  Result<ImageSize> infer_size(ImageSize) const override { return size_; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  std::int64_t top_;
+  std::int64_t left_;
+  ImageSize size_;
+};
+
+}  // namespace carya::transforms

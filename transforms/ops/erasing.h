@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "transforms/ops/color.h"
+
+namespace carya::transforms {
+
+/// A rectangle of random area, aspect ratio and place is filled, with probability p. Source: torchvision v2
+/// RandomErasing (ten tries, then nothing); exp and log are det_exp and det_log. Random values are uniform in
+/// 0..255, as in the paper (Zhong et al., 2017, arXiv:1708.04896); the reference draws them from a normal
+/// distribution, which fits normalized floats alone.
+///
+/// Draws: p; area and aspect of each try; top and left; then the values, four from each draw, lowest byte
+/// first.
+class RandomErasing final : public ColorOp {
+ public:
+  struct Options {
+    double p;
+    std::array<double, 2> scale;      ///< of the area
+    std::array<double, 2> log_ratio;  ///< of height / width
+    std::vector<std::uint8_t> value;  ///< one, or one per channel; empty: random
+  };
+
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomErasing(Json::Object canonical, Options options, std::optional<std::vector<std::string>> fields);
+  void draw(SampleRng& rng, ImageSize size, std::int64_t channels, ColorSteps& steps) const override;
+
+ private:
+  Status check_channels(const FieldState& field) const override;
+
+  Options options_;
+};
+
+}  // namespace carya::transforms

@@ -1,0 +1,77 @@
+#include "transforms/ops/flip_pad.h"
+
+namespace carya::transforms {
+
+Result<std::unique_ptr<Op>> RandomFlip::parse_horizontal(Params& params) {
+  const double p = params.number("p", 0.0, 1.0, 0.5);
+  TRY(params.finish());
+  return std::make_unique<RandomFlip>(params.take_canonical(), p, true);
+}
+
+Result<std::unique_ptr<Op>> RandomFlip::parse_vertical(Params& params) {
+  const double p = params.number("p", 0.0, 1.0, 0.5);
+  TRY(params.finish());
+  return std::make_unique<RandomFlip>(params.take_canonical(), p, false);
+}
+
+RandomFlip::RandomFlip(Json::Object canonical, double p, bool horizontal)
+    : GeometricOp(
+          horizontal ? "random_horizontal_flip" : "random_vertical_flip",
+          OpTraits{.kind = OpKind::kGeometric, .random = true, .pixels = Pixels::kCopied, .waits = true},
+          std::move(canonical)),
+      p_(p),
+      horizontal_(horizontal) {}
+
+Status RandomFlip::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  if (rng.next_double() >= p_) return {};
+  Step& step = steps.add(Step::Kind::kFlip, in);
+  step.flip_horizontal = horizontal_;
+  step.flip_vertical = !horizontal_;
+  return {};
+}
+
+Result<std::unique_ptr<Op>> Pad::parse(Params& params) {
+  Padding padding = Padding::read(params, false);
+  padding.read_filling(params);
+  TRY(params.finish());
+  return std::make_unique<Pad>(params.take_canonical(), std::move(padding));
+}
+
+Pad::Pad(Json::Object canonical, Padding padding)
+    : GeometricOp("pad",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .pixels = padding.pixels(true),
+                           .waits = true,
+                           .beyond = padding.beyond(true),
+                           .in_pixels = true},
+                  std::move(canonical)),
+      padding_(std::move(padding)) {}
+
+Result<ImageSize> Pad::infer_size(ImageSize in) const {
+  const auto& [left, top, right, bottom] = padding_.ltrb;
+  TRY(padding_.check_room(name(), in, top, left, bottom, right, Code::kInvalidArgument));
+  const ImageSize out{in.height < 0 ? -1 : in.height + top + bottom,
+                      in.width < 0 ? -1 : in.width + left + right};
+  if (out.height > 0 && out.width > 0 && out.height > kPixelsMax / out.width)
+    return fail(Code::kInvalidArgument, "pad: the result is " + size_text(out) +
+                                            "; allowed: " + std::to_string(kPixelsMax) + " pixels");
+  return out;
+}
+
+Status Pad::resolve(SampleRng&, ImageSize in, StepList& steps) const {
+  const auto& [left, top, right, bottom] = padding_.ltrb;
+  TRY(padding_.check_room(name(), in, top, left, bottom, right, Code::kCorrupt));
+  const ImageSize out{in.height + top + bottom, in.width + left + right};
+  if (out.height > kPixelsMax / out.width)
+    return fail(Code::kCorrupt, "pad: an image of " + size_text(in) + " becomes " + size_text(out) +
+                                    "; allowed: " + std::to_string(kPixelsMax) + " pixels");
+  if (out == in) return {};
+  Step& step = steps.add(Step::Kind::kWindow, out);
+  step.top = -top;
+  step.left = -left;
+  step.padding_mode = padding_.mode;
+  step.fill = padding_.fill.pixel();
+  return {};
+}
+
+}  // namespace carya::transforms

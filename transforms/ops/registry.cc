@@ -1,0 +1,113 @@
+#include "transforms/ops/registry.h"
+
+#include "transforms/ops/affine.h"
+#include "transforms/ops/apply.h"
+#include "transforms/ops/blur.h"
+#include "transforms/ops/color.h"
+#include "transforms/ops/crops.h"
+#include "transforms/ops/decode.h"
+#include "transforms/ops/erasing.h"
+#include "transforms/ops/flip_pad.h"
+#include "transforms/ops/point.h"
+#include "transforms/ops/random_color.h"
+#include "transforms/ops/resize.h"
+#include "transforms/ops/views.h"
+#include "transforms/order_hints.h"
+#include "transforms/params.h"
+
+namespace carya::transforms {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  Result<std::unique_ptr<Op>> (*parse)(Params& params);
+};
+
+constexpr Entry kOps[] = {
+    {"adjust_sharpness", FixedColor::parse_adjust_sharpness},
+    {"affine", AffineTransform::parse},
+    {"autocontrast", FixedColor::parse_autocontrast},
+    {"center_crop", CenterCrop::parse},
+    {"color_jitter", ColorJitter::parse},
+    {"crop", Crop::parse},
+    {"decode_image", DecodeImage::parse},
+    {"equalize", FixedColor::parse_equalize},
+    {"gaussian_blur", GaussianBlur::parse},
+    {"grayscale", FixedColor::parse_grayscale},
+    {"invert", FixedColor::parse_invert},
+    {"normalize", Normalize::parse},
+    {"pad", Pad::parse},
+    {"posterize", FixedColor::parse_posterize},
+    {"random_affine", RandomAffine::parse},
+    {"random_apply", RandomApply::parse},
+    {"random_crop", RandomCrop::parse},
+    {"random_erasing", RandomErasing::parse},
+    {"random_grayscale", RandomGrayscale::parse},
+    {"random_horizontal_flip", RandomFlip::parse_horizontal},
+    {"random_resized_crop", RandomResizedCrop::parse},
+    {"random_rotation", RandomRotation::parse},
+    {"random_vertical_flip", RandomFlip::parse_vertical},
+    {"resize", Resize::parse},
+    {"rotate", Rotate::parse},
+    {"scale", Scale::parse},
+    {"solarize", FixedColor::parse_solarize},
+    {"subtract_mean", SubtractMean::parse},
+    {"to_dtype", ToDtype::parse},
+    {"to_layout", ToLayout::parse},
+    {"two_views", TwoViews::parse},
+};
+
+}  // namespace
+
+std::vector<std::string_view> op_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kOps) names.push_back(entry.name);
+  return names;
+}
+
+Result<std::unique_ptr<Op>> parse_op(const Json& object) {
+  const Json* kind = object.find("op");
+  const std::string* name = kind ? kind->get<std::string>() : nullptr;
+  if (!name)
+    return fail(Code::kInvalidArgument,
+                "ops: " + object.excerpt() + "; allowed: an object with the key \"op\"");
+  for (const Entry& entry : kOps) {
+    if (entry.name != *name) continue;
+    Params params(*name, object, "op");
+    return entry.parse(params);
+  }
+  std::string allowed;
+  for (const Entry& entry : kOps) allowed += (allowed.empty() ? "" : ", ") + std::string(entry.name);
+  return fail(Code::kInvalidArgument, "ops: unknown op " + kind->excerpt() + "; allowed: " + allowed);
+}
+
+Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*takes)(const Op& op),
+                                                     std::string_view allowed) {
+  const Json& given = params.raw("ops");
+  const auto* objects = given.get<Json::Array>();
+  if (!objects || objects->empty() || objects->size() >= kOpsMax)
+    params.reject("ops", "a list of 1 to " + std::to_string(kOpsMax - 1) + " ops");
+  TRY(params.fault());
+  std::vector<std::unique_ptr<Op>> inner;
+  Json::Array canonical;
+  for (const Json& object : *objects) {
+    if (has_hints(object))
+      return fail(Code::kInvalidArgument,
+                  params.subject() + ": ops has " + object.excerpt() +
+                      "; ops inside of others run as they are listed: give keep_position "
+                      "and depends_on to " +
+                      params.subject());
+    auto op = parse_op(object);
+    if (!op) return fail(op.error().code, params.subject() + ": " + op.error().message);
+    if (!takes(**op))
+      return fail(Code::kInvalidArgument,
+                  params.subject() + ": ops has " + (*op)->name() + "; allowed: " + std::string(allowed));
+    ASSIGN(Json written, parse_json((*op)->json()));
+    canonical.push_back(std::move(written));
+    inner.push_back(std::move(*op));
+  }
+  params.set_canonical("ops", Json(std::move(canonical)));
+  return inner;
+}
+
+}  // namespace carya::transforms
