@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -69,10 +70,16 @@ std::vector<std::size_t> Plan::order() const {
   return ops;
 }
 
-Plan declared_plan(const Chain& chain) {
+Plan plan_of(std::span<const std::size_t> order) {
   Plan plan;
-  for (std::size_t op = 0; op < chain.size(); ++op) plan.stages.push_back({{op}});
+  for (const std::size_t op : order) plan.stages.push_back({{op}});
   return plan;
+}
+
+Plan declared_plan(const Chain& chain) {
+  std::vector<std::size_t> order(chain.size());
+  std::iota(order.begin(), order.end(), 0);
+  return plan_of(order);
 }
 
 Status check(const Machine& machine) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "autotune/chain.h"
@@ -23,6 +24,8 @@ struct Plan {
   std::vector<std::size_t> order() const;
 };
 
+/// Every op a stage of its own.
+Plan plan_of(std::span<const std::size_t> order);
 /// The declared order, every op a stage of its own.
 Plan declared_plan(const Chain& chain);
 

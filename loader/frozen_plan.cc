@@ -143,9 +143,7 @@ Result<std::vector<std::size_t>> read_order(const Json& written, const Pipeline&
 Status check_frozen_order(const Pipeline& pipeline, const std::vector<std::size_t>& order,
                           autotune::Sense sense) {
   ASSIGN(const autotune::Chain chain, autotune::Chain::create(planner_input(pipeline, {}).chain));
-  autotune::Plan plan;
-  for (const std::size_t op : order) plan.stages.push_back({{op}});
-  return check_order(chain, plan, sense);
+  return check_order(chain, autotune::plan_of(order), sense);
 }
 
 Result<std::string> freeze_plan(const Pipeline& pipeline, const FrozenPlan& plan) {

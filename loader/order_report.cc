@@ -107,7 +107,7 @@ Result<std::string> explain_kept(const transforms::Pipeline& pipeline, const std
 
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                   const ReportOptions& options) {
-  const PipelineFacts facts = facts_of(pipeline, checked(pipeline, profile));
+  const PipelineFacts facts = facts_of(pipeline, profile);
   const Json measured = Json::parse(facts_json(pipeline, profile, unix_s()));
   const PlannerInput input = planner_input(pipeline, facts);
   ASSIGN(const Chain chain, Chain::create(input.chain));

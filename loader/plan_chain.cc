@@ -247,6 +247,7 @@ PlannerInput worthwhile_input(const transforms::Pipeline& pipeline, autotune::Se
 }
 
 std::vector<std::size_t> fixed_order(const transforms::Pipeline& pipeline, autotune::Sense sense) {
+  if (sense <= autotune::Sense::kExact) return {};
   PlannerInput input = worthwhile_input(pipeline, sense);
   const auto chain = autotune::Chain::create(std::move(input.chain));
   if (!chain) return {};

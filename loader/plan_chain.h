@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,8 +63,9 @@ PlannerInput worthwhile_input(const transforms::Pipeline& pipeline, autotune::Se
 
 /// The order of a stream that may have other bits than the declared one: chosen before its first batch, kept
 /// in its state and never changed (docs/decisions/005-inexact-orders.md). It is made of the pipeline and
-/// assumed costs alone, so that every rank and every run chooses the same. Empty when the cheapest order
-/// gives the declared bits, and where the planner cannot order the pipeline.
+/// assumed costs alone, so that every rank and every run chooses the same. Empty for a sense that
+/// keeps the bits, when the cheapest order gives the declared ones, and where the planner cannot order the
+/// pipeline.
 std::vector<std::size_t> fixed_order(const transforms::Pipeline& pipeline, autotune::Sense sense);
 
 }  // namespace carya::loader

@@ -22,8 +22,7 @@ constexpr double kSpread = 0.6;
 
 // The plan of an order: ops join the stage before them where that makes it cheaper.
 Result<double> predicted_us(const StageModel& model, std::span<const std::size_t> order) {
-  autotune::Plan plan;
-  for (const std::size_t op : order) plan.stages.push_back({{op}});
+  autotune::Plan plan = autotune::plan_of(order);
   ASSIGN(autotune::PlanCost least, autotune::cost(model, plan, {}));
   for (std::size_t stage = 1; stage < plan.stages.size();) {
     autotune::Plan joined = plan;
@@ -61,9 +60,7 @@ bool measured_cheaper(const OrderProfile& now, const OrderProfile& other) {
 }
 
 bool legal(const Chain& chain, const Order& order) {
-  autotune::Plan plan;
-  for (const std::size_t op : order) plan.stages.push_back({{op}});
-  return autotune::check_order(chain, plan, autotune::Sense::kExact).has_value();
+  return autotune::check_order(chain, autotune::plan_of(order), autotune::Sense::kExact).has_value();
 }
 
 // The ops that passed others, by name.

@@ -20,7 +20,7 @@ fuzz_one() {
       [[ -d $CARYA_TEST_DATA/$folder ]] && seeds+=("$CARYA_TEST_DATA/$folder")
     done
   fi
-  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
+  if "$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build/fuzz/crashes/$name-" "$work" "${seeds[@]}" > "build/fuzz/$name.log" 2>&1; then
     printf '%s: %s runs in %s s\n' "$name" "$(sed -n 's/.*number_of_executed_units: *//p' "build/fuzz/$name.log")" "$seconds"
     return 0

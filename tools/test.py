@@ -3,6 +3,9 @@
 
 A skipped test whose reason names CARYA_TEST_DATA counts as failed when that variable is set: with the real data at
 hand nothing may be left out for lack of it.
+
+Up to MAX_UNSTEADY failed tests are run once more, alone: shared machines stop a process for seconds at a time. One that
+passes then is counted as passed and named as unsteady; one in which a sanitizer spoke is not run again.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +36,7 @@ CODE_FOLDERS = (
 )
 BENCH_TIMEOUT_S = 300
 HANG_S = 600  # one test, of any language: not a bar for speed, the end of a hang
+MAX_UNSTEADY = 3  # of one language; more than that is no accident
 
 
 @dataclass
@@ -41,15 +46,19 @@ class Tally:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    unsteady: list[str] = field(default_factory=list)
 
     def add(self, name: str, ok: bool, output: str = "") -> None:
         if ok:
             self.passed += 1
             return
         self.failed.append(name)
-        # A sanitizer says at the start what it found, a test at the end what it expected.
-        shown = output if len(output) <= 8000 else f"{output[:5000]}\n[...]\n{output[-3000:]}"
-        print(f"FAILED {name}\n{shown}")
+        print(f"FAILED {name}\n{shortened(output)}")
+
+
+def shortened(output: str) -> str:
+    """Its ends: a sanitizer says at the start what it found, a test at the end what it expected."""
+    return output if len(output) <= 8000 else f"{output[:5000]}\n[...]\n{output[-3000:]}"
 
 
 def say(text: str) -> None:
@@ -71,58 +80,94 @@ def environment(build: Path) -> dict[str, str]:
     return env
 
 
-def add_junit(tally: Tally, report: Path, title: str) -> None:
-    """Counts the cases of a JUnit file. Errors: a missing or broken file is one failure."""
+@dataclass
+class Case:
+    """One test of a JUnit file."""
+
+    name: str
+    state: str  # "passed", "failed" or "skipped"
+    text: str  # what it printed, or why it was skipped
+
+
+def read_junit(report: Path, title: str) -> list[Case]:
+    """The cases of a JUnit file. A missing, broken or empty one is a failed case named `title`."""
     try:
-        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+        found = list(ElementTree.parse(report).getroot().iter("testcase"))
     except (OSError, ElementTree.ParseError) as error:
-        tally.add(title, False, f"no report of its tests: {error}")
-        return
-    for case in cases:
+        return [Case(title, "failed", f"no report of its tests: {error}")]
+    cases = []
+    for case in found:
         name = f"{case.get('classname', '')}::{case.get('name')}" if title == "pytest" else str(case.get("name"))
         text = " ".join(case.itertext())
         skip = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
-            tally.add(name, False, text)
+            cases.append(Case(name, "failed", text))
         elif skip is not None or case.get("status") in ("notrun", "disabled"):
             reason = text + (str(skip.attrib) if skip is not None else "")
-            if os.environ.get("CARYA_TEST_DATA") and "CARYA_TEST_DATA" in reason:
-                tally.add(name, False, f"skipped for lack of data, though CARYA_TEST_DATA is set: {reason}")
-            else:
-                tally.skipped.append(name)
+            lacking = os.environ.get("CARYA_TEST_DATA") and "CARYA_TEST_DATA" in reason
+            told = f"skipped for lack of data, though CARYA_TEST_DATA is set: {reason}"
+            cases.append(Case(name, "failed", told) if lacking else Case(name, "skipped", reason))
         else:
+            cases.append(Case(name, "passed", ""))
+    return cases or [Case(title, "failed", "no test was found")]
+
+
+def run_tests(tally: Tally, run: Callable[[bool], list[Case]]) -> None:
+    """Counts the cases of `run(False)`; `run(True)` runs those again that failed."""
+    cases = run(False)
+    failed = {case.name for case in cases if case.state == "failed"}
+    reported = any("Sanitizer" in case.text or "runtime error:" in case.text for case in cases)
+    steady: set[str] = set()
+    if failed and len(failed) <= MAX_UNSTEADY and not reported:
+        say(f"once more, alone: {', '.join(sorted(failed))}")
+        steady = failed & {case.name for case in run(True) if case.state == "passed"}
+    for case in cases:
+        if case.state == "skipped":
+            tally.skipped.append(case.name)
+        elif case.name in steady:
             tally.passed += 1
-    if not cases:
-        tally.add(title, False, "no test was found")
+            tally.unsteady.append(case.name)
+            print(f"UNSTEADY {case.name}: failed, then passed\n{shortened(case.text)}")
+        else:
+            tally.add(case.name, case.state == "passed", case.text)
 
 
 def run_ctest(tally: Tally, build: Path, pattern: str) -> None:
     say(f"C++ tests of {build.relative_to(ROOT)}")
-    report = build / "ctest.xml"
-    report.unlink(missing_ok=True)
-    command = ["ctest", "--test-dir", str(build), "--parallel", os.environ.get("TEST_JOBS", "2"), "--quiet"]
-    command += ["--output-junit", str(report), "--tests-regex", pattern, "--timeout", str(HANG_S)]
-    subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
-    add_junit(tally, report, "ctest")
+
+    def run(again: bool) -> list[Case]:
+        report = build / "ctest.xml"
+        report.unlink(missing_ok=True)
+        command = ["ctest", "--test-dir", str(build), "--quiet", "--timeout", str(HANG_S)]
+        command += ["--output-junit", str(report)]
+        command += ["--rerun-failed"] if again else ["--parallel", os.environ.get("TEST_JOBS", "2"), "-R", pattern]
+        subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
+        return read_junit(report, "ctest")
+
+    run_tests(tally, run)
 
 
 def run_pytest(tally: Tally, build: Path, folders: list[str]) -> None:
     existing = [folder for folder in folders if (ROOT / folder).is_dir() and any((ROOT / folder).glob("test_*.py"))]
     say(f"Python tests of {', '.join(existing)}")
-    report = build / "pytest.xml"
-    report.unlink(missing_ok=True)
-    log = build / "pytest.log"
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
-    command += ["-o", f"faulthandler_timeout={HANG_S}", "-o", "faulthandler_exit_on_timeout=true", *existing]
-    with log.open("w") as output:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
-        )
-    if done.returncode not in (0, 1):
-        tally.add("pytest", False, f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
-    if done.returncode not in (0, 1, 2) and not report.exists():
-        return
-    add_junit(tally, report, "pytest")
+
+    def run(again: bool) -> list[Case]:
+        report = build / "pytest.xml"
+        report.unlink(missing_ok=True)
+        log = build / ("pytest-again.log" if again else "pytest.log")
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
+        command += ["-o", f"cache_dir={build / 'pytest-cache'}", *(["--last-failed"] if again else [])]
+        command += ["-o", f"faulthandler_timeout={HANG_S}", "-o", "faulthandler_exit_on_timeout=true", *existing]
+        with log.open("w") as output:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+        if done.returncode in (0, 1):
+            return read_junit(report, "pytest")
+        ended = Case("pytest", "failed", f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
+        return [ended, *(read_junit(report, "pytest") if report.exists() else [])]
+
+    run_tests(tally, run)
 
 
 def check_formatting(tally: Tally) -> None:
@@ -187,6 +232,8 @@ def main() -> int:
         smoke_benches(tally, build)
     for name in tally.skipped:
         print(f"skipped {name}")
+    for name in tally.unsteady:
+        print(f"unsteady {name}")
     for name in tally.failed:
         print(f"failed  {name}")
     say(f"tests of {build.relative_to(ROOT)} took {time.monotonic() - start:.0f} s")

@@ -16,8 +16,6 @@
 namespace carya::io {
 namespace {
 
-constexpr int kTries = 8;  // each failed try means that another process replaced the file just then
-
 std::uint64_t fresh_salt() {
   std::uint64_t salt = 0;
   // Not a secret: it must only differ from other files' salts. Early in the boot the clock must do.
@@ -170,7 +168,8 @@ Result<std::uint64_t> StoreFile::bytes() const {
 
 Result<StoreFile> open_store_file(const std::string& path, const StoreIdentity& identity, OpenMode mode,
                                   int lock_wait_ms) {
-  for (int tried = 0; tried < kTries; ++tried) {
+  const std::int64_t give_up = monotonic_ns() + lock_wait_ms * 1'000'000LL;
+  do {  // each failed try means that another process replaced the file just then
     Result<StoreFile> file = open_existing(path, mode == OpenMode::kReadOnly);
     const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kCreateOnly;
     if (!file && file.error().sys_errno == ENOENT && creates) {
@@ -186,7 +185,7 @@ Result<StoreFile> open_store_file(const std::string& path, const StoreIdentity& 
     Result<StoreFile> fresh = replace(path, *file, identity, lock_wait_ms);
     if (!fresh && fresh.error().sys_errno == EEXIST) continue;
     return fresh;
-  }
+  } while (monotonic_ns() < give_up);
   return fail(Code::kTimeout, "open " + path + ": other processes keep replacing it");
 }
 

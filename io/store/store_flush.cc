@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "io/store/store_state.h"
 
 namespace carya::io {
 namespace {
-
-constexpr int kTries = 8;  // each failed try means that another process replaced the file just then
 
 EntryHead head_at(std::span<const std::byte> entries, std::size_t at) {
   EntryHead head;
@@ -50,7 +49,8 @@ Fit fit(std::span<const std::byte> entries, std::uint64_t room) {
 }  // namespace
 
 Result<FileLock> RecordStore::State::lock_current() {
-  for (int tried = 0; tried < kTries; ++tried) {
+  const std::int64_t give_up = monotonic_ns() + options.lock_wait_ms * 1'000'000LL;
+  do {  // each failed try means that another process replaced the file just then
     ASSIGN(FileLock lock, FileLock::acquire(generation->file.fd.get(), options.lock_wait_ms, path));
     if (generation->file.name_of(path) == StoreFile::Name::kThis) {
       TRY(catch_up());
@@ -63,7 +63,7 @@ Result<FileLock> RecordStore::State::lock_current() {
     if (!generation->file.read_only_reason.empty()) {
       return fail(Code::kPermission, generation->file.read_only_reason);
     }
-  }
+  } while (monotonic_ns() < give_up);
   return fail(Code::kTimeout, "lock " + path + ": other processes keep replacing it");
 }
 

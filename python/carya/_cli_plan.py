@@ -10,7 +10,6 @@ from ._errors import IoError
 
 TARGET = "A pipeline document (JSON), train.py:pipeline, or the word demo."
 REORDER = "exact (same bits), rounding (within a level), relaxed (same distribution by kind) or off."
-REORDERS = ("exact", "rounding", "relaxed", "off")
 DATA = "This folder, with one folder of photos per class, in place of the pipeline's own."
 
 
@@ -60,7 +59,7 @@ def register(app: Any, typer: Any) -> None:
         as_json: bool = in_json,
     ) -> None:
         """Write the plan that a loader would choose here and now; `carya.Loader(p, plan="plan.json")` keeps to it."""
-        from ._options import choice
+        from ._options import REORDERS, choice
         from ._pipeline_file import load_pipeline
         from ._plan import plan_text
 

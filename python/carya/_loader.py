@@ -17,8 +17,8 @@ from ._batch import Batch
 from ._dataset import cache_dir
 from ._errors import Closed, Error, InvalidArgument, NotFound, Timeout, Unsupported, invalid
 from ._explanation import Explanation
-from ._options import byte_size, choice, count_or_auto, decode_index_name, flag, seconds, whole
-from ._pipeline import Pipeline, Reorder
+from ._options import REORDERS, Reorder, byte_size, choice, count_or_auto, decode_index_name, flag, seconds, whole
+from ._pipeline import Pipeline
 from ._plan import read_plan
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Loader:
             "decode_index": decode_index_name(decode_index),
             "cache_dir": cache_dir(),
         }
-        self._reorder: str = choice("reorder", reorder, ("exact", "rounding", "relaxed", "off"))
+        self._reorder: str = choice("reorder", reorder, REORDERS)
         kept: list[int] | None = None
         if plan is not None:
             self._reorder, kept = read_plan(plan, self._native, self._reorder)

@@ -7,11 +7,15 @@ import numbers
 import operator
 import re
 import sys
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ._errors import invalid
+
+# In which sense operations may be exchanged; each allows what those before it do.
+Reorder = Literal["off", "exact", "rounding", "relaxed"]
+REORDERS: tuple[Reorder, ...] = get_args(Reorder)
 
 # What the engine counts with: 64 bits, with room to add.
 WHOLE_MAX = 2**62

@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from ._document import Document, dump, plain
 from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
 from ._explanation import Explanation
 from ._ops import Ops
-from ._options import choice, integer
+from ._options import REORDERS, Reorder, choice, integer
 from ._order import OrderHints, described
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Array = np.ndarray[Any, Any]
-Reorder = Literal["exact", "rounding", "relaxed", "off"]
 
 # Lists longer than this are left out of the document that each further call checks: they were checked when they came
 # in, and a million paths need not be parsed again for every op.
@@ -390,8 +389,8 @@ class Pipeline(Ops):
         >>> report["order"], report["same_bits"], report["difference"]["records"]
         (['resize', 'equalize'], False, 4)
         """
-        sense = choice("reorder", reorder, ("exact", "rounding", "relaxed", "off"))
-        order = self.native.fixed_order(sense) if sense in ("rounding", "relaxed") else []
+        sense = choice("reorder", reorder, REORDERS)
+        order = self.native.fixed_order(sense)
         running = list(range(len(self.native.op_labels()))) if sense == "off" else order
         planned = sense if order or sense == "off" else "exact"
         report = Explanation(json.loads(self.native.explain(cache_dir(), running, planned)))

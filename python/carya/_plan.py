@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._dataset import cache_dir
 from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from ._options import REORDERS
 
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
 
-# From the strictest on: what the user allows must not be exceeded by a file.
-_SENSES = ("off", "exact", "rounding", "relaxed")
 _BYTES_MAX = 4 << 20
 
 
@@ -33,8 +32,7 @@ def plan_text(pipeline: Pipeline, order: Sequence[int] = (), reorder: str = "exa
     """
     from datetime import datetime, timezone
 
-    if reorder in ("rounding", "relaxed"):
-        order = pipeline.native.fixed_order(reorder)
+    order = pipeline.native.fixed_order(reorder) or order
     sense = reorder if order else "exact"
     report: dict[str, Any] = json.loads(pipeline.native.explain(cache_dir(), list(order), sense))
     bound: dict[str, Any] = json.loads(pipeline.native.freeze_plan(reorder=sense, order=report["indices"]))
@@ -77,7 +75,7 @@ def read_plan(path: Any, native: _core.Pipeline, reorder: str) -> tuple[str, lis
         sense, order = native.read_plan(text)
     except InvalidArgument as error:
         raise InvalidArgument(f"{error} (file {str(path)!r})") from None
-    if _SENSES.index(sense) > _SENSES.index(reorder):
+    if REORDERS.index(sense) > REORDERS.index(reorder):
         raise InvalidArgument(
             f'plan: {str(path)!r} was made under reorder="{sense}", which reorder="{reorder}" does not allow; '
             f'give Loader(plan=..., reorder="{sense}"), or freeze it again'

@@ -40,12 +40,9 @@ def choose_order(pipeline: _core.Pipeline, reorder: str, state: Any, kept: list[
 
     `kept`: the order of a plan file under `reorder`; a state's other one is left for check() to refuse.
     """
-    if reorder not in ("rounding", "relaxed"):
-        own = []
-    elif kept is not None:
+    if kept is not None:
         return [] if not _refusal(pipeline, "exact", kept) else kept
-    else:
-        own = pipeline.fixed_order(reorder)
+    own = pipeline.fixed_order(reorder)
     order: Any = state.get("order", []) if isinstance(state, dict) else None
     if not _is_order(order) or _refusal(pipeline, reorder, order):
         return own

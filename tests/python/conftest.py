@@ -16,9 +16,15 @@ DATA = os.environ.get("CARYA_TEST_DATA")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Manifests of tests go to a folder of their own."""
+def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What fixtures of a whole module write goes to a folder of the run's."""
     os.environ["CARYA_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests, indexes and profiles of a test go to a folder of its own: nothing was measured before it."""
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session", autouse=True)

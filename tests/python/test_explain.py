@@ -18,11 +18,6 @@ from carya._explanation import Explanation
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_measured_before(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path_factory.mktemp("fresh")))
-
-
 def chain(folder: Path) -> carya.Pipeline:
     return (
         carya.image_folder(str(folder))

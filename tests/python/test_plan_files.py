@@ -16,11 +16,6 @@ import carya
 from carya import _core
 
 
-@pytest.fixture(autouse=True)
-def _nothing_measured_before(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path_factory.mktemp("fresh")))
-
-
 def chain(folder: Path, size: int = 40) -> carya.Pipeline:
     return (
         carya.image_folder(str(folder))

@@ -20,11 +20,6 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 
-@pytest.fixture(autouse=True)
-def _nothing_measured_before(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path_factory.mktemp("fresh")))
-
-
 @pytest.fixture
 def document(photos: Path, tmp_path: Path) -> str:
     (tmp_path / "p.json").write_text(chain(photos).to_json())

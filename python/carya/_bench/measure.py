@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,20 @@ class Rate:
     def cpu_us(self) -> float:
         """CPU microseconds per sample."""
         return self.cpu_s / self.samples * 1e6
+
+
+@contextlib.contextmanager
+def cached_in(folder: str) -> Iterator[None]:
+    """Manifests, indexes and profiles of loaders made inside of it go to `folder`."""
+    before = os.environ.get("CARYA_CACHE_DIR")
+    os.environ["CARYA_CACHE_DIR"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CARYA_CACHE_DIR"]
+        else:
+            os.environ["CARYA_CACHE_DIR"] = before
 
 
 def process_tree_cpu_s() -> float:

@@ -8,7 +8,6 @@ also cedar's pipeline by Pillow.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from .._errors import InvalidArgument
 from .._loader import Loader
 from .._pipeline import Pipeline
 from .._sources import files
-from .measure import Rate, measure, median
+from .measure import Rate, cached_in, measure, median
 from .peers import crop_box
 from .photos import find_photos, warm
 from .report import Options, Report
@@ -170,18 +169,12 @@ def legal_orders(pipeline: Pipeline, sense: str) -> Iterator[tuple[int, ...]]:
 
 def _chosen(pipeline: Pipeline, sense: Sense, options: Options, scratch: str) -> tuple[int, ...]:
     """What a loader runs after it has looked at what it measures."""
-    folder = tempfile.mkdtemp(dir=scratch)
-    before = os.environ.get("CARYA_CACHE_DIR")
-    os.environ["CARYA_CACHE_DIR"] = folder
-    try:
-        with Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense) as loader:
-            measure(_sizes(loader), options.seconds)
-            return tuple(loader.explain()["indices"])
-    finally:
-        if before is None:
-            del os.environ["CARYA_CACHE_DIR"]
-        else:
-            os.environ["CARYA_CACHE_DIR"] = before
+    with (
+        cached_in(tempfile.mkdtemp(dir=scratch)),
+        Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense) as loader,
+    ):
+        measure(_sizes(loader), options.seconds)
+        return tuple(loader.explain()["indices"])
 
 
 def _cpu_us(pipeline: Pipeline, sense: Sense, order: tuple[int, ...], seconds: float, scratch: str) -> float:

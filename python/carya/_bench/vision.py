@@ -8,7 +8,6 @@ must reach 4.4 x torch+pillow, and 6 x with the row index.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -22,7 +21,7 @@ from .. import _core, files
 from .._loader import DecodeIndex, Loader
 from .._pipeline import Pipeline
 from .limit import bounds
-from .measure import Rate, measure, median
+from .measure import Rate, cached_in, measure, median
 from .peers import installed
 from .photos import BATCH, MEAN, SIDE, STD, find_photos, warm
 from .report import Options, Report
@@ -119,27 +118,14 @@ def _cache(paths: list[str], index: DecodeIndex, scratch: str) -> str:
     folder = os.path.join(scratch, f"cache-{index}")
     os.mkdir(folder)
     if index != "off":
-        with _cached_in(folder):
+        with cached_in(folder):
             dataset = pipeline(paths, "uint8").open()
             _core.complete_index(dataset, decode_index=str(index), cache_dir=folder, threads=0)
     return folder
 
 
-@contextlib.contextmanager
-def _cached_in(folder: str) -> Iterator[None]:
-    before = os.environ.get("CARYA_CACHE_DIR")
-    os.environ["CARYA_CACHE_DIR"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CARYA_CACHE_DIR"]
-        else:
-            os.environ["CARYA_CACHE_DIR"] = before
-
-
 def _carya(paths: list[str], form: str, threads: int, index: DecodeIndex, cache: str, seconds: float) -> Rate:
-    with _cached_in(cache), Loader(pipeline(paths, form), threads=threads, decode_index=index) as loader:
+    with cached_in(cache), Loader(pipeline(paths, form), threads=threads, decode_index=index) as loader:
         return measure(_sizes(loader), seconds)
 
 
