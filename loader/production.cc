@@ -12,11 +12,6 @@ namespace {
 
 using Kind = transforms::SourceField::Kind;
 
-/// Samples of encoded images in a chunk at most: ~8 ms of work, so that the tail of a batch is short.
-constexpr std::uint64_t kEncodedChunkRows = 8;
-/// Bytes in and out of a chunk of an arrays source: long enough to hide ~5 us of scheduling.
-constexpr std::uint64_t kArrayChunkBytes = 2 << 20;
-constexpr std::uint32_t kAheadChunksMax = 4096;
 /// Entries that one step keeps; the counters count all.
 constexpr std::size_t kQuarantinedMax = 10'000;
 
@@ -39,18 +34,10 @@ std::shared_ptr<Production> Production::create(std::shared_ptr<const transforms:
   self->ring_ = std::move(ring);
   self->rows_.emplace(self->ring_, *self->plan_->plan, options.label_int32);
   self->pool_ = &pool;
-  std::uint64_t bytes = 1;
-  for (const Dataset::Field& field : self->dataset_->fields()) {
+  for (const Dataset::Field& field : self->dataset_->fields())
     self->has_reads_ = self->has_reads_ || field.kind == Kind::kEncoded;
-    bytes += field.array.row_bytes;
-  }
-  bytes += self->rows_->bytes();
-  const std::uint64_t rows = options.shape.rank_rows_max();
-  const std::uint64_t share = std::max<std::uint64_t>(1, rows / (2ull * options.threads));
-  self->chunk_rows_ = self->has_reads_ ? std::min(kEncodedChunkRows, share)
-                                       : std::clamp<std::uint64_t>(kArrayChunkBytes / bytes, 1, rows);
+  self->begin_flow();
   self->places_.resize(self->ring_->slots());
-  self->ahead_chunks_ = 2 * options.threads + 2;
   self->scratches_.resize(options.threads);  // a thread that takes one never lacks memory for it
   return self;
 }
@@ -76,6 +63,7 @@ void Production::set_threads(std::uint32_t threads) {
   scratches_.reserve(threads);  // they come back: a thread that takes one never lacks memory for it
   if (scratches_.size() + running_ < threads) scratches_.resize(threads - running_);
   options_.threads = threads;
+  flow_samples_ = 0;
 }
 
 void Production::stop() {
@@ -123,13 +111,13 @@ void Production::prepare_chunk(Step& step) {
     free_chunks_.push_back(chunks_.back().get());
   }
   Chunk& chunk = *free_chunks_.back();
-  chunk.tasks.reserve(chunk_rows_);
+  chunk.tasks.reserve(flow_.chunk_rows);
   free_chunks_.pop_back();
   chunk.owner = this;
   chunk.step = &step;
   chunk.order = order_++;
   chunk.tasks.clear();
-  const std::uint64_t count = std::min(chunk_rows_, step.part.count - step.rows_issued);
+  const std::uint64_t count = std::min(flow_.chunk_rows, step.part.count - step.rows_issued);
   prepared_bytes_ = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t row = step.rows_issued + i;
@@ -146,7 +134,7 @@ void Production::prepare_chunk(Step& step) {
 
 bool Production::may_issue() const {
   if (!has_reads_) return prepared_->step->slot && ready_.size() < 2ull * options_.threads + 2;
-  if (reading_ + ready_.size() >= ahead_chunks_) return false;
+  if (reading_ + ready_.size() >= flow_.ahead_chunks) return false;
   // One chunk is always allowed: with less there is no stream.
   return stats_.buffered_bytes == 0 ||
          (stats_.buffered_bytes + ReadBufferPool::rounded(prepared_bytes_) <= options_.read_ahead_bytes &&
@@ -252,14 +240,6 @@ Chunk* Production::take_runnable() {
   return chunk;
 }
 
-void Production::note_starved() {
-  if (reading_ == 0 || !ready_.empty() || slotted_ == 0 || order_ < next_growth_ ||
-      ahead_chunks_ >= kAheadChunksMax)
-    return;
-  ahead_chunks_ += ahead_chunks_ / 2;
-  next_growth_ = order_ + 2ull * ahead_chunks_;
-}
-
 ComputeScratch Production::take_scratch() {
   ComputeScratch scratch = std::move(scratches_.back());
   scratches_.pop_back();
@@ -277,6 +257,7 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, Outbox& out) {
     plan.plan->collect_profile(scratch.transforms, plan.profile.stages);
     plan.plan->collect_decodes(scratch.transforms, stats_.decodes);
     plan.profile.measured_at_s = unix_s();
+    adjust_flow();
   } catch (const std::bad_alloc&) {  // they stay in the scratch, for the next time
   }
   scratches_.push_back(std::move(scratch));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "autotune/flow.h"
 #include "base/permutation.h"
 #include "loader/chunk.h"
 #include "loader/chunk_compute.h"
@@ -62,6 +63,7 @@ struct ProductionStats {
   std::vector<transforms::OpProfile> ops;  ///< stages of all plans that ran, those of one name together
   transforms::DecodePaths decodes;
   std::uint64_t plan_switches = 0;
+  autotune::Flow flow{};  ///< as it is now
 };
 
 /// One job's scheduling state: the sequencer (which chunk is due), the chunks on their way, and publishing in
@@ -169,6 +171,8 @@ class Production {
   void settle_broken(Chunk& chunk);
   void fail_step(Step& step, const RowTask& task, const Error& error);
   void give_plan(Chunk& chunk);
+  void begin_flow();
+  void adjust_flow();
   void end_chunk(Chunk& chunk);
   void leave_step(Step& step);
   void recycle(Chunk& chunk);
@@ -189,7 +193,6 @@ class Production {
   std::shared_ptr<shm::SlotRing> ring_;
   std::optional<SlotRows> rows_;  // of the ring; always there
   ReadBufferPool* pool_ = nullptr;
-  std::uint64_t chunk_rows_ = 8;
   bool has_reads_ = false;  // some field comes from storage
 
   // Where the stream is: the next step begins at (epoch_, position_).
@@ -228,8 +231,10 @@ class Production {
   std::uint32_t reading_ = 0;  // chunks with reads open
   std::uint32_t reads_open_ = 0;
   std::int64_t answered_ns_ = 0;
-  std::uint32_t ahead_chunks_ = 4;  // chunks reading or ready at most; grows when threads starve
-  std::uint64_t next_growth_ = 0;   // order at which ahead_chunks_ may grow again
+  autotune::FlowFacts flow_facts_;  // what of them stays the same
+  autotune::Flow flow_;             // reads further ahead when threads starve
+  std::uint64_t flow_samples_ = 0;  // timed ones of the present plan when flow_ was looked at last
+  std::uint64_t next_growth_ = 0;   // order at which threads may starve again
   std::vector<ComputeScratch> scratches_;
 
   std::map<std::uint64_t, std::vector<Failure>> published_quarantine_;

@@ -21,6 +21,7 @@ void Production::set_plan(std::shared_ptr<PlanInUse> plan) {
     plan = *known;  // and goes on counting there
   if (plan == plan_) return;
   plan_ = std::move(plan);
+  flow_samples_ = 0;
   ++stats_.plan_switches;
 }
 
@@ -34,6 +35,7 @@ std::vector<OrderProfile> Production::measured() const {
 
 ProductionStats Production::stats() const {
   ProductionStats stats = stats_;
+  stats.flow = flow_;
   for (const auto& plan : plans_) {
     std::vector<bool> taken(stats.ops.size());  // one plan may have several stages of a name
     for (const transforms::OpProfile& stage : plan->profile.stages) {

@@ -18,7 +18,8 @@ namespace carya::loader {
 /// A compiled plan, and what its chunks cost in this stream so far.
 struct PlanInUse {
   std::shared_ptr<const transforms::Plan> plan;
-  OrderProfile profile;  ///< under the engine's lock
+  OrderProfile profile;      ///< under the engine's lock
+  double earlier_cpu_s = 0;  ///< of one sample, as earlier streams measured it; 0: none did
 };
 
 struct StreamPlannerOptions {

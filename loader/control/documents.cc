@@ -127,7 +127,8 @@ CARYA_FIELDS(ProductionStats) {
       a("position", d.position);
   a("read_latency_ns", d.read_latency_ns), a("buffered_bytes", d.buffered_bytes);
   a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
-  a("plan_switches", d.plan_switches);
+  a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
+  a("ahead_chunks", d.flow.ahead_chunks);
 }
 CARYA_FIELDS(shm::SlotRingStats) {
   a("bytes", d.bytes), a("huge_bytes", d.huge_bytes), a("free", d.free), a("filling", d.filling);

@@ -185,7 +185,9 @@ def _parallelism(report: Explanation) -> Iterator[str]:
     us = report["us"]
     line = f"Parallelism: {threads} thread{'s' if threads != 1 else ''}"
     if "slots" in given:
-        line += f", {given['slots']} slots"
+        line += (
+            f", {given['slots']} slots, tasks of {given['chunk_rows']} samples, {given['ahead_chunks']} of them ahead"
+        )
     line += f"; {given['cores']:g} cores allowed."
     if us > 0:
         line += f" At {microseconds(us)} us a thread makes {1e6 / us:,.0f} samples/s, all of them {threads * 1e6 / us:,.0f}."

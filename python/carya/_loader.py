@@ -461,7 +461,8 @@ class Loader:
 
         `order`: the operations as they run now; `plan_switches`: how often a better order was turned to; `plan_log`: why
         (which operations moved, CPU time of a sample before and after, timed samples), and what kept the loader from
-        planning or from keeping its profile: the last 8 lines.
+        planning or from keeping its profile: the last 8 lines. `chunk_rows`: samples of one task, about 8 ms of work;
+        `ahead_chunks`: tasks being read or waiting for a thread, at most.
         """
         return self._job.stats()
 
@@ -487,7 +488,12 @@ class Loader:
         """With what would be cheapest under `reorder`."""
         report = Explanation(json.loads(self._job.explain(self._native, reorder)))
         stats = self._job.stats()
-        report["parallelism"] |= {"threads": stats["threads"], "slots": stats["slots"]["count"]}
+        report["parallelism"] |= {
+            "threads": stats["threads"],
+            "slots": stats["slots"]["count"],
+            "chunk_rows": stats["chunk_rows"],
+            "ahead_chunks": stats["ahead_chunks"],
+        }
         report |= {"plan": self._plan, "same_bits": not self._order}
         return report
 

@@ -258,6 +258,8 @@ py::dict PyJob::stats() const {
   all["ops"] = ops;
   all["order"] = stats.order;
   all["plan_switches"] = stats.production.plan_switches;
+  all["chunk_rows"] = stats.production.flow.chunk_rows;
+  all["ahead_chunks"] = stats.production.flow.ahead_chunks;
   all["plan_log"] = stats.plan_lines;
   return all;
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+namespace carya::autotune {
+
+/// What is known of a stream's work, by measurement or by the cost model.
+struct FlowFacts {
+  double sample_cpu_s = 0;         ///< computing one sample; 0: unknown
+  double record_bytes = 0;         ///< read for one sample; 0: nothing is read
+  double read_latency_s = 0;       ///< of one read; 0: unknown
+  double row_bytes = 1;            ///< in memory, in and out, of one sample
+  std::uint32_t threads = 1;       ///< that compute the stream
+  std::uint64_t batch_rows = 1;    ///< of this rank
+  std::uint64_t memory_bytes = 0;  ///< for records that are read ahead
+};
+
+/// How much of a stream's work is one task, and how much of it is under way. Changes no bit.
+struct Flow {
+  std::uint64_t chunk_rows = 1;
+  std::uint32_t ahead_chunks = 1;  ///< being read, or waiting for a thread
+
+  bool operator==(const Flow&) const = default;
+};
+
+/// Chunks of about 8 ms of work, so that a batch's tail is short, and of no less than 0.5 ms where the batch
+/// has it, so that scheduling (5 us) does not show; two for each thread where that leaves them long enough.
+/// Ahead of the threads as many as storage needs to answer (Little's law: rate times latency, twice), within
+/// the memory. Without a cost: 8 records, as photos want it. Numbers that cannot be count as unknown.
+Flow flow(const FlowFacts& facts);
+
+/// The flow to go on with: `better` where its chunks are of twice or half the size, else the present one;
+/// what is read ahead never shrinks, so that a measurement that wavers changes nothing.
+Flow steadied(const Flow& present, const Flow& better);
+
+}  // namespace carya::autotune
