@@ -67,7 +67,7 @@ class DaemonProcess {
   }
   Result<DaemonStatus> status() const {
     ASSIGN(const std::string body,
-           ask_daemon(socket(), MessageType::kStatus, Message().body, MessageType::kStatusIs, 20'000));
+           ask_daemon(socket(), MessageType::kStatus, Message().body, MessageType::kStatusIs, 120'000));
     return decode<DaemonStatus>(body);
   }
   /// Open a job in it.

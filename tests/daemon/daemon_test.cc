@@ -108,7 +108,7 @@ TEST(Daemon, KilledAndStartedAgainTheStreamGoesOn) {
       daemon.kill(SIGKILL);
       daemon.start();
     }
-    Result<Batch> batch = job->next(20'000);
+    Result<Batch> batch = job->next(120'000);
     ASSERT_TRUE(batch) << batch.error().message;
     const auto hashes = row_hashes(*job, *batch);
     rows.insert(rows.end(), hashes.begin(), hashes.end());
@@ -130,7 +130,7 @@ TEST(Daemon, LostForGoodTheStreamGoesOnInThisProcess) {
       must(daemon.open(opened, options, {.reattach_timeout_s = 0.2, .embedded = [&]() -> Result<Attach> {
                                            return attach_embedded(opened.pipeline, opened.dataset, options);
                                          }}));
-  Result<Batch> batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
   ASSERT_TRUE(batch);
   std::vector<std::uint64_t> rows = row_hashes(*job, *batch);
   batch = fail(Code::kClosed, "");
@@ -147,8 +147,8 @@ TEST(Daemon, LostForGoodIsAnErrorWhereThatIsWanted) {
   DaemonProcess daemon;
   const auto job = must(daemon.open(opened, {}, {.reattach_timeout_s = 0.2}));
   daemon.kill(SIGKILL);
-  Result<Batch> batch = job->next(20'000);
-  while (batch) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  while (batch) batch = job->next(120'000);
   EXPECT_EQ(batch.error().code, Code::kClosed);
   EXPECT_NE(batch.error().message.find(daemon.socket()), std::string::npos);
 }
@@ -167,12 +167,12 @@ TEST(Daemon, BrokenRecordsAreReportedAsInThisProcess) {
   EXPECT_EQ(job->quarantine()[0].reason, here->quarantine()[0].reason);
 
   const auto strict = must(daemon.open(opened, {.on_error = transforms::OnError::kRaise}, {.job = "strict"}));
-  Result<Batch> batch = strict->next(20'000);
-  while (batch) batch = strict->next(20'000);
+  Result<Batch> batch = strict->next(120'000);
+  while (batch) batch = strict->next(120'000);
   EXPECT_EQ(batch.error().code, Code::kCorrupt);
   ASSERT_TRUE(strict->failure());
   ASSERT_TRUE(strict->set_on_error(transforms::OnError::kMask));
-  EXPECT_TRUE(strict->next(20'000));
+  EXPECT_TRUE(strict->next(120'000));
 }
 
 TEST(Daemon, ClosedJobsLeaveNothing) {
@@ -183,7 +183,7 @@ TEST(Daemon, ClosedJobsLeaveNothing) {
   ASSERT_TRUE(before);
   for (int i = 0; i < 3; ++i) {
     const auto job = must(daemon.open(opened, {}));
-    ASSERT_TRUE(job->next(20'000));
+    ASSERT_TRUE(job->next(120'000));
   }
   EXPECT_TRUE(eventually(daemon, [&](const DaemonStatus& status) {
     return status.jobs.empty() && status.connections <= 1 && status.shared_bytes == 0 &&
@@ -224,7 +224,7 @@ TEST(Daemon, TermLetsReadersFinishAndEnds) {
   DaemonProcess daemon;
   auto job = must(daemon.open(opened, {}));
   {
-    const auto batch = job->next(20'000);
+    const auto batch = job->next(120'000);
     ASSERT_TRUE(batch);
   }
   const int status = daemon.kill(SIGTERM);
@@ -241,7 +241,7 @@ TEST(Daemon, AReaderThatDiesIsSucceeded) {
   if (child == 0) {
     auto job = daemon.open(opened, {});
     for (int i = 0; job && i < 3; ++i) {
-      auto batch = (*job)->next(20'000);
+      auto batch = (*job)->next(120'000);
       if (!batch) _exit(1);
       static_cast<void>(new auto(std::move(*batch)));  // held when it dies
     }
@@ -304,7 +304,7 @@ TEST(Daemon, ASuccessorThatWantsAnotherStreamGetsIt) {
     const pid_t child = fork();
     if (child == 0) {
       const auto job = daemon.open(what, options);
-      if (!job || !(*job)->next(20'000)) _exit(1);
+      if (!job || !(*job)->next(120'000)) _exit(1);
       raise(SIGKILL);
     }
     int status = 0;
@@ -330,19 +330,19 @@ TEST(Daemon, AStoppedJobTellsItsReaderAndDoesNotComeAgain) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const DaemonProcess daemon;
   const auto job = must(daemon.open(opened, {}));
-  ASSERT_TRUE(job->next(20'000));
+  ASSERT_TRUE(job->next(120'000));
   const auto stopped = ask_daemon(daemon.socket(), MessageType::kStopJob, encode(StopJobRequest{"test"}),
-                                  MessageType::kDone, 20'000);
+                                  MessageType::kDone, 120'000);
   ASSERT_TRUE(stopped) << stopped.error().message;
-  Result<Batch> batch = job->next(20'000);
-  for (int i = 0; batch && i < 100; ++i) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  for (int i = 0; batch && i < 100; ++i) batch = job->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kClosed);
   EXPECT_NE(batch.error().message.find("stopped"), std::string::npos) << batch.error().message;
-  EXPECT_EQ(job->next(1000).error().code, Code::kClosed) << "again and again";
+  EXPECT_EQ(job->next(120'000).error().code, Code::kClosed) << "again and again";
   EXPECT_TRUE(daemon.status()->jobs.empty());
   const auto unknown = ask_daemon(daemon.socket(), MessageType::kStopJob, encode(StopJobRequest{"test"}),
-                                  MessageType::kDone, 20'000);
+                                  MessageType::kDone, 120'000);
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, Code::kNotFound);
 }
@@ -398,7 +398,7 @@ TEST(Daemon, AStoppedJobIsHeardOfByAsking) {
   const DaemonProcess daemon;
   const auto other = must(daemon.open(opened, {}));
   ASSERT_TRUE(ask_daemon(daemon.socket(), MessageType::kStopJob, encode(StopJobRequest{"test"}),
-                         MessageType::kDone, 20'000));
+                         MessageType::kDone, 120'000));
   const Status moved = other->seek(1, 0);
   ASSERT_FALSE(moved);
   EXPECT_NE(moved.error().message.find("was stopped"), std::string::npos) << moved.error().message;
@@ -431,7 +431,7 @@ TEST(Daemon, TheSeatOfALivingReaderIsNotGivenAway) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, Code::kInvalidArgument);
   EXPECT_NE(again.error().message.find(std::to_string(getpid())), std::string::npos) << again.error().message;
-  EXPECT_TRUE(job->next(20'000));
+  EXPECT_TRUE(job->next(120'000));
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST(LingeringWithBrokenRecords, AFailedStreamIsTriedAgain) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto here = start(opened, {});
   std::uint64_t batches = 0;
-  while (here->next(20'000)) ++batches;
+  while (here->next(120'000)) ++batches;
   ASSERT_TRUE(here->failure());
   const DaemonProcess daemon;
   {
@@ -158,11 +158,11 @@ TEST(LingeringWithBrokenRecords, AFailedStreamIsTriedAgain) {
   }
   const auto job = must(daemon.open(opened, {.position = 4 * batches}));
   ASSERT_TRUE(job);
-  EXPECT_EQ(job->next(20'000).error().code, Code::kCorrupt);
+  EXPECT_EQ(job->next(120'000).error().code, Code::kCorrupt);
   ASSERT_TRUE(job->failure());
   EXPECT_EQ(job->failure()->path, here->failure()->path);
   ASSERT_TRUE(job->set_on_error(transforms::OnError::kMask));
-  EXPECT_TRUE(job->next(20'000));
+  EXPECT_TRUE(job->next(120'000));
 }
 
 }  // namespace

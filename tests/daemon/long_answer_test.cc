@@ -18,9 +18,9 @@ Result<Message> ask_as_1_0(const DaemonProcess& daemon, MessageType question, co
   ASSIGN(Channel channel, Channel::connect(daemon.socket()));
   TRY(channel.send(
       {.type = MessageType::kHello, .request = 1, .minor = 0, .body = encode(Hello{.client = "old"})}, 1000));
-  TRY(channel.receive(20'000));
+  TRY(channel.receive(120'000));
   TRY(channel.send({.type = question, .request = 2, .minor = 0, .body = body}, 1000));
-  return channel.receive(20'000);
+  return channel.receive(120'000);
 }
 
 TEST(Daemon, AnswersThatAreLongerThanAMessageArrive) {
@@ -55,7 +55,7 @@ TEST(Daemon, AnswersThatAreLongerThanAMessageArrive) {
     opened_job(daemon.open(opened, {.threads = 1, .slots = 2}, {.job = name(100 + i % 20)}));
   const LogsRequest wanted{1000};
   const auto body =
-      ask_daemon(daemon.socket(), MessageType::kLogs, encode(wanted), MessageType::kLogsAre, 20'000);
+      ask_daemon(daemon.socket(), MessageType::kLogs, encode(wanted), MessageType::kLogsAre, 120'000);
   ASSERT_TRUE(body) << body.error().message;
   EXPECT_TRUE(is_long(body->size())) << body->size();
   const auto all = decode<LogsAre>(*body);

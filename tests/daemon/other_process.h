@@ -19,7 +19,7 @@ inline DaemonOptions replica(std::uint32_t number, std::uint32_t replicas = 2) {
 inline std::vector<std::uint64_t> take(Job& job, int batches, std::vector<Batch>* kept = nullptr) {
   std::vector<std::uint64_t> rows;
   for (int i = 0; i < batches; ++i) {
-    Result<Batch> batch = job.next(20'000);
+    Result<Batch> batch = job.next(120'000);
     EXPECT_TRUE(batch) << (batch ? "" : batch.error().message);
     if (!batch) break;
     const auto hashes = row_hashes(job, *batch);
@@ -43,7 +43,7 @@ class OtherProcess {
     if (pid_ == 0) {
       auto job = daemon.open(opened, options, seat);
       for (int i = 0; job && i < batches; ++i) {
-        auto batch = (*job)->next(20'000);
+        auto batch = (*job)->next(120'000);
         if (!batch) _exit(1);
         static_cast<void>(new auto(std::move(*batch)));
       }

@@ -46,7 +46,8 @@ TEST(Replicas, WhatOneThatClosedHeldIsFreeWhenItsProcessEnds) {
   OtherProcess leaving(daemon, opened, options, replica(1), 2, OtherProcess::Then::kCloses);
   other.join();
   auto rows = take(*staying, 6);
-  EXPECT_EQ(daemon.status()->jobs.at(0).ranks.at(0).held, 2u);
+  EXPECT_TRUE(
+      eventually(daemon, [](const DaemonStatus& now) { return now.jobs.at(0).ranks.at(0).held == 2; }));
   leaving.end();
   EXPECT_TRUE(
       eventually(daemon, [](const DaemonStatus& now) { return now.jobs.at(0).ranks.at(0).held == 0; }));

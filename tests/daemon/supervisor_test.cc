@@ -133,7 +133,7 @@ TEST(SupervisedCaryad, ABrokenConfigurationChangesNothingAndIsLogged) {
   EXPECT_THAT(reload("[limits]\nshared_memory = \"100 parsecs\"\n"), HasSubstr("was not reloaded: " + why));
   EXPECT_EQ(daemon.status()->shared_bytes_limit, 100'000'000u);
   const auto body =
-      ask_daemon(daemon.socket(), MessageType::kLogs, encode(LogsRequest{}), MessageType::kLogsAre, 20'000);
+      ask_daemon(daemon.socket(), MessageType::kLogs, encode(LogsRequest{}), MessageType::kLogsAre, 120'000);
   ASSERT_TRUE(body);
   EXPECT_THAT(decode<LogsAre>(*body)->lines.back(), HasSubstr("not reloaded why=\"" + why));
   EXPECT_THAT(reload("[limits]\nshared_memory = \"200MB\"\n"), HasSubstr("reloaded"));

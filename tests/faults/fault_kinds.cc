@@ -147,7 +147,8 @@ Felt reopen(Host& host, Random& random) {
   const std::int64_t since_ns = monotonic_ns();
   const std::uint32_t wish = ++host.board(rank).reopen;
   while (host.board(rank).reopened != wish) {
-    if (monotonic_ns() - since_ns > 20'000'000'000) return fail(Code::kTimeout, "a rank does not open again");
+    if (monotonic_ns() - since_ns > 120'000'000'000)
+      return fail(Code::kTimeout, "a rank does not open again");
     TRY(host.verify());
     usleep(500);
   }
@@ -167,7 +168,7 @@ Felt stop_job(Host& host, Random&) {
   TRY(host.verify());
   TRY(loader::ask_daemon(host.socket(), loader::MessageType::kStopJob,
                          loader::encode(loader::StopJobRequest{"faults"}), loader::MessageType::kDone,
-                         20'000));
+                         120'000));
   for (Affected& one : affected) {
     ASSIGN(const int status, Host::wait_end(host.trainer(one.rank)));
     const std::string said = host.board(one.rank).error;

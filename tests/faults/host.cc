@@ -20,7 +20,7 @@
 namespace carya::faults {
 namespace {
 
-constexpr std::int64_t kPatienceNs = 20'000'000'000, kProgressNs = 40'000'000'000;
+constexpr std::int64_t kPatienceNs = 120'000'000'000, kProgressNs = 240'000'000'000;
 constexpr char kConfig[] = "drain_seconds = 0.5\n";
 
 bool wait_until(const std::function<bool()>& holds, std::int64_t patience_ns = kPatienceNs) {
@@ -184,7 +184,7 @@ Result<std::shared_ptr<loader::Job>> Host::newcomer(const std::string& job, std:
 
 Status Host::verify_newcomer(loader::Job& job, std::uint64_t batches) const {
   for (std::uint64_t at = 0; at < batches; ++at) {
-    ASSIGN(const loader::Batch batch, job.next(20'000));
+    ASSIGN(const loader::Batch batch, job.next(120'000));
     const std::uint64_t index = batch.epoch * kSteps + batch.step;
     if (index >= expected_[0].size() || batch_hash(job, batch) != expected_[0][index].hash)
       return fail(Code::kCorrupt, "a newcomer's rows are not those of the undisturbed stream");

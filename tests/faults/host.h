@@ -43,7 +43,7 @@ class Host {
   static Result<int> wait_end(pid_t pid);
   /// Wait until it is stopped, at most 20 s.
   static Status wait_stopped(pid_t pid);
-  Result<loader::DaemonStatus> status(int timeout_ms = 20'000) const;
+  Result<loader::DaemonStatus> status(int timeout_ms = 120'000) const;
   /// The last lines of the daemon's log.
   std::string log_tail() const;
   /// What daemon and trainers take for the time of day.

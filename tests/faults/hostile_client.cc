@@ -26,7 +26,7 @@ using loader::Channel;
 using loader::Message;
 using loader::MessageType;
 
-constexpr int kAnswerMs = 20'000;
+constexpr int kAnswerMs = 120'000;
 
 Result<Channel> greet(const std::string& socket) {
   ASSIGN(Channel channel, Channel::connect(socket));

@@ -24,7 +24,7 @@ constexpr std::uint32_t kNewcomers = 40;  // at most; of 4 to 32 MiB
 Result<std::int64_t> logged_time(const Host& host, const std::string& words) {
   ASSIGN(const std::string body,
          loader::ask_daemon(host.socket(), loader::MessageType::kLogs,
-                            loader::encode(loader::LogsRequest{50}), loader::MessageType::kLogsAre, 20'000));
+                            loader::encode(loader::LogsRequest{50}), loader::MessageType::kLogsAre, 120'000));
   ASSIGN(const loader::LogsAre logs, loader::decode<loader::LogsAre>(body));
   for (auto line = logs.lines.rbegin(); line != logs.lines.rend(); ++line) {
     if (line->find(words) == std::string::npos) continue;

@@ -19,7 +19,7 @@ namespace carya::faults {
 namespace {
 
 constexpr std::size_t kHeld = 2;  // batches that a trainer holds while it waits for the next
-constexpr int kNextMs = 60'000;
+constexpr int kNextMs = 120'000;
 constexpr useconds_t kStepUs = 2'000;
 
 /// From inside, and in the middle of anything: the control connection is shut, whatever uses it.
@@ -134,6 +134,7 @@ loader::JobOptions rank_options(std::uint64_t rank) {
   options.world_size = kWorld;
   options.threads = 2;
   options.on_error = transforms::OnError::kMask;
+  options.io_timeout_s = 300;  // a fault may last long where the machine is slow
   return options;
 }
 

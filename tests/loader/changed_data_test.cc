@@ -52,8 +52,8 @@ class PhotoTar {
 
 /// The error that ends the epoch, and nothing of it in the quarantine.
 std::string io_error_of(Job& job, int policy) {
-  Result<Batch> batch = job.next(20'000);
-  while (batch && !batch->last) batch = job.next(20'000);
+  Result<Batch> batch = job.next(120'000);
+  while (batch && !batch->last) batch = job.next(120'000);
   EXPECT_FALSE(batch) << "policy " << policy;
   if (batch) return "";
   EXPECT_EQ(batch.error().code, Code::kIo) << "policy " << policy << ": " << batch.error().message;
@@ -66,7 +66,7 @@ TEST(ChangedData, TarWrittenAnewInPlaceIsAnIoErrorUnderEveryPolicy) {
     const PhotoTar tar;
     tar.write(60, 0);
     const auto job = start(tar.open(), {.threads = 1, .slots = 2, .on_error = policy, .io_timeout_s = 0.2});
-    ASSERT_TRUE(job->next(20'000));
+    ASSERT_TRUE(job->next(120'000));
     tar.write(100, 1);  // the same file, where the old offsets mean other bytes
     const std::string message = io_error_of(*job, static_cast<int>(policy));
     EXPECT_NE(message.find("t.tar: it changed since it was listed ("), std::string::npos) << message;
@@ -78,7 +78,7 @@ TEST(ChangedData, MemberWrittenOverIsAnIoErrorThoughTheSizeStays) {
   tar.write(60, 0);
   const Opened opened = tar.open();
   const auto job = start(opened, {.threads = 1, .slots = 2, .on_error = OnError::kMask});
-  ASSERT_TRUE(job->next(20'000));
+  ASSERT_TRUE(job->next(120'000));
   const io::RecordAddress address = opened.dataset->address(50);
   std::fstream file(tar.path(), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(address.offset)) << std::string(address.bytes, 'x');
@@ -93,7 +93,7 @@ TEST(ChangedData, TarThatStillDecodesIsLookedAtNowAndThen) {
   const PhotoTar tar;
   tar.write(200, 0);
   const auto job = start(tar.open(), {.threads = 1, .slots = 2, .io_timeout_s = 0.2});
-  ASSERT_TRUE(job->next(20'000));
+  ASSERT_TRUE(job->next(120'000));
   tar.write(200, 0);  // every record is as good as before: only the time tells
   set_time(tar.path(), std::chrono::seconds(3600));
   std::this_thread::sleep_for(std::chrono::nanoseconds(kLookAtContainerNs));
@@ -145,7 +145,7 @@ TEST(ChangedData, LabelThatIsNoIntegerIsABrokenRecord) {
   EXPECT_TRUE(entry.reason.starts_with("label is not an integer")) << entry.reason;
   EXPECT_EQ(opened.dataset->label(2), -1);
   const auto raising = start(opened, {.threads = 1});
-  EXPECT_EQ(raising->next(20'000).error().code, Code::kCorrupt);
+  EXPECT_EQ(raising->next(120'000).error().code, Code::kCorrupt);
   const auto plan = transforms::Plan::compile(opened.pipeline, {.seed = 0});
   EXPECT_EQ(compute_sample(**plan, *opened.dataset, 2, 0).error().code, Code::kCorrupt);
 }

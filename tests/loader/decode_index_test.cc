@@ -67,7 +67,7 @@ class DecodeIndexTest : public ::testing::Test {
   static Rows drain(Job& job, int epochs = 3) {
     Rows rows;
     for (int ended = 0; ended < epochs;) {
-      Result<Batch> batch = job.next(20'000);
+      Result<Batch> batch = job.next(120'000);
       EXPECT_TRUE(batch) << (batch ? "" : batch.error().message);
       if (!batch) return rows;
       for (const shm::SlotTensor& tensor : job.layout().tensors()) {

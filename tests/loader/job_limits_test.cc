@@ -42,8 +42,8 @@ TEST(JobLimits, NewPolicyHoldsFromTheNextBatchOnWhateverWasPrefetched) {
 
   wait_until_prefetched(*job);
   ASSERT_TRUE(job->set_on_error(transforms::OnError::kRaise));
-  Result<Batch> batch = job->next(20'000);
-  while (batch && !batch->last) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  while (batch && !batch->last) batch = job->next(120'000);
   ASSERT_FALSE(batch) << "a batch that was prefetched with masked rows was delivered";
   EXPECT_EQ(batch.error().code, Code::kCorrupt);
 }
@@ -68,7 +68,7 @@ TEST(JobLimits, QuarantineIsBoundedAndCountsTheRest) {
       folder.path(), R"({"batch_size":40,"global_size":null,"drop_last":false,"pad_last":false})");
   const auto job = start(opened, {.on_error = transforms::OnError::kMask});
   const std::size_t batches = kQuarantineMax / 40 + 3;
-  for (std::size_t i = 0; i < batches; ++i) ASSERT_TRUE(job->next(20'000));
+  for (std::size_t i = 0; i < batches; ++i) ASSERT_TRUE(job->next(120'000));
   EXPECT_EQ(job->quarantine().size(), kQuarantineMax);
   EXPECT_EQ(job->stats().quarantine_left_out, batches * 40 - kQuarantineMax);
 }
@@ -129,7 +129,7 @@ TEST(JobLimits, FolderThatVanishedIsAnIoErrorAndNoHang) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const std::filesystem::path aside = folder.path().string() + "-aside";
   std::filesystem::rename(folder.path(), aside);
-  const Result<Batch> batch = start(opened, {.io_timeout_s = 0.05})->next(20'000);
+  const Result<Batch> batch = start(opened, {.io_timeout_s = 0.05})->next(120'000);
   std::filesystem::rename(aside, folder.path());
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
@@ -140,7 +140,7 @@ template <typename Run>
 int in_child(Run run) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);
+    alarm(300);
     _exit(run());
   }
   int status = 0;
@@ -167,7 +167,7 @@ TEST(JobLimits, RunningOutOfDescriptorsIsAnErrorAtEveryPoint) {
       const auto job = Job::create(opened.pipeline, opened.dataset, {.threads = 2, .io_timeout_s = 0.1});
       if (!job) return job.error().code == Code::kExhausted ? kNoDescriptors : 2;
       for (int step = 0; step < 2; ++step) {
-        const auto batch = (*job)->next(20'000);
+        const auto batch = (*job)->next(120'000);
         if (!batch) return batch.error().code == Code::kIo ? kNoDescriptors : 3;
       }
       return 0;
@@ -184,7 +184,7 @@ TEST(JobLimits, ForkedChildMayAskForFiguresWhateverTheParentsThreadsHold) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto job = start(opened, {.threads = 3, .slots = 8});
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(job->next(20'000));
+    ASSERT_TRUE(job->next(120'000));
     const int status = in_child([&] {
       static_cast<void>(job->stats());
       return job->quarantine().empty() && !job->failure() && !job->next(0) ? 0 : 1;

@@ -20,7 +20,7 @@ using Kind = io::ReadEngineOptions::Kind;
 /// Rows until the epoch's end, or the error that ended the stream.
 std::optional<Error> drain_or_fail(Job& job, std::vector<std::uint64_t>& rows) {
   while (true) {
-    Result<Batch> batch = job.next(20'000);
+    Result<Batch> batch = job.next(120'000);
     if (!batch) return batch.error();
     const auto hashes = row_hashes(job, *batch);
     rows.insert(rows.end(), hashes.begin(), hashes.end());

@@ -58,7 +58,7 @@ inline std::vector<std::uint64_t> row_hashes(const Job& job, const Batch& batch)
 inline std::vector<std::uint64_t> drain(Job& job) {
   std::vector<std::uint64_t> rows;
   while (true) {
-    Result<Batch> batch = job.next(20'000);
+    Result<Batch> batch = job.next(120'000);
     EXPECT_TRUE(batch) << (batch ? "" : batch.error().message);
     if (!batch) return rows;
     const auto hashes = row_hashes(job, *batch);

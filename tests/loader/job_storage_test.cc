@@ -82,11 +82,11 @@ TEST(JobStorage, ManyTarsAreReadWithFewDescriptors) {
   const auto expected = drain(*start(opened, {.epochs = 1, .threads = 1}));
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);
+    alarm(300);
     const int first_free = dup(0);
     const rlimit limit{static_cast<rlim_t>(first_free) + 90, static_cast<rlim_t>(first_free) + 90};
     setrlimit(RLIMIT_NOFILE, &limit);
-    const auto job = Job::create(opened.pipeline, opened.dataset, {.threads = 2, .io_timeout_s = 5});
+    const auto job = Job::create(opened.pipeline, opened.dataset, {.threads = 2, .io_timeout_s = 60});
     _exit(job && drain(**job) == expected ? 0 : 1);
   }
   int status = 0;
@@ -98,11 +98,11 @@ TEST(JobStorage, TarThatWasReplacedMeanwhileIsAnIoError) {
   const Tars tars(300);
   const Opened opened = tars.open();
   const auto job = start(opened, {.threads = 1, .slots = 2, .io_timeout_s = 0.2});
-  for (int step = 0; step < 60; ++step) ASSERT_TRUE(job->next(20'000));  // the first tars are closed again
+  for (int step = 0; step < 60; ++step) ASSERT_TRUE(job->next(120'000));  // the first tars are closed again
   fs::remove(tars.path(0));
   tars.write("0000.tar", 3);  // where the old offsets mean other bytes
-  Result<Batch> batch = job->next(20'000);
-  while (batch && batch->epoch == 0) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  while (batch && batch->epoch == 0) batch = job->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
   EXPECT_NE(job->failure()->reason.find("another file"), std::string::npos) << job->failure()->reason;
@@ -145,8 +145,8 @@ TEST_P(JobStorageHangs, ReadWithoutAnswerIsAnIoErrorUnderEveryPolicyAndItsLateAn
   const auto job = start(
       opened,
       {.threads = 1, .on_error = transforms::OnError::kMask, .io_timeout_s = 1, .io_engine = GetParam()});
-  Result<Batch> batch = job->next(20'000);
-  while (batch && !batch->last) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  while (batch && !batch->last) batch = job->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
   const Failure failure = job->failure().value();
@@ -168,8 +168,8 @@ TEST_P(JobStorageHangs, JobEndsWhileItsReadHangsAndNobodyElseIsHeldUp) {
   const auto expected = drain(*lives);
   for (int round = 0; round < 6; ++round) {  // more than the pool has threads
     auto job = start(opened, {.threads = 1, .io_timeout_s = 0.1, .io_engine = GetParam()});
-    Result<Batch> batch = job->next(20'000);
-    while (batch && !batch->last) batch = job->next(20'000);
+    Result<Batch> batch = job->next(120'000);
+    while (batch && !batch->last) batch = job->next(120'000);
     ASSERT_FALSE(batch);
     EXPECT_EQ(batch.error().code, Code::kIo);
     EXPECT_EQ(drain(*start(healthy, {.threads = 1, .io_engine = GetParam()})), expected);

@@ -59,7 +59,7 @@ TEST(Job, RankWithoutRowsInTheLastStepGetsAnEmptyBatchWhenNothingFollows) {
   const auto job = start(opened, {.rank = 3, .world_size = 4, .epochs = 1, .threads = 1, .slots = 2});
   std::vector<std::uint64_t> rows;
   for (int step = 0; step < 4; ++step) {
-    Result<Batch> batch = job->next(5'000);
+    Result<Batch> batch = job->next(120'000);
     ASSERT_TRUE(batch) << "step " << step << ": " << batch.error().message;
     rows.push_back(batch->rows);
   }
@@ -83,7 +83,7 @@ TEST(Job, SeekThrowsAwayWhatWasPrefetchedAndGoesOnThere) {
   const auto second = drain(*start(opened, {.epoch = 1}));
   const auto job = start(opened, {.threads = 3});
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(job->next(20'000));
+    ASSERT_TRUE(job->next(120'000));
     ASSERT_TRUE(job->seek(1, 0));
     EXPECT_EQ(drain(*job), second);
     ASSERT_TRUE(job->seek(0, 4));
@@ -112,15 +112,15 @@ TEST(Job, BrokenRecordRaisesMasksOrIsReplacedWithoutMovingAnyOther) {
   const Opened opened = open_folder(folder.path(), kBatch4);
 
   const auto raising = start(opened, {});
-  Result<Batch> batch = raising->next(20'000);
-  while (batch && !batch->last) batch = raising->next(20'000);
+  Result<Batch> batch = raising->next(120'000);
+  while (batch && !batch->last) batch = raising->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kCorrupt);
   EXPECT_EQ(raising->next(0).error().code, Code::kCorrupt) << "again, until the policy changes";
   ASSERT_TRUE(raising->failure());
   EXPECT_EQ(raising->failure()->record, 7u);
   ASSERT_TRUE(raising->set_on_error(transforms::OnError::kMask));
-  EXPECT_TRUE(raising->next(20'000)) << "goes on under another policy";
+  EXPECT_TRUE(raising->next(120'000)) << "goes on under another policy";
 
   for (const auto policy : {transforms::OnError::kMask, transforms::OnError::kReplace}) {
     const auto job = start(opened, {.on_error = policy});
@@ -141,8 +141,8 @@ TEST(Job, VanishedFileIsAnIoErrorUnderEveryPolicyAfterRetries) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   folder.remove(3);
   const auto job = start(opened, {.on_error = transforms::OnError::kMask, .io_timeout_s = 0.05});
-  Result<Batch> batch = job->next(20'000);
-  while (batch && !batch->last) batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
+  while (batch && !batch->last) batch = job->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
   EXPECT_EQ(job->failure()->record, 3u);
@@ -154,7 +154,7 @@ TEST(Job, LeasesOutliveTheJobAndItsEngine) {
   const PhotoFolder folder(8);
   const Opened opened = open_folder(folder.path(), kBatch4);
   auto job = start(opened, {});
-  Result<Batch> batch = job->next(20'000);
+  Result<Batch> batch = job->next(120'000);
   ASSERT_TRUE(batch);
   const auto before = row_hashes(*job, *batch);
   const Batch kept = std::move(*batch);
@@ -171,11 +171,11 @@ TEST(Job, HeldBatchesStopProductionAndItsReleaseStartsIt) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto job = start(opened, {.slots = 3});
   std::vector<Batch> held;
-  for (int i = 0; i < 3; ++i) held.push_back(std::move(*job->next(20'000)));
+  for (int i = 0; i < 3; ++i) held.push_back(std::move(*job->next(120'000)));
   EXPECT_EQ(job->held(), 3u);
   EXPECT_EQ(job->next(100).error().code, Code::kTimeout);
   held.erase(held.begin());
-  EXPECT_TRUE(job->next(20'000));
+  EXPECT_TRUE(job->next(120'000));
 }
 
 TEST(Job, CloseEndsAReaderThatWaits) {
@@ -197,13 +197,13 @@ TEST(Job, ForkedChildIsToldAndMayHaveItsOwnAndTheParentGoesOn) {
   const PhotoFolder folder(18);
   const Opened opened = open_folder(folder.path(), kBatch4);
   auto job = start(opened, {});
-  ASSERT_TRUE(job->next(20'000));
+  ASSERT_TRUE(job->next(120'000));
   const pid_t child = fork();
   if (child == 0) {
     const bool told = !job->next(100) && job->next(100).error().code == Code::kForked;
     job.reset();
     const auto own = Job::create(opened.pipeline, opened.dataset, {});
-    _exit(told && own && (*own)->next(20'000) ? 0 : 1);
+    _exit(told && own && (*own)->next(120'000) ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);

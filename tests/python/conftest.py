@@ -16,9 +16,10 @@ DATA = os.environ.get("CARYA_TEST_DATA")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What fixtures of a whole module write goes to a folder of the run's."""
+def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What fixtures of a whole module write goes to a folder of the run's; a daemon that the user runs is not found."""
     os.environ["CARYA_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["CARYA_DAEMON_SOCKET"] = str(tmp_path_factory.mktemp("none") / "caryad.sock")
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from typing import Any
 from carya import _core, _daemon
 
 
-def until(done: Callable[[], Any], seconds: float = 60) -> Any:
+def until(done: Callable[[], Any], seconds: float = 300) -> Any:
     """What `done` gives, once that is true."""
     end = time.monotonic() + seconds
     while True:

@@ -135,7 +135,7 @@ except carya.Error as error:
 
 
 def test_refused_io_uring_is_said_once_and_the_error_says_how_to_allow_it() -> None:
-    done = subprocess.run([sys.executable, "-c", NO_IO_URING], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", NO_IO_URING], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     if "no seccomp" in done.stdout:
         pytest.skip("seccomp is not available")

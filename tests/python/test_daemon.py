@@ -289,7 +289,7 @@ def test_ctrl_c_ends_a_wait_at_once(daemon: Daemon) -> None:
         assert child.stdout.readline() == "waiting\n"
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     assert (out, err, child.returncode) == ("[8, 9, 10, 11]\n", "", 0)
 
 
@@ -308,7 +308,7 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(daemon: Daemon) -> None:
     del batch
     print(4 + sum(len(each["x"]) for each in iterator))
     """
-    done = subprocess.run(script(daemon, code), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(script(daemon, code), capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.returncode) == ("4000\n", 0), done.stderr
 
 
@@ -317,7 +317,7 @@ def test_a_killed_trainer_is_succeeded_at_its_state(daemon: Daemon) -> None:
     print([next(iterator).records.tolist() for _ in range(3)], flush=True)
     os.kill(os.getpid(), 9)
     """
-    done = subprocess.run(script(daemon, code), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(script(daemon, code), capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (-9, "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]\n"), done.stderr
     until(lambda: daemon.status()["killed"] == 1)
     assert daemon.status()["jobs"][0]["state"] == "lingering"

@@ -58,7 +58,7 @@ def test_ranks_of_one_launch_share_a_job(daemon: Daemon) -> None:
     assert len(jobs) == 1, jobs
     assert [[reader["pid"] for reader in rank["readers"]] for rank in jobs[0]["ranks"]] == [[r.pid] for r in ranks]
     for number, rank in enumerate(ranks):
-        out, _ = rank.communicate("go\n", timeout=60)
+        out, _ = rank.communicate("go\n", timeout=300)
         assert rank.returncode == 0
         with carya.Loader(numbers(100, global_size=10), rank=number, world_size=2, daemon="embedded") as loader:
             assert out == f"{records(loader)}\n"

@@ -35,7 +35,7 @@ def port(daemon: Daemon) -> int:
 
 
 def get(daemon: Daemon, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port(daemon), timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port(daemon), timeout=300)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -117,7 +117,7 @@ def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
         [_daemon.program(), "--socket", str(tmp_path / "s"), "--metrics", address],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2

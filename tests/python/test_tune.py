@@ -132,7 +132,7 @@ def test_ctrl_c_ends_cleanly(photos: Path, tmp_path: Path) -> None:
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             until(begun.exists)
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=300)
         assert child.returncode == 130, out + err
         assert "stopped" in err
         assert "Traceback" not in err
