@@ -201,7 +201,9 @@ Status DaemonStream::check() {
 void DaemonStream::close() {
   const std::lock_guard lock(mutex_);
   if (!channel_) return;
-  static_cast<void>(channel_.send({.type = MessageType::kDetach, .request = ++request_}, 0));
+  static_cast<void>(channel_.send(
+      {.type = MessageType::kDetach, .request = ++request_, .body = encode(DetachRequest{demand_per_s_})},
+      0));
   channel_ = Channel();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class DaemonStream : public Producer {
   Result<Found> take_found(std::uint64_t sequence) override;
   Result<ProducerStats> stats() const override;
   Status check() override;
+  void note_demand(double per_s) override { demand_per_s_ = per_s; }
   void close() override;
 
  private:
@@ -57,6 +59,7 @@ class DaemonStream : public Producer {
   mutable Channel channel_;
   mutable std::uint32_t request_ = 0;
   mutable std::optional<Error> notice_;  // its last words
+  std::atomic<double> demand_per_s_{0};  // told at the end
 };
 
 /// A question to a daemon and its answer's body. For programs that ask once: status, drain, logs.

@@ -315,7 +315,7 @@ void Engine::flush_asked(std::unique_lock<std::mutex>& lock) {
 
 void Engine::look_asked(std::unique_lock<std::mutex>& lock) {
   try {
-    std::vector<std::pair<std::shared_ptr<StreamPlanner>, std::vector<OrderProfile>>> asked;
+    std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked;
     for (const auto& production : productions_)
       if (production->planner()->asked()) asked.emplace_back(production->planner(), production->measured());
     for (const auto& [planner, measured] : asked) {

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "loader/cgroup.h"
+
 namespace carya::loader {
 namespace {
 
@@ -31,31 +33,9 @@ std::int64_t first_number(const std::string& path, std::int64_t otherwise) {
   return error == std::errc() ? number : otherwise;
 }
 
-/// Path of this process in the hierarchy whose line in /proc/self/cgroup names `controller` ("" for version
-/// 2).
-std::string cgroup_path(const std::string& controller) {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controller.empty() ? names == ",," : names.find("," + controller + ",") != std::string::npos)
-      return line.substr(second + 1);
-  }
-  return {};
-}
-
-/// Call `visit` for the folder of `path` under `mount` and each of its parents: a limit may sit on any of
-/// them.
-template <typename Visit>
-void each_ancestor(const std::string& mount, std::string path, Visit visit) {
-  while (true) {
-    visit(mount + path);
-    const auto slash = path.rfind('/');
-    if (path.empty() || slash == std::string::npos) return;
-    path = path.substr(0, slash);
-  }
+/// Path of this process in a hierarchy.
+std::string own_cgroup(const std::string& controller) {
+  return cgroup_path(kernel_text("/proc/self/cgroup"), controller);
 }
 
 void lower(double& limit, std::string& source, double value, const std::string& file) {
@@ -65,12 +45,12 @@ void lower(double& limit, std::string& source, double value, const std::string& 
 }
 
 void read_quota(HostFacts& facts) {
-  each_ancestor("/sys/fs/cgroup", cgroup_path(""), [&](const std::string& folder) {
+  each_ancestor("/sys/fs/cgroup", own_cgroup(""), [&](const std::string& folder) {
     lower(facts.quota_cores, facts.quota_source, quota_from_cpu_max(first_line(folder + "/cpu.max")),
           folder + "/cpu.max");
   });
   for (const char* mount : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}) {
-    each_ancestor(mount, cgroup_path("cpu"), [&](const std::string& folder) {
+    each_ancestor(mount, own_cgroup("cpu"), [&](const std::string& folder) {
       lower(facts.quota_cores, facts.quota_source,
             quota_from_cfs(first_number(folder + "/cpu.cfs_quota_us", -1),
                            first_number(folder + "/cpu.cfs_period_us", 0)),
@@ -96,15 +76,15 @@ void read_memory(HostFacts& facts) {
   const auto cap = [&](std::int64_t limit) {
     if (limit > 0) facts.memory_bytes = std::min(facts.memory_bytes, static_cast<std::uint64_t>(limit));
   };
-  each_ancestor("/sys/fs/cgroup", cgroup_path(""),
+  each_ancestor("/sys/fs/cgroup", own_cgroup(""),
                 [&](const std::string& folder) { cap(first_number(folder + "/memory.max", 0)); });
-  each_ancestor("/sys/fs/cgroup/memory", cgroup_path("memory"),
+  each_ancestor("/sys/fs/cgroup/memory", own_cgroup("memory"),
                 [&](const std::string& folder) { cap(first_number(folder + "/memory.limit_in_bytes", 0)); });
 }
 
 void read_siblings(HostFacts& facts) {
   namespace fs = std::filesystem;
-  const std::string path = cgroup_path("");
+  const std::string path = own_cgroup("");
   if (path.empty() || path == "/") return;
   const fs::path own = "/sys/fs/cgroup" + path;
   const std::string weight = first_line((own / "cpu.weight").string());
@@ -181,19 +161,6 @@ std::uint32_t cores_allowed() {
   HostFacts facts;
   read_cores(facts);
   return static_cast<std::uint32_t>(std::max(1.0, facts.allowed_cores));
-}
-
-double pressure_from(const std::string& text) {
-  constexpr std::string_view kStart = "some avg10=";
-  if (!text.starts_with(kStart)) return 0;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data() + kStart.size(), text.data() + text.size(), value);
-  return error == std::errc() && value >= 0 ? value : 0;
-}
-
-double read_memory_pressure() {
-  const std::string own = first_line("/sys/fs/cgroup" + cgroup_path("") + "/memory.pressure");
-  return pressure_from(own.empty() ? first_line("/proc/pressure/memory") : own);
 }
 
 std::uint32_t auto_threads(const HostFacts& facts) {

@@ -34,13 +34,6 @@ std::uint32_t cores_allowed();
 /// "Intel(R) Xeon(R) Platinum 8480+", "" where the kernel does not say.
 std::string cpu_name();
 
-/// Share of the last ten seconds in which something waited for memory, in percent: of our own cgroup where
-/// the kernel says it, else of the machine; 0 where it says nothing. Source:
-/// Documentation/accounting/psi.rst.
-double read_memory_pressure();
-/// The same of the text of a pressure file ("some avg10=1.53 avg60=...").
-double pressure_from(const std::string& text);
-
 /// The CPU quota in cores of the text of cgroup v2's cpu.max ("max 100000" is 0), or of v1's quota and
 /// period.
 double quota_from_cpu_max(const std::string& text);

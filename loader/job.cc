@@ -58,6 +58,7 @@ Result<std::shared_ptr<Job>> Job::create(Attach attach, const JobOptions& option
   job->attach_ = std::move(attach);
   job->prefetch_epochs_ = options.prefetch_epochs;
   job->on_error_ = options.on_error;
+  job->trains_ = options.trains;
   job->epoch_ = options.epoch;
   job->position_ = options.position;
   TRY(job->attach());
@@ -105,7 +106,10 @@ Status Job::check_usable() const {
 
 void Job::close() {
   if (forked() || closed_.exchange(true)) return;
-  if (const auto maker = producer()) maker->close();
+  const auto maker = producer();
+  if (!maker) return;
+  maker->note_demand(trainer().demand_per_s);
+  maker->close();
 }
 
 std::shared_ptr<Producer> Job::producer() const {
@@ -148,7 +152,7 @@ Result<Batch> Job::next(int timeout_ms) {
   {
     const std::lock_guard lock(facts_);
     if (failure_) return std::unexpected(failure_->error);
-    if (first_next_ns_ == 0) first_next_ns_ = begin;
+    trainer_.asked(begin, lost_ ? 0 : at_.reader->pending());
   }
   Result<Batch> batch = fail(Code::kTimeout, "");
   while (true) {
@@ -157,10 +161,17 @@ Result<Batch> Job::next(int timeout_ms) {
     const bool again = !batch && lease && lost_ && is_lost(batch.error());
     if (!again) break;  // else lost while it was asked about this batch, which comes again from another
   }
-  const std::lock_guard lock(facts_);
-  stall_ns_ += monotonic_ns() - begin;
-  if (batch) ++delivered_;
+  note(batch);
   return batch;
+}
+
+void Job::note(const Result<Batch>& batch) {
+  const std::lock_guard lock(facts_);
+  const std::int64_t now = monotonic_ns();
+  if (!batch) return trainer_.waited(now);
+  trainer_.delivered(now, batch->rows);
+  // Also on the way: a training may be killed.
+  if (trains_ && trainer_.block_ended()) at_.producer->note_demand(trainer_.figures(now).demand_per_s);
 }
 
 /// Move the reader's place past the batch, and what was found broken in it into view.
@@ -285,17 +296,23 @@ std::vector<Failure> Job::quarantine() const {
   return quarantine_;
 }
 
+TrainerFigures Job::trainer() const {
+  const std::lock_guard lock(facts_);
+  TrainerFigures figures = trainer_.figures(monotonic_ns());
+  if (!trains_) figures.step_s = figures.demand_per_s = 0;
+  return figures;
+}
+
 JobStats Job::stats() const {
   JobStats stats;
   if (forked()) return stats;
   // A maker that is lost has no figures.
   if (auto made = producer()->stats()) static_cast<ProducerStats&>(stats) = std::move(*made);
+  stats.trainer = trainer();
+  stats.rates = joined(stats.rates, {.demand_per_s = stats.trainer.demand_per_s, .demand_at_s = unix_s()});
   const std::lock_guard lock(facts_);
   stats.slots = at_.slots;
   stats.threads = at_.threads;
-  stats.delivered = delivered_;
-  stats.stall_ns = stall_ns_;
-  stats.lifetime_ns = first_next_ns_ == 0 ? 0 : monotonic_ns() - first_next_ns_;
   stats.held = at_.reader->held();
   stats.quarantine_left_out = quarantine_left_out_;
   return stats;

@@ -34,9 +34,7 @@ struct Batch {
 };
 
 struct JobStats : ProducerStats {
-  std::uint64_t delivered = 0;            ///< batches
-  std::int64_t stall_ns = 0;              ///< next() waited
-  std::int64_t lifetime_ns = 0;           ///< since the first next()
+  TrainerFigures trainer;
   std::uint32_t held = 0;                 ///< slots the reader holds
   std::uint64_t quarantine_left_out = 0;  ///< entries past kQuarantineMax
 };
@@ -117,6 +115,8 @@ class Job {
   /// Broken records of delivered batches: the first kQuarantineMax; JobStats counts the others.
   std::vector<Failure> quarantine() const;
   JobStats stats() const;
+  /// The part of stats() that asks nobody.
+  TrainerFigures trainer() const;
 
  private:
   Job() = default;
@@ -128,6 +128,7 @@ class Job {
   std::uint32_t attachment_figure(std::uint32_t Attachment::* figure) const;
   Result<Batch> deliver(shm::Lease lease);
   void keep(Failure failure);
+  void note(const Result<Batch>& batch);
   Status restart(std::uint64_t epoch, std::uint64_t position);
 
   const pid_t pid_ = getpid();
@@ -145,6 +146,7 @@ class Job {
   bool at_epoch_end_ = false;  // the last batch ended its epoch
   bool prefetch_epochs_ = true;
   transforms::OnError on_error_ = transforms::OnError::kRaise;
+  bool trains_ = true;  // JobOptions::trains
 
   mutable std::mutex facts_;  // guards what follows; its owner thread may read the attachment without it
   Attachment at_;
@@ -152,9 +154,7 @@ class Job {
   std::optional<Failure> failure_;
   std::vector<Failure> quarantine_;
   std::uint64_t quarantine_left_out_ = 0;
-  std::uint64_t delivered_ = 0;
-  std::int64_t stall_ns_ = 0;
-  std::int64_t first_next_ns_ = 0;
+  TrainerMeter trainer_;
 };
 
 }  // namespace carya::loader

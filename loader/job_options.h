@@ -48,6 +48,8 @@ struct JobOptions {
   /// None: chosen.
   std::vector<std::size_t> order{};
   bool fuse = true;  ///< false, to measure it: one op after the other, each whole; in this process only
+  /// False: who reads it is no trainer, and how fast it takes batches says nothing; in this process only.
+  bool trains = true;
   PlanTesting plan_testing{};
 };
 

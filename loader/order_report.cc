@@ -91,6 +91,21 @@ void add_moves(Json& report, const Chain& chain, const autotune::Alternatives& f
                                       {"text", other.text}});
 }
 
+Json figure(double value) {
+  return value > 0 ? Json(value) : Json(nullptr);
+}
+
+Json stream_of(const StreamRates& rates, std::int64_t now_s) {
+  const auto age = [&](double value, std::int64_t at_s) {
+    return value > 0 ? Json(now_s - at_s) : Json(nullptr);
+  };
+  return {{"read_latency_s", figure(rates.read_latency_s)},
+          {"read_bytes_per_s", figure(rates.read_bytes_per_s)},
+          {"read_age_s", age(rates.read_latency_s, rates.reads_at_s)},
+          {"demand_per_s", figure(rates.demand_per_s)},
+          {"demand_age_s", age(rates.demand_per_s, rates.demand_at_s)}};
+}
+
 }  // namespace
 
 Result<std::string> explain_kept(const transforms::Pipeline& pipeline, const std::string& cache_dir,
@@ -148,6 +163,8 @@ Result<std::string> explain_order(const transforms::Pipeline& pipeline, const Pl
                      {"pictures", facts.pictures}};
   report["measured"] = measured["orders"];
   add_moves(report, chain, found);
+  const std::int64_t now_s = unix_s();
+  report["stream"] = stream_of(checked(profile.rates, now_s), now_s);
   const HostFacts host = read_host_facts();
   report["parallelism"] = {{"threads", auto_threads(host)}, {"cores", host.allowed_cores}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);

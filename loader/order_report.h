@@ -31,6 +31,10 @@ struct ReportOptions {
 ///   moves             exchanged pairs of the best: op (runs first), passes, saved_us, at_least
 ///   fusions           of the best: op, with, saved_us, at_least
 ///   alternatives      orders within 20 % of the best: order, us, loss, text
+///   stream            what a stream met, this one or an earlier one: read_latency_s, read_bytes_per_s (while
+///   reads
+///                     were under way) and their age read_age_s; demand_per_s (samples/s that the trainer
+///                     takes when it never waits) and demand_age_s; null where nobody measured it
 ///   parallelism       threads that a loader takes by itself here, cores that it may use
 /// Errors: those of the planner.
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,

@@ -244,7 +244,7 @@ void PlanProfile::keep_samples(std::uint64_t timed_max) {
 }
 
 PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& profile) {
-  PlanProfile good;
+  PlanProfile good{.orders = {}, .rates = checked(profile.rates, unix_s())};
   for (const OrderProfile& order : profile.orders)
     if (can_be(order, pipeline.ops().size()) && good.orders.size() < kOrdersKept && !good.find(order.order))
       good.orders.push_back(order);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "loader/plan_chain.h"
+#include "loader/stream_figures.h"
 #include "transforms/pipeline.h"
 #include "transforms/plan.h"
 
@@ -22,9 +23,11 @@ struct OrderProfile {
   double cpu_ns() const;
 };
 
-/// What was measured of a pipeline, over all orders in which its ops ran. A plain value.
+/// What was measured of a pipeline, over all orders in which its ops ran, and of its last stream. A plain
+/// value.
 struct PlanProfile {
   std::vector<OrderProfile> orders;  ///< each once; the one measured last at the end
+  StreamRates rates{};
 
   const OrderProfile* find(std::span<const std::size_t> order) const;
   /// Add what an order's stages cost since they were added last. Keeps kOrdersKept orders.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "loader/failure.h"
+#include "loader/pressure.h"
 #include "loader/production.h"
 #include "shm/slot_ring.h"
 #include "transforms/pipeline.h"
@@ -25,7 +26,9 @@ struct ProducerStats {
   std::vector<std::size_t> indices{};     ///< the same by their declared places
   std::vector<std::string> plan_lines{};  ///< why other plans were turned to, and what troubled the planner
   std::vector<OrderProfile>
-      plan_profile{};  ///< what orders of the ops cost, here and in earlier streams: the last 4
+      plan_profile{};        ///< what orders of the ops cost, here and in earlier streams: the last 4
+  StreamRates rates{};       ///< of this stream, else of an earlier one
+  LocalPressure pressure{};  ///< on who makes the stream
 };
 
 /// What was found broken in the batches up to one, and what stopped the stream there.
@@ -52,6 +55,8 @@ class Producer {
   /// Whether it is still there, asked when a batch is long in coming. Errors: kClosed (gone: another may be
   /// found); any other ends the job, and so does kClosed with errno ECANCELED (it was stopped).
   virtual Status check() = 0;
+  /// What the trainer takes when it never waits, in samples/s: to be kept for the next stream. Costs nothing.
+  virtual void note_demand(double per_s) = 0;
   /// Stop producing; what is leased stays readable.
   virtual void close() = 0;
 };

@@ -157,6 +157,7 @@ void Production::issue(Chunk& chunk, Outbox& out) {
   }
   chunk.reads_open = static_cast<std::uint32_t>(chunk.reads.size());
   if (chunk.reads_open == 0) return make_ready(chunk, out);
+  if (reads_open_ == 0) reading_since_ns_ = monotonic_ns();
   reads_open_ += chunk.reads_open;
   ++reading_;
   for (ReadOp& op : chunk.reads) out.reads.push_back(&op);
@@ -199,13 +200,23 @@ void Production::read_done(ReadOp& op, const io::ReadCompletion& completion, std
   } else if (!chunk.read_error || op.task < chunk.read_error->first) {
     chunk.read_error.emplace(op.task, std::move(*error));
   }
-  --reads_open_;
+  end_reads(1);
   if (--chunk.reads_open > 0) return;
   --reading_;
   if (chunk.step->dropped) return end_chunk(chunk);
   if (!chunk.read_error) return make_ready(chunk, out);
   fail_step(*chunk.step, chunk.tasks[chunk.read_error->first], chunk.read_error->second);
   end_chunk(chunk);
+}
+
+void Production::end_reads(std::uint32_t count) {
+  reads_open_ -= count;
+  if (reads_open_ == 0) stats_.reading_ns += monotonic_ns() - reading_since_ns_;
+}
+
+/// Also of those that are under way now.
+std::int64_t Production::reading_ns() const {
+  return stats_.reading_ns + (reads_open_ > 0 ? monotonic_ns() - reading_since_ns_ : 0);
 }
 
 std::unique_ptr<Chunk> Production::give_up(ReadOp& op, const Error& error, Outbox& out) {
@@ -216,7 +227,7 @@ std::unique_ptr<Chunk> Production::give_up(ReadOp& op, const Error& error, Outbo
   std::unique_ptr<Chunk> owned = std::move(*found);
   chunks_.erase(found);
   chunk.owner = nullptr;
-  reads_open_ -= chunk.reads_open;
+  end_reads(chunk.reads_open);
   --reading_;
   stats_.buffered_bytes -= chunk.buffer.bytes;
   Step& step = *std::exchange(chunk.step, nullptr);

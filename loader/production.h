@@ -56,7 +56,8 @@ struct ProductionStats {
   std::uint64_t batches = 0, samples = 0, bytes_read = 0, reads = 0, read_retries = 0, replaced = 0,
                 masked = 0;
   std::uint64_t epoch = 0, position = 0;  ///< after the last published batch
-  std::int64_t read_latency_ns = 0;
+  std::int64_t read_latency_ns = 0;       ///< of all reads
+  std::int64_t reading_ns = 0;            ///< in which at least one read was under way
   /// Reads by the first bound that they kept; those past the last are in `reads` only. Stays in the process.
   std::array<std::uint64_t, kReadLatencyBoundsS.size()> reads_within{};
   std::uint64_t buffered_bytes = 0, buffered_bytes_max = 0;
@@ -114,8 +115,8 @@ class Production {
   void note_starved();
   /// Chunks taken from now on are computed by this plan. May throw std::bad_alloc.
   void set_plan(std::shared_ptr<PlanInUse> plan);
-  /// What each order of ops that ran in this stream cost, the present one last.
-  std::vector<OrderProfile> measured() const;
+  /// What each order of ops that ran in this stream cost, the present one last; and what its reads were like.
+  PlanProfile measured() const;
   /// Of the present plan.
   const std::vector<std::size_t>& order() const { return plan_->profile.order; }
   /// Whether the planner wants to look; true once until it did.
@@ -167,6 +168,8 @@ class Production {
   void issue(Chunk& chunk, Outbox& out);
   bool place_inputs(Chunk& chunk);
   void make_ready(Chunk& chunk, Outbox& out);
+  void end_reads(std::uint32_t count);
+  std::int64_t reading_ns() const;
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
   void settle_broken(Chunk& chunk);
   void fail_step(Step& step, const RowTask& task, const Error& error);
@@ -230,6 +233,7 @@ class Production {
   std::uint32_t running_ = 0;
   std::uint32_t reading_ = 0;  // chunks with reads open
   std::uint32_t reads_open_ = 0;
+  std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0
   std::int64_t answered_ns_ = 0;
   autotune::FlowFacts flow_facts_;  // what of them stays the same
   autotune::Flow flow_;             // reads further ahead when threads starve

@@ -33,6 +33,7 @@ void Production::begin_flow() {
     flow_facts_.row_bytes += static_cast<double>(field.array.row_bytes);
   flow_facts_.batch_rows = options_.shape.rank_rows_max();
   flow_facts_.sample_cpu_s = plan_->earlier_cpu_s;
+  flow_facts_.read_latency_s = options_.planner->earlier_read_latency_s();
   flow_facts_.threads = options_.threads;
   flow_facts_.memory_bytes = options_.read_ahead_bytes;
   flow_ = autotune::flow(flow_facts_);

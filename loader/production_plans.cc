@@ -25,17 +25,24 @@ void Production::set_plan(std::shared_ptr<PlanInUse> plan) {
   ++stats_.plan_switches;
 }
 
-std::vector<OrderProfile> Production::measured() const {
-  std::vector<OrderProfile> measured;
+PlanProfile Production::measured() const {
+  PlanProfile measured;
   for (const auto& plan : plans_)
-    if (plan != plan_) measured.push_back(plan->profile);
-  measured.push_back(plan_->profile);
+    if (plan != plan_) measured.orders.push_back(plan->profile);
+  measured.orders.push_back(plan_->profile);
+  if (stats_.reads > 0)
+    measured.rates = {.read_latency_s = static_cast<double>(stats_.read_latency_ns) * 1e-9 /
+                                        static_cast<double>(stats_.reads),
+                      .read_bytes_per_s = static_cast<double>(stats_.bytes_read) * 1e9 /
+                                          static_cast<double>(std::max<std::int64_t>(reading_ns(), 1)),
+                      .reads_at_s = unix_s()};
   return measured;
 }
 
 ProductionStats Production::stats() const {
   ProductionStats stats = stats_;
   stats.flow = flow_;
+  stats.reading_ns = reading_ns();
   for (const auto& plan : plans_) {
     std::vector<bool> taken(stats.ops.size());  // one plan may have several stages of a name
     for (const transforms::OpProfile& stage : plan->profile.stages) {

@@ -65,6 +65,15 @@ bool read_number(const Json& object, const char* name, std::uint64_t& number) {
   return true;
 }
 
+std::uint64_t time_to(std::int64_t at_s) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(at_s, 0));
+}
+
+/// Not later than now.
+std::int64_t time_from(std::uint64_t at, std::int64_t now_s) {
+  return static_cast<std::int64_t>(std::min(at, time_to(now_s)));
+}
+
 template <typename Number>
 bool read_indices(const Json& object, const char* name, std::vector<Number>& out) {
   const auto found = object.find(name);
@@ -90,12 +99,38 @@ bool read_stage(const Json& in, OpProfile& stage) {
 bool read_order(const Json& in, OrderProfile& order, std::int64_t now_s) {
   std::uint64_t at = 0;
   if (!in.is_object() || !read_indices(in, "order", order.order) || !read_number(in, "at", at)) return false;
-  order.measured_at_s =
-      static_cast<std::int64_t>(std::min(at, static_cast<std::uint64_t>(std::max<std::int64_t>(now_s, 0))));
+  order.measured_at_s = time_from(at, now_s);
   const auto stages = in.find("stages");
   if (stages == in.end() || !stages->is_array()) return false;
   return std::ranges::all_of(
       *stages, [&](const Json& stage) { return read_stage(stage, order.stages.emplace_back()); });
+}
+
+bool read_figure(const Json& object, const char* name, double& figure) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number()) return false;
+  figure = found->get<double>();
+  return true;
+}
+
+bool read_rates(const Json& in, StreamRates& rates, std::int64_t now_s) {
+  std::uint64_t reads_at = 0, demand_at = 0;
+  if (!in.is_object() || !read_figure(in, "read_latency_s", rates.read_latency_s) ||
+      !read_figure(in, "read_bytes_per_s", rates.read_bytes_per_s) ||
+      !read_figure(in, "demand_per_s", rates.demand_per_s) || !read_number(in, "reads_at", reads_at) ||
+      !read_number(in, "demand_at", demand_at))
+    return false;
+  rates.reads_at_s = time_from(reads_at, now_s);
+  rates.demand_at_s = time_from(demand_at, now_s);
+  return true;
+}
+
+Json to_json(const StreamRates& rates) {
+  return {{"read_latency_s", rates.read_latency_s},
+          {"read_bytes_per_s", rates.read_bytes_per_s},
+          {"reads_at", time_to(rates.reads_at_s)},
+          {"demand_per_s", rates.demand_per_s},
+          {"demand_at", time_to(rates.demand_at_s)}};
 }
 
 Json to_json(const OrderProfile& order) {
@@ -105,9 +140,7 @@ Json to_json(const OrderProfile& order) {
     for (const auto& [name, sum] : kSums) out[name] = stage.*sum;
     stages.push_back(std::move(out));
   }
-  return {{"order", order.order},
-          {"at", static_cast<std::uint64_t>(std::max<std::int64_t>(order.measured_at_s, 0))},
-          {"stages", std::move(stages)}};
+  return {{"order", order.order}, {"at", time_to(order.measured_at_s)}, {"stages", std::move(stages)}};
 }
 
 }  // namespace
@@ -147,6 +180,9 @@ Result<PlanProfile> load_profile(const std::string& path, const transforms::Pipe
   for (const Json& order : *orders)
     if (!read_order(order, profile.orders.emplace_back(), now_s))
       return damaged(path, "order " + std::to_string(profile.orders.size() - 1) + " is not as expected");
+  const auto stream = in.find("stream");  // files of before have none
+  if (stream != in.end() && !read_rates(*stream, profile.rates, now_s))
+    return damaged(path, "\"stream\" is not as expected");
   profile = checked(pipeline, profile);
   profile.keep_samples(kKeptSamples);
   return profile;
@@ -157,7 +193,8 @@ Status store_profile(const std::string& path, const PlanProfile& profile, const 
   for (const OrderProfile& order : profile.orders) orders.push_back(to_json(order));
   const Json all{{"carya_profile", kVersion},
                  {"machine", {{"cpu", machine.cpu}, {"simd", machine.simd}, {"cores", machine.cores}}},
-                 {"orders", std::move(orders)}};
+                 {"orders", std::move(orders)},
+                 {"stream", to_json(profile.rates)}};
   const std::string text = all.dump(1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kFileBytesMax) return damaged(path, "too large to be kept");
   return io::replace_file(path, std::as_bytes(std::span(text)));

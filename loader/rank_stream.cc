@@ -235,13 +235,16 @@ Result<ProducerStats> RankStream::stats() const {
   ProducerStats stats = figures();
   stats.decode_index = index_->stats();  // reads files: not under the engine's lock
   stats.plan_lines = planner_->lines();
-  stats.plan_profile = planner_->profile(measured()).orders;
+  stats.pressure = read_local_pressure();
+  PlanProfile profile = planner_->profile(measured());
+  stats.rates = profile.rates;
+  stats.plan_profile = std::move(profile.orders);
   if (std::ssize(stats.plan_profile) > kProfilesShown)  // a message has little room
     stats.plan_profile.erase(stats.plan_profile.begin(), stats.plan_profile.end() - kProfilesShown);
   return stats;
 }
 
-std::vector<OrderProfile> RankStream::measured() const {
+PlanProfile RankStream::measured() const {
   const std::lock_guard lock(engine_->mutex());
   return production_->measured();
 }

@@ -44,11 +44,13 @@ class RankStream : public Producer {
   Result<bool> set_on_error(transforms::OnError policy) override;
   Result<Found> take_found(std::uint64_t sequence) override;
   Result<ProducerStats> stats() const override;
-  /// The same without the order and those of the decode index, whose entries are looked at for them.
+  /// The same without what takes a look at files or at the entries of the decode index: those, profile and
+  /// pressure.
   ProducerStats figures() const;
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return engine_->io_name(); }
   Status check() override { return {}; }
+  void note_demand(double per_s) override { planner_->note_demand(per_s); }
   void close() override;
 
   // The ring's readers, under the engine's lock.
@@ -87,7 +89,7 @@ class RankStream : public Producer {
   RankStream() = default;
   std::vector<std::string> order_names(const std::vector<std::size_t>& order) const;
   Status open_ring(const transforms::Plan& plan, const JobOptions& options, const RankLimits& limits);
-  std::vector<OrderProfile> measured() const;
+  PlanProfile measured() const;
   bool forked() const { return engine_ && engine_->forked(); }
   void pump();
 

@@ -15,9 +15,9 @@ constexpr std::int64_t kGapMaxNs = 300'000'000'000;
 /// Who turned so often has not found what it looks for.
 constexpr std::size_t kTurnsMax = 16;
 
-std::uint64_t timed_samples(const std::vector<OrderProfile>& measured) {
+std::uint64_t timed_samples(const PlanProfile& measured) {
   std::uint64_t sum = 0;
-  for (const OrderProfile& order : measured) sum += order.timed_samples();
+  for (const OrderProfile& order : measured.orders) sum += order.timed_samples();
   return sum;
 }
 
@@ -78,25 +78,25 @@ bool StreamPlanner::ask(std::uint64_t timed_samples) {
   return due && !asked_.exchange(true);
 }
 
-std::shared_ptr<PlanInUse> StreamPlanner::look(const std::vector<OrderProfile>& measured) {
+std::shared_ptr<PlanInUse> StreamPlanner::look(const PlanProfile& measured) {
   const std::lock_guard lock(planning_);
   asked_ = false;
   const std::int64_t now = monotonic_ns();
   const bool keeps = now >= keep_ns_;
   if (keeps) keep_ns_ = now + kKeepEveryNs;
   std::shared_ptr<PlanInUse> next;
-  if (plans() && now >= look_ns_ && !measured.empty() && measured.back().timed_samples() >= kTrustedSamples)
+  if (plans() && now >= look_ns_ && !measured.orders.empty() &&
+      measured.orders.back().timed_samples() >= kTrustedSamples)
     next = turn(measured, now);
   if (keeps) keep(measured);
   return next;
 }
 
-std::shared_ptr<PlanInUse> StreamPlanner::turn(const std::vector<OrderProfile>& measured,
-                                               std::int64_t now_ns) {
+std::shared_ptr<PlanInUse> StreamPlanner::turn(const PlanProfile& measured, std::int64_t now_ns) {
   gap_ns_ = std::min(2 * gap_ns_, kGapMaxNs);
   look_ns_ = now_ns + gap_ns_;
   if (tried_.begun.size() > kTurnsMax) return nullptr;
-  auto better = better_order(*pipeline_, profile(measured), measured.back().order, tried_);
+  auto better = better_order(*pipeline_, profile(measured), measured.orders.back().order, tried_);
   if (!better) note("not planned: " + better.error().message);
   if (!better || !*better) return nullptr;
   tried_.begun.push_back((*better)->order);
@@ -111,25 +111,34 @@ std::shared_ptr<PlanInUse> StreamPlanner::turn(const std::vector<OrderProfile>& 
   return std::move(*plan);
 }
 
-void StreamPlanner::keep(const std::vector<OrderProfile>& measured) {
+void StreamPlanner::keep(const PlanProfile& measured) {
   const std::uint64_t samples = timed_samples(measured);
-  if (path_.empty() || samples == kept_samples_) return;
+  const double demand = demand_per_s_;
+  if (path_.empty() || (samples == kept_samples_ && demand == kept_demand_)) return;
   kept_samples_ = samples;
+  kept_demand_ = demand;
   if (const Status kept = store_profile(path_, profile(measured), ProfileMachine::here()); !kept)
     note("profile not kept: " + kept.error().message);
   else if (!std::exchange(pruned_, true))
     remove_old_profiles(path_, kProfileFilesMax);
 }
 
-void StreamPlanner::close(const std::vector<OrderProfile>& measured) {
+void StreamPlanner::close(const PlanProfile& measured) {
   const std::lock_guard lock(planning_);
   keep(measured);
 }
 
-PlanProfile StreamPlanner::profile(const std::vector<OrderProfile>& measured) const {
+PlanProfile StreamPlanner::profile(const PlanProfile& measured) const {
   PlanProfile all = earlier_;
-  for (const OrderProfile& order : measured) all.add(order.order, order.stages, order.measured_at_s);
+  for (const OrderProfile& order : measured.orders) all.add(order.order, order.stages, order.measured_at_s);
+  all.rates =
+      joined(joined(all.rates, measured.rates), {.demand_per_s = demand_per_s_, .demand_at_s = unix_s()});
   return all;
+}
+
+void StreamPlanner::note_demand(double per_s) {
+  const StreamRates said = checked(StreamRates{.demand_per_s = per_s}, 0);
+  if (said.demand_per_s > 0) demand_per_s_ = said.demand_per_s;
 }
 
 void StreamPlanner::note(std::string line) {

@@ -49,13 +49,17 @@ class StreamPlanner {
   bool ask(std::uint64_t timed_samples);
   bool asked() const { return asked_; }
   /// Plan again, and keep the profile now and then. `measured`: the orders that ran in this stream, the
-  /// present one last. Gives the plan to turn to; null: stay. May throw std::bad_alloc.
-  std::shared_ptr<PlanInUse> look(const std::vector<OrderProfile>& measured);
+  /// present one last, and its reads. Gives the plan to turn to; null: stay. May throw std::bad_alloc.
+  std::shared_ptr<PlanInUse> look(const PlanProfile& measured);
+  /// What the trainer takes when it never waits, in samples/s; no number that can be is no demand.
+  void note_demand(double per_s);
   /// Keep the profile for the next stream.
-  void close(const std::vector<OrderProfile>& measured);
+  void close(const PlanProfile& measured);
 
   /// What this stream and those before it measured, for `explain`.
-  PlanProfile profile(const std::vector<OrderProfile>& measured) const;
+  PlanProfile profile(const PlanProfile& measured) const;
+  /// Mean of a read of an earlier stream, in seconds; 0: none is known. After first_plan().
+  double earlier_read_latency_s() const { return earlier_.rates.read_latency_s; }
   /// Why it turned to other plans, and what troubled it: the last kLinesKept lines.
   std::vector<std::string> lines() const;
   static constexpr std::size_t kLinesKept = 8;
@@ -63,8 +67,8 @@ class StreamPlanner {
  private:
   bool plans() const { return options_.reorder == autotune::Sense::kExact && options_.frozen_order.empty(); }
   Result<std::shared_ptr<PlanInUse>> compile(std::vector<std::size_t> order) const;
-  std::shared_ptr<PlanInUse> turn(const std::vector<OrderProfile>& measured, std::int64_t now_ns);
-  void keep(const std::vector<OrderProfile>& measured);
+  std::shared_ptr<PlanInUse> turn(const PlanProfile& measured, std::int64_t now_ns);
+  void keep(const PlanProfile& measured);
   void note(std::string line);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
@@ -75,12 +79,15 @@ class StreamPlanner {
   std::mutex planning_;  // guards what follows, while look() or close() works
   TriedOrders tried_;
   std::uint64_t kept_samples_ = 0;  // timed ones of this stream when it was kept last
-  bool pruned_ = false;             // the folder has been looked through for old profiles
+  double kept_demand_ = 0;
+  bool pruned_ = false;  // the folder has been looked through for old profiles
 
   // Decide when look() is called, in monotonic_ns(); 0: nothing was computed yet.
   std::atomic<bool> asked_{false};
   std::atomic<std::int64_t> look_ns_{0}, keep_ns_{0};
   std::atomic<std::int64_t> gap_ns_;
+
+  std::atomic<double> demand_per_s_{0};  // 0: not known
 
   mutable std::mutex saying_;  // guards lines_
   std::deque<std::string> lines_;

@@ -264,6 +264,12 @@ Result<Lease> RingReader::next(int timeout_ms) {
 std::uint32_t RingReader::held() const {
   return impl_->ledger->held.load(std::memory_order_relaxed);
 }
+std::uint32_t RingReader::pending() const {
+  if (impl_->ledger->forked()) return 0;
+  // Relaxed: it is a figure; take() looks again. The owner may write anything there.
+  const std::uint64_t tail = impl_->ledger->reader_entry(impl_->reader).tail.load(std::memory_order_relaxed);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(tail - impl_->head, impl_->slots));
+}
 const SlotLayout& RingReader::layout() const {
   return impl_->layout;
 }

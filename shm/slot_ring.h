@@ -160,6 +160,8 @@ class RingReader {
   Result<Lease> next(int timeout_ms);
   /// Leases not yet released.
   std::uint32_t held() const;
+  /// Published for this reader and not taken yet. By the thread that calls next(). Costs one load.
+  std::uint32_t pending() const;
   const SlotLayout& layout() const;
 
  private:

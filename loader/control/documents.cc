@@ -82,6 +82,9 @@ CARYA_FIELDS(PolicySet) {
 CARYA_FIELDS(TakeFoundRequest) {
   a("sequence", d.sequence);
 }
+CARYA_FIELDS(DetachRequest) {
+  a("demand_per_s", d.demand_per_s);
+}
 CARYA_FIELDS(StopJobRequest) {
   a("job", d.job);
 }
@@ -125,7 +128,8 @@ CARYA_FIELDS(ProductionStats) {
   a("batches", d.batches), a("samples", d.samples), a("bytes_read", d.bytes_read), a("reads", d.reads);
   a("read_retries", d.read_retries), a("replaced", d.replaced), a("masked", d.masked), a("epoch", d.epoch),
       a("position", d.position);
-  a("read_latency_ns", d.read_latency_ns), a("buffered_bytes", d.buffered_bytes);
+  a("read_latency_ns", d.read_latency_ns), a("reading_ns", d.reading_ns),
+      a("buffered_bytes", d.buffered_bytes);
   a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
   a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
   a("ahead_chunks", d.flow.ahead_chunks);
@@ -140,11 +144,19 @@ CARYA_FIELDS(DecodeIndexStats) {
   a("refused", d.refused), a("mismatches", d.mismatches), a("mismatch_record", d.mismatch_record);
   a("dropped", d.dropped);
 }
+CARYA_FIELDS(StreamRates) {
+  a("read_latency_s", d.read_latency_s), a("read_bytes_per_s", d.read_bytes_per_s);
+  a("reads_at_s", d.reads_at_s), a("demand_per_s", d.demand_per_s), a("demand_at_s", d.demand_at_s);
+}
+CARYA_FIELDS(LocalPressure) {
+  a("cpu", d.cpu), a("io", d.io), a("memory", d.memory), a("runnable", d.runnable), a("cores", d.cores);
+  a("throttled_share", d.throttled_share), a("throttled_s", d.throttled_s);
+}
 CARYA_FIELDS(ProducerStats) {
   a("production", d.production), a("ring", d.ring), a("io_engine", d.io_engine), a("threads", d.threads);
   a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
       a("plan_lines", d.plan_lines);
-  a("plan_profile", d.plan_profile);
+  a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
 }
 CARYA_FIELDS(ReaderStatus) {
   a("pid", d.pid), a("replica", d.replica), a("held", d.held), a("attached_s", d.attached_s);
@@ -328,6 +340,7 @@ CARYA_DOCUMENT(PolicySet)
 CARYA_DOCUMENT(TakeFoundRequest)
 CARYA_DOCUMENT(Found)
 CARYA_DOCUMENT(ProducerStats)
+CARYA_DOCUMENT(DetachRequest)
 CARYA_DOCUMENT(StopJobRequest)
 CARYA_DOCUMENT(LogsRequest)
 CARYA_DOCUMENT(LogsAre)

@@ -77,6 +77,9 @@ struct PolicySet {
 struct TakeFoundRequest {
   std::uint64_t sequence = 0;
 };
+struct DetachRequest {
+  double demand_per_s = 0;  ///< TrainerFigures::demand_per_s
+};
 struct StopJobRequest {
   std::string job;
 };

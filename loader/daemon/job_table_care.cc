@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "loader/daemon/job_table.h"
 #include "loader/host.h"
+#include "loader/pressure.h"
 
 namespace carya::loader {
 namespace {

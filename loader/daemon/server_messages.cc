@@ -138,9 +138,12 @@ Status Server::answer_seated(Connection& connection, const Message& message) {
       ASSIGN(const ProducerStats stats, seat.stream->stats());
       return reply(connection, message, MessageType::kStatsAre, encode(stats));
     }
-    case MessageType::kDetach:
+    case MessageType::kDetach: {
+      ASSIGN(const DetachRequest request, decode<DetachRequest>(message.body));
+      seat.stream->note_demand(request.demand_per_s);
       drop(connection.id, Leaving::kClosed, "closed");
       return {};
+    }
     default:
       return fail(Code::kUnsupported,
                   "control message: of a kind that this daemon does not know; it is " + options_.version);

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ._errors import SampleError
-from ._loader import Loader
+from ._loader import Loader, Reading
 from ._pipeline import Pipeline
+
+# Between two updates of the progress: asking for figures costs a batch of small samples' time.
+_SHOW_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ def run_pipeline(pipeline: Pipeline, request: Request, as_json: bool) -> None:
     """Iterate, show progress, print the final table or one JSON line."""
     cpu, start = _cpu_s(), time.perf_counter()
     samples = steps = 0
-    with Loader(
+    shown = 0.0
+    with Reading(
         pipeline,
         threads=request.threads,
         on_error=request.on_error,
@@ -48,8 +52,10 @@ def run_pipeline(pipeline: Pipeline, request: Request, as_json: bool) -> None:
                     for batch in loader:
                         steps += 1
                         samples += len(batch.records)
-                        if progress is not None:
-                            _advance(progress, task, loader, samples, time.perf_counter() - start, _cpu_s() - cpu)
+                        wall = time.perf_counter() - start
+                        if progress is not None and (wall >= shown + _SHOW_S or steps == total):
+                            shown = wall
+                            _advance(progress, task, loader, steps, samples, wall, _cpu_s() - cpu)
                         if steps == request.steps:
                             break
                     if steps == request.steps:
@@ -82,10 +88,14 @@ def _progress() -> Any:
     )
 
 
-def _advance(progress: Any, task: Any, loader: Loader, samples: int, wall: float, cpu: float) -> None:
+def _advance(progress: Any, task: Any, loader: Loader, steps: int, samples: int, wall: float, cpu: float) -> None:
     stall = loader.stats()["stall_seconds"] / wall
     progress.update(
-        task, advance=1, rate=f"{samples / wall:,.0f} img/s", stall=f"stall {stall:.0%}", cpu=f"{cpu / wall:.1f} cores"
+        task,
+        completed=steps,
+        rate=f"{samples / wall:,.0f} img/s",
+        stall=f"stall {stall:.0%}",
+        cpu=f"{cpu / wall:.1f} cores",
     )
 
 

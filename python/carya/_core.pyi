@@ -137,6 +137,7 @@ class Job:
         reorder: str = "exact",
         order: Sequence[int] = (),
         fuse: bool = True,
+        trains: bool = True,
         daemon: dict[str, Any] | None = None,
     ) -> None: ...
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from . import _explain_stream
+
 
 class Explanation(dict[str, Any]):
     """What `Pipeline.explain()` and `Loader.explain()` give: a dict that prints as a text and draws itself.
@@ -35,7 +37,7 @@ class Explanation(dict[str, Any]):
             _measured(self),
             _moves(self),
             _others(self),
-            _parallelism(self),
+            [*_parallelism(self), *_explain_stream.lines(self)],
         ]
         return "\n\n".join(text for block in blocks if (text := "\n".join(block)))
 

@@ -16,6 +16,7 @@ from . import _core, _daemon, _state
 from ._batch import Batch
 from ._dataset import cache_dir
 from ._errors import Closed, Error, InvalidArgument, NotFound, Timeout, Unsupported, invalid
+from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._options import REORDERS, Reorder, byte_size, choice, count_or_auto, decode_index_name, flag, seconds, whole
 from ._pipeline import Pipeline
@@ -85,7 +86,7 @@ class Loader:
     # Waits for what a device still reads of the slots, before the engine lets go of them. Must not refer to the loader.
     _drain: Callable[[], None] | None = None
 
-    # Options of the native job that only `carya tune` sets.
+    # Options of the native job that only `carya tune` and its like set.
     _measuring: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -459,6 +460,17 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """Counters since the start: samples, bytes read, seconds the trainer waited, slots, CPU time per op.
 
+        Of the stream as a whole; None where nobody could measure it yet:
+        `step_seconds`: the trainer's own time per step, from one batch to asking for the next (with `map_batch`); waiting is not
+        in it. `demand_per_second`: the samples that it takes when it never waits. Both are medians of the last 15 times 16 steps,
+        so that a checkpoint or an evaluation does not count, and known after 16. `stall_seconds`, `stall_share`: what it waited
+        inside. `slots["ready_mean"]`: how many batches lay ready when it came for one.
+        `read_latency_seconds`: mean of a read, from its start to its bytes; `read_bytes_per_second`: while reads were under way.
+        `pressure`, of who makes the batches, read now: `cpu`, `io`, `memory` (share of the last ten seconds in which something
+        waited for them, in its cgroup where the kernel says so, else on the machine), `runnable` (tasks of the machine that run
+        or could) beside `cores` (allowed here), `throttled_share` (of the periods of a CPU quota, those in which it was used up)
+        and `throttled_seconds` since the cgroup began.
+
         `order`: the operations as they run now; `plan_switches`: how often a better order was turned to; `plan_log`: why
         (which operations moved, CPU time of a sample before and after, timed samples), and what kept the loader from
         planning or from keeping its profile: the last 8 lines. `chunk_rows`: samples of one task, about 8 ms of work;
@@ -473,6 +485,11 @@ class Loader:
         Keys as `Pipeline.explain()`, of the order that runs; each of `ops` has the `source` of its cost ("measured"; "shared":
         timed together with others of its pass; "assumed"), `samples` and `age_s`; `measured` has the orders that ran, each with
         its passes as they were timed (one sample in 32). `plan` is the file that was given, or None.
+        `stream`: `demand_per_s` (samples that the trainer takes when it never waits) and its `demand_age_s`, `step_s`; `make_per_s`
+        (samples that the threads can make by the measured cost); `limit` ("trainer"; "cores"; "other", when the trainer waits
+        though the cores could do it; None while a side is not known); `stall_share`; `ready_slots` (mean) of `slots`;
+        `read_latency_s`, `read_bytes_per_s` and `read_age_s`; `pressure`. The terms are those of `stats()`; what this loader has
+        not measured yet is of an earlier one on this machine, as the ages say, or None.
 
         >>> import carya, numpy as np
         >>> p = carya.arrays({"x": np.zeros((64, 8), np.uint8)}).to_dtype("float32", scale=True, fields=["x"]).batch(8)
@@ -494,6 +511,7 @@ class Loader:
             "chunk_rows": stats["chunk_rows"],
             "ahead_chunks": stats["ahead_chunks"],
         }
+        add_stream(report, stats)
         report |= {"plan": self._plan, "same_bits": not self._order}
         return report
 
@@ -520,6 +538,12 @@ class Loader:
             f"cannot pickle {type(self).__module__}.Loader: it owns threads and shared memory; "
             "pickle loader.pipeline and loader.state_dict(), and make a new Loader from them"
         )
+
+
+class Reading(Loader):
+    """For who reads and does not train, as `carya run` does: how fast it takes batches is no demand, and not kept."""
+
+    _measuring: ClassVar[dict[str, Any]] = {"trains": False}
 
 
 class _Epoch:

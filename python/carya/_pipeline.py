@@ -17,6 +17,7 @@ from ._dataset import attach_job, cache_dir, open_dataset
 from ._difference import measure
 from ._document import Document, dump, plain
 from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._ops import Ops
 from ._options import REORDERS, Reorder, choice, integer
@@ -372,7 +373,7 @@ class Pipeline(Ops):
         operation before, and of the cost its `source`, "measured", "shared" or "assumed", `samples`, `age_s`); `stages`
         (operations by pass); `sizes` (of a mean record); `measured` (orders that ran); `moves` (which `op` runs before which it
         `passes`, `saved_us`, `at_least`); `fusions`; `alternatives` (orders within 20 %: `order`, `us`, `loss`, `text`);
-        `parallelism` (`threads`, `cores`); `reorder`; `same_bits` (the order gives the bits of what is written);
+        `parallelism` (`threads`, `cores`); `stream` (as `Loader.explain()` says, of an earlier loader); `reorder`; `same_bits` (the order gives the bits of what is written);
         `difference`: where it does not, how far the results lie apart, measured over 32 records: `records`, `broken`
         (left out), `tensors` (by name: `mean` and `max` of the absolute difference in the tensor's units, `psnr` in dB, None
         when nothing differs). The records are those of `data`, a folder of photos or a pipeline whose source has the same
@@ -395,6 +396,7 @@ class Pipeline(Ops):
         planned = sense if order or sense == "off" else "exact"
         report = Explanation(json.loads(self.native.explain(cache_dir(), running, planned)))
         report |= {"reorder": sense, "same_bits": not order, "difference": None}
+        add_stream(report, None)
         if not order:
             return report
         if data is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from . import _core
 from ._errors import InvalidArgument
 from ._explanation import Explanation
-from ._loader import Loader
+from ._loader import Loader, Reading
 from ._pipeline import Pipeline
 
 # Rows of a measured batch: a slice of a second has several.
@@ -49,7 +49,7 @@ def profile(pipeline: Pipeline, seconds: float, progress: Progress) -> Explanati
 
     Errors: those of the loader.
     """
-    with Loader(_measurable(pipeline), reorder="off", on_error="replace", daemon="embedded") as loader:
+    with Reading(_measurable(pipeline), reorder="off", on_error="replace", daemon="embedded") as loader:
         begun = time.perf_counter()
         samples, cpu = 0, _cpu_s()
         for batch in _endless(loader):
@@ -133,7 +133,7 @@ def _thread_counts(threads: int) -> Iterable[int]:
 
 def _slice(pipeline: Pipeline, setting: Setting, seconds: float) -> tuple[float, float]:
     """Samples per second and CPU microseconds per sample of one stretch, after a first batch that is not counted."""
-    probe = type("Probe", (Loader,), {"_measuring": setting.options})
+    probe = type("Probe", (Loader,), {"_measuring": {**setting.options, "trains": False}})
     samples = 0
     with probe(pipeline, threads=setting.threads, on_error="replace", decode_index="off", daemon="embedded") as loader:
         batches = iter(_endless(loader))

@@ -9,6 +9,7 @@
 #include "io/manifest_file.h"
 #include "io/store/store_list.h"
 #include "job.h"
+#include "job_stats.h"
 #include "loader/index_completion.h"
 #include "progress_call.h"
 #include "text.h"

@@ -10,6 +10,7 @@
 #include "batch.h"
 #include "dataset.h"
 #include "errors.h"
+#include "job_stats.h"
 #include "loader/daemon_stream.h"
 #include "loader/job.h"
 #include "loader/order_report.h"
@@ -72,34 +73,6 @@ py::dict to_dict(const Failure& failure) {
       failure.substitute < 0 ? py::object(py::none()) : py::object(py::int_(failure.substitute));
   return entry;
 }
-
-/// "rows", 8 or 16; None when off.
-py::object spacing_name(const loader::DecodeIndexStats& stats) {
-  if (!stats.on) return py::none();
-  if (stats.spacing == 0) return py::str("rows");
-  return py::int_(stats.spacing);
-}
-
-}  // namespace
-
-py::dict index_figures(const loader::DecodeIndexStats& stats) {
-  py::dict line;
-  line["spacing"] = spacing_name(stats);
-  line["entries"] = stats.entries;
-  line["points_known_share"] = stats.points_known_share;
-  line["hits"] = stats.hits;
-  line["made"] = stats.made;
-  line["refused"] = stats.refused;
-  line["mismatches"] = stats.mismatches;
-  line["mismatch_record"] =
-      stats.mismatch_record < 0 ? py::object(py::none()) : py::object(py::int_(stats.mismatch_record));
-  line["dropped"] = stats.dropped;
-  line["bytes"] = stats.bytes;
-  line["reason"] = message_text(stats.reason);
-  return line;
-}
-
-namespace {
 
 /// Set when the interpreter ends, before it closes the jobs.
 std::atomic<bool> interpreter_ends{false};
@@ -200,67 +173,9 @@ py::dict PyJob::stats() const {
     const WithoutGil unlocked;
     return job_->stats();
   }();
-  py::list ops;
-  for (const transforms::OpProfile& op : stats.production.ops) {
-    const double timed = op.timed_samples == 0 ? 1.0 : static_cast<double>(op.timed_samples);
-    py::dict line;
-    line["name"] = op.name;
-    line["samples"] = op.samples;
-    line["timed_samples"] = op.timed_samples;
-    line["cpu_ns_per_sample"] = static_cast<double>(op.cpu_ns) / timed;
-    line["bytes_in_per_sample"] = static_cast<double>(op.bytes_in) / timed;
-    line["bytes_out_per_sample"] = static_cast<double>(op.bytes_out) / timed;
-    ops.append(line);
-  }
-  py::dict slots;
-  slots["count"] = stats.slots;
-  slots["free"] = stats.ring.free;
-  slots["filling"] = stats.ring.filling;
-  slots["ready"] = stats.ring.ready;
-  slots["held"] = stats.ring.held;
-  slots["bytes"] = stats.ring.bytes;
-  py::dict all;
-  all["batches"] = stats.delivered;
-  all["samples_produced"] = stats.production.samples;
-  all["bytes_read"] = stats.production.bytes_read;
-  all["reads"] = stats.production.reads;
-  all["read_retries"] = stats.production.read_retries;
-  all["read_latency_seconds"] = stats.production.reads == 0
-                                    ? 0.0
-                                    : static_cast<double>(stats.production.read_latency_ns) * 1e-9 /
-                                          static_cast<double>(stats.production.reads);
-  all["read_buffer_bytes_max"] = stats.production.buffered_bytes_max;
-  py::dict decodes;
-  decodes["own"] = stats.production.decodes.own;
-  decodes["libjpeg_turbo"] = stats.production.decodes.turbo;
-  decodes["warnings"] = stats.production.decodes.warnings;
-  decodes["indexed"] = stats.production.decodes.indexed;
-  decodes["scan_bytes"] = stats.production.decodes.scan_bytes;
-  decodes["pixels"] = stats.production.decodes.pixels;
-  all["jpeg_decodes"] = decodes;
-  all["decode_index"] = index_figures(stats.decode_index);
-  all["replaced"] = stats.production.replaced;
-  all["masked"] = stats.production.masked;
-  all["quarantine_left_out"] = stats.quarantine_left_out;
-  all["stall_seconds"] = static_cast<double>(stats.stall_ns) * 1e-9;
-  all["stall_share"] = stats.lifetime_ns == 0
-                           ? 0.0
-                           : static_cast<double>(stats.stall_ns) / static_cast<double>(stats.lifetime_ns);
-  all["slots"] = slots;
-  all["huge_share"] = stats.ring.bytes == 0 ? 0.0
-                                            : static_cast<double>(stats.ring.huge_bytes) /
-                                                  static_cast<double>(stats.ring.bytes);
+  py::dict all = stream_figures(stats);
   all["place"] = job_->place();
   all["reattached"] = job_->reattached();
-  all["io_engine"] = stats.io_engine;
-  all["threads"] = stats.threads;
-  all["simd"] = transforms::simd_targets().front();
-  all["ops"] = ops;
-  all["order"] = stats.order;
-  all["plan_switches"] = stats.production.plan_switches;
-  all["chunk_rows"] = stats.production.flow.chunk_rows;
-  all["ahead_chunks"] = stats.production.flow.ahead_chunks;
-  all["plan_log"] = stats.plan_lines;
   return all;
 }
 
@@ -271,7 +186,8 @@ std::string PyJob::explain(const PyPipeline& pipeline, const std::string& reorde
   return unwrap([&]() -> Result<std::string> {
     const WithoutGil unlocked;
     loader::JobStats stats = job_->stats();
-    return loader::explain_order(*pipeline.pipeline, {.orders = std::move(stats.plan_profile)},
+    return loader::explain_order(*pipeline.pipeline,
+                                 {.orders = std::move(stats.plan_profile), .rates = stats.rates},
                                  {.sense = sense, .running = std::move(stats.indices)});
   }());
 }
@@ -326,7 +242,7 @@ std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& da
                                 bool defer_release, const std::string& label_dtype,
                                 const std::string& decode_index, const std::string& cache_dir,
                                 const std::string& reorder, const std::vector<std::size_t>& order, bool fuse,
-                                const std::optional<py::dict>& daemon) {
+                                bool trains, const std::optional<py::dict>& daemon) {
   const loader::JobOptions options{.rank = rank,
                                    .world_size = world_size,
                                    .epochs = epochs,
@@ -345,7 +261,8 @@ std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& da
                                    .cache_dir = cache_dir,
                                    .reorder = unwrap(autotune::sense_from_name(reorder)),
                                    .order = order,
-                                   .fuse = fuse};
+                                   .fuse = fuse,
+                                   .trains = trains};
   if (daemon) return make_daemon_job(pipeline, *daemon, options, defer_release);
   const auto native = dataset.cast<const PyDataset&>().dataset;
   auto job = [&] {
@@ -366,7 +283,7 @@ void bind_job(py::module_& module) {
            py::arg("io_engine") = "auto", py::arg("epoch") = 0, py::arg("position") = 0,
            py::arg("defer_release") = false, py::arg("label_dtype") = "int64",
            py::arg("decode_index") = "off", py::arg("cache_dir") = "", py::arg("reorder") = "exact",
-           py::arg("order") = std::vector<std::size_t>(), py::arg("fuse") = true,
+           py::arg("order") = std::vector<std::size_t>(), py::arg("fuse") = true, py::arg("trains") = true,
            py::arg("daemon") = py::none())
       .def_property_readonly("seed", [](const PyJob& self) { return self.job().seed(); })
       .def_property_readonly("global_size", [](const PyJob& self) { return self.shape().global_size; })

@@ -11,9 +11,6 @@ namespace carya::python {
 /// The loader's option "auto", "off", "rows", "8" or "16".
 loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std::string& cache_dir);
 
-/// As `stats()["decode_index"]` shows it.
-pybind11::dict index_figures(const loader::DecodeIndexStats& stats);
-
 void bind_job(pybind11::module_& module);
 
 }  // namespace carya::python

@@ -84,6 +84,29 @@ TEST(Documents, SurviveEncoding) {
   EXPECT_EQ(seen->failure->substitute, -1);
 }
 
+TEST(Documents, FiguresOfAStreamSurviveAndWhatIsNotKnownStaysSo) {
+  ProducerStats stats;
+  stats.production.reading_ns = 12;
+  stats.rates = {
+      .read_latency_s = 0.5, .read_bytes_per_s = 2, .reads_at_s = 3, .demand_per_s = 4, .demand_at_s = 5};
+  stats.pressure = {.cpu = 0.0, .runnable = 6, .cores = 2, .throttled_s = 1.5};
+  const auto again = decode<ProducerStats>(encode(stats));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->production.reading_ns, 12);
+  EXPECT_EQ(again->rates.read_latency_s, 0.5);
+  EXPECT_EQ(again->rates.demand_at_s, 5);
+  EXPECT_EQ(again->pressure.cpu, 0.0);
+  EXPECT_EQ(again->pressure.runnable, 6U);
+  EXPECT_EQ(again->pressure.throttled_s, 1.5);
+  EXPECT_FALSE(again->pressure.io || again->pressure.memory || again->pressure.throttled_share);
+  const auto earlier = decode<ProducerStats>(Message().body);
+  ASSERT_TRUE(earlier) << "of a daemon that does not know them";
+  EXPECT_EQ(earlier->rates.demand_per_s, 0);
+  EXPECT_FALSE(earlier->pressure.cpu);
+  EXPECT_EQ(decode<DetachRequest>(Message().body)->demand_per_s, 0) << "of an earlier reader";
+  EXPECT_EQ(decode<DetachRequest>(encode(DetachRequest{7.5}))->demand_per_s, 7.5);
+}
+
 TEST(Documents, FieldsOfALaterVersionAreIgnoredAndWrongOnesNamed) {
   // {"epoch": 2, "later": [1]}
   const auto later = decode<SeekRequest>(

@@ -27,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read<SeekRequest>(body);
   read<PolicyRequest>(body);
   read<Found>(body);
+  read<DetachRequest>(body);
   read<ProducerStats>(body);
   read<DaemonStatus>(body);
   read<LongIs>(body);

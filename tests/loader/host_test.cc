@@ -16,14 +16,6 @@ TEST(Host, ReadsQuotasOfBothCgroupVersions) {
   EXPECT_DOUBLE_EQ(quota_from_cfs(50000, 0), 0);
 }
 
-TEST(Host, ReadsMemoryPressure) {
-  EXPECT_DOUBLE_EQ(pressure_from("some avg10=12.50 avg60=3.00 avg300=1.00 total=5"), 12.5);
-  EXPECT_DOUBLE_EQ(pressure_from("full avg10=12.50 avg60=3.00"), 0);
-  EXPECT_DOUBLE_EQ(pressure_from("some avg10=rubbish"), 0);
-  EXPECT_DOUBLE_EQ(pressure_from(""), 0);
-  EXPECT_GE(read_memory_pressure(), 0);
-}
-
 TEST(Host, SharesCoresAmongLocalProcessesAndKeepsOne) {
   HostFacts facts;
   facts.allowed_cores = 8;

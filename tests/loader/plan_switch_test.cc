@@ -187,6 +187,32 @@ TEST(PlanProfileKept, TheNextStreamBeginsWithWhatThisOneMeasured) {
   EXPECT_EQ(drain(*next), as_declared(opened, {}));
 }
 
+TEST(PlanProfileKept, WhatTheStreamMetIsThereForTheNext) {
+  const PhotoFolder folder(80);
+  const io::TempDir cache;
+  const Opened opened = open_photos(folder);
+  {
+    const auto job = start(opened, {.threads = 2, .cache_dir = cache.path()});
+    for (int epoch = 0; epoch < 2; ++epoch) drain(*job);
+    const JobStats stats = job->stats();
+    EXPECT_GE(stats.trainer.steps, TrainerMeter::kBlockSteps + 1);
+    EXPECT_EQ(stats.trainer.asked, stats.trainer.steps);
+    EXPECT_GT(stats.trainer.demand_per_s, 0);
+    EXPECT_EQ(stats.rates.demand_per_s, stats.trainer.demand_per_s);
+    EXPECT_GE(stats.production.reads, 160U);
+    EXPECT_GT(stats.production.reading_ns, 0);
+    EXPECT_GT(stats.rates.read_latency_s, 0);
+    EXPECT_GT(stats.rates.read_bytes_per_s, 0);
+    EXPECT_GE(stats.rates.reads_at_s, 1'700'000'000);
+    job->close();
+  }
+  const auto next = start(opened, {.cache_dir = cache.path()});
+  const JobStats stats = next->stats();
+  EXPECT_EQ(stats.trainer.demand_per_s, 0) << "it has not measured any";
+  EXPECT_GT(stats.rates.demand_per_s, 0) << "the one before has";
+  EXPECT_GT(stats.rates.read_latency_s, 0);
+}
+
 TEST(PlanProfileKept, TroubleWithItIsNoTroubleOfTheStream) {
   const PhotoFolder folder(20);
   const io::TempDir cache;

@@ -36,6 +36,11 @@ PlanProfile small_profile(std::uint64_t timed = 10) {
   stage.width = timed * 50;
   PlanProfile profile;
   profile.add(Order{0, 1}, std::vector{stage}, 1000);
+  profile.rates = {.read_latency_s = 0.0025,
+                   .read_bytes_per_s = 3e8,
+                   .reads_at_s = 1000,
+                   .demand_per_s = 1234.5,
+                   .demand_at_s = 990};
   return profile;
 }
 
@@ -67,7 +72,49 @@ TEST(ProfileFile, GivesBackWhatWasKept) {
   EXPECT_EQ(stage.cpu_ns, expected.cpu_ns);
   EXPECT_EQ(stage.height, expected.height);
   EXPECT_EQ(kept->orders[0].measured_at_s, 1000);
-  EXPECT_EQ(load_profile(path, *pipeline, 500)->orders[0].measured_at_s, 500) << "nothing is from the future";
+  EXPECT_EQ(kept->rates.read_latency_s, 0.0025);
+  EXPECT_EQ(kept->rates.read_bytes_per_s, 3e8);
+  EXPECT_EQ(kept->rates.reads_at_s, 1000);
+  EXPECT_EQ(kept->rates.demand_per_s, 1234.5);
+  EXPECT_EQ(kept->rates.demand_at_s, 990);
+  const auto early = load_profile(path, *pipeline, 500);
+  EXPECT_EQ(early->orders[0].measured_at_s, 500) << "nothing is from the future";
+  EXPECT_EQ(early->rates.reads_at_s, 500);
+}
+
+TEST(ProfileFile, OneOfBeforeSaysNothingOfTheStream) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  write(path, R"({"carya_profile":1,"orders":[{"order":[0,1],"at":1,"stages":[]}]})");
+  const auto kept = load_profile(path, *pipeline, 2000);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->orders.size(), 1U);
+  EXPECT_EQ(kept->rates.demand_per_s, 0);
+  EXPECT_EQ(kept->rates.read_latency_s, 0);
+}
+
+TEST(ProfileFile, FiguresOfAStreamThatCannotBeAreLeftOutOrRefused) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  const auto load = [&](const std::string& demand, const std::string& at) {
+    write(path, R"({"carya_profile":1,"orders":[],"stream":{"read_latency_s":1,"read_bytes_per_s":2,)"
+                R"("reads_at":3,"demand_per_s":)" +
+                    demand + R"(,"demand_at":)" + at + "}}");
+    return load_profile(path, *pipeline, 2000);
+  };
+  ASSERT_TRUE(load("7", "5"));
+  EXPECT_EQ(load("7", "5")->rates.demand_per_s, 7);
+  EXPECT_EQ(load("7", "18446744073709551615")->rates.demand_at_s, 2000);
+  for (const char* lie : {"-1", "0", "1e300"}) EXPECT_EQ(load(lie, "5")->rates.demand_per_s, 0) << lie;
+  for (const char* bad : {"null", "\"7\"", "[]", "true", "1e999", "NaN"})
+    EXPECT_EQ(load(bad, "5").error().code, Code::kCorrupt) << bad;
+  for (const char* bad : {"-1", "1.5", "null"}) EXPECT_EQ(load("7", bad).error().code, Code::kCorrupt) << bad;
+  for (const char* bad : {"7", "[]", "{}", "null"}) {
+    write(path, R"({"carya_profile":1,"orders":[],"stream":)" + std::string(bad) + "}");
+    EXPECT_EQ(load_profile(path, *pipeline, 2000).error().code, Code::kCorrupt) << bad;
+  }
 }
 
 TEST(ProfileFile, MuchThatWasKeptWeighsLittle) {

@@ -19,6 +19,7 @@ TEST(SlotRing, DeliversInOrderOfPublicationWithMetaAndBytes) {
   auto [index, reader] = attach(*ring);
   for (std::uint8_t i = 0; i < 4; ++i) publish_value(*ring, 100 + i, i);
   for (std::uint8_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reader->pending(), 4u - i);
     auto lease = reader->next(0);
     ASSERT_TRUE(lease.has_value()) << lease.error().message;
     EXPECT_EQ(lease->sequence(), 100u + i);
