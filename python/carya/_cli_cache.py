@@ -17,6 +17,8 @@ from ._sources import image_folder, webdataset
 
 # Names that Carya gives to manifests; other files are left alone.
 _MANIFEST = re.compile(r"(folder|tar)-[0-9a-f]{32}\.manifest")
+_PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
+_PROFILE_BYTES_MAX = 1 << 20  # a loader keeps none that is larger
 
 
 def index_dataset(path: str, verify: bool, decode_index: str, threads: int, as_json: bool) -> None:
@@ -80,7 +82,7 @@ def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool)
 
 
 def files() -> list[dict[str, Any]]:
-    """Manifests and stores of the cache folder, by name."""
+    """Manifests, stores and profiles of the cache folder, by name."""
     folder = cache_dir()
     if not folder:
         raise NotFound("cache: there is no folder that can be written; set CARYA_CACHE_DIR to one")
@@ -98,7 +100,30 @@ def files() -> list[dict[str, Any]]:
     for store in _core.list_stores(folder):
         root = roots.get(store["fingerprint"], "")
         found.append({"name": os.path.basename(store["path"]), "root": root, **store})
+    return found + _profiles(folder)
+
+
+def _profiles(folder: str) -> list[dict[str, Any]]:
+    """What pipelines were measured to cost; `records`: samples that this is of."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        named = _PROFILE.fullmatch(name)
+        if not named or not os.path.isfile(path):
+            continue
+        line = {"name": name, "kind": "profile", "bytes": os.path.getsize(path), "path": path, "root": ""}
+        found.append({**line, "fingerprint": named[1], **_profile_facts(path)})
     return found
+
+
+def _profile_facts(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            orders = json.loads(file.read(_PROFILE_BYTES_MAX))["orders"]
+        samples = sum(int(order["stages"][0]["samples"]) for order in orders if order["stages"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        return {"records": 0, "valid": False}
+    return {"records": samples, "valid": True}
 
 
 def _chosen(names: list[str]) -> list[dict[str, Any]]:
@@ -133,7 +158,7 @@ def remove(names: list[str], everything: bool, as_json: bool) -> None:
         raise InvalidArgument("cache rm: give names or the beginning of a fingerprint, or --all, not both")
     chosen = _chosen(names)
     for line in chosen:
-        if line["kind"] == "manifest":
+        if line["kind"] in ("manifest", "profile"):
             os.unlink(line["path"])
         else:
             _core.remove_store(line["path"])
@@ -163,6 +188,8 @@ def verify(names: list[str], as_json: bool) -> None:
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
     try:
+        if line["kind"] == "profile":
+            return {**line, "ok": line["valid"], "problem": "" if line["valid"] else "no profile"}
         if line["kind"] == "manifest":
             _core.read_manifest(line["path"])
             return {**line, "ok": True, "problem": ""}

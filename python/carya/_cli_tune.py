@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ._cli_plan import DATA, TARGET, write_file
+from ._cli_plan import DATA, REORDER, TARGET, write_file
+from ._options import INEXACT
 
 _INTERRUPTED = 130  # as shells count a process that SIGINT ended
 
@@ -52,6 +53,7 @@ def register(app: Any, typer: Any) -> None:
         seconds: float = typer.Option(1.0, min=0.05, max=60.0, help="Length of one turn of one setting."),
         rounds: int = typer.Option(5, min=1, max=1000, help="Turns of each; the median counts."),
         output: str | None = typer.Option(None, "-o", "--output", help="Write the order of the best as a plan file."),
+        reorder: str = typer.Option("exact", help=REORDER),
         data: str = data,
         as_json: bool = in_json,
     ) -> None:
@@ -60,16 +62,19 @@ def register(app: Any, typer: Any) -> None:
         Before a long training: the settings run in turns on the pipeline's own data, so that what else the machine does
         meets all of them alike; the table has the median of each and its spread. Loaders do all of this by themselves, so
         that the table is for you to see; a plan file (-o) keeps the order for ever. Ctrl-C shows what is known so far.
+        --reorder relaxed also tries the order with other pixels that a loader with this `reorder` runs.
         """
+        from ._options import REORDERS, choice
         from ._pipeline_file import load_pipeline
         from ._plan import plan_text
         from ._tune import tune
 
         with _stopped_by_hand(), _progress("tune", as_json) as progress:
             pipeline = load_pipeline(target, data)
-            result = tune(pipeline, seconds, rounds, progress)
+            result = tune(pipeline, seconds, rounds, progress, choice("reorder", reorder, REORDERS))
         if output is not None and result["finished"]:
-            write_file(output, plan_text(pipeline, result["indices"]))
+            sense = result["reorder"] if result["reorder"] in INEXACT else "exact"
+            write_file(output, plan_text(pipeline, result["indices"], sense))
             result["file"] = output
         if as_json:
             print(json.dumps(result))
@@ -131,7 +136,10 @@ def _words(result: dict[str, Any]) -> Iterator[str]:
     yield f"Best here: {result['best']} (medians of {result['rounds']} rounds of {result['seconds']:g} s)."
     written = " as written" if result["order"] == result["declared"] else ""
     yield f"Its order{written}: {' > '.join(result['order'])}."
+    if result["reorder"] in INEXACT:
+        yield f"It gives other bits: carya explain --reorder {result['reorder']} measures how far they lie from what is written."
     if "file" in result:
-        yield f"Kept in {result['file']}: carya.Loader(pipeline, plan={result['file']!r})"
+        sense = f', reorder="{result["reorder"]}"' if result["reorder"] in INEXACT else ""
+        yield f"Kept in {result['file']}: carya.Loader(pipeline, plan={result['file']!r}{sense})"
     if not result["finished"]:
         yield "Stopped by Ctrl-C: from the rounds that were finished."

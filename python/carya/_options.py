@@ -7,7 +7,7 @@ import numbers
 import operator
 import re
 import sys
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from ._errors import invalid
 # In which sense operations may be exchanged; each allows what those before it do.
 Reorder = Literal["off", "exact", "rounding", "relaxed"]
 REORDERS: tuple[Reorder, ...] = get_args(Reorder)
+INEXACT: tuple[Reorder, ...] = ("rounding", "relaxed")  # those that may give other bits
+Choice = TypeVar("Choice", bound=str)
 
 # What the engine counts with: 64 bits, with room to add.
 WHOLE_MAX = 2**62
@@ -92,11 +94,11 @@ def byte_size(name: str, value: Any) -> int:
     return whole(name, value, 1, allowed)
 
 
-def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+def choice(name: str, value: Any, allowed: tuple[Choice, ...]) -> Choice:
     """One of `allowed`."""
     if not isinstance(value, str) or value not in allowed:
         raise invalid(f"Loader: {name}", value, " or ".join(f'"{word}"' for word in allowed))
-    return str(value)
+    return allowed[allowed.index(value)]
 
 
 def decode_index_name(value: Any) -> str:

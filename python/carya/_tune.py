@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from . import _core
 from ._errors import InvalidArgument
 from ._explanation import Explanation
 from ._loader import Loader, Reading
+from ._options import Reorder
 from ._pipeline import Pipeline
 
 # Rows of a measured batch: a slice of a second has several.
@@ -69,17 +70,20 @@ def profile(pipeline: Pipeline, seconds: float, progress: Progress) -> Explanati
     return report
 
 
-def tune(pipeline: Pipeline, seconds: float, rounds: int, progress: Progress) -> dict[str, Any]:
-    """The techniques one by one, in turns: medians and spread of each, and the best.
+def tune(
+    pipeline: Pipeline, seconds: float, rounds: int, progress: Progress, reorder: Reorder = "exact"
+) -> dict[str, Any]:
+    """The techniques one by one, in turns: medians and spread of each, and the best. An order with other bits is one of them
+    when `reorder` allows it and it is cheaper.
 
-    Keys: `settings`, `best` and its `order` and `indices`, `declared`, `finished` (False after Ctrl-C), `rounds`, `seconds`.
+    Keys: `settings`, `best` and its `order`, `indices` and `reorder`, `declared`, `finished` (False after Ctrl-C), `rounds`, `seconds`.
     Errors: those of the loader; KeyboardInterrupt when not one round was finished.
     """
     measurable = _measurable(pipeline)
     threads = _core.doctor()["auto_threads"]
     whole = seconds * (2 + rounds * 5)  # about: known when the order is
     report = profile(measurable, 2 * seconds, lambda done, _, text: progress(done, whole, text))
-    settings = _settings(report, threads)
+    settings = _settings(report, threads, reorder, measurable.native.fixed_order(reorder))
     whole = seconds * (2 + rounds * len(settings))
     turns = [(number, setting) for number in range(rounds) for setting in settings]
     finished = True
@@ -98,7 +102,8 @@ def tune(pipeline: Pipeline, seconds: float, rounds: int, progress: Progress) ->
             del setting.rates[rounds:], setting.cpu_us[rounds:]
     facts = [setting.facts(settings[0]) for setting in settings]
     best = max(range(len(facts)), key=lambda number: float(facts[number]["samples_per_s"]))
-    indices: list[int] = settings[best].options["order"]
+    chosen = settings[best].options
+    indices: list[int] = chosen["order"]
     return {
         "settings": facts,
         "best": facts[best]["setting"],
@@ -107,11 +112,14 @@ def tune(pipeline: Pipeline, seconds: float, rounds: int, progress: Progress) ->
         "seconds": seconds,
         "order": [report["declared"][index] for index in indices],
         "indices": indices,
+        "reorder": chosen["reorder"],
         "declared": report["declared"],
     }
 
 
-def _settings(report: Explanation, threads: int) -> list[Setting]:
+def _settings(
+    report: Explanation, threads: int, reorder: Reorder = "exact", fixed: Sequence[int] = ()
+) -> list[Setting]:
     declared: dict[str, Any] = {"reorder": "off", "order": list(range(len(report["declared"])))}
     best: dict[str, Any] = {"reorder": "exact", "order": report["best"]["indices"]}
     single: dict[str, Any] = {"fuse": False, "cache_dir": ""}  # what one operation after the other costs is no profile
@@ -122,6 +130,9 @@ def _settings(report: Explanation, threads: int) -> list[Setting]:
     found.append(Setting("fusion", dict(declared), 1))
     if turned:
         found.append(Setting("order + fusion", dict(best), 1))
+    if fixed:  # with other bits
+        best = {"reorder": reorder, "order": list(fixed)}
+        found.append(Setting(f"{reorder} order + fusion", dict(best), 1))
     name = found[-1].name
     found += [Setting(f"{name} + {count} threads", dict(best), count) for count in _thread_counts(threads)]
     return found

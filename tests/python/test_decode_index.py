@@ -205,14 +205,29 @@ def test_command_completes_shows_checks_and_removes(photos: Path, cache: Path) -
     assert stats["made"] == 0
     assert stats["hits"] >= 48
 
-    assert [line["kind"] for line in run("cache", "ls")["files"]] == ["manifest", "index"]
+    listed = run("cache", "ls")["files"]
+    assert [line["kind"] for line in listed] == ["manifest", "index", "profile"]
+    assert listed[2]["records"] > 0
     assert run("cache", "verify")["ok"] is True
+    (profile,) = cache.glob("profile-*.json")
+    whole = profile.read_text()
+    for damaged in (
+        "",
+        "[1]",
+        '{"orders":[{"stages":[{}]}]}',
+        '{"orders":7}',
+        "[" * 100_000,
+        '{"orders":[{"stages":[{"samples":1e999}]}]}',
+    ):
+        profile.write_text(damaged)
+        assert run("cache", "verify", code=1)["ok"] is False
+    profile.write_text(whole)
     (store,) = stores(cache)
     with open(store, "r+b") as file:
         file.seek(store.stat().st_size // 2)
         file.write(b"damage!!")
     report = run("cache", "verify", code=1)
-    assert [line["ok"] for line in report["files"]] == [True, False]
+    assert [line["ok"] for line in report["files"]] == [True, False, True]
     assert run("cache", "rm", store.name)["removed"] == [store.name]
     assert stores(cache) == []
     assert run("cache", "rm", "--all")["bytes"] > 0

@@ -87,6 +87,19 @@ def test_tune_shows_what_each_technique_brings(document: str, photos: Path, tmp_
     assert [op["op"] for op in written["chosen_by"]["ops"]] == result["order"]
 
 
+def test_tune_tries_an_order_with_other_bits_when_it_is_allowed(photos: Path, tmp_path: Path) -> None:
+    pipeline = carya.image_folder(str(photos)).decode_image().equalize().resize((24, 24)).batch(4)
+    (tmp_path / "p.json").write_text(pipeline.to_json())
+    words = ("tune", str(tmp_path / "p.json"), "--seconds", "0.05", "--rounds", "1", "--reorder", "relaxed")
+    result = json.loads(command(*words, "--json"))
+    assert result["settings"][2]["setting"] == "relaxed order + fusion"
+    fixed = pipeline.native.fixed_order("relaxed")
+    settings = _tune._settings(pipeline.explain(), 2, "relaxed", fixed)
+    assert [setting.options["reorder"] for setting in settings] == ["off", "off", "relaxed", "relaxed"]
+    assert settings[-1].options["order"] == fixed == [0, 2, 1]
+    assert '"exact"' in command(*words[:-1], "none", code=1)
+
+
 def test_each_setting_is_what_it_says(photos: Path) -> None:
     report = _tune.profile(chain(photos), 0.3, lambda done, whole, text: None)
     settings = _tune._settings(report, 4)
