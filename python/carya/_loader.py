@@ -18,7 +18,7 @@ from ._dataset import cache_dir
 from ._errors import Closed, Error, InvalidArgument, NotFound, Timeout, Unsupported, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
-from ._options import REORDERS, Reorder, byte_size, choice, count_or_auto, decode_index_name, flag, seconds, whole
+from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from ._pipeline import Pipeline
 from ._plan import read_plan
 
@@ -124,65 +124,33 @@ class Loader:
         self._pipeline = pipeline
         self._native = pipeline.native
         self._maps = pipeline._maps
-        self._on_error = choice("on_error", on_error, ("raise", "replace", "mask"))
-        self._epochs = None if epochs is None else whole("epochs", epochs, 1, "a count of 1 or more, or None")
-        self._hold_warning = seconds("hold_warning", hold_warning)
-        self._prefetch_epochs = flag("prefetch_epochs", prefetch_epochs)
-        self._fields = [name for name, _, _ in self._native.outputs()]
-        self._tuple = self._checked_tuple(as_tuple)
-        options: dict[str, Any] = {
-            "rank": whole("rank", rank, 0, "an integer of 0 or more"),
-            "world_size": whole("world_size", world_size, 1, "a count of 1 or more"),
-            "threads": count_or_auto("threads", threads, 1, 1024),
-            "slots": count_or_auto("slots", slots, 2, 256),
-            "read_ahead": byte_size("read_ahead", read_ahead),
-            "on_error": self._on_error,
-            "seed": None if seed is None else whole("seed", seed, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1),
-            "prefetch_epochs": self._prefetch_epochs,
-            "epochs": self._epochs,
-            "io_timeout": seconds("io_timeout", io_timeout),
-            "io_engine": choice("io_engine", io_engine, ("auto", "uring", "pread")),
-            "defer_release": self._defer_release,
-            "label_dtype": self._label_dtype,
-            "decode_index": decode_index_name(decode_index),
-            "cache_dir": cache_dir(),
-        }
-        self._reorder: str = choice("reorder", reorder, REORDERS)
-        kept: list[int] | None = None
-        if plan is not None:
-            self._reorder, kept = read_plan(plan, self._native, self._reorder)
-        self._plan = None if plan is None else str(plan)
-        # Where the bits are not the declared ones. Inside of such an order nothing moves; where there is none, what keeps
-        # the bits may.
-        self._order = _state.choose_order(self._native, self._reorder, state, kept)
-        self._sense = self._reorder if self._order or self._reorder == "off" else "exact"
-        options |= {"reorder": self._sense, "order": self._order or kept or [], **self._measuring}
+        options = job_options(
+            rank=rank,
+            world_size=world_size,
+            epochs=epochs,
+            threads=threads,
+            slots=slots,
+            read_ahead=read_ahead,
+            on_error=on_error,
+            seed=seed,
+            prefetch_epochs=prefetch_epochs,
+            io_timeout=io_timeout,
+            io_engine=io_engine,
+            decode_index=decode_index,
+        )
+        self._on_error: str = options["on_error"]
+        self._epochs: int | None = options["epochs"]
+        self._prefetch_epochs: bool = options["prefetch_epochs"]
         self._rank: int = options["rank"]
         self._world_size: int = options["world_size"]
-        replica, replicas = _daemon.checked_replica(replica, replicas)
-        _daemon.check_job_name(job)
-        reattach_s = seconds("reattach_timeout", reattach_timeout)
-        goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
-        socket = _daemon.find_daemon(daemon)
-        if replicas > 1 and not socket:
-            raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
+        self._hold_warning = seconds("hold_warning", hold_warning)
+        self._fields = [name for name, _, _ in self._native.outputs()]
+        self._tuple = self._checked_tuple(as_tuple)
         start = self._restored_start(state)
-        options |= {"epoch": start.epoch, "position": start.position}
-        if socket:
-            fingerprint = self._native.fingerprint(self._on_error, self._order)
-            asked = {
-                "socket": socket,
-                "job": _daemon.job_name(job, self._world_size, fingerprint),
-                "replica": replica,
-                "replicas": replicas,
-                "reattach_timeout": reattach_s,
-                "embedded": goes_on,
-                "cache_dir": cache_dir(),
-            }
-            may_do_without = daemon == "auto" and replicas == 1
-            self._job: _core.Job = self._attached(asked, options, may_do_without)
-        else:
-            self._job = _core.Job(self._native, pipeline.open(), **options)
+        options |= {"cache_dir": cache_dir(), "defer_release": self._defer_release, "label_dtype": self._label_dtype}
+        options |= {**self._choose_order(plan, reorder, state), "epoch": start.epoch, "position": start.position}
+        options |= self._measuring
+        self._job = self._make_job(options, daemon, job, (replica, replicas), reattach_timeout, on_daemon_loss)
         self._place, self._reattached = self._job.place, self._job.reattached
         _say_what_reads(self._job.io_engine)
         self._close = weakref.finalize(self, _close_job, self._job, os.getpid(), self._drain)
@@ -207,6 +175,50 @@ class Loader:
         if state is not None:
             self.load_state_dict(state)
 
+    def _choose_order(self, plan: Any, reorder: Any, state: Any) -> dict[str, Any]:
+        """Options of the native job: in which sense operations may move, and an order that is kept."""
+        self._reorder: str = choice("reorder", reorder, REORDERS)
+        kept: list[int] | None = None
+        if plan is not None:
+            self._reorder, kept = read_plan(plan, self._native, self._reorder)
+        self._plan = None if plan is None else str(plan)
+        # Where the bits are not the declared ones. Inside of such an order nothing moves; where there is none, what keeps
+        # the bits may.
+        self._order = _state.choose_order(self._native, self._reorder, state, kept)
+        self._sense = self._reorder if self._order or self._reorder == "off" else "exact"
+        return {"reorder": self._sense, "order": self._order or kept or []}
+
+    def _make_job(
+        self,
+        options: dict[str, Any],
+        daemon: str,
+        job: str | None,
+        place: tuple[int, int],
+        reattach_timeout: float,
+        on_daemon_loss: str,
+    ) -> _core.Job:
+        """A job of the daemon that `daemon` says, or of this process. `place`: replica, replicas."""
+        replica, replicas = _daemon.checked_replica(*place)
+        _daemon.check_job_name(job)
+        reattach_s = seconds("reattach_timeout", reattach_timeout)
+        goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
+        socket = _daemon.find_daemon(daemon)
+        if replicas > 1 and not socket:
+            raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
+        if not socket:
+            return _core.Job(self._native, self._pipeline.open(), **options)
+        fingerprint = self._native.fingerprint(self._on_error, self._order)
+        asked = {
+            "socket": socket,
+            "job": _daemon.job_name(job, self._world_size, fingerprint),
+            "replica": replica,
+            "replicas": replicas,
+            "reattach_timeout": reattach_s,
+            "embedded": goes_on,
+            "cache_dir": cache_dir(),
+        }
+        return self._attached(asked, options, daemon == "auto" and replicas == 1)
+
     def _attached(self, asked: dict[str, Any], options: dict[str, Any], may_do_without: bool) -> _core.Job:
         """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
         try:
@@ -214,7 +226,7 @@ class Loader:
         except (Unsupported, Closed, Timeout, NotFound) as error:
             if not may_do_without or not str(error).startswith(("control channel", "caryad", "daemon")):
                 raise
-            warnings.warn(f"carya: works without the daemon: {error}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"carya: works without the daemon: {error}", RuntimeWarning, stacklevel=5)
             return _core.Job(self._native, self._pipeline.open(), **options)
 
     def _checked_tuple(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
