@@ -14,6 +14,7 @@ constexpr double kMemoryChunkBytes = 2 << 20;
 /// Storage answers late now and then.
 constexpr double kLatencyMargin = 2;
 constexpr double kAheadChunksMax = 4096;
+constexpr double kReadsMax = 4096;
 
 double known(double number) {
   return std::isfinite(number) && number > 0 ? number : 0;
@@ -40,19 +41,22 @@ Flow flow(const FlowFacts& facts) {
   const double threads = std::max<double>(facts.threads, 1);
   const double batch_rows = std::max<double>(static_cast<double>(facts.batch_rows), 1);
   const double rows = std::clamp(chunk_rows(facts, batch_rows, threads), 1.0, batch_rows);
-  double ahead = 2 * threads + 2;
+  double reads = 0;  // of records
   if (const double cpu_s = known(facts.sample_cpu_s); cpu_s > 0)
-    ahead += std::ceil(kLatencyMargin * known(facts.read_latency_s) * threads / cpu_s / rows);
+    reads = std::ceil(kLatencyMargin * known(facts.read_latency_s) * threads / cpu_s);
+  double ahead = 2 * threads + 2 + std::ceil(reads / rows);
   if (const double chunk_bytes = rows * known(facts.record_bytes); chunk_bytes > 0)
     ahead = std::min(ahead, std::max(2.0, std::floor(static_cast<double>(facts.memory_bytes) / chunk_bytes)));
-  return {static_cast<std::uint64_t>(rows), static_cast<std::uint32_t>(std::min(ahead, kAheadChunksMax))};
+  return {.chunk_rows = static_cast<std::uint64_t>(rows),
+          .ahead_chunks = static_cast<std::uint32_t>(std::min(ahead, kAheadChunksMax)),
+          .reads = static_cast<std::uint32_t>(std::clamp(reads, 1.0, kReadsMax))};
 }
 
 Flow steadied(const Flow& present, const Flow& better) {
   const bool other =
       better.chunk_rows >= 2 * present.chunk_rows || 2 * better.chunk_rows <= present.chunk_rows;
-  return {other ? better.chunk_rows : present.chunk_rows,
-          std::max(present.ahead_chunks, better.ahead_chunks)};
+  return {other ? better.chunk_rows : present.chunk_rows, std::max(present.ahead_chunks, better.ahead_chunks),
+          std::max(present.reads, better.reads)};
 }
 
 }  // namespace carya::autotune

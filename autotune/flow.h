@@ -19,6 +19,7 @@ struct FlowFacts {
 struct Flow {
   std::uint64_t chunk_rows = 1;
   std::uint32_t ahead_chunks = 1;  ///< being read, or waiting for a thread
+  std::uint32_t reads = 1;         ///< under way at the same time, so that the threads never lack any
 
   bool operator==(const Flow&) const = default;
 };

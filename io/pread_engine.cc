@@ -45,6 +45,7 @@ class PreadEngine final : public ReadEngine {
   const SourceStamp& file_stamp(int file) const override { return files_.file(file).stamp; }
   Result<SourceStamp> file_stamp_now(int file) const override { return files_.stamp_now(file); }
   std::uint32_t room() const override { return options_.depth - in_flight_; }
+  void widen(std::uint32_t waiting) override;
   void submit(std::span<const ReadRequest> requests) override;
   void cancel(std::uint64_t token) override;
   std::size_t poll(std::span<ReadCompletion> out, int timeout_ms) override;
@@ -105,6 +106,12 @@ Status PreadEngine::start_threads() {
   for (std::uint32_t i = 0; i < wanted && refused == 0; ++i) refused = start_thread();
   if (threads_.empty()) return fail(Code::kExhausted, "start a read thread", refused);
   return {};
+}
+
+void PreadEngine::widen(std::uint32_t waiting) {
+  const std::uint32_t wanted = std::min({waiting, options_.depth, kThreadsMax});
+  while (threads_.size() < wanted && start_thread() == 0) {
+  }
 }
 
 PreadEngine::~PreadEngine() {

@@ -41,13 +41,14 @@ struct ReadEngineOptions {
   enum class Kind : std::uint8_t { kAuto, kUring, kPread };
   Kind kind = Kind::kAuto;          ///< kAuto: io_uring, else the pread pool
   std::uint32_t depth = 64;         ///< reads in flight at most
-  std::uint32_t pread_threads = 4;  ///< of the fall-back pool
+  std::uint32_t pread_threads = 4;  ///< of the fall-back pool, until widen()
   std::uint64_t resolve = 0;        ///< openat2 resolve flags for opens by name (RESOLVE_BENEATH, ...)
   /// Past the page cache (O_DIRECT), where the file system can and the offset of a range fits its block size;
   /// other reads go through the page cache without a word. Pays when the data is larger than memory and cold
   /// (bench/reads measures both); destinations must be aligned, see ReadRequest::dest.
   bool direct = false;
-  std::uint32_t io_wq_workers_max = 16;  ///< kernel threads that the ring may use for cold opens
+  std::uint32_t io_wq_workers_max =
+      16;  ///< kernel threads that the ring may use for cold opens, until widen()
 };
 
 /// Issues reads and reports their completions; the same contract for io_uring and for a pool of pread threads
@@ -82,6 +83,10 @@ class ReadEngine {
 
   /// How many more reads may be submitted now (depth minus in flight).
   virtual std::uint32_t room() const = 0;
+  /// From now on at least so many reads may wait for storage at the same time, where that takes threads (the
+  /// kernel's for a ring, the pool's own); at most the depth. As many as there may be, where no more can be
+  /// had.
+  virtual void widen(std::uint32_t waiting) = 0;
   /// Queue reads, at most room() of them; they start at the next poll() at the latest.
   virtual void submit(std::span<const ReadRequest> requests) = 0;
   /// Ask that a read which is in flight ends soon. Its one completion comes in any case, ok or not, at once

@@ -38,7 +38,10 @@ enum class Step : std::uint64_t { kOpen, kRead, kClose, kWake, kCancel };
 class UringEngine final : public ReadEngine {
  public:
   explicit UringEngine(const ReadEngineOptions& options)
-      : options_(options), files_(options.resolve, options.direct), flights_(options.depth) {
+      : options_(options),
+        workers_max_(options.io_wq_workers_max),
+        files_(options.resolve, options.direct),
+        flights_(options.depth) {
     free_flights_.reserve(options.depth);
     for (std::uint32_t i = options.depth; i-- > 0;) free_flights_.push_back(i);
     done_.reserve(options.depth);
@@ -59,6 +62,7 @@ class UringEngine final : public ReadEngine {
   const SourceStamp& file_stamp(int file) const override { return files_.file(file).stamp; }
   Result<SourceStamp> file_stamp_now(int file) const override { return files_.stamp_now(file); }
   std::uint32_t room() const override { return static_cast<std::uint32_t>(free_flights_.size()); }
+  void widen(std::uint32_t waiting) override;
   void submit(std::span<const ReadRequest> requests) override;
   void cancel(std::uint64_t token) override;
   std::size_t poll(std::span<ReadCompletion> out, int timeout_ms) override;
@@ -96,6 +100,7 @@ class UringEngine final : public ReadEngine {
   std::size_t hand_out(std::span<ReadCompletion> out);
 
   const ReadEngineOptions options_;
+  std::uint32_t workers_max_;
   OpenFiles files_;
   UniqueFd wake_fd_;              // eventfd; the ring always has one read of it armed
   std::uint64_t wake_count_ = 0;  // what that read writes to
@@ -124,6 +129,13 @@ Status UringEngine::open() {
   TRY(ring_.open(entries, depth + container_places_, options_.io_wq_workers_max));
   arm_wake();
   return {};
+}
+
+void UringEngine::widen(std::uint32_t waiting) {
+  waiting = std::min(waiting, options_.depth);
+  if (waiting <= workers_max_) return;
+  workers_max_ = waiting;
+  ring_.set_workers(waiting);
 }
 
 UringEngine::~UringEngine() {

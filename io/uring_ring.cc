@@ -44,10 +44,13 @@ Status UringRing::open(unsigned entries, unsigned table, unsigned io_wq_workers_
   }
   status = io_uring_register_files_sparse(&ring_, table);
   if (status < 0) return fail_errno("io_uring: table of " + std::to_string(table) + " files", -status);
-  unsigned workers[2] = {io_wq_workers_max, io_wq_workers_max};
-  // Best effort: without it the kernel's own bounds hold.
-  static_cast<void>(io_uring_register_iowq_max_workers(&ring_, workers));
+  set_workers(io_wq_workers_max);
   return {};
+}
+
+void UringRing::set_workers(unsigned workers_max) {
+  unsigned workers[2] = {workers_max, workers_max};
+  static_cast<void>(io_uring_register_iowq_max_workers(&ring_, workers));
 }
 
 io_uring_sqe* UringRing::next_sqe() {

@@ -20,6 +20,9 @@ class UringRing {
   /// Errors: as create_uring_engine. `table` is the count of direct descriptors, bounded by RLIMIT_NOFILE.
   Status open(unsigned entries, unsigned table, unsigned io_wq_workers_max);
 
+  /// Kernel threads that may wait for files, for this ring. Best effort: without it the kernel's own bounds
+  /// hold.
+  void set_workers(unsigned workers_max);
   /// A free submission entry; the caller never has more prepared than `entries`.
   io_uring_sqe* next_sqe();
   /// Submit what is prepared and run what is due; with `wait` until one completion is there, at most

@@ -135,6 +135,7 @@ class Production {
   std::uint64_t session() const { return session_; }
   std::uint32_t running() const { return running_; }
   std::uint32_t reads_open() const { return reads_open_; }
+  const autotune::Flow& flow() const { return flow_; }
   bool quiet() const { return running_ == 0 && reads_open_ == 0; }
   const ProductionOptions& options() const { return options_; }
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }

@@ -93,6 +93,7 @@ void Reader::take() {
     queued_.remove(op);
     issued_.push_back(op);
     if (op.first_ns == 0) op.first_ns = now;
+    if (const Production* job = op.chunk->owner) wanted_ = std::max(wanted_, job->flow().reads);
     ++op.attempts;
     starting_.push_back(&op);
   }
@@ -129,6 +130,7 @@ void Reader::start() {
   cancels_.clear();
   for (const std::uint64_t job : forgets_) sources_.forget(job);
   forgets_.clear();
+  if (wanted_ > widened_) engine_->widen(widened_ = wanted_);
   for (ReadOp* op : starting_) {  // their lists have room
     Status opened;
     try {

@@ -91,6 +91,8 @@ class Reader {
   std::array<io::ReadCompletion, 64> done_;
   std::size_t done_count_ = 0;
   int wait_ms_ = 0;
+  std::uint32_t wanted_ = 0;  // reads under way at the same time, as the jobs want them; widened_: as it is
+  std::uint32_t widened_ = 0;
 
   ReadBufferPool& pool_;
   std::unique_ptr<io::ReadEngine> engine_;

@@ -48,8 +48,10 @@ TEST(Flow, WithoutACostItIsThatOfPhotos) {
 TEST(Flow, SlowStorageIsAskedEarlier) {
   FlowFacts facts = photos(8);
   EXPECT_EQ(flow(facts).ahead_chunks, 19U);
+  EXPECT_EQ(flow(facts).reads, 3U);
   facts.read_latency_s = 10'000 * kMicro;  // 11,429 photos/s * 10 ms * 2 = 229
   EXPECT_EQ(flow(facts).ahead_chunks, 18U + 29U);
+  EXPECT_EQ(flow(facts).reads, 229U);
   facts.memory_bytes = 10 << 20;
   EXPECT_EQ(flow(facts).ahead_chunks, 11U);  // of 8 * 110,000 B
 }
@@ -84,6 +86,8 @@ TEST(Flow, IsPossibleForAnyFacts) {
     ASSERT_LE(found.chunk_rows, std::max<std::uint64_t>(facts.batch_rows, 1));
     ASSERT_GE(found.ahead_chunks, 2U);
     ASSERT_LE(found.ahead_chunks, 4096U);
+    ASSERT_GE(found.reads, 1U);
+    ASSERT_LE(found.reads, 4096U);
   }
 }
 
@@ -94,6 +98,8 @@ TEST(Flow, WaveringMeasurementsChangeNothing) {
   EXPECT_EQ(steadied(present, {16, 20}), (Flow{16, 20}));
   EXPECT_EQ(steadied(present, {4, 10}), (Flow{4, 20}));
   EXPECT_EQ(steadied(present, {8, 31}), (Flow{8, 31}));
+  EXPECT_EQ(steadied({8, 20, 30}, {8, 20, 10}).reads, 30U);
+  EXPECT_EQ(steadied({8, 20, 30}, {8, 20, 40}).reads, 40U);
 }
 
 }  // namespace

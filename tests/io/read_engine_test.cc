@@ -310,6 +310,31 @@ TEST_P(ReadEngineTest, TellsTheStampOfAFile) {
   EXPECT_NE(before, after);
 }
 
+TEST_P(ReadEngineTest, WidenedItReadsOnWhileSomeWait) {
+  StuckFolder stuck(noise(5000, 2));
+  if (!stuck.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
+  open({.depth = 16, .pread_threads = 1, .io_wq_workers_max = 1});
+  const int root = engine_->add_root(stuck.path()).value();
+  const Buffer waiting = make_buffer(5000), buffer = make_buffer(3);
+  const ReadRequest stuck_one{
+      .token = 1, .root = root, .path = "stuck.jpg", .length = 5000, .dest = waiting.get()};
+  engine_->submit({&stuck_one, 1});
+  ReadCompletion none;
+  EXPECT_EQ(engine_->poll({&none, 1}, 50), 0u);
+  stuck.wait_for_read();
+  dir_.write("file", "abc");
+  const ReadRequest request{.token = 7, .root = root_, .path = "file", .length = 3, .dest = buffer.get()};
+  engine_->submit({&request, 1});
+  if (engine_->name().starts_with("pread")) {
+    EXPECT_EQ(engine_->poll({&none, 1}, 50), 0u) << "its only thread waits";
+  }
+  engine_->widen(2);
+  engine_->widen(1);  // never narrower
+  EXPECT_EQ(next().token, 7u);
+  stuck.release();
+  EXPECT_EQ(next().token, 1u);
+}
+
 TEST_P(ReadEngineTest, ReadsThatAreStuckCompleteOnceAndTheOthersGoOnWithout) {
   StuckFolder stuck(noise(5000, 2));
   if (!stuck.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
