@@ -10,12 +10,9 @@ find base shm io transforms autotune loader python bench tests examples -name '*
   xargs clang-format-19 --dry-run -Werror || failed=1
 
 say "clang-tidy (build/tidy.log)"
-# Benches and tests are the compiler's business; product code is read twice.
-mapfile -t sources < <(find base shm io transforms autotune loader python -name '*.cc' | sort)
-[[ ${#sources[@]} -gt 0 ]] || { echo "carya: no sources found" >&2; exit 1; }
-if ! printf '%s\n' "${sources[@]}" |
-  xargs -P "${JOBS:-$(nproc)}" -n 4 clang-tidy-19 -p build/release --quiet > build/tidy.log 2>&1; then
+if ! .venv/bin/python tools/tidy.py > build/tidy.log 2>&1; then
   grep -E 'error:' build/tidy.log | sort -u | head -n 40
+  tail -n 3 build/tidy.log
   failed=1
 fi
 
