@@ -100,4 +100,10 @@ class ReadEngine {
   virtual void wake() = 0;
 };
 
+/// Whether another process or machine answers for a path (FUSE, NFS, SMB, 9p, Ceph, Lustre, ...).
+/// io_uring's calls then wait in the caller's thread, one after the other, and after a short read may ask for
+/// the rest at offset 0 (FUSE with direct I/O, Linux 6.18); the pool's threads do neither. False for "", and
+/// where nobody can say. Source: linux/magic.h.
+bool storage_is_remote(const std::string& path);
+
 }  // namespace carya::io

@@ -323,7 +323,7 @@ void UringEngine::on_completion(std::uint64_t user_data, int result) {
 
 ReadOutcome UringEngine::judge_named(const Flight& flight) const {
   const std::int64_t expected = static_cast<std::int64_t>(flight.request.length);
-  if (flight.result >= expected || stopping_) return judge_whole(flight.result, flight.request.length);
+  if (flight.result == expected || stopping_) return judge_whole(flight.result, flight.request.length);
   if (flight.cancelled) return judge_errno(ECANCELED);
   return slow_path(flight);
 }

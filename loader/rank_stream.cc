@@ -75,6 +75,14 @@ Result<std::vector<std::shared_ptr<PlanInUse>>> forced_plans(
   return plans;
 }
 
+/// io_uring where it may be, but a pool of threads where another process or machine answers for the first
+/// record.
+io::ReadEngineOptions::Kind engine_kind(io::ReadEngineOptions::Kind asked, const Dataset& dataset) {
+  using Kind = io::ReadEngineOptions::Kind;
+  const bool remote = dataset.count() > 0 && io::storage_is_remote(dataset.path(0));
+  return asked == Kind::kAuto && remote ? Kind::kPread : asked;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const transforms::Pipeline> pipeline,
@@ -95,7 +103,7 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
   ASSIGN(auto plan, stream->planner_->first_plan());
   ASSIGN(auto forced, forced_plans(pipeline, stream->seed_, options.plan_testing));
   TRY(stream->open_ring(*plan->plan, options, limits));
-  ASSIGN(stream->engine_, Engine::shared(options.io_engine));
+  ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset)));
   stream->index_ = DecodeIndex::open(*dataset, options.decode_index);
   stream->production_ = Production::create(
       std::move(pipeline), std::move(plan), std::move(dataset), stream->ring_, stream->engine_->pool(),

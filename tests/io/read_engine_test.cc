@@ -310,6 +310,24 @@ TEST_P(ReadEngineTest, TellsTheStampOfAFile) {
   EXPECT_NE(before, after);
 }
 
+TEST_P(ReadEngineTest, FilesOfAUserSpaceFileSystemAreReadWhole) {
+  const std::string content = noise(5000, 2);
+  StuckFolder folder(content);
+  if (!folder.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
+  folder.release();
+  open({.depth = 16});
+  const int root = engine_->add_root(folder.path()).value();
+  const int file = engine_->add_file(root, "stuck.jpg").value();
+  for (int i = 0; i < 200; ++i) {
+    const Buffer buffer = make_buffer(5000);
+    const ReadCompletion done =
+        read(i % 2 == 0 ? ReadRequest{.root = root, .path = "stuck.jpg", .length = 5000, .dest = buffer.get()}
+                        : ReadRequest{.file = file, .length = 5000, .dest = buffer.get()});
+    ASSERT_TRUE(done.ok) << i << ": " << done.bytes;
+    ASSERT_EQ(std::memcmp(buffer.get(), content.data(), 5000), 0) << i;
+  }
+}
+
 TEST_P(ReadEngineTest, WidenedItReadsOnWhileSomeWait) {
   StuckFolder stuck(noise(5000, 2));
   if (!stuck.mounted()) GTEST_SKIP() << "the system lets us mount nothing";

@@ -93,7 +93,7 @@ class StuckFolder {
         return answer(head, &out, sizeof out);
       }
       case FUSE_LOOKUP: {
-        fuse_entry_out out{.nodeid = 2, .attr_valid = 3600, .attr = attr};
+        fuse_entry_out out{.nodeid = 2, .entry_valid = 3600, .attr_valid = 3600, .attr = attr};
         out.attr.ino = 2;
         out.attr.size = content_.size();
         out.attr.mode = S_IFREG | 0644;

@@ -136,6 +136,22 @@ struct Hanging {
   }
 };
 
+TEST(JobStorage, ThreadsReadWhereAnotherProcessAnswers) {
+  const PhotoFolder photos(1);
+  io::StuckFolder remote(read_file(photos.file(0)));
+  if (!remote.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
+  remote.release();
+  const auto list = [](const std::string& path) {
+    return open_source(R"x({"type":"files","paths":[")x" + path + R"x("]})x");
+  };
+  const auto job = start(list(remote.file()), {.threads = 1});
+  EXPECT_EQ(job->stats().io_engine, "pread");
+  EXPECT_EQ(drain(*job), drain(*start(list(photos.file(0).string()), {.threads = 1})));
+  const auto asked = start(list(remote.file()), {.threads = 1, .io_engine = Kind::kUring});
+  EXPECT_EQ(asked->stats().io_engine, "io_uring");
+  EXPECT_EQ(drain(*asked).size(), 1u);
+}
+
 class JobStorageHangs : public testing::TestWithParam<Kind> {};
 
 TEST_P(JobStorageHangs, ReadWithoutAnswerIsAnIoErrorUnderEveryPolicyAndItsLateAnswerIsThrownAway) {
