@@ -52,7 +52,8 @@ class Loader:
     seed: overrides the pipeline's seed, for order and ops.
     as_tuple: ("image", "label") yields tuples of arrays in place of a mapping.
     prefetch_epochs: False stops the work at the end of an epoch until the next `for`.
-    io_timeout: seconds that a failing read is retried before IoError. io_engine: "auto", "uring" or "pread".
+    io_timeout: seconds that a failing read is retried before IoError. io_engine: "uring" (io_uring),
+    "pread" (threads), or "auto": io_uring, and threads where the kernel refuses it or another machine or process answers (NFS, FUSE).
     decode_index: points inside JPEGs where decoding may begin, kept in the cache folder and shared by jobs; they change
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
