@@ -312,7 +312,7 @@ TEST_P(ReadEngineTest, TellsTheStampOfAFile) {
 
 TEST_P(ReadEngineTest, FilesOfAUserSpaceFileSystemAreReadWhole) {
   const std::string content = noise(5000, 2);
-  StuckFolder folder(content);
+  StuckFolder folder(content, 3600);
   if (!folder.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
   folder.release();
   open({.depth = 16});

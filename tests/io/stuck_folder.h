@@ -23,7 +23,9 @@ namespace carya::io {
 /// then. Source: include/uapi/linux/fuse.h, protocol 7.31.
 class StuckFolder {
  public:
-  explicit StuckFolder(std::string content) : content_(std::move(content)) {
+  /// `named_s`: for how long the kernel need not ask where the file is.
+  explicit StuckFolder(std::string content, std::uint64_t named_s = 0)
+      : content_(std::move(content)), named_s_(named_s) {
     std::string name = (std::filesystem::temp_directory_path() / "carya_stuck_XXXXXX").string();
     path_ = ::mkdtemp(name.data());
     device_ = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -93,7 +95,7 @@ class StuckFolder {
         return answer(head, &out, sizeof out);
       }
       case FUSE_LOOKUP: {
-        fuse_entry_out out{.nodeid = 2, .entry_valid = 3600, .attr_valid = 3600, .attr = attr};
+        fuse_entry_out out{.nodeid = 2, .entry_valid = named_s_, .attr_valid = 3600, .attr = attr};
         out.attr.ino = 2;
         out.attr.size = content_.size();
         out.attr.mode = S_IFREG | 0644;
@@ -140,6 +142,7 @@ class StuckFolder {
   }
 
   const std::string content_;
+  const std::uint64_t named_s_;
   std::string path_;
   int device_ = -1;
   bool mounted_ = false;
