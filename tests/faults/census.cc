@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace carya::faults {
 
@@ -21,7 +22,9 @@ Census Census::of(pid_t pid) {
     if (line.find("/memfd:") != std::string::npos) ++census.segments;
   for (auto task = std::filesystem::directory_iterator(root / "task", ignored);
        task != std::filesystem::directory_iterator(); task.increment(ignored)) {
-    ++census.threads;
+    std::string name;
+    std::getline(std::ifstream(task->path() / "comm"), name);
+    if (name != "carya-read") ++census.threads;
     std::ifstream children(task->path() / "children");
     for (pid_t child = 0; children >> child;) ++census.children;
   }

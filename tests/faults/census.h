@@ -10,7 +10,7 @@ namespace carya::faults {
 struct Census {
   long descriptors = 0;
   long segments = 0;  ///< memory files: open, or mapped
-  long threads = 0;
+  long threads = 0;   ///< but for those that read: slow storage has more of them, up to 64
   long children = 0;
 
   static Census of(pid_t pid);
