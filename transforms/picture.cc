@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "transforms/kernels/exif.h"
 #include "transforms/kernels/pad.h"
-#include "transforms/ops/color.h"
 
 namespace carya::transforms {
 namespace {
@@ -58,13 +57,13 @@ void Picture::narrow(const Region& window) {
   region_ = {region_.top + window.top, region_.left + window.left, window.height, window.width};
 }
 
-Status Picture::next_buffer(ImageSize size, MutableImageView& view) {
+Status Picture::next_buffer(ImageSize size, std::int64_t channels, MutableImageView& view) {
   buffer_ = 1 - buffer_;
   RowBuffer& buffer = scratch_.pictures[buffer_];
-  const std::int64_t stride = size.width * channels_;
+  const std::int64_t stride = size.width * channels;
   if (!buffer.reserve(static_cast<std::size_t>(stride * size.height)))
     return fail(Code::kExhausted, "no memory for a picture of " + size_text(size));
-  view = {buffer.data(), size.height, size.width, channels_, stride};
+  view = {buffer.data(), size.height, size.width, channels, stride};
   return {};
 }
 
@@ -77,9 +76,9 @@ Status Picture::decode_region(const Region& region, ImageView& view) {
     const ImageSize stored = swaps ? ImageSize{source_.size.width, source_.size.height} : source_.size;
     const Region from = orientation_source(region, source_.orientation, stored.height, stored.width);
     MutableImageView as_stored;
-    TRY(next_buffer({from.height, from.width}, as_stored));
+    TRY(next_buffer({from.height, from.width}, source_.channels, as_stored));
     TRY(source_.decoder->decode_region(from, source_.mode, as_stored));
-    TRY(next_buffer({region.height, region.width}, out));
+    TRY(next_buffer({region.height, region.width}, source_.channels, out));
     apply_orientation(as_stored, source_.orientation, out);
     view = out;
   }
@@ -121,6 +120,12 @@ Region Picture::needed(std::span<const Step> steps) const {
 
 // After this view_ is exactly the region, flips still to be done.
 Status Picture::materialize() {
+  TRY(read_pixels());
+  return change_waiting();
+}
+
+// The same without the changes that wait.
+Status Picture::read_pixels() {
   if (waiting_count_ > 0) return warp_waiting();
   if (decoded_) {
     view_ = crop_view(view_, region_);
@@ -152,7 +157,7 @@ Status Picture::pad(const Step& step, const Region& window) {
   }
   TRY(materialize());
   MutableImageView out;
-  TRY(next_buffer({window.height, window.width}, out));
+  TRY(next_buffer({window.height, window.width}, view_.channels, out));
   crop_padded(view_, place, step.padding_mode, step.fill, out);
   view_ = out;
   region_ = {0, 0, out.height, out.width};
@@ -163,7 +168,7 @@ Status Picture::pad(const Step& step, const Region& window) {
 Status Picture::unflip() {
   if (!flip_horizontal_ && !flip_vertical_) return {};
   MutableImageView out;
-  TRY(next_buffer({view_.height, view_.width}, out));
+  TRY(next_buffer({view_.height, view_.width}, view_.channels, out));
   StoreSpec spec{.height = view_.height, .width = view_.width, .channels = view_.channels};
   spec.flip_horizontal = flip_horizontal_;
   spec.flip_vertical = flip_vertical_;
@@ -176,7 +181,7 @@ Status Picture::unflip() {
 
 Status Picture::resize(const Step& step, Interpolation interpolation) {
   MutableImageView out;
-  TRY(next_buffer({step.height, step.width}, out));
+  TRY(next_buffer({step.height, step.width}, view_.channels, out));
   scratch_.resizer.resize(view_, {step.height, step.width, interpolation, step.antialias}, out);
   view_ = out;
   region_ = {0, 0, out.height, out.width};
@@ -184,7 +189,7 @@ Status Picture::resize(const Step& step, Interpolation interpolation) {
 }
 
 Status Picture::wait_with(const Step& step, Interpolation interpolation) {
-  if (waiting_count_ == waiting_.size()) TRY(materialize());
+  if (waiting_count_ == waiting_.size() || changes_count_ > 0) TRY(materialize());
   waiting_[waiting_count_++] = {&step, interpolation, region_, flip_horizontal_, flip_vertical_};
   region_ = {0, 0, size_.height, size_.width};
   flip_horizontal_ = flip_vertical_ = false;
@@ -204,33 +209,16 @@ Status Picture::warp_waiting() {
   flip_vertical_ = warp_step.flip_vertical;
   region_ = warp_step.region;
   narrow(mirrored(read, size));
-  TRY(materialize());
+  TRY(read_pixels());
   TRY(unflip());
   MutableImageView out;
-  TRY(next_buffer({window.height, window.width}, out));
+  TRY(next_buffer({window.height, window.width}, view_.channels, out));
   warp({view_, read.top, read.left, size.height, size.width}, spec, window, out);
   view_ = out;
   region_ = {0, 0, out.height, out.width};
   mark(step);
   flip_horizontal_ = flips_after[0];
   flip_vertical_ = flips_after[1];
-  return {};
-}
-
-Status Picture::recolor(const Step& step) {
-  SampleRng rng(step.key, source_.id.epoch, source_.id.record, source_.id.occurrence);
-  ColorSteps changes;
-  step.color->draw(rng, size_, channels_, changes);
-  if (changes.count == 0) return {};
-  TRY(materialize());
-  for (std::size_t i = 0; i < changes.count; ++i) {
-    if (!passes_flips(changes.steps[i])) TRY(unflip());
-    MutableImageView out;
-    channels_ = channels_after(changes.steps[i], channels_);
-    TRY(next_buffer({view_.height, view_.width}, out));
-    apply_color_step(changes.steps[i], view_, out);
-    view_ = out;
-  }
   return {};
 }
 
@@ -267,7 +255,7 @@ void Picture::stream(const Step& step, Interpolation interpolation, std::span<co
 // Before there are pixels, nothing was done yet.
 void Picture::mark(const Step& step) {
   if (!trace_ || step.ends_stage == 0 || !decoded_ || waiting_count_ > 0) return;
-  trace_->ends[trace_->count++] = {step.ends_stage - 1U, thread_cpu_ns(), view_.height * view_.row_bytes()};
+  trace_->end(step.ends_stage, thread_cpu_ns(), view_.height * view_.row_bytes());
 }
 
 Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, std::byte* out) {
@@ -276,7 +264,6 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
     if ((step.fields & source_.field) == 0) continue;
     if (step.kind == Step::Kind::kColor) {
       TRY(recolor(step));
-      mark(step);
       continue;
     }
     if (step.kind == Step::Kind::kFlip) {
@@ -304,12 +291,19 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
     size_ = {step.height, step.width};
     mark(step);
   }
-  TRY(materialize());
+  TRY(read_pixels());
   spec.height = view_.height;
   spec.width = view_.width;
   spec.flip_horizontal = flip_horizontal_;
   spec.flip_vertical = flip_vertical_;
-  store_image(view_, spec, out);
+  if (band_rows() < view_.height) {
+    RowStore store(spec, out);
+    TRY(change_in_bands(&store));
+    store.finish();
+  } else {
+    TRY(change_waiting());
+    store_image(view_, spec, out);
+  }
   return {};
 }
 

@@ -45,6 +45,10 @@ struct PictureTrace {
   std::array<End, kOpsMax> ends;  ///< of the stages between decode and result
   std::size_t count = 0;
 
+  /// `number` of a stage, from 1.
+  void end(std::uint8_t number, std::int64_t at, std::int64_t bytes) {
+    ends[count++] = {number - 1U, at, bytes};
+  }
   void clear() { decoded_at_ns = decoded_bytes = 0, count = 0; }
 };
 
@@ -54,6 +58,7 @@ struct Scratch::Impl {
   std::vector<ImageInfo> infos;  // of them
   Resizer resizer;
   RowBuffer pictures[2];  // a picture on its way; each step reads one and writes the other
+  RowBuffer bands[2];     // rows of a picture between changes that go through it together
   RowBuffer apart;        // a decoded picture that several read
   RowBuffer whole;        // a finished picture, for point ops without a fused store
   RowBuffer values[2];    // the same for point ops without a fused store

@@ -226,5 +226,49 @@ TEST(FusedPlan, MalformedFilesHaveOneVerdict) {
   }
 }
 
+// Larger than what goes through its changes whole (picture_colors.cc).
+TEST(FusedPlan, LargePicturesGoThroughTheirColorsInBands) {
+  const std::vector<std::string> ops = {
+      R"({"op":"color_jitter","brightness":0.4,"contrast":0.4,"saturation":0.4,"hue":0.1})",
+      R"({"op":"color_jitter","brightness":0.4})",
+      R"({"op":"invert"})",
+      R"({"op":"posterize","bits":3})",
+      R"({"op":"solarize","threshold":99})",
+      R"({"op":"random_grayscale","p":0.5})",
+      R"({"op":"grayscale","num_output_channels":3})",
+      R"({"op":"grayscale"})",
+      R"({"op":"autocontrast"})",
+      R"({"op":"random_erasing","value":[3]})",
+      R"({"op":"random_apply","p":0.5,"ops":[{"op":"posterize","bits":5},{"op":"invert"}]})",
+      R"({"op":"random_horizontal_flip"})",
+      R"({"op":"random_vertical_flip"})",
+      R"({"op":"random_crop","size":[610,640]})",
+      R"({"op":"random_rotation","degrees":9})"};
+  std::mt19937 random(5);
+  Scratch scratch;
+  int good = 0;
+  for (std::uint64_t chain = 0; chain < 40; ++chain) {
+    std::string drawn = R"({"op":"decode_image","apply_exif":true})";
+    for (int i = 0; i < 6; ++i) drawn += "," + ops[random() % ops.size()];
+    if (chain % 2 == 0) drawn += R"(,{"op":"random_crop","size":[600,599],"pad_if_needed":true})";
+    if (chain % 2 == 1) drawn += R"(,{"op":"resize","size":[600,599]})";
+    if (chain % 4 > 1) drawn += "," + ops[0] + R"(,{"op":"invert"},{"op":"random_horizontal_flip"})";
+    if (chain % 3 == 0) drawn += R"(,{"op":"normalize","mean":0.4,"std":0.2})";
+    // Gray pictures have no color to change.
+    const auto parsed = Pipeline::parse(document(drawn));
+    if (!parsed) continue;
+    const auto fused = plan_of(document(drawn), {.seed = 3});
+    const auto whole = plan_of(document(drawn), {.seed = 3, .fuse = false});
+    for (const int orientation : {1, 6})
+      expect_same(*fused, *whole, scratch, {.record = chain},
+                  make_jpeg(830, 760, 3, false, 2, orientation, static_cast<std::uint32_t>(chain)), drawn,
+                  good);
+    std::vector<OpProfile> profile;
+    fused->collect_profile(scratch, profile);
+    EXPECT_GT(profile.back().bytes_out, 0U) << drawn;
+  }
+  EXPECT_GT(good, 50);
+}
+
 }  // namespace
 }  // namespace carya::transforms::testing

@@ -305,6 +305,30 @@ TEST(Plan, ProfileCountsBytesAndTimeOfEachOpOnPictures) {
   }
 }
 
+// What goes through it together, in bands, is told apart all the same.
+TEST(Plan, ProfileCountsBytesAndTimeOfEachColorOpOnALargePicture) {
+  for (const bool last : {true, false}) {
+    const auto plan = plan_of(document(
+        std::string(
+            R"({"op":"decode_image"},{"op":"resize","size":[700,600]},{"op":"invert"},{"op":"grayscale"})") +
+        (last ? "" : R"(,{"op":"autocontrast"})")));
+    Scratch scratch;
+    const Bytes image = make_jpeg(50, 60);
+    ASSERT_FALSE(run_guarded(*plan, scratch, {}, {image, label_bytes(0)}).error);
+    std::vector<OpProfile> total;
+    plan->collect_profile(scratch, total);
+    ASSERT_EQ(total.size(), last ? 5U : 6U);
+    const std::uint64_t pixels = 700 * 600;
+    const std::uint64_t bytes[] = {image.size(), 50 * 60 * 3, pixels * 3, pixels * 3, pixels, pixels, pixels};
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      EXPECT_EQ(total[i].bytes_in, bytes[i]) << total[i].name;
+      EXPECT_EQ(total[i].bytes_out, bytes[i + 1]) << total[i].name;
+      EXPECT_GT(total[i].cpu_ns, 0U) << total[i].name;
+      EXPECT_LT(total[i].cpu_ns, 1'000'000'000U) << total[i].name;
+    }
+  }
+}
+
 // Draws are part of the stream: another digest here is another stream, which needs new op versions.
 TEST(Draws, AreStable) {
   const std::vector<std::string> ops = {

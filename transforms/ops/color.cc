@@ -32,8 +32,7 @@ void fill_with_noise(SampleRng noise, const Region& region, const MutableImageVi
 OpTraits traits_of(const ColorStep& step) {
   using Kind = ColorStep::Kind;
   OpTraits traits{.kind = OpKind::kColor};
-  traits.pixelwise = step.kind == Kind::kInvert || step.kind == Kind::kSolarize ||
-                     step.kind == Kind::kPosterize || step.kind == Kind::kGrayscale;
+  traits.pixelwise = is_pixelwise(step);
   traits.in_pixels = step.kind == Kind::kSharpness;
   traits.keeps_black = step.kind == Kind::kPosterize || step.kind == Kind::kGrayscale ||
                        (step.kind == Kind::kSolarize && step.amount > 0);
@@ -49,6 +48,33 @@ std::int64_t channels_after(const ColorStep& step, std::int64_t channels) {
 
 bool passes_flips(const ColorStep& step) {
   return step.kind != ColorStep::Kind::kErase;
+}
+
+bool is_pixelwise(const ColorStep& step) {
+  switch (step.kind) {
+    case ColorStep::Kind::kInvert:
+    case ColorStep::Kind::kSolarize:
+    case ColorStep::Kind::kPosterize:
+    case ColorStep::Kind::kGrayscale:
+    case ColorStep::Kind::kBrightness:
+    case ColorStep::Kind::kSaturation:
+    case ColorStep::Kind::kHue:
+    case ColorStep::Kind::kBlend:
+      return true;
+    case ColorStep::Kind::kAutocontrast:
+    case ColorStep::Kind::kEqualize:
+    case ColorStep::Kind::kSharpness:
+    case ColorStep::Kind::kContrast:
+    case ColorStep::Kind::kErase:
+    case ColorStep::Kind::kBlur:
+      return false;
+  }
+  return false;
+}
+
+ColorStep settled(const ColorStep& step, const ImageView& in) {
+  if (step.kind != ColorStep::Kind::kContrast) return step;
+  return {.kind = ColorStep::Kind::kBlend, .amount = mean_luma(in), .factor = step.factor};
 }
 
 void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out) {
@@ -70,7 +96,9 @@ void apply_color_step(const ColorStep& step, const ImageView& in, const MutableI
     case ColorStep::Kind::kBrightness:
       return blend_level(in, 0, step.factor, out);
     case ColorStep::Kind::kContrast:
-      return blend_level(in, mean_luma(in), step.factor, out);
+      return apply_color_step(settled(step, in), in, out);
+    case ColorStep::Kind::kBlend:
+      return blend_level(in, step.amount, step.factor, out);
     case ColorStep::Kind::kSaturation:
       return saturate(in, step.factor, out);
     case ColorStep::Kind::kHue:

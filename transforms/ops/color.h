@@ -28,6 +28,7 @@ struct ColorStep {
     kContrast,
     kSaturation,
     kHue,    ///< by `amount` of kHueTurn
+    kBlend,  ///< from the level `amount`, by `factor`: contrast, once the mean of the picture is known
     kErase,  ///< `region` by `fill`, or by `noise`
     kBlur,   ///< Gaussian, of standard deviation `factor`, by `kernel`
   };
@@ -59,6 +60,13 @@ std::int64_t channels_after(const ColorStep& step, std::int64_t channels);
 
 /// Whether a mirrored picture gives the same values, mirrored.
 bool passes_flips(const ColorStep& step);
+
+/// Whether each pixel of the result depends on the same pixel of the picture alone.
+bool is_pixelwise(const ColorStep& step);
+
+/// The step as one that is pixelwise, where looking at the whole picture before makes it so (contrast); else
+/// the step.
+ColorStep settled(const ColorStep& step, const ImageView& in);
 
 /// The picture after the step.
 /// Shape: `out` has the size of `in` and channels_after() channels, and does not overlap it. Errors: none.
