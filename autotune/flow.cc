@@ -13,7 +13,6 @@ constexpr double kUnknownRows = 8;
 constexpr double kMemoryChunkBytes = 2 << 20;
 /// Storage answers late now and then.
 constexpr double kLatencyMargin = 2;
-constexpr double kAheadChunksMax = 4096;
 constexpr double kReadsMax = 4096;
 
 double known(double number) {
@@ -48,7 +47,7 @@ Flow flow(const FlowFacts& facts) {
   if (const double chunk_bytes = rows * known(facts.record_bytes); chunk_bytes > 0)
     ahead = std::min(ahead, std::max(2.0, std::floor(static_cast<double>(facts.memory_bytes) / chunk_bytes)));
   return {.chunk_rows = static_cast<std::uint64_t>(rows),
-          .ahead_chunks = static_cast<std::uint32_t>(std::min(ahead, kAheadChunksMax)),
+          .ahead_chunks = static_cast<std::uint32_t>(std::min<double>(ahead, kAheadChunksMax)),
           .reads = static_cast<std::uint32_t>(std::clamp(reads, 1.0, kReadsMax))};
 }
 

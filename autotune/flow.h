@@ -15,6 +15,9 @@ struct FlowFacts {
   std::uint64_t memory_bytes = 0;  ///< for records that are read ahead
 };
 
+/// Chunks under way, at most.
+inline constexpr std::uint32_t kAheadChunksMax = 4096;
+
 /// How much of a stream's work is one task, and how much of it is under way. Changes no bit.
 struct Flow {
   std::uint64_t chunk_rows = 1;

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
-#include "loader/cgroup.h"
 #include "loader/pressure.h"
 #include "loader/stream_figures.h"
 

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "loader/cgroup.h"
+#include "base/cgroup.h"
 
 namespace carya::loader {
 namespace {

@@ -122,8 +122,9 @@ Result<std::string> explain_kept(const transforms::Pipeline& pipeline, const std
 
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                   const ReportOptions& options) {
+  const std::int64_t now_s = unix_s();
   const PipelineFacts facts = facts_of(pipeline, profile);
-  const Json measured = Json::parse(facts_json(pipeline, profile, unix_s()));
+  const Json measured = Json::parse(facts_json(pipeline, profile, now_s));
   const PlannerInput input = planner_input(pipeline, facts);
   ASSIGN(const Chain chain, Chain::create(input.chain));
   autotune::AlternativesOptions search{.order = kExactOrder};
@@ -163,7 +164,6 @@ Result<std::string> explain_order(const transforms::Pipeline& pipeline, const Pl
                      {"pictures", facts.pictures}};
   report["measured"] = measured["orders"];
   add_moves(report, chain, found);
-  const std::int64_t now_s = unix_s();
   report["stream"] = stream_of(checked(profile.rates, now_s), now_s);
   const HostFacts host = read_host_facts();
   report["parallelism"] = {{"threads", auto_threads(host)}, {"cores", host.allowed_cores}};

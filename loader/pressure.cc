@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "loader/cgroup.h"
+#include "base/cgroup.h"
 #include "loader/host.h"
 
 namespace carya::loader {

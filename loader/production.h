@@ -65,6 +65,14 @@ struct ProductionStats {
   transforms::DecodePaths decodes;
   std::uint64_t plan_switches = 0;
   autotune::Flow flow{};  ///< as it is now
+
+  /// Mean time of a read, in seconds, and bytes per second while some read was under way; 0: none was.
+  double mean_read_s() const {
+    return reads == 0 ? 0 : static_cast<double>(read_latency_ns) * 1e-9 / static_cast<double>(reads);
+  }
+  double read_bytes_per_s() const {
+    return reading_ns <= 0 ? 0 : static_cast<double>(bytes_read) * 1e9 / static_cast<double>(reading_ns);
+  }
 };
 
 /// One job's scheduling state: the sequencer (which chunk is due), the chunks on their way, and publishing in

@@ -9,7 +9,6 @@ namespace {
 
 using Kind = transforms::SourceField::Kind;
 
-constexpr std::uint32_t kAheadChunksMax = 4096;
 /// Records whose sizes stand for those of all.
 constexpr std::uint64_t kRecordsLookedAt = 256;
 
@@ -44,19 +43,16 @@ void Production::adjust_flow() {
   const std::uint64_t timed = plan_->profile.timed_samples();
   if (timed < std::max(kTrustedSamples, 2 * flow_samples_)) return;
   flow_samples_ = timed;
-  autotune::FlowFacts facts = flow_facts_;
-  facts.sample_cpu_s = plan_->profile.cpu_ns() * 1e-9;
-  if (stats_.reads > 0)
-    facts.read_latency_s =
-        static_cast<double>(stats_.read_latency_ns) * 1e-9 / static_cast<double>(stats_.reads);
-  facts.threads = options_.threads;
-  facts.memory_bytes = options_.read_ahead_bytes;
-  flow_ = autotune::steadied(flow_, autotune::flow(facts));
+  flow_facts_.sample_cpu_s = plan_->profile.cpu_ns() * 1e-9;
+  if (stats_.reads > 0) flow_facts_.read_latency_s = stats_.mean_read_s();
+  flow_facts_.threads = options_.threads;
+  flow_facts_.memory_bytes = options_.read_ahead_bytes;
+  flow_ = autotune::steadied(flow_, autotune::flow(flow_facts_));
 }
 
 void Production::note_starved() {
   if (reading_ == 0 || !ready_.empty() || slotted_ == 0 || order_ < next_growth_ ||
-      flow_.ahead_chunks >= kAheadChunksMax)
+      flow_.ahead_chunks >= autotune::kAheadChunksMax)
     return;
   flow_.ahead_chunks += flow_.ahead_chunks / 2;
   next_growth_ = order_ + 2ull * flow_.ahead_chunks;

@@ -30,12 +30,13 @@ PlanProfile Production::measured() const {
   for (const auto& plan : plans_)
     if (plan != plan_) measured.orders.push_back(plan->profile);
   measured.orders.push_back(plan_->profile);
-  if (stats_.reads > 0)
-    measured.rates = {.read_latency_s = static_cast<double>(stats_.read_latency_ns) * 1e-9 /
-                                        static_cast<double>(stats_.reads),
-                      .read_bytes_per_s = static_cast<double>(stats_.bytes_read) * 1e9 /
-                                          static_cast<double>(std::max<std::int64_t>(reading_ns(), 1)),
+  if (stats_.reads > 0) {
+    ProductionStats reads = stats_;
+    reads.reading_ns = reading_ns();
+    measured.rates = {.read_latency_s = reads.mean_read_s(),
+                      .read_bytes_per_s = reads.read_bytes_per_s(),
                       .reads_at_s = unix_s()};
+  }
   return measured;
 }
 

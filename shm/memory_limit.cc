@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/cgroup.h"
+
 namespace carya::shm {
 namespace {
 
@@ -48,36 +50,19 @@ std::uint64_t room_in(const std::string& folder, const Names& names) {
   return *limit - std::min(*limit, used);
 }
 
-/// The least room from `path` up to the mount's root. In a container the path may not exist; its root then
-/// counts.
-std::uint64_t room_above(const std::string& mount, std::string path, const Names& names) {
-  std::uint64_t room = room_in(mount, names);
-  while (!path.empty() && path != "/") {
-    room = std::min(room, room_in(mount + path, names));
-    path.resize(path.find_last_of('/'));
-  }
-  return room;
-}
-
 }  // namespace
 
 std::uint64_t available_memory_bytes(const std::string& root) {
   std::uint64_t room = kUnlimited;
   if (const auto kib = number_in(root + "/proc/meminfo", "MemAvailable:")) room = *kib * 1024;
-  std::ifstream groups(root + "/proc/self/cgroup");  // lines of "id:controllers:/path"
-  std::string line;
-  while (std::getline(groups, line)) {
-    const auto first = line.find(':');
-    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') continue;
-    std::string controllers(",");  // appended to: GCC 12 sees an overlap in "," + std::string
-    controllers.append(line, first + 1, second - first - 1).append(",");
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,") room = std::min(room, room_above(root + "/sys/fs/cgroup", path, kVersion2));
-    if (controllers.find(",memory,") != std::string::npos) {
-      room = std::min(room, room_above(root + "/sys/fs/cgroup/memory", path, kVersion1));
-    }
-  }
+  const std::string groups = kernel_text(root + "/proc/self/cgroup");
+  // In a container the path may not exist; the mount's root then counts.
+  const auto look = [&](const std::string& mount, const std::string& path, const Names& names) {
+    each_ancestor(root + mount, path,
+                  [&](const std::string& folder) { room = std::min(room, room_in(folder, names)); });
+  };
+  look("/sys/fs/cgroup", cgroup_path(groups, ""), kVersion2);
+  look("/sys/fs/cgroup/memory", cgroup_path(groups, "memory"), kVersion1);
   return room;
 }
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ._cli_plan import DATA, REORDER, TARGET, write_file
-from ._options import INEXACT
+from ._options import INEXACT, REORDERS, choice
 
 _INTERRUPTED = 130  # as shells count a process that SIGINT ended
 
@@ -64,7 +64,6 @@ def register(app: Any, typer: Any) -> None:
         that the table is for you to see; a plan file (-o) keeps the order for ever. Ctrl-C shows what is known so far.
         --reorder relaxed also tries the order with other pixels that a loader with this `reorder` runs.
         """
-        from ._options import REORDERS, choice
         from ._pipeline_file import load_pipeline
         from ._plan import plan_text
         from ._tune import tune

@@ -95,14 +95,8 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["bytes_read"] = stats.production.bytes_read;
   all["reads"] = stats.production.reads;
   all["read_retries"] = stats.production.read_retries;
-  all["read_latency_seconds"] = stats.production.reads == 0
-                                    ? 0.0
-                                    : static_cast<double>(stats.production.read_latency_ns) * 1e-9 /
-                                          static_cast<double>(stats.production.reads);
-  all["read_bytes_per_second"] =
-      known(stats.production.reading_ns == 0 ? 0.0
-                                             : static_cast<double>(stats.production.bytes_read) * 1e9 /
-                                                   static_cast<double>(stats.production.reading_ns));
+  all["read_latency_seconds"] = stats.production.mean_read_s();
+  all["read_bytes_per_second"] = known(stats.production.read_bytes_per_s());
   all["read_buffer_bytes_max"] = stats.production.buffered_bytes_max;
   py::dict decodes;
   decodes["own"] = stats.production.decodes.own;

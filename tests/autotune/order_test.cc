@@ -87,9 +87,7 @@ TEST(Precedence, AllowsExactlyTheReachableOrders) {
       Order order(chain->size());
       for (std::size_t op = 0; op < order.size(); ++op) order[op] = op;
       do {
-        Plan plan;
-        for (const std::size_t op : order) plan.stages.push_back({{op}});
-        if (check_order(*chain, plan, sense)) allowed.push_back(order);
+        if (check_order(*chain, plan_of(order), sense)) allowed.push_back(order);
       } while (std::next_permutation(order.begin(), order.end()));
       ASSERT_EQ(allowed, reachable) << "instance " << i;
     }

@@ -41,9 +41,8 @@ std::vector<Order> legal_orders(const transforms::Pipeline& pipeline) {
   std::vector<Order> legal;
   Order order = declared_order(pipeline);
   do {
-    autotune::Plan plan;
-    for (const std::size_t op : order) plan.stages.push_back({{op}});
-    if (autotune::check_order(*chain, plan, autotune::Sense::kExact)) legal.push_back(order);
+    if (autotune::check_order(*chain, autotune::plan_of(order), autotune::Sense::kExact))
+      legal.push_back(order);
   } while (std::ranges::next_permutation(order).found);
   return legal;
 }

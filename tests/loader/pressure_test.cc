@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "loader/cgroup.h"
+#include "base/cgroup.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::loader {

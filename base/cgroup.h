@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace carya::loader {
+namespace carya {
 
 /// Path of a process in the hierarchy whose line in its cgroup file names `controller` ("" for version 2).
 /// `text`: of /proc/PID/cgroup. "" where there is none.
@@ -23,4 +23,4 @@ void each_ancestor(const std::string& mount, std::string path, Visit visit) {
 /// All of a small file of the kernel's, at most 64 KiB; "" where it cannot be read.
 std::string kernel_text(const std::string& path);
 
-}  // namespace carya::loader
+}  // namespace carya

@@ -1,4 +1,4 @@
-#include "loader/cgroup.h"
+#include "base/cgroup.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "base/unique_fd.h"
 
-namespace carya::loader {
+namespace carya {
 
 std::string cgroup_path(const std::string& text, const std::string& controller) {
   std::istringstream lines(text);
@@ -37,4 +37,4 @@ std::string kernel_text(const std::string& path) {
   return text;
 }
 
-}  // namespace carya::loader
+}  // namespace carya
