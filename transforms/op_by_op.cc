@@ -178,7 +178,7 @@ void compute(const Program::OpProgram& entry, std::size_t f, OwnedTensor& tensor
 
 Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
                                               std::span<const std::span<const std::byte>> inputs) {
-  const auto& fields = program.pipeline->fields();
+  const auto& fields = program.inputs;
   CHECK(inputs.size() == fields.size());
   Sample sample;
   for (std::size_t f = 0; f < fields.size(); ++f) {

@@ -22,18 +22,18 @@ std::uint64_t next_plan_number() {
 
 class CompiledPlan final : public Plan {
  public:
-  explicit CompiledPlan(Program program)
-      : program_(std::move(program)), number_(next_plan_number()), outputs_(program_.pipeline->outputs()) {
-    for (const TensorSpec& spec : outputs_) fixed_ = fixed_ && spec.bytes() >= 0;
+  explicit CompiledPlan(Program program) : program_(std::move(program)), number_(next_plan_number()) {
+    for (const TensorSpec& spec : program_.outputs) fixed_ = fixed_ && spec.bytes() >= 0;
     for (const FieldProgram& field : program_.fields) has_decode_ |= field.decode != nullptr;
     CHECK(program_.stages.size() <= kStagesMax);
   }
 
-  const std::vector<TensorSpec>& outputs() const override { return outputs_; }
+  const std::vector<SourceField>& inputs() const override { return program_.inputs; }
+  const std::vector<TensorSpec>& outputs() const override { return program_.outputs; }
 
   Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
              std::span<std::byte* const> outputs, std::span<FieldIndex> indexes) const override {
-    CHECK(fixed_ && inputs.size() == program_.pipeline->fields().size() && outputs.size() == outputs_.size());
+    CHECK(fixed_ && inputs.size() == program_.inputs.size() && outputs.size() == program_.outputs.size());
     CHECK(indexes.empty() || indexes.size() == inputs.size());
     for (FieldIndex& index : indexes) {
       index.made.clear();
@@ -116,7 +116,6 @@ class CompiledPlan final : public Plan {
 
   Program program_;
   std::uint64_t number_;
-  std::vector<TensorSpec> outputs_;
   bool fixed_ = true;
   bool has_decode_ = false;
 };
@@ -351,7 +350,7 @@ Status CompiledPlan::run_whole(StageTimer& timer, const SampleId& id, Inputs inp
   std::int64_t bytes_in = 0;
   std::int64_t bytes_out = 0;
   for (std::size_t f = 0; f < tensors.size(); ++f) {
-    CHECK(tensors[f].spec == outputs_[f]);
+    CHECK(tensors[f].spec == program_.outputs[f]);
     std::memcpy(outputs[f], tensors[f].data.data(), tensors[f].data.size());
     bytes_out += static_cast<std::int64_t>(tensors[f].data.size());
   }

@@ -29,6 +29,11 @@ struct PlanOptions {
   /// numbers of its declared place. That the result is still what was declared is the caller's to know
   /// (commutes()).
   std::vector<std::size_t> order{};
+  /// The part of a plan: its ops from `first` up to before `last`, places in that order. What runs before
+  /// `first` is done elsewhere: its tensors are the inputs. Parts one behind the other give the bits of the
+  /// whole, whoever runs them.
+  std::size_t first = 0;
+  std::size_t last = SIZE_MAX;  ///< more than there are: to the end
 };
 
 /// What a stage cost: shown by loader.stats(). CPU time is sampled: one sample in 32 is timed, fewer
@@ -78,16 +83,19 @@ class Scratch {
 class Plan {
  public:
   /// Errors: kInvalidArgument: a batch of unknown shapes; an order that does not have each op once, or in
-  /// which an op cannot take what it is given or other tensors come out.
+  /// which an op cannot take what it is given or other tensors come out; a part that begins or ends where a
+  /// field is encoded or of an unknown shape (but for the source itself).
   static Result<std::shared_ptr<const Plan>> compile(std::shared_ptr<const Pipeline> pipeline,
                                                      const PlanOptions& options);
   virtual ~Plan() = default;
 
+  /// What run() takes: the pipeline's fields(), or what the ops before the part make.
+  virtual const std::vector<SourceField>& inputs() const = 0;
   /// Fixed shapes of what run() writes, in the order of its `outputs`; kInvalidArgument at compile() when the
   /// pipeline has a batch and a shape is still unknown.
   virtual const std::vector<TensorSpec>& outputs() const = 0;
 
-  /// Compute one sample into given memory. `inputs` has one span per field of the pipeline's fields(), in
+  /// Compute one sample into given memory. `inputs` has one span per field of inputs(), in
   /// order (a label is 8 bytes); an encoded input has at least 1 readable byte after its end. `outputs[i]`
   /// has outputs()[i].bytes() bytes and any alignment; every byte is written on success, and unspecified on
   /// error. Errors: kCorrupt: the sample is bad data, `message` says stage and reason ("decode_image: not a

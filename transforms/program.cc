@@ -29,11 +29,10 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
 // Takes the chain apart op by op: what each takes, its key, its place among the steps.
 class OpTaker {
  public:
-  explicit OpTaker(Program& program)
-      : program_(program), states_(initial_states(program.pipeline->fields())) {}
+  OpTaker(Program& program, std::vector<FieldState> before) : program_(program), states_(std::move(before)) {}
 
-  Result<std::vector<FieldState>> take_all(const std::vector<std::size_t>& order) {
-    find_views();
+  Result<std::vector<FieldState>> take_all(std::span<const std::size_t> order) {
+    find_views(order);
     const auto& ops = program_.pipeline->ops();
     std::vector<std::vector<Philox4x32::Key>> keys(ops.size());
     for (std::size_t i = 0; i < ops.size(); ++i) list_keys(*ops[i], keys[i]);
@@ -51,9 +50,9 @@ class OpTaker {
 
  private:
   // Before anything is taken, so that what comes before the views knows of the second.
-  void find_views() {
-    for (const auto& op : program_.pipeline->ops())
-      if (op->traits().kind == OpKind::kViews)
+  void find_views(std::span<const std::size_t> order) {
+    for (const std::size_t i : order)
+      if (program_.pipeline->ops()[i]->traits().kind == OpKind::kViews)
         for (std::size_t f = 0; f < states_.size(); ++f)
           if (states_[f].spec.name == kMainField) program_.views = {f, states_.size()};
   }
@@ -138,26 +137,75 @@ Result<std::vector<std::size_t>> running_order(const Program& program) {
   return order;
 }
 
-// All ops; gives the states after the last one.
+std::unexpected<Error> wrong_order(const std::string& why) {
+  return fail(Code::kInvalidArgument, "plan: the ops cannot run in this order: " + why);
+}
+
+Status check_end(const Program& program, const std::vector<FieldState>& states) {
+  for (std::size_t f = 0; f < states.size(); ++f)
+    if (states[f].spec != program.pipeline->outputs()[f])
+      return wrong_order(states[f].spec.name + " ends as " + states[f].spec.to_string() + ", declared is " +
+                         program.pipeline->outputs()[f].to_string());
+  return {};
+}
+
+// Whether a part may begin or end between these ops.
+Status check_cut(const std::vector<FieldState>& states) {
+  for (const FieldState& state : states)
+    if (state.form == FieldState::Form::kEncoded || state.spec.bytes() < 0)
+      return fail(Code::kInvalidArgument, "plan: a part ends where " + state.spec.name + " is " +
+                                              state.spec.to_string() +
+                                              "; allowed: where everything is decoded and has a fixed shape");
+  return {};
+}
+
+std::vector<SourceField> inputs_of(const std::vector<FieldState>& states) {
+  std::vector<SourceField> inputs;
+  for (const FieldState& state : states) {
+    const bool label = state.form == FieldState::Form::kLabel;
+    inputs.push_back({label ? SourceField::Kind::kLabel : SourceField::Kind::kTensor, state.spec});
+  }
+  return inputs;
+}
+
+// What the ops before the part make of the source: states and fields.
+Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std::size_t> before) {
+  program.inputs = program.pipeline->fields();
+  std::vector<FieldState> source = initial_states(program.inputs);
+  if (before.empty()) return source;
+  Program elsewhere{.pipeline = program.pipeline, .options = program.options};
+  auto states = OpTaker(elsewhere, std::move(source)).take_all(before);
+  if (!states) return wrong_order(states.error().message);
+  TRY(check_cut(*states));
+  program.inputs = inputs_of(*states);
+  return states;
+}
+
+// All ops of the part; gives the states after the last one.
 Result<std::vector<FieldState>> take_ops(Program& program) {
-  const auto wrong_order = [](const std::string& why) {
-    return fail(Code::kInvalidArgument, "plan: the ops cannot run in this order: " + why);
-  };
   ASSIGN(const std::vector<std::size_t> order, running_order(program));
-  auto states = OpTaker(program).take_all(order);
+  const std::span all(order);
+  const std::size_t last = std::min(program.options.last, order.size());
+  const std::size_t first = std::min(program.options.first, last);
+  ASSIGN(std::vector<FieldState> before, begin_part(program, all.first(first)));
+  auto states = OpTaker(program, std::move(before)).take_all(all.subspan(first, last - first));
   if (!states) return wrong_order(states.error().message);  // the declared one was checked at parsing
-  for (std::size_t f = 0; f < states->size(); ++f)
-    if ((*states)[f].spec != program.pipeline->outputs()[f])
-      return wrong_order((*states)[f].spec.name + " ends as " + (*states)[f].spec.to_string() +
-                         ", declared is " + program.pipeline->outputs()[f].to_string());
+  if (last == order.size())
+    TRY(check_end(program, *states));
+  else
+    TRY(check_cut(*states));
+  for (const FieldState& state : *states) program.outputs.push_back(state.spec);
   return states;
 }
 
 FieldProgram compile_field(Program& program, std::size_t index, const FieldState& last) {
   const bool second_view = program.views && index == (*program.views)[1];
   const std::size_t origin = second_view ? (*program.views)[0] : index;
-  const SourceField& source = program.pipeline->fields()[origin];
-  FieldProgram field{.name = source.spec.name, .source = origin, .extra = source.spec.name != kMainField};
+  const SourceField& source = program.inputs[origin];
+  // The places of fields stay, whatever part this is; what views made of the main image is no extra one.
+  const auto& declared = program.pipeline->fields();
+  const bool extra = origin < declared.size() && declared[origin].spec.name != kMainField;
+  FieldProgram field{.name = source.spec.name, .source = origin, .extra = extra};
   field.source_shape = source.spec.shape;
   field.in_bytes = source.kind == SourceField::Kind::kEncoded ? -1 : source.spec.bytes();
   field.out_bytes = last.spec.bytes();

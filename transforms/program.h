@@ -69,6 +69,8 @@ struct StepOp {
 struct Program {
   std::shared_ptr<const Pipeline> pipeline;
   PlanOptions options;
+  std::vector<SourceField> inputs;
+  std::vector<TensorSpec> outputs;
   struct OpProgram {
     const Op* op = nullptr;
     std::size_t index = 0;            ///< of it, or of the group or views that it is in, in the pipeline

@@ -1,0 +1,79 @@
+// Parts of a plan, one behind the other, give the bits of the whole: a remote worker may do the first, the
+// host the rest.
+#include <gtest/gtest.h>
+
+#include "tests/transforms/drawn_chains.h"
+#include "tests/transforms/samples_test_lib.h"
+
+namespace carya::transforms::testing {
+namespace {
+
+std::shared_ptr<const Plan> part_of(const std::shared_ptr<const Pipeline>& pipeline, const Order& order,
+                                    bool fuse, std::size_t first, std::size_t last) {
+  const auto plan =
+      Plan::compile(pipeline, {.seed = 5, .fuse = fuse, .order = order, .first = first, .last = last});
+  if (!plan) EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+  return plan ? *plan : nullptr;
+}
+
+// Every cut of the pipeline in this order gives the bits of the whole; how many cuts there are.
+int expect_parts(Drawn& drawn, const std::shared_ptr<const Pipeline>& pipeline, const Order& order,
+                 const std::vector<Bytes>& record) {
+  Scratch host;
+  Scratch worker;
+  const auto whole = part_of(pipeline, order, true, 0, SIZE_MAX);
+  const Outcome expected = run_guarded(*whole, host, {.record = 9}, record);
+  int cuts = 0;
+  for (std::size_t cut = 0; cut <= order.size(); ++cut) {
+    const std::string what = pipeline->to_json() + " cut before op " + std::to_string(cut);
+    const auto before = part_of(pipeline, order, drawn.below(4) > 0, 0, cut);
+    const auto after = part_of(pipeline, order, drawn.below(4) > 0, cut, SIZE_MAX);
+    EXPECT_TRUE(cut > 0 ? (before == nullptr) == (after == nullptr) : !before && after) << what;
+    if (!before || !after) continue;
+    const Outcome there = run_guarded(*before, worker, {.record = 9}, record);
+    EXPECT_EQ(there.error.has_value(), expected.error.has_value()) << what;
+    if (there.error || expected.error) continue;
+    const Outcome here = run_guarded(*after, host, {.record = 9}, there.tensors);
+    EXPECT_FALSE(here.error) << what;
+    EXPECT_EQ(here.tensors, expected.tensors) << what;
+    ++cuts;
+  }
+  return cuts;
+}
+
+TEST(PlanParts, OneBehindTheOtherAreTheWhole) {
+  const std::vector<NamedBytes> pictures = test_pictures(40, 200'000);
+  Drawn drawn(17);
+  int cuts = 0;
+  for (int round = 0; round < 300 && !HasFailure(); ++round) {
+    const auto parsed = Pipeline::parse(document(drawn.chain(1 + drawn.below(5))));
+    if (!parsed) continue;  // a crop of a known size that is too small for the next
+    const NamedBytes& picture = pictures[drawn.below(pictures.size())];
+    cuts += expect_parts(drawn, *parsed, drawn.exchanged(**parsed, Commutes::kExact),
+                         {picture.bytes, label_bytes(round)});
+  }
+  EXPECT_GT(cuts, 300);
+}
+
+TEST(PlanParts, KnowViewsAndExtraImages) {
+  Drawn drawn(3);
+  const std::string views =
+      R"({"op":"decode_image"},{"op":"center_crop","size":[60,50]},{"op":"two_views","ops":[)"
+      R"({"op":"random_resized_crop","size":[40,40]},{"op":"color_jitter","hue":0.2}]},)"
+      R"({"op":"normalize","mean":0.4,"std":0.2,"fields":["view_0"]},)"
+      R"({"op":"to_dtype","dtype":"float32","scale":true,"fields":["view_1"]})";
+  const std::string mask =
+      R"({"op":"decode_image","fields":["image","mask"]},{"op":"random_crop","size":[50,50]},)"
+      R"({"op":"resize","size":[33,20],"extra_interpolation":"nearest"},)"
+      R"({"op":"random_resized_crop","size":[24,20]},{"op":"normalize","mean":0.4,"std":0.2})";
+  const auto twice = pipeline_of(document(views));
+  EXPECT_EQ(expect_parts(drawn, twice, {0, 1, 2, 3, 4}, {make_jpeg(90, 70), label_bytes(1)}), 4);
+  const auto both = pipeline_of(document(
+      mask, R"({"batch_size":2})", R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]}})"));
+  EXPECT_EQ(expect_parts(drawn, both, {0, 1, 2, 3, 4},
+                         {make_jpeg(90, 70), make_jpeg(90, 70, 1, false, 1, 1, 8), label_bytes(1)}),
+            4);
+}
+
+}  // namespace
+}  // namespace carya::transforms::testing
