@@ -1,35 +1,11 @@
 #include "loader/control/documents.h"
 
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <type_traits>
 #include <utility>
 
+#include "loader/control/archive.h"
+
 namespace carya::loader {
-namespace {
-
-using Json = nlohmann::json;
-
-constexpr int kEnumMax = 15;  // no enumeration here has more values
-
-template <typename T>
-struct IsVector : std::false_type {};
-template <typename T>
-struct IsVector<std::vector<T>> : std::true_type {};
-template <typename T>
-struct IsOptional : std::false_type {};
-template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-
-class Writer;
-class Reader;
-
-// The fields of each document, once for both directions. A name is never given another meaning.
-
-#define CARYA_FIELDS(Type)                                    \
-  template <typename Archive, typename Given>                 \
-    requires std::is_same_v<std::remove_const_t<Given>, Type> \
-  void fields(Archive& a, Given& d)
+namespace archive {
 
 CARYA_FIELDS(Hello) {
   a("client", d.client);
@@ -39,9 +15,6 @@ CARYA_FIELDS(Welcome) {
 }
 CARYA_FIELDS(ArrayFacts) {
   a("field", d.field), a("row_bytes", d.row_bytes), a("rows", d.rows);
-}
-CARYA_FIELDS(Hash128) {
-  a("high", d.high), a("low", d.low);
 }
 CARYA_FIELDS(StreamShape) {
   a("records", d.records), a("global_size", d.global_size), a("world_size", d.world_size), a("rank", d.rank);
@@ -96,9 +69,6 @@ CARYA_FIELDS(LogsAre) {
 }
 CARYA_FIELDS(Progress) {
   a("records", d.records);
-}
-CARYA_FIELDS(Error) {
-  a("code", d.code), a("message", d.message), a("errno", d.sys_errno);
 }
 CARYA_FIELDS(ErrorIs) {
   a("error", d.error);
@@ -186,95 +156,9 @@ CARYA_FIELDS(DaemonStatus) {
   a("attached", d.attached), a("detached", d.detached), a("killed", d.killed), a("jobs", d.jobs);
 }
 
-#undef CARYA_FIELDS
+}  // namespace archive
 
-class Writer {
- public:
-  template <typename T>
-  void operator()(const char* name, const T& value) {
-    out_[name] = value_of(value);
-  }
-  Json take() { return std::move(out_); }
-
-  template <typename T>
-  static Json value_of(const T& value) {
-    if constexpr (IsOptional<T>::value) {
-      return value ? value_of(*value) : Json(nullptr);
-    } else if constexpr (IsVector<T>::value) {
-      Json list = Json::array();
-      for (const auto& item : value) list.push_back(value_of(item));
-      return list;
-    } else if constexpr (std::is_enum_v<T>) {
-      return static_cast<int>(value);
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      return value;
-    } else {
-      Writer inner;
-      fields(inner, value);
-      return inner.take();
-    }
-  }
-
- private:
-  Json out_ = Json::object();
-};
-
-class Reader {
- public:
-  explicit Reader(const Json& in) : in_(in) {}
-
-  template <typename T>
-  void operator()(const char* name, T& value) {
-    if (!wrong_.empty()) return;
-    const auto found = in_.find(name);
-    if (found != in_.end() && !read(*found, value, wrong_))
-      wrong_ = wrong_.empty() ? name : std::string(name) + "." + wrong_;
-  }
-  /// Name of the first field that is not what it should be, or "".
-  const std::string& wrong() const { return wrong_; }
-
-  template <typename T>
-  static bool read(const Json& in, T& value, std::string& wrong) {
-    if constexpr (IsOptional<T>::value) {
-      if (in.is_null()) return value.reset(), true;
-      return read(in, value.emplace(), wrong);
-    } else if constexpr (IsVector<T>::value) {
-      if (!in.is_array()) return false;
-      for (const Json& item : in)
-        if (!read(item, value.emplace_back(), wrong)) return false;
-      return true;
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return in.is_boolean() && (value = in.get<bool>(), true);
-    } else if constexpr (std::is_enum_v<T>) {
-      int number = 0;
-      if (!read(in, number, wrong) || number < 0 || number > kEnumMax) return false;
-      value = static_cast<T>(number);
-      return true;
-    } else if constexpr (std::is_integral_v<T>) {
-      if (in.is_number_unsigned()) {
-        const auto number = in.get<std::uint64_t>();
-        return std::in_range<T>(number) && (value = static_cast<T>(number), true);
-      }
-      if (!in.is_number_integer()) return false;
-      const auto number = in.get<std::int64_t>();
-      return std::in_range<T>(number) && (value = static_cast<T>(number), true);
-    } else if constexpr (std::is_floating_point_v<T>) {
-      return in.is_number() && (value = in.get<T>(), true);
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      return in.is_string() && (value = in.get<std::string>(), true);
-    } else {
-      if (!in.is_object()) return false;
-      Reader inner(in);
-      fields(inner, value);
-      wrong = inner.wrong();
-      return wrong.empty();
-    }
-  }
-
- private:
-  const Json& in_;
-  std::string wrong_;
-};
+namespace {
 
 /// Values of enumerations that the code switches on.
 bool sane(const JobOptions& options) {
@@ -305,25 +189,22 @@ bool sane(const Document&) {
 
 template <typename Document>
 std::string encode(const Document& document) {
-  std::string body;
-  Json::to_cbor(Writer::value_of(document), nlohmann::detail::output_adapter<char>(body));
-  return body;
+  return archive::to_cbor(document);
 }
 
 template <typename Document>
 Result<Document> decode(const std::string& body) {
-  const Json in = Json::from_cbor(body, true, false);
-  Document document;
   std::string wrong;
-  if (in.is_discarded() || !Reader::read(in, document, wrong) || !sane(document))
+  auto document = archive::from_cbor<Document>(body, wrong);
+  if (!document || !sane(*document))
     return fail(Code::kCorrupt,
                 "control message: " + (wrong.empty() ? "its body" : wrong) + " is not as expected");
-  return document;
+  return std::move(*document);
 }
 
 template <typename Document>
 std::string to_json(const Document& document) {
-  return Writer::value_of(document).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return archive::Writer::value_of(document).dump(-1, ' ', false, archive::Json::error_handler_t::replace);
 }
 
 #define CARYA_DOCUMENT(Type)                \

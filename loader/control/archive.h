@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+// How structures become CBOR and back: one list of fields per structure, for both directions. For source
+// files that define documents; their fields() stand in this namespace.
+namespace carya::loader::archive {
+
+using Json = nlohmann::json;
+
+constexpr int kEnumMax = 15;  // no enumeration here has more values
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+/// Followed by the body of a function that gives each field its name: a("epoch", d.epoch). A name is never
+/// given another meaning.
+#define CARYA_FIELDS(Type)                                    \
+  template <typename Archive, typename Given>                 \
+    requires std::is_same_v<std::remove_const_t<Given>, Type> \
+  void fields(Archive& a, Given& d)
+
+CARYA_FIELDS(Error) {
+  a("code", d.code), a("message", d.message), a("errno", d.sys_errno);
+}
+CARYA_FIELDS(Hash128) {
+  a("high", d.high), a("low", d.low);
+}
+
+class Writer {
+ public:
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    out_[name] = value_of(value);
+  }
+  Json take() { return std::move(out_); }
+
+  template <typename T>
+  static Json value_of(const T& value) {
+    if constexpr (IsOptional<T>::value) {
+      return value ? value_of(*value) : Json(nullptr);
+    } else if constexpr (IsVector<T>::value) {
+      Json list = Json::array();
+      for (const auto& item : value) list.push_back(value_of(item));
+      return list;
+    } else if constexpr (std::is_enum_v<T>) {
+      return static_cast<int>(value);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+      return value;
+    } else {
+      Writer inner;
+      fields(inner, value);
+      return inner.take();
+    }
+  }
+
+ private:
+  Json out_ = Json::object();
+};
+
+class Reader {
+ public:
+  explicit Reader(const Json& in) : in_(in) {}
+
+  template <typename T>
+  void operator()(const char* name, T& value) {
+    if (!wrong_.empty()) return;
+    const auto found = in_.find(name);
+    if (found != in_.end() && !read(*found, value, wrong_))
+      wrong_ = wrong_.empty() ? name : std::string(name) + "." + wrong_;
+  }
+  /// Name of the first field that is not what it should be, or "".
+  const std::string& wrong() const { return wrong_; }
+
+  template <typename T>
+  static bool read(const Json& in, T& value, std::string& wrong) {
+    if constexpr (IsOptional<T>::value) {
+      if (in.is_null()) return value.reset(), true;
+      return read(in, value.emplace(), wrong);
+    } else if constexpr (IsVector<T>::value) {
+      if (!in.is_array()) return false;
+      for (const Json& item : in)
+        if (!read(item, value.emplace_back(), wrong)) return false;
+      return true;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return in.is_boolean() && (value = in.get<bool>(), true);
+    } else if constexpr (std::is_enum_v<T>) {
+      int number = 0;
+      if (!read(in, number, wrong) || number < 0 || number > kEnumMax) return false;
+      value = static_cast<T>(number);
+      return true;
+    } else if constexpr (std::is_integral_v<T>) {
+      if (in.is_number_unsigned()) {
+        const auto number = in.get<std::uint64_t>();
+        return std::in_range<T>(number) && (value = static_cast<T>(number), true);
+      }
+      if (!in.is_number_integer()) return false;
+      const auto number = in.get<std::int64_t>();
+      return std::in_range<T>(number) && (value = static_cast<T>(number), true);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return in.is_number() && (value = in.get<T>(), true);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return in.is_string() && (value = in.get<std::string>(), true);
+    } else {
+      if (!in.is_object()) return false;
+      Reader inner(in);
+      fields(inner, value);
+      wrong = inner.wrong();
+      return wrong.empty();
+    }
+  }
+
+ private:
+  const Json& in_;
+  std::string wrong_;
+};
+
+template <typename Document>
+std::string to_cbor(const Document& document) {
+  std::string body;
+  Json::to_cbor(Writer::value_of(document), nlohmann::detail::output_adapter<char>(body));
+  return body;
+}
+
+/// Every known field must have its type and range, one that is missing keeps its default, one that is unknown
+/// is ignored. Nothing, with the name of the field in `wrong`, where that is not so. The bytes have been
+/// through check_cbor().
+template <typename Document>
+std::optional<Document> from_cbor(const std::string& body, std::string& wrong) {
+  const Json in = Json::from_cbor(body, true, false);
+  Document document;
+  if (in.is_discarded() || !Reader::read(in, document, wrong)) return std::nullopt;
+  return document;
+}
+
+}  // namespace carya::loader::archive

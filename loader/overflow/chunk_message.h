@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace carya::loader {
+
+/// How many rows and bytes one chunk may have; a request that has more is no request.
+inline constexpr std::uint64_t kRemoteRowsMax = 16'384;
+inline constexpr std::uint64_t kRemoteBytesMax = std::uint64_t{1} << 30;
+
+/// What a worker is to do with chunks: the first `cut` ops of a pipeline, in this order. It holds a
+/// pipeline's document, which is hostile until checked, and no code.
+struct RemotePlan {
+  std::uint64_t id = 0;  ///< the host's number for it
+  std::string pipeline;  ///< its canonical JSON
+  Hash128 fingerprint;   ///< of the ops, their versions and the codecs': another one gives other bits
+  std::uint64_t seed = 0;
+  std::vector<std::uint64_t> order;  ///< as transforms::PlanOptions::order, always written out
+  std::uint64_t cut = 0;             ///< ops that the worker runs, 1 to all
+};
+
+/// A chunk that a worker is to compute. Behind it follow its rows (RemoteRow), then the lengths of their
+/// inputs, row by row and field by field, then the inputs' bytes in the same order; numbers are 64 bits,
+/// little-endian.
+struct RemoteChunk {
+  std::uint64_t plan = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t rows = 0;
+};
+
+/// Which sample a row is: transforms::SampleId without the epoch.
+struct RemoteRow {
+  std::uint64_t record = 0;
+  std::uint64_t occurrence = 0;
+};
+
+/// What came of a chunk. Behind it follow the rows, tensor by tensor of the plan's outputs, each tensor's
+/// rows one behind the other. Rows that are broken are all zeros: whether a record is bad data is the host's
+/// to say, so it computes them itself.
+struct RemoteResult {
+  std::vector<std::uint64_t> broken;  ///< rows, ascending
+};
+
+/// CBOR.
+template <typename Document>
+std::string encode_remote(const Document& document);
+/// What a peer sent: checked for form and ranges. Errors: kCorrupt with the field's name.
+template <typename Document>
+Result<Document> decode_remote(std::span<const std::byte> body);
+
+/// What follows a RemoteChunk, as its sender writes it: everything but the inputs' bytes.
+/// Shape: `inputs` has fields.size() spans per row.
+std::vector<std::byte> remote_table(std::span<const RemoteRow> rows,
+                                    std::span<const std::span<const std::byte>> inputs);
+
+/// What follows a RemoteChunk, taken apart.
+struct RemoteInputs {
+  std::vector<RemoteRow> rows;
+  std::vector<std::span<const std::byte>> inputs;  ///< rows x fields, in the memory that was parsed
+};
+/// Errors: kCorrupt: lengths that are not those of the bytes.
+Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk, std::size_t fields,
+                                         std::span<const std::byte> payload);
+
+}  // namespace carya::loader

@@ -1,0 +1,87 @@
+#include "loader/overflow/worker_plan.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "transforms/pipeline.h"
+
+namespace carya::loader {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Whether the inputs of a row are what the plan takes: only encoded ones may have any length.
+Status check_row(const std::vector<transforms::SourceField>& fields,
+                 std::span<const std::span<const std::byte>> inputs) {
+  for (std::size_t f = 0; f < fields.size(); ++f)
+    if (fields[f].kind != transforms::SourceField::Kind::kEncoded &&
+        inputs[f].size() != static_cast<std::size_t>(fields[f].spec.bytes()))
+      return fail(Code::kCorrupt, "remote chunk: " + fields[f].spec.name + " has " +
+                                      std::to_string(inputs[f].size()) + " bytes; the plan takes " +
+                                      fields[f].spec.to_string());
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan) {
+  ASSIGN(auto pipeline, transforms::Pipeline::parse(plan.pipeline));
+  const std::vector<std::size_t> order(plan.order.begin(), plan.order.end());
+  // The policy for broken records is the host's, and so is none of a worker's fingerprint.
+  if (pipeline->fingerprint(transforms::OnError::kRaise) != plan.fingerprint)
+    return fail(Code::kUnsupported,
+                "the worker's ops or codecs are of other versions than the host's and could give other bits; "
+                "it has " +
+                    joined(transforms::codec_versions()) + ": install the same release of carya on both");
+  ASSIGN(auto compiled,
+         transforms::Plan::compile(pipeline, {.seed = plan.seed, .order = order, .last = plan.cut}));
+  std::shared_ptr<WorkerPlan> made(new WorkerPlan());
+  made->id_ = plan.id;
+  for (const transforms::TensorSpec& spec : compiled->outputs())
+    made->row_bytes_ += static_cast<std::uint64_t>(spec.bytes());
+  made->plan_ = std::move(compiled);
+  return std::shared_ptr<const WorkerPlan>(std::move(made));
+}
+
+Result<std::uint64_t> WorkerPlan::result_bytes(const RemoteChunk& chunk) const {
+  if (row_bytes_ > kRemoteBytesMax / chunk.rows)
+    return fail(Code::kCorrupt, "remote chunk: " + std::to_string(chunk.rows) + " rows of " +
+                                    std::to_string(row_bytes_) + " bytes are more than one chunk may have (" +
+                                    std::to_string(kRemoteBytesMax) + ")");
+  return chunk.rows * row_bytes_;
+}
+
+Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
+                                         transforms::Scratch& scratch, std::span<std::byte> out) const {
+  CHECK(out.size() == chunk.rows * row_bytes_);
+  ASSIGN(const RemoteInputs work, parse_remote_inputs(chunk, fields(), payload));
+  std::vector<std::byte*> places;  // of the next row, tensor by tensor
+  std::size_t at = 0;
+  for (const transforms::TensorSpec& spec : outputs()) {
+    places.push_back(out.data() + at);
+    at += static_cast<std::size_t>(spec.bytes()) * chunk.rows;
+  }
+  RemoteResult result;
+  for (std::size_t row = 0; row < chunk.rows; ++row) {
+    const auto inputs = std::span(work.inputs).subspan(row * fields(), fields());
+    TRY(check_row(plan_->inputs(), inputs));
+    const transforms::SampleId id{chunk.epoch, work.rows[row].record, work.rows[row].occurrence};
+    const Status status = plan_->run(scratch, id, inputs, places);
+    if (!status && status.error().code == Code::kExhausted) return std::unexpected(status.error());
+    if (!status) result.broken.push_back(row);
+    for (std::size_t t = 0; t < places.size(); ++t) {
+      const auto bytes = static_cast<std::size_t>(outputs()[t].bytes());
+      if (!status) std::fill_n(places[t], bytes, std::byte{0});
+      places[t] += bytes;
+    }
+  }
+  return result;
+}
+
+}  // namespace carya::loader

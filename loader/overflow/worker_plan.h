@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "loader/overflow/chunk_message.h"
+#include "transforms/plan.h"
+
+namespace carya::loader {
+
+/// A host's plan as a worker runs it. Immutable. Threads: const is thread-safe, with one Scratch per thread.
+class WorkerPlan {
+ public:
+  /// Errors: kInvalidArgument (a pipeline or an order that is none; a cut where no part may end);
+  /// kUnsupported: built-in ops or codecs of another version than the host's, with both versions.
+  static Result<std::shared_ptr<const WorkerPlan>> compile(const RemotePlan& plan);
+
+  std::uint64_t id() const { return id_; }
+  /// Of one row's inputs, and what becomes of them.
+  std::size_t fields() const { return plan_->inputs().size(); }
+  const std::vector<transforms::TensorSpec>& outputs() const { return plan_->outputs(); }
+  /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
+  Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
+
+  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says. The payload has a
+  /// readable byte after its end. Errors: kCorrupt: the payload is not what the plan takes; kExhausted.
+  Result<RemoteResult> compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
+                               transforms::Scratch& scratch, std::span<std::byte> out) const;
+
+ private:
+  WorkerPlan() = default;
+
+  std::uint64_t id_ = 0;
+  std::shared_ptr<const transforms::Plan> plan_;
+  std::uint64_t row_bytes_ = 0;
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,86 @@
+#include "loader/overflow/chunk_message.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace carya::loader {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::vector<std::byte> payload_of(const std::vector<RemoteRow>& rows,
+                                  const std::vector<std::string>& inputs) {
+  std::vector<std::span<const std::byte>> spans;
+  for (const std::string& input : inputs) spans.push_back(bytes_of(input));
+  std::vector<std::byte> payload = remote_table(rows, spans);
+  for (const auto span : spans) payload.insert(payload.end(), span.begin(), span.end());
+  return payload;
+}
+
+TEST(ChunkMessage, SurvivesTheWay) {
+  const RemotePlan plan{.id = 3,
+                        .pipeline = "{}",
+                        .fingerprint = {.high = UINT64_MAX, .low = 1},
+                        .seed = 9,
+                        .order = {1, 0},
+                        .cut = 2};
+  const auto back = decode_remote<RemotePlan>(bytes_of(encode_remote(plan)));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->fingerprint, plan.fingerprint);
+  EXPECT_EQ(back->order, plan.order);
+  EXPECT_EQ(back->cut, 2U);
+  const auto chunk = decode_remote<RemoteChunk>(bytes_of(encode_remote(RemoteChunk{4, 5, 6})));
+  ASSERT_TRUE(chunk);
+  EXPECT_EQ(chunk->epoch, 5U);
+  const auto result = decode_remote<RemoteResult>(bytes_of(encode_remote(RemoteResult{{1, 4}})));
+  ASSERT_TRUE(result);
+  EXPECT_THAT(result->broken, ::testing::ElementsAre(1, 4));
+}
+
+TEST(ChunkMessage, RefusesRangesThatCannotBe) {
+  const auto error_of = [](const auto& document) {
+    const auto back =
+        decode_remote<std::remove_cvref_t<decltype(document)>>(bytes_of(encode_remote(document)));
+    return back ? std::string("taken") : back.error().message;
+  };
+  EXPECT_THAT(error_of(RemoteChunk{.rows = 0}), HasSubstr("rows"));
+  EXPECT_THAT(error_of(RemoteChunk{.rows = kRemoteRowsMax + 1}), HasSubstr("rows"));
+  EXPECT_THAT(error_of(RemotePlan{.order = {0, 1}, .cut = 3}), HasSubstr("cut"));
+  EXPECT_THAT(error_of(RemotePlan{.order = {0, 1}, .cut = 0}), HasSubstr("cut"));
+  EXPECT_THAT(error_of(RemoteResult{{4, 4}}), HasSubstr("broken"));
+  EXPECT_FALSE(decode_remote<RemoteChunk>(bytes_of("no CBOR")));
+}
+
+TEST(ChunkMessage, InputsAreThoseThatWereSent) {
+  const std::vector<RemoteRow> rows{{1, 2}, {UINT64_MAX, 4}};
+  const auto payload = payload_of(rows, {"abc", "", "d", "efgh"});
+  const auto parsed = parse_remote_inputs({.rows = 2}, 2, payload);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->rows[1].record, UINT64_MAX);
+  EXPECT_EQ(parsed->rows[0].occurrence, 2U);
+  ASSERT_EQ(parsed->inputs.size(), 4U);
+  EXPECT_TRUE(std::ranges::equal(parsed->inputs[3], bytes_of("efgh")));
+  EXPECT_TRUE(parsed->inputs[1].empty());
+}
+
+TEST(ChunkMessage, LengthsThatLieAreRefused) {
+  const auto payload = payload_of({{1, 2}}, {"abc", "de"});
+  for (std::size_t size = 0; size < payload.size(); ++size)
+    EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, std::span(payload).first(size))) << size;
+  auto longer = payload;
+  longer.push_back({});
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, longer));
+  EXPECT_FALSE(parse_remote_inputs({.rows = 2}, 2, payload));
+  auto lies = payload;
+  std::fill_n(lies.begin() + 16, 8, std::byte{0xFF});  // the first length
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, lies));
+}
+
+}  // namespace
+}  // namespace carya::loader
