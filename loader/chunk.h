@@ -83,6 +83,10 @@ struct Chunk {
   std::optional<std::pair<std::size_t, Error>>
       read_error;  ///< (task, why) of the lowest row that storage failed
   ReadBuffer buffer;
+  /// Rows that came home from another machine, of which `inputs` are parts; `plan` then is what is left to
+  /// do.
+  std::vector<std::byte> received;
+  bool came_back = false;  ///< uncomputed from another machine: this one computes it
 };
 
 }  // namespace carya::loader

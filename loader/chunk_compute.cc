@@ -39,7 +39,8 @@ Status run_caught(Run run) {
 
 void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scratch) {
   const Step& step = *chunk.step;
-  const std::size_t fields = parts.dataset.fields().size();
+  const std::size_t fields = parts.plan.inputs().size();
+  const bool from_record = chunk.received.empty();
   SlotRows::Row row;
   const Status arrays = parts.dataset.check_arrays();
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
@@ -52,9 +53,11 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
     Status status = run_caught([&]() -> Status {
       TRY(arrays);
       TRY(parts.dataset.check_record(task.record));
+      const auto inputs = std::span(chunk.inputs).subspan(t * fields, fields);
+      const auto outputs = std::span(row.outputs.data(), parts.rows.outputs());
+      if (!from_record) return parts.plan.run(scratch.transforms, id, inputs, outputs);
       const auto indexes = parts.index.begin(scratch.index, source, step.epoch);
-      Status ran = parts.plan.run(scratch.transforms, id, std::span(chunk.inputs).subspan(t * fields, fields),
-                                  std::span(row.outputs.data(), parts.rows.outputs()), indexes);
+      Status ran = parts.plan.run(scratch.transforms, id, inputs, outputs, indexes);
       parts.index.end(scratch.index, source);
       return ran;
     });

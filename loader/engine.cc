@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "loader/overflow/crew.h"
 
 namespace carya::loader {
 namespace {
@@ -148,6 +149,11 @@ Status Engine::add(std::shared_ptr<Production> production) {
   leaving_.reserve(leaving_.size() + productions_.size() + 1);  // so that remove() never fails
   productions_.push_back(std::move(production));
   keep_.notify_one();  // its index may have to be opened
+  Production& added = *productions_.back();
+  if (added.crew())
+    added.crew()->begin([this, &added](std::unique_ptr<RemoteWork> work, bool computed) {
+      end_remote(added, *work, computed);  // remove() waits for all of it
+    });
   pump(*productions_.back());
   return {};
 }
@@ -158,15 +164,24 @@ void Engine::remove(const std::shared_ptr<Production>& production) {
   if (found == productions_.end()) return;
   epoll_ctl(bells_.get(), EPOLL_CTL_DEL, production->ring()->event_fd(), nullptr);
   productions_.erase(found);
+  if (production->crew()) production->crew()->stop();
   production->stop();
   leaving_.push_back(production);
   let_go_quiet();
-  finished_.wait(lock, [&] { return production->running() == 0; });
+  finished_.wait(lock, [&] { return production->running() == 0 && production->remote() == 0; });
   let_go_quiet();
+}
+
+void Engine::end_remote(Production& production, RemoteWork& work, bool computed) {
+  const std::lock_guard lock(mutex_);
+  production.end_remote(work, computed, outbox_);
+  pump(production);
+  if (production.remote() == 0) finished_.notify_all();
 }
 
 void Engine::pump(Production& production) {
   production.pump(outbox_);
+  if (production.crew() && !stopping_) production.crew()->feed(production);
   dispatch(outbox_);
 }
 

@@ -47,6 +47,8 @@ class Engine {
   /// From now on at most so many chunks are computed at the same time, over all jobs: the machine has got
   /// more or fewer cores for us. Errors: kExhausted (threads).
   Status set_threads(std::uint32_t threads);
+  /// Work of a crew of this production has come back. May wait for mutex().
+  void end_remote(Production& production, RemoteWork& work, bool computed);
   /// Begin what may be begun, start reads, wake threads. Under mutex().
   void pump(Production& production);
 

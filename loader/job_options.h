@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "transforms/pipeline.h"
 
 namespace carya::loader {
+
+class Crew;
 
 inline constexpr std::uint32_t kThreadsMax = 1024;
 
@@ -50,6 +53,7 @@ struct JobOptions {
   bool fuse = true;  ///< false, to measure it: one op after the other, each whole; in this process only
   /// False: who reads it is no trainer, and how fast it takes batches says nothing; in this process only.
   bool trains = true;
+  std::shared_ptr<Crew> crew{};  ///< computes chunks elsewhere; in this process only
   PlanTesting plan_testing{};
 };
 

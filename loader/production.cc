@@ -279,6 +279,8 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, Outbox& out) {
       fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());
       chunk.tasks.clear();
     }
+    if (!std::exchange(chunk.received, {}).empty())
+      chunk.plan.reset();                                // a substitute is computed here from the start
     if (!chunk.tasks.empty()) return issue(chunk, out);  // substitutes to read and compute
   }
   end_chunk(chunk);
@@ -324,6 +326,8 @@ void Production::recycle(Chunk& chunk) {
   pool_->give(std::move(chunk.buffer));
   chunk.buffer = {};
   chunk.plan.reset();
+  chunk.received.clear();
+  chunk.came_back = false;
   chunk.broken.clear();
   chunk.read_error.reset();
   free_chunks_.push_back(&chunk);

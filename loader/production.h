@@ -24,6 +24,10 @@
 
 namespace carya::loader {
 
+class Crew;
+struct PlanCut;
+struct RemoteWork;
+
 struct ProductionOptions {
   StreamShape shape;
   std::uint64_t seed = 0;
@@ -39,6 +43,7 @@ struct ProductionOptions {
   /// For tests: turn to the next of these plans every so many chunks.
   std::vector<std::shared_ptr<PlanInUse>> forced_plans{};
   std::uint64_t forced_every_chunks = 0;
+  std::shared_ptr<Crew> crew{};  ///< null: this machine computes all
 };
 
 /// What the engine must do after a call: start these reads, wake this many compute threads.
@@ -64,7 +69,8 @@ struct ProductionStats {
   std::vector<transforms::OpProfile> ops;  ///< stages of all plans that ran, those of one name together
   transforms::DecodePaths decodes;
   std::uint64_t plan_switches = 0;
-  autotune::Flow flow{};  ///< as it is now
+  std::uint64_t remote_chunks = 0, remote_bytes = 0;  ///< computed elsewhere; sent and received for them
+  autotune::Flow flow{};                              ///< as it is now
 
   /// Mean time of a read, in seconds, and bytes per second while some read was under way; 0: none was.
   double mean_read_s() const {
@@ -110,6 +116,11 @@ class Production {
   /// Compute the chunk's rows into its slot. Without the lock.
   void compute(Chunk& chunk, ComputeScratch& scratch) const;
   void finish(Chunk& chunk, ComputeScratch scratch, Outbox& out);
+  /// A chunk that another machine may compute, up to that cut: not one of the `lead` that are due first and
+  /// ready, those are this machine's. It counts as under way until end_remote(). Null: none, or no memory.
+  std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead);
+  /// It has come back: with all its rows in their places, or to be computed here.
+  void end_remote(RemoteWork& work, bool computed, Outbox& out);
   /// A read ended for good: its bytes are in place, or there is an error without hope.
   void read_done(ReadOp& op, const io::ReadCompletion& completion, std::optional<Error> error, Outbox& out);
   void count_retry() { ++stats_.read_retries; }
@@ -144,12 +155,14 @@ class Production {
   std::uint32_t running() const { return running_; }
   std::uint32_t reads_open() const { return reads_open_; }
   const autotune::Flow& flow() const { return flow_; }
-  bool quiet() const { return running_ == 0 && reads_open_ == 0; }
+  std::uint32_t remote() const { return remote_; }
+  bool quiet() const { return running_ == 0 && reads_open_ == 0 && remote_ == 0; }
   const ProductionOptions& options() const { return options_; }
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
   const std::shared_ptr<DecodeIndex>& index() const { return options_.index; }
   const std::shared_ptr<shm::SlotRing>& ring() const { return ring_; }
   const std::shared_ptr<StreamPlanner>& planner() const { return options_.planner; }
+  const std::shared_ptr<Crew>& crew() const { return options_.crew; }
   ProductionStats stats() const;
   /// The sequence that the batch which begins at this place was published under in this session, or will be
   /// as the next one. None when the stream went past it long ago, is not there yet, or has failed: then only
@@ -181,6 +194,9 @@ class Production {
   std::int64_t reading_ns() const;
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
   void settle_broken(Chunk& chunk);
+  bool may_go(const Chunk& chunk) const;
+  void describe(RemoteWork& work) const;
+  bool place_received(RemoteWork& work);
   void fail_step(Step& step, const RowTask& task, const Error& error);
   void give_plan(Chunk& chunk);
   void begin_flow();
@@ -240,6 +256,7 @@ class Production {
   std::vector<Chunk*> ready_;
   std::uint64_t order_ = 0;
   std::uint32_t running_ = 0;
+  std::uint32_t remote_ = 0;   // chunks that other machines have
   std::uint32_t reading_ = 0;  // chunks with reads open
   std::uint32_t reads_open_ = 0;
   std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0

@@ -119,7 +119,8 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
        .index = stream->index_,
        .planner = stream->planner_,
        .forced_plans = std::move(forced),
-       .forced_every_chunks = options.plan_testing.every_chunks});
+       .forced_every_chunks = options.plan_testing.every_chunks,
+       .crew = options.crew});
   stream->production_->seek(options.epoch, options.position);
   return stream;
 }

@@ -20,6 +20,12 @@ std::uint64_t SlotRows::bytes() const {
   return std::accumulate(row_bytes_.begin(), row_bytes_.end(), std::uint64_t{0});
 }
 
+std::span<std::byte> SlotRows::rows(std::uint32_t slot, std::size_t output, std::uint64_t first,
+                                    std::uint64_t count) const {
+  const std::uint64_t offset = ring_->layout().tensors()[output].offset + first * row_bytes_[output];
+  return {ring_->data(slot) + offset, count * row_bytes_[output]};
+}
+
 void SlotRows::begin(Row& row, std::uint32_t slot, std::uint64_t index) const {
   const auto& tensors = ring_->layout().tensors();
   std::byte* const data = ring_->data(slot);

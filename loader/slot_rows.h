@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shm/slot_ring.h"
@@ -27,6 +28,11 @@ class SlotRows {
   void finish(const Row& row, std::uint32_t slot, std::uint64_t index, std::uint64_t record) const;
   /// All zeros, not valid; `record` as it is to be shown.
   void clear(std::uint32_t slot, std::uint64_t index, std::int64_t record) const;
+
+  /// So many rows of one output, one behind the other.
+  std::span<std::byte> rows(std::uint32_t slot, std::size_t output, std::uint64_t first,
+                            std::uint64_t count) const;
+  std::uint64_t row_bytes(std::size_t output) const { return row_bytes_[output]; }
 
   std::size_t outputs() const { return row_bytes_.size(); }
   /// Of the outputs in the slot.

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "loader/chunk.h"
+#include "loader/overflow/chunk_message.h"
+#include "transforms/plan.h"
+
+namespace carya::loader {
+
+class Production;
+
+/// Where a plan is cut: the ops before it run elsewhere, those behind it here.
+struct PlanCut {
+  std::uint64_t plan = 0;                       ///< RemotePlan::id
+  std::vector<transforms::TensorSpec> outputs;  ///< of a row that comes home
+  std::shared_ptr<PlanInUse> rest;              ///< null: no op is behind it
+};
+
+/// A chunk on its way to another machine and back. Whoever holds it may write to `places`, and nobody else
+/// may; it is given back by RemoteDone when nothing writes there any more.
+struct RemoteWork {
+  Chunk* chunk = nullptr;
+  std::shared_ptr<const PlanCut> cut;
+  // What is sent: the head, the table, the inputs.
+  RemoteChunk head{};
+  std::vector<std::byte> table;
+  std::vector<std::span<const std::byte>> inputs;
+  /// Where what comes home goes, in order: in the batch's slot where the cut is last.
+  std::vector<std::span<std::byte>> places;
+  std::vector<std::byte> aside;  ///< memory of the places that are in no slot
+  std::size_t sent_bytes() const;
+  std::size_t result_bytes() const;
+};
+
+/// What came of it: true, all rows are in their places; false, this machine is to compute it.
+using RemoteDone = std::function<void(std::unique_ptr<RemoteWork>, bool computed)>;
+
+/// Computes chunks of one production on other machines.
+class Crew {
+ public:
+  virtual ~Crew() = default;
+  /// Called once, before all else. `done`: from any thread but inside of a call of these functions.
+  virtual void begin(RemoteDone done) = 0;
+  /// Chunks may have become ready: take (Production::take_remote) what workers can begin now. Under the
+  /// engine's lock; never waits, never throws.
+  virtual void feed(Production& production) = 0;
+  /// Take nothing more. What is out is given back soon, computed or not. Under the engine's lock; never
+  /// waits.
+  virtual void stop() = 0;
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,142 @@
+// Production's chunks that other machines compute: given to a crew, taken back with their rows or without.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "loader/overflow/crew.h"
+#include "loader/production.h"
+
+namespace carya::loader {
+namespace {
+
+std::size_t bytes_of(std::span<const std::span<const std::byte>> parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& part) { return sum + part.size(); });
+}
+
+// Rows as they were cut from their step, one behind the other, none from a substitute, sent for the first
+// time.
+bool is_fresh(const Chunk& chunk) {
+  for (std::size_t t = 0; t < chunk.tasks.size(); ++t)
+    if (chunk.tasks[t].row != chunk.tasks.front().row + t || chunk.tasks[t].draws > 0) return false;
+  return chunk.received.empty() && !chunk.came_back;
+}
+
+}  // namespace
+
+std::size_t RemoteWork::sent_bytes() const {
+  return table.size() + bytes_of(inputs);
+}
+
+std::size_t RemoteWork::result_bytes() const {
+  return std::accumulate(places.begin(), places.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& place) { return sum + place.size(); });
+}
+
+std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead) {
+  std::vector<Chunk*> slotted;
+  std::unique_ptr<RemoteWork> work;
+  try {
+    std::ranges::copy_if(ready_, std::back_inserter(slotted),
+                         [](const Chunk* chunk) { return chunk->step->slot.has_value(); });
+    if (slotted.size() <= lead) return nullptr;
+    std::ranges::sort(slotted, {}, &Chunk::order);
+    const auto found = std::find_if(slotted.begin() + static_cast<std::ptrdiff_t>(lead), slotted.end(),
+                                    [this](const Chunk* chunk) { return may_go(*chunk); });
+    if (found == slotted.end()) return nullptr;
+    work = std::make_unique<RemoteWork>();
+    work->chunk = *found;
+    work->cut = std::move(cut);
+    describe(*work);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // it stays ready
+  }
+  std::erase(ready_, work->chunk);
+  ++remote_;
+  return work;
+}
+
+// Whether another machine may compute it: what is wrong with records or files is found here.
+bool Production::may_go(const Chunk& chunk) const {
+  return is_fresh(chunk) && dataset_->check_arrays() &&
+         std::ranges::all_of(chunk.tasks, [this](const RowTask& task) {
+           return dataset_->check_record(task.record).has_value();
+         });
+}
+
+void Production::describe(RemoteWork& work) const {
+  const Chunk& chunk = *work.chunk;
+  const std::size_t count = chunk.tasks.size();
+  std::vector<RemoteRow> rows;
+  for (const RowTask& task : chunk.tasks) rows.push_back({task.record, task.occurrence});
+  work.head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
+  work.table = remote_table(rows, chunk.inputs);
+  work.inputs = chunk.inputs;
+  // Tensors of which a slot holds other bytes wait aside, as all do that ops are still to see.
+  const auto& outputs = work.cut->outputs;
+  std::vector<bool> direct;
+  std::size_t aside = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    direct.push_back(!work.cut->rest &&
+                     rows_->row_bytes(i) == static_cast<std::uint64_t>(outputs[i].bytes()));
+    if (!direct[i]) aside += count * static_cast<std::size_t>(outputs[i].bytes());
+  }
+  work.aside.resize(aside);
+  std::span<std::byte> left(work.aside);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (direct[i]) {
+      work.places.push_back(rows_->rows(*chunk.step->slot, i, chunk.tasks.front().row, count));
+      continue;
+    }
+    work.places.push_back(left.first(count * static_cast<std::size_t>(outputs[i].bytes())));
+    left = left.subspan(work.places.back().size());
+  }
+}
+
+void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
+  --remote_;
+  Chunk& chunk = *work.chunk;
+  if (chunk.step->dropped) return end_chunk(chunk);
+  if (!computed) {
+    chunk.came_back = true;
+    return make_ready(chunk, out);
+  }
+  ++stats_.remote_chunks;
+  stats_.remote_bytes += work.sent_bytes() + work.result_bytes();
+  if (work.cut->rest) {
+    if (place_received(work)) return make_ready(chunk, out);
+    fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());
+    return end_chunk(chunk);
+  }
+  for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
+    SlotRows::Row row;
+    const RowTask& task = chunk.tasks[t];
+    rows_->begin(row, *chunk.step->slot, task.row);
+    if (row.narrow_label != nullptr) std::memcpy(&row.wide_label, work.aside.data() + 8 * t, 8);
+    rows_->finish(row, *chunk.step->slot, task.row, task.record);
+  }
+  end_chunk(chunk);
+}
+
+// The rows that came home are the inputs of the ops behind the cut. False: no memory.
+bool Production::place_received(RemoteWork& work) {
+  Chunk& chunk = *work.chunk;
+  try {
+    std::vector<std::span<const std::byte>> inputs;
+    for (std::size_t t = 0; t < chunk.tasks.size(); ++t)
+      for (std::size_t i = 0; i < work.places.size(); ++i) {
+        const auto bytes = static_cast<std::size_t>(work.cut->outputs[i].bytes());
+        inputs.push_back(std::span<const std::byte>(work.places[i]).subspan(t * bytes, bytes));
+      }
+    chunk.inputs = std::move(inputs);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  chunk.received = std::move(work.aside);
+  chunk.plan = work.cut->rest;
+  return true;
+}
+
+}  // namespace carya::loader
