@@ -69,14 +69,6 @@ void set_cost(Choice& choice, const PlacementFacts& facts, const Prices& prices)
   choice.cost_per_sample = choice.rate > 0 ? choice.cost_per_hour / kSecondsPerHour / choice.rate : kInfinite;
 }
 
-/// Workers that the goal allows.
-std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal) {
-  const double affordable = prices.worker_per_hour > 0
-                                ? goal.workers_cost_per_hour_max / prices.worker_per_hour + kSame
-                                : kInfinite;
-  return static_cast<std::uint32_t>(std::min<double>(goal.workers_max, std::floor(affordable)));
-}
-
 /// From this number on, more workers change nothing at the cut.
 std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& goal, const RemoteCut& cut,
                              std::uint32_t allowed, bool all_remote) {
@@ -86,7 +78,8 @@ std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& g
   const double wanted = stream_bound(facts, goal).rate;
   Bound most = remote_bound(facts, cut, kWorkersMax);
   most.at_most(all_remote ? wanted : (wanted - facts.cores / facts.local_cpu_s) / gain, Limit::kDemand);
-  return static_cast<std::uint32_t>(std::clamp(std::ceil(most.rate / each), 0.0, static_cast<double>(allowed)));
+  return static_cast<std::uint32_t>(
+      std::clamp(std::ceil(most.rate / each), 0.0, static_cast<double>(allowed)));
 }
 
 std::vector<Choice> choices_at(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
@@ -226,6 +219,13 @@ Choice predict(const PlacementFacts& facts, const Prices& prices, const Placemen
   choice.remote_share = choice.rate > 0 ? std::min(1.0, remote / choice.rate) : 0;
   set_cost(choice, facts, prices);
   return choice;
+}
+
+std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal) {
+  const double affordable = prices.worker_per_hour > 0
+                                ? goal.workers_cost_per_hour_max / prices.worker_per_hour + kSame
+                                : kInfinite;
+  return static_cast<std::uint32_t>(std::min<double>(goal.workers_max, std::floor(affordable)));
 }
 
 bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool reachable) {

@@ -89,6 +89,9 @@ Status check(const PlacementGoal& goal);
 Choice predict(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
                std::optional<std::size_t> cut, std::uint32_t workers, bool all_remote = false);
 
+/// Workers that the goal allows, by number and bill.
+std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal);
+
 /// Whether `a` is better than `b` by the goal; `reachable`: some choice makes the trainer wait no more than
 /// kStallMax.
 bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool reachable);
