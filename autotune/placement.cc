@@ -76,7 +76,7 @@ std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& g
   const double gain = 1 - cut.host_cpu_s / facts.local_cpu_s;  // of the stream, per remote sample
   if (!(each > 0) || (gain <= 0 && !all_remote)) return 0;
   const double wanted = stream_bound(facts, goal).rate;
-  Bound most = remote_bound(facts, cut, kWorkersMax);
+  Bound most = remote_bound(facts, cut, kAnyWorkersMax);
   most.at_most(all_remote ? wanted : (wanted - facts.cores / facts.local_cpu_s) / gain, Limit::kDemand);
   return static_cast<std::uint32_t>(
       std::clamp(std::ceil(most.rate / each), 0.0, static_cast<double>(allowed)));
@@ -114,7 +114,7 @@ Best search(const PlacementFacts& facts, const Prices& prices, const PlacementGo
 /// Names the goal's limit where the goal stopped the search.
 void name_limit(Choice& best, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
   const std::uint32_t allowed = workers_allowed(prices, goal);
-  if (best.limit == Limit::kDemand || best.limit == Limit::kSource || allowed == kWorkersMax) return;
+  if (best.limit == Limit::kDemand || best.limit == Limit::kSource || allowed == kAnyWorkersMax) return;
   PlacementGoal open = goal;
   open.workers_max = allowed + 1;
   open.workers_cost_per_hour_max = kInfinite;
@@ -182,7 +182,7 @@ Status check(const Prices& prices) {
 }
 
 Status check(const PlacementGoal& goal) {
-  if (goal.workers_max > kWorkersMax)
+  if (goal.workers_max > kAnyWorkersMax)
     return wrong("goal", "max_workers", goal.workers_max, "at most 100,000");
   if (!(goal.workers_cost_per_hour_max >= 0))
     return wrong("goal", "max_cost_per_hour", goal.workers_cost_per_hour_max, "at least 0");

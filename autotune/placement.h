@@ -46,7 +46,7 @@ struct PlacementGoal {
   std::uint32_t workers_max = 256;
   double workers_cost_per_hour_max = std::numeric_limits<double>::infinity();  ///< $, of all workers together
 };
-inline constexpr std::uint32_t kWorkersMax = 100'000;  ///< of workers_max
+inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
 
 /// Waiting that the objective kCost accepts, as a share of the trainer's time. Source: issue "Overflow".
 inline constexpr double kStallMax = 0.02;
