@@ -1,0 +1,327 @@
+#include "autotune/controller.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace carya::autotune {
+namespace {
+
+constexpr double kHorizonS = 3600;  // that a change has to pay for itself in, if there is so much work left
+constexpr double kSecondsPerHour = 3600;
+constexpr double kConfidence = 0.95;
+constexpr double kUndoS = 600;  // a change is not undone for so long, unless the world changed for certain
+constexpr double kUndoConfidence = 0.999;
+constexpr double kLookS = 60;  // between two looks of a settled controller
+/// Turning to another cut empties what was under way.
+constexpr double kCutChangeS = 2;
+constexpr std::uint64_t kLocalSeenMin = 4;
+constexpr std::uint64_t kFirstLook = 4;
+constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
+// A first worker is measured until its speed is known so well, or so often.
+constexpr double kWorkerErrorMax = 0.05;
+constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 20;
+constexpr double kFirstAgainS = 600;  // after no first worker came
+constexpr double kCoresMarginMax = 0.05;
+
+template <typename... Numbers>
+std::string text(const char* format, Numbers... numbers) {
+  char buffer[200];
+  std::snprintf(buffer, sizeof buffer, format, numbers...);
+  return buffer;
+}
+
+bool same_answer(const Choice& a, const Choice& b) {
+  return a.workers == b.workers && (a.workers == 0 || a.cut == b.cut);
+}
+
+Status check_times(const ControllerOptions& options) {
+  for (const auto& [name, time] : {std::pair{"worker_start_s", options.worker_start_s},
+                                   {"worker_billed_s_min", options.worker_billed_s_min}})
+    if (!(time >= 0 && std::isfinite(time)))
+      return fail(Code::kInvalidArgument, std::string("controller: ") + name + " is " + std::to_string(time) +
+                                              "; it must be at least 0 and finite");
+  return {};
+}
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kMeasuring:
+      return "measuring";
+    case Phase::kFirstWorker:
+      return "first worker";
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kVerifying:
+      return "verifying";
+    case Phase::kSettled:
+      return "settled";
+  }
+  return "";
+}
+
+Result<Controller> Controller::create(const ControllerOptions& options) {
+  TRY(check(options.model));
+  TRY(check(options.prices));
+  TRY(check(options.goal));
+  TRY(check_times(options));
+  return Controller(options);
+}
+
+Controller::Controller(const ControllerOptions& options)
+    : options_(options),
+      estimate_(options.model),
+      workers_known_(options.workers_known),
+      horizon_s_(kHorizonS) {
+  decision_.run.cores = options.model.cores;
+  decision_.why = "all local until the host's part is measured";
+}
+
+Status Controller::set_prices(const Prices& prices) {
+  TRY(check(prices));
+  options_.prices = prices;
+  world_changed("the prices");
+  return {};
+}
+
+Status Controller::set_goal(const PlacementGoal& goal) {
+  TRY(check(goal));
+  options_.goal = goal;
+  world_changed("the goal");
+  return {};
+}
+
+Status Controller::set_cores(double cores) {
+  PlacementFacts model = options_.model;
+  model.cores = cores;
+  TRY(check(model));
+  options_.model = std::move(model);
+  estimate_.set_cores(cores);
+  decision_.run.cores = std::min(decision_.run.cores, cores);
+  world_changed("the host's cores");
+  return {};
+}
+
+Status Controller::set_model(const PlacementFacts& model) {
+  TRY(check(model));
+  options_.model = model;
+  estimate_ = Estimate(model);
+  workers_known_ = options_.workers_known;
+  decision_.run.cut =
+      model.cuts.empty() || decision_.run.workers == 0 ? std::nullopt : std::optional(model.cuts.size() - 1);
+  if (!decision_.run.cut) decision_.run.workers = 0;
+  decision_.run.cores = model.cores;
+  world_changed("the plan");
+  decision_.phase = Phase::kMeasuring;
+  return {};
+}
+
+const Decision& Controller::observe(const Measurements& measured, double now_s) {
+  if (!(measured.seconds > 0 && std::isfinite(measured.seconds) && std::isfinite(now_s))) return decision_;
+  horizon_s_ = measured.work_left_s > 0 ? std::min(kHorizonS, measured.work_left_s) : kHorizonS;
+  const std::string_view broken = estimate_.add(measured, decision_.run);
+  if (steady_ && measured.workers_ready == ready_)
+    estimate_.add_whole(measured, decision_.run, options_.goal);
+  steady_ = true;
+  ready_ = measured.workers_ready;
+  ++seen_;
+  if (!broken.empty()) world_changed(broken);
+  switch (decision_.phase) {
+    case Phase::kMeasuring:
+      if (estimate_.local_count() >= kLocalSeenMin) look(now_s);
+      break;
+    case Phase::kFirstWorker:
+      measure_first_worker(measured, now_s);
+      break;
+    case Phase::kStarting:
+      if (workers_came(measured, now_s)) start_verifying();
+      if (!broken.empty()) look(now_s);
+      break;
+    case Phase::kVerifying:
+      if (!broken.empty() || seen_ >= look_at_seen_) look(now_s);
+      break;
+    case Phase::kSettled:
+      if (now_s >= decision_.looks_again_s) look(now_s);
+      break;
+  }
+  return decision_;
+}
+
+void Controller::world_changed(std::string_view what) {
+  ++worlds_;
+  decision_.changes = 0;
+  estimate_.forget_whole();
+  decision_.why = std::string(what) + " changed by more than noise";
+  if (decision_.phase == Phase::kSettled || decision_.phase == Phase::kVerifying) start_verifying();
+}
+
+void Controller::start_verifying() {
+  decision_.phase = Phase::kVerifying;
+  decision_.confidence = 0;
+  seen_ = 0;
+  look_at_seen_ = kFirstLook;
+}
+
+/// Those asked for work, or it is no use to wait for them longer.
+bool Controller::workers_came(const Measurements& measured, double now_s) const {
+  return measured.workers_ready >= decision_.run.workers ||
+         now_s - asked_s_ > 3 * options_.worker_start_s + 10;
+}
+
+void Controller::measure_first_worker(const Measurements& measured, double now_s) {
+  const std::size_t seen = estimate_.worker_count();
+  if (seen >= kWorkerSeenMin && (estimate_.worker_error() <= kWorkerErrorMax || seen >= kWorkerSeenMax)) {
+    workers_known_ = true;
+    start_verifying();
+    return look(now_s);
+  }
+  if (measured.workers_ready > 0 || seen > 0 || !workers_came(measured, now_s)) return;
+  first_again_s_ = now_s + kFirstAgainS;
+  decision_.run = {.cores = options_.model.cores};
+  start_verifying();
+  decision_.why = "no worker came; all local";
+}
+
+void Controller::look(double now_s) {
+  const PlacementFacts facts = estimate_.facts();
+  const auto best = place(facts, options_.prices, options_.goal);
+  if (!best) return;  // what is measured is above 0, so the facts stay what create() checked
+  if (now_s - last_.at_s > kHorizonS) decision_.changes = 0;
+  const Choice present =
+      predict(facts, options_.prices, options_.goal, decision_.run.cut, decision_.run.workers);
+  set_choice(present);
+  if (!same_answer(best->choice, present)) {
+    Case change = weigh(present, best->choice, best->reachable);
+    if (present.workers > workers_allowed(options_.prices, options_.goal))
+      change.confidence = change.saving = 1e300;
+    const bool first = best->choice.workers > 0 && !workers_known_;
+    if (change.worth() && first && now_s >= first_again_s_) return ask_first(best->choice, now_s);
+    if (change.worth() && !first && may_change(best->choice, change.confidence, now_s))
+      return ask(best->choice, change, now_s);
+  }
+  settle(facts, present, best->reachable, now_s);
+}
+
+Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool reachable) const {
+  const PlacementGoal& goal = options_.goal;
+  Case found{.cost = change_cost(from, to)};
+  if (goal.objective == Objective::kCost) {
+    found.serves = reachable && from.stall > kStallMax && to.stall <= kStallMax;
+    found.saving = (from.cost_per_sample - to.cost_per_sample) * to.rate * horizon_s_;
+  } else {
+    found.serves = to.rate > from.rate * (1 + 1e-9);
+    found.saving = (from.cost_per_hour - to.cost_per_hour) * horizon_s_ / kSecondsPerHour;
+  }
+  found.confidence = confidence(to, from, reachable);
+  return found;
+}
+
+/// That `choice` is better than `other`, given what was measured.
+double Controller::confidence(const Choice& choice, const Choice& other, bool reachable) const {
+  std::size_t wins = 0;
+  for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
+    const PlacementFacts facts = estimate_.drawn(draw);
+    const auto said = [&](const Choice& one) {
+      return predict(facts, options_.prices, options_.goal, one.cut, one.workers);
+    };
+    wins += better(options_.goal, said(choice), said(other), reachable) ? 1 : 0;
+  }
+  return static_cast<double>(wins) / Estimate::kDraws;
+}
+
+double Controller::change_cost(const Choice& from, const Choice& to) const {
+  const double more = to.workers > from.workers ? to.workers - from.workers : 0;
+  const double unused_s = options_.worker_start_s + std::max(0.0, options_.worker_billed_s_min - horizon_s_);
+  double cost = more * options_.prices.worker_per_hour * unused_s / kSecondsPerHour;
+  if (to.cut && from.cut && to.cut != from.cut) cost += to.cost_per_hour * kCutChangeS / kSecondsPerHour;
+  return cost;
+}
+
+/// Within the number of changes; not what undoes the last one; not before dismissed workers are paid off.
+bool Controller::may_change(const Choice& to, double confidence, double now_s) {
+  if (decision_.changes >= kChangesMax) return false;
+  const auto sign = [](std::uint32_t a, std::uint32_t b) { return a < b ? 1 : (a > b ? -1 : 0); };
+  const bool undoes =
+      sign(last_.before.workers, last_.after.workers) * sign(decision_.run.workers, to.workers) < 0 ||
+      (last_.before.cut && to.cut == last_.before.cut && to.cut != last_.after.cut);
+  if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || confidence < kUndoConfidence))
+    return false;
+  std::erase_if(paid_, [now_s](const Paid& paid) { return paid.until_s <= now_s; });
+  std::uint32_t paid = 0;
+  for (const Paid& some : paid_) paid += some.workers;
+  return to.workers >= decision_.run.workers || to.workers >= paid;
+}
+
+void Controller::ask_first(const Choice& choice, double now_s) {
+  decision_.phase = Phase::kFirstWorker;
+  decision_.run = {.cut = choice.cut, .workers = 1, .cores = options_.model.cores};
+  decision_.why = text("%u workers would help; one is measured before", choice.workers);
+  pay(1, now_s);
+  asked_s_ = now_s;
+  steady_ = false;
+}
+
+void Controller::pay(std::uint32_t workers, double now_s) {
+  paid_.push_back({workers, now_s + options_.worker_start_s + options_.worker_billed_s_min});
+}
+
+void Controller::ask(const Choice& choice, const Case& change, double now_s) {
+  const Running before = decision_.run;
+  if (choice.workers > before.workers) pay(choice.workers - before.workers, now_s);
+  decision_.run.cut = choice.cut;
+  decision_.run.workers = choice.workers;
+  set_choice(choice);
+  estimate_.forget_whole();
+  last_ = {before, decision_.run, now_s, worlds_};
+  asked_s_ = now_s;
+  steady_ = false;
+  ++decision_.changes;
+  start_verifying();
+  if (choice.workers > before.workers) decision_.phase = Phase::kStarting;
+  decision_.why =
+      choice_text(estimate_.facts(), choice) +
+      (change.serves ? std::string("; it ends the trainer's waiting")
+                     : text("; it saves $%.3g in %.3g h", change.saving, horizon_s_ / kSecondsPerHour)) +
+      text(", the change costs $%.3g; %.3g %% sure", change.cost, 100 * change.confidence);
+}
+
+void Controller::set_choice(const Choice& choice) {
+  decision_.choice = choice;
+  const double margin = std::min(kCoresMarginMax, estimate_.cores_error());
+  const double all = options_.model.cores;
+  const double cores = choice.limit == Limit::kDemand || choice.limit == Limit::kSource
+                           ? std::min(all, std::max(1.0, std::ceil(choice.cores * (1 + margin) - 1e-9)))
+                           : all;
+  if (cores != decision_.run.cores) steady_ = false;
+  decision_.run.cores = cores;
+}
+
+void Controller::settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s) {
+  double least = 1;
+  for (const Neighbour& beside :
+       autotune::neighbours(facts, options_.prices, options_.goal, present, reachable))
+    if (!beside.choice.all_remote) least = std::min(least, 1 - confidence(beside.choice, present, reachable));
+  decision_.confidence = least;
+  if (least < kConfidence && seen_ < kLastLook) {
+    if (decision_.phase != Phase::kVerifying) start_verifying();
+    look_at_seen_ = std::max(kFirstLook, 2 * seen_);
+    decision_.looks_again_s = now_s;
+    return;
+  }
+  decision_.phase = Phase::kSettled;
+  decision_.looks_again_s = now_s + kLookS;
+  decision_.why = choice_text(facts, present) +
+                  text("; %.3g %% sure that no neighbour is better", 100 * decision_.confidence);
+}
+
+std::vector<Neighbour> Controller::neighbours() const {
+  const PlacementFacts facts = estimate_.facts();
+  const auto best = place(facts, options_.prices, options_.goal);
+  return autotune::neighbours(facts, options_.prices, options_.goal, decision_.choice,
+                              best && best->reachable);
+}
+
+}  // namespace carya::autotune

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autotune/estimate.h"
+#include "autotune/neighbours.h"
+#include "autotune/placement.h"
+#include "base/error.h"
+
+namespace carya::autotune {
+
+/// What a controller knows before it has seen anything.
+struct ControllerOptions {
+  PlacementFacts model;  ///< by the cost function (remote_cut.h), and the cores that the stream may use
+  Prices prices;
+  PlacementGoal goal;
+  double worker_start_s = 30;      ///< from asking for a worker until it works
+  double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works
+  /// The model's worker costs were measured (an earlier run): no first worker is tried alone.
+  bool workers_known = false;
+};
+
+enum class Phase : std::uint8_t {
+  kMeasuring,    ///< all local, until the host's part is known
+  kFirstWorker,  ///< one worker gets some chunks, to be measured before money is spent on more
+  kStarting,     ///< the answer was asked for; its workers start
+  kVerifying,    ///< it runs; is it what the model said, and are its neighbours worse?
+  kSettled,      ///< they are; watching for the world to change
+};
+std::string_view phase_name(Phase phase);
+
+/// How to run the stream now. `changes` counts answers (number of workers or cut) since the world changed.
+struct Decision {
+  Phase phase = Phase::kMeasuring;
+  Running run;    ///< cores are whole, or all there are
+  Choice choice;  ///< what the model says of it
+  std::uint32_t changes = 0;
+  double confidence = 0;     ///< that no neighbour is better, 0 .. 1
+  double looks_again_s = 0;  ///< at the latest, in the caller's time
+  std::string why;
+};
+
+/// The decision over time. Pure: time is what the caller says it is; the same observations give the same
+/// decisions. Between two worlds (stretches in which nothing measured changes by more than noise) the answer
+/// is changed at most kChangesMax times; a change is made when its saving over the work left, or an hour,
+/// exceeds its cost with 95 % confidence. README, "The controller". Threads: owner only.
+class Controller {
+ public:
+  /// Errors: kInvalidArgument: those of check(), times that are negative or not finite.
+  static Result<Controller> create(const ControllerOptions& options);
+
+  /// Takes in what the stream did since the last call and says how to run it from now on. `now_s` never goes
+  /// back. An interval whose seconds cannot be is left out. Call about once a second.
+  const Decision& observe(const Measurements& measured, double now_s);
+  const Decision& decision() const { return decision_; }
+
+  /// The world is told to be another; each decides anew. Errors: as create(); the old ones stay.
+  Status set_prices(const Prices& prices);
+  Status set_goal(const PlacementGoal& goal);
+  Status set_cores(double cores);
+  /// Another plan: what was measured of the old one says little of it; no cut of the old is valid.
+  Status set_model(const PlacementFacts& model);
+
+  /// What is known by now, and the choices beside the present one. For `explain`, not for every step.
+  PlacementFacts facts() const { return estimate_.facts(); }
+  std::vector<Neighbour> neighbours() const;
+
+  static constexpr std::uint32_t kChangesMax = 3;
+
+ private:
+  explicit Controller(const ControllerOptions& options);
+
+  /// A change and what speaks for it.
+  struct Case {
+    double saving = 0;      // $ over the horizon
+    double cost = 0;        // $ of the change
+    double confidence = 0;  // that it is better at all
+    bool serves = false;    // it ends waiting of the trainer that the goal does not accept
+    bool worth() const { return confidence >= 0.95 && (serves || saving > cost); }
+  };
+  Case weigh(const Choice& from, const Choice& to, bool reachable) const;
+  double change_cost(const Choice& from, const Choice& to) const;
+  double confidence(const Choice& choice, const Choice& other, bool reachable) const;
+
+  void world_changed(std::string_view what);
+  void start_verifying();
+  bool workers_came(const Measurements& measured, double now_s) const;
+  void measure_first_worker(const Measurements& measured, double now_s);
+  void look(double now_s);
+  bool may_change(const Choice& to, double confidence, double now_s);
+  void ask_first(const Choice& choice, double now_s);
+  void ask(const Choice& choice, const Case& change, double now_s);
+  void pay(std::uint32_t workers, double now_s);
+  void set_choice(const Choice& choice);
+  void settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s);
+
+  ControllerOptions options_;
+  Estimate estimate_;
+  Decision decision_;
+
+  bool workers_known_;
+  double horizon_s_;        // that a change pays for itself in
+  std::uint64_t seen_ = 0;  // observations since the last change of answer or world
+  std::uint64_t look_at_seen_ = 0;
+  double asked_s_ = 0;        // when workers were last asked for
+  double first_again_s_ = 0;  // when a first worker may be tried again
+  std::uint64_t worlds_ = 0;  // changes of the world
+  std::uint32_t ready_ = 0;   // workers of the last interval
+  bool steady_ = false;       // the interval under way runs as decided from its start on
+
+  // Workers that are paid for until then, whatever happens.
+  struct Paid {
+    std::uint32_t workers;
+    double until_s;
+  };
+  std::vector<Paid> paid_;
+
+  // The last change, to be not undone by noise.
+  struct Change {
+    Running before, after;
+    double at_s = -1e300;
+    std::uint64_t world = 0;
+  } last_;
+};
+
+}  // namespace carya::autotune

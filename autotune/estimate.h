@@ -1,0 +1,82 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "autotune/placement.h"
+#include "autotune/series.h"
+
+namespace carya::autotune {
+
+/// What a stream did since it was last looked at. Only `seconds` must be known; every other number that is 0,
+/// or cannot be, counts as not measured.
+struct Measurements {
+  double seconds = 0;         ///< of the interval
+  double samples = 0;         ///< that the trainer took
+  double stall_s = 0;         ///< that it waited
+  double demand = 0;          ///< samples/s that it would take if it never waited
+  double local_samples = 0;   ///< made on the host alone
+  double local_thread_s = 0;  ///< thread time of those, waiting for a core included: pressure shows here
+  double remote_samples = 0;  ///< that came from workers
+  double remote_host_s = 0;  ///< thread time of the host for those: receiving, unpacking, the rest of the ops
+  double worker_thread_s = 0;       ///< thread time of the workers for those
+  double link_in_bytes_per_s = 0;   ///< while bytes were under way
+  double link_out_bytes_per_s = 0;  ///< while bytes were under way
+  double source_bytes_per_s = 0;    ///< while a read was under way, of all readers together
+  double work_left_s = 0;           ///< at the present rate; 0: unknown
+  std::uint32_t workers_ready = 0;  ///< that are up and healthy
+};
+
+/// How a stream is run.
+struct Running {
+  std::optional<std::size_t> cut;
+  std::uint32_t workers = 0;
+  double cores = 0;
+};
+
+/// The facts of a placement as the cost function has them, corrected by what is measured: a mean for each
+/// quantity with its standard error. Threads: owner only.
+class Estimate {
+ public:
+  /// `model`: checked facts.
+  explicit Estimate(const PlacementFacts& model) : model_(model) {}
+
+  /// Takes in an interval during which the stream ran as said. Returns what does not belong to its past any
+  /// more ("the trainer's demand", ...), and then starts anew with what does; empty: nothing.
+  std::string_view add(const Measurements& measured, const Running& running);
+  /// The whole against the sum of its parts, of an interval in which nothing changed; only where the trainer
+  /// waited, or should have by the model.
+  void add_whole(const Measurements& measured, const Running& running, const PlacementGoal& goal);
+  void set_cores(double cores) { model_.cores = cores; }
+  /// What was measured of the whole belongs to the way it ran.
+  void forget_whole() { series_[kWhole].clear(); }
+
+  /// The facts by the means.
+  PlacementFacts facts() const;
+  /// One of kDraws equally likely facts, given what was measured. The same every time.
+  PlacementFacts drawn(std::size_t draw) const;
+  static constexpr std::size_t kDraws = 100;
+
+  bool demand_known() const { return series_[kDemand].count() > 0; }
+  std::size_t local_count() const { return series_[kLocal].count(); }
+  std::size_t worker_count() const { return series_[kWorker].count(); }
+  /// Standard error of a worker's speed, as a share of it.
+  double worker_error() const { return series_[kWorker].relative_error(); }
+  /// Standard error of the cores needed, as a share of them.
+  double cores_error() const;
+  /// The whole against the sum of its parts, where the difference is more than noise with 95 % confidence; 1.
+  double whole() const;
+
+ private:
+  enum Quantity : std::size_t { kDemand, kLocal, kHost, kWorker, kLinkIn, kLinkOut, kSource, kWhole, kCount };
+  PlacementFacts facts(const std::array<double, kCount>& factors) const;
+
+  PlacementFacts model_;
+  // Demand, links and source in their units; local, host and worker as factors of the model's cost.
+  std::array<Series, kCount> series_;
+};
+
+}  // namespace carya::autotune

@@ -1,0 +1,295 @@
+#include "autotune/controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace carya::autotune {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A host, its workers and its trainer, whose true numbers a test sets; what is measured of them is noisy.
+class World {
+ public:
+  PlacementFacts truth;
+  double noise = 0.05;
+  double start_s = 20;
+  std::uint32_t fleet = 1000;  // workers there are
+  double now_s = 0;
+
+  World(PlacementFacts facts, std::uint64_t seed) : truth(std::move(facts)), random_(seed) {}
+
+  Measurements step(const Running& run, double seconds) {
+    now_s += seconds;
+    while (asked_ < run.workers) up_at_.push_back(now_s + start_s), ++asked_;
+    if (run.workers < asked_) up_at_.resize(asked_ = run.workers);
+    const auto up = std::count_if(up_at_.begin(), up_at_.end(), [this](double at) { return at <= now_s; });
+    const auto ready = std::min(fleet, static_cast<std::uint32_t>(up));
+    PlacementFacts here = truth;
+    here.cores = std::min(truth.cores, run.cores);
+    const Choice real = predict(here, {}, {}, run.cut, ready);
+    const double remote = real.rate * real.remote_share * seconds, local = real.rate * seconds - remote;
+    // A first worker gets some chunks even where local cores suffice.
+    const double tried = ready > 0 ? std::max(remote, 1.0) : 0;
+    Measurements seen{.seconds = seconds,
+                      .samples = noisy(real.rate * seconds),
+                      .stall_s = real.stall * seconds,
+                      .demand = noisy(truth.demand),
+                      .local_samples = local,
+                      .local_thread_s = noisy(local * truth.local_cpu_s),
+                      .remote_samples = tried,
+                      .workers_ready = ready};
+    if (run.cut) {
+      seen.remote_host_s = noisy(tried * truth.cuts[*run.cut].host_cpu_s);
+      seen.worker_thread_s = noisy(tried * truth.cuts[*run.cut].worker_cpu_s);
+    }
+    if (ready > 0) seen.link_in_bytes_per_s = noisy(truth.link_in_bytes_per_s);
+    return seen;
+  }
+
+ private:
+  double noisy(double value) { return value * std::max(0.05, 1 + noise * normal_(random_)); }
+
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  std::vector<double> up_at_;
+  std::uint32_t asked_ = 0;
+};
+
+constexpr Prices kPrices{.host_per_hour = 5, .worker_per_hour = 0.5};
+
+// The model that the planner has: 1000 samples/s per core of the host, 8 cores here, 8 in a worker.
+PlacementFacts planned(double demand) {
+  PlacementFacts facts{.local_cpu_s = 1e-3, .cores = 8, .demand = demand, .worker_cores = 8};
+  facts.cuts = {{.ops_remote = 1, .host_cpu_s = 4e-4, .worker_cpu_s = 5e-4, .bytes_in = 6e5},
+                {.ops_remote = 2, .host_cpu_s = 5e-5, .worker_cpu_s = 1e-3, .bytes_in = 1.5e5}};
+  return facts;
+}
+
+struct Trial {
+  World world;
+  Controller controller;
+  std::uint32_t changes = 0;
+
+  Trial(const PlacementFacts& truth, ControllerOptions options, std::uint64_t seed = 1)
+      : world(truth, seed), controller(Controller::create(options).value()) {
+    world.start_s = options.worker_start_s;
+  }
+  void go(double seconds, double step_s = 1) {
+    for (double end = world.now_s + seconds; world.now_s < end - 1e-9;) {
+      const Running before = decision().run;
+      controller.observe(world.step(before, step_s), world.now_s);
+      changes += before.workers != decision().run.workers || before.cut != decision().run.cut ? 1 : 0;
+    }
+  }
+  const Decision& decision() const { return controller.decision(); }
+  Choice best() const { return place(world.truth, kPrices, {})->choice; }
+};
+
+ControllerOptions options(double demand) {
+  ControllerOptions made{.model = planned(demand), .prices = kPrices};
+  made.model.demand = 0;  // nobody has seen the trainer yet
+  return made;
+}
+
+TEST(Controller, LocalSufficesSoNothingIsAskedForAndCoresAreGivenBack) {
+  Trial run(planned(3500), options(3500));
+  run.go(60);
+  EXPECT_EQ(run.decision().phase, Phase::kSettled);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+  EXPECT_EQ(run.decision().run.cores, 4);
+  EXPECT_EQ(run.changes, 0U);
+  EXPECT_GE(run.decision().confidence, 0.95);
+}
+
+TEST(Controller, OneWorkerIsMeasuredThenTheAnswerIsJumpedTo) {
+  PlacementFacts truth = planned(60'000);
+  truth.cuts[0].worker_cpu_s *= 0.7;  // the workers are faster than anybody thought
+  truth.cuts[1].worker_cpu_s *= 0.7;
+  Trial run(truth, options(60'000));
+  run.go(6);
+  EXPECT_EQ(run.decision().phase, Phase::kFirstWorker);
+  EXPECT_EQ(run.decision().run.workers, 1U);
+  run.go(120);
+  EXPECT_EQ(run.decision().run.workers, run.best().workers);
+  EXPECT_EQ(run.decision().run.cut, run.best().cut);
+  EXPECT_LE(run.changes, 2U);  // the first worker, and the answer
+  EXPECT_EQ(run.decision().phase, Phase::kSettled);
+}
+
+TEST(Controller, AKnownFleetIsJumpedToAtOnce) {
+  ControllerOptions known = options(30'000);
+  known.workers_known = true;
+  Trial run(planned(30'000), known);
+  run.go(60);
+  EXPECT_EQ(run.decision().run.workers, run.best().workers);
+  EXPECT_EQ(run.changes, 1U);
+}
+
+TEST(Controller, NoiseAloneChangesNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Trial run(planned(20'300), options(20'300), seed);
+    run.world.noise = 0.2;
+    run.go(3600);
+    EXPECT_LE(run.changes, 1 + Controller::kChangesMax) << seed;
+    const PlacementFacts& truth = run.world.truth;
+    const Choice got = predict(truth, kPrices, {}, run.decision().run.cut, run.decision().run.workers);
+    EXPECT_LE(got.cost_per_sample, 1.05 * run.best().cost_per_sample) << seed;
+  }
+}
+
+TEST(Controller, AThreeTimesFasterOrSlowerTrainerSettlesInFiveSeconds) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    Trial run(planned(1800), options(1800), seed);
+    run.world.noise = 0.03;
+    run.go(60, 0.5);
+    EXPECT_EQ(run.decision().run.cores, 2) << seed;
+    run.world.truth.demand = 5400;
+    run.go(5, 0.5);
+    EXPECT_EQ(run.decision().run.cores, 6) << seed;
+    run.world.truth.demand = 1800;
+    run.go(5, 0.5);
+    EXPECT_EQ(run.decision().run.cores, 2) << seed;
+    EXPECT_EQ(run.changes, 0U) << seed;
+  }
+}
+
+TEST(Controller, ASlowerTrainerNeedsNoWorkersAnyMore) {
+  Trial run(planned(30'000), options(30'000));
+  run.go(300);
+  ASSERT_GT(run.decision().run.workers, 1U);
+  run.world.truth.demand = 5000;
+  run.go(60);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+  EXPECT_FALSE(run.decision().run.cut);
+}
+
+TEST(Controller, WorkersStayAsLongAsTheyArePaidFor) {
+  ControllerOptions billed = options(30'000);
+  billed.worker_billed_s_min = 600;
+  Trial run(planned(30'000), billed);
+  run.go(100);
+  const std::uint32_t asked = run.decision().run.workers;
+  ASSERT_GT(asked, 1U);
+  run.world.truth.demand = 5000;
+  run.go(300);
+  EXPECT_EQ(run.decision().run.workers, asked);
+  run.go(400);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+}
+
+TEST(Controller, AChangeThatDoesNotPayInTheWorkLeftIsNotMade) {
+  ControllerOptions dear = options(30'000);
+  dear.worker_start_s = 1200;
+  // Least cost per sample, and no number of workers serves this trainer: money alone decides.
+  dear.goal.workers_max = 2;
+  Trial run(planned(30'000), dear);
+  Measurements seen;
+  for (int i = 0; i < 100; ++i) {
+    seen = run.world.step(run.decision().run, 1);
+    seen.work_left_s = 60;
+    run.controller.observe(seen, run.world.now_s);
+  }
+  EXPECT_EQ(run.decision().run.workers, 0U);
+  run.go(400);  // an hour or more is left
+  EXPECT_EQ(run.decision().run.workers, 1U);
+}
+
+TEST(Controller, ANarrowLinkIsFoundAndAnotherCutTaken) {
+  PlacementFacts truth = planned(20'000);
+  truth.cuts[1].host_cpu_s = 5e-4;  // the first cut would be the better one
+  ControllerOptions made = options(20'000);
+  made.model.cuts[1].host_cpu_s = 5e-4;
+  truth.link_in_bytes_per_s = 1.2e9;  // 2000 samples/s of the first cut, 8000 of the second
+  Trial run(truth, made);
+  run.go(300);
+  EXPECT_EQ(run.decision().run.cut, 1U);
+  EXPECT_EQ(run.decision().run.workers, run.best().workers);
+}
+
+TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
+  // Each part is as fast as thought, yet together they bring 80 %: say, chunks that wait for each other.
+  Trial run(planned(20'000), options(20'000));
+  Measurements seen;
+  for (int i = 0; i < 300; ++i) {
+    World& world = run.world;
+    const double told = world.truth.demand;
+    const PlacementFacts truth = world.truth;
+    world.truth.cores *= 0.8;
+    world.truth.worker_cores *= 0.8;
+    seen = world.step(run.decision().run, 1);
+    world.truth = truth;
+    seen.demand = told;
+    run.controller.observe(seen, world.now_s);
+  }
+  PlacementFacts less = planned(20'000);
+  less.cores *= 0.8;
+  less.worker_cores *= 0.8;
+  EXPECT_EQ(run.decision().run.workers, place(less, kPrices, {})->choice.workers);
+}
+
+TEST(Controller, WorkersThatNeverComeAreNotWaitedFor) {
+  Trial run(planned(30'000), options(30'000));
+  run.world.fleet = 0;
+  run.go(400);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+  EXPECT_EQ(run.decision().run.cores, 8);
+  run.world.fleet = 1000;
+  run.go(900);
+  EXPECT_GE(run.decision().run.workers, run.best().workers);
+}
+
+TEST(Controller, PricesAndGoalsDecideAnew) {
+  Trial run(planned(30'000), options(30'000));
+  run.go(300);
+  ASSERT_GT(run.decision().run.workers, 1U);
+  ASSERT_TRUE(run.controller.set_goal({.workers_max = 1}));
+  run.go(100);
+  EXPECT_LE(run.decision().run.workers, 1U);
+  EXPECT_FALSE(run.controller.set_prices({.host_per_hour = -1}));
+}
+
+TEST(Controller, SaysWhatItDoesInWordsAndNumbers) {
+  Trial run(planned(30'000), options(30'000));
+  run.go(200);
+  EXPECT_THAT(run.decision().why, HasSubstr("workers, cut after 2 ops"));
+  EXPECT_THAT(run.decision().why, HasSubstr("samples/s, limited by the "));
+  EXPECT_GT(run.decision().looks_again_s, 200);
+  EXPECT_GE(run.controller.neighbours().size(), 4U);
+}
+
+TEST(Controller, HostileMeasurementsChangeNothing) {
+  Trial run(planned(30'000), options(30'000));
+  run.go(200);
+  const std::uint32_t workers = run.decision().run.workers;
+  const double nan = std::nan("");
+  for (const double bad : {nan, -1.0, HUGE_VAL, 0.0}) {
+    run.controller.observe({.seconds = bad, .samples = 1e9, .demand = 1}, run.world.now_s);
+    run.controller.observe({.seconds = 1,
+                            .samples = bad,
+                            .stall_s = bad,
+                            .demand = bad,
+                            .local_samples = bad,
+                            .local_thread_s = bad,
+                            .remote_samples = bad,
+                            .remote_host_s = bad,
+                            .worker_thread_s = bad,
+                            .link_in_bytes_per_s = bad,
+                            .link_out_bytes_per_s = bad,
+                            .source_bytes_per_s = bad,
+                            .work_left_s = bad,
+                            .workers_ready = workers},
+                           run.world.now_s);
+  }
+  run.go(30);
+  EXPECT_EQ(run.decision().run.workers, workers);
+  EXPECT_FALSE(Controller::create({.model = planned(1), .prices = kPrices, .worker_start_s = nan}));
+  EXPECT_FALSE(Controller::create({.model = {}, .prices = kPrices}));
+}
+
+}  // namespace
+}  // namespace carya::autotune

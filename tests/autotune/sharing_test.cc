@@ -1,0 +1,92 @@
+#include "autotune/sharing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+namespace carya::autotune {
+namespace {
+
+Claim claim(double demand, double host_price, double local_ms = 1, double cores = 1) {
+  Claim made{.facts = {.local_cpu_s = local_ms * 1e-3, .cores = cores, .demand = demand},
+             .prices = {.host_per_hour = host_price, .worker_per_hour = 0.5}};
+  made.facts.cuts = {{.ops_remote = 1, .worker_cpu_s = local_ms * 1e-3, .bytes_in = 1}};
+  return made;
+}
+
+TEST(Sharing, CoresGoWhereTheySaveMost) {
+  const std::vector<Claim> jobs = {claim(4000, 1), claim(4000, 20), claim(500, 5)};
+  const auto given = share_cores(jobs, 6);
+  ASSERT_TRUE(given);
+  EXPECT_NEAR(given->at(1), 4, 0.26);    // the dear host's accelerator is served whole
+  EXPECT_NEAR(given->at(2), 0.5, 0.26);  // so is who needs little
+  EXPECT_GE(given->at(0), 0.19);         // the cheap one gets the rest, but never nothing
+  EXPECT_LE(std::accumulate(given->begin(), given->end(), 0.0), 6 + 1e-9);
+}
+
+TEST(Sharing, WhatNobodyNeedsIsGivenToNobody) {
+  const auto cores = share_cores(std::vector<Claim>{claim(1000, 5), claim(1000, 5)}, 64);
+  ASSERT_TRUE(cores);
+  EXPECT_LT(cores->at(0) + cores->at(1), 3);
+  const auto workers = share_workers(std::vector<Claim>{claim(900, 5), claim(2500, 5)}, 64);
+  ASSERT_TRUE(workers);
+  EXPECT_EQ(*workers, (std::vector<std::uint32_t>{0, 2}));
+}
+
+TEST(Sharing, WhoGainsByAWorkerGetsOne) {
+  const std::vector<Claim> hosts = {claim(50'000, 50), claim(3000, 2)};
+  const auto given = share_workers(hosts, 10);
+  ASSERT_TRUE(given);
+  EXPECT_EQ(given->at(1), 1U);
+  EXPECT_EQ(given->at(0), 9U);
+}
+
+// What all pay per hour of their own work, by the model.
+double bill(const std::vector<Claim>& hosts, const std::vector<std::uint32_t>& given) {
+  double total = 0;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    total += predict(hosts[i].facts, hosts[i].prices, {}, 0, given[i]).cost_per_sample *
+             hosts[i].facts.demand * 3600;
+  return total;
+}
+
+TEST(Sharing, WorkersAreSharedAsTryingAllWaysWould) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> share(0, 1);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<Claim> hosts;
+    for (int i = 0; i < 3; ++i)
+      hosts.push_back(claim(1000 + 6000 * share(random), 3 + 10 * share(random), 0.5 + share(random)));
+    const auto given = share_workers(hosts, 7);
+    ASSERT_TRUE(given);
+    double least = 1e300;
+    std::vector<std::uint32_t> way(3);
+    for (way[0] = 0; way[0] <= 7; ++way[0])
+      for (way[1] = 0; way[0] + way[1] <= 7; ++way[1])
+        for (way[2] = 0; way[0] + way[1] + way[2] <= 7; ++way[2]) {
+          const bool starves = std::any_of(way.begin(), way.end(), [&](const std::uint32_t& one) {
+            const auto i = static_cast<std::size_t>(&one - way.data());
+            return one == 0 && given->at(i) > 0;
+          });
+          if (!starves) least = std::min(least, bill(hosts, way));
+        }
+    // Ours counts savings at each host's own rate, the bill at its whole demand: near, not equal.
+    EXPECT_LE(bill(hosts, *given), 1.1 * least) << trial;
+  }
+}
+
+TEST(Sharing, NumbersThatCannotBeAreNamed) {
+  std::vector<Claim> jobs = {claim(1, 1), claim(1, 1)};
+  EXPECT_FALSE(share_cores(jobs, std::nan("")));
+  jobs[1].facts.local_cpu_s = -1;
+  const auto wrong = share_workers(jobs, 4);
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("claim 1: placement: local_cpu_s"), std::string::npos);
+  EXPECT_TRUE(share_cores(std::vector<Claim>{}, 4)->empty());
+}
+
+}  // namespace
+}  // namespace carya::autotune
