@@ -27,7 +27,9 @@ struct Wire {
     while (!bytes.empty()) {
       const ssize_t sent = send(raw.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
-      if (sent < 0) ASSERT_EQ(errno, EAGAIN);
+      if (sent < 0) {
+        ASSERT_EQ(errno, EAGAIN);
+      }
       status = connection.on_ready();
       if (!status) return;
     }
