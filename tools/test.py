@@ -27,6 +27,7 @@ CODE_FOLDERS = (
     "io",
     "transforms",
     "autotune",
+    "remote",
     "loader",
     "python",
     "bench",

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/cbor_check.h"
 #include "base/clock.h"
 #include "base/unix_socket.h"
-#include "loader/control/cbor_check.h"
 
 namespace carya::loader {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "loader/control/cbor_check.h"
+#include "base/cbor_check.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "loader/control/archive.h"
-#include "loader/control/cbor_check.h"
+#include "base/cbor_check.h"
 
 namespace carya::loader {
 namespace archive {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "loader/control/cbor_check.h"
+#include "base/cbor_check.h"
 #include "loader/control/documents.h"
 
 template <typename Document>

@@ -1,10 +1,10 @@
-#include "loader/control/cbor_check.h"
+#include "base/cbor_check.h"
 
 #include <array>
 #include <cstdint>
 #include <string>
 
-namespace carya::loader {
+namespace carya {
 namespace {
 
 enum Major : std::uint8_t { kUnsigned, kNegative, kBytes, kText, kArray, kMap, kTag, kSimple };
@@ -79,4 +79,4 @@ Status check_cbor(std::span<const std::byte> bytes, const CborLimits& limits) {
   return Walker(bytes, limits).walk();
 }
 
-}  // namespace carya::loader
+}  // namespace carya

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace carya::loader {
+namespace carya {
 
 struct CborLimits {
   std::size_t depth = 8;       ///< maps and arrays inside each other
@@ -17,4 +17,4 @@ struct CborLimits {
 /// kCorrupt. Source: RFC 8949, section 3.
 Status check_cbor(std::span<const std::byte> bytes, const CborLimits& limits = {});
 
-}  // namespace carya::loader
+}  // namespace carya

@@ -1,0 +1,440 @@
+#include "remote/server.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "remote/address.h"
+#include "tests/remote/certificates.h"
+#include "tests/remote/recording_handler.h"
+#include "tests/remote/wire.h"
+
+namespace carya::remote {
+namespace {
+
+/// A client that says what the test wants.
+struct Client {
+  explicit Client(UniqueFd socket) : Client(plain_stream(std::move(socket))) {}
+  explicit Client(std::unique_ptr<ByteStream> stream) : connection(std::move(stream), sink) {
+    connection.set_limits({.body_bytes = 1 << 20, .payload_bytes = 64 << 20});
+  }
+
+  void step() {
+    status = connection.on_ready();
+    if (!status || connection.has_buffered() || seen < sink.frames.size()) return;
+    pollfd watched{connection.fd(), static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), 0};
+    poll(&watched, 1, 100);
+  }
+  /// The next frame of the type that the test has not seen; Pings are answered on the way. Null: it ended.
+  const Collector::Frame* await(FrameType type) {
+    for (;;) {
+      for (; seen < sink.frames.size(); ++seen) {
+        const Collector::Frame& frame = sink.frames[seen];
+        if (frame.header.type == FrameType::kPing) connection.send(Pong{}, frame.header.request);
+        if (frame.header.type == type) return &sink.frames[seen++];
+      }
+      if (!status) return nullptr;
+      step();
+    }
+  }
+  /// What a frame of this kind says, that comes next.
+  template <typename Message>
+  Message expect() {
+    const Collector::Frame* frame = await(Message::kType);
+    if (frame == nullptr) {
+      ADD_FAILURE() << frame_name(Message::kType) << " never came: " << status.error().message;
+      return {};
+    }
+    return *decode<Message>(frame->body);
+  }
+  void ask(std::uint64_t request, std::uint64_t plan = 1, std::uint64_t result_bytes = 1000,
+           std::string payload = {}) {
+    connection.send(Request{plan, "r" + std::to_string(request), result_bytes}, request,
+                    payload.empty() ? Payload{} : payload_of(std::move(payload)));
+    push();
+  }
+  void push() { status = connection.on_ready(); }
+  std::string told() { return expect<ErrorIs>().error.message; }
+
+  Collector sink;
+  Connection connection;
+  Status status;
+  std::size_t seen = 0;
+};
+
+struct Server : testing::Test {
+  Server() {
+    options.listen = "127.0.0.1:0";
+    options.server = "test";
+    // No heartbeat comes between on a machine that stands still for a while.
+    options.silent_ms = 600'000;
+  }
+  ~Server() override { end(); }
+  void start() {
+    auto made = ChunkServer::create(options, handler);
+    ASSERT_TRUE(made) << made.error().message;
+    server = std::move(*made);
+    thread = std::thread([this] { server->run(); });
+  }
+  void end() {
+    if (!thread.joinable()) return;
+    server->stop();
+    thread.join();
+  }
+  UniqueFd socket() const {
+    const std::string at =
+        server->port() == 0 ? options.listen : "127.0.0.1:" + std::to_string(server->port());
+    auto connected = Address::resolve(at)->connect(0);
+    CHECK(connected);
+    return std::move(*connected);
+  }
+  /// One that is welcome, and has a plan 1.
+  std::unique_ptr<Client> client(int nth_plan = 0) {
+    auto made = std::make_unique<Client>(socket());
+    made->connection.send(Hello{.client = "c", .token = options.token});
+    welcome = made->expect<Welcome>();
+    made->connection.send(Register{1, "p"}, 1, payload_of("document"));
+    made->push();
+    server->answer(handler.wait(handler.plans, static_cast<std::size_t>(nth_plan)).ticket, Answer{"ok"});
+    EXPECT_EQ(made->expect<Registered>().plan, 1u);
+    return made;
+  }
+  template <typename Condition>
+  void until(Condition condition) {
+    while (!condition()) std::this_thread::yield();
+  }
+
+  ServerOptions options;
+  RecordingHandler handler;
+  std::unique_ptr<ChunkServer> server;
+  std::thread thread;
+  Welcome welcome;
+};
+
+TEST_F(Server, APlanIsRegisteredAndItsChunksAnswered) {
+  start();
+  auto one = client();
+  EXPECT_EQ(welcome.server, "test");
+  EXPECT_EQ(welcome.facts, (std::vector<Fact>{{"jpeg", "3"}}));
+  EXPECT_EQ(welcome.window, (Window{options.requests_max, options.bytes_max}));
+  const Asked plan = handler.wait(handler.plans, 0);
+  EXPECT_EQ(plan.payload->bytes, 8u);
+  one->ask(5, 1, 300'000, "record");
+  const Asked asked = handler.wait(handler.chunks, 0);
+  EXPECT_EQ(asked.about, "r5");
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(asked.payload->data.get()), 6), "record");
+  server->answer(asked.ticket, Answer{"done", payload_of(pattern(300'000, 1))});
+  const auto* result = one->await(FrameType::kResult);
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->header.request, 5u);
+  EXPECT_EQ(decode<ChunkResult>(result->body)->about, "done");
+  EXPECT_TRUE(result->payload == pattern(300'000, 1));
+  until([&] { return server->figures().result_bytes == 0 && server->figures().request_bytes == 0; });
+}
+
+TEST_F(Server, TheLastTwoPlansUsedAreKept) {
+  start();
+  auto one = client();
+  for (const std::uint64_t plan : {2, 3}) {
+    one->connection.send(Register{plan, ""}, plan, payload_of("d"));
+    one->push();
+    server->answer(handler.wait(handler.plans, plan - 1).ticket, Answer{});
+    EXPECT_EQ(one->expect<Registered>().plan, plan);
+  }
+  EXPECT_EQ(handler.wait(handler.forgotten, 0), 1u);
+  one->ask(7, 1);
+  EXPECT_EQ(one->expect<UnknownPlan>().plan, 1u);
+  one->connection.send(Register{4, ""}, 4, payload_of("d"));
+  one->push();
+  server->answer(handler.wait(handler.plans, 3).ticket, fail(Code::kUnsupported, "no such op"));
+  EXPECT_EQ(one->told(), "no such op");
+  one->ask(8, 2);
+  one->push();
+  EXPECT_EQ(handler.wait(handler.chunks, 0).plan, 2u) << "the connection goes on";
+}
+
+TEST_F(Server, WhoMayNotComeIsToldWhy) {
+  options.token = "secret";
+  start();
+  Client stranger(socket());
+  stranger.connection.send(Hello{.token = "guess"});
+  EXPECT_NE(stranger.told().find("token"), std::string::npos);
+  Client other(socket());
+  other.connection.send(Hello{.facts = {{"jpeg", "2"}}, .token = "secret"});
+  EXPECT_EQ(other.told(), "jpeg 2, this worker has 3");
+  EXPECT_EQ(other.await(FrameType::kWelcome), nullptr) << "closed";
+}
+
+TEST_F(Server, WhatIsNotForAClientToSayEndsIt) {
+  start();
+  Client early(socket());
+  early.ask(1);
+  EXPECT_NE(early.told().find("before Hello"), std::string::npos);
+  Client wrong(socket());
+  wrong.connection.send(Welcome{});
+  EXPECT_NE(wrong.told().find("Welcome"), std::string::npos);
+  auto twice = client();
+  twice->connection.send(Hello{});
+  EXPECT_NE(twice->told().find("second Hello"), std::string::npos);
+  auto greedy = client(1);
+  greedy->ask(1, 1, options.result_bytes_max + 1);
+  EXPECT_NE(greedy->told().find("result"), std::string::npos);
+}
+
+TEST_F(Server, TheWindowIsKept) {
+  options.requests_max = 2;
+  options.bytes_max = options.request_bytes_max = options.result_bytes_max = 1000;
+  start();
+  auto one = client();
+  one->ask(1, 1, 1000);
+  one->ask(2, 1, 1);
+  EXPECT_NE(one->told().find("window"), std::string::npos) << "too many bytes";
+  auto two = client(1);
+  for (const std::uint64_t request : {1, 2, 3}) two->ask(request, 1, 1);
+  EXPECT_NE(two->told().find("window"), std::string::npos) << "too many requests";
+}
+
+TEST_F(Server, TheWindowIsSharedByThoseThatAsk) {
+  options.heartbeat_ms = 600'000;  // who has asked, asks
+  start();
+  auto one = client();
+  auto two = client(1);
+  one->ask(1);
+  one->push();
+  handler.wait(handler.chunks, 0);
+  two->ask(1);
+  two->push();
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max / 2);
+  two.reset();
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max);
+}
+
+TEST_F(Server, ConnectionsTakeTurns) {
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  auto two = client(1);
+  for (std::uint64_t request = 1; request <= 8; ++request) one->ask(request);
+  one->push();
+  handler.wait(handler.chunks, 0);
+  until([&] { return server->figures().queued == 7; });
+  for (std::uint64_t request = 1; request <= 3; ++request) two->ask(request);
+  two->push();
+  until([&] { return server->figures().queued == 10; });
+  const std::uint64_t first = handler.wait(handler.chunks, 0).ticket.connection;
+  std::string order;
+  for (std::size_t i = 0; i < 11; ++i) {
+    const Asked asked = handler.wait(handler.chunks, i);
+    order += asked.ticket.connection == first ? '1' : '2';
+    server->answer(asked.ticket, Answer{});
+  }
+  EXPECT_EQ(order, "11212121111");
+}
+
+TEST_F(Server, AChunkThatTakesTooLongFails) {
+  options.chunk_ms = 50;
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  one->ask(1);
+  EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kTimeout);
+  one->ask(2);
+  one->push();
+  until([&] { return server->figures().queued == 1; });
+  EXPECT_EQ(server->figures().handling, 1u) << "the handler is still busy with it";
+  server->answer(handler.wait(handler.chunks, 0).ticket, Answer{"late"});
+  handler.wait(handler.chunks, 1);
+  EXPECT_EQ(server->figures().late, 1u);
+}
+
+TEST_F(Server, AResultLongerThanAskedForFails) {
+  start();
+  auto one = client();
+  one->ask(1, 1, 9);
+  one->push();
+  const Ticket ticket = handler.wait(handler.chunks, 0).ticket;
+  server->answer(ticket, Answer{"", payload_of("0123456789")});
+  server->answer(ticket, Answer{"", payload_of("again")});
+  EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kInvalidArgument);
+  one->ask(2, 1, 10);
+  one->push();
+  server->answer(handler.wait(handler.chunks, 1).ticket, fail(Code::kIo, "no disk"));
+  EXPECT_EQ(one->expect<ChunkFailed>().error.message, "no disk");
+}
+
+TEST_F(Server, PayloadsWaitForRoom) {
+  options.bytes_max = options.request_bytes_max = options.result_bytes_max = 100'000;
+  start();
+  auto one = client();
+  auto two = client(1);
+  one->ask(1, 1, 0, std::string(90'000, 'a'));
+  one->push();
+  handler.wait(handler.chunks, 0);
+  two->ask(1, 1, 0, std::string(90'000, 'b'));
+  for (int i = 0; i < 10; ++i) two->push();
+  EXPECT_EQ(server->figures().request_bytes, 90'000u);
+  EXPECT_EQ(server->figures().handling, 1u);
+  server->answer(handler.wait(handler.chunks, 0).ticket, Answer{});
+  while (server->figures().handling + server->figures().queued == 0 || server->figures().answered == 0)
+    two->push();
+  EXPECT_EQ(handler.wait(handler.chunks, 1).payload->bytes, 90'000u);
+}
+
+TEST_F(Server, WhoGoesLeavesNothingBehind) {
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  for (const std::uint64_t request : {1, 2, 3}) one->ask(request, 1, 500, "xy");
+  one->push();
+  handler.wait(handler.chunks, 0);
+  until([&] { return server->figures().queued == 2; });
+  one.reset();
+  EXPECT_EQ(handler.wait(handler.reasons, 0).code, Code::kClosed);
+  until([&] { return server->figures().queued == 0; });
+  server->answer(handler.wait(handler.chunks, 0).ticket, Answer{"", payload_of("z")});
+  until([&] { return server->figures().handling == 0; });
+  until([&] { return server->figures().request_bytes + server->figures().result_bytes == 0; });
+}
+
+TEST_F(Server, ConnectionsAreLimited) {
+  options.connections_max = 2;
+  start();
+  auto one = client();
+  auto two = client(1);
+  Client three(socket());
+  EXPECT_EQ(three.await(FrameType::kWelcome), nullptr);
+  EXPECT_EQ(server->figures().refused, 1u);
+  two.reset();
+  until([&] { return server->figures().connections == 1; });
+  two = client(2);
+}
+
+TEST_F(Server, WhoIsSilentIsClosed) {
+  options.heartbeat_ms = 10;
+  options.silent_ms = 200;
+  start();
+  Client gone(socket());
+  gone.connection.send(Hello{});
+  gone.expect<Welcome>();
+  EXPECT_NE(gone.await(FrameType::kPing), nullptr);
+  const Error reason = handler.wait(handler.reasons, 0);
+  EXPECT_EQ(reason.code, Code::kTimeout) << reason.message;
+  EXPECT_NE(reason.message.find("silent"), std::string::npos) << reason.message;
+}
+
+TEST_F(Server, WhoDoesNotSayWhoItIsIsClosed) {
+  options.hello_ms = 100;
+  start();
+  Client mute(socket());
+  EXPECT_NE(mute.told().find("Hello"), std::string::npos);
+}
+
+TEST_F(Server, AFrameThatNeverEndsIsNotWaitedFor) {
+  options.chunk_ms = 100;
+  options.heartbeat_ms = 20;
+  start();
+  auto one = client();
+  const std::string bytes = frame_bytes(Request{1, "", 0}, 1, std::string(1000, 'x'));
+  ASSERT_EQ(send(one->connection.fd(), bytes.data(), bytes.size() - 1, MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size() - 1));
+  EXPECT_EQ(handler.wait(handler.reasons, 0).code, Code::kTimeout);
+  until([&] { return server->figures().request_bytes == 0; });
+}
+
+TEST_F(Server, DrainingFinishesWhatItHas) {
+  options.heartbeat_ms = 20;
+  start();
+  auto one = client();
+  one->ask(1, 1, 100'000);
+  one->push();
+  const Asked asked = handler.wait(handler.chunks, 0);
+  server->drain();
+  one->expect<Drain>();
+  one->ask(2);
+  EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kClosed);
+  server->answer(asked.ticket, Answer{"", payload_of(pattern(100'000, 3))});
+  const auto* result = one->await(FrameType::kResult);
+  ASSERT_NE(result, nullptr);
+  EXPECT_TRUE(result->payload == pattern(100'000, 3));
+  one.reset();
+  thread.join();  // run() has ended by itself
+}
+
+TEST_F(Server, RubbishHarmsNobodyElse) {
+  options.heartbeat_ms = 20;
+  start();
+  auto good = client();
+  std::mt19937_64 random(4);
+  const std::string talk = frame_bytes(Hello{.client = "x"}) + frame_bytes(Register{1, ""}, 1, "d") +
+                           frame_bytes(Request{1, "x", 10}, 2, "payload");
+  for (int round = 0; round < 200; ++round) {
+    std::string bad = talk;
+    for (int change = 0; change < 2; ++change) bad[random() % bad.size()] = static_cast<char>(random());
+    bad.resize(1 + random() % bad.size());
+    Client client(socket());
+    static_cast<void>(is_connected(client.connection.fd()));
+    static_cast<void>(send(client.connection.fd(), bad.data(), bad.size(), MSG_NOSIGNAL));
+  }
+  good->ask(1);
+  const auto chunk_of_good = [&] {
+    for (std::size_t i = 0;; ++i) {
+      const Asked asked = handler.wait(handler.chunks, i);
+      if (asked.about == "r1") return asked;
+      server->answer(asked.ticket, Answer{});
+    }
+  };
+  good->step();
+  server->answer(chunk_of_good().ticket, Answer{"fine"});
+  EXPECT_EQ(good->expect<ChunkResult>().about, "fine");
+}
+
+TEST_F(Server, PlainTcpBeyondThisMachineIsRefusedUnlessSaid) {
+  options.listen = "0.0.0.0:0";
+  const auto refused = ChunkServer::create(options, handler);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  options.insecure = true;
+  EXPECT_TRUE(ChunkServer::create(options, handler));
+  options.listen = "nonsense";
+  EXPECT_FALSE(ChunkServer::create(options, handler));
+}
+
+TEST_F(Server, ListensAtAUnixSocketAndReplacesADeadOne) {
+  std::string folder = (std::filesystem::temp_directory_path() / "carya_remote_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  options.listen = "unix:" + folder + "/w";
+  for (int round = 0; round < 2; ++round) {
+    start();
+    EXPECT_FALSE(ChunkServer::create(options, handler)) << "somebody listens there";
+    auto one = client(round);
+    end();
+    server.reset();
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Server, SpeaksTls) {
+  const Certificates certificates;
+  options.tls = certificates.of("server");
+  options.client_names = {"client.test"};
+  start();
+  auto context = TlsContext::create(certificates.of("client"));
+  ASSERT_TRUE(context);
+  TlsSession session;
+  auto stream = (*context)->connect(socket(), "localhost", session);
+  ASSERT_TRUE(stream);
+  Client one(std::move(*stream));
+  one.connection.send(Hello{});
+  EXPECT_EQ(one.expect<Welcome>().server, "test");
+  Client plain(socket());
+  plain.connection.send(Hello{});
+  EXPECT_EQ(plain.await(FrameType::kWelcome), nullptr);
+}
+
+}  // namespace
+}  // namespace carya::remote

@@ -1,0 +1,191 @@
+#include "remote/tls.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/remote/certificates.h"
+#include "tests/remote/wire.h"
+
+namespace carya::remote {
+namespace {
+
+/// A client and a server over one socket pair, and how it went.
+struct Talk {
+  Talk(TlsContext& client_side, TlsContext& server_side, const std::string& host, TlsSession& session,
+       std::vector<std::string> names = {}) {
+    auto ends = socket_pair();
+    auto client_stream = client_side.connect(std::move(ends.first), host, session);
+    auto server_stream = server_side.accept(std::move(ends.second), std::move(names));
+    CHECK(client_stream && server_stream);
+    client.emplace(std::move(*client_stream), client_sink);
+    server.emplace(std::move(*server_stream), server_sink);
+    client->set_limits({.body_bytes = 4096, .payload_bytes = 64 << 20});
+    server->set_limits({.body_bytes = 4096, .payload_bytes = 64 << 20});
+  }
+
+  /// Both go on until a frame of the client has been answered, or one of them says no.
+  void run() {
+    client->send(Request{1, "hello", 0}, 1, payload_of(pattern(3'000'000, 1)));
+    while (client_sink.frames.empty() && client_status && server_status) step();
+    for (int i = 0; i < 4; ++i) step();  // who was refused hears it
+  }
+  void step() {
+    if (client_status) client_status = client->on_ready();
+    if (!client_status) client->close();
+    if (server_status) server_status = server->on_ready();
+    if (server_status && server_sink.frames.size() == 1 && !answered) {
+      server->send(ChunkResult{}, 1, payload_of(pattern(3'000'000, 2)));
+      answered = true;
+    }
+  }
+
+  Collector client_sink, server_sink;
+  std::optional<Connection> client, server;
+  Status client_status, server_status;
+  bool answered = false;
+};
+
+struct Tls : testing::Test {
+  std::shared_ptr<TlsContext> context(const Certificates& from, const std::string& who) {
+    auto made = TlsContext::create(from.of(who));
+    CHECK(made);
+    return *made;
+  }
+  Certificates ours;
+  TlsSession session;
+};
+
+TEST_F(Tls, FramesGoBothWaysStraightIntoTheirParts) {
+  std::string memory(3'000'000, '.');
+  Talk talk(*context(ours, "client"), *context(ours, "server"), "w1.test", session);
+  talk.client_sink.parts = {std::as_writable_bytes(std::span(memory))};
+  talk.run();
+  ASSERT_TRUE(talk.client_status) << talk.client_status.error().message;
+  ASSERT_TRUE(talk.server_status) << talk.server_status.error().message;
+  ASSERT_EQ(talk.client_sink.frames.size(), 1u);
+  EXPECT_TRUE(memory == pattern(3'000'000, 2));
+  EXPECT_TRUE(talk.server_sink.frames[0].payload == pattern(3'000'000, 1));
+  EXPECT_LE(talk.client->copied_bytes(), Connection::kInputBytes);
+  EXPECT_EQ(talk.client->kind(), "TLSv1.3");
+}
+
+TEST_F(Tls, AWithdrawnPayloadIsThrownAway) {
+  std::string memory(3'000'000, '.');
+  Talk talk(*context(ours, "client"), *context(ours, "server"), "localhost", session);
+  talk.client_sink.parts = {std::as_writable_bytes(std::span(memory))};
+  talk.client->send(Request{1, "hello", 0}, 1, payload_of("x"));
+  while (talk.client->received_bytes() < 100'000) {
+    talk.step();
+    ASSERT_TRUE(talk.client_status && talk.server_status);
+  }
+  ASSERT_TRUE(talk.client->withdraw(1));
+  memory.assign(memory.size(), '-');
+  while (talk.client_sink.frames.empty()) {
+    talk.step();
+    ASSERT_TRUE(talk.client_status && talk.server_status);
+  }
+  EXPECT_FALSE(talk.client_sink.frames[0].placed);
+  EXPECT_TRUE(memory == std::string(memory.size(), '-'));
+}
+
+TEST_F(Tls, TheServersNameIsChecked) {
+  for (const char* good : {"w1.test", "localhost", "127.0.0.1"}) {
+    TlsSession none;
+    Talk talk(*context(ours, "client"), *context(ours, "server"), good, none);
+    talk.run();
+    EXPECT_TRUE(talk.client_status) << good << ": " << talk.client_status.error().message;
+  }
+  for (const char* bad : {"w2.test", "10.0.0.1"}) {
+    TlsSession none;
+    Talk talk(*context(ours, "client"), *context(ours, "server"), bad, none);
+    talk.run();
+    ASSERT_FALSE(talk.client_status) << bad;
+    EXPECT_EQ(talk.client_status.error().code, Code::kPermission) << talk.client_status.error().message;
+    EXPECT_TRUE(talk.server_sink.frames.empty());
+  }
+}
+
+TEST_F(Tls, CertificatesOfAnotherAuthorityAreRefusedBothWays) {
+  const Certificates others;
+  for (const bool foreign_client : {true, false}) {
+    TlsSession none;
+    // The foreigner trusts our authority, but shows a certificate of another one.
+    TlsFiles files = others.of(foreign_client ? "client" : "server");
+    files.authority = ours.of("client").authority;
+    auto foreigner = TlsContext::create(files);
+    ASSERT_TRUE(foreigner) << foreigner.error().message;
+    auto native = context(ours, foreign_client ? "server" : "client");
+    Talk talk(foreign_client ? **foreigner : *native, foreign_client ? *native : **foreigner, "localhost",
+              none);
+    talk.run();
+    const Status& refuser = foreign_client ? talk.server_status : talk.client_status;
+    const Status& refused = foreign_client ? talk.client_status : talk.server_status;
+    ASSERT_FALSE(refuser);
+    EXPECT_EQ(refuser.error().code, Code::kPermission) << refuser.error().message;
+    ASSERT_FALSE(refused);
+    EXPECT_TRUE(talk.server_sink.frames.empty());
+  }
+}
+
+TEST_F(Tls, AServersCertificateIsNoClients) {
+  Talk talk(*context(ours, "server"), *context(ours, "server"), "localhost", session);
+  talk.run();
+  ASSERT_FALSE(talk.server_status);
+  EXPECT_EQ(talk.server_status.error().code, Code::kPermission) << talk.server_status.error().message;
+}
+
+TEST_F(Tls, OnlyClientsOfAListedNameMayCome) {
+  Talk good(*context(ours, "client"), *context(ours, "server"), "localhost", session, {"x", "client.test"});
+  good.run();
+  EXPECT_TRUE(good.server_status) << good.server_status.error().message;
+  TlsSession none;
+  Talk bad(*context(ours, "client"), *context(ours, "server"), "localhost", none, {"other.test"});
+  bad.run();
+  ASSERT_FALSE(bad.server_status);
+  EXPECT_EQ(bad.server_status.error().code, Code::kPermission);
+}
+
+TEST_F(Tls, ASessionIsResumed) {
+  const auto client = context(ours, "client"), server = context(ours, "server");
+  for (int round = 0; round < 3; ++round) {
+    Talk talk(*client, *server, "localhost", session, {"client.test"});
+    talk.run();
+    ASSERT_TRUE(talk.server_status) << talk.server_status.error().message;
+    EXPECT_EQ(talk.client->kind(), round == 0 ? "TLSv1.3" : "TLSv1.3 resumed");
+  }
+}
+
+TEST_F(Tls, PlainBytesAreNoHandshake) {
+  auto ends = socket_pair();
+  Collector sink;
+  auto stream = context(ours, "server")->accept(std::move(ends.first), {});
+  ASSERT_TRUE(stream);
+  Connection server(std::move(*stream), sink);
+  const std::string hello = frame_bytes(Hello{});
+  ASSERT_GT(send(ends.second.get(), hello.data(), hello.size(), 0), 0);
+  const Status refused = server.on_ready();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kCorrupt) << refused.error().message;
+}
+
+TEST_F(Tls, AnEndWithAndWithoutGoodbyeIsTold) {
+  Talk talk(*context(ours, "client"), *context(ours, "server"), "localhost", session);
+  talk.run();
+  talk.client.reset();  // says goodbye
+  EXPECT_EQ(talk.server->on_ready().error().code, Code::kClosed);
+}
+
+TEST_F(Tls, FilesThatAreNoneAreRefusedWithTheirNames) {
+  TlsFiles missing = ours.of("server");
+  missing.key += ".not";
+  const auto no_key = TlsContext::create(missing);
+  ASSERT_FALSE(no_key);
+  EXPECT_NE(no_key.error().message.find(missing.key), std::string::npos) << no_key.error().message;
+  TlsFiles mixed = ours.of("server");
+  mixed.key = ours.of("client").key;
+  EXPECT_FALSE(TlsContext::create(mixed));
+}
+
+}  // namespace
+}  // namespace carya::remote
