@@ -81,7 +81,9 @@ TEST(Crew, ChunksThatAreLostAreComputedHere) {
           start(opened, {.threads = 1, .slots = 4, .crew = crew_of(*opened.pipeline, cut, {.fate = fate})});
       for (int epoch = 0; epoch < 3; ++epoch) {
         const Rows rows = drain(*job);
-        if (epoch == 0) EXPECT_EQ(rows, expected);
+        if (epoch == 0) {
+          EXPECT_EQ(rows, expected);
+        }
       }
     }
 }

@@ -12,7 +12,9 @@ std::shared_ptr<const Plan> part_of(const std::shared_ptr<const Pipeline>& pipel
                                     bool fuse, std::size_t first, std::size_t last) {
   const auto plan =
       Plan::compile(pipeline, {.seed = 5, .fuse = fuse, .order = order, .first = first, .last = last});
-  if (!plan) EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+  if (!plan) {
+    EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+  }
   return plan ? *plan : nullptr;
 }
 
