@@ -73,7 +73,7 @@ void Production::describe(RemoteWork& work) const {
   for (const RowTask& task : chunk.tasks) rows.push_back({task.record, task.occurrence});
   work.head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
   work.table = remote_table(rows, chunk.inputs);
-  work.inputs = chunk.inputs;
+  work.inputs = remote_parts(pipeline_->fields(), chunk.inputs);
   // Tensors of which a slot holds other bytes wait aside, as all do that ops are still to see.
   const auto& outputs = work.cut->outputs;
   std::vector<bool> direct;

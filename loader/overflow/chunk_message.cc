@@ -1,10 +1,11 @@
 #include "loader/overflow/chunk_message.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
-#include "loader/control/archive.h"
 #include "base/cbor_check.h"
+#include "loader/control/archive.h"
 
 namespace carya::loader {
 namespace archive {
@@ -17,7 +18,7 @@ CARYA_FIELDS(RemoteChunk) {
   a("plan", d.plan), a("epoch", d.epoch), a("rows", d.rows);
 }
 CARYA_FIELDS(RemoteResult) {
-  a("broken", d.broken);
+  a("broken", d.broken), a("cpu_ns", d.cpu_ns);
 }
 
 }  // namespace archive
@@ -26,6 +27,11 @@ namespace {
 
 constexpr std::size_t kRowBytes = 16;
 constexpr std::size_t kLengthBytes = 8;
+constexpr std::array<std::byte, kRemoteSlackBytes> kZeros{};
+
+std::size_t slack_of(const transforms::SourceField& field) {
+  return field.kind == transforms::SourceField::Kind::kEncoded ? kRemoteSlackBytes : 0;
+}
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at) {
   std::uint64_t number = 0;
@@ -85,12 +91,22 @@ std::vector<std::byte> remote_table(std::span<const RemoteRow> rows,
   return table;
 }
 
-Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk, std::size_t fields,
+std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
+                                                     std::span<const std::span<const std::byte>> inputs) {
+  std::vector<std::span<const std::byte>> parts;
+  parts.reserve(2 * inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    parts.push_back(inputs[i]);
+    if (slack_of(fields[i % fields.size()]) > 0) parts.emplace_back(kZeros);
+  }
+  return parts;
+}
+
+Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
+                                         std::span<const transforms::SourceField> fields,
                                          std::span<const std::byte> payload) {
-  const auto wrong = [](const char* what) {
-    return fail(Code::kCorrupt, std::string("remote chunk: ") + what);
-  };
-  const std::size_t count = chunk.rows * fields;  // rows are at most kRemoteRowsMax, fields few
+  const auto wrong = [](const std::string& what) { return fail(Code::kCorrupt, "remote chunk: " + what); };
+  const std::size_t count = chunk.rows * fields.size();  // rows are at most kRemoteRowsMax, fields few
   const std::size_t table = chunk.rows * kRowBytes + count * kLengthBytes;
   if (payload.size() < table) return wrong("it is shorter than its table of rows");
   RemoteInputs parsed;
@@ -99,9 +115,17 @@ Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk, std::size_t f
   std::span<const std::byte> left = payload.subspan(table);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t bytes = number_at(payload, chunk.rows * kRowBytes + i * kLengthBytes);
-    if (bytes > left.size()) return wrong("an input is longer than what was sent");
+    const transforms::SourceField& field = fields[i % fields.size()];
+    const std::size_t slack = slack_of(field);
+    if (slack == 0 && bytes != static_cast<std::uint64_t>(field.spec.bytes()))
+      return wrong(field.spec.name + " has " + std::to_string(bytes) + " bytes; the plan takes " +
+                   field.spec.to_string());
+    if (bytes > left.size() || slack > left.size() - bytes)
+      return wrong("an input is longer than what was sent");
+    if (!std::ranges::equal(left.subspan(bytes, slack), std::span(kZeros).first(slack)))
+      return wrong("there are no zeros behind an input");
     parsed.inputs.push_back(left.first(bytes));
-    left = left.subspan(bytes);
+    left = left.subspan(bytes + slack);
   }
   if (!left.empty()) return wrong("there is more than its inputs");
   return parsed;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "transforms/pipeline.h"
 
 namespace carya::loader {
 
@@ -27,8 +28,8 @@ struct RemotePlan {
 };
 
 /// A chunk that a worker is to compute. Behind it follow its rows (RemoteRow), then the lengths of their
-/// inputs, row by row and field by field, then the inputs' bytes in the same order; numbers are 64 bits,
-/// little-endian.
+/// inputs,row by row and field by field, then the inputs' bytes in the same order, each encoded one with
+/// kRemoteSlackBytes zeros behind it; numbers are 64 bits, little-endian.
 struct RemoteChunk {
   std::uint64_t plan = 0;
   std::uint64_t epoch = 0;
@@ -46,6 +47,7 @@ struct RemoteRow {
 /// to say, so it computes them itself.
 struct RemoteResult {
   std::vector<std::uint64_t> broken;  ///< rows, ascending
+  std::uint64_t cpu_ns = 0;           ///< that it took the worker
 };
 
 /// CBOR.
@@ -55,18 +57,24 @@ std::string encode_remote(const Document& document);
 template <typename Document>
 Result<Document> decode_remote(std::span<const std::byte> body);
 
-/// What follows a RemoteChunk, as its sender writes it: everything but the inputs' bytes.
+/// Decoders may look so far past the end of a record, and must see the same there on every machine.
+inline constexpr std::size_t kRemoteSlackBytes = 64;
+
+/// What follows a RemoteChunk, as its sender writes it: the table of rows and lengths, and then these parts.
 /// Shape: `inputs` has fields.size() spans per row.
 std::vector<std::byte> remote_table(std::span<const RemoteRow> rows,
                                     std::span<const std::span<const std::byte>> inputs);
+std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
+                                                     std::span<const std::span<const std::byte>> inputs);
 
 /// What follows a RemoteChunk, taken apart.
 struct RemoteInputs {
   std::vector<RemoteRow> rows;
   std::vector<std::span<const std::byte>> inputs;  ///< rows x fields, in the memory that was parsed
 };
-/// Errors: kCorrupt: lengths that are not those of the bytes.
-Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk, std::size_t fields,
+/// Errors: kCorrupt: lengths that are not those of the bytes, or not those that the fields have.
+Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
+                                         std::span<const transforms::SourceField> fields,
                                          std::span<const std::byte> payload);
 
 }  // namespace carya::loader

@@ -26,8 +26,8 @@ class WorkerPlan {
   /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
   Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
 
-  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says. The payload has a
-  /// readable byte after its end. Errors: kCorrupt: the payload is not what the plan takes; kExhausted.
+  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says.Errors: kCorrupt: the
+  /// payload is not what the plan takes; kExhausted.
   Result<RemoteResult> compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
                                transforms::Scratch& scratch, std::span<std::byte> out) const;
 

@@ -14,12 +14,21 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
+// An encoded field, and one of three bytes.
+const std::vector<transforms::SourceField>& fields() {
+  static const std::vector<transforms::SourceField> kFields{
+      {.kind = transforms::SourceField::Kind::kEncoded, .spec = {"image", DType::kUint8, {-1}}},
+      {.kind = transforms::SourceField::Kind::kTensor, .spec = {"row", DType::kUint8, {3}}}};
+  return kFields;
+}
+
 std::vector<std::byte> payload_of(const std::vector<RemoteRow>& rows,
                                   const std::vector<std::string>& inputs) {
   std::vector<std::span<const std::byte>> spans;
   for (const std::string& input : inputs) spans.push_back(bytes_of(input));
   std::vector<std::byte> payload = remote_table(rows, spans);
-  for (const auto span : spans) payload.insert(payload.end(), span.begin(), span.end());
+  for (const auto part : remote_parts(fields(), spans))
+    payload.insert(payload.end(), part.begin(), part.end());
   return payload;
 }
 
@@ -59,27 +68,32 @@ TEST(ChunkMessage, RefusesRangesThatCannotBe) {
 
 TEST(ChunkMessage, InputsAreThoseThatWereSent) {
   const std::vector<RemoteRow> rows{{1, 2}, {UINT64_MAX, 4}};
-  const auto payload = payload_of(rows, {"abc", "", "d", "efgh"});
-  const auto parsed = parse_remote_inputs({.rows = 2}, 2, payload);
+  const auto payload = payload_of(rows, {"abcd", "xyz", "", "efg"});
+  const auto parsed = parse_remote_inputs({.rows = 2}, fields(), payload);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->rows[1].record, UINT64_MAX);
   EXPECT_EQ(parsed->rows[0].occurrence, 2U);
   ASSERT_EQ(parsed->inputs.size(), 4U);
-  EXPECT_TRUE(std::ranges::equal(parsed->inputs[3], bytes_of("efgh")));
-  EXPECT_TRUE(parsed->inputs[1].empty());
+  EXPECT_TRUE(std::ranges::equal(parsed->inputs[3], bytes_of("efg")));
+  EXPECT_TRUE(parsed->inputs[2].empty());
+  EXPECT_EQ(parsed->inputs[0].size(), 4U);
 }
 
 TEST(ChunkMessage, LengthsThatLieAreRefused) {
-  const auto payload = payload_of({{1, 2}}, {"abc", "de"});
+  const auto payload = payload_of({{1, 2}}, {"abc", "def"});
   for (std::size_t size = 0; size < payload.size(); ++size)
-    EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, std::span(payload).first(size))) << size;
+    EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), std::span(payload).first(size))) << size;
   auto longer = payload;
   longer.push_back({});
-  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, longer));
-  EXPECT_FALSE(parse_remote_inputs({.rows = 2}, 2, payload));
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), longer));
+  EXPECT_FALSE(parse_remote_inputs({.rows = 2}, fields(), payload));
   auto lies = payload;
   std::fill_n(lies.begin() + 16, 8, std::byte{0xFF});  // the first length
-  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, 2, lies));
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), lies));
+  auto behind = payload;
+  behind[16 + 16 + 3] = std::byte{1};  // the first byte behind the encoded input
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), behind));
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), payload_of({{1, 2}}, {"abc", "de"})));
 }
 
 }  // namespace

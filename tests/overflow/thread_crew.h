@@ -75,13 +75,10 @@ class ThreadCrew final : public Crew {
   bool compute(RemoteWork& work, Fate fate, transforms::Scratch& scratch) const {
     std::vector<std::byte> payload = work.table;
     for (const auto& input : work.inputs) payload.insert(payload.end(), input.begin(), input.end());
-    const std::size_t size = payload.size();
-    payload.push_back(std::byte{0});
     std::vector<std::byte> result(work.result_bytes(), std::byte{0xEE});
     bool computed = fate != Fate::kLost;
     if (computed) {
-      const auto made =
-          plan_->compute(work.head, std::span<const std::byte>(payload).first(size), scratch, result);
+      const auto made = plan_->compute(work.head, payload, scratch, result);
       computed = made && made->broken.empty() && fate == Fate::kComputed;
     }
     std::size_t at = 0;

@@ -45,7 +45,8 @@ struct Work {
   Bytes payload() const {
     const std::vector<std::span<const std::byte>> spans(inputs.begin(), inputs.end());
     Bytes bytes = remote_table(rows, spans);
-    for (const Bytes& input : inputs) bytes.insert(bytes.end(), input.begin(), input.end());
+    for (const auto part : remote_parts(photos()->fields(), spans))
+      bytes.insert(bytes.end(), part.begin(), part.end());
     return bytes;
   }
 };
@@ -65,15 +66,11 @@ struct Computed {
   Bytes bytes;
 };
 
-// The payload ends at the end of the memory, but for the byte that must be readable.
-Result<Computed> compute(const WorkerPlan& plan, const RemoteChunk& chunk, Bytes payload) {
+Result<Computed> compute(const WorkerPlan& plan, const RemoteChunk& chunk, const Bytes& payload) {
   transforms::Scratch scratch;
   ASSIGN(const std::uint64_t bytes, plan.result_bytes(chunk));
   Computed computed{.bytes = Bytes(bytes, std::byte{0xAA})};
-  const std::size_t size = payload.size();
-  payload.push_back(std::byte{0});
-  ASSIGN(computed.result,
-         plan.compute(chunk, std::span(std::as_const(payload)).first(size), scratch, computed.bytes));
+  ASSIGN(computed.result, plan.compute(chunk, payload, scratch, computed.bytes));
   return computed;
 }
 
