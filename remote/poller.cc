@@ -42,8 +42,9 @@ const std::vector<std::uint64_t>& Poller::wait(int timeout_ms) {
   const int count = epoll_wait(epoll_.get(), events, kEvents, timeout_ms);
   ready_.clear();
   for (int i = 0; i < count; ++i) {
-    if (events[i].data.u64 != kBell) {
-      ready_.push_back(events[i].data.u64);
+    const std::uint64_t tag = events[i].data.u64;  // copied: the structure is packed
+    if (tag != kBell) {
+      ready_.push_back(tag);
       continue;
     }
     std::uint64_t rung = 0;
