@@ -96,7 +96,7 @@ std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal);
 /// kStallMax.
 bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool reachable);
 
-/// The best number of workers and cut of these cuts .
+/// What place() found.
 struct Best {
   Choice choice;
   bool reachable = false;  ///< some choice makes the trainer wait no more than kStallMax

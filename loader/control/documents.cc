@@ -1,11 +1,13 @@
 #include "loader/control/documents.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "loader/control/archive.h"
+#include "remote/archive.h"
 
-namespace carya::loader {
-namespace archive {
+namespace carya::archive {
+
+using namespace loader;  // NOLINT(google-build-using-namespace): whose documents these are
 
 CARYA_FIELDS(Hello) {
   a("client", d.client);
@@ -156,9 +158,12 @@ CARYA_FIELDS(DaemonStatus) {
   a("attached", d.attached), a("detached", d.detached), a("killed", d.killed), a("jobs", d.jobs);
 }
 
-}  // namespace archive
+}  // namespace carya::archive
 
+namespace carya::loader {
 namespace {
+
+using Json = nlohmann::json;
 
 /// Values of enumerations that the code switches on.
 bool sane(const JobOptions& options) {
@@ -189,13 +194,13 @@ bool sane(const Document&) {
 
 template <typename Document>
 std::string encode(const Document& document) {
-  return archive::to_cbor(document);
+  return archive::to_cbor<Json>(document);
 }
 
 template <typename Document>
 Result<Document> decode(const std::string& body) {
   std::string wrong;
-  auto document = archive::from_cbor<Document>(body, wrong);
+  auto document = archive::from_cbor<Json, Document>(body, wrong);
   if (!document || !sane(*document))
     return fail(Code::kCorrupt,
                 "control message: " + (wrong.empty() ? "its body" : wrong) + " is not as expected");
@@ -204,7 +209,7 @@ Result<Document> decode(const std::string& body) {
 
 template <typename Document>
 std::string to_json(const Document& document) {
-  return archive::Writer::value_of(document).dump(-1, ' ', false, archive::Json::error_handler_t::replace);
+  return archive::Writer<Json>::value_of(document).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 #define CARYA_DOCUMENT(Type)                \

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/cbor_check.h"
-#include "loader/control/archive.h"
+#include "remote/archive.h"
 
-namespace carya::loader {
-namespace archive {
+namespace carya::archive {
+
+using namespace loader;  // NOLINT(google-build-using-namespace): whose documents these are
 
 CARYA_FIELDS(RemotePlan) {
   a("id", d.id), a("pipeline", d.pipeline), a("fingerprint", d.fingerprint), a("seed", d.seed);
@@ -21,9 +23,12 @@ CARYA_FIELDS(RemoteResult) {
   a("broken", d.broken), a("cpu_ns", d.cpu_ns);
 }
 
-}  // namespace archive
+}  // namespace carya::archive
 
+namespace carya::loader {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr std::size_t kRowBytes = 16;
 constexpr std::size_t kLengthBytes = 8;
@@ -60,7 +65,7 @@ std::string out_of_range(const RemoteResult& result) {
 
 template <typename Document>
 std::string encode_remote(const Document& document) {
-  return archive::to_cbor(document);
+  return archive::to_cbor<Json>(document);
 }
 
 template <typename Document>
@@ -68,7 +73,7 @@ Result<Document> decode_remote(std::span<const std::byte> body) {
   TRY(check_cbor(body));
   std::string wrong;
   auto document =
-      archive::from_cbor<Document>({reinterpret_cast<const char*>(body.data()), body.size()}, wrong);
+      archive::from_cbor<Json, Document>({reinterpret_cast<const char*>(body.data()), body.size()}, wrong);
   if (document) wrong = out_of_range(*document);
   if (document && wrong.empty()) return std::move(*document);
   return fail(Code::kCorrupt,

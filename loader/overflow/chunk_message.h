@@ -28,7 +28,7 @@ struct RemotePlan {
 };
 
 /// A chunk that a worker is to compute. Behind it follow its rows (RemoteRow), then the lengths of their
-/// inputs,row by row and field by field, then the inputs' bytes in the same order, each encoded one with
+/// inputs, row by row and field by field, then the inputs' bytes in the same order, each encoded one with
 /// kRemoteSlackBytes zeros behind it; numbers are 64 bits, little-endian.
 struct RemoteChunk {
   std::uint64_t plan = 0;

@@ -31,7 +31,6 @@ Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& 
   ASSIGN(auto compiled,
          transforms::Plan::compile(pipeline, {.seed = plan.seed, .order = order, .last = plan.cut}));
   std::shared_ptr<WorkerPlan> made(new WorkerPlan());
-  made->id_ = plan.id;
   for (const transforms::TensorSpec& spec : compiled->outputs())
     made->row_bytes_ += static_cast<std::uint64_t>(spec.bytes());
   made->plan_ = std::move(compiled);

@@ -19,7 +19,6 @@ class WorkerPlan {
   /// kUnsupported: built-in ops or codecs of another version than the host's, with both versions.
   static Result<std::shared_ptr<const WorkerPlan>> compile(const RemotePlan& plan);
 
-  std::uint64_t id() const { return id_; }
   /// Of one row's inputs, and what becomes of them.
   std::size_t fields() const { return plan_->inputs().size(); }
   const std::vector<transforms::TensorSpec>& outputs() const { return plan_->outputs(); }
@@ -34,7 +33,6 @@ class WorkerPlan {
  private:
   WorkerPlan() = default;
 
-  std::uint64_t id_ = 0;
   std::shared_ptr<const transforms::Plan> plan_;
   std::uint64_t row_bytes_ = 0;
 };

@@ -19,7 +19,7 @@ static void read(const std::string& body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya::loader;
-  if (!check_cbor(std::as_bytes(std::span(data, size)))) return 0;
+  if (!carya::check_cbor(std::as_bytes(std::span(data, size)))) return 0;
   const std::string body(reinterpret_cast<const char*>(data), size);
   read<Hello>(body);
   read<AttachRequest>(body);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -13,12 +12,11 @@
 #include "base/hash.h"
 
 // How structures become CBOR and back: one list of fields per structure, for both directions. For source
-// files that define documents; their fields() stand in this namespace.
-namespace carya::loader::archive {
+// files that define documents; their fields() stand in this namespace. Json is nlohmann::json, which the
+// source file includes: this header, that other folders see, shows them no library.
+namespace carya::archive {
 
-using Json = nlohmann::json;
-
-constexpr int kEnumMax = 15;  // no enumeration here has more values
+constexpr int kEnumMax = 15;  // no enumeration that is written so has more values
 
 template <typename T>
 struct IsVector : std::false_type {};
@@ -34,7 +32,7 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 #define CARYA_FIELDS(Type)                                    \
   template <typename Archive, typename Given>                 \
     requires std::is_same_v<std::remove_const_t<Given>, Type> \
-  void fields(Archive& a, Given& d)
+  void fields([[maybe_unused]] Archive& a, [[maybe_unused]] Given& d)
 
 CARYA_FIELDS(Error) {
   a("code", d.code), a("message", d.message), a("errno", d.sys_errno);
@@ -43,11 +41,16 @@ CARYA_FIELDS(Hash128) {
   a("high", d.high), a("low", d.low);
 }
 
+template <typename Json>
 class Writer {
  public:
   template <typename T>
   void operator()(const char* name, const T& value) {
     out_[name] = value_of(value);
+  }
+  /// Bytes that mean something to others only.
+  void blob(const char* name, const std::string& bytes) {
+    out_[name] = Json::binary(std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
   }
   Json take() { return std::move(out_); }
 
@@ -74,6 +77,7 @@ class Writer {
   Json out_ = Json::object();
 };
 
+template <typename Json>
 class Reader {
  public:
   explicit Reader(const Json& in) : in_(in) {}
@@ -84,6 +88,15 @@ class Reader {
     const auto found = in_.find(name);
     if (found != in_.end() && !read(*found, value, wrong_))
       wrong_ = wrong_.empty() ? name : std::string(name) + "." + wrong_;
+  }
+  void blob(const char* name, std::string& bytes) {
+    const auto found = in_.find(name);
+    if (!wrong_.empty() || found == in_.end()) return;
+    if (!found->is_binary()) {
+      wrong_ = name;
+      return;
+    }
+    bytes.assign(found->get_binary().begin(), found->get_binary().end());
   }
   /// Name of the first field that is not what it should be, or "".
   const std::string& wrong() const { return wrong_; }
@@ -99,24 +112,25 @@ class Reader {
         if (!read(item, value.emplace_back(), wrong)) return false;
       return true;
     } else if constexpr (std::is_same_v<T, bool>) {
-      return in.is_boolean() && (value = in.get<bool>(), true);
+      return in.is_boolean() && (value = in.template get<bool>(), true);
     } else if constexpr (std::is_enum_v<T>) {
+      constexpr int kMax = std::is_same_v<T, Code> ? static_cast<int>(Code::kForked) : kEnumMax;
       int number = 0;
-      if (!read(in, number, wrong) || number < 0 || number > kEnumMax) return false;
+      if (!read(in, number, wrong) || number < 0 || number > kMax) return false;
       value = static_cast<T>(number);
       return true;
     } else if constexpr (std::is_integral_v<T>) {
       if (in.is_number_unsigned()) {
-        const auto number = in.get<std::uint64_t>();
+        const auto number = in.template get<std::uint64_t>();
         return std::in_range<T>(number) && (value = static_cast<T>(number), true);
       }
       if (!in.is_number_integer()) return false;
-      const auto number = in.get<std::int64_t>();
+      const auto number = in.template get<std::int64_t>();
       return std::in_range<T>(number) && (value = static_cast<T>(number), true);
     } else if constexpr (std::is_floating_point_v<T>) {
-      return in.is_number() && (value = in.get<T>(), true);
+      return in.is_number() && (value = in.template get<T>(), true);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      return in.is_string() && (value = in.get<std::string>(), true);
+      return in.is_string() && (value = in.template get<std::string>(), true);
     } else {
       if (!in.is_object()) return false;
       Reader inner(in);
@@ -131,22 +145,22 @@ class Reader {
   std::string wrong_;
 };
 
-template <typename Document>
+template <typename Json, typename Document>
 std::string to_cbor(const Document& document) {
   std::string body;
-  Json::to_cbor(Writer::value_of(document), nlohmann::detail::output_adapter<char>(body));
+  Json::to_cbor(Writer<Json>::value_of(document), body);
   return body;
 }
 
 /// Every known field must have its type and range, one that is missing keeps its default, one that is unknown
 /// is ignored. Nothing, with the name of the field in `wrong`, where that is not so. The bytes have been
 /// through check_cbor().
-template <typename Document>
+template <typename Json, typename Document>
 std::optional<Document> from_cbor(const std::string& body, std::string& wrong) {
   const Json in = Json::from_cbor(body, true, false);
   Document document;
-  if (in.is_discarded() || !Reader::read(in, document, wrong)) return std::nullopt;
+  if (in.is_discarded() || !Reader<Json>::read(in, document, wrong)) return std::nullopt;
   return document;
 }
 
-}  // namespace carya::loader::archive
+}  // namespace carya::archive
