@@ -18,12 +18,6 @@
 
 namespace carya::loader {
 
-/// What a host and its workers must agree in, as both say it to each other: the form of chunks, the versions
-/// of the codecs.
-std::vector<remote::Fact> remote_facts();
-/// Whether the other side's facts are ours. Errors: kUnsupported: what differs, and what to do.
-Status check_remote_facts(const std::vector<remote::Fact>& theirs);
-
 struct WorkerOptions {
   std::uint32_t threads = 1;                      ///< that compute
   std::function<void(const std::string&)> log{};  ///< one line per event; may be called by any thread
