@@ -81,7 +81,7 @@ TEST(PoolCrew, AWorkerThatDiesCostsNothingButTime) {
   for (int round = 0; round < 5; ++round) {
     ASSERT_TRUE(job->seek(0, 0));
     ASSERT_TRUE(job->next(120'000));
-    worker->stop();
+    worker.reset();
     ASSERT_TRUE(job->seek(0, 0));
     EXPECT_EQ(drain(*job), alone(opened));
     worker = std::make_unique<Worker>(path);
