@@ -94,12 +94,13 @@ Result<UniqueFd> Address::listen() const {
   const int one = 1;
   if (!is_unix()) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   const auto* address = reinterpret_cast<const sockaddr*>(&target.address);
-  int bound = bind(socket.get(), address, target.bytes);
-  if (bound != 0 && errno == EADDRINUSE && is_unix() && is_left_behind(*this)) {
+  int refused = bind(socket.get(), address, target.bytes) == 0 ? 0 : errno;
+  if (refused == EADDRINUSE && is_unix() && is_left_behind(*this)) {
     unlink(text_.c_str() + kUnixPrefix.size());
-    bound = bind(socket.get(), address, target.bytes);
+    refused = bind(socket.get(), address, target.bytes) == 0 ? 0 : errno;
   }
-  if (bound != 0 || ::listen(socket.get(), kBacklog) != 0) return fail_errno("listen at " + text_, errno);
+  if (refused != 0) return fail_errno("listen at " + text_, refused);
+  if (::listen(socket.get(), kBacklog) != 0) return fail_errno("listen at " + text_, errno);
   return socket;
 }
 

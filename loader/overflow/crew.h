@@ -63,6 +63,8 @@ class Crew {
   /// Take nothing more. What is out is given back soon, computed or not. Under the engine's lock; never
   /// waits.
   virtual void stop() = 0;
+  /// After stop(), when all is given back: nothing is called any more once this has returned. Without a lock.
+  virtual void end() = 0;
 };
 
 }  // namespace carya::loader

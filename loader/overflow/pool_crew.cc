@@ -49,6 +49,10 @@ Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const RemotePlan& plan, std::
 }
 
 PoolCrew::~PoolCrew() {
+  end();
+}
+
+void PoolCrew::end() {
   stop();
   if (thread_.joinable()) thread_.join();
 }

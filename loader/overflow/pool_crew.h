@@ -39,6 +39,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void begin(RemoteDone done, std::function<void()> wake) override;
   void feed(Production& production, Outbox& out) override;
   void stop() override;
+  void end() override;
 
   std::vector<remote::WorkerFigures> figures() const { return pool_->figures(); }
 

@@ -28,9 +28,11 @@ class ThreadCrew final : public Crew {
 
   ThreadCrew(std::shared_ptr<const PlanCut> cut, std::shared_ptr<const WorkerPlan> plan, Options options)
       : cut_(std::move(cut)), plan_(std::move(plan)), options_(std::move(options)) {}
-  ~ThreadCrew() override {
+  ~ThreadCrew() override { end(); }
+  void end() override {
     stop();
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   void begin(RemoteDone done, std::function<void()>) override {
