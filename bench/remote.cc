@@ -250,6 +250,7 @@ Measured ours(const Settings& settings, int port, bool tls) {
   must(pool->add_member(settings.host + ":" + std::to_string(port)));
   std::thread thread([&] { pool->run(); });
   const auto step = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
+  while (host.all == 0) step();  // connected, as the bare loop is
   const Measured out = measure(settings.seconds, step, [&] { return host.all.load(); });
   host.stopping = true;
   pool->stop();
