@@ -26,6 +26,7 @@ namespace {
 constexpr int kNice = 5;
 constexpr std::chrono::milliseconds kKeepEvery{1000};
 constexpr std::int64_t kLookAgainNs = 100'000'000;
+constexpr std::int64_t kRemoteLookNs = 20'000'000;
 /// So long the last user of an engine waits for the reads under way.
 constexpr std::chrono::milliseconds kFarewell{1000};
 
@@ -151,9 +152,11 @@ Status Engine::add(std::shared_ptr<Production> production) {
   keep_.notify_one();  // its index may have to be opened
   Production& added = *productions_.back();
   if (added.crew())
-    added.crew()->begin([this, &added](std::unique_ptr<RemoteWork> work, bool computed) {
-      end_remote(added, *work, computed);  // remove() waits for all of it
-    });
+    added.crew()->begin(
+        [this, &added](std::unique_ptr<RemoteWork> work, bool computed) {
+          end_remote(added, *work, computed);  // remove() waits for all of it
+        },
+        [this, &added] { wake(added); });
   pump(*productions_.back());
   return {};
 }
@@ -179,9 +182,18 @@ void Engine::end_remote(Production& production, RemoteWork& work, bool computed)
   if (production.remote() == 0) finished_.notify_all();
 }
 
+void Engine::wake(const Production& asked) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& production : productions_)  // it may have left since
+    if (production.get() == &asked) return pump(*production);
+}
+
 void Engine::pump(Production& production) {
   production.pump(outbox_);
-  if (production.crew() && !stopping_) production.crew()->feed(production);
+  if (production.crew() && !stopping_) {
+    production.crew()->feed(production, outbox_);
+    if (production.remote() > 0 && !std::exchange(watching_, true)) eventfd_write(own_bell_.get(), 1);
+  }
   dispatch(outbox_);
 }
 
@@ -277,6 +289,11 @@ int Engine::look_for_overdue() {
     next = reader_->give_up_overdue(now, outbox_);
   } catch (const std::bad_alloc&) {
     next = now + kLookAgainNs;
+  }
+  for (const auto& production : productions_) {
+    if (production->remote() == 0) continue;
+    pump(*production);  // workers may be late
+    next = std::min(next, now + kRemoteLookNs);
   }
   dispatch(outbox_);
   let_go_quiet();

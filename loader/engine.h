@@ -49,6 +49,8 @@ class Engine {
   Status set_threads(std::uint32_t threads);
   /// Work of a crew of this production has come back. May wait for mutex().
   void end_remote(Production& production, RemoteWork& work, bool computed);
+  /// A crew of this production has room; it may have left. May wait for mutex().
+  void wake(const Production& asked);
   /// Begin what may be begun, start reads, wake threads. Under mutex().
   void pump(Production& production);
 

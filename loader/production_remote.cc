@@ -26,8 +26,8 @@ bool is_fresh(const Chunk& chunk) {
 
 }  // namespace
 
-std::size_t RemoteWork::sent_bytes() const {
-  return table.size() + bytes_of(inputs);
+std::size_t RemoteWork::Sent::bytes() const {
+  return table.size() + bytes_of(parts);
 }
 
 std::size_t RemoteWork::result_bytes() const {
@@ -71,9 +71,20 @@ void Production::describe(RemoteWork& work) const {
   const std::size_t count = chunk.tasks.size();
   std::vector<RemoteRow> rows;
   for (const RowTask& task : chunk.tasks) rows.push_back({task.record, task.occurrence});
-  work.head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
-  work.table = remote_table(rows, chunk.inputs);
-  work.inputs = remote_parts(pipeline_->fields(), chunk.inputs);
+  auto sent = std::make_shared<RemoteWork::Sent>();
+  sent->head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
+  sent->table = remote_table(rows, chunk.inputs);
+  sent->labels = chunk.labels;
+  sent->buffer = chunk.buffer.memory;
+  sent->dataset = dataset_;
+  sent->parts = remote_parts(pipeline_->fields(), chunk.inputs);
+  // Labels lie in the chunk, which has others soon.
+  const auto* first = reinterpret_cast<const std::byte*>(chunk.labels.data());
+  const auto* own = reinterpret_cast<const std::byte*>(sent->labels.data());
+  for (std::span<const std::byte>& part : sent->parts)
+    if (part.data() >= first && part.data() < first + 8 * chunk.labels.size())
+      part = {own + (part.data() - first), part.size()};
+  work.sent = std::move(sent);
   // Tensors of which a slot holds other bytes wait aside, as all do that ops are still to see.
   const auto& outputs = work.cut->outputs;
   std::vector<bool> direct;
@@ -104,7 +115,7 @@ void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
     return make_ready(chunk, out);
   }
   ++stats_.remote_chunks;
-  stats_.remote_bytes += work.sent_bytes() + work.result_bytes();
+  stats_.remote_bytes += work.sent->bytes() + work.result_bytes();
   if (work.cut->rest) {
     if (place_received(work)) return make_ready(chunk, out);
     fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());

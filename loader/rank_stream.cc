@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "loader/host.h"
+#include "loader/overflow/crew.h"
 
 namespace carya::loader {
 namespace {
@@ -280,6 +281,7 @@ ProducerStats RankStream::figures() const {
 void RankStream::close() {
   if (!engine_ || !production_ || closed_.exchange(true)) return;
   if (started_) engine_->remove(production_);
+  if (production_->crew()) production_->crew()->end();
   index_->close();
   try {
     planner_->close(measured());

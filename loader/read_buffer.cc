@@ -59,11 +59,11 @@ ReadBuffer ReadBufferPool::take(std::uint64_t bytes) {
   room_ -= std::min(room_, wanted);
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, wanted));
   if (memory == nullptr) return {};
-  return {std::unique_ptr<std::byte[], ReadBuffer::Free>(memory), wanted};
+  return {std::shared_ptr<std::byte[]>(memory, [](std::byte* start) { std::free(start); }), wanted};
 }
 
 void ReadBufferPool::give(ReadBuffer buffer) {
-  if (!buffer.memory) return;
+  if (!buffer.memory || buffer.memory.use_count() > 1) return;
   try {
     kept_.reserve(kept_.size() + 1);
   } catch (const std::bad_alloc&) {

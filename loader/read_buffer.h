@@ -9,12 +9,10 @@
 
 namespace carya::loader {
 
-/// Page-aligned memory that reads land in.
+/// Page-aligned memory that reads land in. What is sent from it may outlive its chunk: the last who has it
+/// frees it.
 struct ReadBuffer {
-  struct Free {
-    void operator()(std::byte* start) const { std::free(start); }
-  };
-  std::unique_ptr<std::byte[], Free> memory;
+  std::shared_ptr<std::byte[]> memory;
   std::uint64_t bytes = 0;
 };
 
@@ -31,6 +29,7 @@ class ReadBufferPool {
   bool has_room(std::uint64_t bytes);
   /// Without memory when the system has none.
   ReadBuffer take(std::uint64_t bytes);
+  /// One that others still have is left to them.
   void give(ReadBuffer buffer);
   /// The size that take(bytes) really gives; what budgets count.
   static std::uint64_t rounded(std::uint64_t bytes);

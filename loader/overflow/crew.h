@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "loader/chunk.h"
+#include "loader/dataset.h"
 #include "loader/overflow/chunk_message.h"
 #include "transforms/plan.h"
 
 namespace carya::loader {
 
 class Production;
+struct Outbox;
 
 /// Where a plan is cut: the ops before it run elsewhere, those behind it here.
 struct PlanCut {
@@ -27,14 +29,20 @@ struct PlanCut {
 struct RemoteWork {
   Chunk* chunk = nullptr;
   std::shared_ptr<const PlanCut> cut;
-  // What is sent: the head, the table, the inputs.
-  RemoteChunk head{};
-  std::vector<std::byte> table;
-  std::vector<std::span<const std::byte>> inputs;
+  /// What is sent: the head, and parts, which stay what they are for whoever has them.
+  struct Sent {
+    RemoteChunk head{};
+    std::vector<std::byte> table;
+    std::vector<std::int64_t> labels;
+    std::shared_ptr<const std::byte[]> buffer;
+    std::shared_ptr<const Dataset> dataset;  ///< whose arrays are in memory
+    std::vector<std::span<const std::byte>> parts;
+    std::size_t bytes() const;
+  };
+  std::shared_ptr<const Sent> sent;
   /// Where what comes home goes, in order: in the batch's slot where the cut is last.
   std::vector<std::span<std::byte>> places;
   std::vector<std::byte> aside;  ///< memory of the places that are in no slot
-  std::size_t sent_bytes() const;
   std::size_t result_bytes() const;
 };
 
@@ -45,14 +53,18 @@ using RemoteDone = std::function<void(std::unique_ptr<RemoteWork>, bool computed
 class Crew {
  public:
   virtual ~Crew() = default;
-  /// Called once, before all else. `done`: from any thread but inside of a call of these functions.
-  virtual void begin(RemoteDone done) = 0;
-  /// Chunks may have become ready: take (Production::take_remote) what workers can begin now. Under the
-  /// engine's lock; never waits, never throws.
-  virtual void feed(Production& production) = 0;
+  /// Called once, before all else. `done` gives work back; `wake` asks for a feed(), when workers have room
+  /// again. Both from any thread, but not inside of a call of these functions.
+  virtual void begin(RemoteDone done, std::function<void()> wake) = 0;
+  /// Chunks may have become ready, or time has passed (some 20 ms while work is out): take
+  /// (Production::take_remote) what workers can begin now, and give back (Production::end_remote) what they
+  /// do not finish in time. Under the engine's lock; never waits, never throws.
+  virtual void feed(Production& production, Outbox& out) = 0;
   /// Take nothing more. What is out is given back soon, computed or not. Under the engine's lock; never
   /// waits.
   virtual void stop() = 0;
+  /// After stop(), when all is given back: nothing is called any more once this has returned. Without a lock.
+  virtual void end() = 0;
 };
 
 }  // namespace carya::loader

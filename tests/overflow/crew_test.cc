@@ -1,53 +1,21 @@
 // Whoever computes a chunk, the stream has the same bits.
 #include <gtest/gtest.h>
 
-#include "loader/stream_planner.h"
-#include "tests/loader/job_reading.h"
-#include "tests/loader/photo_folder.h"
+#include "tests/overflow/photos.h"
 #include "tests/overflow/thread_crew.h"
 
 namespace carya::loader {
 namespace {
 
-using Rows = std::vector<std::uint64_t>;
 using Fate = ThreadCrew::Fate;
-
-constexpr const char* kOps =
-    R"([{"op":"decode_image"},{"op":"random_resized_crop","size":[16,16]},{"op":"random_horizontal_flip"},)"
-    R"({"op":"normalize","mean":0.4,"std":0.2}])";
-constexpr std::uint64_t kAllOps = 4;
-
-Opened open_photos(const PhotoFolder& folder) {
-  const auto pipeline = transforms::Pipeline::parse(
-      R"({"version":1,"source":{"type":"image_folder","path":")" + folder.path().string() +
-      R"("},"views":[],"shuffle":{"seed":5},"ops":)" + kOps + R"(,"batch":)" + kBatch4 + "}");
-  EXPECT_TRUE(pipeline) << pipeline.error().message;
-  const auto dataset = Dataset::open(**pipeline, {});
-  EXPECT_TRUE(dataset) << dataset.error().message;
-  return {*pipeline, *dataset};
-}
 
 std::shared_ptr<Crew> crew_of(const transforms::Pipeline& pipeline, std::uint64_t ops,
                               ThreadCrew::Options options) {
-  const auto plan = WorkerPlan::compile({.id = 1,
-                                         .pipeline = pipeline.to_json(),
-                                         .fingerprint = pipeline.fingerprint(transforms::OnError::kRaise),
-                                         .seed = pipeline.seed(),
-                                         .order = {0, 1, 2, 3},
-                                         .cut = ops});
+  const auto plan = WorkerPlan::compile(remote_plan(pipeline, ops));
   EXPECT_TRUE(plan) << plan.error().message;
-  auto cut = std::make_shared<PlanCut>(PlanCut{.plan = 1, .outputs = (*plan)->outputs(), .rest = nullptr});
-  if (ops < kAllOps) {
-    const auto shared = transforms::Pipeline::parse(pipeline.to_json());
-    const auto rest = transforms::Plan::compile(*shared, {.seed = pipeline.seed(), .first = ops});
-    EXPECT_TRUE(rest) << rest.error().message;
-    cut->rest = std::make_shared<PlanInUse>(PlanInUse{.plan = *rest, .profile = {}});
-  }
+  auto cut = std::make_shared<PlanCut>(
+      PlanCut{.plan = 1, .outputs = (*plan)->outputs(), .rest = rest_of(pipeline, ops)});
   return std::make_shared<ThreadCrew>(std::move(cut), *plan, std::move(options));
-}
-
-Rows alone(const Opened& opened, JobOptions options = {}) {
-  return drain(*start(opened, options));
 }
 
 TEST(Crew, HasTheBitsOfTheHostAtEveryCut) {

@@ -28,16 +28,18 @@ class ThreadCrew final : public Crew {
 
   ThreadCrew(std::shared_ptr<const PlanCut> cut, std::shared_ptr<const WorkerPlan> plan, Options options)
       : cut_(std::move(cut)), plan_(std::move(plan)), options_(std::move(options)) {}
-  ~ThreadCrew() override {
+  ~ThreadCrew() override { end(); }
+  void end() override {
     stop();
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
-  void begin(RemoteDone done) override {
+  void begin(RemoteDone done, std::function<void()>) override {
     done_ = std::move(done);
     for (std::size_t i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { work(); });
   }
-  void feed(Production& production) override {
+  void feed(Production& production, Outbox&) override {
     const std::lock_guard lock(mutex_);
     while (!stopping_ && out_ < options_.out_max) {
       auto work = production.take_remote(cut_, options_.lead);
@@ -73,12 +75,12 @@ class ThreadCrew final : public Crew {
 
   // A worker that is lost may have written anything by then.
   bool compute(RemoteWork& work, Fate fate, transforms::Scratch& scratch) const {
-    std::vector<std::byte> payload = work.table;
-    for (const auto& input : work.inputs) payload.insert(payload.end(), input.begin(), input.end());
+    std::vector<std::byte> payload = work.sent->table;
+    for (const auto& part : work.sent->parts) payload.insert(payload.end(), part.begin(), part.end());
     std::vector<std::byte> result(work.result_bytes(), std::byte{0xEE});
     bool computed = fate != Fate::kLost;
     if (computed) {
-      const auto made = plan_->compute(work.head, payload, scratch, result);
+      const auto made = plan_->compute(work.sent->head, payload, scratch, result);
       computed = made && made->broken.empty() && fate == Fate::kComputed;
     }
     std::size_t at = 0;

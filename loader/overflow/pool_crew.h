@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "loader/overflow/crew.h"
+#include "remote/pool.h"
+
+namespace carya::loader {
+
+struct PoolCrewOptions {
+  std::vector<std::string> workers;               ///< "host:port", "unix:/path"
+  remote::PoolOptions pool{};                     ///< its hello is filled in
+  std::size_t lead = 2;                           ///< ready chunks that this machine keeps
+  std::function<void(const std::string&)> log{};  ///< one line per event; from any thread
+};
+
+/// A crew of workers that are connected to over the network. A chunk goes to the worker that has the least to
+/// do and room; one that takes more than twice what 99 of 100 took is computed here. Workers that die or
+/// refuse slow the stream and change nothing else. Threads: as Crew says; one of its own receives.
+class PoolCrew final : public Crew, private remote::PoolEvents {
+ public:
+  /// `plan`: what workers run; `rest`: what is left to this machine, null where that is nothing. Errors:
+  /// kInvalidArgument (an address, TLS files, plain TCP to another machine), kNotFound (a name),
+  /// kUnsupported, kExhausted.
+  static Result<std::shared_ptr<PoolCrew>> create(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest,
+                                                  const PoolCrewOptions& options);
+  ~PoolCrew() override;
+
+  void begin(RemoteDone done, std::function<void()> wake) override;
+  void feed(Production& production, Outbox& out) override;
+  void stop() override;
+  void end() override;
+
+  std::vector<remote::WorkerFigures> figures() const { return pool_->figures(); }
+
+ private:
+  struct Member {
+    bool ready = false;  // it has the plan
+    bool room = true;    // as far as is known
+    std::size_t out = 0;
+  };
+  struct Out {
+    std::unique_ptr<RemoteWork> work;
+    std::uint64_t member = 0;
+    std::int64_t since_ns = 0;
+  };
+
+  explicit PoolCrew(const PoolCrewOptions& options);
+  Member* next_member();
+  bool submit(std::unique_ptr<RemoteWork>& work);
+  void take_back_late(Production& production, Outbox& out);
+  void note_latency(std::int64_t ns);
+  std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
+  void give_back(std::uint64_t request, bool computed);
+
+  Status admit(std::uint64_t member, const remote::Welcome& welcome) override;
+  void down(std::uint64_t member, const Error& reason, bool parked) override;
+  void registered(std::uint64_t member, std::uint64_t plan, Result<std::string> about) override;
+  void room(std::uint64_t member) override;
+  remote::Placement place(std::uint64_t request, const std::string& about, std::uint64_t bytes) override;
+  void done(std::uint64_t request, const std::string& about, bool placed) override;
+  void failed(std::uint64_t request, const Error& error) override;
+  void lost(std::uint64_t request, const Error& reason) override;
+
+  PoolCrewOptions options_;
+  std::shared_ptr<const PlanCut> cut_;
+  RemoteDone done_;
+  std::function<void()> wake_;
+
+  std::mutex mutex_;  // taken under the engine's lock, never the other way round
+  std::map<std::uint64_t, Member> members_;
+  std::unordered_map<std::uint64_t, Out> out_;
+  std::uint64_t requests_ = 0;
+  std::array<std::int64_t, 128> latencies_{};  // the last ones, ns
+  std::size_t latencies_count_ = 0;
+  std::int64_t late_ns_;
+  bool stopping_ = false;
+
+  std::unique_ptr<remote::WorkerPool> pool_;
+  std::thread thread_;
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,35 @@
+#include "loader/overflow/remote_facts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "transforms/plan.h"
+
+namespace carya::loader {
+namespace {
+
+/// Rises when chunk_message.h says something else.
+constexpr const char* kChunkForm = "1";
+
+}  // namespace
+
+std::vector<remote::Fact> remote_facts() {
+  std::vector<remote::Fact> facts{{"chunks", kChunkForm}};
+  for (const std::string& codec : transforms::codec_versions()) facts.push_back({"codec", codec});
+  return facts;
+}
+
+Status check_remote_facts(const std::vector<remote::Fact>& theirs) {
+  for (const remote::Fact& ours : remote_facts()) {
+    if (std::ranges::find(theirs, ours) != theirs.end()) continue;
+    std::string other;
+    for (const remote::Fact& fact : theirs)
+      if (fact.name == ours.name) other += (other.empty() ? "" : ", ") + fact.value;
+    return fail(Code::kUnsupported, ours.name + ": one side has " + ours.value + ", the other " +
+                                        (other.empty() ? "none" : other) +
+                                        "; install the same release of carya on host and workers");
+  }
+  return {};
+}
+
+}  // namespace carya::loader

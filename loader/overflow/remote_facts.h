@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "remote/messages.h"
+
+namespace carya::loader {
+
+/// What a host and its workers must agree in, as both say it to each other: the form of chunks, the versions
+/// of the codecs.
+std::vector<remote::Fact> remote_facts();
+/// Whether the other side's facts are ours. Errors: kUnsupported: what differs, and what to do.
+Status check_remote_facts(const std::vector<remote::Fact>& theirs);
+
+}  // namespace carya::loader

@@ -1,0 +1,139 @@
+#include "loader/worker/worker_service.h"
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+
+#include "loader/overflow/remote_facts.h"
+
+namespace carya::loader {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+// A result in memory that lives until it was sent.
+remote::Payload payload_of(std::unique_ptr<std::byte[]> bytes, std::size_t count) {
+  const std::shared_ptr<std::byte[]> owner(std::move(bytes));
+  return {.parts = {std::span<const std::byte>(owner.get(), count)}, .owner = owner};
+}
+
+}  // namespace
+
+WorkerService::WorkerService(WorkerOptions options) : options_(std::move(options)) {
+  if (!options_.log) options_.log = [](const std::string&) {};
+}
+
+WorkerService::~WorkerService() {
+  stop();
+}
+
+Status WorkerService::start(remote::ChunkServer& server) {
+  server_ = &server;
+  try {
+    for (std::uint32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& refused) {
+    return fail(Code::kExhausted, "worker: start of thread " + std::to_string(threads_.size() + 1) + ": " +
+                                      refused.what() + "; lower --threads");
+  }
+  return {};
+}
+
+void WorkerService::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello) {
+  TRY(check_remote_facts(hello.facts));
+  options_.log("connection=" + std::to_string(connection) + " client=\"" + hello.client + "\"");
+  return remote_facts();
+}
+
+void WorkerService::register_plan(remote::Asked asked) {
+  add({.asked = std::move(asked), .plan = nullptr});
+}
+
+void WorkerService::compute(remote::Asked asked) {
+  std::shared_ptr<const WorkerPlan> plan;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = plans_.find({asked.ticket.connection, asked.plan});
+    if (found != plans_.end()) plan = found->second;
+  }
+  // The server itself answers for plans that it does not know; this one was dropped meanwhile.
+  if (!plan) return server_->answer(asked.ticket, fail(Code::kNotFound, "worker: the plan was dropped"));
+  add({.asked = std::move(asked), .plan = std::move(plan)});
+}
+
+void WorkerService::forget_plan(std::uint64_t connection, std::uint64_t plan) {
+  const std::lock_guard lock(mutex_);
+  plans_.erase({connection, plan});
+}
+
+void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
+    std::erase_if(jobs_, [&](const Job& job) { return job.asked.ticket.connection == connection; });
+  }
+  options_.log("connection=" + std::to_string(connection) + " gone peer=" + peer + " why=\"" +
+               reason.message + "\"");
+}
+
+void WorkerService::add(Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+}
+
+void WorkerService::work() {
+  transforms::Scratch scratch;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    Result<remote::Answer> answer = fail(Code::kExhausted, "worker: no memory");
+    try {
+      answer = job.plan ? run(job, scratch) : compile(job.asked);
+    } catch (const std::exception& thrown) {  // a library's, or no memory: the chunk is done elsewhere
+      answer = fail(Code::kExhausted, std::string("worker: ") + thrown.what());
+    }
+    server_->answer(job.asked.ticket, std::move(answer));
+    lock.lock();
+  }
+}
+
+Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
+  ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
+  ASSIGN(auto plan, WorkerPlan::compile(document));
+  const std::lock_guard lock(mutex_);
+  plans_[{asked.ticket.connection, asked.plan}] = std::move(plan);
+  return remote::Answer{};
+}
+
+Result<remote::Answer> WorkerService::run(const Job& job, transforms::Scratch& scratch) const {
+  ASSIGN(const RemoteChunk chunk, decode_remote<RemoteChunk>(bytes_of(job.asked.about)));
+  ASSIGN(const std::uint64_t bytes, job.plan->result_bytes(chunk));
+  if (bytes != job.asked.result_bytes)
+    return fail(Code::kCorrupt, "remote chunk: the result has " + std::to_string(bytes) +
+                                    " bytes, asked for are " + std::to_string(job.asked.result_bytes));
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  ASSIGN(const RemoteResult result,
+         job.plan->compute(chunk, job.asked.payload->span(), scratch, std::span(memory.get(), bytes)));
+  return remote::Answer{.about = encode_remote(result), .payload = payload_of(std::move(memory), bytes)};
+}
+
+}  // namespace carya::loader

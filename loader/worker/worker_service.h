@@ -1,0 +1,66 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "loader/overflow/worker_plan.h"
+#include "remote/server.h"
+
+namespace carya::loader {
+
+struct WorkerOptions {
+  std::uint32_t threads = 1;                      ///< that compute
+  std::function<void(const std::string&)> log{};  ///< one line per event; may be called by any thread
+};
+
+/// A worker's work: compiles plans and computes chunks, on threads of its own. Keeps nothing of one chunk for
+/// the next: the same chunk gives the same bits on every worker. Threads: as remote::ChunkHandler says.
+class WorkerService final : public remote::ChunkHandler {
+ public:
+  explicit WorkerService(WorkerOptions options);
+  ~WorkerService() override;
+
+  /// Answers go to this server from now on; before it runs. Errors: kExhausted (threads).
+  Status start(remote::ChunkServer& server);
+  /// Waits for what is being computed; what waits is not begun. After the server has ended.
+  void stop();
+
+  Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello) override;
+  void register_plan(remote::Asked asked) override;
+  void compute(remote::Asked asked) override;
+  void forget_plan(std::uint64_t connection, std::uint64_t plan) override;
+  void gone(std::uint64_t connection, const std::string& peer, const Error& reason) override;
+
+ private:
+  using PlanKey = std::pair<std::uint64_t, std::uint64_t>;  // connection, number
+  struct Job {
+    remote::Asked asked;
+    std::shared_ptr<const WorkerPlan> plan;  // null: the plan itself is asked for
+  };
+
+  void work();
+  void add(Job job);
+  Result<remote::Answer> compile(const remote::Asked& asked);
+  Result<remote::Answer> run(const Job& job, transforms::Scratch& scratch) const;
+
+  WorkerOptions options_;
+  remote::ChunkServer* server_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::map<PlanKey, std::shared_ptr<const WorkerPlan>> plans_;
+  std::vector<std::thread> threads_;
+  bool stopping_ = false;
+};
+
+}  // namespace carya::loader
