@@ -54,7 +54,9 @@ void WorkerService::stop() {
 Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello) {
   TRY(check_remote_facts(hello.facts));
   options_.log("connection=" + std::to_string(connection) + " client=\"" + hello.client + "\"");
-  return remote_facts();
+  std::vector<remote::Fact> facts = remote_facts();
+  facts.push_back({kCoresFact, std::to_string(options_.threads)});
+  return facts;
 }
 
 void WorkerService::register_plan(remote::Asked asked) {

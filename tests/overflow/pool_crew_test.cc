@@ -44,8 +44,9 @@ std::shared_ptr<PoolCrew> crew_at(const transforms::Pipeline& pipeline, std::uin
                                   const std::vector<std::string>& paths) {
   PoolCrewOptions options{.lead = 0};
   for (const std::string& path : paths) options.workers.push_back("unix:" + path);
-  auto crew = PoolCrew::create(remote_plan(pipeline, ops), rest_of(pipeline, ops), options);
+  auto crew = PoolCrew::create(options);
   EXPECT_TRUE(crew) << crew.error().message;
+  EXPECT_TRUE((*crew)->set_plan(remote_plan(pipeline, ops), rest_of(pipeline, ops)));
   return *crew;
 }
 
