@@ -12,6 +12,8 @@
 
 namespace carya::loader {
 
+class Overflow;
+
 /// What a rank's stream may take beside what its options say.
 struct RankLimits {
   std::uint32_t readers = 1;  ///< attached to its slots at the same time; several may not write them
@@ -94,6 +96,7 @@ class RankStream : public Producer {
   void pump();
 
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Overflow> overflow_;  // null: this machine computes all
   std::shared_ptr<Production> production_;
   std::shared_ptr<DecodeIndex> index_;
   std::shared_ptr<shm::SlotRing> ring_;

@@ -20,8 +20,9 @@ struct PlacementCores {
 /// What the one cost function says of a pipeline whose ops run in this order, with workers that get the
 /// records from the host: a sample that stays, and every place where the plan can be cut. Errors: those of
 /// the planner.
-Result<autotune::PlacementFacts> placement_facts(
-    const std::shared_ptr<const transforms::Pipeline>& pipeline, const PlanProfile& profile,
-    std::span<const std::size_t> order, const PlacementCores& cores);
+Result<autotune::PlacementFacts> placement_facts(const std::shared_ptr<const transforms::Pipeline>& pipeline,
+                                                 const PlanProfile& profile,
+                                                 std::span<const std::size_t> order,
+                                                 const PlacementCores& cores);
 
 }  // namespace carya::loader
