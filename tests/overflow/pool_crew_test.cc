@@ -33,6 +33,12 @@ class Worker {
   }
   void drain() { server_->drain(); }
   std::uint64_t answered() const { return server_->figures().answered; }
+  // Chunks that it has begun, whoever asked for them, all come to an end.
+  bool becomes_idle() const {
+    for (int i = 0; i < 60'000 && server_->figures().handling > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return server_->figures().handling == 0;
+  }
 
  private:
   WorkerService service_;
@@ -109,6 +115,7 @@ TEST(PoolCrew, ALoaderThatClosesLeavesNothingBehind) {
         start(opened, {.threads = 1, .slots = 6, .crew = crew_at(*opened.pipeline, kAllOps, {path})});
     ASSERT_TRUE(job->next(120'000));
   }
+  EXPECT_TRUE(worker.becomes_idle());  // else it would serve nobody after a few loaders
 }
 
 }  // namespace
