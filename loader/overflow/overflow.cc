@@ -1,5 +1,7 @@
 #include "loader/overflow/overflow.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,7 +18,6 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{1000};
 /// Workers are waited for so long before anything is decided without them.
 constexpr double kWelcomeS = 2;
 /// A trainer that waits nearly always is taken to want at most so many times what it gets.
@@ -24,6 +25,12 @@ constexpr double kOwnShareMin = 0.05;
 /// Storage limits a stream if it was read all the time, and threads were idle.
 constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
 constexpr double kSecondsPerHour = 3600;
+
+std::string host_name() {
+  char name[256] = "";
+  static_cast<void>(gethostname(name, sizeof name - 1));
+  return name;
+}
 
 double seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
@@ -38,6 +45,7 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   PoolCrewOptions crew{.workers = options.workers};
   crew.pool.server_name = options.server_name;
   crew.pool.insecure = options.insecure;
+  crew.pool.hello.client = "carya host " + host_name() + " pid " + std::to_string(getpid());
   crew.pool.hello.token = options.token;
   if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())
     crew.pool.tls = remote::TlsFiles{
@@ -84,7 +92,8 @@ void Overflow::set_cores(std::uint32_t cores) {
 
 void Overflow::loop() {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLookEvery, [this] { return ending_; })) {
+  const std::chrono::duration<double> every(options_.look_every_s);
+  while (!changed_.wait_for(lock, every, [this] { return ending_; })) {
     lock.unlock();
     try {
       look();
@@ -263,12 +272,13 @@ void Overflow::pay(double seconds, double samples) {
   const double hours = seconds / kSecondsPerHour;
   bill_.host += options_.prices.host_per_hour * hours;
   bill_.workers += options_.prices.worker_per_hour * hours * std::max(last_.workers_ready, running_.workers);
-  for (const autotune::Neighbour& beside : controller_->neighbours()) {
-    const double cost = beside.choice.cost_per_sample * samples;
-    if (!std::isfinite(cost)) continue;
-    if (beside.choice.workers == 0) bill_.all_local += cost;
-    if (beside.choice.all_remote) bill_.all_remote += cost;
-  }
+  const autotune::PlacementFacts facts = controller_->facts();
+  const auto add = [samples](double& sum, const autotune::Choice& choice) {
+    if (const double cost = choice.cost_per_sample * samples; std::isfinite(cost)) sum += cost;
+  };
+  add(bill_.all_local, autotune::predict(facts, options_.prices, options_.goal, std::nullopt, 0));
+  for (const autotune::Neighbour& beside : controller_->neighbours())
+    if (beside.choice.all_remote) add(bill_.all_remote, beside.choice);
 }
 
 void Overflow::note_trouble(const Error& error) {
