@@ -257,13 +257,17 @@ Result<ProducerStats> RankStream::stats() const {
   stats.decode_index = index_->stats();  // reads files: not under the engine's lock
   stats.plan_lines = planner_->lines();
   stats.pressure = read_local_pressure();
-  if (overflow_) stats.placement = overflow_->report();
+  stats.placement = placement();
   PlanProfile profile = planner_->profile(measured());
   stats.rates = profile.rates;
   stats.plan_profile = std::move(profile.orders);
   if (std::ssize(stats.plan_profile) > kProfilesShown)  // a message has little room
     stats.plan_profile.erase(stats.plan_profile.begin(), stats.plan_profile.end() - kProfilesShown);
   return stats;
+}
+
+std::string RankStream::placement() const {
+  return overflow_ ? overflow_->report() : std::string();
 }
 
 PlanProfile RankStream::measured() const {

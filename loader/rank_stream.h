@@ -49,6 +49,8 @@ class RankStream : public Producer {
   /// The same without what takes a look at files or at the entries of the decode index: those, profile and
   /// pressure.
   ProducerStats figures() const;
+  /// Overflow::report(); "": this machine computes all.
+  std::string placement() const;
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return engine_->io_name(); }
   Status check() override { return {}; }

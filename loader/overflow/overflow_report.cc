@@ -88,7 +88,8 @@ std::string Overflow::report() const {
       {"objective", autotune::objective_name(options_.goal.objective)},
       {"prices", {{"host", options_.prices.host_per_hour}, {"worker", options_.prices.worker_per_hour}}},
       {"fixed", options_.workers_fixed.has_value()},
-      {"trouble", trouble_}};
+      {"trouble", trouble_},
+      {"pipeline", stream_.pipeline->fingerprint(transforms::OnError::kRaise).hex()}};
   if (!controller_) {
     report["phase"] = "connecting";
     report["why"] = "waiting for the first workers to answer";

@@ -28,6 +28,8 @@ struct RemoteOptions {
   /// Not decided but kept: so many workers (0: all local), and where the plan is cut, in ops that they run.
   std::optional<std::uint32_t> workers_fixed{};
   std::optional<std::uint64_t> cut_fixed{};
+
+  bool operator==(const RemoteOptions&) const = default;
 };
 
 }  // namespace carya::loader

@@ -204,12 +204,14 @@ class Placement(dict[str, Any]):
             f"waits {100 * choice['stall_share']:.1f} %, {'no price' if cost is None else f'${cost:.4g}'} per million"
         )
 
-    def freeze(self, native: Any) -> dict[str, Any]:
-        """The document that `placement="frozen:FILE"` reads."""
+    def frozen(self) -> dict[str, Any]:
+        """The document that `Loader(placement="frozen:FILE")` reads. Errors: InvalidArgument, without `remote=`."""
+        if "pipeline" not in self:
+            raise InvalidArgument("placement: this loader has no remote=; there is nothing to keep")
         running = self.get("running") or {"workers": 0, "ops_remote": 0}
         return {
             "carya_placement": 1,
-            "pipeline": native.fingerprint("raise", []),
+            "pipeline": self["pipeline"],
             "workers": running["workers"],
             "ops_remote": running["ops_remote"] if running["workers"] else 0,
         }
