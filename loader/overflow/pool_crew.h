@@ -41,7 +41,7 @@ struct PoolCrewOptions {
 class PoolCrew final : public Crew, private remote::PoolEvents {
  public:
   /// Without a plan it takes no work. Errors: kInvalidArgument (an address, TLS files, plain TCP to another
-  /// machine), kNotFound (a name), kUnsupported, kExhausted.
+  /// machine, an unknown name), kUnsupported, kExhausted.
   static Result<std::shared_ptr<PoolCrew>> create(const PoolCrewOptions& options);
   ~PoolCrew() override;
 

@@ -83,9 +83,7 @@ def read_frozen(path: str | os.PathLike[str], subject: str, command: str) -> byt
         reason = getattr(error, "strerror", None) or error
         raise IoError(f"{subject}: {str(path)!r}: {reason}; give a file that `{command}` wrote") from None
     if len(text) > _BYTES_MAX:
-        raise InvalidArgument(
-            f"{subject}: {str(path)!r} has over {_BYTES_MAX} B; give a file that `{command}` wrote"
-        )
+        raise InvalidArgument(f"{subject}: {str(path)!r} has over {_BYTES_MAX} B; give a file that `{command}` wrote")
     return text
 
 
