@@ -143,7 +143,8 @@ def _frozen(path: str, native: Any) -> dict[str, Any]:
         raise InvalidArgument(
             f"{path}: was made for another pipeline, or other versions of its operations; freeze it again"
         )
-    assert isinstance(workers, int) and isinstance(ops, int)
+    assert isinstance(workers, int)
+    assert isinstance(ops, int)
     return {"workers_fixed": workers, "cut_fixed": ops} if workers else {"workers_fixed": 0}
 
 
