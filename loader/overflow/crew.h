@@ -29,6 +29,7 @@ struct PlanCut {
 struct RemoteWork {
   Chunk* chunk = nullptr;
   std::shared_ptr<const PlanCut> cut;
+  std::uint64_t worker = 0;  ///< who computes it, by the crew's number; 0: somebody who is not distrusted
   /// What is sent: the head, and parts, which stay what they are for whoever has them.
   struct Sent {
     RemoteChunk head{};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "loader/overflow/chunk_check.h"
 #include "loader/overflow/crew.h"
 #include "remote/pool.h"
 
@@ -21,12 +22,19 @@ struct PoolCrewOptions {
   std::vector<std::string> workers;               ///< "host:port", "unix:/path"
   remote::PoolOptions pool{};                     ///< its hello is filled in
   std::size_t lead = 2;                           ///< ready chunks that this machine keeps
+  std::uint64_t check_every = 1000;               ///< of so many chunks of a worker one is computed here too
   std::function<void(const std::string&)> log{};  ///< one line per event; from any thread
 };
 
 /// A crew of workers that are connected to over the network. A chunk goes to the worker that has the least to
 /// do and room; one that takes more than twice what 99 of 100 took is computed here. Workers that die or
-/// refuse slow the stream and change nothing else. Threads: as Crew says; one of its own receives.
+/// refuse slow the stream and change nothing else.
+///
+/// The first chunk of a worker, on each connection, is computed here too before it gets a second one, and
+/// later one in `check_every`. One whose bits differ is expelled for good: what it has is computed here, and
+/// so is what it delivered of batches that are not published yet.
+///
+/// Threads: as Crew says; one of its own receives.
 class PoolCrew final : public Crew, private remote::PoolEvents {
  public:
   /// `plan`: what workers run; `rest`: what is left to this machine, null where that is nothing. Errors:
@@ -41,13 +49,17 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void stop() override;
   void end() override;
 
-  std::vector<remote::WorkerFigures> figures() const { return pool_->figures(); }
+  /// Also of those that were expelled, with the reason, as they were then.
+  std::vector<remote::WorkerFigures> figures() const;
 
  private:
   struct Member {
-    bool ready = false;  // it has the plan
-    bool room = true;    // as far as is known
-    std::size_t out = 0;
+    bool ready = false;   // it has the plan
+    bool room = true;     // as far as is known
+    bool proven = false;  // on this connection
+    bool expelled = false;
+    std::size_t out = 0;  // with it, or being checked
+    std::uint64_t results = 0;
   };
   struct Out {
     std::unique_ptr<RemoteWork> work;
@@ -61,7 +73,10 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void take_back_late(Production& production, Outbox& out);
   void note_latency(std::int64_t ns);
   std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
-  void give_back(std::uint64_t request, bool computed);
+  void give_back(std::uint64_t request);
+  void take_home(std::uint64_t request);
+  void checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours);
+  bool expel(std::uint64_t worker);
 
   Status admit(std::uint64_t member, const remote::Welcome& welcome) override;
   void down(std::uint64_t member, const Error& reason, bool parked) override;
@@ -73,19 +88,23 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void lost(std::uint64_t request, const Error& reason) override;
 
   PoolCrewOptions options_;
+  const std::uint64_t number_;  // of no other crew of this process
   std::shared_ptr<const PlanCut> cut_;
   RemoteDone done_;
   std::function<void()> wake_;
 
-  std::mutex mutex_;  // taken under the engine's lock, never the other way round
+  mutable std::mutex mutex_;  // taken under the engine's lock, never the other way round
   std::map<std::uint64_t, Member> members_;
   std::unordered_map<std::uint64_t, Out> out_;
   std::uint64_t requests_ = 0;
   std::array<std::int64_t, 128> latencies_{};  // the last ones, ns
   std::size_t latencies_count_ = 0;
   std::int64_t late_ns_;
+  std::vector<std::uint64_t> distrusted_;  // workers of which the production has not been told
+  std::vector<remote::WorkerFigures> expelled_;
   bool stopping_ = false;
 
+  std::unique_ptr<ChunkCheck> check_;
   std::unique_ptr<remote::WorkerPool> pool_;
   std::thread thread_;
 };
