@@ -47,6 +47,14 @@ struct ReadOp {
   std::uint32_t attempts = 0;
 };
 
+/// A chunk's rows that came from another machine.
+struct Delivered {
+  std::uint64_t worker = 0;  ///< 0: none
+  std::uint64_t order = 0;   ///< the chunk's
+  std::uint64_t row = 0;     ///< the first
+  std::uint64_t count = 0;
+};
+
 /// One batch of this rank, in production.
 struct Step {
   bool dropped = false;  ///< its session is over: what is under way ends and is thrown away
@@ -62,6 +70,7 @@ struct Step {
   std::optional<Failure> failure;  ///< of the lowest row, when the stream must stop here
   std::uint64_t failure_row = 0;
   std::vector<Failure> quarantined;  ///< shown when the batch is delivered
+  std::vector<Delivered> delivered;  ///< of the chunks that have ended
 
   /// Nothing of it is missing; a step that failed lacks what would come after the failure.
   bool complete() const { return (failure || rows_issued == part.count) && chunks_open == 0; }
@@ -87,6 +96,8 @@ struct Chunk {
   /// do.
   std::vector<std::byte> received;
   bool came_back = false;  ///< uncomputed from another machine: this one computes it
+  Delivered delivered;
+  bool distrusted = false;  ///< what was delivered is not to be believed: to be begun again
 };
 
 }  // namespace carya::loader

@@ -115,7 +115,7 @@ void Production::begin_work(Outbox& out) {
   }
 }
 
-void Production::prepare_chunk(Step& step) {
+Chunk& Production::take_chunk(Step& step, std::uint64_t rows) {
   if (free_chunks_.empty()) {  // with room for it on every list: only here memory can be short
     free_chunks_.reserve(chunks_.size() + 1);
     ready_.reserve(chunks_.size() + 1);
@@ -123,25 +123,34 @@ void Production::prepare_chunk(Step& step) {
     free_chunks_.push_back(chunks_.back().get());
   }
   Chunk& chunk = *free_chunks_.back();
-  chunk.tasks.reserve(flow_.chunk_rows);
+  chunk.tasks.reserve(rows);
   free_chunks_.pop_back();
   chunk.owner = this;
   chunk.step = &step;
-  chunk.order = order_++;
+  return chunk;
+}
+
+void Production::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint64_t count) {
+  const Step& step = *chunk.step;
   chunk.tasks.clear();
-  const std::uint64_t count = std::min(flow_.chunk_rows, step.part.count - step.rows_issued);
-  prepared_bytes_ = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t row = step.rows_issued + i;
+  for (std::uint64_t row = first_row; row < first_row + count; ++row) {
     RowTask task{.row = row, .position = step.part.first + row};
     task.record = record_at(step.epoch, task.position);
     chunk.tasks.push_back(task);
-    if (!has_reads_) continue;
+  }
+}
+
+void Production::prepare_chunk(Step& step) {
+  Chunk& chunk = take_chunk(step, flow_.chunk_rows);
+  chunk.order = order_++;
+  set_tasks(chunk, step.rows_issued, std::min(flow_.chunk_rows, step.part.count - step.rows_issued));
+  prepared_bytes_ = 0;
+  prepared_ = &chunk;
+  if (!has_reads_) return;
+  for (const RowTask& task : chunk.tasks)
     for (const Dataset::Field& field : dataset_->fields())
       if (field.kind == Kind::kEncoded)
         prepared_bytes_ += buffer_room(field.manifest->record(dataset_->source_index(task.record)).bytes);
-  }
-  prepared_ = &chunk;
 }
 
 bool Production::may_issue() const {
@@ -286,6 +295,7 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_
   } catch (const std::bad_alloc&) {  // they stay in the scratch, for the next time
   }
   scratches_.push_back(std::move(scratch));
+  if (chunk.distrusted && !chunk.step->dropped) return begin_again(chunk, out);
   if (!chunk.step->dropped && !chunk.broken.empty()) {
     try {
       settle_broken(chunk);
@@ -331,6 +341,7 @@ void Production::settle_broken(Chunk& chunk) {
 
 void Production::end_chunk(Chunk& chunk) {
   Step& step = *chunk.step;
+  if (chunk.delivered.worker != 0) step.delivered.push_back(chunk.delivered);  // take_remote() made room
   recycle(chunk);
   leave_step(step);
 }
@@ -341,7 +352,8 @@ void Production::recycle(Chunk& chunk) {
   chunk.buffer = {};
   chunk.plan.reset();
   chunk.received.clear();
-  chunk.came_back = false;
+  chunk.came_back = chunk.distrusted = false;
+  chunk.delivered = {};
   chunk.broken.clear();
   chunk.read_error.reset();
   free_chunks_.push_back(&chunk);

@@ -126,6 +126,9 @@ class Production {
   std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead);
   /// It has come back: with all its rows in their places, or to be computed here.
   void end_remote(RemoteWork& work, bool computed, Outbox& out);
+  /// Rows of that worker (RemoteWork::worker) in batches that are not published yet are computed again, here;
+  /// so is what still comes from it.
+  void distrust(std::uint64_t worker, Outbox& out);
   /// A read ended for good: its bytes are in place, or there is an error without hope.
   void read_done(ReadOp& op, const io::ReadCompletion& completion, std::optional<Error> error, Outbox& out);
   void count_retry() { ++stats_.read_retries; }
@@ -195,6 +198,8 @@ class Production {
   void stop_exhausted();
   std::unique_ptr<Step> take_step();
   void prepare_chunk(Step& step);
+  Chunk& take_chunk(Step& step, std::uint64_t rows);
+  void set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint64_t count);
   bool may_issue() const;
   void issue(Chunk& chunk, Outbox& out);
   bool place_inputs(Chunk& chunk);
@@ -206,6 +211,8 @@ class Production {
   bool may_go(const Chunk& chunk) const;
   void describe(RemoteWork& work) const;
   bool place_received(RemoteWork& work);
+  void list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again);
+  void begin_again(Chunk& chunk, Outbox& out);
   void fail_step(Step& step, const RowTask& task, const Error& error);
   void give_plan(Chunk& chunk);
   void begin_flow();
@@ -267,7 +274,8 @@ class Production {
   std::uint32_t running_ = 0;
   std::uint32_t remote_ = 0;  // chunks that other machines have
   std::uint32_t remote_threads_ = 0;
-  std::uint32_t reading_ = 0;  // chunks with reads open
+  std::vector<std::uint64_t> distrusted_;  // workers
+  std::uint32_t reading_ = 0;              // chunks with reads open
   std::uint32_t reads_open_ = 0;
   std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0
   std::int64_t answered_ns_ = 0;

@@ -50,6 +50,8 @@ std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCu
     work->chunk = *found;
     work->cut = std::move(cut);
     describe(*work);
+    Step& step = *work->chunk->step;
+    step.delivered.reserve(step.delivered.size() + step.chunks_open);
   } catch (const std::bad_alloc&) {
     return nullptr;  // it stays ready
   }
@@ -110,10 +112,11 @@ void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
   --remote_;
   Chunk& chunk = *work.chunk;
   if (chunk.step->dropped) return end_chunk(chunk);
-  if (!computed) {
+  if (!computed || std::ranges::find(distrusted_, work.worker) != distrusted_.end()) {
     chunk.came_back = true;
     return make_ready(chunk, out);
   }
+  chunk.delivered = {work.worker, chunk.order, chunk.tasks.front().row, chunk.tasks.size()};
   ++stats_.remote_chunks;
   stats_.remote_bytes += work.sent->bytes() + work.result_bytes();
   if (work.cut->rest) {
@@ -129,6 +132,54 @@ void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
     rows_->finish(row, *chunk.step->slot, task.row, task.record);
   }
   end_chunk(chunk);
+}
+
+void Production::distrust(std::uint64_t worker, Outbox& out) {
+  std::vector<Chunk*> again;
+  try {
+    distrusted_.push_back(worker);
+    list_distrusted(worker, again);
+  } catch (const std::bad_alloc&) {  // nothing from here on may be published
+    if (!steps_.empty())
+      fail_step(*steps_.front(), {.position = steps_.front()->part.first}, out_of_memory());
+  }
+  for (Chunk* chunk : again) begin_again(*chunk, out);
+}
+
+/// Chunks that have ended, as new ones; those that wait for the ops behind the cut. Those that are computed
+/// now are marked.
+void Production::list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again) {
+  const auto is_theirs = [&](const Delivered& delivered) { return delivered.worker == worker; };
+  std::size_t count = ready_.size();
+  for (const auto& step : steps_) count += step->delivered.size();
+  again.reserve(count);
+  for (const auto& chunk : chunks_) chunk->distrusted |= is_theirs(chunk->delivered);
+  std::ranges::copy_if(ready_, std::back_inserter(again), &Chunk::distrusted);
+  std::erase_if(ready_, [](const Chunk* chunk) { return chunk->distrusted; });
+  for (const auto& step : steps_) {
+    for (const Delivered& delivered : step->delivered) {
+      if (!is_theirs(delivered)) continue;
+      Chunk& chunk = take_chunk(*step, delivered.count);
+      chunk.order = delivered.order;
+      chunk.delivered = delivered;
+      ++step->chunks_open;
+      again.push_back(&chunk);
+    }
+    std::erase_if(step->delivered, is_theirs);
+  }
+}
+
+/// All of its rows, from their records, by this machine.
+void Production::begin_again(Chunk& chunk, Outbox& out) {
+  set_tasks(chunk, chunk.delivered.row, chunk.delivered.count);
+  chunk.plan.reset();
+  chunk.received.clear();
+  chunk.broken.clear();
+  chunk.read_error.reset();
+  chunk.delivered = {};
+  chunk.distrusted = false;
+  chunk.came_back = true;
+  issue(chunk, out);
 }
 
 // The rows that came home are the inputs of the ops behind the cut. False: no memory.

@@ -62,7 +62,8 @@ class PoolEvents {
 };
 
 struct WorkerFigures {
-  enum class State : std::uint8_t { kDown, kConnecting, kUp, kDraining, kParked };
+  /// kExpelled: removed for good by the pool's owner, who keeps its last figures.
+  enum class State : std::uint8_t { kDown, kConnecting, kUp, kDraining, kParked, kExpelled };
   std::uint64_t member = 0;
   std::string address;
   State state = State::kDown;

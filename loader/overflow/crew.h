@@ -15,13 +15,15 @@
 namespace carya::loader {
 
 class Production;
+class WorkerPlan;
 struct Outbox;
 
 /// Where a plan is cut: the ops before it run elsewhere, those behind it here.
 struct PlanCut {
-  std::uint64_t plan = 0;                       ///< RemotePlan::id
-  std::vector<transforms::TensorSpec> outputs;  ///< of a row that comes home
-  std::shared_ptr<PlanInUse> rest;              ///< null: no op is behind it
+  std::uint64_t plan = 0;                        ///< RemotePlan::id
+  std::vector<transforms::TensorSpec> outputs;   ///< of a row that comes home
+  std::shared_ptr<PlanInUse> rest;               ///< null: no op is behind it
+  std::shared_ptr<const WorkerPlan> compiled{};  ///< what workers run, to check them by
 };
 
 /// A chunk on its way to another machine and back. Whoever holds it may write to `places`, and nobody else
@@ -29,6 +31,7 @@ struct PlanCut {
 struct RemoteWork {
   Chunk* chunk = nullptr;
   std::shared_ptr<const PlanCut> cut;
+  std::uint64_t worker = 0;  ///< who computes it, by the crew's number; 0: somebody who is not distrusted
   /// What is sent: the head, and parts, which stay what they are for whoever has them.
   struct Sent {
     RemoteChunk head{};

@@ -25,6 +25,7 @@ constexpr double kOwnShareMin = 0.05;
 /// Storage limits a stream if it was read all the time, and threads were idle.
 constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
 constexpr double kSecondsPerHour = 3600;
+constexpr std::size_t kEventsKept = 16;
 
 std::string host_name() {
   char name[256] = "";
@@ -43,6 +44,7 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   TRY(autotune::check(options.goal));
   std::unique_ptr<Overflow> made(new Overflow(options, std::move(stream)));
   PoolCrewOptions crew{.workers = options.workers};
+  crew.log = [self = made.get()](const std::string& line) { self->note_event(line); };
   crew.pool.server_name = options.server_name;
   crew.pool.insecure = options.insecure;
   crew.pool.hello.client = "carya host " + host_name() + " pid " + std::to_string(getpid());
@@ -279,6 +281,13 @@ void Overflow::pay(double seconds, double samples) {
   add(bill_.all_local, autotune::predict(facts, options_.prices, options_.goal, std::nullopt, 0));
   for (const autotune::Neighbour& beside : controller_->neighbours())
     if (beside.choice.all_remote) add(bill_.all_remote, beside.choice);
+}
+
+void Overflow::note_event(const std::string& line) {
+  const std::lock_guard lock(saying_);
+  if (!events_.empty() && events_.back() == line) return;
+  events_.push_back(line);
+  if (events_.size() > kEventsKept) events_.pop_front();
 }
 
 void Overflow::note_trouble(const Error& error) {

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,6 +82,7 @@ class Overflow {
   std::optional<std::size_t> fixed_cut() const;
   void pay(double seconds, double samples);
   void note_trouble(const Error& error);
+  void note_event(const std::string& line);
 
   const RemoteOptions options_;
   const OverflowStream stream_;
@@ -106,6 +108,9 @@ class Overflow {
   Bill bill_;
   double now_s_ = 0;  // since start()
   std::string trouble_;
+
+  mutable std::mutex saying_;  // guards events_; nothing is asked for under it
+  std::deque<std::string> events_;
 };
 
 }  // namespace carya::loader

@@ -53,6 +53,8 @@ const char* state_name(remote::WorkerFigures::State state) {
       return "draining";
     case State::kParked:
       return "parked";
+    case State::kExpelled:
+      return "expelled";
   }
   return "";
 }
@@ -82,9 +84,15 @@ Json worker_of(const remote::WorkerFigures& worker) {
 std::string Overflow::report() const {
   Json workers = Json::array();
   for (const remote::WorkerFigures& worker : crew_->figures()) workers.push_back(worker_of(worker));
+  Json events = Json::array();
+  {
+    const std::lock_guard lock(saying_);
+    for (const std::string& line : events_) events.push_back(line);
+  }
   const std::lock_guard lock(mutex_);
   Json report{
       {"workers", std::move(workers)},
+      {"events", std::move(events)},
       {"objective", autotune::objective_name(options_.goal.objective)},
       {"prices", {{"host", options_.prices.host_per_hour}, {"worker", options_.prices.worker_per_hour}}},
       {"fixed", options_.workers_fixed.has_value()},

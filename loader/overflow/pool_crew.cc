@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <ctime>
 #include <utility>
@@ -19,6 +20,14 @@ namespace {
 /// A chunk is late after this at the earliest, and before anything is known of its workers.
 constexpr std::int64_t kLateMinNs = 250'000'000;
 constexpr std::int64_t kLateFirstNs = 5'000'000'000;
+
+/// Numbers of members are their crew's; those of workers are no other crew's.
+constexpr unsigned kMemberBits = 32;
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 remote::Payload document_of(const RemotePlan& plan) {
   const auto text = std::make_shared<const std::string>(encode_remote(plan));
@@ -51,13 +60,18 @@ std::int64_t cpu_ns_of(std::thread& thread) {
 
 }  // namespace
 
-PoolCrew::PoolCrew(const PoolCrewOptions& options) : options_(options), late_ns_(kLateFirstNs) {
+PoolCrew::PoolCrew(const PoolCrewOptions& options)
+    : options_(options), number_(next_number()), late_ns_(kLateFirstNs) {
   if (!options_.log) options_.log = [](const std::string&) {};
   options_.pool.hello.facts = remote_facts();
 }
 
 Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const PoolCrewOptions& options) {
   std::shared_ptr<PoolCrew> crew(new PoolCrew(options));
+  crew->check_ = std::make_unique<ChunkCheck>(
+      [self = crew.get()](std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool ours) {
+        self->checked(std::move(work), verdict, ours);
+      });
   ASSIGN(crew->pool_, remote::WorkerPool::create(crew->options_.pool, *crew));
   for (const std::string& worker : options.workers) {
     ASSIGN(const std::uint64_t member, crew->pool_->add_member(worker));
@@ -68,8 +82,8 @@ Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const PoolCrewOptions& option
 
 Status PoolCrew::set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest) {
   ASSIGN(const auto compiled, WorkerPlan::compile(plan));  // as workers will
-  auto cut = std::make_shared<PlanCut>(
-      PlanCut{.plan = plan.id, .outputs = compiled->outputs(), .rest = std::move(rest)});
+  auto cut = std::make_shared<PlanCut>(PlanCut{
+      .plan = plan.id, .outputs = compiled->outputs(), .rest = std::move(rest), .compiled = compiled});
   std::vector<std::uint64_t> old;
   {
     const std::lock_guard lock(mutex_);
@@ -116,11 +130,13 @@ PoolCrew::~PoolCrew() {
 void PoolCrew::end() {
   stop();
   if (thread_.joinable()) thread_.join();
+  if (check_) check_->end();
 }
 
 void PoolCrew::begin(RemoteDone done, std::function<void()> wake) {
   done_ = std::move(done);
   wake_ = std::move(wake);
+  check_->begin();
   thread_ = std::thread([this] { pool_->run(); });
 }
 
@@ -129,17 +145,20 @@ void PoolCrew::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  pool_->stop();
+  if (pool_) pool_->stop();
+  if (check_) check_->stop();
 }
 
-// The one with the least to do, of the first that are there.
+// The one with the least to do, of the first that are there; whose first chunk is not checked yet gets no
+// second one.
 PoolCrew::Member* PoolCrew::next_member() {
   Member* best = nullptr;
   std::uint32_t used = 0;
   for (auto& [number, member] : members_) {
     if (!is_ready(member)) continue;
     if (++used > workers_) break;
-    if (member.room && (best == nullptr || member.out < best->out)) best = &member;
+    if (member.room && (member.proven || member.out == 0) && (best == nullptr || member.out < best->out))
+      best = &member;
   }
   return best;
 }
@@ -147,6 +166,7 @@ PoolCrew::Member* PoolCrew::next_member() {
 void PoolCrew::feed(Production& production, Outbox& out) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
+  for (const std::uint64_t worker : std::exchange(distrusted_, {})) production.distrust(worker, out);
   take_back_late(production, out);
   while (next_member() != nullptr) {
     auto work = production.take_remote(cut_, options_.lead);
@@ -161,6 +181,7 @@ bool PoolCrew::submit(std::unique_ptr<RemoteWork>& work) {
     const auto at =
         std::ranges::find_if(members_, [&](const auto& entry) { return &entry.second == member; });
     const std::uint64_t request = ++requests_;
+    work->worker = number_ << kMemberBits | at->first;
     const remote::Submission submission{.request = request,
                                         .plan = work->cut->plan,
                                         .about = encode_remote(work->sent->head),
@@ -211,15 +232,85 @@ std::unique_ptr<RemoteWork> PoolCrew::take_out(std::uint64_t request) {
   return work;
 }
 
-void PoolCrew::give_back(std::uint64_t request, bool computed) {
+void PoolCrew::give_back(std::uint64_t request) {
   std::unique_ptr<RemoteWork> work;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = out_.find(request); computed && found != out_.end())
-      note_latency(monotonic_ns() - found->second.since_ns);
     work = take_out(request);
   }
-  if (work) done_(std::move(work), computed);
+  if (work) done_(std::move(work), false);
+}
+
+// It is computed.
+void PoolCrew::take_home(std::uint64_t request, std::uint64_t cpu_ns) {
+  std::unique_ptr<RemoteWork> work;
+  bool checks = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = out_.find(request);
+    if (found == out_.end()) return;
+    note_latency(monotonic_ns() - found->second.since_ns);
+    totals_.rows += found->second.work->sent->head.rows;
+    totals_.worker_ns += cpu_ns;
+    totals_.received_bytes += found->second.work->result_bytes();
+    Member& member = members_[found->second.member];
+    checks = !member.proven || member.results % options_.check_every == 0;
+    ++member.results;
+    work = take_out(request);
+    if (checks) ++member.out;
+  }
+  if (checks)
+    check_->add(std::move(work));
+  else
+    done_(std::move(work), true);
+}
+
+void PoolCrew::checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours) {
+  const std::uint64_t worker = work->worker;
+  {
+    const std::lock_guard lock(mutex_);
+    Member& member = members_[worker & ((1ULL << kMemberBits) - 1)];
+    --member.out;
+    member.proven = member.proven || verdict == ChunkCheck::Verdict::kSame;
+  }
+  // Before the chunk goes back: until then its batch, and all behind it, are not published.
+  if (verdict == ChunkCheck::Verdict::kDiffers && expel(worker)) wake_();
+  if (rows_are_ours) work->worker = 0;
+  done_(std::move(work), rows_are_ours);
+}
+
+// False: it was before.
+bool PoolCrew::expel(std::uint64_t worker) {
+  const std::uint64_t number = worker & ((1ULL << kMemberBits) - 1);
+  const std::string why =
+      "its bits differ from those of this machine: it is expelled, for as long as the loader lives";
+  std::string address;
+  const auto all = pool_->figures();
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(members_[number].expelled, true)) return false;
+    distrusted_.push_back(worker);
+    const auto seen = std::ranges::find(all, number, &remote::WorkerFigures::member);
+    if (seen != all.end()) {
+      expelled_.push_back(*seen);
+      expelled_.back().state = remote::WorkerFigures::State::kExpelled;
+      expelled_.back().reason = why;
+      address = seen->address;
+    }
+  }
+  options_.log("worker=" + std::to_string(number) + " address=" + address + " expelled why=\"" + why + "\"");
+  pool_->remove_member(number);
+  return true;
+}
+
+std::vector<remote::WorkerFigures> PoolCrew::figures() const {
+  auto all = pool_->figures();
+  const std::lock_guard lock(mutex_);
+  for (const remote::WorkerFigures& one : expelled_) {
+    std::erase_if(all, [&](const auto& other) { return other.member == one.member; });
+    all.push_back(one);
+  }
+  return all;
 }
 
 Status PoolCrew::admit(std::uint64_t member, const remote::Welcome& welcome) {
@@ -244,8 +335,10 @@ void PoolCrew::registered(std::uint64_t member, std::uint64_t plan, Result<std::
                         about.error().message + "\"");
   {
     const std::lock_guard lock(mutex_);
-    members_[member].plan = std::max(members_[member].plan, plan);
-    members_[member].room = true;
+    Member& seen = members_[member];
+    seen.plan = std::max(seen.plan, plan);
+    seen.room = true;
+    seen.proven = false;
   }
   wake_();
 }
@@ -269,27 +362,19 @@ remote::Placement PoolCrew::place(std::uint64_t request, const std::string&, std
 void PoolCrew::done(std::uint64_t request, const std::string& about, bool placed) {
   const auto result = decode_remote<RemoteResult>(std::as_bytes(std::span(about)));
   if (!result) options_.log("request=" + std::to_string(request) + " why=\"" + result.error().message + "\"");
-  const bool computed = placed && result && result->broken.empty();
-  if (computed) note_result(request, result->cpu_ns);
-  give_back(request, computed);
-}
-
-void PoolCrew::note_result(std::uint64_t request, std::uint64_t cpu_ns) {
-  const std::lock_guard lock(mutex_);
-  const auto found = out_.find(request);
-  if (found == out_.end()) return;
-  totals_.rows += found->second.work->sent->head.rows;
-  totals_.worker_ns += cpu_ns;
-  totals_.received_bytes += found->second.work->result_bytes();
+  if (placed && result && result->broken.empty())
+    take_home(request, result->cpu_ns);
+  else
+    give_back(request);
 }
 
 void PoolCrew::failed(std::uint64_t request, const Error& error) {
   options_.log("request=" + std::to_string(request) + " failed why=\"" + error.message + "\"");
-  give_back(request, false);
+  give_back(request);
 }
 
 void PoolCrew::lost(std::uint64_t request, const Error&) {
-  give_back(request, false);
+  give_back(request);
 }
 
 }  // namespace carya::loader

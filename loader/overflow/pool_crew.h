@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "loader/overflow/chunk_check.h"
 #include "loader/overflow/crew.h"
 #include "remote/pool.h"
 
@@ -32,12 +33,19 @@ struct PoolCrewOptions {
   std::vector<std::string> workers;               ///< "host:port", "unix:/path"
   remote::PoolOptions pool{};                     ///< its hello is filled in
   std::size_t lead = 2;                           ///< ready chunks that this machine keeps
+  std::uint64_t check_every = 1000;               ///< of so many chunks of a worker one is computed here too
   std::function<void(const std::string&)> log{};  ///< one line per event; from any thread
 };
 
 /// A crew of workers that are connected to over the network. A chunk goes to the worker that has the least to
 /// do and room; one that takes more than twice what 99 of 100 took is computed here. Workers that die or
-/// refuse slow the stream and change nothing else. Threads: as Crew says; one of its own receives.
+/// refuse slow the stream and change nothing else.
+///
+/// The first chunk of a worker, on each connection, is computed here too before it gets a second one, and
+/// later one in `check_every`. One whose bits differ is expelled for good: what it has is computed here, and
+/// so is what it delivered of batches that are not published yet.
+///
+/// Threads: as Crew says; one of its own receives.
 class PoolCrew final : public Crew, private remote::PoolEvents {
  public:
   /// Without a plan it takes no work. Errors: kInvalidArgument (an address, TLS files, plain TCP to another
@@ -56,7 +64,8 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   /// At most so many workers get work from now on.
   void set_workers(std::uint32_t workers);
 
-  std::vector<remote::WorkerFigures> figures() const { return pool_->figures(); }
+  /// Also of those that were expelled, with the reason, as they were then.
+  std::vector<remote::WorkerFigures> figures() const;
   CrewTotals totals() const;
   std::size_t members() const;
 
@@ -64,7 +73,10 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   struct Member {
     std::uint64_t plan = 0;  // the newest that it has; 0: it is not there
     bool room = true;        // as far as is known
-    std::size_t out = 0;
+    bool proven = false;     // with that plan, on this connection
+    bool expelled = false;
+    std::size_t out = 0;  // with it, or being checked
+    std::uint64_t results = 0;
     double cores = 0;  // 0: it never came
   };
   struct Out {
@@ -75,14 +87,16 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   };
 
   explicit PoolCrew(const PoolCrewOptions& options);
-  bool is_ready(const Member& member) const { return cut_ && member.plan == cut_->plan; }
+  bool is_ready(const Member& member) const { return cut_ && member.plan == cut_->plan && !member.expelled; }
   Member* next_member();
   bool submit(std::unique_ptr<RemoteWork>& work);
   void take_back_late(Production& production, Outbox& out);
   void note_latency(std::int64_t ns);
-  void note_result(std::uint64_t request, std::uint64_t cpu_ns);
   std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
-  void give_back(std::uint64_t request, bool computed);
+  void give_back(std::uint64_t request);
+  void take_home(std::uint64_t request, std::uint64_t cpu_ns);
+  void checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours);
+  bool expel(std::uint64_t worker);
 
   Status admit(std::uint64_t member, const remote::Welcome& welcome) override;
   void down(std::uint64_t member, const Error& reason, bool parked) override;
@@ -94,6 +108,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void lost(std::uint64_t request, const Error& reason) override;
 
   PoolCrewOptions options_;
+  const std::uint64_t number_;  // of no other crew of this process
   RemoteDone done_;
   std::function<void()> wake_;
 
@@ -110,8 +125,11 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   std::array<std::int64_t, 128> latencies_{};  // the last ones, ns
   std::size_t latencies_count_ = 0;
   std::int64_t late_ns_;
+  std::vector<std::uint64_t> distrusted_;  // workers of which the production has not been told
+  std::vector<remote::WorkerFigures> expelled_;
   bool stopping_ = false;
 
+  std::unique_ptr<ChunkCheck> check_;
   std::unique_ptr<remote::WorkerPool> pool_;
   std::thread thread_;
 };
