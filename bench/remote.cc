@@ -286,9 +286,10 @@ void print(const Settings& settings, const std::array<Row, 4>& rows) {
   std::printf(
       "{\"bench\":\"remote\",\"bytes\":%zu,\"bare_bytes_per_s\":%.0f,\"plain_bytes_per_s\":%.0f,"
       "\"bare_tls_bytes_per_s\":%.0f,\"tls_bytes_per_s\":%.0f,\"plain_rate\":%.3f,\"tls_rate\":%.3f,"
-      "\"plain_cpu\":%.3f,\"tls_cpu\":%.3f,\"met\":%s}\n",
+      "\"plain_cpu\":%.3f,\"tls_cpu\":%.3f,\"cpu_ns_per_kb\":[%.1f,%.1f,%.1f,%.1f],\"met\":%s}\n",
       settings.bytes, rate[0], rate[1], rate[2], rate[3], rate[1] / rate[0], rate[3] / rate[2],
-      cpu[1] / cpu[0], cpu[3] / cpu[2], met ? "true" : "false");
+      cpu[1] / cpu[0], cpu[3] / cpu[2], cpu[0] * 1000, cpu[1] * 1000, cpu[2] * 1000, cpu[3] * 1000,
+      met ? "true" : "false");
 }
 
 void set_address(Settings& settings, const std::string& text) {

@@ -63,6 +63,8 @@ std::string_view frame_name(FrameType type) {
       return "Drain";
     case FrameType::kError:
       return "Error";
+    case FrameType::kCancel:
+      return "Cancel";
   }
   return "";
 }

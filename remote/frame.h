@@ -26,6 +26,7 @@ enum class FrameType : std::uint16_t {
   kPong = 11,
   kDrain = 12,
   kError = 13,
+  kCancel = 14,
 };
 
 /// "Hello", "Welcome", ...; "" for a number that is no type.

@@ -46,6 +46,7 @@ CARYA_FIELDS(Credit) {
 CARYA_FIELDS(Ping) {}
 CARYA_FIELDS(Pong) {}
 CARYA_FIELDS(Drain) {}
+CARYA_FIELDS(Cancel) {}
 CARYA_FIELDS(ErrorIs) {
   a("error", d.error);
 }
@@ -75,12 +76,14 @@ Result<Message> decode(const std::string& body) {
 }
 
 bool server_may_say(FrameType type) {
-  return type != FrameType::kHello && type != FrameType::kRegister && type != FrameType::kRequest;
+  return type != FrameType::kHello && type != FrameType::kRegister && type != FrameType::kRequest &&
+         type != FrameType::kCancel;
 }
 
 bool client_may_say(FrameType type) {
   return type == FrameType::kHello || type == FrameType::kRegister || type == FrameType::kRequest ||
-         type == FrameType::kPing || type == FrameType::kPong || type == FrameType::kError;
+         type == FrameType::kCancel || type == FrameType::kPing || type == FrameType::kPong ||
+         type == FrameType::kError;
 }
 
 #define CARYA_MESSAGE(Type)                 \
@@ -98,6 +101,7 @@ CARYA_MESSAGE(Credit)
 CARYA_MESSAGE(Ping)
 CARYA_MESSAGE(Pong)
 CARYA_MESSAGE(Drain)
+CARYA_MESSAGE(Cancel)
 CARYA_MESSAGE(ErrorIs)
 
 }  // namespace carya::remote

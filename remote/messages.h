@@ -90,6 +90,10 @@ struct Pong {
 struct Drain {
   static constexpr FrameType kType = FrameType::kDrain;
 };
+/// Of a request without an answer: nobody wants its result.
+struct Cancel {
+  static constexpr FrameType kType = FrameType::kCancel;
+};
 struct ErrorIs {
   static constexpr FrameType kType = FrameType::kError;
   Error error{Code::kIo, {}, 0};

@@ -27,6 +27,7 @@ class WorkerPool::Loop {
  private:
   void serve_all(const std::vector<std::uint64_t>& ready, std::int64_t now_ns);
   void renew_list();
+  void write_to(std::uint64_t member);
 
   PoolShared shared_;
   std::atomic<bool> stopped_{false};
@@ -138,9 +139,14 @@ Status WorkerPool::Loop::submit(std::uint64_t member, Submission submission) {
   if (found == members_.end() || found->second->is_removed())
     return fail(Code::kClosed, "no worker " + std::to_string(member));
   TRY(found->second->submit(std::move(submission)));
+  write_to(member);
+  return {};
+}
+
+/// Under the mutex.
+void WorkerPool::Loop::write_to(std::uint64_t member) {
   if (written_to_.empty()) shared_.poller.wake();
   written_to_.insert(member);
-  return {};
 }
 
 bool WorkerPool::Loop::withdraw(std::uint64_t request) {
@@ -149,7 +155,9 @@ bool WorkerPool::Loop::withdraw(std::uint64_t request) {
     const std::lock_guard lock(shared_.mutex);
     const auto found = shared_.member_of.find(request);
     if (found == shared_.member_of.end()) return false;
-    connection = members_.at(found->second)->withdraw(request);
+    const std::uint64_t member = found->second;
+    connection = members_.at(member)->withdraw(request);
+    if (connection) write_to(member);
   }
   // Without the mutex: it may wait for a read that is under way.
   if (connection) connection->withdraw(request);

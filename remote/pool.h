@@ -109,7 +109,8 @@ class WorkerPool {
   /// plan yet), kExhausted (its window has no room; room() will say when), kInvalidArgument (above the
   /// worker's limits, or the number is in use).
   Status submit(std::uint64_t member, Submission submission);
-  /// Nobody wants the result any more. False: its event has come, or is coming.
+  /// Nobody wants the result any more; the worker is told, and does not begin it. False: its event has come,
+  /// or is coming.
   bool withdraw(std::uint64_t request);
 
   std::vector<WorkerFigures> figures() const;

@@ -79,6 +79,7 @@ std::shared_ptr<Connection> PoolMember::withdraw(std::uint64_t request) {
     return nullptr;
   }
   found->second.withdrawn = true;
+  cancelled_.push_back(request);
   return connection_;
 }
 
@@ -140,10 +141,12 @@ void PoolMember::watch() {
 void PoolMember::send_written() {
   if (!welcome_) return;
   std::vector<Submission> written;
+  std::vector<std::uint64_t> cancelled;
   std::map<std::uint64_t, PoolShared::Plan> plans;
   {
     const std::lock_guard lock(shared_.mutex);
     written.swap(written_);
+    cancelled.swap(cancelled_);
     const auto is_gone = [&](std::uint64_t plan) { return !shared_.plans.contains(plan); };
     std::erase_if(asked_plans_, is_gone);
     std::erase_if(registered_plans_, is_gone);
@@ -155,6 +158,7 @@ void PoolMember::send_written() {
   for (Submission& one : written)
     connection_->send(Request{one.plan, std::move(one.about), one.result_bytes}, one.request,
                       std::move(one.payload));
+  for (const std::uint64_t request : cancelled) connection_->send(Cancel{}, request);
 }
 
 void PoolMember::tick(std::int64_t now_ns) {
@@ -223,6 +227,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
     }
     outstanding_.clear();
     written_.clear();
+    cancelled_.clear();
     registered_plans_.clear();
     connection_.reset();
     figures_.in_flight = {};

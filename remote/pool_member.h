@@ -108,7 +108,8 @@ class PoolMember final : public FrameSink {
   // Under the mutex (connection_: changed under it, used by run()'s thread without).
   std::shared_ptr<Connection> connection_;
   std::map<std::uint64_t, Outstanding> outstanding_;
-  std::vector<Submission> written_;  // not yet given to the connection
+  std::vector<Submission> written_;       // not yet given to the connection
+  std::vector<std::uint64_t> cancelled_;  // withdrawn, which the worker has not been told
   std::set<std::uint64_t> registered_plans_;
   WorkerFigures figures_;
   Latencies latencies_;

@@ -69,6 +69,8 @@ class ChunkHandler {
   virtual Result<std::vector<Fact>> admit(std::uint64_t connection, const Hello& hello) = 0;
   virtual void register_plan(Asked asked) = 0;
   virtual void compute(Asked asked) = 0;
+  /// Nobody wants this chunk any more: one that is not begun need not be, and is answered as closed.
+  virtual void cancel(const Ticket&) {}
   /// The plan is not asked for any more.
   virtual void forget_plan(std::uint64_t connection, std::uint64_t plan) = 0;
   /// The connection is over, with all of its plans; answers to it go nowhere. For the log: who, and why.

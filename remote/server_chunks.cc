@@ -1,5 +1,7 @@
 // The half of the server's loop that is about chunks: from a peer's queue to the handler and back.
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "remote/server_loop.h"
 
@@ -74,6 +76,20 @@ bool ChunkServer::Loop::dispatch_next() {
   hand_over(peer, question);
   handler_.compute(std::move(question.asked));
   return true;
+}
+
+void ChunkServer::Loop::cancel(ServerPeer& peer, std::uint64_t request) {
+  const auto waits = std::ranges::find(peer.waiting, request, &Question::request);
+  if (waits != peer.waiting.end()) {
+    const Question question = std::move(*waits);
+    peer.waiting.erase(waits);
+    --queued_;
+    if (peer.waiting.empty()) std::erase(ring_, peer.id());
+    return refuse(peer, question, {Code::kClosed, "the client does not want it any more", 0});
+  }
+  for (const auto& [serial, flight] : flights_)
+    if (flight.peer == peer.id() && flight.request == request && flight.type == FrameType::kRequest)
+      return handler_.cancel({peer.id(), serial});
 }
 
 void ChunkServer::Loop::take_answers() {

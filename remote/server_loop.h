@@ -33,6 +33,7 @@ class ChunkServer::Loop final : public PeerHost {
   void unreserve(std::uint64_t bytes) override;
   Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) override;
   void ask(ServerPeer& peer, Question question) override;
+  void cancel(ServerPeer& peer, std::uint64_t request) override;
 
  private:
   struct Entry {

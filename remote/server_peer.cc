@@ -111,6 +111,9 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
       return {};
     case FrameType::kPong:
       return {};
+    case FrameType::kCancel:
+      host_.cancel(*this, header.request);
+      return {};
     case FrameType::kRegister:
     case FrameType::kRequest:
       break;

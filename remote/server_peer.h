@@ -33,6 +33,8 @@ class PeerHost {
   virtual Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) = 0;
   /// Its payload's room is the host's from now on.
   virtual void ask(ServerPeer& peer, Question question) = 0;
+  /// It does not want that request's result.
+  virtual void cancel(ServerPeer& peer, std::uint64_t request) = 0;
 };
 
 /// One client of a server: what it may say when, its window and its plans.

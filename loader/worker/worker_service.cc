@@ -80,20 +80,32 @@ void WorkerService::forget_plan(std::uint64_t connection, std::uint64_t plan) {
   plans_.erase({connection, plan});
 }
 
-void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
+void WorkerService::cancel(const remote::Ticket& ticket) {
+  drop([&](const remote::Ticket& other) { return other.serial == ticket.serial; });
+}
+
+/// What is not begun, and nobody wants. It is answered all the same: until then it keeps its place among
+/// those that the server hands over.
+void WorkerService::drop(const std::function<bool(const remote::Ticket&)>& unwanted) {
   std::vector<remote::Ticket> dropped;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
     std::erase_if(jobs_, [&](const Job& job) {
-      const bool drops = job.asked.ticket.connection == connection;
-      if (drops) dropped.push_back(job.asked.ticket);
-      return drops;
+      if (!unwanted(job.asked.ticket)) return false;
+      dropped.push_back(job.asked.ticket);
+      return true;
     });
   }
-  // Nobody hears it, but until then each of them keeps its place among those that the server hands over.
   for (const remote::Ticket& ticket : dropped)
-    server_->answer(ticket, fail(Code::kClosed, "worker: the client has gone"));
+    server_->answer(ticket, fail(Code::kClosed, "worker: nobody wants it any more"));
+}
+
+void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
+  }
+  drop([&](const remote::Ticket& ticket) { return ticket.connection == connection; });
   options_.log("connection=" + std::to_string(connection) + " gone peer=" + peer + " why=\"" +
                reason.message + "\"");
 }

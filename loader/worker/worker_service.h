@@ -38,10 +38,12 @@ class WorkerService final : public remote::ChunkHandler {
   Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello) override;
   void register_plan(remote::Asked asked) override;
   void compute(remote::Asked asked) override;
+  void cancel(const remote::Ticket& ticket) override;
   void forget_plan(std::uint64_t connection, std::uint64_t plan) override;
   void gone(std::uint64_t connection, const std::string& peer, const Error& reason) override;
 
  private:
+  void drop(const std::function<bool(const remote::Ticket&)>& unwanted);
   using PlanKey = std::pair<std::uint64_t, std::uint64_t>;  // connection, number
   struct Job {
     remote::Asked asked;

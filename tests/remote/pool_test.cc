@@ -338,6 +338,23 @@ TEST_F(Pool, ALateLoserWritesNothingWhileItsMemoryIsReused) {
   EXPECT_FALSE(owner.ends.contains(50)) << "a withdrawn request has no event";
 }
 
+TEST_F(Pool, AWithdrawnRequestIsNotBegun) {
+  worker_options.handling_max = 1;
+  Worker worker(worker_options);
+  start();
+  const std::uint64_t member = join(worker_options.listen);
+  for (const std::uint64_t request : {1, 2, 3}) ASSERT_TRUE(submit(member, request));
+  until([&] { return worker.server->figures().queued == 2; });
+  ASSERT_TRUE(pool->withdraw(2));
+  until([&] { return figures(member).in_flight.requests == 2; });
+  worker.answer(0, "first", {});
+  EXPECT_TRUE(owner.end_of(1).starts_with("done"));
+  worker.answer(1, "third", {});
+  EXPECT_TRUE(owner.end_of(3).starts_with("done"));
+  EXPECT_EQ(worker.handler.chunks.size(), 2u);
+  EXPECT_FALSE(owner.ends.contains(2));
+}
+
 TEST_F(Pool, AForgottenPlanIsRegisteredAgain) {
   Liar liar;
   start();

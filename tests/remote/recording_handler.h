@@ -19,6 +19,7 @@ struct RecordingHandler : ChunkHandler {
   }
   void register_plan(Asked asked) override { keep(plans, std::move(asked)); }
   void compute(Asked asked) override { keep(chunks, std::move(asked)); }
+  void cancel(const Ticket& ticket) override { keep(cancelled, ticket.serial); }
   void forget_plan(std::uint64_t, std::uint64_t plan) override { keep(forgotten, plan); }
   void gone(std::uint64_t, const std::string&, const Error& reason) override { keep(reasons, reason); }
 
@@ -41,7 +42,7 @@ struct RecordingHandler : ChunkHandler {
   std::mutex mutex;
   std::condition_variable came;
   std::vector<Asked> plans, chunks;
-  std::vector<std::uint64_t> forgotten;
+  std::vector<std::uint64_t> forgotten, cancelled;
   std::vector<Error> reasons;
 };
 

@@ -436,5 +436,25 @@ TEST_F(Server, SpeaksTls) {
   EXPECT_EQ(plain.await(FrameType::kWelcome), nullptr);
 }
 
+TEST_F(Server, ACancelledRequestIsNotBegun) {
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  for (const std::uint64_t request : {1, 2, 3}) one->ask(request);
+  const Ticket first = handler.wait(handler.chunks, 0).ticket;
+  one->connection.send(Cancel{}, 2);
+  one->push();
+  EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kClosed);
+  EXPECT_EQ(one->sink.frames[one->seen - 1].header.request, 2u);
+  one->connection.send(Cancel{}, 1);  // the handler has it: that is the handler's to say
+  one->connection.send(Cancel{}, 2);  // has its answer
+  one->push();
+  EXPECT_EQ(handler.wait(handler.cancelled, 0), first.serial);
+  server->answer(first, Answer{"all the same"});
+  EXPECT_EQ(one->expect<ChunkResult>().about, "all the same");
+  EXPECT_EQ(handler.wait(handler.chunks, 1).about, "r3");
+  EXPECT_EQ(handler.cancelled.size(), 1u);
+}
+
 }  // namespace
 }  // namespace carya::remote
