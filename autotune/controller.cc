@@ -22,7 +22,9 @@ constexpr std::uint64_t kLastLook = 64;  // more observations of one world would
 // A first worker is measured until its speed is known so well, or so often.
 constexpr double kWorkerErrorMax = 0.05;
 constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 20;
-constexpr double kFirstAgainS = 600;  // after no first worker came
+constexpr double kFirstAgainS = 600;  // after a first worker was tried, or did not come
+// Workers may need so much of what is assumed, in such a share of cases.
+constexpr double kHope = 0.6, kHopeShare = 0.1;
 constexpr double kCoresMarginMax = 0.05;
 
 template <typename... Numbers>
@@ -82,6 +84,7 @@ Controller::Controller(const ControllerOptions& options)
 
 Status Controller::set_prices(const Prices& prices) {
   TRY(check(prices));
+  if (prices == options_.prices) return {};
   options_.prices = prices;
   world_changed("the prices");
   return {};
@@ -175,14 +178,21 @@ void Controller::measure_first_worker(const Measurements& measured, double now_s
   const std::size_t seen = estimate_.worker_count();
   if (seen >= kWorkerSeenMin && (estimate_.worker_error() <= kWorkerErrorMax || seen >= kWorkerSeenMax)) {
     workers_known_ = true;
-    start_verifying();
+    first_again_s_ = now_s + kFirstAgainS;
+    dismiss_first();  // if it is part of the answer, the look asks for it before it has gone
+    decision_.why = "a first worker was measured";
     return look(now_s);
   }
   if (measured.workers_ready > 0 || seen > 0 || !workers_came(measured, now_s)) return;
   first_again_s_ = now_s + kFirstAgainS;
-  decision_.run = {.cores = options_.model.cores};
-  start_verifying();
+  dismiss_first();
   decision_.why = "no worker came; all local";
+}
+
+void Controller::dismiss_first() {
+  decision_.run = {.cores = options_.model.cores};
+  paid_.clear();
+  start_verifying();
 }
 
 void Controller::look(double now_s) {
@@ -193,16 +203,35 @@ void Controller::look(double now_s) {
   const Choice present =
       predict(facts, options_.prices, options_.goal, decision_.run.cut, decision_.run.workers);
   set_choice(present);
-  if (!same_answer(best->choice, present)) {
+  // Workers that were taken to end waiting stay until it is twice what the goal accepts: an answer at its
+  // border would come and go.
+  const bool forced = present.workers > workers_allowed(options_.prices, options_.goal);
+  const bool border = options_.goal.objective == Objective::kCost && !best->reachable &&
+                      present.workers > 0 && !forced && present.stall <= 2 * kStallMax;
+  if (!same_answer(best->choice, present) && !border) {
     Case change = weigh(present, best->choice, best->reachable);
-    if (present.workers > workers_allowed(options_.prices, options_.goal))
-      change.confidence = change.saving = 1e300;
+    if (forced) change.confidence = change.saving = 1e300;
     const bool first = best->choice.workers > 0 && !workers_known_;
     if (change.worth() && first && now_s >= first_again_s_) return ask_first(best->choice, now_s);
     if (change.worth() && !first && may_change(best->choice, change.confidence, now_s))
       return ask(best->choice, change, now_s);
   }
+  if (now_s >= first_again_s_ && best->choice.workers == 0 && decision_.run.workers == 0)
+    if (const auto hope = worth_a_trial(facts, present)) return ask_first(*hope, now_s);
   settle(facts, present, best->reachable, now_s);
+}
+
+/// The answer if workers were much better than they are thought to be, as long as nobody has measured one: if
+/// it saves so much that a trial pays though it will mostly fail.
+std::optional<Choice> Controller::worth_a_trial(PlacementFacts facts, const Choice& present) const {
+  for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
+  const auto best = place(facts, options_.prices, options_.goal);
+  if (!best || best->choice.workers == 0) return std::nullopt;
+  const double saving =
+      (present.cost_per_sample - best->choice.cost_per_sample) * best->choice.rate * horizon_s_;
+  const double paid_s = options_.worker_start_s + options_.worker_billed_s_min;
+  const double cost = options_.prices.worker_per_hour * paid_s / kSecondsPerHour;
+  return kHopeShare * saving > cost ? std::optional(best->choice) : std::nullopt;
 }
 
 Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool reachable) const {
@@ -219,17 +248,39 @@ Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool re
   return found;
 }
 
-/// That `choice` is better than `other`, given what was measured.
+std::size_t Controller::wins(const Choice& choice, const Choice& other, bool reachable,
+                             const PlacementFacts& drawn) const {
+  const auto said = [&](const Choice& one) {
+    return predict(drawn, options_.prices, options_.goal, one.cut, one.workers);
+  };
+  const Choice its = said(choice), others = said(other);
+  // The least number that serves the trainer is at its border, which half of the draws put beyond it: to end
+  // most of the waiting that is too much is enough.
+  const double waits = others.stall - kStallMax;
+  if (options_.goal.objective == Objective::kCost && reachable && waits > 0)
+    if (its.stall - kStallMax < waits / 2) return 1;
+  return better(options_.goal, its, others, reachable) ? 1 : 0;
+}
+
 double Controller::confidence(const Choice& choice, const Choice& other, bool reachable) const {
-  std::size_t wins = 0;
+  std::size_t won = 0;
+  for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw)
+    won += wins(choice, other, reachable, estimate_.drawn(draw));
+  return static_cast<double>(won) / Estimate::kDraws;
+}
+
+/// That the likeliest of its neighbours to be better than `present` is not.
+double Controller::confidence_beside(const PlacementFacts& facts, const Choice& present,
+                                     bool reachable) const {
+  const auto beside = autotune::neighbours(facts, options_.prices, options_.goal, present, reachable);
+  std::vector<std::size_t> won(beside.size());
   for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
-    const PlacementFacts facts = estimate_.drawn(draw);
-    const auto said = [&](const Choice& one) {
-      return predict(facts, options_.prices, options_.goal, one.cut, one.workers);
-    };
-    wins += better(options_.goal, said(choice), said(other), reachable) ? 1 : 0;
+    const PlacementFacts drawn = estimate_.drawn(draw);
+    for (std::size_t i = 0; i < beside.size(); ++i)
+      if (!beside[i].choice.all_remote) won[i] += wins(beside[i].choice, present, reachable, drawn);
   }
-  return static_cast<double>(wins) / Estimate::kDraws;
+  const auto most = std::max_element(won.begin(), won.end());
+  return most == won.end() ? 1 : 1 - static_cast<double>(*most) / Estimate::kDraws;
 }
 
 double Controller::change_cost(const Choice& from, const Choice& to) const {
@@ -259,6 +310,8 @@ void Controller::ask_first(const Choice& choice, double now_s) {
   decision_.phase = Phase::kFirstWorker;
   decision_.run = {.cut = choice.cut, .workers = 1, .cores = options_.model.cores};
   decision_.why = text("%u workers would help; one is measured before", choice.workers);
+  workers_known_ = false;
+  estimate_.forget_workers();
   pay(1, now_s);
   asked_s_ = now_s;
   steady_ = false;
@@ -300,12 +353,8 @@ void Controller::set_choice(const Choice& choice) {
 }
 
 void Controller::settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s) {
-  double least = 1;
-  for (const Neighbour& beside :
-       autotune::neighbours(facts, options_.prices, options_.goal, present, reachable))
-    if (!beside.choice.all_remote) least = std::min(least, 1 - confidence(beside.choice, present, reachable));
-  decision_.confidence = least;
-  if (least < kConfidence && seen_ < kLastLook) {
+  if (decision_.phase != Phase::kSettled) decision_.confidence = confidence_beside(facts, present, reachable);
+  if (decision_.confidence < kConfidence && seen_ < kLastLook && decision_.phase != Phase::kSettled) {
     if (decision_.phase != Phase::kVerifying) start_verifying();
     look_at_seen_ = std::max(kFirstLook, 2 * seen_);
     decision_.looks_again_s = now_s;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,7 +59,7 @@ class Controller {
   const Decision& observe(const Measurements& measured, double now_s);
   const Decision& decision() const { return decision_; }
 
-  /// The world is told to be another; each decides anew. Errors: as create(); the old ones stay.
+  /// The world is told to be another; each decides anew, if it is. Errors: as create(); the old ones stay.
   Status set_prices(const Prices& prices);
   Status set_goal(const PlacementGoal& goal);
   Status set_cores(double cores);
@@ -84,13 +85,20 @@ class Controller {
   };
   Case weigh(const Choice& from, const Choice& to, bool reachable) const;
   double change_cost(const Choice& from, const Choice& to) const;
+  /// 1 if `choice` is better than `other` by facts that were drawn, else 0.
+  std::size_t wins(const Choice& choice, const Choice& other, bool reachable,
+                   const PlacementFacts& drawn) const;
+  /// That `choice` is better than `other`, given what was measured.
   double confidence(const Choice& choice, const Choice& other, bool reachable) const;
+  double confidence_beside(const PlacementFacts& facts, const Choice& present, bool reachable) const;
 
   void world_changed(std::string_view what);
   void start_verifying();
   bool workers_came(const Measurements& measured, double now_s) const;
   void measure_first_worker(const Measurements& measured, double now_s);
+  void dismiss_first();
   void look(double now_s);
+  std::optional<Choice> worth_a_trial(PlacementFacts facts, const Choice& present) const;
   bool may_change(const Choice& to, double confidence, double now_s);
   void ask_first(const Choice& choice, double now_s);
   void ask(const Choice& choice, const Case& change, double now_s);

@@ -30,6 +30,7 @@ struct PlacementFacts {
 struct Prices {
   double host_per_hour = 0;    ///< $, with its accelerators
   double worker_per_hour = 0;  ///< $, of one worker
+  bool operator==(const Prices&) const = default;
 };
 
 enum class Objective : std::uint8_t {

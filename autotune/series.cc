@@ -96,9 +96,10 @@ std::size_t Series::broken() const {
     const double noise = noise_ * before.mean;
     const double variance = std::max(before.variance, before.count < kOwnNoise ? noise * noise : 0);
     // Few new ones say little of their own spread: it is that of before, or more.
-    const double error =
-        std::sqrt(variance / before.count + std::max(variance, after.variance) / after.count);
-    const double errors = std::abs(after.mean - before.mean) / error;
+    const double square = variance / before.count + std::max(variance, after.variance) / after.count;
+    const double difference = after.mean - before.mean;
+    if (difference * difference <= most * most * square) continue;
+    const double errors = std::abs(difference) / std::sqrt(square);
     const double widened = errors * kBreakErrors / student(kBreakErrors, before.count - 1);
     if (widened > most) most = widened, found = newest;
   }
