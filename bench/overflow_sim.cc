@@ -22,9 +22,9 @@ using namespace carya::autotune;
 using namespace carya::autotune::simulator;
 
 constexpr double kEpochs = 20;
-constexpr Baseline kBaselines[] = {Baseline::kCollocated, Baseline::kCachew, Baseline::kAutoPlacement,
-                                   Baseline::kAutoOrder,  Baseline::kPecan,  Baseline::kOracle,
-                                   Baseline::kOurs};
+constexpr Baseline kBaselines[] = {Baseline::kCollocated,    Baseline::kCachew,    Baseline::kFastFlow,
+                                   Baseline::kAutoPlacement, Baseline::kAutoOrder, Baseline::kPecan,
+                                   Baseline::kOracle,        Baseline::kOurs};
 
 std::string workloads_table() {
   std::string json;
@@ -129,14 +129,17 @@ int main(int argc, char** argv) {
   json += "]";
   const FleetResult fleet = run_fleet({.hosts = smoke ? 50U : 1000U, .workers = smoke ? 500U : 10'000U});
   std::printf(
-      "\nFleet of %u hosts, %u workers, %u jobs in an hour: $%.0f; all local $%.0f, equal shares $%.0f; "
-      "workers in use %.0f on average; %u times a job that gains got none\n",
-      fleet.hosts, fleet.workers, fleet.jobs, fleet.cost, fleet.cost_local, fleet.cost_equal,
-      fleet.workers_used, fleet.starved);
+      "\nFleet of %u hosts, %u workers, %u jobs in an hour: $%.0f; all local $%.0f; each alone, who knows "
+      "all: "
+      "$%.0f; workers in use %.0f on average, %u at most; trainers wait %.1f %%; %u times a job that gains "
+      "was "
+      "allowed none\n",
+      fleet.hosts, fleet.workers, fleet.jobs, fleet.cost, fleet.cost_local, fleet.cost_best,
+      fleet.workers_used, fleet.workers_most, 100 * fleet.stall, fleet.starved);
   char text[240];
   std::snprintf(text, sizeof text,
                 ", \"fleet\": {\"hosts\": %u, \"workers\": %u, \"cost\": %.1f, \"cost_local\": %.1f, "
-                "\"cost_equal\": %.1f, \"starved\": %u}}",
-                fleet.hosts, fleet.workers, fleet.cost, fleet.cost_local, fleet.cost_equal, fleet.starved);
+                "\"cost_best\": %.1f, \"starved\": %u}}",
+                fleet.hosts, fleet.workers, fleet.cost, fleet.cost_local, fleet.cost_best, fleet.starved);
   std::printf("%s%s\n", json.c_str(), text);
 }

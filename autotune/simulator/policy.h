@@ -70,13 +70,28 @@ class OraclePolicy : public Policy {
   Running run_;
 };
 
+/// Offloads a fixed fraction of the batches to two workers, after a profile of either side alone: each takes
+/// what it makes while the other makes its own. README, assumption 5.
+class FastFlowPolicy : public Policy {
+ public:
+  FastFlowPolicy(double cores, double element_samples) : cores_(cores), element_samples_(element_samples) {}
+  Running run() const override;
+  void observe(const Measurements& seen, double now_s) override;
+
+ private:
+  enum class Stage : std::uint8_t { kLocal, kRemote, kBoth };
+  double cores_, element_samples_;
+  Stage stage_ = Stage::kLocal;
+  double elements_ = 0;  // of the stage
+};
+
 /// Pecan's AutoPlacement, and what its artifact calls Cachew (no local workers). Source: reference of Pecan
 /// and Cachew, 1.2 and 1.3; where it leaves a choice, README.
 struct PecanOptions {
   std::uint32_t local_max = 10;    ///< MAX_LOCAL_WORKERS_PER_JOB; 0: Cachew
   std::uint32_t remote_max = 100;  ///< MAX_REMOTE_WORKERS_PER_JOB, or the pool
   double element_samples = 128;    ///< of one tf.data service element
-  double remove_s = 10;          ///< from dismissing a worker until it is gone
+  double remove_s = 10;            ///< from dismissing a worker until it is gone
   Prices prices;
   std::size_t cut = 0;  ///< all remote
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/det_math.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr double kOscillationS = 600;
 constexpr double kToldEachS = 60;  // the oracle, of a drift
+constexpr double kWatchedEachS = 1000;
 
 /// Draws of one scenario.
 class Draw {
@@ -126,6 +128,13 @@ class Answers {
 
 }  // namespace
 
+void Outcome::add(const Moment& moment, double each_s) {
+  if (!moments.empty() && moments.back().workers == moment.workers &&
+      moment.at_s - moments.back().at_s < each_s)
+    return;
+  moments.push_back(moment);
+}
+
 Scenario random_scenario(std::uint64_t seed, double noise_max) {
   Draw draw(seed);
   Scenario made{.horizon_s = draw.between(3600, 7200)};
@@ -141,6 +150,7 @@ Scenario random_scenario(std::uint64_t seed, double noise_max) {
                 .scaling_loss = draw.chance(0.5) ? draw.between(0, 0.005) : 0,
                 .seed = seed};
   made.model = random_model(made.world.truth, draw);
+  made.goal.workers_max = made.world.fleet.size;
   for (std::uint64_t events = draw.below(3); events > 0; --events)
     made.events.push_back(random_event(draw, draw.between(600, made.horizon_s - 600)));
   std::sort(made.events.begin(), made.events.end(),
@@ -155,14 +165,14 @@ Scenario random_scenario(std::uint64_t seed, double noise_max) {
   return made;
 }
 
-Outcome play(const Scenario& scenario, Policy& policy, World& world) {
+Outcome play(const Scenario& scenario, Policy& policy, World& world, const Watch& watch) {
   Outcome outcome;
   Answers answers;
   const Drift& drift = scenario.drift;
   const double drift_steps = std::max(1.0, (drift.to_s - drift.from_s) / scenario.step_s);
   const double drift_step = det_exp(det_log(drift.factor) / drift_steps);
   std::size_t next = 0;
-  double told_s = 0;
+  double told_s = 0, watched_s = 0;
   while (world.now_s() < scenario.horizon_s) {
     const double now = world.now_s();
     bool changed = false;
@@ -177,32 +187,53 @@ Outcome play(const Scenario& scenario, Policy& policy, World& world) {
       answers.world_changed(now);
       policy.told(world);
     }
-    Measurements seen = world.step(policy.run(), scenario.step_s);
+    const Running run = policy.run();
+    Measurements seen = world.step(run, scenario.step_s);
+    outcome.add(world.moment(run, seen.workers_ready), scenario.horizon_s / kMoments);
     seen.work_left_s = scenario.horizon_s - world.now_s();
     policy.observe(seen, world.now_s());
     if (!policy.trial()) answers.add(policy.run(), world.now_s(), outcome);
+    if (watch && world.now_s() - watched_s >= kWatchedEachS) {
+      watched_s = world.now_s();
+      if (!watch(watched_s)) break;
+    }
+  }
+  if (!outcome.moments.empty()) {  // the end
+    outcome.moments.push_back(outcome.moments.back());
+    outcome.moments.back().at_s = world.now_s();
   }
   world.close();
   outcome.bill = world.bill();
   return outcome;
 }
 
-Outcome play_ours(const Scenario& scenario) {
+Result<Outcome> try_ours(const Scenario& scenario, const Watch& watch) {
   World world(scenario.world);
   const Fleet& fleet = scenario.world.fleet;
-  OurPolicy policy(Controller::create({.model = scenario.model,
-                                       .prices = scenario.world.prices,
-                                       .goal = {.workers_max = fleet.size},
-                                       .worker_start_s = fleet.start_s,
-                                       .worker_billed_s_min = fleet.billed_s_min})
-                       .value());
-  return play(scenario, policy, world);
+  auto controller = Controller::create({.model = scenario.model,
+                                        .prices = scenario.world.prices,
+                                        .goal = scenario.goal,
+                                        .worker_start_s = fleet.start_s,
+                                        .worker_billed_s_min = fleet.billed_s_min});
+  if (!controller) return std::unexpected(controller.error());
+  OurPolicy policy(std::move(*controller));
+  return play(scenario, policy, world, watch);
 }
 
-Outcome play_oracle(const Scenario& scenario) {
+Outcome play_ours(const Scenario& scenario) {
+  return try_ours(scenario).value();
+}
+
+Outcome play_oracle(const Scenario& scenario, const Watch& watch) {
   World world(scenario.world);
   OraclePolicy policy(world, scenario.horizon_s);
-  return play(scenario, policy, world);
+  return play(scenario, policy, world, watch);
+}
+
+Outcome play_local(const Scenario& scenario, const Watch& watch) {
+  World world(scenario.world);
+  FixedPolicy policy({.cores = scenario.world.truth.cores});
+  return play(scenario, policy, world, watch);
 }
 
 }  // namespace carya::autotune::simulator

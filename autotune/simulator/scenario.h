@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "autotune/simulator/policy.h"
@@ -28,6 +29,7 @@ struct Scenario {
   PlacementFacts model;       ///< what a controller is told before it has measured
   std::vector<Event> events;  ///< by time
   Drift drift;
+  PlacementGoal goal;  ///< workers_max: at most the fleet's size
   double horizon_s = 3600;
   double step_s = 1;
 };
@@ -43,12 +45,24 @@ struct Outcome {
   /// Changes that bring back what was before the one before, within 10 minutes in which the world did not
   /// change.
   std::uint32_t oscillations = 0;
-  double settled_s = 0;  ///< of the last change before the world changed first
+  double settled_s = 0;         ///< of the last change before the world changed first
+  std::vector<Moment> moments;  ///< each change, at least kMoments over the horizon, and the end
   double cost_per_sample() const { return bill.total() / bill.samples; }
+  void add(const Moment& moment, double each_s);
 };
 
-Outcome play(const Scenario& scenario, Policy& policy, World& world);
+inline constexpr double kMoments = 200;
+
+/// Told of the simulated seconds now and then; false ends the play where it is.
+using Watch = std::function<bool(double now_s)>;
+
+Outcome play(const Scenario& scenario, Policy& policy, World& world, const Watch& watch = {});
+/// Errors: kInvalidArgument: those of Controller::create().
+Result<Outcome> try_ours(const Scenario& scenario, const Watch& watch = {});
+/// Of a scenario whose numbers are known to be right.
 Outcome play_ours(const Scenario& scenario);
-Outcome play_oracle(const Scenario& scenario);
+/// The goal of the oracle is kCost.
+Outcome play_oracle(const Scenario& scenario, const Watch& watch = {});
+Outcome play_local(const Scenario& scenario, const Watch& watch = {});
 
 }  // namespace carya::autotune::simulator

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "autotune/simulator/policy.h"
 #include "autotune/simulator/world.h"
@@ -25,6 +26,7 @@ struct Workload {
   double pecan_converged_s;
   double pecan_epoch_cost;  ///< $
   double pecan_epoch_s;
+  double fastflow_epoch_s;  ///< published of FastFlow
 };
 
 std::span<const Workload> workloads();
@@ -32,6 +34,7 @@ std::span<const Workload> workloads();
 enum class Baseline : std::uint8_t {
   kCollocated,
   kCachew,
+  kFastFlow,
   kAutoPlacement,
   kAutoOrder,
   kPecan,
@@ -45,9 +48,10 @@ struct WorkloadResult {
   Running last;            ///< how it ran in the end
   double converged_s = 0;  ///< of its last change
   std::uint32_t changes = 0;
-  double epoch_s = 0;     ///< in the end
-  double epoch_cost = 0;  ///< $, in the end
-  double job_cost = 0;    ///< $ per epoch, the way to it included
+  double epoch_s = 0;           ///< in the end
+  double epoch_cost = 0;        ///< $, in the end
+  double job_cost = 0;          ///< $ per epoch, the way to it included
+  std::vector<Moment> moments;  ///< each change, and the end
 };
 WorkloadResult run_workload(const Workload& workload, Baseline baseline, double epochs, std::uint64_t seed);
 

@@ -49,6 +49,11 @@ World::Flow World::flow(const Running& run, std::uint32_t ready) const {
   return {wanted, share * most, false};
 }
 
+Moment World::moment(const Running& run, std::uint32_t ready) const {
+  const double per_hour = spec_.prices.host_per_hour + run.workers * spec_.prices.worker_per_hour;
+  return {now_s_, run.workers, per_hour / kHour / rate(run, ready)};
+}
+
 World::Worker World::new_worker() {
   const double life = spec_.fleet.fails_per_hour > 0
                           ? -det_log(1 - random_.next_double()) * kHour / spec_.fleet.fails_per_hour

@@ -37,6 +37,13 @@ struct Bill {
   double total() const { return host + workers; }
 };
 
+/// How a stream ran at some time.
+struct Moment {
+  double at_s = 0;
+  std::uint32_t workers = 0;
+  double cost_per_sample = 0;  ///< $, at the rate and the workers of that moment
+};
+
 /// One host on simulated time: what it does when it is run in some way, what can be seen of that, and the
 /// bill. Its rates are its own code, not the planner's model. Threads: owner only.
 class World {
@@ -49,8 +56,11 @@ class World {
   double rate(const Running& run, std::uint32_t ready) const { return flow(run, ready).rate; }
   /// Changes what is true from now on. The number of cuts stays.
   PlacementFacts& truth() { return spec_.truth; }
+  Moment moment(const Running& run, std::uint32_t ready) const;
   void set_prices(const Prices& prices) { spec_.prices = prices; }
   void lose_all_workers();
+  /// From now on there are so many; those beyond are dismissed at the next step.
+  void set_fleet_size(std::uint32_t size) { spec_.fleet.size = size; }
 
   const WorldSpec& spec() const { return spec_; }
   double now_s() const { return now_s_; }

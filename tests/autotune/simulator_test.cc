@@ -21,7 +21,6 @@ class Workloads : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(Workloads, PecansPolicyEndsWherePecanDid) {
-  // Of other seeds, SimCLR ends with 2 or 3 workers: its last step lies at the border of the price test.
   const WorkloadResult pecan = run(Baseline::kPecan);
   EXPECT_NEAR(pecan.last.workers, workload().pecan_workers, 1);
   if (workload().pecan_converged_s > 0) {
@@ -34,7 +33,7 @@ TEST_P(Workloads, OursCostsNoMoreThanPecanAndHardlyMoreThanTheOracle) {
     const WorkloadResult ours = run(Baseline::kOurs, seed), pecan = run(Baseline::kPecan, seed);
     const WorkloadResult oracle = run(Baseline::kOracle, seed);
     EXPECT_LE(ours.job_cost, pecan.job_cost) << seed;
-    EXPECT_LE(ours.epoch_cost, pecan.epoch_cost * 1.001) << seed;
+    EXPECT_LE(ours.job_cost, workload().pecan_epoch_cost * 1.01) << seed;  // as published
     EXPECT_LE(ours.job_cost, 1.03 * oracle.job_cost) << seed;
   }
 }
@@ -49,6 +48,13 @@ TEST_P(Workloads, OurEpochsAreNeverLongerThanTheSimplerPolicies) {
   const WorkloadResult ours = run(Baseline::kOurs);
   for (const Baseline other : {Baseline::kCollocated, Baseline::kAutoOrder})
     EXPECT_LE(ours.epoch_s, 1.0001 * run(other).epoch_s) << baseline_name(other);
+}
+
+TEST_P(Workloads, FastFlowPaysTwoWorkersForHardlyMoreThanItsHostMakes) {
+  const WorkloadResult fast_flow = run(Baseline::kFastFlow);
+  EXPECT_EQ(fast_flow.last.workers, 2U);
+  EXPECT_EQ(fast_flow.changes, 2U);  // a profile of either side, then both
+  EXPECT_GE(fast_flow.job_cost, run(Baseline::kOurs).job_cost);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pecan, Workloads, ::testing::Range(std::size_t{0}, std::size_t{6}),
@@ -138,12 +144,18 @@ TEST(Oracle, IsTheBestConstantWhereNothingChanges) {
   }
 }
 
-TEST(FleetSimulation, SharesCostLessThanEqualOnesAndNobodyStarves) {
-  const FleetResult fleet = run_fleet({.hosts = 60, .workers = 400, .minutes = 10});
-  EXPECT_LT(fleet.cost, fleet.cost_equal);
-  EXPECT_LT(fleet.cost_equal, fleet.cost_local);
+TEST(FleetSimulation, CostsLessThanLocalAndNearlyTheLeastAndNobodyStarves) {
+  const FleetResult fleet = run_fleet({.hosts = 40, .workers = 400, .minutes = 10});
+  EXPECT_LT(fleet.cost, fleet.cost_local);
+  EXPECT_LT(fleet.cost, 1.1 * fleet.cost_best);
   EXPECT_EQ(fleet.starved, 0U);
-  EXPECT_LE(fleet.workers_used, 400);
+  EXPECT_GT(fleet.jobs, 40U);
+}
+
+TEST(FleetSimulation, NoMoreWorkersRunThanThereAre) {
+  const FleetResult fleet = run_fleet({.hosts = 40, .workers = 50, .minutes = 5});
+  EXPECT_LE(fleet.workers_most, 50U);
+  EXPECT_GE(fleet.workers_used, 20);
 }
 
 }  // namespace
