@@ -12,17 +12,13 @@ constexpr double kHorizonS = 3600;  // that a change has to pay for itself in, i
 constexpr double kSecondsPerHour = 3600;
 constexpr double kConfidence = 0.95;
 constexpr double kUndoS = 600;  // a change is not undone for so long, unless the world changed for certain
-constexpr double kUndoConfidence = 0.999;
+constexpr double kUndoConfidence = 0.999, kUndoGain = 0.1;
 constexpr double kLookS = 60;  // between two looks of a settled controller
 /// Turning to another cut empties what was under way.
 constexpr double kCutChangeS = 2;
 constexpr std::uint64_t kLocalSeenMin = 4;
 constexpr std::uint64_t kFirstLook = 4;
 constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
-// A first worker is measured until its speed is known so well, or so often.
-constexpr double kWorkerErrorMax = 0.05;
-constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 20;
-constexpr double kFirstAgainS = 600;  // after no first worker came
 constexpr double kCoresMarginMax = 0.05;
 
 template <typename... Numbers>
@@ -82,6 +78,7 @@ Controller::Controller(const ControllerOptions& options)
 
 Status Controller::set_prices(const Prices& prices) {
   TRY(check(prices));
+  if (prices == options_.prices) return {};
   options_.prices = prices;
   world_changed("the prices");
   return {};
@@ -89,6 +86,7 @@ Status Controller::set_prices(const Prices& prices) {
 
 Status Controller::set_goal(const PlacementGoal& goal) {
   TRY(check(goal));
+  if (goal == options_.goal) return {};
   options_.goal = goal;
   world_changed("the goal");
   return {};
@@ -152,6 +150,7 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
 
 void Controller::world_changed(std::string_view what) {
   ++worlds_;
+  vain_ = 0;
   decision_.changes = 0;
   estimate_.forget_whole();
   decision_.why = std::string(what) + " changed by more than noise";
@@ -171,37 +170,45 @@ bool Controller::workers_came(const Measurements& measured, double now_s) const 
          now_s - asked_s_ > 3 * options_.worker_start_s + 10;
 }
 
-void Controller::measure_first_worker(const Measurements& measured, double now_s) {
-  const std::size_t seen = estimate_.worker_count();
-  if (seen >= kWorkerSeenMin && (estimate_.worker_error() <= kWorkerErrorMax || seen >= kWorkerSeenMax)) {
-    workers_known_ = true;
-    start_verifying();
-    return look(now_s);
-  }
-  if (measured.workers_ready > 0 || seen > 0 || !workers_came(measured, now_s)) return;
-  first_again_s_ = now_s + kFirstAgainS;
-  decision_.run = {.cores = options_.model.cores};
-  start_verifying();
-  decision_.why = "no worker came; all local";
+double Controller::confidence_reachable() const {
+  std::size_t reached = 0;
+  for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw)
+    reached += reachable(estimate_.drawn(draw), options_.prices, options_.goal) ? 1 : 0;
+  return static_cast<double>(reached) / Estimate::kDraws;
+}
+
+/// Money is spent to end waiting only where that can surely be; where it was clear and is in doubt by now, it
+/// stays so.
+Result<Best> Controller::place_now(const PlacementFacts& facts) {
+  const double reach = confidence_reachable();
+  if (reach >= kConfidence) serves_ = true;
+  if (reach <= 1 - kConfidence) serves_ = false;
+  return place(facts, options_.prices, options_.goal, serves_);
 }
 
 void Controller::look(double now_s) {
   const PlacementFacts facts = estimate_.facts();
-  const auto best = place(facts, options_.prices, options_.goal);
+  const auto best = place_now(facts);
   if (!best) return;  // what is measured is above 0, so the facts stay what create() checked
   if (now_s - last_.at_s > kHorizonS) decision_.changes = 0;
   const Choice present =
       predict(facts, options_.prices, options_.goal, decision_.run.cut, decision_.run.workers);
   set_choice(present);
-  if (!same_answer(best->choice, present)) {
+  // Workers that were taken to end waiting stay until it is twice what the goal accepts: an answer at its
+  // border would come and go.
+  const bool forced = present.workers > workers_allowed(options_.prices, options_.goal);
+  const bool border = options_.goal.objective == Objective::kCost && serves_ && !best->reachable &&
+                      present.workers > 0 && !forced && present.stall <= 2 * kStallMax;
+  if (!same_answer(best->choice, present) && !border) {
     Case change = weigh(present, best->choice, best->reachable);
-    if (present.workers > workers_allowed(options_.prices, options_.goal))
-      change.confidence = change.saving = 1e300;
+    if (forced) change.confidence = change.saving = 1e300;
     const bool first = best->choice.workers > 0 && !workers_known_;
     if (change.worth() && first && now_s >= first_again_s_) return ask_first(best->choice, now_s);
-    if (change.worth() && !first && may_change(best->choice, change.confidence, now_s))
+    if (change.worth() && !first && may_change(best->choice, change, now_s))
       return ask(best->choice, change, now_s);
   }
+  if (now_s >= first_again_s_ && best->choice.workers == 0 && decision_.run.workers == 0)
+    if (const auto hope = worth_a_trial(facts, present)) return ask_first(*hope, now_s);
   settle(facts, present, best->reachable, now_s);
 }
 
@@ -215,21 +222,45 @@ Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool re
     found.serves = to.rate > from.rate * (1 + 1e-9);
     found.saving = (from.cost_per_hour - to.cost_per_hour) * horizon_s_ / kSecondsPerHour;
   }
+  found.gain = std::max({to.rate / from.rate - 1, 1 - to.cost_per_sample / from.cost_per_sample,
+                         1 - to.cost_per_hour / from.cost_per_hour});
   found.confidence = confidence(to, from, reachable);
   return found;
 }
 
-/// That `choice` is better than `other`, given what was measured.
+std::size_t Controller::wins(const Choice& choice, const Choice& other, bool reachable,
+                             const PlacementFacts& drawn) const {
+  const auto said = [&](const Choice& one) {
+    return predict(drawn, options_.prices, options_.goal, one.cut, one.workers);
+  };
+  const Choice its = said(choice), others = said(other);
+  // The least number that serves the trainer is at its border, which half of the draws put beyond it: to end
+  // most of the waiting that is too much is enough.
+  const double waits = others.stall - kStallMax;
+  if (options_.goal.objective == Objective::kCost && reachable && waits > 0)
+    if (its.stall - kStallMax < waits / 2) return 1;
+  return better(options_.goal, its, others, reachable) ? 1 : 0;
+}
+
 double Controller::confidence(const Choice& choice, const Choice& other, bool reachable) const {
-  std::size_t wins = 0;
+  std::size_t won = 0;
+  for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw)
+    won += wins(choice, other, reachable, estimate_.drawn(draw));
+  return static_cast<double>(won) / Estimate::kDraws;
+}
+
+/// That the likeliest of its neighbours to be better than `present` is not.
+double Controller::confidence_beside(const PlacementFacts& facts, const Choice& present,
+                                     bool reachable) const {
+  const auto beside = autotune::neighbours(facts, options_.prices, options_.goal, present, reachable);
+  std::vector<std::size_t> won(beside.size());
   for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
-    const PlacementFacts facts = estimate_.drawn(draw);
-    const auto said = [&](const Choice& one) {
-      return predict(facts, options_.prices, options_.goal, one.cut, one.workers);
-    };
-    wins += better(options_.goal, said(choice), said(other), reachable) ? 1 : 0;
+    const PlacementFacts drawn = estimate_.drawn(draw);
+    for (std::size_t i = 0; i < beside.size(); ++i)
+      if (!beside[i].choice.all_remote) won[i] += wins(beside[i].choice, present, reachable, drawn);
   }
-  return static_cast<double>(wins) / Estimate::kDraws;
+  const auto most = std::max_element(won.begin(), won.end());
+  return most == won.end() ? 1 : 1 - static_cast<double>(*most) / Estimate::kDraws;
 }
 
 double Controller::change_cost(const Choice& from, const Choice& to) const {
@@ -241,14 +272,15 @@ double Controller::change_cost(const Choice& from, const Choice& to) const {
 }
 
 /// Within the number of changes; not what undoes the last one; not before dismissed workers are paid off.
-bool Controller::may_change(const Choice& to, double confidence, double now_s) {
+bool Controller::may_change(const Choice& to, const Case& change, double now_s) {
   if (decision_.changes >= kChangesMax) return false;
   const auto sign = [](std::uint32_t a, std::uint32_t b) { return a < b ? 1 : (a > b ? -1 : 0); };
   const bool undoes =
       sign(last_.before.workers, last_.after.workers) * sign(decision_.run.workers, to.workers) < 0 ||
       (last_.before.cut && to.cut == last_.before.cut && to.cut != last_.after.cut);
-  if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || confidence < kUndoConfidence))
-    return false;
+  // What the model is wrong by was seen where the other answer ran, and is no reason to go back.
+  const bool certain = change.confidence >= kUndoConfidence && change.gain >= kUndoGain;
+  if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || !certain)) return false;
   std::erase_if(paid_, [now_s](const Paid& paid) { return paid.until_s <= now_s; });
   std::uint32_t paid = 0;
   for (const Paid& some : paid_) paid += some.workers;
@@ -259,6 +291,8 @@ void Controller::ask_first(const Choice& choice, double now_s) {
   decision_.phase = Phase::kFirstWorker;
   decision_.run = {.cut = choice.cut, .workers = 1, .cores = options_.model.cores};
   decision_.why = text("%u workers would help; one is measured before", choice.workers);
+  workers_known_ = false;
+  estimate_.forget_workers();
   pay(1, now_s);
   asked_s_ = now_s;
   steady_ = false;
@@ -270,6 +304,7 @@ void Controller::pay(std::uint32_t workers, double now_s) {
 
 void Controller::ask(const Choice& choice, const Case& change, double now_s) {
   const Running before = decision_.run;
+  if (choice.workers > 0) vain_ = 0;
   if (choice.workers > before.workers) pay(choice.workers - before.workers, now_s);
   decision_.run.cut = choice.cut;
   decision_.run.workers = choice.workers;
@@ -300,12 +335,8 @@ void Controller::set_choice(const Choice& choice) {
 }
 
 void Controller::settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s) {
-  double least = 1;
-  for (const Neighbour& beside :
-       autotune::neighbours(facts, options_.prices, options_.goal, present, reachable))
-    if (!beside.choice.all_remote) least = std::min(least, 1 - confidence(beside.choice, present, reachable));
-  decision_.confidence = least;
-  if (least < kConfidence && seen_ < kLastLook) {
+  if (decision_.phase != Phase::kSettled) decision_.confidence = confidence_beside(facts, present, reachable);
+  if (decision_.confidence < kConfidence && seen_ < kLastLook && decision_.phase != Phase::kSettled) {
     if (decision_.phase != Phase::kVerifying) start_verifying();
     look_at_seen_ = std::max(kFirstLook, 2 * seen_);
     decision_.looks_again_s = now_s;

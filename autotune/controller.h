@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,7 +59,7 @@ class Controller {
   const Decision& observe(const Measurements& measured, double now_s);
   const Decision& decision() const { return decision_; }
 
-  /// The world is told to be another; each decides anew. Errors: as create(); the old ones stay.
+  /// The world is told to be another; each decides anew, if it is. Errors: as create(); the old ones stay.
   Status set_prices(const Prices& prices);
   Status set_goal(const PlacementGoal& goal);
   Status set_cores(double cores);
@@ -79,19 +80,32 @@ class Controller {
     double saving = 0;      // $ over the horizon
     double cost = 0;        // $ of the change
     double confidence = 0;  // that it is better at all
+    double gain = 0;        // share by which it is faster or cheaper, whichever is more
     bool serves = false;    // it ends waiting of the trainer that the goal does not accept
     bool worth() const { return confidence >= 0.95 && (serves || saving > cost); }
   };
   Case weigh(const Choice& from, const Choice& to, bool reachable) const;
   double change_cost(const Choice& from, const Choice& to) const;
+  /// 1 if `choice` is better than `other` by facts that were drawn, else 0.
+  std::size_t wins(const Choice& choice, const Choice& other, bool reachable,
+                   const PlacementFacts& drawn) const;
+  /// That `choice` is better than `other`, given what was measured.
   double confidence(const Choice& choice, const Choice& other, bool reachable) const;
+  double confidence_beside(const PlacementFacts& facts, const Choice& present, bool reachable) const;
+
+  /// That the trainer can be served at all, given what was measured.
+  double confidence_reachable() const;
+  Result<Best> place_now(const PlacementFacts& facts);
 
   void world_changed(std::string_view what);
   void start_verifying();
   bool workers_came(const Measurements& measured, double now_s) const;
   void measure_first_worker(const Measurements& measured, double now_s);
+  bool first_measured() const;
+  void dismiss_first(double now_s);
   void look(double now_s);
-  bool may_change(const Choice& to, double confidence, double now_s);
+  std::optional<Choice> worth_a_trial(PlacementFacts facts, const Choice& present) const;
+  bool may_change(const Choice& to, const Case& change, double now_s);
   void ask_first(const Choice& choice, double now_s);
   void ask(const Choice& choice, const Case& change, double now_s);
   void pay(std::uint32_t workers, double now_s);
@@ -108,6 +122,8 @@ class Controller {
   std::uint64_t look_at_seen_ = 0;
   double asked_s_ = 0;        // when workers were last asked for
   double first_again_s_ = 0;  // when a first worker may be tried again
+  std::uint32_t vain_ = 0;    // first workers in a row that led to nothing, in this world
+  bool serves_ = false;       // the trainer can be served, by the last time that this was clear
   std::uint64_t worlds_ = 0;  // changes of the world
   std::uint32_t ready_ = 0;   // workers of the last interval
   bool steady_ = false;       // the interval under way runs as decided from its start on

@@ -51,6 +51,11 @@ class Estimate {
   /// waited, or should have by the model.
   void add_whole(const Measurements& measured, const Running& running, const PlacementGoal& goal);
   void set_cores(double cores) { model_.cores = cores; }
+  /// Workers are measured anew.
+  void forget_workers() {
+    series_[kHost].clear();
+    series_[kWorker].clear();
+  }
   /// What was measured of the whole belongs to the way it ran.
   void forget_whole() { series_[kWhole].clear(); }
 

@@ -103,22 +103,23 @@ const Choice& best_of(const PlacementGoal& goal, const std::vector<Choice>& all,
   return *best;
 }
 
-Best search(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
+Best search(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal, bool serve) {
   std::vector<Choice> all = {predict(facts, prices, goal, std::nullopt, 0)};
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
     for (const Choice& choice : choices_at(facts, prices, goal, cut, false)) all.push_back(choice);
-  const bool reachable = any_fits(all);
-  return {best_of(goal, all, reachable), reachable};
+  const bool fits = serve && any_fits(all);
+  return {best_of(goal, all, fits), fits};
 }
 
 /// Names the goal's limit where the goal stopped the search.
-void name_limit(Choice& best, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
+void name_limit(Choice& best, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+                bool serve) {
   const std::uint32_t allowed = workers_allowed(prices, goal);
   if (best.limit == Limit::kDemand || best.limit == Limit::kSource || allowed == kAnyWorkersMax) return;
   PlacementGoal open = goal;
   open.workers_max = allowed + 1;
   open.workers_cost_per_hour_max = kInfinite;
-  if (search(facts, prices, open).choice.workers > allowed)
+  if (search(facts, prices, open, serve).choice.workers > allowed)
     best.limit = allowed < goal.workers_max ? Limit::kWorkersCostMax : Limit::kWorkersMax;
 }
 
@@ -244,12 +245,23 @@ bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool re
   return false;
 }
 
-Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
+bool reachable(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
+  const auto fits = [&](std::optional<std::size_t> cut, std::uint32_t workers) {
+    return predict(facts, prices, goal, cut, workers).stall <= kStallMax;
+  };
+  if (fits(std::nullopt, 0)) return true;
+  const std::uint32_t most = workers_allowed(prices, goal);  // no rate falls with their number
+  for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
+    if (fits(cut, most)) return true;
+  return false;
+}
+
+Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal, bool serve) {
   TRY(check(facts));
   TRY(check(prices));
   TRY(check(goal));
-  Best best = search(facts, prices, goal);
-  name_limit(best.choice, facts, prices, goal);
+  Best best = search(facts, prices, goal, serve);
+  name_limit(best.choice, facts, prices, goal, serve);
   return best;
 }
 

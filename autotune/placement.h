@@ -30,7 +30,6 @@ struct PlacementFacts {
 struct Prices {
   double host_per_hour = 0;    ///< $, with its accelerators
   double worker_per_hour = 0;  ///< $, of one worker
-
   bool operator==(const Prices&) const = default;
 };
 
@@ -47,7 +46,6 @@ struct PlacementGoal {
   double target = 0;  ///< samples/s of kCostAtTarget; 0: what the trainer takes
   std::uint32_t workers_max = 256;
   double workers_cost_per_hour_max = std::numeric_limits<double>::infinity();  ///< $, of all workers together
-
   bool operator==(const PlacementGoal&) const = default;
 };
 inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
@@ -106,8 +104,12 @@ struct Best {
   bool reachable = false;  ///< some choice makes the trainer wait no more than kStallMax
 };
 /// The best number of workers and cut. Exact: every number that could help, at every cut; ties take fewer
-/// workers, then the earlier cut. Pure. Errors: those of check().
-Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal);
+/// workers, then the earlier cut. Pure. `serve` false: whether the trainer can be served is in doubt; nothing
+/// is paid for that, and nothing is reachable. Errors: those of check().
+Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+                   bool serve = true);
+/// Whether some choice makes the trainer wait no more than kStallMax. Numbers must have been checked.
+bool reachable(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal);
 /// The best at one cut with at least one worker; none where workers are not allowed or bring nothing. Numbers
 /// must have been checked.
 std::optional<Choice> best_at_cut(const PlacementFacts& facts, const Prices& prices,

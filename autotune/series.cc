@@ -14,6 +14,9 @@ constexpr std::size_t kBefore = 4;  // measurements that a break needs before it
 constexpr double kOutside = 6;      // standard deviations
 /// So many tell their own noise; before that, it is at least what it was before the break.
 constexpr double kOwnNoise = 16;
+// A drift: this share away from where the world began, which so many say. Of it so many are kept.
+constexpr double kDrift = 0.05;
+constexpr std::size_t kBegan = 128, kDrifted = 64;
 constexpr std::size_t kNewest[] = {3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
 /// Measurements are never taken to be better than this share of their mean.
 constexpr double kNoiseMin = 1e-4;
@@ -62,6 +65,7 @@ void Series::append(double value) {
 void Series::restart(std::size_t kept, double noise) {
   keep_last(kept);
   noise_ = noise;
+  began_ = {};
 }
 
 bool Series::add(double value) {
@@ -79,9 +83,19 @@ bool Series::add(double value) {
   outside_ = outside ? value : 0;
   if (outside) return false;
   append(value);
-  const std::size_t kept = broken();
+  if (began_.count == 0 && count() == kBegan) began_ = newest();
+  const std::size_t kept = drifted() ? kDrifted : broken();
   if (kept != 0) restart(kept, std::sqrt(all.variance) / all.mean);
   return kept != 0;
+}
+
+bool Series::drifted() const {
+  if (began_.count == 0) return false;
+  const Moments now = newest();
+  const double square = began_.variance / began_.count + now.variance / now.count;
+  const double difference = now.mean - began_.mean;
+  return std::abs(difference) > kDrift * began_.mean &&
+         difference * difference > kBreakErrors * kBreakErrors * square;
 }
 
 /// How many of the newest differ from those before, at the place where they do most; 0: none.
@@ -96,9 +110,10 @@ std::size_t Series::broken() const {
     const double noise = noise_ * before.mean;
     const double variance = std::max(before.variance, before.count < kOwnNoise ? noise * noise : 0);
     // Few new ones say little of their own spread: it is that of before, or more.
-    const double error =
-        std::sqrt(variance / before.count + std::max(variance, after.variance) / after.count);
-    const double errors = std::abs(after.mean - before.mean) / error;
+    const double square = variance / before.count + std::max(variance, after.variance) / after.count;
+    const double difference = after.mean - before.mean;
+    if (difference * difference <= most * most * square) continue;
+    const double errors = std::abs(difference) / std::sqrt(square);
     const double widened = errors * kBreakErrors / student(kBreakErrors, before.count - 1);
     if (widened > most) most = widened, found = newest;
   }

@@ -12,8 +12,9 @@ double student(double z, double degrees);
 
 /// Measurements of one quantity while the world stays as it is: their mean, how sure it is, and whether the
 /// newest still belong to the rest. They do not if two in a row lie far outside of the noise, on the same
-/// side, or if the mean of the newest so many differs from that of those before by more than 5 standard
-/// errors (Welch). One alone far outside is left out. Each measurement should itself be the mean of a block
+/// side, if the mean of the newest so many differs from that of those before by more than 6 standard errors
+/// (Welch), or if that of all that is kept differs so from where the world began: a drift too slow to be seen
+/// otherwise. One alone far outside is left out. Each measurement should itself be the mean of a block
 /// of events
 /// ("batch means"), so that they are near normal and nearly independent. Threads: owner only.
 class Series {
@@ -44,11 +45,13 @@ class Series {
   void append(double value);
   void keep_last(std::size_t count);
   std::size_t broken() const;
+  bool drifted() const;
   void restart(std::size_t count, double noise);
 
   std::vector<Sum> sums_;
   double noise_ = 0;    // standard deviation as a share of the mean, of before the last break; 0: none
   double outside_ = 0;  // the last measurement, if it lay far outside; 0: it did not
+  Moments began_;       // of the first after the last break; none before there are enough
 };
 
 }  // namespace carya::autotune

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "job.h"
 #include "loader/host.h"
+#include "simulation.h"
 #include "transforms/plan.h"
 
 namespace carya::python {
@@ -54,6 +55,7 @@ PYBIND11_MODULE(_core, module) {
   bind_job(module);
   bind_cache(module);
   bind_daemon(module);
+  bind_simulation(module);
   module.def("doctor", &doctor);
   module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
   module.def("simd_targets", &carya::transforms::simd_targets);

@@ -243,6 +243,39 @@ TEST(Controller, WorkersThatNeverComeAreNotWaitedFor) {
   EXPECT_GE(run.decision().run.workers, run.best().workers);
 }
 
+TEST(Controller, NoMoneyIsSpentToEndWaitingThatMayNotEnd) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    // The most that the link lets through is 95 % of the demand, where 98 % would have to be paid for.
+    ControllerOptions dear = options(0);
+    dear.prices = {.host_per_hour = 0.3, .worker_per_hour = 0.5};
+    PlacementFacts truth = planned(11'800 / 0.95);
+    truth.cuts.erase(truth.cuts.begin());
+    dear.model.cuts = truth.cuts;
+    truth.link_in_bytes_per_s = 6e8;
+    Trial run(truth, dear, seed);
+    run.world.noise = 0.1;
+    double paid_s = 0;
+    for (int i = 0; i < 2000; ++i) {
+      run.go(1);
+      paid_s += run.decision().run.workers > 0 ? 1 : 0;
+    }
+    EXPECT_LE(paid_s, 200) << seed;  // first workers
+  }
+}
+
+TEST(Controller, AFirstWorkerThatIsPaidForWorksOn) {
+  ControllerOptions paid = options(0);
+  paid.worker_billed_s_min = 300;
+  PlacementFacts truth = planned(60'000);
+  for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;  // it brings 2 % for 10 % of the price
+  Trial run(truth, paid);
+  run.go(200);
+  EXPECT_EQ(run.decision().phase, Phase::kFirstWorker);
+  EXPECT_EQ(run.decision().run.workers, 1U);
+  run.go(150);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+}
+
 TEST(Controller, PricesAndGoalsDecideAnew) {
   Trial run(planned(30'000), options(30'000));
   run.go(300);

@@ -71,6 +71,18 @@ TEST(Series, ASmallLastingChangeIsSeenInTime) {
   EXPECT_TRUE(seen);
 }
 
+TEST(Series, ADriftTooSlowForTheNewestIsSeenAgainstTheBeginning) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> noise(1, 0.1);
+  Series series;
+  for (int i = 0; i < 300; ++i) ASSERT_FALSE(series.add(noise(random)));
+  int seen = 0;
+  for (int i = 0; i < 1500; ++i) seen += series.add((1 + 0.2 * i / 1500) * noise(random)) ? 1 : 0;
+  EXPECT_GE(seen, 1);
+  EXPECT_LE(seen, 3);
+  EXPECT_NEAR(series.mean(), 1.19, 0.04);
+}
+
 TEST(Series, WhatCannotBeIsLeftOut) {
   Series series;
   for (const double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) series.add(bad);

@@ -38,6 +38,7 @@ def run(*words: str, code: int = 0) -> str:
         "plan freeze",
         "profile",
         "tune",
+        "simulate",
         "doctor",
         "bench",
         "index",

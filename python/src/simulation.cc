@@ -1,0 +1,168 @@
+#include "simulation.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "autotune/simulator/scenario.h"
+#include "autotune/simulator/workload.h"
+#include "errors.h"
+#include "progress_call.h"
+#include "without_gil.h"
+
+namespace carya::python {
+namespace {
+
+namespace py = pybind11;
+namespace simulator = autotune::simulator;
+
+// What comes in was checked and completed by carya/_scenario.py.
+double number(const py::handle& part, const char* name) {
+  return py::cast<double>(part[name]);
+}
+
+autotune::PlacementFacts truth_of(const py::dict& all) {
+  const py::handle host = all["host"], workers = all["workers"], link = all["link"], source = all["source"];
+  autotune::PlacementFacts facts{.local_cpu_s = number(host, "sample_cpu_s"),
+                                 .cores = number(host, "cores"),
+                                 .demand = number(all["trainer"], "samples_per_s"),
+                                 .worker_cores = number(workers, "cores"),
+                                 .link_in_bytes_per_s = number(link, "in_bytes_per_s"),
+                                 .link_out_bytes_per_s = number(link, "out_bytes_per_s"),
+                                 .source_bytes = number(source, "record_bytes"),
+                                 .source_bytes_per_s = number(source, "bytes_per_s")};
+  for (const py::handle cut : all["cuts"])
+    facts.cuts.push_back({.ops_remote = facts.cuts.size() + 1,
+                          .host_cpu_s = number(cut, "host_cpu_s"),
+                          .worker_cpu_s = number(cut, "worker_cpu_s"),
+                          .bytes_in = number(cut, "bytes_in"),
+                          .bytes_out = number(cut, "bytes_out")});
+  return facts;
+}
+
+/// What the planner assumes before it has measured.
+autotune::PlacementFacts model_of(const autotune::PlacementFacts& truth, const py::handle& assumed) {
+  autotune::PlacementFacts model = truth;
+  model.demand = model.link_in_bytes_per_s = model.link_out_bytes_per_s = model.source_bytes_per_s = 0;
+  model.local_cpu_s *= number(assumed, "host");
+  for (autotune::RemoteCut& cut : model.cuts) cut.worker_cpu_s *= number(assumed, "workers");
+  return model;
+}
+
+simulator::Scenario scenario_of(const py::dict& all) {
+  const py::handle workers = all["workers"];
+  simulator::Scenario made;
+  made.world = {
+      .truth = truth_of(all),
+      .prices = {.host_per_hour = number(all["host"], "price"), .worker_per_hour = number(workers, "price")},
+      .fleet = {.start_s = number(workers, "start_s"),
+                .billed_s_min = number(workers, "billed_s_min"),
+                .size = py::cast<std::uint32_t>(workers["max"]),
+                .fails_per_hour = number(workers, "fails_per_hour")},
+      .noise = number(all, "noise"),
+      .scaling_loss = number(workers, "scaling_loss"),
+      .seed = py::cast<std::uint64_t>(all["seed"])};
+  made.model = model_of(made.world.truth, all["assumed"]);
+  made.goal.workers_max = made.world.fleet.size;
+  made.horizon_s = number(all, "hours") * 3600;
+  for (const py::handle event : all["events"])
+    made.events.push_back({.at_s = number(event, "at_s"),
+                           .kind = static_cast<simulator::Event::Kind>(py::cast<int>(event["kind"])),
+                           .factor = number(event, "factor")});
+  return made;
+}
+
+py::list moments_of(const std::vector<simulator::Moment>& moments) {
+  py::list all;
+  for (const simulator::Moment& one : moments)
+    all.append(py::make_tuple(one.at_s, one.workers, one.cost_per_sample));
+  return all;
+}
+
+py::dict line_of(const char* policy, const simulator::Outcome& outcome) {
+  py::dict line;
+  line["policy"] = policy;
+  line["workers"] = outcome.moments.empty() ? 0 : outcome.moments.back().workers;
+  line["changes"] = outcome.changes;
+  line["settled_s"] = outcome.settled_s;
+  line["samples"] = outcome.bill.samples;
+  line["cost_host"] = outcome.bill.host;
+  line["cost_workers"] = outcome.bill.workers;
+  line["cost_per_sample"] = outcome.cost_per_sample();
+  line["stall_s"] = outcome.bill.stall_s;
+  line["moments"] = moments_of(outcome.moments);
+  return line;
+}
+
+py::list simulate(const py::dict& wanted, py::object progress) {
+  const simulator::Scenario scenario = scenario_of(wanted);
+  auto call = std::make_shared<ProgressCall>(std::move(progress));
+  double before_s = 0;  // of the policies that are done
+  const simulator::Watch watch = [&](double now_s) {
+    return (*call)(static_cast<std::uint64_t>(before_s + now_s));
+  };
+  py::list lines;
+  const auto add = [&](const char* name, auto play) {
+    auto outcome = [&] {
+      const WithoutGil unlocked;
+      return play();
+    }();
+    call->rethrow();
+    before_s += scenario.horizon_s;
+    lines.append(line_of(name, outcome));
+  };
+  add("all local", [&] { return simulator::play_local(scenario, watch); });
+  auto ours = [&] {
+    const WithoutGil unlocked;
+    return simulator::try_ours(scenario, watch);
+  }();
+  call->rethrow();
+  before_s += scenario.horizon_s;
+  lines.append(line_of("Carya", unwrap(std::move(ours))));
+  add("oracle", [&] { return simulator::play_oracle(scenario, watch); });
+  return lines;
+}
+
+py::list simulate_pecan(double epochs, std::uint64_t seed, py::object progress) {
+  ProgressCall call(std::move(progress));
+  py::list all;
+  std::uint64_t done = 0;
+  for (const simulator::Workload& workload : simulator::workloads()) {
+    py::dict one;
+    one["workload"] = std::string(workload.name);
+    one["published_workers"] = workload.pecan_workers;
+    one["published_cost"] = workload.pecan_epoch_cost;
+    one["samples_per_epoch"] = workload.samples_per_epoch;
+    py::list rows;
+    for (int i = 0; i <= static_cast<int>(simulator::Baseline::kOurs); ++i) {
+      const auto baseline = static_cast<simulator::Baseline>(i);
+      const simulator::WorkloadResult result = simulator::run_workload(workload, baseline, epochs, seed);
+      py::dict row;
+      row["policy"] = std::string(simulator::baseline_name(baseline));
+      row["workers"] = result.last.workers;
+      row["changes"] = result.changes;
+      row["settled_s"] = result.converged_s;
+      row["epoch_s"] = result.epoch_s;
+      row["cost_last_epoch"] = result.epoch_cost;
+      row["cost_per_epoch"] = result.job_cost;
+      row["moments"] = moments_of(result.moments);
+      rows.append(row);
+      if (!call(++done)) call.rethrow();
+    }
+    one["policies"] = rows;
+    all.append(one);
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_simulation(py::module_& module) {
+  module.def("simulate", &simulate, py::arg("scenario"), py::arg("progress") = py::none());
+  module.def("simulate_pecan", &simulate_pecan, py::arg("epochs"), py::arg("seed"),
+             py::arg("progress") = py::none());
+}
+
+}  // namespace carya::python

@@ -1,0 +1,153 @@
+"""`carya simulate`: the table, the files that it takes and refuses, the plots."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carya import InvalidArgument
+from carya._scenario import complete, load_scenario
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "overflow.json"
+
+
+def _carya(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "160"}
+    words = [sys.executable, "-m", "carya", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def scenario() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(EXAMPLE.read_text())
+    return read
+
+
+def test_the_example_ends_near_the_oracle_and_cheaper_than_local() -> None:
+    result = _carya("simulate", str(EXAMPLE), "--json")
+    assert result.returncode == 0, result.stderr
+    rows = {row["policy"]: row for row in json.loads(result.stdout)["scenarios"][0]["policies"]}
+    assert rows["Carya"]["workers"] > 0
+    assert rows["Carya"]["cost_per_epoch"] < 0.7 * rows["all local"]["cost_per_epoch"]
+    assert rows["Carya"]["cost_per_epoch"] < 1.03 * rows["oracle"]["cost_per_epoch"]
+    assert rows["Carya"]["moments"][0]["workers"] == 0
+    assert rows["Carya"]["moments"][-1]["at_s"] == pytest.approx(3600, abs=30)
+
+
+def test_the_same_file_gives_the_same_figures_and_another_seed_others(scenario: dict[str, Any], tmp_path: Path) -> None:
+    scenario["noise"], scenario["workers"]["fails_per_hour"] = 0.3, 2
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(scenario))
+    first, again = _carya("simulate", str(path), "--json"), _carya("simulate", str(path), "--json")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout
+    assert _carya("simulate", str(path), "--json", "--seed", "7").stdout != first.stdout
+
+
+def test_pecans_workloads_have_all_rows_and_ours_costs_least(tmp_path: Path) -> None:
+    svg = tmp_path / "pecan.svg"
+    result = _carya("simulate", "pecan", "--json", "--svg", str(svg))
+    assert result.returncode == 0, result.stderr
+    groups = json.loads(result.stdout)["scenarios"]
+    names = ["collocated", "Cachew", "FastFlow", "AutoPlacement only", "AutoOrder only", "Pecan", "oracle", "Carya"]
+    assert len(groups) == 6  # five workloads, and the run whose log was published
+    for group in groups:
+        rows = {row["policy"]: row for row in group["policies"]}
+        assert list(rows) == names
+        assert rows["Carya"]["cost_per_epoch"] <= rows["Pecan"]["cost_per_epoch"]
+        assert rows["Carya"]["cost_per_epoch"] <= 1.03 * rows["oracle"]["cost_per_epoch"]
+    drawn = ElementTree.parse(svg).getroot()
+    lines = [path for path in drawn.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "line"]
+    assert len(lines) == 2 * 8 * 6
+
+
+def test_the_table_names_every_policy(tmp_path: Path) -> None:
+    svg = tmp_path / "plot.svg"
+    result = _carya("simulate", str(EXAMPLE), "--svg", str(svg))
+    assert result.returncode == 0, result.stderr
+    for word in ("all local", "Carya", "oracle", "$ / epoch", f"Plots: {svg}"):
+        assert word in result.stdout
+    ElementTree.parse(svg)
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: carya simulate" in _carya("simulate", "--help").stdout
+
+
+WRONG = [
+    (("host", "cores"), 0, "host.cores: 0 is not a number above 0"),
+    (("host", "cores"), "many", "host.cores: many is not a number"),
+    (("host", "cores"), True, "host.cores: True is not a number"),
+    (("host", "price"), None, "host.price: it is missing"),
+    (("host", "price"), float("nan"), "host.price: nan is not a number"),
+    (("host", "price"), 10**400, "host.price: 1000"),
+    (("host", "colour"), 1, "host.colour: there is no such field"),
+    (("host",), [], "host: [] is not an object"),
+    (("workers", "max"), 1e9, "workers.max: 1000000000.0 is not a number from 0 to 1000"),
+    (("workers", "max"), 1.5, "workers.max: 1.5 is not a whole number"),
+    (("trainer", "samples_per_s"), -1, "trainer.samples_per_s: -1 is not"),
+    (("cuts",), {}, "cuts: give a list"),
+    (("cuts",), [{"host_cpu_s": 1}], "cuts[0].worker_cpu_s: it is missing"),
+    (("cuts",), [1], "cuts[0]: 1 is not an object"),
+    (("events",), [{"at_s": 1, "what": "rain"}], "events[0].what: rain is none of demand"),
+    (("events",), [{"at_s": 1e9, "what": "demand", "factor": 2}], "events[0].at_s: 1000000000.0 is not"),
+    (("events",), [{"at_s": 1, "what": "demand"}], "events[0].factor: it is missing"),
+    (("hours",), 1e9, "hours: 1000000000.0 is not a number from 0.05 to 200"),
+    (("seed",), 0.5, "seed: 0.5 is not a whole number"),
+    (("name",), 3, "name: give a text"),
+    (("\x1b[2J",), 3, "there is no such field"),
+]
+
+
+@pytest.mark.parametrize(("where", "value", "message"), WRONG, ids=[message[:40] for _, _, message in WRONG])
+def test_a_wrong_field_is_named(scenario: dict[str, Any], where: tuple[str, ...], value: Any, message: str) -> None:
+    wrong = copy.deepcopy(scenario)
+    part = wrong
+    for key in where[:-1]:
+        part = part[key]
+    part[where[-1]] = value
+    with pytest.raises(InvalidArgument) as raised:
+        complete(wrong)
+    assert message in str(raised.value)
+    assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "null", '{"host": ' * 5000, "\x00"])
+def test_what_is_no_scenario_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(text)
+    result = _carya("simulate", str(path))
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"carya: {path}: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_says_what_to_give() -> None:
+    result = _carya("simulate", "nothing.json")
+    assert result.returncode == 1
+    assert "or the word pecan" in result.stderr
+
+
+def test_the_example_of_the_page_is_the_file() -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "simulate.md").read_text()
+    assert json.loads(page.split("```json")[1].split("```")[0]) == json.loads(EXAMPLE.read_text())
+
+
+def test_missing_fields_have_their_defaults(scenario: dict[str, Any]) -> None:
+    least = {key: scenario[key] for key in ("host", "trainer", "workers")}
+    made = complete(least)
+    assert made["workers"]["max"] == 40
+    assert made["noise"] == 0.05
+    assert made["cuts"] == []
+    assert load_scenario(str(EXAMPLE))["events"] == [{"at_s": 1200.0, "factor": 2.0, "kind": 0}]
