@@ -10,6 +10,7 @@
 #include "autotune/op_model.h"
 #include "io/read_engine.h"
 #include "loader/decode_index.h"
+#include "loader/overflow/remote_options.h"
 #include "transforms/pipeline.h"
 
 namespace carya::loader {
@@ -53,7 +54,8 @@ struct JobOptions {
   bool fuse = true;  ///< false, to measure it: one op after the other, each whole; in this process only
   /// False: who reads it is no trainer, and how fast it takes batches says nothing; in this process only.
   bool trains = true;
-  std::shared_ptr<Crew> crew{};  ///< computes chunks elsewhere; in this process only
+  std::optional<RemoteOptions> remote{};  ///< none: this machine computes all
+  std::shared_ptr<Crew> crew{};           ///< for tests: computes chunks elsewhere
   PlanTesting plan_testing{};
 };
 

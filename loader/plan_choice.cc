@@ -20,28 +20,10 @@ constexpr std::ptrdiff_t kTurnsMax = 2;
 /// Standard deviation of one photo's time as a share of the mean. Measured: ImageNet photos, 0.5 to 0.6.
 constexpr double kSpread = 0.6;
 
-// The plan of an order: ops join the stage before them where that makes it cheaper.
 Result<double> predicted_us(const StageModel& model, std::span<const std::size_t> order) {
-  autotune::Plan plan = autotune::plan_of(order);
-  ASSIGN(autotune::PlanCost least, autotune::cost(model, plan, {}));
-  for (std::size_t stage = 1; stage < plan.stages.size();) {
-    autotune::Plan joined = plan;
-    std::vector<std::size_t>& before = joined.stages[stage - 1].ops;
-    const std::size_t op = joined.stages[stage].ops.front();
-    const bool fuses = (model.fuses_with(before.back()) & autotune::op_bit(op)) != 0;
-    before.push_back(op);
-    joined.stages.erase(joined.stages.begin() + static_cast<std::ptrdiff_t>(stage));
-    if (fuses) {
-      ASSIGN(autotune::PlanCost cost, autotune::cost(model, joined, {}));
-      if (cost.cpu_s <= least.cpu_s) {
-        plan = std::move(joined);
-        least = std::move(cost);
-        continue;
-      }
-    }
-    ++stage;
-  }
-  return least.cpu_s * kUsPerS;
+  ASSIGN(const autotune::Plan plan, fused_plan(model, order));
+  ASSIGN(const autotune::PlanCost cost, autotune::cost(model, plan, {}));
+  return cost.cpu_s * kUsPerS;
 }
 
 bool trusted(const OrderProfile* profile) {
@@ -102,6 +84,29 @@ const OrderProfile* cheapest_measured(const Chain& chain, const PlanProfile& pro
 }
 
 }  // namespace
+
+Result<autotune::Plan> fused_plan(const StageModel& model, std::span<const std::size_t> order) {
+  autotune::Plan plan = autotune::plan_of(order);
+  ASSIGN(autotune::PlanCost least, autotune::cost(model, plan, {}));
+  for (std::size_t stage = 1; stage < plan.stages.size();) {
+    autotune::Plan joined = plan;
+    std::vector<std::size_t>& before = joined.stages[stage - 1].ops;
+    const std::size_t op = joined.stages[stage].ops.front();
+    const bool fuses = (model.fuses_with(before.back()) & autotune::op_bit(op)) != 0;
+    before.push_back(op);
+    joined.stages.erase(joined.stages.begin() + static_cast<std::ptrdiff_t>(stage));
+    if (fuses) {
+      ASSIGN(autotune::PlanCost cost, autotune::cost(model, joined, {}));
+      if (cost.cpu_s <= least.cpu_s) {
+        plan = std::move(joined);
+        least = std::move(cost);
+        continue;
+      }
+    }
+    ++stage;
+  }
+  return plan;
+}
 
 Result<std::optional<PlanChoice>> better_order(const transforms::Pipeline& pipeline, const PlanProfile& given,
                                                std::span<const std::size_t> present,

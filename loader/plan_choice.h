@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/cost.h"
 #include "base/error.h"
 #include "loader/plan_profile.h"
 
@@ -29,6 +30,9 @@ struct TriedOrders {
 inline constexpr double kWorthwhileSaving = 0.05;
 /// Timed samples of an order after which it says something.
 inline constexpr std::uint64_t kTrustedSamples = 8;
+
+/// The plan of an order: ops join the stage before them where that makes it cheaper. Errors: those of cost().
+Result<autotune::Plan> fused_plan(const autotune::StageModel& model, std::span<const std::size_t> order);
 
 /// The order to go on with, or nothing: one that was measured to be cheaper, by more than the spread of
 /// photos explains; else the one that the cost model calls best with the costs that were measured, if the

@@ -29,6 +29,7 @@ struct ProducerStats {
       plan_profile{};        ///< what orders of the ops cost, here and in earlier streams: the last 4
   StreamRates rates{};       ///< of this stream, else of an earlier one
   LocalPressure pressure{};  ///< on who makes the stream
+  std::string placement{};   ///< Overflow::report(); "": this machine computes all
 };
 
 /// What was found broken in the batches up to one, and what stopped the stream there.

@@ -66,6 +66,18 @@ void Production::set_threads(std::uint32_t threads) {
   flow_samples_ = 0;
 }
 
+void Production::set_remote_threads(std::uint32_t threads) {
+  if (std::exchange(remote_threads_, threads) != threads) flow_samples_ = 0;
+}
+
+double Production::samples_left() const {
+  if (!options_.epochs) return 0;
+  const double all = static_cast<double>(*options_.epochs) * static_cast<double>(options_.shape.records);
+  const double done = static_cast<double>(stats_.epoch) * static_cast<double>(options_.shape.records) +
+                      static_cast<double>(stats_.position);
+  return std::max(0.0, all - done) / static_cast<double>(options_.shape.world_size);
+}
+
 void Production::stop() {
   stopped_ = true;
   drop_session();
@@ -261,8 +273,10 @@ void Production::compute(Chunk& chunk, ComputeScratch& scratch) const {
   compute_chunk({*chunk.plan->plan, *dataset_, *rows_, *options_.index, !has_reads_}, chunk, scratch);
 }
 
-void Production::finish(Chunk& chunk, ComputeScratch scratch, Outbox& out) {
+void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out) {
   --running_;
+  (chunk.received.empty() ? stats_.local_samples : stats_.rest_samples) += chunk.tasks.size();
+  (chunk.received.empty() ? stats_.local_ns : stats_.rest_ns) += took_ns;
   try {
     PlanInUse& plan = *chunk.plan;
     plan.plan->collect_profile(scratch.transforms, plan.profile.stages);

@@ -70,7 +70,11 @@ struct ProductionStats {
   transforms::DecodePaths decodes;
   std::uint64_t plan_switches = 0;
   std::uint64_t remote_chunks = 0, remote_bytes = 0;  ///< computed elsewhere; sent and received for them
-  autotune::Flow flow{};                              ///< as it is now
+  /// Computed here, and how long threads took for it, waits for a core included: samples as a whole, and the
+  /// rest of the ops of samples that came from elsewhere.
+  std::uint64_t local_samples = 0, rest_samples = 0;
+  std::int64_t local_ns = 0, rest_ns = 0;
+  autotune::Flow flow{};  ///< as it is now
 
   /// Mean time of a read, in seconds, and bytes per second while some read was under way; 0: none was.
   double mean_read_s() const {
@@ -115,7 +119,8 @@ class Production {
   ComputeScratch take_scratch();
   /// Compute the chunk's rows into its slot. Without the lock.
   void compute(Chunk& chunk, ComputeScratch& scratch) const;
-  void finish(Chunk& chunk, ComputeScratch scratch, Outbox& out);
+  /// It took a thread so long.
+  void finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out);
   /// A chunk that another machine may compute, up to that cut: not one of the `lead` that are due first and
   /// ready, those are this machine's. It counts as under way until end_remote(). Null: none, or no memory.
   std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead);
@@ -148,6 +153,10 @@ class Production {
   void set_read_ahead(std::uint64_t bytes) { options_.read_ahead_bytes = bytes; }
   /// Chunks computed at the same time from now on. May throw std::bad_alloc.
   void set_threads(std::uint32_t threads);
+  /// So many threads elsewhere compute chunks too: read ahead for them.
+  void set_remote_threads(std::uint32_t threads);
+  /// Samples of this rank behind the last published batch; 0: without end.
+  double samples_left() const;
 
   /// No other production of this process ever has it.
   std::uint64_t number() const { return number_; }
@@ -256,7 +265,8 @@ class Production {
   std::vector<Chunk*> ready_;
   std::uint64_t order_ = 0;
   std::uint32_t running_ = 0;
-  std::uint32_t remote_ = 0;   // chunks that other machines have
+  std::uint32_t remote_ = 0;  // chunks that other machines have
+  std::uint32_t remote_threads_ = 0;
   std::uint32_t reading_ = 0;  // chunks with reads open
   std::uint32_t reads_open_ = 0;
   std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0

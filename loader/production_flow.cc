@@ -33,7 +33,7 @@ void Production::begin_flow() {
   flow_facts_.batch_rows = options_.shape.rank_rows_max();
   flow_facts_.sample_cpu_s = plan_->earlier_cpu_s;
   flow_facts_.read_latency_s = options_.planner->earlier_read_latency_s();
-  flow_facts_.threads = options_.threads;
+  flow_facts_.threads = options_.threads + remote_threads_;
   flow_facts_.memory_bytes = options_.read_ahead_bytes;
   flow_ = autotune::flow(flow_facts_);
 }
@@ -45,7 +45,7 @@ void Production::adjust_flow() {
   flow_samples_ = timed;
   flow_facts_.sample_cpu_s = plan_->profile.cpu_ns() * 1e-9;
   if (stats_.reads > 0) flow_facts_.read_latency_s = stats_.mean_read_s();
-  flow_facts_.threads = options_.threads;
+  flow_facts_.threads = options_.threads + remote_threads_;
   flow_facts_.memory_bytes = options_.read_ahead_bytes;
   flow_ = autotune::steadied(flow_, autotune::flow(flow_facts_));
 }

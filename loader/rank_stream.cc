@@ -4,6 +4,7 @@
 
 #include "loader/host.h"
 #include "loader/overflow/crew.h"
+#include "loader/overflow/overflow.h"
 
 namespace carya::loader {
 namespace {
@@ -106,6 +107,11 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
   TRY(stream->open_ring(*plan->plan, options, limits));
   ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset)));
   stream->index_ = DecodeIndex::open(*dataset, options.decode_index);
+  std::shared_ptr<Crew> crew = options.crew;
+  if (options.remote) {
+    ASSIGN(stream->overflow_, Overflow::create(*options.remote, {pipeline, stream->seed_, stream->planner_}));
+    crew = stream->overflow_->crew();
+  }
   stream->production_ = Production::create(
       std::move(pipeline), std::move(plan), std::move(dataset), stream->ring_, stream->engine_->pool(),
       {.shape = stream->shape_,
@@ -121,7 +127,7 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
        .planner = stream->planner_,
        .forced_plans = std::move(forced),
        .forced_every_chunks = options.plan_testing.every_chunks,
-       .crew = options.crew});
+       .crew = std::move(crew)});
   stream->production_->seek(options.epoch, options.position);
   return stream;
 }
@@ -129,7 +135,9 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
 Status RankStream::open_ring(const transforms::Plan& plan, const JobOptions& options,
                              const RankLimits& limits) {
   ASSIGN(const shm::SlotLayout layout, make_layout(plan, shape_.rank_rows_max(), options.label_int32));
-  const std::uint32_t slots = options.slots > 0 ? options.slots : auto_slots(layout.slot_bytes());
+  // What other machines compute takes longer.
+  const std::uint32_t ways = options.remote ? 2 : 1;
+  const std::uint32_t slots = options.slots > 0 ? options.slots : ways * auto_slots(layout.slot_bytes());
   if (const std::uint64_t wanted = slots * layout.slot_bytes(); wanted > limits.ring_bytes)
     return fail(Code::kExhausted, "slots: " + std::to_string(slots) + " of " +
                                       std::to_string(layout.slot_bytes() >> 20) + " MiB are more than the " +
@@ -151,6 +159,7 @@ RankStream::~RankStream() {
     static_cast<void>(new auto(std::move(index_)));
     static_cast<void>(new auto(std::move(planner_)));
     static_cast<void>(new auto(std::move(ring_)));
+    static_cast<void>(overflow_.release());
     return;
   }
   close();
@@ -160,7 +169,7 @@ Status RankStream::start() {
   CHECK(!started_);
   TRY(engine_->add(production_));
   started_ = true;
-  return {};
+  return overflow_ ? overflow_->start(*engine_, *production_, threads_) : Status();
 }
 
 /// Something has changed. Under the engine's lock.
@@ -205,7 +214,7 @@ void RankStream::set_memory_share(double read_ahead, double slots) {
 
 Status RankStream::set_threads(std::uint32_t threads) {
   TRY(engine_->set_threads(threads));
-  const std::lock_guard lock(engine_->mutex());
+  std::unique_lock lock(engine_->mutex());
   try {
     production_->set_threads(threads);
   } catch (const std::bad_alloc&) {
@@ -213,6 +222,8 @@ Status RankStream::set_threads(std::uint32_t threads) {
   }
   threads_ = threads;
   pump();
+  lock.unlock();
+  if (overflow_) overflow_->set_cores(threads);
   return {};
 }
 
@@ -246,12 +257,17 @@ Result<ProducerStats> RankStream::stats() const {
   stats.decode_index = index_->stats();  // reads files: not under the engine's lock
   stats.plan_lines = planner_->lines();
   stats.pressure = read_local_pressure();
+  stats.placement = placement();
   PlanProfile profile = planner_->profile(measured());
   stats.rates = profile.rates;
   stats.plan_profile = std::move(profile.orders);
   if (std::ssize(stats.plan_profile) > kProfilesShown)  // a message has little room
     stats.plan_profile.erase(stats.plan_profile.begin(), stats.plan_profile.end() - kProfilesShown);
   return stats;
+}
+
+std::string RankStream::placement() const {
+  return overflow_ ? overflow_->report() : std::string();
 }
 
 PlanProfile RankStream::measured() const {
@@ -280,6 +296,7 @@ ProducerStats RankStream::figures() const {
 
 void RankStream::close() {
   if (!engine_ || !production_ || closed_.exchange(true)) return;
+  if (overflow_) overflow_->end();
   if (started_) engine_->remove(production_);
   if (production_->crew()) production_->crew()->end();
   index_->close();

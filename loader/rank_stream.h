@@ -12,6 +12,8 @@
 
 namespace carya::loader {
 
+class Overflow;
+
 /// What a rank's stream may take beside what its options say.
 struct RankLimits {
   std::uint32_t readers = 1;  ///< attached to its slots at the same time; several may not write them
@@ -47,6 +49,8 @@ class RankStream : public Producer {
   /// The same without what takes a look at files or at the entries of the decode index: those, profile and
   /// pressure.
   ProducerStats figures() const;
+  /// Overflow::report(); "": this machine computes all.
+  std::string placement() const;
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return engine_->io_name(); }
   Status check() override { return {}; }
@@ -94,6 +98,7 @@ class RankStream : public Producer {
   void pump();
 
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Overflow> overflow_;  // null: this machine computes all
   std::shared_ptr<Production> production_;
   std::shared_ptr<DecodeIndex> index_;
   std::shared_ptr<shm::SlotRing> ring_;

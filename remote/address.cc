@@ -70,14 +70,16 @@ Result<Address> Address::resolve(std::string_view text) {
   addrinfo* found = nullptr;
   const int refused = getaddrinfo(out.host_.c_str(), port.c_str(), &wanted, &found);
   if (refused != 0)
-    return fail(Code::kNotFound, "worker address " + out.text_ + ": " + gai_strerror(refused));
+    return fail(Code::kInvalidArgument, "worker address " + out.text_ + ": " + gai_strerror(refused) +
+                                            "; give a name that this host can look up, or an IP address");
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> freed(found, freeaddrinfo);
   for (; found != nullptr && out.targets_.size() < kTargetsMax; found = found->ai_next) {
     Target target{.bytes = found->ai_addrlen};
     std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);
     out.targets_.push_back(target);
   }
-  if (out.targets_.empty()) return fail(Code::kNotFound, "worker address " + out.text_ + ": no address");
+  if (out.targets_.empty())
+    return fail(Code::kInvalidArgument, "worker address " + out.text_ + ": its name has no address");
   return out;
 }
 

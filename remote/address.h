@@ -16,8 +16,8 @@ namespace carya::remote {
 /// to.
 class Address {
  public:
-  /// Looks a name up, which may take seconds. Errors: kInvalidArgument (no such form), kNotFound (the name is
-  /// unknown).
+  /// Looks a name up, which may take seconds. Errors: kInvalidArgument (no such form, an unknown
+  /// name).
   static Result<Address> resolve(std::string_view text);
 
   const std::string& text() const { return text_; }

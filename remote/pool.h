@@ -94,7 +94,7 @@ class WorkerPool {
   void stop();
 
   /// Connects to a worker from now on; its number. Looks its name up, which may take seconds. Errors:
-  /// kInvalidArgument (plain TCP to another machine without `insecure`; no address), kNotFound.
+  /// kInvalidArgument (plain TCP to another machine without `insecure`; no address, an unknown name).
   Result<std::uint64_t> add_member(const std::string& address);
   /// Its requests are lost.
   void remove_member(std::uint64_t member);

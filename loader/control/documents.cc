@@ -25,6 +25,19 @@ CARYA_FIELDS(StreamShape) {
 CARYA_FIELDS(DecodeIndexOptions) {
   a("wanted", d.wanted), a("spacing", d.spacing), a("budget_share", d.budget_share);
 }
+CARYA_FIELDS(autotune::Prices) {
+  a("host", d.host_per_hour), a("worker", d.worker_per_hour);
+}
+CARYA_FIELDS(autotune::PlacementGoal) {
+  a("objective", d.objective), a("target", d.target), a("workers_max", d.workers_max);
+  a("workers_cost_per_hour_max", d.workers_cost_per_hour_max);
+}
+CARYA_FIELDS(RemoteOptions) {
+  a("workers", d.workers), a("certificate", d.certificate), a("key", d.key), a("authority", d.authority);
+  a("server_name", d.server_name), a("insecure", d.insecure), a("token", d.token), a("prices", d.prices);
+  a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
+  a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed);
+}
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
   a("slots", d.slots), a("read_ahead_bytes", d.read_ahead_bytes), a("on_error", d.on_error),
@@ -32,6 +45,7 @@ CARYA_FIELDS(JobOptions) {
   a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
   a("epoch", d.epoch), a("position", d.position), a("label_int32", d.label_int32);
   a("decode_index", d.decode_index), a("reorder", d.reorder), a("order", d.order);
+  a("remote", d.remote);
 }
 CARYA_FIELDS(AttachRequest) {
   a("job", d.job), a("replica", d.replica), a("replicas", d.replicas), a("options", d.options);
@@ -104,7 +118,8 @@ CARYA_FIELDS(ProductionStats) {
       a("buffered_bytes", d.buffered_bytes);
   a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
   a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
-  a("ahead_chunks", d.flow.ahead_chunks);
+  a("ahead_chunks", d.flow.ahead_chunks), a("remote_chunks", d.remote_chunks);
+  a("remote_bytes", d.remote_bytes);
 }
 CARYA_FIELDS(shm::SlotRingStats) {
   a("bytes", d.bytes), a("huge_bytes", d.huge_bytes), a("free", d.free), a("filling", d.filling);
@@ -129,6 +144,7 @@ CARYA_FIELDS(ProducerStats) {
   a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
       a("plan_lines", d.plan_lines);
   a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
+  a("placement", d.placement);
 }
 CARYA_FIELDS(ReaderStatus) {
   a("pid", d.pid), a("replica", d.replica), a("held", d.held), a("attached_s", d.attached_s);
@@ -142,7 +158,7 @@ CARYA_FIELDS(RankStatus) {
   a("samples", d.samples), a("bytes_read", d.bytes_read), a("samples_per_s", d.samples_per_s);
   a("slots", d.slots), a("free", d.free), a("filling", d.filling), a("ready", d.ready), a("held", d.held);
   a("slot_bytes", d.slot_bytes), a("quarantined", d.quarantined), a("lingers_s", d.lingers_s);
-  a("readers", d.readers);
+  a("readers", d.readers), a("placement", d.placement);
 }
 CARYA_FIELDS(JobStatus) {
   a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
@@ -169,7 +185,8 @@ using Json = nlohmann::json;
 bool sane(const JobOptions& options) {
   return options.on_error <= transforms::OnError::kMask &&
          options.io_engine <= io::ReadEngineOptions::Kind::kPread &&
-         options.reorder <= autotune::Sense::kRelaxed;
+         options.reorder <= autotune::Sense::kRelaxed &&
+         (!options.remote || options.remote->goal.objective <= autotune::Objective::kCostAtTarget);
 }
 bool sane(const AttachRequest& request) {
   return sane(request.options);

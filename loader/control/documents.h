@@ -120,6 +120,7 @@ struct RankStatus {
   std::uint64_t quarantined = 0;
   double lingers_s = 0;  ///< seconds left until it is forgotten, when nobody reads it
   std::vector<ReaderStatus> readers;
+  std::string placement;  ///< Overflow::report(); "": no workers
   // What follows stays in the daemon, for its metrics: a message has no room for it.
   std::uint64_t reads = 0;
   double read_latency_s = 0;  ///< of all reads

@@ -25,6 +25,8 @@ struct JobLimits {
   std::uint32_t threads = 0;  ///< of a job that does not say; 0: the cores allowed, also when they change
   std::vector<std::string> roots;  ///< folders that datasets may lie in; none: anywhere
   double linger_s = 60;  ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
+  /// Of jobs whose loader names no workers; without workers: those make all samples here.
+  RemoteOptions remote{.prices = {.host_per_hour = 4.96, .worker_per_hour = 0.427319}};
 
   bool operator==(const JobLimits&) const = default;
 };

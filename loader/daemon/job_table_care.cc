@@ -132,6 +132,7 @@ void JobTable::describe(DaemonStatus& status) const {
         entry.lingers_s =
             static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
       const ProducerStats stats = rank.stream->figures();
+      entry.placement = rank.stream->placement();
       entry.batches = stats.production.batches;
       entry.samples = stats.production.samples;
       entry.bytes_read = stats.production.bytes_read;

@@ -116,6 +116,41 @@ void add_reads(Lines& lines, const DaemonStatus& status) {
   });
 }
 
+/// What the overflow of each rank that has one says.
+void add_remote(Lines& lines, const DaemonStatus& status) {
+  std::vector<std::pair<std::string, nlohmann::json>> reports;
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    if (!rank.placement.empty()) reports.emplace_back(labels, nlohmann::json::parse(rank.placement));
+  });
+  if (reports.empty()) return;
+  const auto each_worker = [&](const char* name, const char* type, const char* help, const char* key) {
+    lines.family(name, type, help);
+    for (const auto& [labels, report] : reports)
+      for (const auto& worker : report["workers"])
+        lines.value(labels + "," + label("worker", worker["address"]), worker[key].get<double>());
+  };
+  each_worker("carya_worker_chunks_total", "counter", "Chunks that a worker computed.", "chunks");
+  each_worker("carya_worker_hedged_total", "counter", "Chunks that were late and computed here.", "hedged");
+  each_worker("carya_worker_lost_total", "counter", "Chunks that were lost with a worker.", "lost");
+  each_worker("carya_worker_received_bytes_total", "counter", "Bytes of results.", "received_bytes");
+  each_worker("carya_worker_sent_bytes_total", "counter", "Bytes of records.", "sent_bytes");
+  each_worker("carya_worker_in_flight", "gauge", "Chunks that a worker has.", "in_flight");
+  each_worker("carya_worker_credits", "gauge", "Chunks that it may have.", "credits");
+  lines.family("carya_workers_up", "gauge", "Workers that are connected.");
+  for (const auto& [labels, report] : reports)
+    lines.value(labels, real(static_cast<std::uint64_t>(std::ranges::count_if(
+                            report["workers"], [](const auto& worker) { return worker["state"] == "up"; }))));
+  lines.family("carya_workers_wanted", "gauge", "Workers that the decision has at work.");
+  for (const auto& [labels, report] : reports)
+    if (report.contains("running")) lines.value(labels, report["running"]["workers"].get<double>());
+  lines.family("carya_cost_dollars_total", "counter",
+               "The bill so far: host, workers; and what all local and all remote would have cost.");
+  for (const auto& [labels, report] : reports)
+    for (const char* kind : {"host", "workers", "all_local", "all_remote"})
+      if (report.contains("bill"))
+        lines.value(labels + "," + label("kind", kind), report["bill"][kind].get<double>());
+}
+
 }  // namespace
 
 std::string metrics_text(const DaemonStatus& status) {
@@ -154,6 +189,7 @@ std::string metrics_text(const DaemonStatus& status) {
     }
   });
   add_reads(lines, status);
+  add_remote(lines, status);
   return lines.take();
 }
 

@@ -39,9 +39,63 @@ Take number(double& out, double highest) {
   };
 }
 
+Take text(std::string& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::string>();
+    if (!value) return "text";
+    out = *value;
+    return "";
+  };
+}
+
+Take dollars(double& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= 0)) return "$ per hour, 0 or more";
+    out = *value;
+    return "";
+  };
+}
+
+/// What reads the keys of [remote].
+void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& remote) {
+  readers["remote.workers"] = [&remote](const toml::node& node) -> std::string {
+    const std::string allowed = R"(a list of addresses such as ["w1:7070", "unix:/run/worker.sock"])";
+    if (!node.is_array()) return allowed;
+    remote.workers.clear();
+    for (const toml::node& item : *node.as_array()) {
+      const auto address = item.value_exact<std::string>();
+      if (!address || address->empty()) return allowed;
+      remote.workers.push_back(*address);
+    }
+    return "";
+  };
+  readers["remote.insecure"] = [&remote](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<bool>();
+    if (!value) return "true or false";
+    remote.insecure = *value;
+    return "";
+  };
+  readers["remote.objective"] = [&remote](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::string>();
+    for (const auto objective : {autotune::Objective::kCost, autotune::Objective::kSpeed})
+      if (value == autotune::objective_name(objective)) return remote.goal.objective = objective, "";
+    return R"("cost" or "speed")";
+  };
+  readers["remote.certificate"] = text(remote.certificate);
+  readers["remote.key"] = text(remote.key);
+  readers["remote.authority"] = text(remote.authority);
+  readers["remote.server_name"] = text(remote.server_name);
+  readers["remote.token"] = text(remote.token);
+  readers["remote.host_price"] = dollars(remote.prices.host_per_hour);
+  readers["remote.worker_price"] = dollars(remote.prices.worker_per_hour);
+  readers["remote.max_cost_per_hour"] = dollars(remote.goal.workers_cost_per_hour_max);
+  readers["remote.max_workers"] = whole(remote.goal.workers_max, 0, autotune::kAnyWorkersMax);
+}
+
 /// What reads each key into its field.
 std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memory_bytes) {
-  return {
+  std::map<std::string, Take> readers{
       {"socket",
        [&settings](const toml::node& node) -> std::string {
          const auto value = node.value_exact<std::string>();
@@ -89,6 +143,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
          return "";
        }},
   };
+  add_remote_readers(readers, settings.limits.remote);
+  return readers;
 }
 
 std::string place(const toml::node& node, const std::string& name) {
@@ -141,7 +197,7 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
         const std::string allowed = found->second(node);
         if (!allowed.empty())
           return fail(Code::kInvalidArgument, place(node, name) + ": " + path + "; allowed: " + allowed);
-      } else if (node.is_table() && prefix.empty() && path == "limits") {
+      } else if (node.is_table() && prefix.empty() && (path == "limits" || path == "remote")) {
         TRY(read(*node.as_table(), path + "."));
       } else {
         return fail(Code::kInvalidArgument,

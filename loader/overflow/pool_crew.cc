@@ -1,9 +1,14 @@
 #include "loader/overflow/pool_crew.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <charconv>
+#include <ctime>
 #include <utility>
 
 #include "base/clock.h"
+#include "loader/job_options.h"
 #include "loader/overflow/remote_facts.h"
 #include "loader/overflow/worker_plan.h"
 #include "loader/production.h"
@@ -26,6 +31,24 @@ remote::Payload payload_of(const std::shared_ptr<const RemoteWork::Sent>& sent) 
   return payload;
 }
 
+// What a worker says of itself; 1 where it says nothing that can be.
+double cores_of(const std::vector<remote::Fact>& facts) {
+  std::uint32_t cores = 1;
+  for (const remote::Fact& fact : facts)
+    if (fact.name == kCoresFact)
+      std::from_chars(fact.value.data(), fact.value.data() + fact.value.size(), cores);
+  return std::clamp<std::uint32_t>(cores, 1, kThreadsMax);
+}
+
+std::int64_t cpu_ns_of(std::thread& thread) {
+  clockid_t clock{};
+  timespec time{};
+  if (!thread.joinable() || pthread_getcpuclockid(thread.native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &time) != 0)
+    return 0;
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 }  // namespace
 
 PoolCrew::PoolCrew(const PoolCrewOptions& options) : options_(options), late_ns_(kLateFirstNs) {
@@ -33,19 +56,57 @@ PoolCrew::PoolCrew(const PoolCrewOptions& options) : options_(options), late_ns_
   options_.pool.hello.facts = remote_facts();
 }
 
-Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest,
-                                                   const PoolCrewOptions& options) {
+Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const PoolCrewOptions& options) {
   std::shared_ptr<PoolCrew> crew(new PoolCrew(options));
-  ASSIGN(const auto compiled, WorkerPlan::compile(plan));  // as workers will
-  crew->cut_ = std::make_shared<PlanCut>(
-      PlanCut{.plan = plan.id, .outputs = compiled->outputs(), .rest = std::move(rest)});
   ASSIGN(crew->pool_, remote::WorkerPool::create(crew->options_.pool, *crew));
-  TRY(crew->pool_->add_plan(plan.id, {}, document_of(plan)));
   for (const std::string& worker : options.workers) {
     ASSIGN(const std::uint64_t member, crew->pool_->add_member(worker));
     crew->members_[member] = {};
   }
   return crew;
+}
+
+Status PoolCrew::set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest) {
+  ASSIGN(const auto compiled, WorkerPlan::compile(plan));  // as workers will
+  auto cut = std::make_shared<PlanCut>(
+      PlanCut{.plan = plan.id, .outputs = compiled->outputs(), .rest = std::move(rest)});
+  std::vector<std::uint64_t> old;
+  {
+    const std::lock_guard lock(mutex_);
+    cut_ = std::move(cut);
+    plans_.push_back(plan.id);
+    while (plans_.size() > remote::WorkerPool::kPlansMax) {
+      old.push_back(plans_.front());
+      plans_.erase(plans_.begin());
+    }
+  }
+  for (const std::uint64_t number : old) pool_->drop_plan(number);  // what is out of it comes back lost
+  return pool_->add_plan(plan.id, {}, document_of(plan));
+}
+
+void PoolCrew::set_workers(std::uint32_t workers) {
+  const std::lock_guard lock(mutex_);
+  workers_ = workers;
+}
+
+CrewTotals PoolCrew::totals() const {
+  const std::lock_guard lock(mutex_);
+  CrewTotals totals = totals_;
+  if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
+  totals.host_ns = cpu_ns_of(const_cast<std::thread&>(thread_));
+  double cores = 0, came = 0;
+  for (const auto& [number, member] : members_) {
+    totals.ready += is_ready(member) && totals.ready < workers_ ? 1 : 0;
+    cores += member.cores;
+    came += member.cores > 0 ? 1 : 0;
+  }
+  totals.worker_cores = came > 0 ? cores / came : 0;
+  return totals;
+}
+
+std::size_t PoolCrew::members() const {
+  const std::lock_guard lock(mutex_);
+  return members_.size();
 }
 
 PoolCrew::~PoolCrew() {
@@ -71,11 +132,15 @@ void PoolCrew::stop() {
   pool_->stop();
 }
 
-// The one with the least to do.
+// The one with the least to do, of the first that are there.
 PoolCrew::Member* PoolCrew::next_member() {
   Member* best = nullptr;
-  for (auto& [number, member] : members_)
-    if (member.ready && member.room && (best == nullptr || member.out < best->out)) best = &member;
+  std::uint32_t used = 0;
+  for (auto& [number, member] : members_) {
+    if (!is_ready(member)) continue;
+    if (++used > workers_) break;
+    if (member.room && (best == nullptr || member.out < best->out)) best = &member;
+  }
   return best;
 }
 
@@ -97,7 +162,7 @@ bool PoolCrew::submit(std::unique_ptr<RemoteWork>& work) {
         std::ranges::find_if(members_, [&](const auto& entry) { return &entry.second == member; });
     const std::uint64_t request = ++requests_;
     const remote::Submission submission{.request = request,
-                                        .plan = cut_->plan,
+                                        .plan = work->cut->plan,
                                         .about = encode_remote(work->sent->head),
                                         .payload = payload_of(work->sent),
                                         .result_bytes = work->result_bytes()};
@@ -140,6 +205,8 @@ std::unique_ptr<RemoteWork> PoolCrew::take_out(std::uint64_t request) {
   if (found == out_.end()) return nullptr;
   std::unique_ptr<RemoteWork> work = std::move(found->second.work);
   if (const auto member = members_.find(found->second.member); member != members_.end()) --member->second.out;
+  if (found->second.arriving && --receiving_ == 0)
+    totals_.receiving_ns += monotonic_ns() - receiving_since_ns_;
   out_.erase(found);
   return work;
 }
@@ -155,26 +222,30 @@ void PoolCrew::give_back(std::uint64_t request, bool computed) {
   if (work) done_(std::move(work), computed);
 }
 
-Status PoolCrew::admit(std::uint64_t, const remote::Welcome& welcome) {
-  return check_remote_facts(welcome.facts);
+Status PoolCrew::admit(std::uint64_t member, const remote::Welcome& welcome) {
+  TRY(check_remote_facts(welcome.facts));
+  const std::lock_guard lock(mutex_);
+  members_[member].cores = cores_of(welcome.facts);
+  return {};
 }
 
 void PoolCrew::down(std::uint64_t member, const Error& reason, bool parked) {
   {
     const std::lock_guard lock(mutex_);
-    members_[member].ready = false;
+    members_[member].plan = 0;
   }
   options_.log("worker=" + std::to_string(member) + (parked ? " parked why=\"" : " down why=\"") +
                reason.message + "\"");
 }
 
-void PoolCrew::registered(std::uint64_t member, std::uint64_t, Result<std::string> about) {
+void PoolCrew::registered(std::uint64_t member, std::uint64_t plan, Result<std::string> about) {
   if (!about)
     return options_.log("worker=" + std::to_string(member) + " refuses the plan why=\"" +
                         about.error().message + "\"");
   {
     const std::lock_guard lock(mutex_);
-    members_[member].ready = members_[member].room = true;
+    members_[member].plan = std::max(members_[member].plan, plan);
+    members_[member].room = true;
   }
   wake_();
 }
@@ -191,13 +262,25 @@ remote::Placement PoolCrew::place(std::uint64_t request, const std::string&, std
   const std::lock_guard lock(mutex_);
   const auto found = out_.find(request);
   if (found == out_.end() || found->second.work->result_bytes() != bytes) return {};
+  if (!std::exchange(found->second.arriving, true) && receiving_++ == 0) receiving_since_ns_ = monotonic_ns();
   return {.where = remote::Placement::Where::kParts, .parts = found->second.work->places};
 }
 
 void PoolCrew::done(std::uint64_t request, const std::string& about, bool placed) {
   const auto result = decode_remote<RemoteResult>(std::as_bytes(std::span(about)));
   if (!result) options_.log("request=" + std::to_string(request) + " why=\"" + result.error().message + "\"");
-  give_back(request, placed && result && result->broken.empty());
+  const bool computed = placed && result && result->broken.empty();
+  if (computed) note_result(request, result->cpu_ns);
+  give_back(request, computed);
+}
+
+void PoolCrew::note_result(std::uint64_t request, std::uint64_t cpu_ns) {
+  const std::lock_guard lock(mutex_);
+  const auto found = out_.find(request);
+  if (found == out_.end()) return;
+  totals_.rows += found->second.work->sent->head.rows;
+  totals_.worker_ns += cpu_ns;
+  totals_.received_bytes += found->second.work->result_bytes();
 }
 
 void PoolCrew::failed(std::uint64_t request, const Error& error) {

@@ -17,6 +17,17 @@
 
 namespace carya::loader {
 
+/// What a crew has done so far.
+struct CrewTotals {
+  std::uint64_t rows = 0;            ///< that came home
+  std::uint64_t worker_ns = 0;       ///< CPU time of the workers for those
+  std::uint64_t received_bytes = 0;  ///< of results
+  std::int64_t receiving_ns = 0;     ///< in which the bytes of some result were on their way in
+  std::int64_t host_ns = 0;          ///< CPU time of this machine for sending and receiving
+  std::uint32_t ready = 0;           ///< workers in use that are up and have the plan
+  double worker_cores = 0;           ///< of one, the mean of those that ever came; 0: none did
+};
+
 struct PoolCrewOptions {
   std::vector<std::string> workers;               ///< "host:port", "unix:/path"
   remote::PoolOptions pool{};                     ///< its hello is filled in
@@ -29,11 +40,9 @@ struct PoolCrewOptions {
 /// refuse slow the stream and change nothing else. Threads: as Crew says; one of its own receives.
 class PoolCrew final : public Crew, private remote::PoolEvents {
  public:
-  /// `plan`: what workers run; `rest`: what is left to this machine, null where that is nothing. Errors:
-  /// kInvalidArgument (an address, TLS files, plain TCP to another machine), kNotFound (a name),
-  /// kUnsupported, kExhausted.
-  static Result<std::shared_ptr<PoolCrew>> create(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest,
-                                                  const PoolCrewOptions& options);
+  /// Without a plan it takes no work. Errors: kInvalidArgument (an address, TLS files, plain TCP to another
+  /// machine, an unknown name), kUnsupported, kExhausted.
+  static Result<std::shared_ptr<PoolCrew>> create(const PoolCrewOptions& options);
   ~PoolCrew() override;
 
   void begin(RemoteDone done, std::function<void()> wake) override;
@@ -41,25 +50,37 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void stop() override;
   void end() override;
 
+  /// Chunks taken from now on are run so: `plan`, of a number that was not used before, by workers, `rest` by
+  /// this machine, null where nothing is left. Errors: those of WorkerPlan::compile().
+  Status set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest);
+  /// At most so many workers get work from now on.
+  void set_workers(std::uint32_t workers);
+
   std::vector<remote::WorkerFigures> figures() const { return pool_->figures(); }
+  CrewTotals totals() const;
+  std::size_t members() const;
 
  private:
   struct Member {
-    bool ready = false;  // it has the plan
-    bool room = true;    // as far as is known
+    std::uint64_t plan = 0;  // the newest that it has; 0: it is not there
+    bool room = true;        // as far as is known
     std::size_t out = 0;
+    double cores = 0;  // 0: it never came
   };
   struct Out {
     std::unique_ptr<RemoteWork> work;
     std::uint64_t member = 0;
     std::int64_t since_ns = 0;
+    bool arriving = false;
   };
 
   explicit PoolCrew(const PoolCrewOptions& options);
+  bool is_ready(const Member& member) const { return cut_ && member.plan == cut_->plan; }
   Member* next_member();
   bool submit(std::unique_ptr<RemoteWork>& work);
   void take_back_late(Production& production, Outbox& out);
   void note_latency(std::int64_t ns);
+  void note_result(std::uint64_t request, std::uint64_t cpu_ns);
   std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
   void give_back(std::uint64_t request, bool computed);
 
@@ -73,11 +94,16 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void lost(std::uint64_t request, const Error& reason) override;
 
   PoolCrewOptions options_;
-  std::shared_ptr<const PlanCut> cut_;
   RemoteDone done_;
   std::function<void()> wake_;
 
-  std::mutex mutex_;  // taken under the engine's lock, never the other way round
+  mutable std::mutex mutex_;  // taken under the engine's lock, never the other way round
+  std::shared_ptr<const PlanCut> cut_;
+  std::vector<std::uint64_t> plans_;  // that the pool knows, the present one last
+  std::uint32_t workers_ = UINT32_MAX;
+  CrewTotals totals_{};
+  std::size_t receiving_ = 0;  // results whose bytes are on their way in
+  std::int64_t receiving_since_ns_ = 0;
   std::map<std::uint64_t, Member> members_;
   std::unordered_map<std::uint64_t, Out> out_;
   std::uint64_t requests_ = 0;

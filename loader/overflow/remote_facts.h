@@ -7,6 +7,9 @@
 
 namespace carya::loader {
 
+/// What a worker's Welcome says beside those: how many cores it computes on.
+inline constexpr const char* kCoresFact = "cores";
+
 /// What a host and its workers must agree in, as both say it to each other: the form of chunks, the versions
 /// of the codecs.
 std::vector<remote::Fact> remote_facts();

@@ -54,7 +54,9 @@ void WorkerService::stop() {
 Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello) {
   TRY(check_remote_facts(hello.facts));
   options_.log("connection=" + std::to_string(connection) + " client=\"" + hello.client + "\"");
-  return remote_facts();
+  std::vector<remote::Fact> facts = remote_facts();
+  facts.push_back({kCoresFact, std::to_string(options_.threads)});
+  return facts;
 }
 
 void WorkerService::register_plan(remote::Asked asked) {
@@ -79,11 +81,19 @@ void WorkerService::forget_plan(std::uint64_t connection, std::uint64_t plan) {
 }
 
 void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
+  std::vector<remote::Ticket> dropped;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
-    std::erase_if(jobs_, [&](const Job& job) { return job.asked.ticket.connection == connection; });
+    std::erase_if(jobs_, [&](const Job& job) {
+      const bool drops = job.asked.ticket.connection == connection;
+      if (drops) dropped.push_back(job.asked.ticket);
+      return drops;
+    });
   }
+  // Nobody hears it, but until then each of them keeps its place among those that the server hands over.
+  for (const remote::Ticket& ticket : dropped)
+    server_->answer(ticket, fail(Code::kClosed, "worker: the client has gone"));
   options_.log("connection=" + std::to_string(connection) + " gone peer=" + peer + " why=\"" +
                reason.message + "\"");
 }

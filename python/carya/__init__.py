@@ -33,6 +33,7 @@ from ._errors import (
 )
 from ._loader import Loader
 from ._pipeline import Pipeline
+from ._remote import Placement
 from ._sources import arrays, files, image_folder, webdataset
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ __all__ = [
     "OpChain",
     "Permission",
     "Pipeline",
+    "Placement",
     "SampleError",
     "Timeout",
     "Unsupported",

@@ -77,9 +77,10 @@ def _add_run(app: Any, typer: Any) -> None:
 
 
 def _add_plan(app: Any, typer: Any) -> None:
-    from . import _cli_plan, _cli_simulate, _cli_tune
+    from . import _cli_placement, _cli_plan, _cli_simulate, _cli_tune
 
     _cli_plan.register(app, typer)
+    _cli_placement.register(app, typer)
     _cli_tune.register(app, typer)
     _cli_simulate.register(app, typer)
 

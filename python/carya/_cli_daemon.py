@@ -148,7 +148,51 @@ def _tables(status: Document) -> Any:
         )
         for rank in job["ranks"]:
             ranks.add_row(Text(job["job"], overflow="fold"), *_rank_cells(rank))
-    return Group(head, jobs, ranks)
+    workers = _workers(status)
+    return Group(head, jobs, ranks, workers) if workers.row_count else Group(head, jobs, ranks)
+
+
+def _workers(status: Document) -> Any:
+    """Who computes elsewhere for the jobs, and the bill so far."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        *("job", "rank", "worker", "state", "chunks", "chunks/s", "received", "MB/s", "in flight", "hedged", "lost"),
+        *("placement", "bill: workers, all (all local, all remote)"),
+        title="workers",
+        title_justify="left",
+    )
+    for job in status["jobs"]:
+        for rank in job["ranks"]:
+            placement = json.loads(rank.get("placement") or "{}")
+            for number, worker in enumerate(placement.get("workers", [])):
+                table.add_row(
+                    Text(job["job"], overflow="fold"),
+                    str(rank["rank"]),
+                    Text(worker["address"], overflow="fold"),
+                    worker["state"],
+                    f"{worker['chunks']:,}",
+                    f"{worker['chunks_per_s']:.0f}",
+                    _bytes(worker["received_bytes"]),
+                    f"{worker['bytes_per_s'] / 1e6:.1f}",
+                    f"{worker['in_flight']} of {worker['credits']}",
+                    str(worker["hedged"]),
+                    str(worker["lost"]),
+                    *(_decision_cells(placement) if number == 0 else ["", ""]),
+                )
+    return table
+
+
+def _decision_cells(placement: Document) -> list[str]:
+    if "bill" not in placement:
+        return [placement["phase"], ""]
+    bill = placement["bill"]
+    return [
+        f"{placement['phase']}, {placement['running']['workers']} at work",
+        f"${bill['workers']:.4g}, ${bill['host'] + bill['workers']:.4g} "
+        f"(${bill['all_local']:.4g}, ${bill['all_remote']:.4g})",
+    ]
 
 
 def _rank_cells(rank: Document) -> list[str]:

@@ -28,9 +28,17 @@ def register(app: Any, typer: Any) -> None:
         reorder: str = reorder,
         as_json: bool = in_json,
     ) -> None:
-        """In which order a pipeline's operations run, what each costs, what each move saves, what came close."""
+        """In which order a pipeline's operations run, what each costs, what each move saves, what came close.
+
+        The name of a job of the daemon shows where its samples are made, as `carya placement show` does.
+        """
         from ._pipeline_file import load_pipeline
 
+        if is_job(target):
+            from ._cli_placement import placements, print_placements
+
+            print_placements(target, placements(None, target), as_json)
+            return
         sense: Any = reorder  # checked there
         report = load_pipeline(target, data).explain(sense, data=None if target == "demo" else data)
         if svg is not None:
@@ -74,6 +82,16 @@ def register(app: Any, typer: Any) -> None:
         else:
             order = " > ".join(step["op"] for step in written["order"])
             print(f"{output}: {order}\nUse it: carya.Loader(pipeline, plan={output!r})")
+
+
+def is_job(target: str) -> bool:
+    """Whether this user's daemon runs a job of that name."""
+    from . import _core
+
+    if os.path.exists(target) or not _core.daemon_listens(_core.daemon_socket()):
+        return False
+    status = json.loads(_core.daemon_status(_core.daemon_socket()))
+    return any(job["job"] == target for job in status["jobs"])
 
 
 def write_file(path: str, text: str) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from ._explanation import Explanation
 from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from ._pipeline import Pipeline
 from ._plan import read_plan
+from ._remote import LOCAL, Objective, Placement, remote_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,6 +72,14 @@ class Loader:
     same batches: they lease the same slots, read-only.
     reattach_timeout: seconds that a lost daemon is waited for; then on_daemon_loss: "embedded" (go on in this process)
     or "raise".
+    remote: workers that may take what this host's cores cannot do, "host:7070" each (`carya-worker` runs there). How many get
+    work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
+    "worker", or machine types) and objective=: "cost" (least cost per sample, of what makes the trainer wait at most 2 %),
+    "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
+    max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
+    placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
+    remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
+    "server_name", and "insecure": True for plain TCP.
 
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
     IoError, which `next()` raises again until the loader is closed or the policy changes (`loader.on_error = "mask"`).
@@ -117,6 +126,14 @@ class Loader:
         replicas: int = 1,
         reattach_timeout: float = 30.0,
         on_daemon_loss: Literal["embedded", "raise"] = "embedded",
+        remote: str | Sequence[str] | None = None,
+        prices: Mapping[str, float | str] | None = None,
+        objective: Objective = "cost",
+        target: float | None = None,
+        max_workers: int | None = None,
+        max_cost_per_hour: float | None = None,
+        placement: str = "auto",
+        remote_tls: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(pipeline, Pipeline):
             raise invalid("Loader: pipeline", type(pipeline).__name__, "a carya.Pipeline")
@@ -150,6 +167,17 @@ class Loader:
         start = self._restored_start(state)
         options |= {"cache_dir": cache_dir(), "defer_release": self._defer_release, "label_dtype": self._label_dtype}
         options |= {**self._choose_order(plan, reorder, state), "epoch": start.epoch, "position": start.position}
+        options["remote"] = remote_options(
+            remote=remote,
+            prices=prices,
+            objective=objective,
+            target=target,
+            max_workers=max_workers,
+            max_cost_per_hour=max_cost_per_hour,
+            placement=placement,
+            remote_tls=remote_tls,
+            native=self._native,
+        )
         options |= self._measuring
         self._job = self._make_job(options, daemon, job, (replica, replicas), reattach_timeout, on_daemon_loss)
         self._place, self._reattached = self._job.place, self._job.reattached
@@ -527,6 +555,11 @@ class Loader:
         add_stream(report, stats)
         report |= {"plan": self._plan, "same_bits": not self._order}
         return report
+
+    def placement(self) -> Placement:
+        """Where the samples are made, here or by workers, and why: a dict that prints as a text (see `carya.Placement`)."""
+        text = self._job.placement()
+        return Placement(json.loads(text) if text else LOCAL)
 
     def quarantine(self) -> list[dict[str, Any]]:
         """Broken records of delivered batches: record, path, member, offset, stage, reason, substitute and place."""

@@ -55,22 +55,7 @@ def read_plan(path: Any, native: _core.Pipeline, reorder: str) -> tuple[str, lis
     """
     if not isinstance(path, str | os.PathLike):
         raise invalid("Loader: plan", path, "the path of a file that `carya plan freeze` wrote, or None")
-    try:
-        with open(path, "rb") as file:
-            text = file.read(_BYTES_MAX + 1)
-    except FileNotFoundError:
-        raise NotFound(f"plan: no file {str(path)!r}; make one: carya plan freeze PIPELINE -o PLAN") from None
-    except PermissionError:
-        raise Permission(
-            f"plan: {str(path)!r} cannot be read by this user; give this user the right to read it"
-        ) from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise IoError(f"plan: {str(path)!r}: {reason}; give a file that `carya plan freeze` wrote") from None
-    if len(text) > _BYTES_MAX:
-        raise InvalidArgument(
-            f"plan: {str(path)!r} has over {_BYTES_MAX} B; give a file that `carya plan freeze` wrote"
-        )
+    text = read_frozen(path, "plan", "carya plan freeze PIPELINE -o PLAN")
     try:
         sense, order = native.read_plan(text)
     except InvalidArgument as error:
@@ -81,6 +66,25 @@ def read_plan(path: Any, native: _core.Pipeline, reorder: str) -> tuple[str, lis
             f'give Loader(plan=..., reorder="{sense}"), or freeze it again'
         )
     return sense, order
+
+
+def read_frozen(path: str | os.PathLike[str], subject: str, command: str) -> bytes:
+    """What `command` wrote. Errors: NotFound, Permission, IoError, InvalidArgument (too long)."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise NotFound(f"{subject}: no file {str(path)!r}; make one: {command}") from None
+    except PermissionError:
+        raise Permission(
+            f"{subject}: {str(path)!r} cannot be read by this user; give this user the right to read it"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise IoError(f"{subject}: {str(path)!r}: {reason}; give a file that `{command}` wrote") from None
+    if len(text) > _BYTES_MAX:
+        raise InvalidArgument(f"{subject}: {str(path)!r} has over {_BYTES_MAX} B; give a file that `{command}` wrote")
+    return text
 
 
 def _machine() -> dict[str, Any]:

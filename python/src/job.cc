@@ -45,6 +45,30 @@ io::ReadEngineOptions::Kind parse_io_engine(const std::string& text) {
               "io_engine: got \"" + text + "\"; allowed: \"auto\", \"uring\", \"pread\""});
 }
 
+std::optional<loader::RemoteOptions> parse_remote(const std::optional<py::dict>& given) {
+  if (!given) return std::nullopt;
+  const py::dict& from = *given;
+  const auto [host, worker] = from["prices"].cast<std::pair<double, double>>();
+  const auto text = [&](const char* name) {
+    return from.contains(name) ? from[name].cast<std::string>() : std::string();
+  };
+  loader::RemoteOptions remote{.workers = from["workers"].cast<std::vector<std::string>>(),
+                               .certificate = text("certificate"),
+                               .key = text("key"),
+                               .authority = text("authority"),
+                               .server_name = text("server_name"),
+                               .insecure = from.contains("insecure") && from["insecure"].cast<bool>(),
+                               .token = text("token"),
+                               .prices = {.host_per_hour = host, .worker_per_hour = worker},
+                               .goal = {.objective = autotune::Objective(from["objective"].cast<int>()),
+                                        .target = from["target"].cast<double>(),
+                                        .workers_max = from["workers_max"].cast<std::uint32_t>(),
+                                        .workers_cost_per_hour_max = from["cost_max"].cast<double>()}};
+  if (from.contains("workers_fixed")) remote.workers_fixed = from["workers_fixed"].cast<std::uint32_t>();
+  if (from.contains("cut_fixed")) remote.cut_fixed = from["cut_fixed"].cast<std::uint64_t>();
+  return remote;
+}
+
 }  // namespace
 
 loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std::string& cache_dir) {
@@ -151,6 +175,7 @@ class PyJob {
 
   py::dict stats() const;
   std::string explain(const PyPipeline& pipeline, const std::string& reorder) const;
+  std::string placement() const;
   py::list quarantine() const;
   const loader::Job& job() const { return *job_; }
   const loader::StreamShape& shape() const { return job_->shape(); }
@@ -190,6 +215,12 @@ std::string PyJob::explain(const PyPipeline& pipeline, const std::string& reorde
                                  {.orders = std::move(stats.plan_profile), .rates = stats.rates},
                                  {.sense = sense, .running = std::move(stats.indices)});
   }());
+}
+
+std::string PyJob::placement() const {
+  check_not_forked();
+  const WithoutGil unlocked;
+  return job_->stats().placement;
 }
 
 py::list PyJob::quarantine() const {
@@ -233,16 +264,14 @@ std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const py::dic
   return std::make_unique<PyJob>(unwrap(std::move(job)), memory, defer_release);
 }
 
-std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& dataset, std::uint64_t rank,
-                                std::uint64_t world_size, std::uint32_t threads, std::uint32_t slots,
-                                std::uint64_t read_ahead, const std::string& on_error,
-                                std::optional<std::uint64_t> seed, bool prefetch_epochs,
-                                std::optional<std::uint64_t> epochs, double io_timeout,
-                                const std::string& io_engine, std::uint64_t epoch, std::uint64_t position,
-                                bool defer_release, const std::string& label_dtype,
-                                const std::string& decode_index, const std::string& cache_dir,
-                                const std::string& reorder, const std::vector<std::size_t>& order, bool fuse,
-                                bool trains, const std::optional<py::dict>& daemon) {
+std::unique_ptr<PyJob> make_job(
+    const PyPipeline& pipeline, const py::object& dataset, std::uint64_t rank, std::uint64_t world_size,
+    std::uint32_t threads, std::uint32_t slots, std::uint64_t read_ahead, const std::string& on_error,
+    std::optional<std::uint64_t> seed, bool prefetch_epochs, std::optional<std::uint64_t> epochs,
+    double io_timeout, const std::string& io_engine, std::uint64_t epoch, std::uint64_t position,
+    bool defer_release, const std::string& label_dtype, const std::string& decode_index,
+    const std::string& cache_dir, const std::string& reorder, const std::vector<std::size_t>& order,
+    bool fuse, bool trains, const std::optional<py::dict>& remote, const std::optional<py::dict>& daemon) {
   const loader::JobOptions options{.rank = rank,
                                    .world_size = world_size,
                                    .epochs = epochs,
@@ -262,7 +291,8 @@ std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& da
                                    .reorder = unwrap(autotune::sense_from_name(reorder)),
                                    .order = order,
                                    .fuse = fuse,
-                                   .trains = trains};
+                                   .trains = trains,
+                                   .remote = parse_remote(remote)};
   if (daemon) return make_daemon_job(pipeline, *daemon, options, defer_release);
   const auto native = dataset.cast<const PyDataset&>().dataset;
   auto job = [&] {
@@ -284,7 +314,7 @@ void bind_job(py::module_& module) {
            py::arg("defer_release") = false, py::arg("label_dtype") = "int64",
            py::arg("decode_index") = "off", py::arg("cache_dir") = "", py::arg("reorder") = "exact",
            py::arg("order") = std::vector<std::size_t>(), py::arg("fuse") = true, py::arg("trains") = true,
-           py::arg("daemon") = py::none())
+           py::arg("remote") = py::none(), py::arg("daemon") = py::none())
       .def_property_readonly("seed", [](const PyJob& self) { return self.job().seed(); })
       .def_property_readonly("global_size", [](const PyJob& self) { return self.shape().global_size; })
       .def_property_readonly("count", [](const PyJob& self) { return self.shape().records; })
@@ -308,6 +338,7 @@ void bind_job(py::module_& module) {
       .def("next", &PyJob::next, py::arg("timeout"))
       .def("set_on_error", &PyJob::set_on_error, py::arg("policy"))
       .def("stats", &PyJob::stats)
+      .def("placement", &PyJob::placement)
       .def("explain", &PyJob::explain, py::arg("pipeline"), py::arg("reorder"))
       .def("quarantine", &PyJob::quarantine)
       .def("held", [](const PyJob& self) { return self.job().held(); })

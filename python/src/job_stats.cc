@@ -125,6 +125,8 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["chunk_rows"] = stats.production.flow.chunk_rows;
   all["ahead_chunks"] = stats.production.flow.ahead_chunks;
   all["plan_log"] = stats.plan_lines;
+  all["remote_chunks"] = stats.production.remote_chunks;
+  all["remote_bytes"] = stats.production.remote_bytes;
   return all;
 }
 

@@ -62,6 +62,19 @@ jobs = 4
 readers = 5
 threads = 6
 shared_memory = "7%"
+[remote]
+workers = ["w1:7070", "w2:7070"]
+certificate = "c"
+key = "k"
+authority = "a"
+server_name = "n"
+insecure = true
+token = "t"
+host_price = 3
+worker_price = 0.5
+objective = "speed"
+max_workers = 9
+max_cost_per_hour = 2.5
 )");
   const Settings expected{.socket = "/run/x.sock",
                           .log_level = "debug",
@@ -73,15 +86,27 @@ shared_memory = "7%"
                                      .shared_bytes = 70'000,
                                      .threads = 6,
                                      .roots = {"/data", "/srv/photos"},
-                                     .linger_s = 2}};
+                                     .linger_s = 2,
+                                     .remote = {.workers = {"w1:7070", "w2:7070"},
+                                                .certificate = "c",
+                                                .key = "k",
+                                                .authority = "a",
+                                                .server_name = "n",
+                                                .insecure = true,
+                                                .token = "t",
+                                                .prices = {.host_per_hour = 3, .worker_per_hour = 0.5},
+                                                .goal = {.objective = autotune::Objective::kSpeed,
+                                                         .workers_max = 9,
+                                                         .workers_cost_per_hour_max = 2.5}}}};
   EXPECT_EQ(settings, expected);
 }
 
 TEST(Settings, EveryKeyRefusesAnotherTypeWithLineKeyAndWhatIsAllowed) {
   for (const std::string& key : setting_keys()) {
     const auto dot = key.find('.');
-    const std::string text = dot == std::string::npos ? "\n" + key + " = [true]\n"
-                                                      : "[limits]\n" + key.substr(dot + 1) + " = [true]\n";
+    const std::string text = dot == std::string::npos
+                                 ? "\n" + key + " = [true]\n"
+                                 : "[" + key.substr(0, dot) + "]\n" + key.substr(dot + 1) + " = [true]\n";
     const std::string error = error_of(text);
     EXPECT_THAT(error, HasSubstr("c.toml:2: " + key + "; allowed: ")) << error;
     EXPECT_GT(error.size(), ("c.toml:2: " + key + "; allowed: ").size());

@@ -4,57 +4,22 @@
 #include <gtest/gtest.h>
 
 #include "loader/stream_planner.h"
-#include "loader/worker/worker_service.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/photos.h"
+#include "tests/overflow/worker.h"
 
 namespace carya::loader {
 namespace {
-
-// A worker of this process that listens at a Unix socket.
-class Worker {
- public:
-  explicit Worker(const std::string& path, std::uint32_t threads = 2)
-      : service_({.threads = threads, .log = {}}) {
-    auto server = remote::ChunkServer::create({.listen = "unix:" + path}, service_);
-    EXPECT_TRUE(server) << server.error().message;
-    server_ = std::move(*server);
-    EXPECT_TRUE(service_.start(*server_));
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  ~Worker() { stop(); }
-
-  void stop() {
-    if (!thread_.joinable()) return;
-    server_->stop();
-    thread_.join();
-    service_.stop();
-  }
-  void drain() { server_->drain(); }
-  std::uint64_t answered() const { return server_->figures().answered; }
-
- private:
-  WorkerService service_;
-  std::unique_ptr<remote::ChunkServer> server_;
-  std::thread thread_;
-};
 
 std::shared_ptr<PoolCrew> crew_at(const transforms::Pipeline& pipeline, std::uint64_t ops,
                                   const std::vector<std::string>& paths) {
   PoolCrewOptions options{.lead = 0};
   for (const std::string& path : paths) options.workers.push_back("unix:" + path);
-  auto crew = PoolCrew::create(remote_plan(pipeline, ops), rest_of(pipeline, ops), options);
+  auto crew = PoolCrew::create(options);
   EXPECT_TRUE(crew) << crew.error().message;
+  EXPECT_TRUE((*crew)->set_plan(remote_plan(pipeline, ops), rest_of(pipeline, ops)));
   return *crew;
-}
-
-// Epochs until workers have computed something: they may come late.
-Rows drain_until_remote(Job& job) {
-  const Rows first = drain(job);
-  for (int epoch = 0; epoch < 3000 && job.stats().production.remote_chunks == 0; ++epoch) drain(job);
-  EXPECT_GT(job.stats().production.remote_chunks, 0U);
-  return first;
 }
 
 TEST(PoolCrew, WorkersBehindSocketsGiveTheBitsOfTheHost) {
@@ -108,6 +73,7 @@ TEST(PoolCrew, ALoaderThatClosesLeavesNothingBehind) {
         start(opened, {.threads = 1, .slots = 6, .crew = crew_at(*opened.pipeline, kAllOps, {path})});
     ASSERT_TRUE(job->next(120'000));
   }
+  EXPECT_TRUE(worker.becomes_idle());  // else it would serve nobody after a few loaders
 }
 
 }  // namespace

@@ -1,0 +1,288 @@
+#include "loader/overflow/overflow.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+#include "loader/engine.h"
+#include "loader/overflow/placement_model.h"
+#include "loader/plan_choice.h"
+#include "loader/production.h"
+
+namespace carya::loader {
+namespace {
+
+/// Workers are waited for so long before anything is decided without them.
+constexpr double kWelcomeS = 2;
+/// A trainer that waits nearly always is taken to want at most so many times what it gets.
+constexpr double kOwnShareMin = 0.05;
+/// Storage limits a stream if it was read all the time, and threads were idle.
+constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
+constexpr double kSecondsPerHour = 3600;
+
+std::string host_name() {
+  char name[256] = "";
+  static_cast<void>(gethostname(name, sizeof name - 1));
+  return name;
+}
+
+double seconds(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options, OverflowStream stream) {
+  TRY(autotune::check(options.prices));
+  TRY(autotune::check(options.goal));
+  std::unique_ptr<Overflow> made(new Overflow(options, std::move(stream)));
+  PoolCrewOptions crew{.workers = options.workers};
+  crew.pool.server_name = options.server_name;
+  crew.pool.insecure = options.insecure;
+  crew.pool.hello.client = "carya host " + host_name() + " pid " + std::to_string(getpid());
+  crew.pool.hello.token = options.token;
+  if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())
+    crew.pool.tls = remote::TlsFiles{
+        .certificate = options.certificate, .key = options.key, .authority = options.authority};
+  ASSIGN(made->crew_, PoolCrew::create(crew));
+  made->crew_->set_workers(0);
+  return made;
+}
+
+Overflow::~Overflow() {
+  end();
+}
+
+Status Overflow::start(Engine& engine, Production& production, std::uint32_t cores) {
+  engine_ = &engine;
+  production_ = &production;
+  cores_ = cores;
+  seen_ = see();
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::system_error& refused) {
+    return fail(Code::kExhausted, std::string("overflow: start of its thread: ") + refused.what(),
+                refused.code().value());
+  }
+  return {};
+}
+
+void Overflow::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Overflow::set_cores(std::uint32_t cores) {
+  const std::lock_guard lock(mutex_);
+  cores_ = cores;
+  cores_used_ = 0;
+  if (!controller_) return;
+  if (const Status set = controller_->set_cores(cores); !set) note_trouble(set.error());
+}
+
+void Overflow::loop() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::duration<double> every(options_.look_every_s);
+  while (!changed_.wait_for(lock, every, [this] { return ending_; })) {
+    lock.unlock();
+    try {
+      look();
+    } catch (const std::bad_alloc&) {  // it runs on as decided
+    }
+    lock.lock();
+  }
+}
+
+void Overflow::look() {
+  Seen now = see();
+  {
+    const std::lock_guard lock(mutex_);
+    const autotune::Measurements measured = measure(seen_, now);
+    now_s_ += measured.seconds;
+    if (const Status renewed = renew_model(now); !renewed) note_trouble(renewed.error());
+    if (controller_) controller_->observe(measured, now_s_);
+    pay(measured.seconds, measured.samples);
+    last_ = measured;
+    seen_ = std::move(now);
+  }
+  follow();
+}
+
+Overflow::Seen Overflow::see() const {
+  Seen seen{.at_ns = monotonic_ns()};
+  {
+    const std::lock_guard lock(engine_->mutex());
+    const ProductionStats stats = production_->stats();
+    seen.samples = stats.samples;
+    seen.local_samples = stats.local_samples;
+    seen.local_ns = stats.local_ns;
+    seen.rest_samples = stats.rest_samples;
+    seen.rest_ns = stats.rest_ns;
+    seen.reading_ns = stats.reading_ns;
+    seen.bytes_read = stats.bytes_read;
+    seen.waited_ns = production_->ring()->waited_ns(0);
+    seen.samples_left = production_->samples_left();
+    seen.order = production_->order();
+    seen.profile = production_->measured();
+  }
+  seen.crew = crew_->totals();
+  return seen;
+}
+
+autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) const {
+  autotune::Measurements measured;
+  measured.seconds = seconds(now.at_ns - before.at_ns);
+  measured.samples = static_cast<double>(now.samples - std::min(before.samples, now.samples));
+  const double waited = static_cast<double>(now.waited_ns - std::min(before.waited_ns, now.waited_ns)) * 1e-9;
+  measured.stall_s = std::min(waited, measured.seconds);
+  if (measured.samples > 0)
+    measured.demand =
+        measured.samples / std::max(measured.seconds - measured.stall_s, kOwnShareMin * measured.seconds);
+  measured.local_samples = static_cast<double>(now.local_samples - before.local_samples);
+  measured.local_thread_s = seconds(now.local_ns - before.local_ns);
+  measured.remote_samples = static_cast<double>(now.crew.rows - before.crew.rows);
+  measured.worker_thread_s = static_cast<double>(now.crew.worker_ns - before.crew.worker_ns) * 1e-9;
+  if (measured.remote_samples > 0)
+    measured.remote_host_s =
+        seconds(now.crew.host_ns - before.crew.host_ns) + seconds(now.rest_ns - before.rest_ns);
+  if (const double receiving = seconds(now.crew.receiving_ns - before.crew.receiving_ns); receiving > 0)
+    measured.link_in_bytes_per_s =
+        static_cast<double>(now.crew.received_bytes - before.crew.received_bytes) / receiving;
+  const double reading = seconds(now.reading_ns - before.reading_ns);
+  const double busy = measured.local_thread_s / (measured.seconds * std::max(1U, cores_));
+  if (reading > kReadingShareMin * measured.seconds && busy < kBusyShareMax &&
+      measured.stall_s > kWaitShareMin * measured.seconds)
+    measured.source_bytes_per_s = static_cast<double>(now.bytes_read - before.bytes_read) / reading;
+  const double rate = measured.samples / measured.seconds;
+  if (now.samples_left > 0 && rate > 0) measured.work_left_s = now.samples_left / rate;
+  measured.workers_ready = now.crew.ready;
+  return measured;
+}
+
+// Another order of ops has other cuts; and what a worker is, is known when the first has come.
+Status Overflow::renew_model(const Seen& seen) {
+  const bool welcomed = worker_cores_ == 0 && seen.crew.worker_cores > 0;
+  if (controller_ && seen.order == order_ && !welcomed) return {};
+  if (!controller_ && seen.crew.worker_cores == 0 && now_s_ < kWelcomeS && !options_.workers.empty())
+    return {};
+  const PlacementCores cores{.host = static_cast<double>(cores_),
+                             .worker = seen.crew.worker_cores > 0 ? seen.crew.worker_cores : 1};
+  ASSIGN(autotune::PlacementFacts facts,
+         placement_facts(stream_.pipeline, stream_.planner->profile(seen.profile), seen.order, cores));
+  order_ = seen.order;
+  worker_cores_ = seen.crew.worker_cores;
+  cut_ops_ = 0;
+  if (controller_) return controller_->set_model(facts);
+  autotune::ControllerOptions options{.model = std::move(facts),
+                                      .prices = options_.prices,
+                                      .goal = options_.goal,
+                                      .worker_start_s = options_.worker_start_s,
+                                      .worker_billed_s_min = options_.worker_billed_s_min};
+  options.goal.workers_max = std::min(options.goal.workers_max, static_cast<std::uint32_t>(crew_->members()));
+  ASSIGN(controller_, autotune::Controller::create(options));
+  return {};
+}
+
+/// The cut of a placement that is not decided here.
+std::optional<std::size_t> Overflow::fixed_cut() const {
+  const autotune::PlacementFacts facts = controller_->facts();
+  std::optional<std::size_t> best;
+  std::optional<autotune::Choice> choice;
+  for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut) {
+    if (options_.cut_fixed && facts.cuts[cut].ops_remote != *options_.cut_fixed) continue;
+    const autotune::Choice here =
+        autotune::predict(facts, options_.prices, options_.goal, cut, *options_.workers_fixed);
+    if (choice && !autotune::better({.objective = autotune::Objective::kSpeed}, here, *choice, true))
+      continue;
+    best = cut;
+    choice = here;
+  }
+  return best;
+}
+
+// Has the stream run as decided.
+void Overflow::follow() {
+  std::uint32_t cores = 0, workers = 0;
+  std::uint64_t ops = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!controller_) return;
+    running_ = controller_->decision().run;
+    if (options_.workers_fixed) {
+      running_.workers = *options_.workers_fixed;
+      if (cut_ops_ == 0 || !running_.cut) running_.cut = running_.workers > 0 ? fixed_cut() : std::nullopt;
+      running_.cores = cores_;
+    }
+    const autotune::PlacementFacts facts = controller_->facts();
+    if (running_.cut && *running_.cut < facts.cuts.size()) ops = facts.cuts[*running_.cut].ops_remote;
+    workers = ops > 0 ? running_.workers : 0;
+    const auto wanted = static_cast<std::uint32_t>(std::max(1.0, std::ceil(running_.cores)));
+    if (wanted != cores_used_) cores = cores_used_ = wanted;
+    if (ops == cut_ops_) ops = 0;
+  }
+  if (ops > 0) set_cut(ops);
+  crew_->set_workers(workers);
+  const std::lock_guard lock(engine_->mutex());
+  if (cores > 0) production_->set_threads(cores);
+  production_->set_remote_threads(
+      static_cast<std::uint32_t>(std::ceil(workers * std::max(1.0, worker_cores_))));
+  engine_->pump(*production_);
+}
+
+void Overflow::set_cut(std::size_t ops) {
+  std::vector<std::size_t> order;
+  {
+    const std::lock_guard lock(mutex_);
+    order = order_;
+  }
+  const auto set = [&]() -> Status {
+    std::shared_ptr<PlanInUse> rest;
+    if (ops < order.size()) {
+      ASSIGN(auto plan, transforms::Plan::compile(stream_.pipeline,
+                                                  {.seed = stream_.seed, .order = order, .first = ops}));
+      rest = std::make_shared<PlanInUse>(PlanInUse{.plan = std::move(plan), .profile = {.order = order}});
+    }
+    const RemotePlan plan{.id = ++plans_,
+                          .pipeline = stream_.pipeline->to_json(),
+                          .fingerprint = stream_.pipeline->fingerprint(transforms::OnError::kRaise),
+                          .seed = stream_.seed,
+                          .order = {order.begin(), order.end()},
+                          .cut = ops};
+    return crew_->set_plan(plan, std::move(rest));
+  }();
+  const std::lock_guard lock(mutex_);
+  if (set)
+    cut_ops_ = ops;
+  else
+    note_trouble(set.error());
+}
+
+void Overflow::pay(double seconds, double samples) {
+  if (!controller_) return;
+  const double hours = seconds / kSecondsPerHour;
+  bill_.host += options_.prices.host_per_hour * hours;
+  bill_.workers += options_.prices.worker_per_hour * hours * std::max(last_.workers_ready, running_.workers);
+  const autotune::PlacementFacts facts = controller_->facts();
+  const auto add = [samples](double& sum, const autotune::Choice& choice) {
+    if (const double cost = choice.cost_per_sample * samples; std::isfinite(cost)) sum += cost;
+  };
+  add(bill_.all_local, autotune::predict(facts, options_.prices, options_.goal, std::nullopt, 0));
+  for (const autotune::Neighbour& beside : controller_->neighbours())
+    if (beside.choice.all_remote) add(bill_.all_remote, beside.choice);
+}
+
+void Overflow::note_trouble(const Error& error) {
+  trouble_ = error.message;
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,143 @@
+// What an overflow says of itself.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "loader/overflow/overflow.h"
+
+namespace carya::loader {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kMicro = 1e6;
+
+// Numbers that are not known, or without bound, are null.
+Json figure(double value) {
+  return std::isfinite(value) && value > 0 ? Json(value) : Json(nullptr);
+}
+
+Json cut_of(const transforms::Pipeline& pipeline, const std::vector<std::size_t>& order,
+            const autotune::RemoteCut& cut) {
+  Json ops = Json::array();
+  for (std::size_t i = 0; i < std::min(cut.ops_remote, order.size()); ++i)
+    ops.push_back(pipeline.ops()[order[i]]->name());
+  return {{"ops_remote", cut.ops_remote},       {"ops", std::move(ops)},
+          {"bytes_in", cut.bytes_in},           {"bytes_out", cut.bytes_out},
+          {"host_us", cut.host_cpu_s * kMicro}, {"worker_us", cut.worker_cpu_s * kMicro}};
+}
+
+Json choice_of(const autotune::PlacementFacts& facts, const autotune::Choice& choice) {
+  const bool cut = choice.cut && *choice.cut < facts.cuts.size() && choice.workers > 0;
+  return {{"workers", choice.workers},
+          {"ops_remote", cut ? Json(facts.cuts[*choice.cut].ops_remote) : Json(nullptr)},
+          {"cores", choice.cores},
+          {"remote_share", choice.remote_share},
+          {"samples_per_s", figure(choice.rate)},
+          {"stall_share", choice.stall},
+          {"cost_per_hour", choice.cost_per_hour},
+          {"cost_per_million",
+           std::isfinite(choice.cost_per_sample) ? Json(choice.cost_per_sample * 1e6) : Json(nullptr)},
+          {"limit", autotune::limit_name(choice.limit)}};
+}
+
+const char* state_name(remote::WorkerFigures::State state) {
+  using State = remote::WorkerFigures::State;
+  switch (state) {
+    case State::kDown:
+      return "down";
+    case State::kConnecting:
+      return "connecting";
+    case State::kUp:
+      return "up";
+    case State::kDraining:
+      return "draining";
+    case State::kParked:
+      return "parked";
+  }
+  return "";
+}
+
+Json worker_of(const remote::WorkerFigures& worker) {
+  return {{"address", worker.address},
+          {"state", state_name(worker.state)},
+          {"connection", worker.kind},
+          {"chunks", worker.results},
+          {"failed", worker.failed},
+          {"lost", worker.lost},
+          {"hedged", worker.withdrawn},
+          {"in_flight", worker.in_flight.requests},
+          {"credits", worker.window.requests},
+          {"received_bytes", worker.received_bytes},
+          {"sent_bytes", worker.sent_bytes},
+          {"chunks_per_s", worker.results_per_s},
+          {"bytes_per_s", worker.bytes_per_s},
+          {"round_trip_ms", figure(worker.round_trip_s * 1e3)},
+          {"p50_ms", figure(worker.p50_s * 1e3)},
+          {"p99_ms", figure(worker.p99_s * 1e3)},
+          {"reason", worker.reason}};
+}
+
+}  // namespace
+
+std::string Overflow::report() const {
+  Json workers = Json::array();
+  for (const remote::WorkerFigures& worker : crew_->figures()) workers.push_back(worker_of(worker));
+  const std::lock_guard lock(mutex_);
+  Json report{
+      {"workers", std::move(workers)},
+      {"objective", autotune::objective_name(options_.goal.objective)},
+      {"prices", {{"host", options_.prices.host_per_hour}, {"worker", options_.prices.worker_per_hour}}},
+      {"fixed", options_.workers_fixed.has_value()},
+      {"trouble", trouble_},
+      {"pipeline", stream_.pipeline->fingerprint(transforms::OnError::kRaise).hex()}};
+  if (!controller_) {
+    report["phase"] = "connecting";
+    report["why"] = "waiting for the first workers to answer";
+    return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  const autotune::Decision& decision = controller_->decision();
+  const autotune::PlacementFacts facts = controller_->facts();
+  autotune::Choice choice = decision.choice;
+  if (options_.workers_fixed || decision.phase == autotune::Phase::kMeasuring)
+    choice = autotune::predict(facts, options_.prices, options_.goal, running_.cut, running_.workers);
+  report["phase"] = options_.workers_fixed ? "fixed" : autotune::phase_name(decision.phase);
+  report["why"] = options_.workers_fixed ? "as placement= says" : decision.why;
+  report["choice"] = choice_of(facts, choice);
+  report["running"] = {{"workers", running_.workers},
+                       {"workers_ready", last_.workers_ready},
+                       {"cores", cores_used_},
+                       {"ops_remote", cut_ops_}};
+  report["changes"] = decision.changes;
+  report["confidence"] = decision.confidence;
+  report["looks_again_in_s"] = std::max(0.0, decision.looks_again_s - now_s_);
+  report["demand_per_s"] = figure(facts.demand);
+  report["local_per_s"] = figure(facts.cores / facts.local_cpu_s);
+  report["local_us"] = facts.local_cpu_s * kMicro;
+  report["cores"] = facts.cores;
+  report["worker_cores"] = facts.worker_cores;
+  report["link_in_bytes_per_s"] = figure(facts.link_in_bytes_per_s);
+  report["source_bytes_per_s"] = figure(facts.source_bytes_per_s);
+  report["measured"] = {
+      {"samples_per_s", last_.seconds > 0 ? last_.samples / last_.seconds : 0},
+      {"remote_samples_per_s", last_.seconds > 0 ? last_.remote_samples / last_.seconds : 0},
+      {"stall_share", last_.seconds > 0 ? last_.stall_s / last_.seconds : 0}};
+  report["cuts"] = Json::array();
+  for (const autotune::RemoteCut& cut : facts.cuts)
+    report["cuts"].push_back(cut_of(*stream_.pipeline, order_, cut));
+  report["beside"] = Json::array();
+  for (const autotune::Neighbour& beside : controller_->neighbours()) {
+    Json one = choice_of(facts, beside.choice);
+    one["name"] = beside.name;
+    one["why"] = beside.why;
+    report["beside"].push_back(std::move(one));
+  }
+  report["order"] = order_;
+  report["bill"] = {{"seconds", now_s_},
+                    {"host", bill_.host},
+                    {"workers", bill_.workers},
+                    {"all_local", bill_.all_local},
+                    {"all_remote", bill_.all_remote}};
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace carya::loader
