@@ -117,7 +117,9 @@ PlacementFacts Estimate::drawn(std::size_t draw) const {
     const double error = series_[i].count() > 1 ? series_[i].relative_error() : 0;
     drawn[i] = series_[i].mean() * std::max(kFactorMin, 1 + error * z);
   }
-  drawn[kWhole] *= ratio(whole(), series_[kWhole].mean());
+  // As long as nothing speaks against the sum of the parts it stands: few looks at the whole, which is only
+  // seen while the trainer waits, would else leave a doubt for ever.
+  if (whole() == 1) drawn[kWhole] = 1;
   return facts(drawn);
 }
 

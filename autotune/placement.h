@@ -30,6 +30,7 @@ struct PlacementFacts {
 struct Prices {
   double host_per_hour = 0;    ///< $, with its accelerators
   double worker_per_hour = 0;  ///< $, of one worker
+
   bool operator==(const Prices&) const = default;
 };
 
@@ -46,6 +47,7 @@ struct PlacementGoal {
   double target = 0;  ///< samples/s of kCostAtTarget; 0: what the trainer takes
   std::uint32_t workers_max = 256;
   double workers_cost_per_hour_max = std::numeric_limits<double>::infinity();  ///< $, of all workers together
+
   bool operator==(const PlacementGoal&) const = default;
 };
 inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
