@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -119,7 +120,10 @@ void add_narrow_decodes(PlannerInput& input, std::vector<std::size_t> stage,
     std::vector<std::size_t> longer = stage;
     longer.push_back(note);
     FittedCost cost = input.chain.ops[stage.front()].cost;
-    cost.fixed_ns += input.chain.ops[note].cost.fixed_ns;
+    for (const std::size_t noted : std::span(longer).subspan(1)) {
+      cost.fixed_ns += input.chain.ops[noted].cost.fixed_ns;
+      cost.per_element_out_ns += input.chain.ops[noted].cost.per_byte_in_ns;
+    }
     input.profile.fused.push_back({longer, cost});
     add_narrow_decodes(input, std::move(longer), notes, notes_max);
   }
@@ -136,6 +140,8 @@ const FittedCost* PipelineFacts::cost_of(const std::string& label, const std::st
 FittedCost assumed_cost(const Op& op) {
   // By bytes, not by elements: ops on float32 pictures are plain loops, one picture after the other.
   constexpr FittedCost kNote{.fixed_ns = 50, .per_byte_in_ns = 0.001};
+  // Half of the flips; a resize or warp behind one cannot do it on its way, so that it is a pass of its own.
+  constexpr FittedCost kFlip{.fixed_ns = 50, .per_byte_in_ns = 0.05};
   constexpr FittedCost kDecode{.fixed_ns = 5'000, .per_byte_in_ns = 4.0, .per_element_out_ns = 0.45};
   constexpr FittedCost kResize{.fixed_ns = 2'000, .per_byte_in_ns = 0.05, .per_byte_out_ns = 0.15};
   constexpr FittedCost kWarp{.fixed_ns = 1'000, .per_byte_out_ns = 0.7};
@@ -157,7 +163,7 @@ FittedCost assumed_cost(const Op& op) {
     case OpKind::kPoint:
       return kStore;
     case OpKind::kGeometric:
-      if (op.traits().waits) return kNote;
+      if (op.traits().waits) return op.name().ends_with("flip") ? kFlip : kNote;
       return op.name().contains("resize") ? kResize : kWarp;
     default:
       break;
