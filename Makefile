@@ -82,10 +82,11 @@ wheel:  ## a wheel in dist/, tried in a fresh environment
 	@tools/setup.sh wheel
 	@tools/wheel.sh
 
-install:  ## caryad, its systemd units, configuration and man pages into PREFIX
+install:  ## caryad and carya-worker, systemd units, configuration and man pages into PREFIX
 	@tools/setup.sh test
 	@tools/build.sh release caryad
-	@packaging/install.sh build/release/python/carya/bin/caryad "$(PREFIX)" "$(DESTDIR)"
+	@tools/build.sh release carya-worker
+	@packaging/install.sh build/release/python/carya/bin "$(PREFIX)" "$(DESTDIR)"
 
 docs:  ## the documentation site in build/site, warnings are errors
 	@tools/setup.sh docs

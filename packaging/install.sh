@@ -1,27 +1,28 @@
 #!/usr/bin/env bash
-# install.sh CARYAD PREFIX [DESTDIR]: puts the built program CARYAD, its units, configuration and man pages in place.
+# install.sh BIN PREFIX [DESTDIR]: puts the programs caryad and carya-worker, built in the folder BIN, their units,
+# configuration and man pages in place.
 # A configuration that exists is kept. systemd reads units in /usr and /usr/local; elsewhere they must be linked.
 set -euo pipefail
 cd "$(dirname "$0")"
 if (($# < 2 || $# > 3)) || [[ $2 != /* ]]; then
-  echo "usage: install.sh CARYAD PREFIX [DESTDIR], PREFIX an absolute path" >&2
+  echo "usage: install.sh BIN PREFIX [DESTDIR], PREFIX an absolute path" >&2
   exit 2
 fi
-caryad=$1 prefix=${2%/} destdir=${3:-}
-[[ $caryad == /* ]] || caryad=$OLDPWD/$caryad
+bin=$1 prefix=${2%/} destdir=${3:-}
+[[ $bin == /* ]] || bin=$OLDPWD/$bin
 
-install -D -m 755 "$caryad" "$destdir$prefix/bin/caryad"
-for unit in caryad.service caryad.socket user/caryad.service user/caryad.socket; do
+for program in caryad carya-worker; do install -D -m 755 "$bin/$program" "$destdir$prefix/bin/$program"; done
+for unit in caryad.service caryad.socket carya-worker.service user/caryad.service user/caryad.socket; do
   folder=system
   [[ $unit == user/* ]] && folder=user
   target=$destdir$prefix/lib/systemd/$folder/${unit#user/}
   install -D -m 644 "systemd/$unit" "$target"
   text=$(< "$target")
-  printf '%s\n' "${text//\/usr\/local\/bin\/caryad/"$prefix/bin/caryad"}" > "$target"
+  printf '%s\n' "${text//\/usr\/local\/bin\/carya/"$prefix/bin/carya"}" > "$target"
 done
 install -D -m 644 systemd/sysusers.conf "$destdir$prefix/lib/sysusers.d/carya.conf"
 install -D -m 644 man/caryad.8 "$destdir$prefix/share/man/man8/caryad.8"
-install -D -m 644 man/carya.1 "$destdir$prefix/share/man/man1/carya.1"
+for page in carya carya-worker; do install -D -m 644 "man/$page.1" "$destdir$prefix/share/man/man1/$page.1"; done
 configuration=$destdir/etc/carya/caryad.toml
 [[ -e $configuration ]] || install -D -m 644 caryad.toml "$configuration"
 
@@ -30,4 +31,6 @@ caryad is installed. As a system service, for the user \`carya\` (another one: s
   systemd-sysusers && systemctl daemon-reload && systemctl enable --now caryad.socket
 As a service of each user:
   systemctl --user daemon-reload && systemctl --user enable --now caryad.socket
+A worker for other hosts wants certificates first (carya-worker(1)), then:
+  systemctl daemon-reload && systemctl enable --now carya-worker.service
 END

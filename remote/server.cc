@@ -14,7 +14,8 @@ Result<std::unique_ptr<ChunkServer>> ChunkServer::create(const ServerOptions& op
   if (!options.tls && !options.insecure && !address.is_local())
     return fail(Code::kInvalidArgument,
                 "worker at " + options.listen +
-                    ": others than this machine could come; give certificates, or say insecure");
+                    ": others than this machine could come; give certificates (--cert, --key, --ca), or let "
+                    "everybody in by --insecure");
   if (options.handling_max == 0 || options.requests_max == 0 || options.heartbeat_ms == 0 ||
       options.request_bytes_max > options.bytes_max || options.result_bytes_max > options.bytes_max)
     return fail(Code::kInvalidArgument, "worker at " + options.listen + ": a limit is 0, or above bytes_max");

@@ -75,6 +75,8 @@ class ChunkHandler {
   virtual void forget_plan(std::uint64_t connection, std::uint64_t plan) = 0;
   /// The connection is over, with all of its plans; answers to it go nowhere. For the log: who, and why.
   virtual void gone(std::uint64_t connection, const std::string& peer, const Error& reason) = 0;
+  /// One that never became a connection. For the log.
+  virtual void refused(const std::string& /*peer*/, const Error& /*reason*/) {}
 };
 
 struct ServerFigures {

@@ -102,11 +102,17 @@ void ChunkServer::Loop::accept_all() {
       return;
     }
     if (peers_.size() >= options_.connections_max) {
-      ++refused_;
+      const std::string limit = std::to_string(options_.connections_max);
+      refuse(socket.get(), {Code::kExhausted, "there are " + limit + " connections, which is the limit", 0});
       continue;
     }
     add_peer(std::move(socket), monotonic_ns());
   }
+}
+
+void ChunkServer::Loop::refuse(int socket, const Error& reason) {
+  ++refused_;
+  handler_.refused(peer_text(socket), reason);
 }
 
 void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
@@ -114,7 +120,7 @@ void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
   std::unique_ptr<ByteStream> stream;
   if (tls_) {
     auto secured = tls_->accept(std::move(socket), options_.client_names);
-    if (!secured) return;
+    if (!secured) return handler_.refused("", secured.error());
     stream = std::move(*secured);
   } else {
     stream = plain_stream(std::move(socket));

@@ -55,6 +55,7 @@ class ChunkServer::Loop final : public PeerHost {
   struct Sending;
 
   void accept_all();
+  void refuse(int socket, const Error& reason);
   void add_peer(UniqueFd socket, std::int64_t now_ns);
   void serve(std::uint64_t id);
   void close(std::uint64_t id, const Error& reason);

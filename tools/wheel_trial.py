@@ -34,7 +34,8 @@ def write_png(path: Path, shade: int) -> None:
 
 
 def try_programs() -> None:
-    """The daemon is there; the command line is an extra, and says so."""
+    """The daemon and the worker are there; the command line is an extra, and says so."""
+    assert said(PROGRAMS / "carya-worker", "--version").startswith("carya-worker ")
     assert said(PROGRAMS / "caryad", "--version").startswith("caryad ")
     assert "--socket" in said(PROGRAMS / "caryad", "--help")
     said(PROGRAMS / "caryad", "--no-such-option", status=2)

@@ -138,6 +138,7 @@ Status move_pixels(const Program& program, const Program::OpProgram& entry, cons
   SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
   StepList steps;
   TRY(op.resolve(rng, size, steps));
+  TRY(check_steps(program.options, op, steps, 0));
   for (std::size_t i = 0; i < steps.count; ++i)
     for (const std::size_t f : entry.fields) {
       OwnedTensor& tensor = sample.tensors[f];

@@ -171,6 +171,7 @@ Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
     if (open) {  // the sizes met before: whether they agree does not depend on a draw
       SampleRng rng(op.key, id.epoch, id.record, id.occurrence);
       TRY(op.geometric->resolve(rng, size, steps));
+      TRY(check_steps(program_.options, *op.geometric, steps, impl.first_step[g]));
       for (std::size_t i = impl.first_step[g]; i < steps.count; ++i) steps.steps[i].fields = op.fields;
     }
     if (steps.count > impl.first_step[g]) {

@@ -23,7 +23,8 @@ struct PlanOptions {
   std::uint64_t seed = 0;
   bool fuse = true;  ///< false: one op after the other, each whole; the reference for tests
   std::uint64_t image_pixels_max =
-      178'956'970;  ///< declared pixels over this are kCorrupt (Pillow's bomb limit x 2 is an error there)
+      178'956'970;  ///< declared pixels over this are kCorrupt (Pillow's bomb limit x 2 is an error there);
+                    ///< when it is lowered, so are pictures that an op makes
   std::uint32_t jpeg_scans_max = 500;  ///< more scans than this are kCorrupt
   /// In which order the pipeline's ops run, by their indices; empty: as declared. Each op keeps the random
   /// numbers of its declared place. That the result is still what was declared is the caller's to know

@@ -391,6 +391,18 @@ std::unexpected<Error> decode_failed(const std::string& field, const Error& erro
   return fail(error.code, where + error.message, error.sys_errno);
 }
 
+Status check_steps(const PlanOptions& options, const Op& op, const StepList& steps, std::size_t first) {
+  if (options.image_pixels_max >= PlanOptions{}.image_pixels_max) return {};
+  for (const Step& step : std::span(steps.steps).subspan(first, steps.count - first)) {
+    const auto pixels = static_cast<std::uint64_t>(step.height) * static_cast<std::uint64_t>(step.width);
+    if (pixels > options.image_pixels_max)
+      return fail(Code::kCorrupt, op.name() + ": an image becomes " + size_text({step.height, step.width}) +
+                                      "; allowed here: " + std::to_string(options.image_pixels_max) +
+                                      " pixels");
+  }
+  return {};
+}
+
 std::unexpected<Error> size_mismatch(const Op& op, ImageSize first, const std::string& field,
                                      ImageSize size) {
   return fail(Code::kCorrupt, op.name() + ": " + field + " is " + size_text(size) +

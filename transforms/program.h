@@ -110,6 +110,9 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
 /// is `image`.
 std::unexpected<Error> decode_failed(const std::string& field, const Error& error);
 
+/// Whether the pictures that an op's steps, from `first` on, make keep a lowered limit. The ops themselves
+/// keep the ordinary one. Errors: kCorrupt.
+Status check_steps(const PlanOptions& options, const Op& op, const StepList& steps, std::size_t first);
 /// A sample whose images have different sizes.
 std::unexpected<Error> size_mismatch(const Op& op, ImageSize first, const std::string& field, ImageSize size);
 

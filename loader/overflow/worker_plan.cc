@@ -19,7 +19,8 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan) {
+Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan,
+                                                              std::uint64_t pixels_max) {
   ASSIGN(auto pipeline, transforms::Pipeline::parse(plan.pipeline));
   const std::vector<std::size_t> order(plan.order.begin(), plan.order.end());
   // The policy for broken records is the host's, and so is none of a worker's fingerprint.
@@ -28,8 +29,10 @@ Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& 
                 "the worker's ops or codecs are of other versions than the host's and could give other bits; "
                 "it has " +
                     joined(transforms::codec_versions()) + ": install the same release of carya on both");
-  ASSIGN(auto compiled,
-         transforms::Plan::compile(pipeline, {.seed = plan.seed, .order = order, .last = plan.cut}));
+  ASSIGN(
+      auto compiled,
+      transforms::Plan::compile(
+          pipeline, {.seed = plan.seed, .image_pixels_max = pixels_max, .order = order, .last = plan.cut}));
   std::shared_ptr<WorkerPlan> made(new WorkerPlan());
   for (const transforms::TensorSpec& spec : compiled->outputs())
     made->row_bytes_ += static_cast<std::uint64_t>(spec.bytes());
@@ -46,7 +49,8 @@ Result<std::uint64_t> WorkerPlan::result_bytes(const RemoteChunk& chunk) const {
 }
 
 Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
-                                         transforms::Scratch& scratch, std::span<std::byte> out) const {
+                                         transforms::Scratch& scratch, std::span<std::byte> out,
+                                         const std::function<bool()>& go_on) const {
   CHECK(out.size() == chunk.rows * row_bytes_);
   ASSIGN(const RemoteInputs work, parse_remote_inputs(chunk, plan_->inputs(), payload));
   std::vector<std::byte*> places;  // of the next row, tensor by tensor
@@ -58,6 +62,10 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
   RemoteResult result;
   const std::int64_t start_ns = thread_cpu_ns();
   for (std::size_t row = 0; row < chunk.rows; ++row) {
+    if (go_on && !go_on())
+      return fail(Code::kTimeout, "worker: the chunk took too long, or the worker ends; " +
+                                      std::to_string(row) + " of " + std::to_string(chunk.rows) +
+                                      " rows were done");
     const auto inputs = std::span(work.inputs).subspan(row * fields(), fields());
     const transforms::SampleId id{chunk.epoch, work.rows[row].record, work.rows[row].occurrence};
     const Status status = plan_->run(scratch, id, inputs, places);

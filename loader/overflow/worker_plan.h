@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,7 +18,9 @@ class WorkerPlan {
  public:
   /// Errors: kInvalidArgument (a pipeline or an order that is none; a cut where no part may end);
   /// kUnsupported: built-in ops or codecs of another version than the host's, with both versions.
-  static Result<std::shared_ptr<const WorkerPlan>> compile(const RemotePlan& plan);
+  /// `pixels_max`: a picture that has or gets more makes its row broken, which leaves it to the host.
+  static Result<std::shared_ptr<const WorkerPlan>> compile(
+      const RemotePlan& plan, std::uint64_t pixels_max = transforms::PlanOptions{}.image_pixels_max);
 
   /// Of one row's inputs, and what becomes of them.
   std::size_t fields() const { return plan_->inputs().size(); }
@@ -25,10 +28,12 @@ class WorkerPlan {
   /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
   Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
 
-  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says.Errors: kCorrupt: the
-  /// payload is not what the plan takes; kExhausted.
+  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says. `go_on` is asked
+  /// before each row. Errors: kCorrupt: the payload is not what the plan takes; kTimeout: not to go on;
+  /// kExhausted.
   Result<RemoteResult> compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
-                               transforms::Scratch& scratch, std::span<std::byte> out) const;
+                               transforms::Scratch& scratch, std::span<std::byte> out,
+                               const std::function<bool()>& go_on = {}) const;
 
  private:
   WorkerPlan() = default;

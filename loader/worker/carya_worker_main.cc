@@ -1,12 +1,18 @@
-// carya-worker: computes chunks for hosts whose own cores do not suffice. See carya-worker(8).
+// carya-worker: computes chunks for hosts whose own cores do not suffice. See carya-worker(1).
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <thread>
 
+#include "loader/daemon/event_field.h"
 #include "loader/daemon/event_log.h"
+#include "loader/daemon/settings.h"
 #include "loader/daemon/supervisor.h"
 #include "loader/host.h"
 #include "loader/worker/worker_service.h"
@@ -18,10 +24,17 @@ using namespace carya::loader;  // NOLINT(google-build-using-namespace)
 
 constexpr int kUsage = 2;  // exit status: arguments are wrong; systemd does not try again
 
+constexpr std::uint64_t kTokenBytesMax = 4096;
+
 struct Arguments {
   remote::ServerOptions server;
   remote::TlsFiles tls;
+  std::string token_file;
   std::uint32_t threads = 0;
+  std::string memory = "25%";
+  double megapixels = 0;  // 0: what pipelines themselves allow
+  double chunk_s = 60;
+  double silent_s = 3;
   std::string log_level = "info";
 };
 
@@ -30,16 +43,59 @@ int failed(const Error& error) {
   return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? kUsage : 1;
 }
 
+Result<std::string> read_token(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return fail_errno("--token-file " + path, errno);
+  std::string token(kTokenBytesMax + 1, '\0');
+  file.read(token.data(), static_cast<std::streamsize>(token.size()));
+  token.resize(static_cast<std::size_t>(file.gcount()));
+  const bool whole = token.size() <= kTokenBytesMax;
+  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) token.pop_back();
+  if (whole && !token.empty()) return token;
+  return fail(Code::kInvalidArgument,
+              "--token-file " + path + ": want 1 to " + std::to_string(kTokenBytesMax) + " bytes of text");
+}
+
+/// The rest of what the server is told.
+Status complete(Arguments& arguments) {
+  remote::ServerOptions& server = arguments.server;
+  const remote::TlsFiles& tls = arguments.tls;
+  const bool any = !(tls.certificate + tls.key + tls.authority).empty();
+  if (any && (tls.certificate.empty() || tls.key.empty() || tls.authority.empty()))
+    return fail(Code::kInvalidArgument, "--cert, --key and --ca belong together: give all three or none");
+  if (any) server.tls = tls;
+  if (!arguments.token_file.empty()) {
+    ASSIGN(server.token, read_token(arguments.token_file));
+  }
+  const HostFacts facts = read_host_facts();
+  if (arguments.threads == 0) arguments.threads = auto_threads(facts);
+  const auto memory = parse_size(arguments.memory, facts.memory_bytes);
+  if (!memory)
+    return fail(Code::kInvalidArgument, "--memory " + arguments.memory + ": want " + memory.error().message);
+  server.bytes_max = *memory / 2;  // the other half is for results
+  server.request_bytes_max = std::min(server.request_bytes_max, server.bytes_max);
+  server.result_bytes_max = std::min(server.result_bytes_max, server.bytes_max);
+  server.handling_max = 2 * arguments.threads;
+  server.silent_ms = static_cast<std::uint64_t>(arguments.silent_s * 1000);
+  server.chunk_ms = static_cast<std::uint64_t>(arguments.chunk_s * 1000);
+  return {};
+}
+
 /// TERM and INT finish what was begun; a second one ends at once.
-void follow_signals(const sigset_t& signals, Supervisor& manager, remote::ChunkServer& server,
-                    const std::atomic<bool>& ended) {
+void follow_signals(const sigset_t& signals, const Supervisor& manager, EventLog& log,
+                    remote::ChunkServer& server, const std::atomic<bool>& ended) {
   int signal = 0;
   for (int seen = 0; sigwait(&signals, &signal) == 0 && !ended; ++seen) {
     manager.notify("STOPPING=1\nSTATUS=finishing what was begun");
-    if (seen == 0)
+    const remote::ServerFigures figures = server.figures();
+    log.write(LogLevel::kInfo, (seen == 0 ? "draining" : "ending at once") +
+                                   field("connections", figures.connections) +
+                                   field("chunks", figures.handling + figures.queued));
+    if (seen == 0) {
       server.drain();
-    else
+    } else {
       server.stop();
+    }
   }
 }
 
@@ -53,19 +109,21 @@ int serve(const Arguments& arguments) {
   Supervisor manager;
   EventLog log;
   log.set_level(arguments.log_level);
-  const std::uint32_t threads = arguments.threads > 0 ? arguments.threads : auto_threads(read_host_facts());
-  WorkerService service(
-      {.threads = threads, .log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); }});
+  WorkerService service({.threads = arguments.threads,
+                         .pixels_max = arguments.megapixels > 0
+                                           ? static_cast<std::uint64_t>(arguments.megapixels * 1e6)
+                                           : kPixelsMax,
+                         .chunk_ms = static_cast<std::int64_t>(arguments.server.chunk_ms),
+                         .log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); }});
   auto made = remote::ChunkServer::create(arguments.server, service);
   if (!made) return failed(made.error());
   remote::ChunkServer& server = **made;
   if (const Status started = service.start(server); !started) return failed(started.error());
   std::atomic<bool> ended = false;
-  std::thread follower([&] { follow_signals(signals, manager, server, ended); });
-  log.write(LogLevel::kInfo, "ready listen=" + arguments.server.listen +
-                                 (server.port() > 0 ? " port=" + std::to_string(server.port()) : "") +
-                                 " threads=" + std::to_string(threads) +
-                                 (arguments.server.tls ? " tls=1.3" : " plain"));
+  std::thread follower([&] { follow_signals(signals, manager, log, server, ended); });
+  log.write(LogLevel::kInfo, "ready" + field("listen", arguments.server.listen) +
+                                 field("port", server.port()) + field("threads", arguments.threads) +
+                                 field("tls", arguments.server.tls ? "1.3" : "none"));
   manager.notify("READY=1\nSTATUS=serving at " + arguments.server.listen);
   server.run();
   service.stop();
@@ -81,33 +139,47 @@ int serve(const Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app(
       "carya-worker decodes and transforms chunks for training hosts whose own cores do not suffice.\n"
-      "It holds no data and no state: hosts send what is to be done (carya.Loader(..., "
-      "remote=[\"host:port\"])).");
+      "It holds no data and no state: hosts connect to it and send what is to be done. It may be ended, "
+      "killed\n"
+      "or started again at any time: hosts do elsewhere what it had.");
   app.footer(
-      "Example: carya-worker --listen 0.0.0.0:7070 --cert worker.pem --key worker.key --ca ca.pem\n"
-      "         carya-worker --listen 127.0.0.1:7070 --insecure");
+      "Other machines need certificates on both sides, signed by one authority; hosts check that the "
+      "worker's\n"
+      "is for the name they connect to. tools/test_ca.sh DIR NAME makes a set to try.\n\n"
+      "Examples:\n"
+      "  carya-worker --listen 127.0.0.1:7070\n"
+      "  carya-worker --listen 0.0.0.0:7070 --cert worker.pem --key worker.key --ca ca.pem\n"
+      "  carya-worker --listen 0.0.0.0:7070 --insecure --token-file token   (a mesh does the encryption)");
   Arguments arguments;
   remote::ServerOptions& server = arguments.server;
   server.server = "carya-worker " CARYA_VERSION;
   app.add_option("--listen", server.listen, "host:port (port 0: any that is free), or unix:/path")
       ->required();
-  auto* cert =
-      app.add_option("--cert", arguments.tls.certificate, "certificate of this worker (PEM, with its chain)");
-  auto* key = app.add_option("--key", arguments.tls.key, "its key (PEM)")->needs(cert);
-  auto* ca = app.add_option("--ca", arguments.tls.authority, "authority of the hosts' certificates (PEM)")
-                 ->needs(key);
-  cert->needs(ca);
+  app.add_option("--cert", arguments.tls.certificate, "certificate of this worker (PEM, with its chain)");
+  app.add_option("--key", arguments.tls.key, "its key (PEM)");
+  app.add_option("--ca", arguments.tls.authority, "authority of the hosts' certificates (PEM)");
   app.add_option("--client", server.client_names,
                  "name in a host's certificate that may come (default: all of --ca)");
   app.add_flag("--insecure", server.insecure,
                "plain TCP also for other machines: everybody there can use this worker");
-  app.add_option("--token", server.token, "that hosts must know; for meshes that do TLS themselves")
-      ->envname("CARYA_WORKER_TOKEN");
-  app.add_option("--threads", arguments.threads, "that compute (0: all allowed cores)")
+  app.add_option("--token-file", arguments.token_file,
+                 "file with a word that hosts must know; for meshes that do TLS themselves");
+  app.add_option("--threads", arguments.threads, "that compute (0, the default: all allowed cores)")
       ->check(CLI::Range(0U, 1024U));
-  app.add_option("--connections", server.connections_max, "hosts at a time, at most")
+  app.add_option("--max-connections", server.connections_max, "hosts at a time (default 64)")
       ->check(CLI::Range(1U, 4096U));
-  app.add_option("--log-level", arguments.log_level, "what is logged")
+  app.add_option("--memory", arguments.memory,
+                 "for chunks and results: a size (8GiB) or a share of this machine's (default 25%)");
+  app.add_option("--max-megapixels", arguments.megapixels,
+                 "of a picture; larger ones are left to the host (default: 178.9)")
+      ->check(CLI::Range(0.001, 178.9));
+  app.add_option("--max-seconds", arguments.chunk_s, "for one chunk (default 60)")
+      ->check(CLI::Range(0.1, 3600.0));
+  app.add_option("--max-silence", arguments.silent_s,
+                 "seconds without a byte until a host counts as dead (default 3)")
+      ->check(CLI::Range(1.0, 3600.0));
+  app.add_option("--log-level", arguments.log_level,
+                 "what is logged: debug, info (default), warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   app.set_version_flag("--version", "carya-worker " CARYA_VERSION);
   try {
@@ -115,7 +187,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {  // the library's way to say also --help
     return app.exit(error) == 0 ? 0 : kUsage;
   }
-  if (*cert) server.tls = arguments.tls;
-  server.handling_max = 2 * (arguments.threads > 0 ? arguments.threads : auto_threads(read_host_facts()));
+  if (const Status completed = complete(arguments); !completed) return failed(completed.error());
   return serve(arguments);
 }

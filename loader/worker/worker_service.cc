@@ -4,10 +4,14 @@
 #include <exception>
 #include <system_error>
 
+#include "base/clock.h"
+#include "loader/daemon/event_field.h"
 #include "loader/overflow/remote_facts.h"
 
 namespace carya::loader {
 namespace {
+
+constexpr std::int64_t kRefusalLogNs = 1'000'000'000;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -53,7 +57,7 @@ void WorkerService::stop() {
 
 Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello) {
   TRY(check_remote_facts(hello.facts));
-  options_.log("connection=" + std::to_string(connection) + " client=\"" + hello.client + "\"");
+  options_.log("welcome" + field("connection", connection) + field("client", hello.client));
   std::vector<remote::Fact> facts = remote_facts();
   facts.push_back({kCoresFact, std::to_string(options_.threads)});
   return facts;
@@ -106,8 +110,16 @@ void WorkerService::gone(std::uint64_t connection, const std::string& peer, cons
     std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
   }
   drop([&](const remote::Ticket& ticket) { return ticket.connection == connection; });
-  options_.log("connection=" + std::to_string(connection) + " gone peer=" + peer + " why=\"" +
-               reason.message + "\"");
+  options_.log("gone" + field("connection", connection) + field("peer", peer) + field("why", reason.message));
+}
+
+void WorkerService::refused(const std::string& peer, const Error& reason) {
+  ++refusals_;
+  const std::int64_t now_ns = monotonic_ns();
+  if (refusal_logged_ns_ > 0 && now_ns - refusal_logged_ns_ < kRefusalLogNs) return;
+  options_.log("refused" + field("peer", peer) + field("why", reason.message) + field("count", refusals_));
+  refusal_logged_ns_ = now_ns;
+  refusals_ = 0;
 }
 
 void WorkerService::add(Job job) {
@@ -139,8 +151,11 @@ void WorkerService::work() {
 }
 
 Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
+  if (asked.payload->bytes > kPlanBytesMax)
+    return fail(Code::kInvalidArgument, "worker: a plan of " + std::to_string(asked.payload->bytes) +
+                                            " bytes; allowed: " + std::to_string(kPlanBytesMax));
   ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
-  ASSIGN(auto plan, WorkerPlan::compile(document));
+  ASSIGN(auto plan, WorkerPlan::compile(document, options_.pixels_max));
   const std::lock_guard lock(mutex_);
   plans_[{asked.ticket.connection, asked.plan}] = std::move(plan);
   return remote::Answer{};
@@ -153,8 +168,10 @@ Result<remote::Answer> WorkerService::run(const Job& job, transforms::Scratch& s
     return fail(Code::kCorrupt, "remote chunk: the result has " + std::to_string(bytes) +
                                     " bytes, asked for are " + std::to_string(job.asked.result_bytes));
   auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  const std::int64_t until_ns = monotonic_ns() + options_.chunk_ms * 1'000'000;
+  const auto go_on = [&] { return !stopping_ && monotonic_ns() < until_ns; };
   ASSIGN(const RemoteResult result,
-         job.plan->compute(chunk, job.asked.payload->span(), scratch, std::span(memory.get(), bytes)));
+         job.plan->compute(chunk, job.asked.payload->span(), scratch, std::span(memory.get(), bytes), go_on));
   return remote::Answer{.about = encode_remote(result), .payload = payload_of(std::move(memory), bytes)};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -18,8 +19,15 @@
 
 namespace carya::loader {
 
+/// A plan's document that has more is refused. Lists of files are in it.
+inline constexpr std::uint64_t kPlanBytesMax = 16 << 20;
+/// What a pipeline itself allows.
+inline constexpr std::uint64_t kPixelsMax = transforms::PlanOptions{}.image_pixels_max;
+
 struct WorkerOptions {
   std::uint32_t threads = 1;                      ///< that compute
+  std::uint64_t pixels_max = kPixelsMax;          ///< of one picture; a row with more is left to its host
+  std::int64_t chunk_ms = 60'000;                 ///< for one chunk, looked at between its rows
   std::function<void(const std::string&)> log{};  ///< one line per event; may be called by any thread
 };
 
@@ -32,7 +40,7 @@ class WorkerService final : public remote::ChunkHandler {
 
   /// Answers go to this server from now on; before it runs. Errors: kExhausted (threads).
   Status start(remote::ChunkServer& server);
-  /// Waits for what is being computed; what waits is not begun. After the server has ended.
+  /// What is being computed ends after its present row, what waits is not begun. After the server has ended.
   void stop();
 
   Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello) override;
@@ -41,6 +49,7 @@ class WorkerService final : public remote::ChunkHandler {
   void cancel(const remote::Ticket& ticket) override;
   void forget_plan(std::uint64_t connection, std::uint64_t plan) override;
   void gone(std::uint64_t connection, const std::string& peer, const Error& reason) override;
+  void refused(const std::string& peer, const Error& reason) override;
 
  private:
   void drop(const std::function<bool(const remote::Ticket&)>& unwanted);
@@ -62,7 +71,9 @@ class WorkerService final : public remote::ChunkHandler {
   std::deque<Job> jobs_;
   std::map<PlanKey, std::shared_ptr<const WorkerPlan>> plans_;
   std::vector<std::thread> threads_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;
+  std::int64_t refusal_logged_ns_ = 0;  // the server's thread alone: a flood is one line a second
+  std::uint64_t refusals_ = 0;          // since then
 };
 
 }  // namespace carya::loader

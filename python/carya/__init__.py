@@ -37,6 +37,7 @@ from ._remote import Placement
 from ._sources import arrays, files, image_folder, webdataset
 
 if TYPE_CHECKING:
+    from . import fleet as fleet
     from . import jax as jax
     from . import torch as torch
 
@@ -67,7 +68,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "jax"):
+    if name in ("torch", "jax", "fleet"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")

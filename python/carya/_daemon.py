@@ -41,30 +41,35 @@ def find_daemon(daemon: str) -> str:
     )
 
 
-def _own_program() -> str:
-    return os.path.join(os.path.dirname(__file__), "bin", "caryad")
+def _own_program(name: str) -> str:
+    return os.path.join(os.path.dirname(__file__), "bin", name)
 
 
-def program() -> str:
-    """The path of caryad: of this package, else of the system. Errors: NotFound."""
+def program(name: str = "caryad") -> str:
+    """The path of caryad or carya-worker: of this package, else of the system. Errors: NotFound."""
     import shutil
 
-    own = _own_program()
-    found = own if os.path.exists(own) else shutil.which("caryad")
+    own = _own_program(name)
+    found = own if os.path.exists(own) else shutil.which(name)
     if not found:
-        raise NotFound("caryad: not in this package and not in PATH; install carya with its programs")
+        raise NotFound(f"{name}: not in this package and not in PATH; install carya with its programs")
     return found
 
 
-def main() -> None:
+def main(name: str = "caryad") -> None:
     """The script `caryad` of an installed package: becomes the program, with the same process number."""
     import sys
 
     try:
         # Of the package only: what PATH has may be this script.
-        os.execv(_own_program(), ["caryad", *sys.argv[1:]])
+        os.execv(_own_program(name), [name, *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"caryad: {_own_program()}: {error.strerror}; install carya with its programs")
+        sys.exit(f"{name}: {_own_program(name)}: {error.strerror}; install carya with its programs")
+
+
+def worker_main() -> None:
+    """The script `carya-worker`."""
+    main("carya-worker")
 
 
 def spawn(socket: str) -> None:

@@ -24,6 +24,7 @@ from carya import _cli_service, _core, _daemon
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 CARYAD = _daemon.program()
+BIN = str(Path(CARYAD).parent)
 HANG_S = 60
 
 
@@ -170,7 +171,7 @@ def test_a_socket_of_another_kind_is_refused(short: Path) -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What packaging/install.sh puts below a DESTDIR."""
     root = tmp_path_factory.mktemp("destdir")
-    run(str(PACKAGING / "install.sh"), CARYAD, "/usr", str(root))
+    run(str(PACKAGING / "install.sh"), BIN, "/usr", str(root))
     return root
 
 
@@ -179,6 +180,9 @@ def test_install_puts_everything_in_place_and_keeps_a_configuration(installed: P
     units = {f"usr/lib/systemd/{kind}/caryad.{unit}" for kind in ("system", "user") for unit in ("service", "socket")}
     assert files == units | {
         "usr/bin/caryad",
+        "usr/bin/carya-worker",
+        "usr/lib/systemd/system/carya-worker.service",
+        "usr/share/man/man1/carya-worker.1",
         "usr/lib/sysusers.d/carya.conf",
         "usr/share/man/man8/caryad.8",
         "usr/share/man/man1/carya.1",
@@ -190,9 +194,9 @@ def test_install_puts_everything_in_place_and_keeps_a_configuration(installed: P
         assert "\nExecStart=/usr/bin/caryad --socket %t/carya/caryad.sock" in unit
     config = installed / "etc/carya/caryad.toml"
     config.write_text(config.read_text() + "# mine\n")
-    run(str(PACKAGING / "install.sh"), CARYAD, "/usr", str(installed))
+    run(str(PACKAGING / "install.sh"), BIN, "/usr", str(installed))
     assert config.read_text().endswith("# mine\n")
-    assert "PREFIX" in run(str(PACKAGING / "install.sh"), CARYAD, code=2).stderr
+    assert "PREFIX" in run(str(PACKAGING / "install.sh"), BIN, code=2).stderr
 
 
 @pytest.mark.parametrize("kind", ["system", "user"])
@@ -200,10 +204,11 @@ def test_units_are_valid(installed: Path, tmp_path: Path, kind: str) -> None:
     """`systemd-analyze verify` is silent about the units as they are installed, here below another folder."""
     analyze = need("systemd-analyze")
     folder = installed / "usr/lib/systemd" / kind
-    for unit in _cli_service.UNITS:
-        text = (folder / unit).read_text().replace("/usr/bin/caryad", CARYAD)
+    units = (*_cli_service.UNITS, *(["carya-worker.service"] if kind == "system" else []))
+    for unit in units:
+        text = (folder / unit).read_text().replace("/usr/bin/carya", f"{BIN}/carya")
         (tmp_path / unit).write_text(text)
-    for unit in _cli_service.UNITS:
+    for unit in units:
         done = run(
             analyze,
             *(["--user"] if kind == "user" else []),
@@ -215,9 +220,10 @@ def test_units_are_valid(installed: Path, tmp_path: Path, kind: str) -> None:
         assert done.stdout + done.stderr == ""
 
 
-def test_system_unit_is_hardened() -> None:
+@pytest.mark.parametrize("unit", ["caryad.service", "carya-worker.service"])
+def test_system_units_are_hardened(unit: str) -> None:
     analyze = need("systemd-analyze")
-    done = run(analyze, "security", "--offline=true", "--threshold=20", str(PACKAGING / "systemd/caryad.service"))
+    done = run(analyze, "security", "--offline=true", "--threshold=20", str(PACKAGING / "systemd" / unit))
     assert "Overall exposure level" in done.stdout + done.stderr
 
 
@@ -258,20 +264,20 @@ def page(name: str) -> str:
     return text.replace("\\-", "-")
 
 
-@pytest.mark.parametrize("name", ["caryad.8", "carya.1"])
+@pytest.mark.parametrize("name", ["caryad.8", "carya.1", "carya-worker.1"])
 def test_man_pages_are_set_without_warnings(name: str) -> None:
     done = run(need("groff"), "-ww", "-mandoc", "-Tascii", str(PACKAGING / "man" / name))
     assert done.stderr == ""
     assert "The Carya authors." in done.stdout
 
 
-def test_every_option_of_caryad_is_in_its_page() -> None:
-    options = re.findall(r"--([a-z-]+)", run(CARYAD, "--help").stdout.split("Options:")[1])
-    assert {"socket", "config"} <= set(options)
+@pytest.mark.parametrize(("name", "known"), [("caryad.8", "config"), ("carya-worker.1", "listen")])
+def test_every_option_of_a_program_is_in_its_page(name: str, known: str) -> None:
+    shown = run(f"{BIN}/{name[:-2]}", "--help").stdout.split("Options:")[1].split("Example")[0]
+    options = re.findall(r"^ +(?:-\w,)?--([a-z-]+)", shown, re.MULTILINE)
+    assert known in options
     missing = [
-        option
-        for option in options
-        if not re.search(rf"^\.It Fl (?:\w , )?-{option}\b", page("caryad.8"), re.MULTILINE)
+        option for option in options if not re.search(rf"^\.It Fl (?:\w , )?-{option}\b", page(name), re.MULTILINE)
     ]
     assert not missing
 

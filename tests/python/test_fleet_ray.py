@@ -1,0 +1,141 @@
+"""carya.fleet.ray: its description, and its child process on a real local Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from chunk_client import Host
+from daemons import until
+
+import carya
+from carya import _core, fleet
+
+FACTS = [{"name": "chunks", "value": "1"}, *({"name": "codec", "value": one} for one in _core.doctor()["codecs"])]
+
+
+def test_a_description_is_data() -> None:
+    made = carya.fleet.ray(address="head:6379", max_workers=3, cpus_per_worker=2, price=0.4, insecure=True)
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert made.command == (sys.executable, "-m", "carya.fleet.ray")
+    assert json.loads(made.options) == {
+        "address": "head:6379",
+        "max_workers": 3,
+        "cpus_per_worker": 2,
+        "resources": {},
+        "arguments": ["--insecure", "--threads", "2"],
+    }
+    secured = json.loads(fleet.ray(cert="/a", key="/b", ca="/c", cpus_per_worker=1).options)["arguments"]
+    assert secured == ["--cert", "/a", "--key", "/b", "--ca", "/c", "--threads", "1"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"address": ""}, {"max_workers": 0}, {"cpus_per_worker": 0}, {"price": -1.0}, {"cert": "/a"}],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(carya.InvalidArgument, match=next(iter(wrong))):
+        fleet.ray(**wrong)
+
+
+class Child:
+    """`python -m carya.fleet.ray` as the host speaks to it."""
+
+    def __init__(self, made: fleet.ChildFleet) -> None:
+        self.process = subprocess.Popen(made.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.say(command="start", options=json.loads(made.options))
+        self.seen: list[dict[str, Any]] = []
+
+    def say(self, **line: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, event: str) -> dict[str, Any]:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.seen.append(json.loads(line))
+            if self.seen[-1]["event"] == event:
+                return self.seen[-1]
+        raise AssertionError(f"it ended: {self.seen}")
+
+    def members(self, are: Callable[[list[str]], bool]) -> list[str]:
+        """Those that there are once this holds."""
+        while True:
+            self.say(command="members")
+            found: list[str] = self.hear("members")["members"]
+            if are(found):
+                return found
+
+
+@contextmanager
+def child(made: fleet.ChildFleet) -> Iterator[Child]:
+    started = Child(made)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def greeted(member: str) -> bool:
+    """A real carya-worker listens there."""
+    host, port = member.rsplit(":", 1)
+    with Host((host, int(port))) as client:
+        return client.hello(facts=FACTS)[0] == "Welcome"
+
+
+def listens(member: str) -> bool:
+    try:
+        return greeted(member)
+    except OSError:
+        return False
+
+
+def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: the fleet on Ray is not tested")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        first = cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1)
+        made = carya.fleet.ray(address=cluster.address, max_workers=3, cpus_per_worker=1, insecure=True)
+        with child(made) as ray:
+            assert ray.hear("ready")["most"] == 3
+            assert ray.members(lambda found: True) == []
+            ray.say(command="scale", count=2)
+            two = ray.members(lambda found: len(found) == 2)
+            assert all(greeted(member) for member in two)
+            ray.say(command="scale", count=1)
+            one = ray.members(lambda found: len(found) == 1)
+            assert one[0] in two
+            assert greeted(one[0])
+            (ended,) = set(two) - set(one)
+            until(lambda: not listens(ended))
+            ray.say(command="scale", count=2)
+            two = ray.members(lambda found: len(found) == 2)
+            # A node is lost: its worker goes, and another is started when there is room again.
+            cluster.remove_node(first, allow_graceful=False)
+            left = ray.members(lambda found: len(found) == 1)
+            assert left[0] in two
+            assert any(line["event"] == "log" for line in ray.seen)
+            cluster.add_node(num_cpus=1)
+            two = ray.members(lambda found: len(found) == 2)
+            assert all(greeted(member) for member in two)
+            # The end of its input ends it and all workers.
+            assert ray.process.stdin
+            ray.process.stdin.close()
+            assert ray.process.wait(300) == 0
+            until(lambda: not any(listens(member) for member in two))
+    finally:
+        cluster.shutdown()
