@@ -1,0 +1,250 @@
+"""Loaders with workers: real carya-workers, whoever computes and whoever dies, the same bits; what they say of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import workers
+from daemons import running as running_daemon
+from daemons import until
+from streams import digest, epoch_digest
+from workers import Worker
+
+import carya
+from carya import _remote
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with workers.running("--insecure") as started:
+        yield started
+
+
+def vision(photos: Path, **batch: Any) -> carya.Pipeline:
+    chain = carya.image_folder(photos).shuffle(seed=11).decode_image().random_resized_crop(48)
+    return chain.random_horizontal_flip().normalize(0.5, 0.5).batch(**(batch or {"batch_size": 4}))
+
+
+def at(*found: Worker) -> list[str]:
+    return [f"127.0.0.1:{one.port}" for one in found]
+
+
+def read_until_remote(loader: carya.Loader, chunks: int = 1) -> str:
+    """Epoch 0 again and again until workers have computed so many chunks more; its digest, the same every time."""
+    wanted = loader.stats()["remote_chunks"] + chunks
+    loader.set_epoch(0)
+    first = digest(loader)
+    for _ in range(20_000):
+        if loader.stats()["remote_chunks"] >= wanted:
+            return first
+        loader.set_epoch(0)
+        assert digest(loader) == first
+    raise AssertionError(str(loader.placement()))
+
+
+# The same bits ---------------------------------------------------------------------------------------------------------
+
+
+def test_fixed_workers_give_the_bits_of_the_host(photos: Path, worker: Worker) -> None:
+    with carya.Loader(vision(photos), remote=at(worker), placement="remote:1", threads=1) as loader:
+        assert read_until_remote(loader) == epoch_digest(vision(photos))
+        placement = loader.placement()
+        assert placement["phase"] == "fixed"
+        assert placement["running"]["workers"] == 1
+        assert placement["workers"][0]["state"] == "up"
+        assert placement["workers"][0]["chunks"] > 0
+
+
+def test_a_worker_that_is_killed_and_comes_back_changes_no_bit(photos: Path) -> None:
+    with workers.running("--insecure") as first:
+        (address,) = at(first)
+    expected = epoch_digest(vision(photos))
+    with carya.Loader(vision(photos), remote=[address], placement="remote:1", threads=1) as loader:
+        for _ in range(3):
+            with workers.running("--insecure", "--listen", address) as started:
+                assert read_until_remote(loader) == expected
+                loader.set_epoch(0)
+                batches = iter(loader)
+                next(batches)
+                started.end(signal.SIGKILL)
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+
+
+def test_workers_that_are_not_there_are_not_missed(photos: Path, tmp_path: Path) -> None:
+    with carya.Loader(vision(photos), remote=[f"unix:{tmp_path}/none"], placement="remote:1") as loader:
+        assert digest(loader) == epoch_digest(vision(photos))
+        assert loader.stats()["remote_chunks"] == 0
+
+
+def test_arrays_go_too(worker: Worker) -> None:
+    x = np.arange(64 * 32, dtype=np.uint8).reshape(64, 32)
+    pipeline = carya.arrays({"x": x}).shuffle(seed=3).to_dtype("float32", scale=True, fields=["x"]).batch(8)
+    with carya.Loader(pipeline, remote=at(worker), placement="remote:1", threads=1) as loader:
+        assert read_until_remote(loader) == epoch_digest(pipeline)
+
+
+def test_a_state_goes_on_with_and_without_workers(photos: Path, worker: Worker) -> None:
+    with carya.Loader(vision(photos), remote=at(worker), placement="remote:1", threads=1) as loader:
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+        rest = digest(batches)
+    with carya.Loader(vision(photos), state=state) as alone:
+        assert digest(alone) == rest
+
+
+def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text(f"[remote]\nworkers = {json.dumps(at(worker))}\n")
+    with running_daemon("--config", str(config)) as daemon:
+        options: dict[str, Any] = {"daemon": daemon.socket, "job": "train", "threads": 1}
+        with carya.Loader(vision(photos), **options) as loader:
+            assert digest(loader) == epoch_digest(vision(photos))
+            assert until(lambda: loader.placement()["workers"][0]["state"] == "up")
+            status = daemon.status()
+            assert json.loads(status["jobs"][0]["ranks"][0]["placement"])["workers"][0]["address"] == at(worker)[0]
+            shown = cli("placement", "show", "train", "--socket", daemon.socket)
+            assert "job train, rank 0: " in shown.stdout
+            assert at(worker)[0] in shown.stdout
+            frozen = tmp_path / "placement.json"
+            assert cli("placement", "freeze", "train", "-o", str(frozen), "--socket", daemon.socket).returncode == 0
+            assert json.loads(frozen.read_text())["carya_placement"] == 1
+            assert at(worker)[0] in cli("top", "--once", "--socket", daemon.socket).stdout
+            missing = cli("placement", "show", "other", "--socket", daemon.socket)
+            assert missing.returncode == 1
+            assert "no job 'other' runs in the daemon; its jobs: train" in missing.stderr
+
+
+def test_a_loader_of_a_daemon_brings_its_own_workers(photos: Path, worker: Worker) -> None:
+    with running_daemon() as daemon:
+        remote: dict[str, Any] = {"remote": at(worker), "placement": "remote:1", "threads": 1}
+        with carya.Loader(vision(photos), daemon=daemon.socket, **remote) as loader:
+            assert read_until_remote(loader) == epoch_digest(vision(photos))
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "carya", *arguments]
+    wide = {**os.environ, "COLUMNS": "240"}
+    return subprocess.run(command, capture_output=True, text=True, env=wide, timeout=300)
+
+
+# The decision ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_decides_and_says_why(photos: Path, worker: Worker) -> None:
+    with carya.Loader(vision(photos), remote=at(worker), threads=1, prices={"host": 5, "worker": 0.4}) as loader:
+        expected = digest(loader)
+
+        def decided() -> bool:
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+            return "choice" in loader.placement()
+
+        until(decided)
+        placement = loader.placement()
+        assert placement["prices"] == {"host": 5.0, "worker": 0.4}
+        assert placement["objective"] == "cost"
+        assert placement["trouble"] == ""
+        assert placement["cuts"][-1]["ops_remote"] == 4
+        assert placement["cuts"][-1]["ops"][0] == "decode_image"
+        assert {one["name"] for one in placement["beside"]} >= {"all remote"}
+        text = str(placement)
+        assert "trainer wants" in text
+        assert "bill: $" in text
+        assert at(worker)[0] in text
+
+
+def test_local_says_so(photos: Path) -> None:
+    with carya.Loader(vision(photos)) as loader:
+        assert str(loader.placement()) == "local: no remote= was given: this machine makes all samples"
+        with pytest.raises(carya.InvalidArgument, match="has no remote="):
+            loader.placement().frozen()
+
+
+def test_a_frozen_placement_is_kept_and_bound_to_its_pipeline(photos: Path, worker: Worker, tmp_path: Path) -> None:
+    file = tmp_path / "placement.json"
+    with carya.Loader(vision(photos), remote=at(worker), placement="remote:1", threads=1) as loader:
+        expected = read_until_remote(loader)
+        file.write_text(json.dumps(loader.placement().frozen()))
+    document = json.loads(file.read_text())
+    options: dict[str, Any] = {"remote": at(worker), "placement": f"frozen:{file}", "threads": 1}
+    with carya.Loader(vision(photos), **options) as loader:
+        assert read_until_remote(loader) == expected
+        assert loader.placement()["running"]["ops_remote"] == document["ops_remote"]
+    other = carya.image_folder(photos).decode_image().resize(32).center_crop(24).batch(4)
+    with pytest.raises(carya.InvalidArgument, match="was made for another pipeline"):
+        carya.Loader(other, **options)
+    for text in ("[]", "{}", '{"carya_placement": 1, "pipeline": "x", "workers": -1, "ops_remote": 1}', "\x00"):
+        file.write_text(text)
+        with pytest.raises(carya.InvalidArgument, match="is no placement; make one with"):
+            carya.Loader(vision(photos), **options)
+    with pytest.raises(carya.NotFound, match="no file"):
+        carya.Loader(vision(photos), remote=at(worker), placement=f"frozen:{tmp_path}/none")
+
+
+# TLS -------------------------------------------------------------------------------------------------------------------
+
+
+def test_workers_are_reached_by_tls_and_others_are_not(photos: Path, tmp_path: Path) -> None:
+    files = workers.make_certificates(tmp_path / "ca", "127.0.0.1")
+    others = workers.make_certificates(tmp_path / "other", "127.0.0.1")
+    server = ["--cert", files["server.pem"], "--key", files["server.key"], "--ca", files["ca.pem"]]
+
+    def tls(of: dict[str, str]) -> dict[str, str]:
+        return {"cert": of["client.pem"], "key": of["client.key"], "ca": of["ca.pem"]}
+
+    with workers.running(*server) as worker:
+        options: dict[str, Any] = {"remote": at(worker), "placement": "remote:1", "threads": 1}
+        with carya.Loader(vision(photos), remote_tls=tls(files), **options) as loader:
+            assert read_until_remote(loader) == epoch_digest(vision(photos))
+            assert loader.placement()["workers"][0]["connection"].startswith("TLSv1.3")
+        with carya.Loader(vision(photos), remote_tls=tls(others), **options) as loader:
+            assert until(lambda: loader.placement()["workers"][0]["reason"])
+            assert digest(loader) == epoch_digest(vision(photos))
+            assert loader.stats()["remote_chunks"] == 0
+
+
+# Arguments -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"remote": 5}, "remote: got 5; give"),
+        ({"remote": [""]}, "remote: got"),
+        ({"remote": ["w:1"], "prices": {"host": -1}}, "prices: got"),
+        ({"remote": ["w:1"], "prices": {"gpu": 1}}, "prices: got"),
+        ({"remote": ["w:1"], "prices": {"worker": "no-such-machine"}}, "n2-standard-8"),
+        ({"remote": ["w:1"], "objective": "fun"}, 'objective: got \'fun\'; give "cost" or "speed"'),
+        ({"remote": ["w:1"], "target": 5}, "only objective="),
+        ({"remote": ["w:1"], "objective": "cost-at-target", "target": -5}, "target: got -5; give a number above 0"),
+        ({"remote": ["w:1"], "max_workers": -1}, "max_workers: got -1"),
+        ({"remote": ["w:1"], "max_cost_per_hour": 0}, "max_cost_per_hour: got 0"),
+        ({"remote": ["w:1"], "placement": "remote:x"}, "placement: got 'remote:x'"),
+        ({"placement": "remote:2"}, "remote= names none"),
+        ({"remote": ["w:1"], "remote_tls": {"cert": "x"}}, "remote_tls: got"),
+        ({"remote": ["w:1"], "remote_tls": {"file": "x"}}, "remote_tls: got"),
+        ({"remote": ["no port"]}, "no port"),
+        ({"remote": ["w.invalid:7070"]}, "w.invalid"),
+        ({"remote": ["192.0.2.1:7070"]}, "is another machine: give certificates"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(photos: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(carya.InvalidArgument, match=message):
+        carya.Loader(vision(photos), **options)
+
+
+def test_prices_of_machine_types() -> None:
+    assert _remote._prices({"host": "v3-8"}) == (8.8, 0.427319)
+    assert _remote._prices(None) == (4.96, 0.427319)
