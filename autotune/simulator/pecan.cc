@@ -52,15 +52,16 @@ void PecanPolicy::report(const Report& now) {
     return old.remote != now.remote || old.local != now.local;
   });
   const bool first = history_.empty();
-  const std::optional<Report> last = before == history_.rend() ? std::nullopt : std::optional(*before);
+  const bool has_last = before != history_.rend();
+  const Report last = has_last ? *before : now;
   history_.push_back(now);
   if (history_.size() > kHistoryMax) history_.pop_front();
   if (first) remote_ += 1;
-  if (first || !last || state_ == State::kStable) return;
-  const double better = 1 - now.seconds / last->seconds;
+  if (first || !has_last || state_ == State::kStable) return;
+  const double better = 1 - now.seconds / last.seconds;
   if (std::abs(better) > kUnstable) return;
   if (state_ == State::kOnlyRemote)
-    only_remote(now, *last, better);
+    only_remote(now, last, better);
   else if (state_ == State::kIncreasingLocal)
     increasing_local(now, better);
   else

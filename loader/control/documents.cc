@@ -33,7 +33,9 @@ CARYA_FIELDS(autotune::PlacementGoal) {
   a("workers_cost_per_hour_max", d.workers_cost_per_hour_max);
 }
 CARYA_FIELDS(RemoteOptions) {
-  a("workers", d.workers), a("certificate", d.certificate), a("key", d.key), a("authority", d.authority);
+  a("workers", d.workers), a("dns", d.dns), a("fleet_command", d.fleet_command);
+  a("fleet_options", d.fleet_options), a("certificate", d.certificate), a("key", d.key),
+      a("authority", d.authority);
   a("server_name", d.server_name), a("insecure", d.insecure), a("token", d.token), a("prices", d.prices);
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
   a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed);

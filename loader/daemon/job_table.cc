@@ -196,7 +196,8 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
       if (differs.empty()) return take_seat(job, rank, arrival);
       return refuse(request.job, "rank " + std::to_string(options.rank) + " has another " + differs);
     }
-    if (!options.remote && !limits_.remote.workers.empty()) options.remote = limits_.remote;
+    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty()))
+      options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
     bytes_left = limits_.shared_bytes - std::min(limits_.shared_bytes, shared_bytes());

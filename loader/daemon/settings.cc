@@ -70,6 +70,7 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
     }
     return "";
   };
+  readers["remote.dns"] = text(remote.dns);
   readers["remote.insecure"] = [&remote](const toml::node& node) -> std::string {
     const auto value = node.value_exact<bool>();
     if (!value) return "true or false";

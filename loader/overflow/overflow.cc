@@ -14,6 +14,8 @@
 #include "loader/overflow/placement_model.h"
 #include "loader/plan_choice.h"
 #include "loader/production.h"
+#include "remote/child_fleet.h"
+#include "remote/dns_fleet.h"
 
 namespace carya::loader {
 namespace {
@@ -25,6 +27,8 @@ constexpr double kOwnShareMin = 0.05;
 /// Storage limits a stream if it was read all the time, and threads were idle.
 constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
 constexpr double kSecondsPerHour = 3600;
+/// From asking a fleet for a worker until it works.
+constexpr double kFleetStartS = 30;
 constexpr std::size_t kEventsKept = 16;
 
 std::string host_name() {
@@ -43,9 +47,11 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   TRY(autotune::check(options.prices));
   TRY(autotune::check(options.goal));
   std::unique_ptr<Overflow> made(new Overflow(options, std::move(stream)));
+  TRY(made->open_fleet());
   PoolCrewOptions crew{.workers = options.workers};
   crew.log = [self = made.get()](const std::string& line) { self->note_event(line); };
   crew.pool.server_name = options.server_name;
+  if (made->fleet_ && crew.pool.server_name.empty()) crew.pool.server_name = made->fleet_->server_name();
   crew.pool.insecure = options.insecure;
   crew.pool.hello.client = "carya host " + host_name() + " pid " + std::to_string(getpid());
   crew.pool.hello.token = options.token;
@@ -55,6 +61,48 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   ASSIGN(made->crew_, PoolCrew::create(crew));
   made->crew_->set_workers(0);
   return made;
+}
+
+Status Overflow::open_fleet() {
+  const remote::FleetOptions fleet{.price_per_hour = options_.prices.worker_per_hour,
+                                   .log = [this](const std::string& line) { note_event(line); }};
+  if (!options_.dns.empty()) {
+    ASSIGN(fleet_, remote::dns_fleet(options_.dns, {.fleet = fleet}));
+  } else if (!options_.fleet_command.empty()) {
+    ASSIGN(fleet_,
+           remote::child_fleet(
+               {.fleet = fleet, .command = options_.fleet_command, .options = options_.fleet_options}));
+    options_.worker_start_s = std::max(options_.worker_start_s, kFleetStartS);
+  }
+  return {};
+}
+
+/// The crew knows the workers that the fleet has, and the fleet how many are wanted; before anything was
+/// decided, it gives those that there are.
+void Overflow::follow_fleet(std::optional<std::uint32_t> wanted) {
+  if (!fleet_) return;
+  if (wanted) fleet_->scale(*wanted);
+  const std::vector<std::string> members = fleet_->members();
+  std::erase_if(fleet_members_, [&](const auto& known) {
+    if (std::ranges::find(members, known.first) != members.end()) return false;
+    crew_->remove_worker(known.second);
+    return true;
+  });
+  for (const std::string& address : members) {
+    if (fleet_members_.contains(address)) continue;
+    if (const auto added = crew_->add_worker(address))
+      fleet_members_[address] = *added;
+    else
+      note_event("worker=" + address + " why=\"" + added.error().message + "\"");
+  }
+}
+
+/// Within what the user allows and what there can be.
+autotune::PlacementGoal Overflow::goal() const {
+  autotune::PlacementGoal goal = options_.goal;
+  const std::uint32_t most = fleet_ ? fleet_->most() : static_cast<std::uint32_t>(crew_->members());
+  goal.workers_max = std::min(goal.workers_max, most);
+  return goal;
 }
 
 Overflow::~Overflow() {
@@ -67,6 +115,7 @@ Status Overflow::start(Engine& engine, Production& production, std::uint32_t cor
   cores_ = cores;
   seen_ = see();
   try {
+    if (fleet_) fleet_thread_ = std::thread([this] { fleet_->run(); });
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& refused) {
     return fail(Code::kExhausted, std::string("overflow: start of its thread: ") + refused.what(),
@@ -82,6 +131,8 @@ void Overflow::end() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (fleet_) fleet_->stop();
+  if (fleet_thread_.joinable()) fleet_thread_.join();
 }
 
 void Overflow::set_cores(std::uint32_t cores) {
@@ -174,9 +225,10 @@ autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) co
 // Another order of ops has other cuts; and what a worker is, is known when the first has come.
 Status Overflow::renew_model(const Seen& seen) {
   const bool welcomed = worker_cores_ == 0 && seen.crew.worker_cores > 0;
+  if (controller_ && goal() != goal_) TRY(controller_->set_goal(goal_ = goal()));
   if (controller_ && seen.order == order_ && !welcomed) return {};
-  if (!controller_ && seen.crew.worker_cores == 0 && now_s_ < kWelcomeS && !options_.workers.empty())
-    return {};
+  const bool may_come = !options_.workers.empty() || !options_.dns.empty();
+  if (!controller_ && seen.crew.worker_cores == 0 && now_s_ < kWelcomeS && may_come) return {};
   const PlacementCores cores{.host = static_cast<double>(cores_),
                              .worker = seen.crew.worker_cores > 0 ? seen.crew.worker_cores : 1};
   ASSIGN(autotune::PlacementFacts facts,
@@ -187,10 +239,9 @@ Status Overflow::renew_model(const Seen& seen) {
   if (controller_) return controller_->set_model(facts);
   autotune::ControllerOptions options{.model = std::move(facts),
                                       .prices = options_.prices,
-                                      .goal = options_.goal,
+                                      .goal = goal_ = goal(),
                                       .worker_start_s = options_.worker_start_s,
                                       .worker_billed_s_min = options_.worker_billed_s_min};
-  options.goal.workers_max = std::min(options.goal.workers_max, static_cast<std::uint32_t>(crew_->members()));
   ASSIGN(controller_, autotune::Controller::create(options));
   return {};
 }
@@ -217,8 +268,11 @@ void Overflow::follow() {
   std::uint32_t cores = 0, workers = 0;
   std::uint64_t ops = 0;
   {
-    const std::lock_guard lock(mutex_);
-    if (!controller_) return;
+    std::unique_lock lock(mutex_);
+    if (!controller_) {
+      lock.unlock();
+      return follow_fleet(std::nullopt);
+    }
     running_ = controller_->decision().run;
     if (options_.workers_fixed) {
       running_.workers = *options_.workers_fixed;
@@ -234,6 +288,7 @@ void Overflow::follow() {
   }
   if (ops > 0) set_cut(ops);
   crew_->set_workers(workers);
+  follow_fleet(workers);
   const std::lock_guard lock(engine_->mutex());
   if (cores > 0) production_->set_threads(cores);
   production_->set_remote_threads(

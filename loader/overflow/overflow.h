@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "loader/overflow/pool_crew.h"
 #include "loader/overflow/remote_options.h"
 #include "loader/stream_planner.h"
+#include "remote/fleet.h"
 #include "transforms/pipeline.h"
 
 namespace carya::loader {
@@ -72,6 +74,9 @@ class Overflow {
 
   Overflow(const RemoteOptions& options, OverflowStream stream)
       : options_(options), stream_(std::move(stream)) {}
+  Status open_fleet();
+  void follow_fleet(std::optional<std::uint32_t> wanted);
+  autotune::PlacementGoal goal() const;
   void loop();
   void look();
   Seen see() const;
@@ -84,9 +89,12 @@ class Overflow {
   void note_trouble(const Error& error);
   void note_event(const std::string& line);
 
-  const RemoteOptions options_;
+  RemoteOptions options_;
   const OverflowStream stream_;
   std::shared_ptr<PoolCrew> crew_;
+  std::unique_ptr<remote::Fleet> fleet_;                // null: the workers are those of the options
+  std::map<std::string, std::uint64_t> fleet_members_;  // that the crew knows, by address
+  std::thread fleet_thread_;
   Engine* engine_ = nullptr;
   Production* production_ = nullptr;
   std::uint64_t plans_ = 0;  // numbers given so far
@@ -101,8 +109,9 @@ class Overflow {
   double worker_cores_ = 0;         // of the model
   std::vector<std::size_t> order_;  // of the model
   std::optional<autotune::Controller> controller_;
-  autotune::Running running_;  // as it was last told
-  std::uint64_t cut_ops_ = 0;  // that workers run; 0: no plan was sent
+  autotune::PlacementGoal goal_;  // that it was told
+  autotune::Running running_;     // as it was last told
+  std::uint64_t cut_ops_ = 0;     // that workers run; 0: no plan was sent
   Seen seen_;
   autotune::Measurements last_;
   Bill bill_;

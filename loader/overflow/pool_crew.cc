@@ -73,10 +73,7 @@ Result<std::shared_ptr<PoolCrew>> PoolCrew::create(const PoolCrewOptions& option
         self->checked(std::move(work), verdict, ours);
       });
   ASSIGN(crew->pool_, remote::WorkerPool::create(crew->options_.pool, *crew));
-  for (const std::string& worker : options.workers) {
-    ASSIGN(const std::uint64_t member, crew->pool_->add_member(worker));
-    crew->members_[member] = {};
-  }
+  for (const std::string& worker : options.workers) TRY(crew->add_worker(worker));
   return crew;
 }
 
@@ -96,6 +93,19 @@ Status PoolCrew::set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> res
   }
   for (const std::uint64_t number : old) pool_->drop_plan(number);  // what is out of it comes back lost
   return pool_->add_plan(plan.id, {}, document_of(plan));
+}
+
+Result<std::uint64_t> PoolCrew::add_worker(const std::string& address) {
+  ASSIGN(const std::uint64_t member, pool_->add_member(address));
+  const std::lock_guard lock(mutex_);
+  members_.try_emplace(member);  // it may have come already
+  return member;
+}
+
+void PoolCrew::remove_worker(std::uint64_t member) {
+  pool_->remove_member(member);
+  const std::lock_guard lock(mutex_);
+  members_.erase(member);
 }
 
 void PoolCrew::set_workers(std::uint32_t workers) {

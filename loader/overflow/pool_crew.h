@@ -61,6 +61,11 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   /// Chunks taken from now on are run so: `plan`, of a number that was not used before, by workers, `rest` by
   /// this machine, null where nothing is left. Errors: those of WorkerPlan::compile().
   Status set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> rest);
+  /// Connects to a worker from now on; its number. Looks its name up, which may take seconds. Errors: as
+  /// create().
+  Result<std::uint64_t> add_worker(const std::string& address);
+  /// What it has is computed elsewhere.
+  void remove_worker(std::uint64_t member);
   /// At most so many workers get work from now on.
   void set_workers(std::uint32_t workers);
 

@@ -12,7 +12,11 @@ namespace carya::loader {
 
 /// Workers that a stream may use, and what it costs to.
 struct RemoteOptions {
-  std::vector<std::string> workers;  ///< "host:port", "[::1]:port", "unix:/path"
+  std::vector<std::string> workers{};  ///< "host:port", "[::1]:port", "unix:/path"
+  // Or a fleet (remote/fleet.h): a name, "dns://name:port"; or a child process, with what it is told.
+  std::string dns{};
+  std::vector<std::string> fleet_command{};
+  std::string fleet_options = "{}";
   // TLS: PEM files of this host, all three or none.
   std::string certificate{};
   std::string key{};

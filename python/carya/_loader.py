@@ -26,6 +26,8 @@ from ._remote import LOCAL, Objective, Placement, remote_options
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .fleet import ChildFleet
+
 OnError = Literal["raise", "replace", "mask"]
 DecodeIndex = Literal["auto", "off", "rows", 8, 16]
 
@@ -72,8 +74,8 @@ class Loader:
     same batches: they lease the same slots, read-only.
     reattach_timeout: seconds that a lost daemon is waited for; then on_daemon_loss: "embedded" (go on in this process)
     or "raise".
-    remote: workers that may take what this host's cores cannot do, "host:7070" each (`carya-worker` runs there). How many get
-    work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
+    remote: workers that may take what this host's cores cannot do: ["host:7070", ...] (`carya-worker` runs there),
+    "dns://name:7070", or `carya.fleet.ray(...)`. How many get work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
     "worker", or machine types) and objective=: "cost" (least cost per sample, of what makes the trainer wait at most 2 %),
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
@@ -126,7 +128,7 @@ class Loader:
         replicas: int = 1,
         reattach_timeout: float = 30.0,
         on_daemon_loss: Literal["embedded", "raise"] = "embedded",
-        remote: str | Sequence[str] | None = None,
+        remote: str | Sequence[str] | ChildFleet | None = None,
         prices: Mapping[str, float | str] | None = None,
         objective: Objective = "cost",
         target: float | None = None,

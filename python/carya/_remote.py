@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ._errors import InvalidArgument, invalid
 from ._options import WHOLE_MAX, choice, flag, whole
 from ._plan import read_frozen
+from .fleet import ChildFleet
 
 Objective = Literal["cost", "speed", "cost-at-target"]
 OBJECTIVES: tuple[Objective, ...] = ("cost", "speed", "cost-at-target")
@@ -36,16 +37,16 @@ def remote_options(
     native: Any,
 ) -> dict[str, Any] | None:
     """What the native job takes as `remote`; None where this machine makes all. Errors: InvalidArgument."""
-    workers = _addresses(remote)
+    where = _where(remote)
     fixed = _placement(placement, native)
     goal = choice("objective", objective, OBJECTIVES)
     if target is not None and goal != "cost-at-target":
         raise InvalidArgument('Loader: target: only objective="cost-at-target" has one; give that, or leave target out')
-    if fixed.get("workers_fixed") and not workers:
+    if fixed.get("workers_fixed") and not where:
         raise InvalidArgument("Loader: placement: asks for workers, and remote= names none; give remote=[...]")
     options = {
-        "workers": workers,
-        "prices": _prices(prices),
+        **where,
+        "prices": _prices(_priced(prices, remote)),
         "objective": OBJECTIVES.index(goal),
         "target": _amount("target", target, 0.0),
         "workers_max": 100_000 if max_workers is None else whole("max_workers", max_workers, 0, "a count", 100_000),
@@ -53,20 +54,32 @@ def remote_options(
         **_tls(remote_tls),
         **fixed,
     }
-    return options if workers else None
+    return options if where else None
 
 
-def _addresses(remote: Any) -> list[str]:
+def _where(remote: Any) -> dict[str, Any]:
+    """Addresses, a name that stands for some, or a fleet that a child process runs; {} for none."""
     if remote is None:
-        return []
+        return {}
+    if isinstance(remote, ChildFleet):
+        return {"workers": [], "fleet_command": list(remote.command), "fleet_options": remote.options}
+    if isinstance(remote, str) and remote.startswith("dns://"):
+        return {"workers": [], "dns": remote}
     listed = [remote] if isinstance(remote, str) else remote
-    allowed = '["host:7070", "unix:/path", ...]'
+    allowed = '["host:7070", "unix:/path", ...], "dns://name:7070" or carya.fleet.ray(...)'
     if not isinstance(listed, Iterable):
         raise invalid("Loader: remote", remote, allowed)
     workers = list(listed)
     if any(not isinstance(worker, str) or not worker for worker in workers):
         raise invalid("Loader: remote", remote, allowed)
-    return workers
+    return {"workers": workers} if workers else {}
+
+
+def _priced(prices: Any, remote: Any) -> Any:
+    """A fleet knows what its workers cost, if the user does not say."""
+    if isinstance(remote, ChildFleet) and remote.price > 0 and (prices is None or isinstance(prices, Mapping)):
+        return {"worker": remote.price, **(prices or {})}
+    return prices
 
 
 def _amount(name: str, value: Any, otherwise: float) -> float:

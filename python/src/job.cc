@@ -53,6 +53,11 @@ std::optional<loader::RemoteOptions> parse_remote(const std::optional<py::dict>&
     return from.contains(name) ? from[name].cast<std::string>() : std::string();
   };
   loader::RemoteOptions remote{.workers = from["workers"].cast<std::vector<std::string>>(),
+                               .dns = text("dns"),
+                               .fleet_command = from.contains("fleet_command")
+                                                    ? from["fleet_command"].cast<std::vector<std::string>>()
+                                                    : std::vector<std::string>(),
+                               .fleet_options = from.contains("fleet_options") ? text("fleet_options") : "{}",
                                .certificate = text("certificate"),
                                .key = text("key"),
                                .authority = text("authority"),

@@ -64,6 +64,7 @@ threads = 6
 shared_memory = "7%"
 [remote]
 workers = ["w1:7070", "w2:7070"]
+dns = "dns://w:1"
 certificate = "c"
 key = "k"
 authority = "a"
@@ -88,6 +89,7 @@ max_cost_per_hour = 2.5
                                      .roots = {"/data", "/srv/photos"},
                                      .linger_s = 2,
                                      .remote = {.workers = {"w1:7070", "w2:7070"},
+                                                .dns = "dns://w:1",
                                                 .certificate = "c",
                                                 .key = "k",
                                                 .authority = "a",

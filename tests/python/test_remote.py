@@ -86,6 +86,31 @@ def test_workers_that_are_not_there_are_not_missed(photos: Path, tmp_path: Path)
         assert loader.stats()["remote_chunks"] == 0
 
 
+def test_a_name_stands_for_workers(photos: Path, worker: Worker) -> None:
+    remote: dict[str, Any] = {"remote": f"dns://localhost:{worker.port}", "placement": "remote:1", "threads": 1}
+    with carya.Loader(vision(photos), **remote) as loader:
+        assert read_until_remote(loader) == epoch_digest(vision(photos))
+
+
+def test_a_child_process_runs_the_workers(photos: Path, worker: Worker, tmp_path: Path) -> None:
+    """One that knows two, and gives as many as are wanted."""
+    script = tmp_path / "child.py"
+    script.write_text(
+        "import json, sys\n"
+        f"known, wanted = {at(worker)!r}, 0\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    if asked['command'] == 'start': print(json.dumps({'event': 'ready', 'most': 1}), flush=True)\n"
+        "    if asked['command'] == 'stop': break\n"
+        "    wanted = asked.get('count', wanted)\n"
+        "    print(json.dumps({'event': 'members', 'members': known[:wanted]}), flush=True)\n"
+    )
+    fleet = carya.fleet.ChildFleet((sys.executable, str(script)), "{}", price=0.7)
+    with carya.Loader(vision(photos), remote=fleet, placement="remote:1", threads=1) as loader:
+        assert read_until_remote(loader) == epoch_digest(vision(photos))
+        assert loader.placement()["prices"]["worker"] == 0.7
+
+
 def test_arrays_go_too(worker: Worker) -> None:
     x = np.arange(64 * 32, dtype=np.uint8).reshape(64, 32)
     pipeline = carya.arrays({"x": x}).shuffle(seed=3).to_dtype("float32", scale=True, fields=["x"]).batch(8)
@@ -223,6 +248,7 @@ def test_workers_are_reached_by_tls_and_others_are_not(photos: Path, tmp_path: P
     [
         ({"remote": 5}, "remote: got 5; give"),
         ({"remote": [""]}, "remote: got"),
+        ({"remote": "dns://"}, "dns://"),
         ({"remote": ["w:1"], "prices": {"host": -1}}, "prices: got"),
         ({"remote": ["w:1"], "prices": {"gpu": 1}}, "prices: got"),
         ({"remote": ["w:1"], "prices": {"worker": "no-such-machine"}}, "n2-standard-8"),
