@@ -122,7 +122,6 @@ void add_remote(Lines& lines, const DaemonStatus& status) {
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     if (!rank.placement.empty()) reports.emplace_back(labels, nlohmann::json::parse(rank.placement));
   });
-  if (reports.empty()) return;
   const auto each_worker = [&](const char* name, const char* type, const char* help, const char* key) {
     lines.family(name, type, help);
     for (const auto& [labels, report] : reports)

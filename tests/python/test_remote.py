@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,7 +133,7 @@ def test_a_state_goes_on_with_and_without_workers(photos: Path, worker: Worker) 
 def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp_path: Path) -> None:
     config = tmp_path / "caryad.toml"
     config.write_text(f"[remote]\nworkers = {json.dumps(at(worker))}\n")
-    with running_daemon("--config", str(config)) as daemon:
+    with running_daemon("--config", str(config), "--metrics", str(tmp_path / "m.sock")) as daemon:
         options: dict[str, Any] = {"daemon": daemon.socket, "job": "train", "threads": 1}
         with carya.Loader(vision(photos), **options) as loader:
             assert digest(loader) == epoch_digest(vision(photos))
@@ -146,6 +147,9 @@ def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp
             assert cli("placement", "freeze", "train", "-o", str(frozen), "--socket", daemon.socket).returncode == 0
             assert json.loads(frozen.read_text())["carya_placement"] == 1
             assert at(worker)[0] in cli("top", "--once", "--socket", daemon.socket).stdout
+            page = metrics(tmp_path / "m.sock")
+            assert f'carya_worker_chunks_total{{job="train",rank="0",worker="{at(worker)[0]}"}} ' in page
+            assert 'carya_workers_up{job="train",rank="0"} 1' in page
             missing = cli("placement", "show", "other", "--socket", daemon.socket)
             assert missing.returncode == 1
             assert "no job 'other' runs in the daemon; its jobs: train" in missing.stderr
@@ -156,6 +160,13 @@ def test_a_loader_of_a_daemon_brings_its_own_workers(photos: Path, worker: Worke
         remote: dict[str, Any] = {"remote": at(worker), "placement": "remote:1", "threads": 1}
         with carya.Loader(vision(photos), daemon=daemon.socket, **remote) as loader:
             assert read_until_remote(loader) == epoch_digest(vision(photos))
+
+
+def metrics(path: Path) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
