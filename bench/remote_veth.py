@@ -4,7 +4,7 @@
 Bar: plain >= 0.9 of iperf3's bytes per second, TLS >= 0.85 of the bare loop's; the host's CPU time per byte at most
 1.25 of theirs. Needs root and iperf3; says so and ends well where they are missing.
 
-Usage: remote_veth.py [--rounds N] [--seconds S] [--bytes B]
+Usage: remote_veth.py [--rounds N] [--seconds S] [--bytes B] [--smoke]
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class Namespaces:
         self.host, self.worker = f"carya-h{os.getpid()}", f"carya-w{os.getpid()}"
 
     def __enter__(self) -> Namespaces:
+        try:
+            self._make()
+        except subprocess.CalledProcessError:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
         for space in (self.host, self.worker):
             run("ip", "netns", "add", space)
             run("ip", "-n", space, "link", "set", "lo", "up")
@@ -44,21 +52,33 @@ class Namespaces:
         for space, address in ((self.host, HOST), (self.worker, WORKER)):
             run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "carya0")
             run("ip", "-n", space, "link", "set", "carya0", "up")
-        return self
 
     def __exit__(self, *_: object) -> None:
         for space in (self.host, self.worker):
-            subprocess.run(["ip", "netns", "delete", space], check=False)
+            subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
 
     def inside(self, space: str, *command: str) -> list[str]:
         return ["ip", "netns", "exec", space, *command]
+
+
+def namespaces_refused() -> str:
+    """Why there can be no namespaces with a veth pair here, as in most containers; "" where there can."""
+    try:
+        with Namespaces():
+            return ""
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr).strip()
 
 
 def iperf3(spaces: Namespaces, seconds: float) -> tuple[float, float]:
     """Bytes per second that arrive at the host, and its CPU time per KB in ns."""
     server = subprocess.Popen(spaces.inside(spaces.host, "iperf3", "-s", "-1", "-J"), stdout=subprocess.PIPE, text=True)
     client = spaces.inside(spaces.worker, "iperf3", "-c", HOST, "-t", str(max(1, round(seconds))))
+    until_ns = time.monotonic_ns() + 30_000_000_000
     while subprocess.run(client, capture_output=True, check=False).returncode != 0:
+        if time.monotonic_ns() > until_ns:
+            server.kill()
+            raise SystemExit("remote_veth: iperf3 does not answer over the veth pair")
         time.sleep(0.05)  # it does not listen yet
     end = json.loads(server.communicate()[0])["end"]
     rate = end["sum_received"]["bits_per_second"] / 8
@@ -123,10 +143,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--bytes", type=int, default=1 << 20)
+    parser.add_argument("--smoke", action="store_true", help="a short run; its figures mean nothing")
     options = parser.parse_args()
+    if options.smoke:
+        options.rounds, options.seconds, options.bytes = 1, 0.2, 1 << 17
     missing = [name for name in ("ip", "iperf3") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         print("remote_veth: left out: it needs root" + "".join(f", {name}" for name in missing))
+        sys.exit(0)
+    refused = namespaces_refused()
+    if refused:
+        print(f"remote_veth: left out: no network namespaces here: {refused}")
         sys.exit(0)
     report(measure(options), options)
 
