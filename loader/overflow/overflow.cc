@@ -253,6 +253,7 @@ std::optional<std::size_t> Overflow::fixed_cut() const {
   std::optional<autotune::Choice> choice;
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut) {
     if (options_.cut_fixed && facts.cuts[cut].ops_remote != *options_.cut_fixed) continue;
+    if (facts.cuts[cut].ops_remote == cut_ops_) return cut;  // it stays what it is
     const autotune::Choice here =
         autotune::predict(facts, options_.prices, options_.goal, cut, *options_.workers_fixed);
     if (choice && !autotune::better({.objective = autotune::Objective::kSpeed}, here, *choice, true))
@@ -276,7 +277,7 @@ void Overflow::follow() {
     running_ = controller_->decision().run;
     if (options_.workers_fixed) {
       running_.workers = *options_.workers_fixed;
-      if (cut_ops_ == 0 || !running_.cut) running_.cut = running_.workers > 0 ? fixed_cut() : std::nullopt;
+      running_.cut = running_.workers > 0 ? fixed_cut() : std::nullopt;
       running_.cores = cores_;
     }
     const autotune::PlacementFacts facts = controller_->facts();
