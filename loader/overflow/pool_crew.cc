@@ -24,6 +24,10 @@ constexpr std::int64_t kLateFirstNs = 5'000'000'000;
 /// Numbers of members are their crew's; those of workers are no other crew's.
 constexpr unsigned kMemberBits = 32;
 
+std::uint64_t member_of(std::uint64_t worker) {
+  return worker & ((1ULL << kMemberBits) - 1);
+}
+
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -279,9 +283,10 @@ void PoolCrew::checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict ver
   const std::uint64_t worker = work->worker;
   {
     const std::lock_guard lock(mutex_);
-    Member& member = members_[worker & ((1ULL << kMemberBits) - 1)];
-    --member.out;
-    member.proven = member.proven || verdict == ChunkCheck::Verdict::kSame;
+    if (const auto member = members_.find(member_of(worker)); member != members_.end()) {
+      --member->second.out;
+      member->second.proven |= verdict == ChunkCheck::Verdict::kSame;
+    }  // else its fleet took it away meanwhile
   }
   // Before the chunk goes back: until then its batch, and all behind it, are not published.
   if (verdict == ChunkCheck::Verdict::kDiffers && expel(worker)) wake_();
@@ -291,7 +296,7 @@ void PoolCrew::checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict ver
 
 // False: it was before.
 bool PoolCrew::expel(std::uint64_t worker) {
-  const std::uint64_t number = worker & ((1ULL << kMemberBits) - 1);
+  const std::uint64_t number = member_of(worker);
   const std::string why =
       "its bits differ from those of this machine: it is expelled, for as long as the loader lives";
   std::string address;
