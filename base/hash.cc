@@ -58,6 +58,10 @@ void Hasher128::update(std::uint64_t number) {
   update(std::span<const std::byte>(bytes));
 }
 
+void Hasher128::reset() {
+  XXH3_128bits_reset(state_->xxh);
+}
+
 Hash128 Hasher128::digest() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
   return {hash.high64, hash.low64};

@@ -34,6 +34,8 @@ class Hasher128 {
   void update(std::string_view text);
   void update(std::uint64_t number);
   Hash128 digest() const;
+  /// As a new one.
+  void reset();
 
  private:
   struct State;

@@ -22,7 +22,7 @@ std::uint64_t Payload::bytes() const {
 }
 
 Connection::Connection(std::unique_ptr<ByteStream> stream, FrameSink& sink)
-    : stream_(std::move(stream)), sink_(sink), input_(kInputBytes) {
+    : stream_(std::move(stream)), sink_(sink), hashes_(stream_->kind() == "plain"), input_(kInputBytes) {
   gathered_.reserve(kPartsMax + 1);
 }
 
@@ -67,20 +67,32 @@ void Connection::send_frame(FrameType type, std::string body, std::uint64_t requ
     overrun_ = true;
     return;
   }
+  const bool hashed = hashes_ && payload.bytes() > 0;
   const auto header = encode_header({.type = type,
+                                     .flags = hashed ? kHashed : 0,
                                      .body_bytes = static_cast<std::uint32_t>(body.size()),
                                      .request = request,
                                      .payload_bytes = payload.bytes()});
   body.insert(0, reinterpret_cast<const char*>(header.data()), header.size());
-  queue_.push_back({std::move(body), std::move(payload)});
+  queue_.push_back({.head = std::move(body), .payload = std::move(payload), .hashed = hashed});
 }
 
 void Connection::flush() {
   if (!closed_ && established_) static_cast<void>(write_some());
 }
 
+/// Once, when its turn comes.
+void Connection::add_hash(Queued& frame) {
+  if (!frame.hashed || !frame.tail.empty()) return;
+  sending_.reset();
+  sending_.update(std::as_bytes(std::span(frame.head)));
+  for (const auto& part : frame.payload.parts) sending_.update(part);
+  const std::uint64_t hash = sending_.digest().low;
+  frame.tail.assign(reinterpret_cast<const char*>(&hash), kHashBytes);
+}
+
 /// The next bytes to send, from the front of the queue; their count.
-std::size_t Connection::gather(std::vector<iovec>& parts) const {
+std::size_t Connection::gather(std::vector<iovec>& parts) {
   parts.clear();
   std::size_t skip = front_sent_, all = 0;
   const auto add = [&](const void* bytes, std::size_t count) {
@@ -90,10 +102,12 @@ std::size_t Connection::gather(std::vector<iovec>& parts) const {
     parts.push_back({static_cast<char*>(const_cast<void*>(bytes)) + skipped, count - skipped});
     all += count - skipped;
   };
-  for (const Queued& frame : queue_) {
+  for (Queued& frame : queue_) {
     if (parts.size() >= kPartsMax || all >= kReadBytes) break;
+    add_hash(frame);
     add(frame.head.data(), frame.head.size());
     for (const auto& part : frame.payload.parts) add(part.data(), part.size());
+    add(frame.tail.data(), frame.tail.size());
   }
   return all;
 }
@@ -102,7 +116,7 @@ void Connection::drop_sent(std::size_t bytes) {
   sent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   front_sent_ += bytes;
   while (!queue_.empty()) {
-    const std::size_t size = queue_.front().head.size() + queue_.front().payload.bytes();
+    const std::size_t size = queue_.front().bytes();
     if (front_sent_ < size) return;
     front_sent_ -= size;
     queue_.pop_front();
@@ -164,6 +178,8 @@ Result<bool> Connection::step() {
       return false;
     case Stage::kPayload:
       return take_payload();
+    case Stage::kHash:
+      return take_hash();
     case Stage::kWhole: {
       bool placed = false;
       {
@@ -208,6 +224,10 @@ void Connection::begin_payload() {
   arriving_request_ = header_.request;
   parts_.clear();
   left_bytes_ = header_.payload_bytes;
+  if ((header_.flags & kHashed) == 0) return;
+  arrived_.reset();
+  arrived_.update(encode_header(header_));
+  arrived_.update(std::as_bytes(std::span(body_)));
 }
 
 Status Connection::place() {
@@ -231,12 +251,15 @@ Status Connection::place() {
 
 /// Moves on by bytes of the payload that have been received. Under the lock.
 void Connection::advance_parts(std::size_t bytes) {
+  const bool hashed = (header_.flags & kHashed) != 0;
   left_bytes_ -= bytes;
-  while (!parts_.empty() && parts_.back().size() <= bytes) {
-    bytes -= parts_.back().size();
-    parts_.pop_back();
+  while (!parts_.empty() && bytes > 0) {
+    const std::size_t here = std::min(bytes, parts_.back().size());
+    if (hashed) arrived_.update(parts_.back().first(here));
+    bytes -= here;
+    parts_.back() = parts_.back().subspan(here);
+    if (parts_.back().empty()) parts_.pop_back();
   }
-  if (!parts_.empty()) parts_.back() = parts_.back().subspan(bytes);
 }
 
 /// The part of the payload that came with what was before it. True when it is all there.
@@ -255,7 +278,21 @@ bool Connection::take_payload() {
   input_begin_ += count;
   advance_parts(count);
   if (left_bytes_ > 0) return false;
+  stage_ = (header_.flags & kHashed) != 0 ? Stage::kHash : Stage::kWhole;
+  return true;
+}
+
+/// Of what was thrown away nobody asks whether it was whole.
+Result<bool> Connection::take_hash() {
+  if (input_end_ - input_begin_ < kHashBytes) return false;
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, input_.data() + input_begin_, kHashBytes);
+  input_begin_ += kHashBytes;
   stage_ = Stage::kWhole;
+  const std::lock_guard lock(parts_mutex_);
+  if (!withdrawn_ && hash != arrived_.digest().low)
+    return fail(Code::kCorrupt, std::string(frame_name(header_.type)) + " frame " +
+                                    std::to_string(header_.request) + ": its bytes changed on the way");
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "remote/byte_stream.h"
 #include "remote/frame.h"
 #include "remote/messages.h"
@@ -41,7 +42,8 @@ class FrameSink {
 };
 
 /// Frames over a stream of bytes. A payload goes from the socket into its parts; only what came in one read
-/// with the header is copied (kInputBytes at most, `copied_bytes`).
+/// with the header is copied (kInputBytes at most, `copied_bytes`). Over a stream without TLS frames with a
+/// payload carry a hash; one that is not that of what arrived ends the connection.
 ///
 /// One writer: after withdraw() nothing is written into the parts of that request, also when its bytes are
 /// still arriving: they are thrown away. After close() nothing is written anywhere.
@@ -94,10 +96,13 @@ class Connection {
   std::uint64_t copied_bytes() const { return copied_bytes_; }  ///< of payloads, on their way to their parts
 
  private:
-  enum class Stage : std::uint8_t { kHeader, kBody, kPlace, kLater, kPayload, kWhole };
+  enum class Stage : std::uint8_t { kHeader, kBody, kPlace, kLater, kPayload, kHash, kWhole };
   struct Queued {
     std::string head;  // header and body
     Payload payload;
+    std::string tail{};  // the hash, once it was computed
+    bool hashed = false;
+    std::uint64_t bytes() const { return head.size() + payload.bytes() + (hashed ? kHashBytes : 0); }
   };
 
   /// What a read brought, and what it had room for.
@@ -109,7 +114,8 @@ class Connection {
   Status check_peer() const;
   void send_frame(FrameType type, std::string body, std::uint64_t request, Payload payload);
   Status write_some();
-  std::size_t gather(std::vector<iovec>& parts) const;
+  std::size_t gather(std::vector<iovec>& parts);
+  void add_hash(Queued& frame);
   void drop_sent(std::size_t bytes);
 
   Status read_some();
@@ -120,6 +126,7 @@ class Connection {
   void begin_payload();
   Status place();
   bool take_payload();
+  Result<bool> take_hash();
   Result<Filled> fill();
   Result<Filled> fill_payload();
   void advance_parts(std::size_t bytes);
@@ -134,6 +141,8 @@ class Connection {
   std::deque<Queued> queue_;
   std::size_t front_sent_ = 0;  // bytes of queue_.front() that have gone
   std::vector<iovec> gathered_;
+  const bool hashes_;  // nothing else protects what is sent
+  Hasher128 sending_;
 
   // What is arriving. input_ holds bytes of [input_begin_, input_end_) that came with earlier ones; it is
   // empty whenever bytes are received into a body or into parts.
@@ -153,6 +162,7 @@ class Connection {
   std::uint64_t arriving_request_ = 0;
   std::vector<std::span<std::byte>> parts_;  // what is still to be filled; none: discard
   std::uint64_t left_bytes_ = 0;             // of the payload
+  Hasher128 arrived_;                        // of the frame so far, where it has a hash
 
   std::atomic<std::uint64_t> received_bytes_{0};
   std::atomic<std::uint64_t> sent_bytes_{0};

@@ -89,7 +89,7 @@ Result<FrameHeader> decode_header(std::span<const std::byte> bytes, const FrameL
       static_cast<FrameType>(in.type), in.minor, in.flags, in.body_bytes, in.request, in.payload_bytes};
   if (frame_name(header.type).empty())
     return fail(Code::kCorrupt, "a frame of unknown type " + std::to_string(in.type));
-  if ((header.flags & kFlagsMustKnow) != 0)
+  if ((header.flags & kFlagsMustKnow & ~kHashed) != 0)
     return fail(Code::kUnsupported, std::string(frame_name(header.type)) + " frame: unknown flags " +
                                         std::to_string(header.flags));
   if (header.body_bytes == 0 || header.body_bytes > limits.body_bytes)
@@ -97,6 +97,8 @@ Result<FrameHeader> decode_header(std::span<const std::byte> bytes, const FrameL
   const std::uint64_t payload_max = has_payload(header.type) ? limits.payload_bytes : 0;
   if (header.payload_bytes > payload_max)
     return too_long(header.type, "payload", header.payload_bytes, payload_max);
+  if ((header.flags & kHashed) != 0 && header.payload_bytes == 0)
+    return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " frame: a hash of no payload");
   return header;
 }
 

@@ -36,8 +36,10 @@ inline constexpr std::uint8_t kProtocolMajor = 1;
 inline constexpr std::uint8_t kProtocolMinor = 0;
 inline constexpr std::size_t kHeaderBytes = 32;
 /// Flags of the lower half must be understood by who receives them, those of the upper half may be ignored.
-/// None is defined yet.
 inline constexpr std::uint32_t kFlagsMustKnow = 0x0000'ffff;
+/// Behind the payload follow kHashBytes: XXH3-128 of header, body and payload, its lower half.
+inline constexpr std::uint32_t kHashed = 1;
+inline constexpr std::size_t kHashBytes = 8;
 
 /// What a frame begins with.
 struct FrameHeader {

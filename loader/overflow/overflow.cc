@@ -48,7 +48,8 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   TRY(autotune::check(options.goal));
   std::unique_ptr<Overflow> made(new Overflow(options, std::move(stream)));
   TRY(made->open_fleet());
-  PoolCrewOptions crew{.workers = options.workers};
+  // So many chunks are always left for the threads here, what is due first.
+  PoolCrewOptions crew{.workers = options.workers, .lead = made->stream_.threads + 1};
   crew.log = [self = made.get()](const std::string& line) { self->note_event(line); };
   crew.pool.server_name = options.server_name;
   if (made->fleet_ && crew.pool.server_name.empty()) crew.pool.server_name = made->fleet_->server_name();

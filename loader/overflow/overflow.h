@@ -28,6 +28,7 @@ struct OverflowStream {
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::uint64_t seed = 0;
   std::shared_ptr<StreamPlanner> planner;
+  std::uint32_t threads = 1;  ///< of this machine, that compute it
 };
 
 /// Dollars so far, and what the same samples would have cost.

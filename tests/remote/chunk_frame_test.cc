@@ -39,8 +39,9 @@ TEST(ChunkFrame, NothingIsBelievedThatIsNotChecked) {
   EXPECT_EQ(damaged(0, 0, 1).error().code, Code::kCorrupt) << "magic";
   EXPECT_EQ(damaged(4, 2, 1).error().code, Code::kUnsupported) << "major";
   EXPECT_EQ(damaged(6, 0, 2).error().code, Code::kCorrupt) << "no type";
-  EXPECT_EQ(damaged(6, 14, 2).error().code, Code::kCorrupt) << "no type yet";
-  EXPECT_EQ(damaged(8, 1, 4).error().code, Code::kUnsupported) << "a flag that must be known";
+  EXPECT_EQ(damaged(6, 15, 2).error().code, Code::kCorrupt) << "no type yet";
+  EXPECT_TRUE(damaged(8, kHashed, 4)) << "a hash follows";
+  EXPECT_EQ(damaged(8, 2, 4).error().code, Code::kUnsupported) << "a flag that must be known";
   EXPECT_EQ(damaged(12, 0, 4).error().code, Code::kCorrupt) << "no body";
   EXPECT_EQ(damaged(12, 4097, 4).error().code, Code::kCorrupt) << "a body too long";
   EXPECT_EQ(damaged(24, (1 << 20) + 1, 8).error().code, Code::kCorrupt) << "a payload too long";

@@ -101,6 +101,41 @@ TEST(Connection, WhatIsSentArrivesAndItsOwnerIsLetGo) {
   EXPECT_EQ(wire.connection.sent_bytes(), far.received_bytes());
 }
 
+// What a connection without TLS sends, as bytes.
+std::string sent_bytes(const ChunkResult& message, std::uint64_t request, const std::string& payload) {
+  Wire wire;
+  wire.connection.send(message, request, payload_of(payload));
+  std::string bytes;
+  char buffer[4096];
+  while (wire.connection.wants_write() || bytes.size() < wire.connection.sent_bytes()) {
+    EXPECT_TRUE(wire.connection.on_ready());
+    const ssize_t got = recv(wire.raw.get(), buffer, sizeof buffer, 0);
+    if (got > 0) bytes.append(buffer, static_cast<std::size_t>(got));
+  }
+  return bytes;
+}
+
+TEST(Connection, BytesThatChangeOnTheWayEndIt) {
+  const std::string payload = pattern(5'000, 8);
+  const std::string bytes = sent_bytes(ChunkResult{"about"}, 7, payload);
+  constexpr std::size_t kFlags = 8;
+  {
+    Wire whole;
+    whole.say(bytes);
+    ASSERT_TRUE(whole.status) << whole.status.error().message;
+    ASSERT_EQ(whole.sink.frames.size(), 1u);
+    EXPECT_TRUE(whole.sink.frames[0].payload == payload);
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += at < 100 ? 1 : 97) {
+    if (at == kFlags) continue;  // it says that there is a hash
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    Wire wire;
+    wire.say(changed);
+    EXPECT_TRUE(wire.sink.frames.empty()) << "byte " << at;
+  }
+}
+
 TEST(Connection, AWithdrawnPayloadIsThrownAwayWhileTheMemoryIsReused) {
   Wire wire;
   std::string memory(100'000, '.');
