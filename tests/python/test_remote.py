@@ -17,6 +17,7 @@ import pytest
 import workers
 from daemons import running as running_daemon
 from daemons import until
+from proxies import Proxy
 from streams import digest, epoch_digest
 from workers import Worker
 
@@ -173,6 +174,61 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "carya", *arguments]
     wide = {**os.environ, "COLUMNS": "240"}
     return subprocess.run(command, capture_output=True, text=True, env=wide, timeout=300)
+
+
+# Bad networks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(worker: Worker) -> Iterator[Proxy]:
+    between = Proxy(worker.port)
+    yield between
+    between.close()
+
+
+def through(proxy: Proxy) -> dict[str, Any]:
+    return {"remote": [f"127.0.0.1:{proxy.port}"], "placement": "remote:1", "threads": 1}
+
+
+def test_bytes_that_change_on_the_way_reach_no_batch(photos: Path, proxy: Proxy) -> None:
+    with carya.Loader(vision(photos), **through(proxy)) as loader:
+        expected = read_until_remote(loader)
+        assert expected == epoch_digest(vision(photos))
+        proxy.corrupt_every = 400_000
+        for _ in range(20_000):
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+            if proxy.corrupted >= 5:
+                break
+        assert proxy.corrupted >= 5
+        proxy.corrupt_every = 0
+        events = " ".join(loader.placement()["events"])
+        assert "changed on the way" in events or "frame" in events, events
+        assert read_until_remote(loader) == expected
+
+
+def test_a_link_that_is_cut_and_mended_changes_no_bit(photos: Path, proxy: Proxy) -> None:
+    with carya.Loader(vision(photos), **through(proxy)) as loader:
+        expected = read_until_remote(loader)
+        for _ in range(3):
+            proxy.cut()
+            for _ in range(3):
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+            proxy.mend()
+            assert read_until_remote(loader) == expected
+
+
+def test_a_connection_that_is_half_open_is_given_up(photos: Path, proxy: Proxy) -> None:
+    with carya.Loader(vision(photos), **through(proxy)) as loader:
+        expected = read_until_remote(loader)
+        proxy.silent = True
+        until(lambda: loader.placement()["workers"][0]["state"] != "up")
+        for _ in range(3):
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+        proxy.silent = False
+        assert read_until_remote(loader) == expected
 
 
 # The decision ----------------------------------------------------------------------------------------------------------
