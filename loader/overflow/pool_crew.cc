@@ -171,8 +171,8 @@ PoolCrew::Member* PoolCrew::next_member() {
   for (auto& [number, member] : members_) {
     if (!is_ready(member)) continue;
     if (++used > workers_) break;
-    if (member.room && (member.proven || member.out == 0) && (best == nullptr || member.out < best->out))
-      best = &member;
+    const std::size_t most = member.proven ? member.window.chunks(member.cores) : 1;
+    if (member.room && member.out < most && (best == nullptr || member.out < best->out)) best = &member;
   }
   return best;
 }
@@ -263,11 +263,13 @@ void PoolCrew::take_home(std::uint64_t request, std::uint64_t cpu_ns) {
     const std::lock_guard lock(mutex_);
     const auto found = out_.find(request);
     if (found == out_.end()) return;
-    note_latency(monotonic_ns() - found->second.since_ns);
+    const std::int64_t away_ns = monotonic_ns() - found->second.since_ns;
+    note_latency(away_ns);
     totals_.rows += found->second.work->sent->head.rows;
     totals_.worker_ns += cpu_ns;
     totals_.received_bytes += found->second.work->result_bytes();
     Member& member = members_[found->second.member];
+    member.window.note(away_ns, static_cast<std::int64_t>(std::min<std::uint64_t>(cpu_ns, INT64_MAX)));
     checks = !member.proven || member.results % options_.check_every == 0;
     ++member.results;
     work = take_out(request);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "loader/overflow/chunk_check.h"
+#include "loader/overflow/chunk_window.h"
 #include "loader/overflow/crew.h"
 #include "remote/pool.h"
 
@@ -40,6 +41,9 @@ struct PoolCrewOptions {
 /// A crew of workers that are connected to over the network. A chunk goes to the worker that has the least to
 /// do and room; one that takes more than twice what 99 of 100 took is computed here. Workers that die or
 /// refuse slow the stream and change nothing else.
+///
+/// A worker has as many chunks at a time as keep it busy, those on their way included, and no more: what it
+/// has beyond that this machine could compute, and the batch would wait for it.
 ///
 /// The first chunk of a worker, on each connection, is computed here too before it gets a second one, and
 /// later one in `check_every`. One whose bits differ is expelled for good: what it has is computed here, and
@@ -83,6 +87,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     std::size_t out = 0;  // with it, or being checked
     std::uint64_t results = 0;
     double cores = 0;  // 0: it never came
+    ChunkWindow window{};
   };
   struct Out {
     std::unique_ptr<RemoteWork> work;
