@@ -72,17 +72,19 @@ def measure(
     seconds: float,
     cpu_clock: Callable[[], float] = time.process_time,
     warm_batches: int = 3,
+    batches_min: int = 1,
 ) -> Rate:
-    """Rate of an endless iterator of batch sizes, after `warm_batches` of them."""
+    """Rate of an endless iterator of batch sizes, after `warm_batches` of them; at least so long and so many."""
     for _ in range(warm_batches):
         next(batches)
-    samples = 0
+    samples = count = 0
     cpu, start = cpu_clock(), time.perf_counter()
-    while True:
+    now = start
+    while now - start < seconds or count < batches_min:
         samples += next(batches)
+        count += 1
         now = time.perf_counter()
-        if now - start >= seconds:
-            return Rate(samples, now - start, cpu_clock() - cpu)
+    return Rate(samples, now - start, cpu_clock() - cpu)
 
 
 def median(values: list[float]) -> float:

@@ -1,9 +1,9 @@
 """The order that the optimizer chooses, beside every other legal one, measured: cedar's, Pecan's and SimCLR's pipelines.
 
 Ceiling: the best of a measured sweep over the legal orders (all of them, or as many as SWEPT drawn at random), which is
-narrowed round by round; its last ones and the chosen order then run in turns. The work of every run is the same and
-what else a machine does only adds to it, so the least of an order's runs counts. Must reach 0.98 of the best. With
-`peers` also cedar's pipeline by Pillow.
+narrowed round by round; its last ones and the chosen order then run in turns. The runs of a round all have the same
+photos, in the last one all of them, and what else a machine does only adds to them, so the least of an order's runs
+counts. Must reach 0.98 of the best. With `peers` also cedar's pipeline by Pillow.
 """
 
 from __future__ import annotations
@@ -114,24 +114,25 @@ def run(options: Options) -> Report:
         for case in cases(2 if options.smoke else 20):
             pipeline = case.ops(files(paths).shuffle(seed=1).decode_image()).batch(_BATCH)
             for sense in _SENSES:
-                report.rows.append(_row(case.name, pipeline, sense, options, scratch))
+                report.rows.append(_row(case.name, pipeline, sense, len(paths), options, scratch))
         if options.peers:
             report.facts["cedar_pillow_us"] = round(_pillow(paths, options.seconds).cpu_us, 1)
     return report
 
 
-def _row(name: str, pipeline: Pipeline, sense: Sense, options: Options, scratch: str) -> dict[str, Any]:
+def _row(name: str, pipeline: Pipeline, sense: Sense, photos: int, options: Options, scratch: str) -> dict[str, Any]:
     orders = list(itertools.islice(legal_orders(pipeline, sense), 4 if options.smoke else 20_000))
+    whole = 4 if options.smoke else max(1, photos // _BATCH)
     chosen = _chosen(pipeline, sense, options, scratch)
     declared = tuple(range(len(chosen)))
     swept = orders if len(orders) <= SWEPT else random.Random(1).sample(orders, SWEPT)
     left = list({*swept, chosen, declared})
-    seconds = options.seconds / 50
+    batches = max(1, whole // 8)
     while len(left) > _LAST + 2:
-        costs = _least(pipeline, sense, left, seconds, 2, scratch)
+        costs = _least(pipeline, sense, left, batches, 2, scratch)
         fewer = sorted(left, key=lambda order: costs[order])[: max(_LAST, len(left) // 4)]
-        left, seconds = list({*fewer, chosen, declared}), seconds * 2
-    costs = _least(pipeline, sense, left, options.seconds / 20, _TURNS * options.rounds, scratch)
+        left, batches = list({*fewer, chosen, declared}), min(batches * 2, whole)
+    costs = _least(pipeline, sense, left, whole, _TURNS * options.rounds, scratch)
     best = min(costs, key=lambda order: costs[order])
     return {
         "pipeline": name,
@@ -147,13 +148,13 @@ def _row(name: str, pipeline: Pipeline, sense: Sense, options: Options, scratch:
 
 
 def _least(
-    pipeline: Pipeline, sense: Sense, orders: list[tuple[int, ...]], seconds: float, turns: int, scratch: str
+    pipeline: Pipeline, sense: Sense, orders: list[tuple[int, ...]], batches: int, turns: int, scratch: str
 ) -> dict[tuple[int, ...], float]:
     """CPU microseconds per sample of each order: the least of so many runs, in turns."""
     costs = dict.fromkeys(orders, float("inf"))
     for _ in range(turns):
         for order in orders:
-            costs[order] = min(costs[order], _cpu_us(pipeline, sense, order, seconds, scratch))
+            costs[order] = min(costs[order], _cpu_us(pipeline, sense, order, batches, scratch))
     return costs
 
 
@@ -186,11 +187,14 @@ def _chosen(pipeline: Pipeline, sense: Sense, options: Options, scratch: str) ->
         return tuple(loader.explain()["indices"])
 
 
-def _cpu_us(pipeline: Pipeline, sense: Sense, order: tuple[int, ...], seconds: float, scratch: str) -> float:
+def _cpu_us(pipeline: Pipeline, sense: Sense, order: tuple[int, ...], batches: int, scratch: str) -> float:
     path = Path(scratch) / "plan.json"
     path.write_text(pipeline.native.freeze_plan(reorder=sense, order=order))
-    with Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense, plan=path) as loader:
-        return measure(_sizes(loader), seconds).cpu_us
+    with (
+        cached_in(scratch),
+        Loader(pipeline, threads=1, daemon="embedded", decode_index="off", reorder=sense, plan=path) as loader,
+    ):
+        return measure(_sizes(loader), 0, batches_min=batches).cpu_us
 
 
 def _sizes(loader: Loader) -> Iterator[int]:
