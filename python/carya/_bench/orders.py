@@ -144,6 +144,8 @@ def _row(name: str, pipeline: Pipeline, sense: Sense, photos: int, options: Opti
         "best_us": round(costs[best], 1),
         "of_best": round(costs[best] / costs[chosen], 3),
         "gain": round(costs[declared] / costs[chosen], 2),
+        "chosen": " ".join(map(str, chosen)),
+        "best": " ".join(map(str, best)),
     }
 
 
