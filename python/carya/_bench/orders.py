@@ -1,9 +1,10 @@
 """The order that the optimizer chooses, beside every other legal one, measured: cedar's, Pecan's and SimCLR's pipelines.
 
 Ceiling: the best of a measured sweep over the legal orders (all of them, or as many as SWEPT drawn at random), which is
-narrowed round by round; its last ones and the chosen order then run in turns. The runs of a round all have the same
-photos, in the last one all of them, and what else a machine does only adds to them, so the least of an order's runs
-counts. Must reach 0.98 of the best. With `peers` also cedar's pipeline by Pillow.
+narrowed round by round: the runs of a round have the same photos, and the least of an order's runs counts. What is left
+as the best then runs against the chosen order and the declared one, turn by turn: the median of the turns' ratios is
+the answer, so that neither luck in the sweep nor a machine that is slow for a while decides. Must reach 0.98 of the
+best. With `peers` also cedar's pipeline by Pillow.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from .._errors import InvalidArgument
 from .._loader import Loader
 from .._pipeline import Pipeline
 from .._sources import files
-from .measure import Rate, cached_in, measure
+from .measure import Rate, cached_in, measure, median
 from .peers import crop_box
 from .photos import find_photos, warm
 from .report import Options, Report
 
 SWEPT = 48
 _LAST = 4
-_TURNS = 4  # of the last ones, for each round that is asked for
+_TURNS = 4  # of the last ones
+_DUELS = 8  # for each round that is asked for
 _BATCH = 16
 Sense = Literal["exact", "relaxed"]
 _SENSES: tuple[Sense, ...] = ("exact", "relaxed")
@@ -127,13 +129,13 @@ def _row(name: str, pipeline: Pipeline, sense: Sense, photos: int, options: Opti
     declared = tuple(range(len(chosen)))
     swept = orders if len(orders) <= SWEPT else random.Random(1).sample(orders, SWEPT)
     left = list({*swept, chosen, declared})
-    batches = max(1, whole // 8)
-    while len(left) > _LAST + 2:
-        costs = _least(pipeline, sense, left, batches, 2, scratch)
-        fewer = sorted(left, key=lambda order: costs[order])[: max(_LAST, len(left) // 4)]
-        left, batches = list({*fewer, chosen, declared}), min(batches * 2, whole)
-    costs = _least(pipeline, sense, left, whole, _TURNS * options.rounds, scratch)
-    best = min(costs, key=lambda order: costs[order])
+    batches, turns = max(1, whole // 8), 2
+    while len(left) > 1 and turns <= _TURNS:
+        costs = _least(pipeline, sense, left, batches, turns, scratch)
+        left = sorted(left, key=lambda order: costs[order])[: max(_LAST, len(left) // 4)]
+        batches, turns = min(batches * 2, whole), turns * 2 if len(left) <= _LAST else turns
+    best = left[0]
+    costs, of_best, gain = _duel(pipeline, sense, (chosen, best, declared), whole // 3 + 1, options, scratch)
     return {
         "pipeline": name,
         "reorder": sense,
@@ -142,11 +144,31 @@ def _row(name: str, pipeline: Pipeline, sense: Sense, photos: int, options: Opti
         "written_us": round(costs[declared], 1),
         "chosen_us": round(costs[chosen], 1),
         "best_us": round(costs[best], 1),
-        "of_best": round(costs[best] / costs[chosen], 3),
-        "gain": round(costs[declared] / costs[chosen], 2),
+        "of_best": round(of_best, 3),
+        "gain": round(gain, 2),
         "chosen": " ".join(map(str, chosen)),
         "best": " ".join(map(str, best)),
     }
+
+
+def _duel(
+    pipeline: Pipeline,
+    sense: Sense,
+    orders: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    batches: int,
+    options: Options,
+    scratch: str,
+) -> tuple[dict[tuple[int, ...], float], float, float]:
+    """The chosen order, the best and the declared one, in turns: the median costs, and those of the second's and the
+    third's ratios to the first.
+    """
+    runs: dict[tuple[int, ...], list[float]] = {order: [] for order in orders}
+    for turn in range((1 if options.smoke else _DUELS) * options.rounds):
+        for order in list(runs) if turn % 2 else reversed(list(runs)):
+            runs[order].append(_cpu_us(pipeline, sense, order, batches, scratch))
+    chosen, best, declared = (runs[order] for order in orders)
+    of_best, gain = (median([b / a for a, b in zip(chosen, other, strict=True)]) for other in (best, declared))
+    return {order: median(costs) for order, costs in runs.items()}, of_best, gain
 
 
 def _least(
