@@ -74,10 +74,12 @@ bool Series::add(double value) {
   const double far = kOutside * std::sqrt(all.variance) * student(kBreakErrors, all.count - 1) / kBreakErrors;
   const bool outside = all.count >= kBefore && std::abs(value - all.mean) > far;
   if (outside && outside_ != 0 && (outside_ > all.mean) == (value > all.mean)) {
+    // In the middle of the first the world may have changed: then it is like neither.
+    const bool alike = std::abs(outside_ - value) <= far * value / all.mean;
     append(outside_);
     append(value);
     outside_ = 0;
-    restart(2, std::sqrt(all.variance) / all.mean);
+    restart(alike ? 2 : 1, std::sqrt(all.variance) / all.mean);
     return true;
   }
   outside_ = outside ? value : 0;

@@ -12,11 +12,11 @@ double student(double z, double degrees);
 
 /// Measurements of one quantity while the world stays as it is: their mean, how sure it is, and whether the
 /// newest still belong to the rest. They do not if two in a row lie far outside of the noise, on the same
-/// side, if the mean of the newest so many differs from that of those before by more than 6 standard errors
-/// (Welch), or if that of all that is kept differs so from where the world began: a drift too slow to be seen
-/// otherwise. One alone far outside is left out. Each measurement should itself be the mean of a block
-/// of events
-/// ("batch means"), so that they are near normal and nearly independent. Threads: owner only.
+/// side (of the two the first is left out where it is like neither), if the mean of the newest so many
+/// differs from that of those before by more than 6 standard errors (Welch), or if that of all that is kept
+/// differs so from where the world began: a drift too slow to be seen otherwise. One alone far outside is
+/// left out. Each measurement should itself be the mean of a block of events ("batch means"), so that they
+/// are near normal and nearly independent. Threads: owner only.
 class Series {
  public:
   /// Adds one; what is not finite or not above 0 is left out. True: the newest differ from those before by

@@ -37,6 +37,7 @@ std::shared_ptr<Production> Production::create(std::shared_ptr<const transforms:
   for (const Dataset::Field& field : self->dataset_->fields())
     self->has_reads_ = self->has_reads_ || field.kind == Kind::kEncoded;
   self->begin_flow();
+  self->cores_.set_cores(options.threads);
   self->places_.resize(self->ring_->slots());
   self->scratches_.resize(options.threads);  // a thread that takes one never lacks memory for it
   return self;
@@ -51,6 +52,7 @@ void Production::seek(std::uint64_t epoch, std::uint64_t position) {
   failure.reset();
   failing_ = exhausted_ = mixed_ = false;
   std::ranges::fill(places_, Place());
+  cores_.interrupt();
   published_quarantine_.clear();  // of batches that nobody will be given
 }
 
@@ -63,6 +65,7 @@ void Production::set_threads(std::uint32_t threads) {
   scratches_.reserve(threads);  // they come back: a thread that takes one never lacks memory for it
   if (scratches_.size() + running_ < threads) scratches_.resize(threads - running_);
   options_.threads = threads;
+  cores_.set_cores(threads);
   flow_samples_ = 0;
 }
 
@@ -89,7 +92,9 @@ void Production::pump(Outbox& out) {
   } catch (const std::bad_alloc&) {
     stop_exhausted();
   }
-  for (const Chunk* chunk : ready_) out.runnable += chunk->step->slot ? 1 : 0;
+  std::uint32_t runnable = 0;
+  for (const Chunk* chunk : ready_) runnable += chunk->step->slot ? 1 : 0;
+  out.runnable += std::min(runnable, cores() - std::min(cores(), running_));
 }
 
 void Production::begin_work(Outbox& out) {
@@ -259,7 +264,7 @@ std::unique_ptr<Chunk> Production::give_up(ReadOp& op, const Error& error, Outbo
 }
 
 Chunk* Production::take_runnable() {
-  if (running_ >= options_.threads) return nullptr;
+  if (running_ >= cores()) return nullptr;
   std::size_t best = ready_.size();
   for (std::size_t i = 0; i < ready_.size(); ++i)
     if (ready_[i]->step->slot && (best == ready_.size() || ready_[i]->order < ready_[best]->order)) best = i;
@@ -286,6 +291,8 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_
   --running_;
   (chunk.received.empty() ? stats_.local_samples : stats_.rest_samples) += chunk.tasks.size();
   (chunk.received.empty() ? stats_.local_ns : stats_.rest_ns) += took_ns;
+  totals_.made_samples += static_cast<double>(chunk.tasks.size());
+  totals_.thread_s += static_cast<double>(took_ns) * 1e-9;
   try {
     PlanInUse& plan = *chunk.plan;
     plan.plan->collect_profile(scratch.transforms, plan.profile.stages);

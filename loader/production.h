@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "autotune/cores_needed.h"
 #include "autotune/flow.h"
 #include "base/permutation.h"
 #include "loader/chunk.h"
@@ -74,7 +75,8 @@ struct ProductionStats {
   /// rest of the ops of samples that came from elsewhere.
   std::uint64_t local_samples = 0, rest_samples = 0;
   std::int64_t local_ns = 0, rest_ns = 0;
-  autotune::Flow flow{};  ///< as it is now
+  autotune::Flow flow{};    ///< as it is now
+  std::uint32_t cores = 0;  ///< of its threads that it uses now: those that its reader needs
 
   /// Mean time of a read, in seconds, and bytes per second while some read was under way; 0: none was.
   double mean_read_s() const {
@@ -98,7 +100,9 @@ struct ProductionStats {
 /// needs none: room is made where they are made.
 /// 6. A chunk is computed by the plan that is present when a thread takes it, from then on whatever happens
 /// to it; set_plan() changes the present one. All plans give the same bits.
-/// 7. seek() begins a new session: what an old session has under way ends and is thrown away.
+/// 7. Of its threads it uses those that the reader's rate needs, by what both were measured to take; all of
+/// them while other machines compute too.
+/// 8. seek() begins a new session: what an old session has under way ends and is thrown away.
 ///
 /// Threads: everything under the engine's lock, except compute(), which runs without it on a chunk that was
 /// taken.
@@ -167,6 +171,8 @@ class Production {
   std::uint32_t running() const { return running_; }
   std::uint32_t reads_open() const { return reads_open_; }
   const autotune::Flow& flow() const { return flow_; }
+  /// Chunks that may be computed at the same time now.
+  std::uint32_t cores() const { return options_.crew ? options_.threads : cores_.cores(); }
   std::uint32_t remote() const { return remote_; }
   bool quiet() const { return running_ == 0 && reads_open_ == 0 && remote_ == 0; }
   const ProductionOptions& options() const { return options_; }
@@ -217,6 +223,7 @@ class Production {
   void give_plan(Chunk& chunk);
   void begin_flow();
   void adjust_flow();
+  void look_at_cores();
   void end_chunk(Chunk& chunk);
   void leave_step(Step& step);
   void recycle(Chunk& chunk);
@@ -283,6 +290,8 @@ class Production {
   autotune::Flow flow_;             // reads further ahead when threads starve
   std::uint64_t flow_samples_ = 0;  // timed ones of the present plan when flow_ was looked at last
   std::uint64_t next_growth_ = 0;   // order at which threads may starve again
+  autotune::CoresNeeded cores_{1};
+  autotune::StreamTotals totals_;  // without what the reader waited
   std::vector<ComputeScratch> scratches_;
 
   std::map<std::uint64_t, std::vector<Failure>> published_quarantine_;

@@ -1,6 +1,9 @@
-// Production's flow: how much of a step is one chunk, and how many chunks are ahead of the threads.
+// Production's flow: how much of a step is one chunk, how many chunks are ahead of the threads, and how many
+// threads are used.
 #include <algorithm>
+#include <new>
 
+#include "base/clock.h"
 #include "loader/plan_choice.h"
 #include "loader/production.h"
 
@@ -48,6 +51,15 @@ void Production::adjust_flow() {
   flow_facts_.threads = options_.threads + remote_threads_;
   flow_facts_.memory_bytes = options_.read_ahead_bytes;
   flow_ = autotune::steadied(flow_, autotune::flow(flow_facts_));
+}
+
+// A slot is free: the reader gave one back, or has not had it yet.
+void Production::look_at_cores() {
+  totals_.waited_s = static_cast<double>(ring_->least_waited_ns()) * 1e-9;
+  try {
+    cores_.observe(totals_, static_cast<double>(monotonic_ns()) * 1e-9);
+  } catch (const std::bad_alloc&) {  // as many as before, then
+  }
 }
 
 void Production::note_starved() {

@@ -43,6 +43,7 @@ PlanProfile Production::measured() const {
 ProductionStats Production::stats() const {
   ProductionStats stats = stats_;
   stats.flow = flow_;
+  stats.cores = cores();
   stats.reading_ns = reading_ns();
   for (const auto& plan : plans_) {
     std::vector<bool> taken(stats.ops.size());  // one plan may have several stages of a name

@@ -94,6 +94,8 @@ void Production::assign_slots() {
     if (!slot) return;
     Step& step = *steps_[slotted_++];
     step.slot = slot;
+    totals_.taken_samples += static_cast<double>(step.part.count);
+    look_at_cores();
     for (std::uint64_t row = step.part.count; row < step.part.rows; ++row) rows_->clear(*step.slot, row, -1);
   }
 }

@@ -44,6 +44,7 @@ class OwnedRing final : public SlotRing {
   std::string detach_reason(std::uint32_t reader) const override;
   std::uint32_t held_by(std::uint32_t reader) const override;
   std::uint64_t waited_ns(std::uint32_t reader) const override;
+  std::uint64_t least_waited_ns() const override;
   ReaderFds reader_fds(std::uint32_t reader) const override;
   SlotRingStats stats() const override;
 

@@ -2,6 +2,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
 
@@ -186,6 +188,14 @@ std::uint64_t OwnedRing::waited_ns(std::uint32_t reader) const {
   CHECK(reader < readers_.size());
   if (forked() || !ledger_.attached(reader)) return 0;
   return readers_[reader].shared().waited_ns.load(std::memory_order_relaxed);
+}
+
+std::uint64_t OwnedRing::least_waited_ns() const {
+  const std::uint32_t attached = forked() ? 0 : ledger_.attached_mask();
+  std::uint64_t least = attached == 0 ? 0 : UINT64_MAX;
+  for (std::uint32_t rest = attached; rest != 0; rest &= rest - 1)
+    least = std::min(least, waited_ns(static_cast<std::uint32_t>(std::countr_zero(rest))));
+  return least;
 }
 
 }  // namespace carya::shm

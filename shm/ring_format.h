@@ -86,7 +86,7 @@ struct alignas(64) ReaderPage {
   Word32 claimed;              ///< 1: a RingReader uses this attachment; a second one would tear its releases
   alignas(64) Word32 waiting;  ///< 1: wake the futex after a publication
   std::uint32_t reserved;
-  Word64 waited_ns;          ///< that it has slept for a batch so far; for show only
+  Word64 waited_ns;          ///< that it has slept for batches so far
   alignas(64) Word64 taken;  ///< deliveries it has taken
   alignas(64) Word64 tail;   ///< releases so far
   alignas(64) Word64 releases[kQueueEntries];

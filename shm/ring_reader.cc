@@ -99,7 +99,7 @@ struct RingReader::Impl {
   Status wait(int slice_ms);
   Status doze();
   void add_waited(std::int64_t slept_ns) {
-    // Relaxed, and not one operation: this thread alone writes it, and nobody decides by it.
+    // Relaxed, and not one operation: this thread alone writes it, and no memory hangs on it.
     auto& sum = ledger->own_page().waited_ns;
     sum.store(sum.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(slept_ns),
               std::memory_order_relaxed);

@@ -101,8 +101,10 @@ class SlotRing {
   /// Slots that the reader holds leases on (READY and taken, not released); of one that was retired, as
   /// collect() saw it last.
   virtual std::uint32_t held_by(std::uint32_t reader) const = 0;
-  /// Nanoseconds that a reader says it has slept for batches: any number, for show only.
+  /// Nanoseconds that a reader says it has slept for batches: any number.
   virtual std::uint64_t waited_ns(std::uint32_t reader) const = 0;
+  /// The least of that of all attached readers: who slept least keeps the others waiting. 0 without any.
+  virtual std::uint64_t least_waited_ns() const = 0;
 
   /// Descriptors to pass to a reader in another process: control (read-only), the reader's page, the bell,
   /// then the slots.

@@ -121,7 +121,7 @@ CARYA_FIELDS(ProductionStats) {
   a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
   a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
   a("ahead_chunks", d.flow.ahead_chunks), a("remote_chunks", d.remote_chunks);
-  a("remote_bytes", d.remote_bytes);
+  a("remote_bytes", d.remote_bytes), a("cores", d.cores);
 }
 CARYA_FIELDS(shm::SlotRingStats) {
   a("bytes", d.bytes), a("huge_bytes", d.huge_bytes), a("free", d.free), a("filling", d.filling);

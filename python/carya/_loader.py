@@ -49,14 +49,16 @@ class Loader:
     rank, world_size: this process's part of every global batch.
     epochs: epochs 0 to epochs - 1 exist; None is endless.
     state: what `state_dict()` returned; the same as `load_state_dict(state)`.
-    threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks.
+    threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
+    needs fewer has the others asleep.
     slots: batches of shared memory; read_ahead: bytes read before they are needed ("64MB").
     on_error: what a broken record does: "raise" SampleError, "replace" by another record, "mask" (zeros, valid=False).
     seed: overrides the pipeline's seed, for order and ops.
     as_tuple: ("image", "label") yields tuples of arrays in place of a mapping.
     prefetch_epochs: False stops the work at the end of an epoch until the next `for`.
     io_timeout: seconds that a failing read is retried before IoError. io_engine: "uring" (io_uring),
-    "pread" (threads), or "auto": io_uring, and threads where the kernel refuses it or another machine or process answers (NFS, FUSE).
+    "pread" (threads), or "auto": io_uring, and threads where the kernel refuses it or another machine or process answers (NFS, FUSE;
+    with "uring" an open there can hold up the reads behind it).
     decode_index: points inside JPEGs where decoding may begin, kept in the cache folder and shared by jobs; they change
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
@@ -517,7 +519,8 @@ class Loader:
         `order`: the operations as they run now; `plan_switches`: how often a better order was turned to; `plan_log`: why
         (which operations moved, CPU time of a sample before and after, timed samples), and what kept the loader from
         planning or from keeping its profile: the last 8 lines. `chunk_rows`: samples of one task, about 8 ms of work;
-        `ahead_chunks`: tasks being read or waiting for a thread, at most.
+        `ahead_chunks`: tasks being read or waiting for a thread, at most. `threads_used`: how many of the `threads` work at the
+        same time now: those that the trainer's rate needs.
         """
         return self._job.stats()
 

@@ -118,6 +118,7 @@ py::dict stream_figures(const loader::JobStats& stats) {
                                                   static_cast<double>(stats.ring.bytes);
   all["io_engine"] = stats.io_engine;
   all["threads"] = stats.threads;
+  all["threads_used"] = stats.production.cores;
   all["simd"] = transforms::simd_targets().front();
   all["ops"] = op_figures(stats.production.ops);
   all["order"] = stats.order;

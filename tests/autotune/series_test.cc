@@ -51,6 +51,14 @@ TEST(Series, AThirdIsSeenAtTheSecondMeasurementWhereNoiseIsSmall) {
   EXPECT_NEAR(series.mean(), 33.25, 1e-9);
 }
 
+TEST(Series, WhatIsHalfOfEachWorldBelongsToNone) {
+  Series series;
+  for (int i = 0; i < 20; ++i) series.add(i % 2 == 0 ? 99 : 101);
+  EXPECT_FALSE(series.add(180));  // the world changed in the middle of it
+  EXPECT_TRUE(series.add(300));
+  EXPECT_EQ(series.mean(), 300);
+}
+
 TEST(Series, OneOutlierIsForgiven) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> noise(100, 5);

@@ -72,6 +72,18 @@ TEST(RingWake, AReadersSleepIsCounted) {
   EXPECT_EQ(ring->waited_ns(*index), UINT64_MAX);
 }
 
+TEST(RingWake, TheLeastSleepIsThatOfAttachedReaders) {
+  auto ring = make_ring({.slots = 2, .readers = 3});
+  EXPECT_EQ(ring->least_waited_ns(), 0u);
+  const auto first = ring->attach_reader();
+  const auto second = ring->attach_reader();
+  Words(ring->reader_fds(*first), *first).own.waited_ns.store(7);
+  Words(ring->reader_fds(*second), *second).own.waited_ns.store(5);
+  EXPECT_EQ(ring->least_waited_ns(), 5u);
+  ring->detach_reader(*second, "enough");
+  EXPECT_EQ(ring->least_waited_ns(), 7u);
+}
+
 TEST(RingWake, EachPublicationChangesTheWord) {
   auto ring = make_ring({.slots = 2});
   const auto index = ring->attach_reader();

@@ -1,0 +1,40 @@
+// How many of its threads a stream uses: those that its reader needs.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/loader/job_reading.h"
+#include "tests/loader/photo_folder.h"
+
+namespace carya::loader {
+namespace {
+
+constexpr char kBatch2[] = R"({"batch_size":2,"global_size":null,"drop_last":true,"pad_last":false})";
+
+/// Reads a batch after each pause until that many threads are used, asked after every so many batches; false:
+/// they never are.
+bool reaches(Job& job, std::uint32_t cores, std::chrono::milliseconds pause, int batches) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (job.stats().production.cores != cores) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    for (int i = 0; i < batches; ++i) {
+      if (!job.next(60'000)) return false;
+      std::this_thread::sleep_for(pause);
+    }
+  }
+  return true;
+}
+
+TEST(JobCores, FollowTheReaderDownAndUp) {
+  const PhotoFolder folder(64);
+  const Opened opened = open_folder(folder.path(), kBatch2);
+  const auto job = start(opened, {.threads = 4});
+  ASSERT_EQ(job->stats().production.cores, 4U);
+  EXPECT_TRUE(reaches(*job, 1, std::chrono::milliseconds(50), 1));
+  EXPECT_TRUE(reaches(*job, 4, {}, 500));
+  EXPECT_EQ(job->stats().threads, 4U);
+}
+
+}  // namespace
+}  // namespace carya::loader
