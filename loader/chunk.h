@@ -94,7 +94,7 @@ struct Chunk {
   ReadBuffer buffer;
   /// Rows that came home from another machine, of which `inputs` are parts; `plan` then is what is left to
   /// do.
-  std::vector<std::byte> received;
+  ReadBuffer received;
   bool came_back = false;  ///< uncomputed from another machine: this one computes it
   Delivered delivered;
   bool distrusted = false;  ///< what was delivered is not to be believed: to be begun again

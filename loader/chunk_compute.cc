@@ -40,7 +40,7 @@ Status run_caught(Run run) {
 void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scratch) {
   const Step& step = *chunk.step;
   const std::size_t fields = parts.plan.inputs().size();
-  const bool from_record = chunk.received.empty();
+  const bool from_record = !chunk.received.memory;
   SlotRows::Row row;
   const Status arrays = parts.dataset.check_arrays();
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {

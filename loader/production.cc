@@ -289,8 +289,8 @@ void Production::compute(Chunk& chunk, ComputeScratch& scratch) const {
 
 void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out) {
   --running_;
-  (chunk.received.empty() ? stats_.local_samples : stats_.rest_samples) += chunk.tasks.size();
-  (chunk.received.empty() ? stats_.local_ns : stats_.rest_ns) += took_ns;
+  (chunk.received.memory ? stats_.rest_samples : stats_.local_samples) += chunk.tasks.size();
+  (chunk.received.memory ? stats_.rest_ns : stats_.local_ns) += took_ns;
   totals_.made_samples += static_cast<double>(chunk.tasks.size());
   totals_.thread_s += static_cast<double>(took_ns) * 1e-9;
   try {
@@ -310,8 +310,8 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_
       fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());
       chunk.tasks.clear();
     }
-    if (!std::exchange(chunk.received, {}).empty())
-      chunk.plan.reset();                                // a substitute is computed here from the start
+    if (chunk.received.memory) chunk.plan.reset();  // a substitute is computed here from the start
+    pool_->give(std::exchange(chunk.received, {}));
     if (!chunk.tasks.empty()) return issue(chunk, out);  // substitutes to read and compute
   }
   end_chunk(chunk);
@@ -358,7 +358,7 @@ void Production::recycle(Chunk& chunk) {
   pool_->give(std::move(chunk.buffer));
   chunk.buffer = {};
   chunk.plan.reset();
-  chunk.received.clear();
+  pool_->give(std::exchange(chunk.received, {}));
   chunk.came_back = chunk.distrusted = false;
   chunk.delivered = {};
   chunk.broken.clear();

@@ -215,7 +215,7 @@ class Production {
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
   void settle_broken(Chunk& chunk);
   bool may_go(const Chunk& chunk) const;
-  void describe(RemoteWork& work) const;
+  void describe(RemoteWork& work);
   bool place_received(RemoteWork& work);
   void list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again);
   void begin_again(Chunk& chunk, Outbox& out);

@@ -21,7 +21,7 @@ std::size_t bytes_of(std::span<const std::span<const std::byte>> parts) {
 bool is_fresh(const Chunk& chunk) {
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t)
     if (chunk.tasks[t].row != chunk.tasks.front().row + t || chunk.tasks[t].draws > 0) return false;
-  return chunk.received.empty() && !chunk.came_back;
+  return !chunk.received.memory && !chunk.came_back;
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ bool Production::may_go(const Chunk& chunk) const {
          });
 }
 
-void Production::describe(RemoteWork& work) const {
+void Production::describe(RemoteWork& work) {
   const Chunk& chunk = *work.chunk;
   const std::size_t count = chunk.tasks.size();
   std::vector<RemoteRow> rows;
@@ -96,8 +96,9 @@ void Production::describe(RemoteWork& work) const {
                      rows_->row_bytes(i) == static_cast<std::uint64_t>(outputs[i].bytes()));
     if (!direct[i]) aside += count * static_cast<std::size_t>(outputs[i].bytes());
   }
-  work.aside.resize(aside);
-  std::span<std::byte> left(work.aside);
+  if (aside > 0) work.aside = pool_->take(aside);
+  if (aside > 0 && !work.aside.memory) throw std::bad_alloc();
+  std::span<std::byte> left(work.aside.memory.get(), aside);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (direct[i]) {
       work.places.push_back(rows_->rows(*chunk.step->slot, i, chunk.tasks.front().row, count));
@@ -111,8 +112,9 @@ void Production::describe(RemoteWork& work) const {
 void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
   --remote_;
   Chunk& chunk = *work.chunk;
-  if (chunk.step->dropped) return end_chunk(chunk);
-  if (!computed || std::ranges::find(distrusted_, work.worker) != distrusted_.end()) {
+  if (chunk.step->dropped || !computed || std::ranges::find(distrusted_, work.worker) != distrusted_.end()) {
+    pool_->give(std::move(work.aside));
+    if (chunk.step->dropped) return end_chunk(chunk);
     chunk.came_back = true;
     return make_ready(chunk, out);
   }
@@ -128,9 +130,10 @@ void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
     SlotRows::Row row;
     const RowTask& task = chunk.tasks[t];
     rows_->begin(row, *chunk.step->slot, task.row);
-    if (row.narrow_label != nullptr) std::memcpy(&row.wide_label, work.aside.data() + 8 * t, 8);
+    if (row.narrow_label != nullptr) std::memcpy(&row.wide_label, work.aside.memory.get() + 8 * t, 8);
     rows_->finish(row, *chunk.step->slot, task.row, task.record);
   }
+  pool_->give(std::move(work.aside));
   end_chunk(chunk);
 }
 
@@ -173,7 +176,7 @@ void Production::list_distrusted(std::uint64_t worker, std::vector<Chunk*>& agai
 void Production::begin_again(Chunk& chunk, Outbox& out) {
   set_tasks(chunk, chunk.delivered.row, chunk.delivered.count);
   chunk.plan.reset();
-  chunk.received.clear();
+  pool_->give(std::exchange(chunk.received, {}));
   chunk.broken.clear();
   chunk.read_error.reset();
   chunk.delivered = {};

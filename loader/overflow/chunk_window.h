@@ -9,29 +9,37 @@ namespace carya::loader {
 
 /// How many chunks a worker wants at a time, so that its cores never lack one: by Little's law its cores
 /// times what a chunk needs from here to there and back when nothing is in its way, over what a core needs
-/// for it; and one more per core, which waits there.
+/// for it; and one more per core, which waits there. How long chunks were gone says nothing: with more of
+/// them at a time they wait longer there, and would ask for still more.
 class ChunkWindow {
  public:
-  /// A chunk was gone for `away_ns`, `compute_ns` of which some core of the worker had it.
-  void note(std::int64_t away_ns, std::int64_t compute_ns) {
-    const double away = std::max<double>(static_cast<double>(away_ns), 1);
-    const double compute = std::clamp(static_cast<double>(compute_ns), 1.0, away);
-    compute_ns_ = compute_ns_ == 0 ? compute : compute_ns_ + (compute - compute_ns_) / kMean;
-    // The quickest of late; a path that has become longer is believed little by little.
-    away_ns_ = away_ns_ == 0 ? away : std::min(away, away_ns_ + (away - away_ns_) / kForget);
+  /// A core of the worker had a chunk for `compute_ns`; its result took `arriving_ns` from the first byte to
+  /// the last.
+  void note(std::int64_t compute_ns, std::int64_t arriving_ns) {
+    mean(compute_ns_, std::max<double>(static_cast<double>(compute_ns), 1));
+    mean(arriving_ns_, std::max<double>(static_cast<double>(arriving_ns), 1));
+  }
+  /// An empty frame was there and back in so long; 0: not known. The quickest counts.
+  void note_round_trip(std::int64_t ns) {
+    if (ns > 0 && (round_trip_ns_ == 0 || ns < round_trip_ns_)) round_trip_ns_ = ns;
   }
 
   /// At least two per core, at most kChunksMax per core.
   std::size_t chunks(double cores) const {
-    const double busy = compute_ns_ == 0 ? 1 : std::clamp(away_ns_ / compute_ns_, 1.0, kChunksMax - 1);
-    return static_cast<std::size_t>(std::ceil(std::max(cores, 1.0) * (busy + 1)));
+    // What goes there is taken to need as long as what comes back.
+    const double away_ns = static_cast<double>(round_trip_ns_) + 2 * arriving_ns_;
+    const double away = compute_ns_ == 0 ? 0 : std::min(away_ns / compute_ns_, kChunksMax - 2);
+    return static_cast<std::size_t>(std::ceil(std::max(cores, 1.0) * (2 + away)));
   }
 
  private:
-  static constexpr double kMean = 8, kForget = 64, kChunksMax = 64;
+  static constexpr double kMean = 8, kChunksMax = 64;
 
-  double compute_ns_ = 0;  ///< a mean of the last ones; 0: nothing is known
-  double away_ns_ = 0;
+  static void mean(double& of, double value) { of = of == 0 ? value : of + (value - of) / kMean; }
+
+  double compute_ns_ = 0;  ///< means of the last ones; 0: nothing is known
+  double arriving_ns_ = 0;
+  std::int64_t round_trip_ns_ = 0;
 };
 
 }  // namespace carya::loader

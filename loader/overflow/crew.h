@@ -45,7 +45,7 @@ struct RemoteWork {
   std::shared_ptr<const Sent> sent;
   /// Where what comes home goes, in order: in the batch's slot where the cut is last.
   std::vector<std::span<std::byte>> places;
-  std::vector<std::byte> aside;  ///< memory of the places that are in no slot
+  ReadBuffer aside;  ///< memory of the places that are in no slot
   std::size_t result_bytes() const;
 };
 

@@ -117,11 +117,15 @@ void PoolCrew::set_workers(std::uint32_t workers) {
   workers_ = workers;
 }
 
-CrewTotals PoolCrew::totals() const {
+CrewTotals PoolCrew::totals() {
+  const auto all = pool_->figures();
   const std::lock_guard lock(mutex_);
+  for (const remote::WorkerFigures& one : all)
+    if (const auto member = members_.find(one.member); member != members_.end())
+      member->second.window.note_round_trip(static_cast<std::int64_t>(one.round_trip_s * 1e9));
   CrewTotals totals = totals_;
   if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
-  totals.host_ns = cpu_ns_of(const_cast<std::thread&>(thread_));
+  totals.host_ns = cpu_ns_of(thread_);
   double cores = 0, came = 0;
   for (const auto& [number, member] : members_) {
     totals.ready += is_ready(member) && totals.ready < workers_ ? 1 : 0;
@@ -240,7 +244,7 @@ std::unique_ptr<RemoteWork> PoolCrew::take_out(std::uint64_t request) {
   if (found == out_.end()) return nullptr;
   std::unique_ptr<RemoteWork> work = std::move(found->second.work);
   if (const auto member = members_.find(found->second.member); member != members_.end()) --member->second.out;
-  if (found->second.arriving && --receiving_ == 0)
+  if (found->second.arriving_since_ns != 0 && --receiving_ == 0)
     totals_.receiving_ns += monotonic_ns() - receiving_since_ns_;
   out_.erase(found);
   return work;
@@ -263,13 +267,14 @@ void PoolCrew::take_home(std::uint64_t request, std::uint64_t cpu_ns) {
     const std::lock_guard lock(mutex_);
     const auto found = out_.find(request);
     if (found == out_.end()) return;
-    const std::int64_t away_ns = monotonic_ns() - found->second.since_ns;
-    note_latency(away_ns);
+    const std::int64_t now_ns = monotonic_ns();
+    note_latency(now_ns - found->second.since_ns);
     totals_.rows += found->second.work->sent->head.rows;
     totals_.worker_ns += cpu_ns;
     totals_.received_bytes += found->second.work->result_bytes();
     Member& member = members_[found->second.member];
-    member.window.note(away_ns, static_cast<std::int64_t>(std::min<std::uint64_t>(cpu_ns, INT64_MAX)));
+    member.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(cpu_ns, INT64_MAX)),
+                       now_ns - found->second.arriving_since_ns);
     checks = !member.proven || member.results % options_.check_every == 0;
     ++member.results;
     work = take_out(request);
@@ -372,7 +377,10 @@ remote::Placement PoolCrew::place(std::uint64_t request, const std::string&, std
   const std::lock_guard lock(mutex_);
   const auto found = out_.find(request);
   if (found == out_.end() || found->second.work->result_bytes() != bytes) return {};
-  if (!std::exchange(found->second.arriving, true) && receiving_++ == 0) receiving_since_ns_ = monotonic_ns();
+  if (found->second.arriving_since_ns == 0) {
+    found->second.arriving_since_ns = monotonic_ns();
+    if (receiving_++ == 0) receiving_since_ns_ = found->second.arriving_since_ns;
+  }
   return {.where = remote::Placement::Where::kParts, .parts = found->second.work->places};
 }
 

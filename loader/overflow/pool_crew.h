@@ -75,7 +75,8 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
 
   /// Also of those that were expelled, with the reason, as they were then.
   std::vector<remote::WorkerFigures> figures() const;
-  CrewTotals totals() const;
+  /// To be asked now and then: looks how far away the workers are.
+  CrewTotals totals();
   std::size_t members() const;
 
  private:
@@ -93,7 +94,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     std::unique_ptr<RemoteWork> work;
     std::uint64_t member = 0;
     std::int64_t since_ns = 0;
-    bool arriving = false;
+    std::int64_t arriving_since_ns = 0;  // 0: nothing has come
   };
 
   explicit PoolCrew(const PoolCrewOptions& options);

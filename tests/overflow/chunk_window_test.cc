@@ -7,48 +7,49 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 
-TEST(ChunkWindow, IsTwoPerCoreWhereNothingIsKnownOrTheWayIsShort) {
-  ChunkWindow window;
-  EXPECT_EQ(window.chunks(1), 2);
-  EXPECT_EQ(window.chunks(8), 16);
-  EXPECT_EQ(window.chunks(0), 2);  // a worker that did not say how many
-  window.note(8 * kMs, 8 * kMs);
-  EXPECT_EQ(window.chunks(8), 16);
+TEST(ChunkWindow, IsTwoPerCoreWhereNothingIsKnown) {
+  const ChunkWindow window;
+  EXPECT_EQ(window.chunks(1), 2U);
+  EXPECT_EQ(window.chunks(8), 16U);
+  EXPECT_EQ(window.chunks(0), 2U);  // a worker that did not say how many
 }
 
 TEST(ChunkWindow, CoversTheWayThereAndBack) {
   ChunkWindow window;
-  window.note(56 * kMs, 8 * kMs);  // 48 ms of it on the way
-  EXPECT_EQ(window.chunks(1), 8);
-  EXPECT_EQ(window.chunks(4), 32);
+  window.note(8 * kMs, 4 * kMs);
+  EXPECT_EQ(window.chunks(1), 3U);
+  window.note_round_trip(40 * kMs);
+  EXPECT_EQ(window.chunks(1), 8U);
+  EXPECT_EQ(window.chunks(4), 32U);
 }
 
-// What waits in a worker's queue is no reason to give it more.
-TEST(ChunkWindow, FollowsTheQuickestNotWhatWaited) {
+TEST(ChunkWindow, TheQuickestRoundTripCounts) {
   ChunkWindow window;
-  window.note(8 * kMs, 8 * kMs);
-  for (int i = 0; i < 16; ++i) {
-    window.note(80 * kMs, 8 * kMs);
-    window.note(9 * kMs, 8 * kMs);
-  }
-  EXPECT_LE(window.chunks(1), 3);
+  window.note(8 * kMs, 1);
+  window.note_round_trip(4 * kMs);
+  window.note_round_trip(400 * kMs);  // it waited behind results
+  window.note_round_trip(0);
+  EXPECT_EQ(window.chunks(1), 3U);
 }
 
-TEST(ChunkWindow, LearnsOfAWayThatHasBecomeLonger) {
+TEST(ChunkWindow, FollowsChunksOfAnotherSize) {
   ChunkWindow window;
-  window.note(8 * kMs, 8 * kMs);
-  for (int i = 0; i < 500; ++i) window.note(56 * kMs, 8 * kMs);
-  EXPECT_EQ(window.chunks(1), 8);
+  window.note_round_trip(40 * kMs);
+  window.note(1 * kMs, 1);
+  EXPECT_EQ(window.chunks(1), 43U);
+  for (int i = 0; i < 100; ++i) window.note(40 * kMs, 1);
+  EXPECT_EQ(window.chunks(1), 4U);
 }
 
 TEST(ChunkWindow, IsBoundedWhateverAWorkerSays) {
   ChunkWindow window;
-  window.note(3'600'000 * kMs, 0);
-  EXPECT_EQ(window.chunks(1), 64);
+  window.note(0, INT64_MAX);
+  EXPECT_EQ(window.chunks(1), 64U);
   window.note(-1, -1);
-  EXPECT_GE(window.chunks(1), 2);
-  window.note(1, INT64_MAX);
-  EXPECT_GE(window.chunks(1), 2);
+  window.note_round_trip(-1);
+  EXPECT_EQ(window.chunks(2), 128U);
+  for (int i = 0; i < 100; ++i) window.note(INT64_MAX, 0);
+  EXPECT_GE(window.chunks(1), 2U);
 }
 
 }  // namespace
