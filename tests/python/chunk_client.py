@@ -12,6 +12,7 @@ TYPES = (
     *("", "Hello", "Welcome", "Register", "Registered", "UnknownPlan", "Request", "Result", "ChunkFailed"),
     *("Credit", "Ping", "Pong", "Drain", "Error"),
 )
+HASHED = 1  # a flag: a hash follows the payload
 SLACK = bytes(64)  # behind each encoded input
 
 
@@ -108,8 +109,9 @@ class Host:
     def hear(self, *kinds: str) -> tuple[str, dict[str, Any], bytes, int]:
         """The next frame of one of the kinds; Pings are answered on the way. Errors: EOFError, OSError."""
         while True:
-            _, _, _, kind, _, body, request, payload = HEADER.unpack(self._exactly(HEADER.size))
+            _, _, _, kind, flags, body, request, payload = HEADER.unpack(self._exactly(HEADER.size))
             frame = TYPES[kind], from_cbor(self._exactly(body)), self._exactly(payload), request
+            self._exactly(8 * (flags & HASHED))
             if frame[0] == "Ping":
                 self.say("Pong", {}, request=request)
             if frame[0] in kinds:
