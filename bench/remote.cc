@@ -13,6 +13,7 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,6 +28,8 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,6 +60,25 @@ T must(Result<T> result) {
   std::fprintf(stderr, "bench_remote: %s\n", result.error().message.c_str());
   std::exit(1);
 }
+
+/// Memory for results as a ring's slots have it: huge pages where the kernel gives them, touched.
+class Slots {
+ public:
+  explicit Slots(const Settings& settings) : bytes_(settings.bytes) {
+    for (std::size_t i = 0; i < settings.ahead; ++i) {
+      const std::size_t room = (bytes_ + kHuge - 1) / kHuge * kHuge;
+      slots_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(kHuge, room)), &std::free);
+      madvise(slots_[i].get(), room, MADV_HUGEPAGE);
+      std::memset(slots_[i].get(), 0, room);
+    }
+  }
+  std::span<std::byte> operator[](std::size_t i) const { return {slots_[i % slots_.size()].get(), bytes_}; }
+
+ private:
+  static constexpr std::size_t kHuge = 2 << 20;
+  std::size_t bytes_;
+  std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> slots_;
+};
 
 TlsFiles files_of(const std::string& ca, const std::string& who) {
   return {ca + "/" + who + ".pem", ca + "/" + who + ".key", ca + "/ca.pem"};
@@ -177,7 +199,7 @@ Measured bare(const Settings& settings, int port, bool tls) {
   pollfd connecting{socket.get(), POLLOUT, 0};
   poll(&connecting, 1, 10'000);
   socket = blocking(std::move(socket));
-  std::vector<std::vector<std::byte>> slots(settings.ahead, std::vector<std::byte>(settings.bytes));
+  const Slots slots(settings);
   std::uint64_t all = 0;
   SSL* ssl = nullptr;
   if (tls) {
@@ -188,7 +210,7 @@ Measured bare(const Settings& settings, int port, bool tls) {
   }
   const auto step = [&] {
     const std::size_t at = all % settings.bytes;
-    std::byte* const to = slots[all / settings.bytes % settings.ahead].data() + at;
+    std::byte* const to = slots[all / settings.bytes].data() + at;
     const std::size_t room = settings.bytes - at;
     const ssize_t got =
         ssl != nullptr ? SSL_read(ssl, to, static_cast<int>(room)) : recv(socket.get(), to, room, 0);
@@ -202,8 +224,7 @@ Measured bare(const Settings& settings, int port, bool tls) {
 
 /// Asks for the next result as soon as one is there: the request's slot is its number.
 struct Host : PoolEvents {
-  Host(const Settings& given, WorkerPool*& made)
-      : settings(given), pool(made), slots(given.ahead, std::vector<std::byte>(given.bytes)) {}
+  Host(const Settings& given, WorkerPool*& made) : settings(given), pool(made), slots(given) {}
   Status admit(std::uint64_t, const Welcome&) override { return {}; }
   void down(std::uint64_t, const Error& reason, bool) override {
     if (!stopping) must<int>(std::unexpected(reason));
@@ -215,7 +236,7 @@ struct Host : PoolEvents {
   }
   void room(std::uint64_t) override {}
   Placement place(std::uint64_t request, const std::string&, std::uint64_t) override {
-    return {Placement::Where::kParts, {slots[request % settings.ahead]}};
+    return {Placement::Where::kParts, {slots[request]}};
   }
   void done(std::uint64_t, const std::string&, bool placed) override {
     if (!placed) must<int>(fail(Code::kIo, "a result without its place"));
@@ -233,7 +254,7 @@ struct Host : PoolEvents {
 
   const Settings& settings;
   WorkerPool*& pool;
-  std::vector<std::vector<std::byte>> slots;
+  const Slots slots;
   std::uint64_t worker = 0, last = 0;
   std::atomic<std::uint64_t> all{0};
   std::atomic<bool> stopping{false};
