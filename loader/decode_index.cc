@@ -174,7 +174,7 @@ void DecodeIndex::open_stores() {
 
 // A function of epoch and record, so that no order of them can hide a record from it.
 bool DecodeIndex::verifies(std::uint64_t source, std::uint64_t epoch) const {
-  return verify_every_ != 0 && mix(source + mix(epoch + 1)) % verify_every_ == 0;
+  return ready() && verify_every_ != 0 && mix(source + mix(epoch + 1)) % verify_every_ == 0;
 }
 
 std::span<FieldIndex> DecodeIndex::begin(Scratch& scratch, std::uint64_t source, std::uint64_t epoch) const {
@@ -186,11 +186,17 @@ std::span<FieldIndex> DecodeIndex::begin(Scratch& scratch, std::uint64_t source,
     FieldIndex& index = scratch.fields[f];
     index.known = {};
     if (!fields_[f].store) continue;
-    index.known = read_entry(*fields_[f].store, source, scratch.known[f]);
+    index.known = entry(f, source, scratch.known[f]);
     index.spacing = fields_[f].spacing;
     index.verify = !index.known.empty() && verifies(source, epoch);
   }
   return scratch.fields;
+}
+
+std::span<const std::byte> DecodeIndex::entry(std::size_t field, std::uint64_t source,
+                                              std::vector<std::byte>& memory) const {
+  if (!ready() || !fields_[field].store) return {};
+  return read_entry(*fields_[field].store, source, memory);
 }
 
 void DecodeIndex::end(const Scratch& scratch, std::uint64_t source) {

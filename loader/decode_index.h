@@ -75,6 +75,11 @@ class DecodeIndex {
   bool keeps(std::size_t f) const { return fields_[f].store != nullptr; }
   /// What is stored for a record, as Plan::run takes it; empty when off. `source` is the index before views.
   std::span<transforms::FieldIndex> begin(Scratch& scratch, std::uint64_t source, std::uint64_t epoch) const;
+  /// What is stored for a field of a record, in `memory`, which grows as needed; empty: nothing.
+  std::span<const std::byte> entry(std::size_t field, std::uint64_t source,
+                                   std::vector<std::byte>& memory) const;
+  /// Whether the record's entries are to be verified in this epoch.
+  bool verifies(std::uint64_t source, std::uint64_t epoch) const;
   /// Keep what the run made of what begin() gave.
   void end(const Scratch& scratch, std::uint64_t source);
 
@@ -109,7 +114,6 @@ class DecodeIndex {
   bool ready() const { return state_.load(std::memory_order_acquire) == State::kReady; }
   void append(const Field& field, std::uint64_t source, std::span<const std::uint8_t> bytes);
   double points_known_share() const;
-  bool verifies(std::uint64_t source, std::uint64_t epoch) const;
 
   std::atomic<State> state_{State::kOff};
   std::string reason_;

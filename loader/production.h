@@ -214,8 +214,8 @@ class Production {
   std::int64_t reading_ns() const;
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
   void settle_broken(Chunk& chunk);
-  bool may_go(const Chunk& chunk) const;
-  void describe(RemoteWork& work);
+  bool may_go(const Chunk& chunk, bool with_entries) const;
+  void describe(RemoteWork& work, bool with_entries);
   bool place_received(RemoteWork& work);
   void list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again);
   void begin_again(Chunk& chunk, Outbox& out);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "loader/overflow/crew.h"
+#include "loader/overflow/worker_plan.h"
 #include "loader/production.h"
 
 namespace carya::loader {
@@ -36,6 +37,7 @@ std::size_t RemoteWork::result_bytes() const {
 }
 
 std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead) {
+  const bool with_entries = cut->compiled && cut->compiled->wants_entries();
   std::vector<Chunk*> slotted;
   std::unique_ptr<RemoteWork> work;
   try {
@@ -44,12 +46,12 @@ std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCu
     if (slotted.size() <= lead) return nullptr;
     std::ranges::sort(slotted, {}, &Chunk::order);
     const auto found = std::find_if(slotted.begin() + static_cast<std::ptrdiff_t>(lead), slotted.end(),
-                                    [this](const Chunk* chunk) { return may_go(*chunk); });
+                                    [&](const Chunk* chunk) { return may_go(*chunk, with_entries); });
     if (found == slotted.end()) return nullptr;
     work = std::make_unique<RemoteWork>();
     work->chunk = *found;
     work->cut = std::move(cut);
-    describe(*work);
+    describe(*work, with_entries);
     Step& step = *work->chunk->step;
     step.delivered.reserve(step.delivered.size() + step.chunks_open);
   } catch (const std::bad_alloc&) {
@@ -60,26 +62,35 @@ std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCu
   return work;
 }
 
-// Whether another machine may compute it: what is wrong with records or files is found here.
-bool Production::may_go(const Chunk& chunk) const {
+// Whether another machine may compute it: what is wrong with records, files or index entries is found here.
+bool Production::may_go(const Chunk& chunk, bool with_entries) const {
   return is_fresh(chunk) && dataset_->check_arrays() &&
-         std::ranges::all_of(chunk.tasks, [this](const RowTask& task) {
-           return dataset_->check_record(task.record).has_value();
+         std::ranges::all_of(chunk.tasks, [&](const RowTask& task) {
+           const std::uint64_t source = dataset_->source_index(task.record);
+           return dataset_->check_record(task.record) &&
+                  !(with_entries && options_.index->verifies(source, chunk.step->epoch));
          });
 }
 
-void Production::describe(RemoteWork& work) {
+void Production::describe(RemoteWork& work, bool with_entries) {
   const Chunk& chunk = *work.chunk;
   const std::size_t count = chunk.tasks.size();
-  std::vector<RemoteRow> rows;
-  for (const RowTask& task : chunk.tasks) rows.push_back({task.record, task.occurrence});
   auto sent = std::make_shared<RemoteWork::Sent>();
+  RemoteInputs inputs{.rows = {}, .inputs = chunk.inputs};
+  for (const RowTask& task : chunk.tasks) inputs.rows.push_back({task.record, task.occurrence});
+  if (with_entries) {
+    sent->entries.resize(chunk.inputs.size());
+    const std::size_t fields = dataset_->fields().size();
+    for (std::size_t i = 0; i < chunk.inputs.size(); ++i)
+      inputs.entries.push_back(options_.index->entry(
+          i % fields, dataset_->source_index(chunk.tasks[i / fields].record), sent->entries[i]));
+  }
   sent->head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
-  sent->table = remote_table(rows, chunk.inputs);
+  sent->table = remote_table(pipeline_->fields(), inputs);
   sent->labels = chunk.labels;
   sent->buffer = chunk.buffer.memory;
   sent->dataset = dataset_;
-  sent->parts = remote_parts(pipeline_->fields(), chunk.inputs);
+  sent->parts = remote_parts(pipeline_->fields(), inputs);
   // Labels lie in the chunk, which has others soon.
   const auto* first = reinterpret_cast<const std::byte*>(chunk.labels.data());
   const auto* own = reinterpret_cast<const std::byte*>(sent->labels.data());

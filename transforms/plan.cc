@@ -30,6 +30,7 @@ class CompiledPlan final : public Plan {
 
   const std::vector<SourceField>& inputs() const override { return program_.inputs; }
   const std::vector<TensorSpec>& outputs() const override { return program_.outputs; }
+  bool decodes_windows() const override { return program_.decodes_windows; }
 
   Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
              std::span<std::byte* const> outputs, std::span<FieldIndex> indexes) const override {

@@ -95,6 +95,8 @@ class Plan {
   /// Fixed shapes of what run() writes, in the order of its `outputs`; kInvalidArgument at compile() when the
   /// pipeline has a batch and a shape is still unknown.
   virtual const std::vector<TensorSpec>& outputs() const = 0;
+  /// Whether pictures are decoded only where the crops behind the decode look: then an index saves time.
+  virtual bool decodes_windows() const = 0;
 
   /// Compute one sample into given memory. `inputs` has one span per field of inputs(), in
   /// order (a label is 8 bytes); an encoded input has at least 1 readable byte after its end. `outputs[i]`

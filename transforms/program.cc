@@ -299,9 +299,11 @@ void name_picture_stages(Program& program, Program::Stage& decode) {
     if (ops[i].grouped) {
       add_op(stage, "random_apply[" + op.name() + "]", ops[i].index);
     } else if (windows_only && op.name() == "random_resized_crop") {
+      program.decodes_windows = true;
       add_name(decode, op.name() + "[window]");  // its work is the resize
       add_op(stage, op.name() + "[resize]", ops[i].index);
     } else if (windows_only && op.traits().waits && !flips && op.name() != "pad") {
+      program.decodes_windows = true;
       add_op(decode, op.name(), ops[i].index);
       continue;
     } else {

@@ -88,6 +88,7 @@ struct Program {
   /// it, what takes the first takes it too.
   std::optional<std::array<std::size_t, 2>> views;
   std::size_t decoders = 0;
+  bool decodes_windows = false;  ///< of a picture only what the crops behind its decode leave
   struct Stage {
     std::string name;
     std::vector<std::uint32_t> ops{};  ///< of the pipeline, as they run

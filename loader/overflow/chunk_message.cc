@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/cbor_check.h"
 #include "remote/archive.h"
@@ -34,8 +35,8 @@ constexpr std::size_t kRowBytes = 16;
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::array<std::byte, kRemoteSlackBytes> kZeros{};
 
-std::size_t slack_of(const transforms::SourceField& field) {
-  return field.kind == transforms::SourceField::Kind::kEncoded ? kRemoteSlackBytes : 0;
+bool is_encoded(const transforms::SourceField& field) {
+  return field.kind == transforms::SourceField::Kind::kEncoded;
 }
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at) {
@@ -47,6 +48,10 @@ std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at) {
 void append(std::vector<std::byte>& to, std::uint64_t number) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&number);
   to.insert(to.end(), bytes, bytes + sizeof number);
+}
+
+std::span<const std::byte> entry_of(const RemoteInputs& inputs, std::size_t i) {
+  return inputs.entries.empty() ? std::span<const std::byte>() : inputs.entries[i];
 }
 
 // What is wrong with the ranges of a document that has the right form; "": nothing.
@@ -87,22 +92,27 @@ template Result<RemotePlan> decode_remote(std::span<const std::byte>);
 template Result<RemoteChunk> decode_remote(std::span<const std::byte>);
 template Result<RemoteResult> decode_remote(std::span<const std::byte>);
 
-std::vector<std::byte> remote_table(std::span<const RemoteRow> rows,
-                                    std::span<const std::span<const std::byte>> inputs) {
+std::vector<std::byte> remote_table(std::span<const transforms::SourceField> fields,
+                                    const RemoteInputs& inputs) {
   std::vector<std::byte> table;
-  table.reserve(rows.size() * kRowBytes + inputs.size() * kLengthBytes);
-  for (const RemoteRow& row : rows) append(table, row.record), append(table, row.occurrence);
-  for (const std::span<const std::byte> input : inputs) append(table, input.size());
+  table.reserve(inputs.rows.size() * kRowBytes + 2 * inputs.inputs.size() * kLengthBytes);
+  for (const RemoteRow& row : inputs.rows) append(table, row.record), append(table, row.occurrence);
+  for (std::size_t i = 0; i < inputs.inputs.size(); ++i) {
+    append(table, inputs.inputs[i].size());
+    if (is_encoded(fields[i % fields.size()])) append(table, entry_of(inputs, i).size());
+  }
   return table;
 }
 
 std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
-                                                     std::span<const std::span<const std::byte>> inputs) {
+                                                     const RemoteInputs& inputs) {
   std::vector<std::span<const std::byte>> parts;
-  parts.reserve(2 * inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(inputs[i]);
-    if (slack_of(fields[i % fields.size()]) > 0) parts.emplace_back(kZeros);
+  parts.reserve(3 * inputs.inputs.size());
+  for (std::size_t i = 0; i < inputs.inputs.size(); ++i) {
+    parts.push_back(inputs.inputs[i]);
+    if (!is_encoded(fields[i % fields.size()])) continue;
+    parts.emplace_back(kZeros);
+    if (!entry_of(inputs, i).empty()) parts.push_back(entry_of(inputs, i));
   }
   return parts;
 }
@@ -111,26 +121,37 @@ Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
                                          std::span<const transforms::SourceField> fields,
                                          std::span<const std::byte> payload) {
   const auto wrong = [](const std::string& what) { return fail(Code::kCorrupt, "remote chunk: " + what); };
-  const std::size_t count = chunk.rows * fields.size();  // rows are at most kRemoteRowsMax, fields few
-  const std::size_t table = chunk.rows * kRowBytes + count * kLengthBytes;
+  const auto encoded = static_cast<std::size_t>(std::ranges::count_if(fields, is_encoded));
+  // Rows are at most kRemoteRowsMax, fields few.
+  const std::size_t table = chunk.rows * (kRowBytes + (fields.size() + encoded) * kLengthBytes);
   if (payload.size() < table) return wrong("it is shorter than its table of rows");
   RemoteInputs parsed;
   for (std::size_t row = 0; row < chunk.rows; ++row)
     parsed.rows.push_back({number_at(payload, row * kRowBytes), number_at(payload, row * kRowBytes + 8)});
+  std::size_t lengths = chunk.rows * kRowBytes;  // the next one
   std::span<const std::byte> left = payload.subspan(table);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t bytes = number_at(payload, chunk.rows * kRowBytes + i * kLengthBytes);
+  const auto take = [&](std::uint64_t bytes, std::vector<std::span<const std::byte>>& to) {
+    if (bytes > left.size()) return false;
+    to.push_back(left.first(bytes));
+    left = left.subspan(bytes);
+    return true;
+  };
+  const auto next_length = [&] { return number_at(payload, std::exchange(lengths, lengths + kLengthBytes)); };
+  for (std::size_t i = 0; i < chunk.rows * fields.size(); ++i) {
     const transforms::SourceField& field = fields[i % fields.size()];
-    const std::size_t slack = slack_of(field);
-    if (slack == 0 && bytes != static_cast<std::uint64_t>(field.spec.bytes()))
+    const std::uint64_t bytes = next_length();
+    if (!is_encoded(field) && bytes != static_cast<std::uint64_t>(field.spec.bytes()))
       return wrong(field.spec.name + " has " + std::to_string(bytes) + " bytes; the plan takes " +
                    field.spec.to_string());
-    if (bytes > left.size() || slack > left.size() - bytes)
-      return wrong("an input is longer than what was sent");
-    if (!std::ranges::equal(left.subspan(bytes, slack), std::span(kZeros).first(slack)))
+    if (!take(bytes, parsed.inputs)) return wrong("an input is longer than what was sent");
+    if (!is_encoded(field)) {
+      parsed.entries.emplace_back();
+      continue;
+    }
+    if (left.size() < kRemoteSlackBytes || !std::ranges::equal(left.first(kRemoteSlackBytes), kZeros))
       return wrong("there are no zeros behind an input");
-    parsed.inputs.push_back(left.first(bytes));
-    left = left.subspan(bytes + slack);
+    left = left.subspan(kRemoteSlackBytes);
+    if (!take(next_length(), parsed.entries)) return wrong("an index entry is longer than what was sent");
   }
   if (!left.empty()) return wrong("there is more than its inputs");
   return parsed;

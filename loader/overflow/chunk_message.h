@@ -27,9 +27,7 @@ struct RemotePlan {
   std::uint64_t cut = 0;             ///< ops that the worker runs, 1 to all
 };
 
-/// A chunk that a worker is to compute. Behind it follow its rows (RemoteRow), then the lengths of their
-/// inputs, row by row and field by field, then the inputs' bytes in the same order, each encoded one with
-/// kRemoteSlackBytes zeros behind it; numbers are 64 bits, little-endian.
+/// A chunk that a worker is to compute. What follows it is described in FORMAT.md.
 struct RemoteChunk {
   std::uint64_t plan = 0;
   std::uint64_t epoch = 0;
@@ -60,18 +58,21 @@ Result<Document> decode_remote(std::span<const std::byte> body);
 /// Decoders may look so far past the end of a record, and must see the same there on every machine.
 inline constexpr std::size_t kRemoteSlackBytes = 64;
 
-/// What follows a RemoteChunk, as its sender writes it: the table of rows and lengths, and then these parts.
-/// Shape: `inputs` has fields.size() spans per row.
-std::vector<std::byte> remote_table(std::span<const RemoteRow> rows,
-                                    std::span<const std::span<const std::byte>> inputs);
-std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
-                                                     std::span<const std::span<const std::byte>> inputs);
-
-/// What follows a RemoteChunk, taken apart.
+/// What follows a RemoteChunk.
 struct RemoteInputs {
   std::vector<RemoteRow> rows;
-  std::vector<std::span<const std::byte>> inputs;  ///< rows x fields, in the memory that was parsed
+  std::vector<std::span<const std::byte>> inputs;  ///< rows x fields
+  /// Decode index entries (transforms/jpeg/FORMAT.md) of the encoded inputs, empty where there is none: rows
+  /// x fields, or none at all. They save time and can change no bit of an honest host's.
+  std::vector<std::span<const std::byte>> entries{};
 };
+/// As it is sent: the table of rows and lengths, and then these parts, which are those of `inputs`.
+std::vector<std::byte> remote_table(std::span<const transforms::SourceField> fields,
+                                    const RemoteInputs& inputs);
+std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
+                                                     const RemoteInputs& inputs);
+
+/// Taken apart: spans are in `payload`, entries as many as inputs.
 /// Errors: kCorrupt: lengths that are not those of the bytes, or not those that the fields have.
 Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
                                          std::span<const transforms::SourceField> fields,

@@ -37,6 +37,7 @@ struct RemoteWork {
     RemoteChunk head{};
     std::vector<std::byte> table;
     std::vector<std::int64_t> labels;
+    std::vector<std::vector<std::byte>> entries;  ///< of the decode index
     std::shared_ptr<const std::byte[]> buffer;
     std::shared_ptr<const Dataset> dataset;  ///< whose arrays are in memory
     std::vector<std::span<const std::byte>> parts;

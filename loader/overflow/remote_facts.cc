@@ -8,8 +8,8 @@
 namespace carya::loader {
 namespace {
 
-/// Rises when chunk_message.h says something else.
-constexpr const char* kChunkForm = "1";
+/// Rises when FORMAT.md says something else: sides with different ones refuse each other.
+constexpr const char* kChunkForm = "2";
 
 }  // namespace
 

@@ -17,6 +17,16 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// What was sent of a row's indexes, as Plan::run() takes it; nothing where that is nothing, so that none is
+// made. Their spacing is the coarsest there is: whatever came is fine enough.
+std::span<transforms::FieldIndex> indexes_of(const RemoteInputs& work, std::size_t row,
+                                             std::vector<transforms::FieldIndex>& indexes) {
+  const auto entries = std::span(work.entries).subspan(row * indexes.size(), indexes.size());
+  for (std::size_t f = 0; f < indexes.size(); ++f) indexes[f].known = entries[f];
+  const bool any = std::ranges::any_of(entries, [](const auto& entry) { return !entry.empty(); });
+  return any ? std::span(indexes) : std::span<transforms::FieldIndex>();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan,
@@ -59,6 +69,7 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
     places.push_back(out.data() + at);
     at += static_cast<std::size_t>(spec.bytes()) * chunk.rows;
   }
+  std::vector<transforms::FieldIndex> indexes(fields());
   RemoteResult result;
   const std::int64_t start_ns = thread_cpu_ns();
   for (std::size_t row = 0; row < chunk.rows; ++row) {
@@ -68,7 +79,8 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
                                       " rows were done");
     const auto inputs = std::span(work.inputs).subspan(row * fields(), fields());
     const transforms::SampleId id{chunk.epoch, work.rows[row].record, work.rows[row].occurrence};
-    const Status status = plan_->run(scratch, id, inputs, places);
+    const std::span<transforms::FieldIndex> known = indexes_of(work, row, indexes);
+    const Status status = plan_->run(scratch, id, inputs, places, known);
     if (!status && status.error().code == Code::kExhausted) return std::unexpected(status.error());
     if (!status) result.broken.push_back(row);
     for (std::size_t t = 0; t < places.size(); ++t) {

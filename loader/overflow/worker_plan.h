@@ -25,6 +25,8 @@ class WorkerPlan {
   /// Of one row's inputs, and what becomes of them.
   std::size_t fields() const { return plan_->inputs().size(); }
   const std::vector<transforms::TensorSpec>& outputs() const { return plan_->outputs(); }
+  /// Whether decode index entries save it time.
+  bool wants_entries() const { return plan_->decodes_windows(); }
   /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
   Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
 

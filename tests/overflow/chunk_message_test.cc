@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace carya::loader {
@@ -22,12 +24,13 @@ const std::vector<transforms::SourceField>& fields() {
   return kFields;
 }
 
-std::vector<std::byte> payload_of(const std::vector<RemoteRow>& rows,
-                                  const std::vector<std::string>& inputs) {
-  std::vector<std::span<const std::byte>> spans;
-  for (const std::string& input : inputs) spans.push_back(bytes_of(input));
-  std::vector<std::byte> payload = remote_table(rows, spans);
-  for (const auto part : remote_parts(fields(), spans))
+std::vector<std::byte> payload_of(const std::vector<RemoteRow>& rows, const std::vector<std::string>& inputs,
+                                  const std::vector<std::string>& entries = {}) {
+  RemoteInputs sent{.rows = rows, .inputs = {}};
+  for (const std::string& input : inputs) sent.inputs.push_back(bytes_of(input));
+  for (const std::string& entry : entries) sent.entries.push_back(bytes_of(entry));
+  std::vector<std::byte> payload = remote_table(fields(), sent);
+  for (const auto part : remote_parts(fields(), sent))
     payload.insert(payload.end(), part.begin(), part.end());
   return payload;
 }
@@ -68,7 +71,7 @@ TEST(ChunkMessage, RefusesRangesThatCannotBe) {
 
 TEST(ChunkMessage, InputsAreThoseThatWereSent) {
   const std::vector<RemoteRow> rows{{1, 2}, {UINT64_MAX, 4}};
-  const auto payload = payload_of(rows, {"abcd", "xyz", "", "efg"});
+  const auto payload = payload_of(rows, {"abcd", "xyz", "", "efg"}, {"entry", "", "", ""});
   const auto parsed = parse_remote_inputs({.rows = 2}, fields(), payload);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->rows[1].record, UINT64_MAX);
@@ -77,10 +80,13 @@ TEST(ChunkMessage, InputsAreThoseThatWereSent) {
   EXPECT_TRUE(std::ranges::equal(parsed->inputs[3], bytes_of("efg")));
   EXPECT_TRUE(parsed->inputs[2].empty());
   EXPECT_EQ(parsed->inputs[0].size(), 4U);
+  ASSERT_EQ(parsed->entries.size(), 4U);
+  EXPECT_TRUE(std::ranges::equal(parsed->entries[0], bytes_of("entry")));
+  EXPECT_TRUE(parsed->entries[2].empty());
 }
 
 TEST(ChunkMessage, LengthsThatLieAreRefused) {
-  const auto payload = payload_of({{1, 2}}, {"abc", "def"});
+  const auto payload = payload_of({{1, 2}}, {"abc", "def"}, {"entry", ""});
   for (std::size_t size = 0; size < payload.size(); ++size)
     EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), std::span(payload).first(size))) << size;
   auto longer = payload;
@@ -90,10 +96,43 @@ TEST(ChunkMessage, LengthsThatLieAreRefused) {
   auto lies = payload;
   std::fill_n(lies.begin() + 16, 8, std::byte{0xFF});  // the first length
   EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), lies));
+  lies = payload;
+  std::fill_n(lies.begin() + 24, 8, std::byte{0xFF});  // that of its entry
+  EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), lies));
   auto behind = payload;
-  behind[16 + 16 + 3] = std::byte{1};  // the first byte behind the encoded input
+  behind[16 + 24 + 3] = std::byte{1};  // the first byte behind the encoded input
   EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), behind));
   EXPECT_FALSE(parse_remote_inputs({.rows = 1}, fields(), payload_of({{1, 2}}, {"abc", "de"})));
+}
+
+TEST(ChunkMessage, TheDocumentsExampleIsWhatIsSent) {
+  std::ifstream file(CARYA_CHUNK_FORMAT);
+  ASSERT_TRUE(file) << CARYA_CHUNK_FORMAT;
+  std::string expected, line;
+  bool inside = false;
+  while (std::getline(file, line)) {
+    if (line.starts_with("```")) {
+      inside = line == "```hex";
+      continue;
+    }
+    if (!inside) continue;
+    std::istringstream words(line.substr(4));
+    for (int byte = 0; words >> std::hex >> byte;) expected.push_back(static_cast<char>(byte));
+  }
+  const std::vector<transforms::SourceField> photo{
+      fields()[0], {.kind = transforms::SourceField::Kind::kLabel, .spec = {"label", DType::kInt64, {}}}};
+  const std::string record = "JPG", entry = "IDX";
+  const std::int64_t label = 2;
+  const RemoteInputs inputs{.rows = {{5, 0}},
+                            .inputs = {bytes_of(record), std::as_bytes(std::span(&label, 1))},
+                            .entries = {bytes_of(entry), {}}};
+  std::string sent;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    sent.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  add(remote_table(photo, inputs));
+  for (const auto part : remote_parts(photo, inputs)) add(part);
+  EXPECT_EQ(sent, expected);
 }
 
 }  // namespace

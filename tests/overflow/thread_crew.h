@@ -24,6 +24,7 @@ class ThreadCrew final : public Crew {
     std::size_t lead = 0;
     std::size_t out_max = 4;
     std::function<Fate(std::size_t)> fate = [](std::size_t) { return Fate::kComputed; };
+    std::function<void(const RemoteWork&)> seen = [](const RemoteWork&) {};  ///< what is computed
   };
 
   ThreadCrew(std::shared_ptr<const PlanCut> cut, std::shared_ptr<const WorkerPlan> plan, Options options)
@@ -66,6 +67,7 @@ class ThreadCrew final : public Crew {
       queue_.pop_front();
       const Fate fate = stopping_ ? Fate::kLost : options_.fate(count_++);
       lock.unlock();
+      options_.seen(*work);
       const bool computed = compute(*work, fate, scratch);
       done_(std::move(work), computed);
       lock.lock();

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "base/hash.h"
 #include "tests/transforms/samples_test_lib.h"
+#include "transforms/jpeg/header.h"
+#include "transforms/jpeg/index.h"
 
 namespace carya::loader {
 namespace {
@@ -39,13 +44,15 @@ RemotePlan plan_for(const transforms::Pipeline& pipeline, std::uint64_t cut) {
 // Rows of a host's chunk, as they go to a worker.
 struct Work {
   std::vector<RemoteRow> rows;
-  std::vector<Bytes> inputs;  // rows x fields
+  std::vector<Bytes> inputs;   // rows x fields
+  std::vector<Bytes> entries;  // the same, or none
 
   RemoteChunk chunk() const { return {.plan = 7, .epoch = kEpoch, .rows = rows.size()}; }
   Bytes payload() const {
-    const std::vector<std::span<const std::byte>> spans(inputs.begin(), inputs.end());
-    Bytes bytes = remote_table(rows, spans);
-    for (const auto part : remote_parts(photos()->fields(), spans))
+    const RemoteInputs sent{
+        .rows = rows, .inputs = {inputs.begin(), inputs.end()}, .entries = {entries.begin(), entries.end()}};
+    Bytes bytes = remote_table(photos()->fields(), sent);
+    for (const auto part : remote_parts(photos()->fields(), sent))
       bytes.insert(bytes.end(), part.begin(), part.end());
     return bytes;
   }
@@ -109,6 +116,69 @@ TEST(WorkerPlan, ComputesTheRowsOfTheHostUpToEveryCut) {
       EXPECT_EQ(here.tensors, expected.tensors) << "cut " << cut << ", row " << row;
     }
   }
+}
+
+std::span<const std::uint8_t> unsigned_bytes(const Bytes& bytes) {
+  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// Points at each row of the picture's blocks; `lie`: the second one says other brightness.
+Bytes entry_of(const Bytes& photo, bool lie) {
+  transforms::FieldIndex made;
+  EXPECT_TRUE(transforms::IndexMaker().complete(photo, made));
+  jpeg::Index honest(0);
+  EXPECT_TRUE(honest.read(made.made));
+  jpeg::Header header;
+  EXPECT_EQ(jpeg::read_header(unsigned_bytes(photo), header), jpeg::Ordinary::kOrdinary);
+  jpeg::Index index(0);
+  index.bind(header, photo.size(), hash64(photo));
+  for (jpeg::IndexPoint point : honest.points()) {
+    if (lie && index.points().size() > 0) point.dc[0] = static_cast<std::int16_t>(point.dc[0] + 30);
+    index.append(point);
+  }
+  std::vector<std::uint8_t> written;
+  index.write(written);
+  const auto bytes = std::as_bytes(std::span(written));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Their photos are long, so that crops begin behind the first points.
+Work long_photos(const std::function<Bytes(const Bytes&)>& entry) {
+  Work work = four_photos();
+  for (std::size_t i = 0; i < work.inputs.size(); i += 2) {
+    work.inputs[i] = make_jpeg(40, 400, 3, false, 2, 1, static_cast<std::uint32_t>(i + 1));
+    work.entries.push_back(entry(work.inputs[i]));
+    work.entries.emplace_back();
+  }
+  return work;
+}
+
+TEST(WorkerPlan, EntriesAreUsedAndChangeNoBit) {
+  const auto worker = WorkerPlan::compile(plan_for(*photos(), 4));
+  ASSERT_TRUE(worker);
+  EXPECT_TRUE((*worker)->wants_entries());
+  const auto result_with = [&](const std::function<Bytes(const Bytes&)>& entry) {
+    const Work work = long_photos(entry);
+    const auto computed = compute(**worker, work.chunk(), work.payload());
+    EXPECT_TRUE(computed) << computed.error().message;
+    return computed ? computed->bytes : Bytes();
+  };
+  const Bytes without = result_with([](const Bytes&) { return Bytes(); });
+  EXPECT_EQ(result_with([](const Bytes& photo) { return entry_of(photo, false); }), without);
+  EXPECT_EQ(result_with([](const Bytes&) { return Bytes(100, std::byte{7}); }), without);
+  const Bytes other = entry_of(four_photos().inputs[0], false);
+  EXPECT_EQ(result_with([&](const Bytes&) { return other; }), without) << "another photo's";
+  EXPECT_NE(result_with([](const Bytes& photo) { return entry_of(photo, true); }), without)
+      << "an entry of this file is believed: its host answers for it";
+}
+
+TEST(WorkerPlan, WantsNoEntriesWherePicturesAreDecodedWhole) {
+  const auto whole = pipeline_of(document(R"({"op":"decode_image"},{"op":"resize","size":[32,24]})"));
+  RemotePlan plan = plan_for(*whole, 2);
+  plan.order = {0, 1};
+  const auto worker = WorkerPlan::compile(plan);
+  ASSERT_TRUE(worker) << worker.error().message;
+  EXPECT_FALSE((*worker)->wants_entries());
 }
 
 TEST(WorkerPlan, LeavesBrokenRowsToTheHost) {

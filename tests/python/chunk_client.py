@@ -124,9 +124,11 @@ class Host:
 
 
 def table(rows: int, inputs: list[bytes], fields_encoded: list[bool]) -> bytes:
-    """The payload of a chunk: rows, lengths, inputs row by row."""
+    """The payload of a chunk (loader/overflow/FORMAT.md): rows, lengths, inputs row by row; no index entries."""
     data = b"".join(struct.pack("<QQ", row, 0) for row in range(rows))
-    data += b"".join(struct.pack("<Q", len(item)) for item in inputs)
-    for i, item in enumerate(inputs):
-        data += item + (SLACK if fields_encoded[i % len(fields_encoded)] else b"")
+    encoded = [fields_encoded[i % len(fields_encoded)] for i in range(len(inputs))]
+    for item, is_encoded in zip(inputs, encoded, strict=True):
+        data += struct.pack("<QQ", len(item), 0) if is_encoded else struct.pack("<Q", len(item))
+    for item, is_encoded in zip(inputs, encoded, strict=True):
+        data += item + (SLACK if is_encoded else b"")
     return data

@@ -18,7 +18,7 @@ from daemons import until
 import carya
 from carya import _core, fleet
 
-FACTS = [{"name": "chunks", "value": "1"}, *({"name": "codec", "value": one} for one in _core.doctor()["codecs"])]
+FACTS = [{"name": "chunks", "value": "2"}, *({"name": "codec", "value": one} for one in _core.doctor()["codecs"])]
 
 
 def test_a_description_is_data() -> None:

@@ -26,7 +26,7 @@ from carya import _core, _daemon
 
 PROGRAM = _daemon.program("carya-worker")
 FACTS = [
-    {"name": "chunks", "value": "1"},
+    {"name": "chunks", "value": "2"},
     *({"name": "codec", "value": codec} for codec in _core.doctor()["codecs"]),
 ]
 
@@ -394,6 +394,7 @@ def test_a_hostile_plan_is_refused_and_the_connection_goes_on(photo: Path, chang
 
 
 def lengths(numbers: list[int], rest: bytes = b"") -> bytes:
+    """Of one row: the photo's, its index entry's, the label's."""
     return b"".join(number.to_bytes(8, "little") for number in [0, 0, *numbers]) + rest
 
 
@@ -403,11 +404,13 @@ def lengths(numbers: list[int], rest: bytes = b"") -> bytes:
         ({"plan": 1, "epoch": 0, "rows": 2**62}, b""),
         ({"plan": 1, "epoch": 0, "rows": 0}, b""),
         ({"plan": 1, "epoch": 0, "rows": 1}, b""),
-        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([2**64 - 1, 8], bytes(100))),
-        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([2**63, 2**63], bytes(100))),
-        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 8], bytes(64 + 8 + 1))),
-        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 8], b"\x01" * 72)),
-        ({"plan": 1, "epoch": 0, "rows": 16_000}, lengths([0, 8], bytes(72))),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([2**64 - 1, 0, 8], bytes(100))),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([2**63, 0, 2**63], bytes(100))),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 0, 8], bytes(64 + 8 + 1))),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 0, 8], b"\x01" * 72)),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 2**64 - 1, 8], bytes(72))),
+        ({"plan": 1, "epoch": 0, "rows": 1}, lengths([0, 9, 8], bytes(72))),
+        ({"plan": 1, "epoch": 0, "rows": 16_000}, lengths([0, 0, 8], bytes(72))),
     ],
 )
 def test_a_hostile_chunk_is_refused_and_the_connection_goes_on(
