@@ -126,8 +126,10 @@ class Production {
   /// It took a thread so long.
   void finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out);
   /// A chunk that another machine may compute, up to that cut: not one of the `lead` that are due first and
-  /// ready, those are this machine's. It counts as under way until end_remote(). Null: none, or no memory.
-  std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead);
+  /// ready, those are this machine's. It counts as under way until end_remote(). `with_addresses`: also
+  /// described for a worker that reads records itself. Null: none, or no memory.
+  std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead,
+                                          bool with_addresses = false);
   /// It has come back: with all its rows in their places, or to be computed here.
   void end_remote(RemoteWork& work, bool computed, Outbox& out);
   /// Rows of that worker (RemoteWork::worker) in batches that are not published yet are computed again, here;
@@ -215,7 +217,8 @@ class Production {
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
   void settle_broken(Chunk& chunk);
   bool may_go(const Chunk& chunk, bool with_entries) const;
-  void describe(RemoteWork& work, bool with_entries);
+  void describe(RemoteWork& work, bool with_entries, bool with_addresses) const;
+  void place_results(RemoteWork& work);
   bool place_received(RemoteWork& work);
   void list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again);
   void begin_again(Chunk& chunk, Outbox& out);

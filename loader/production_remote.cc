@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "loader/overflow/crew.h"
+#include "loader/overflow/record_address.h"
 #include "loader/overflow/worker_plan.h"
 #include "loader/production.h"
 
 namespace carya::loader {
 namespace {
+
+using Kind = transforms::SourceField::Kind;
 
 std::size_t bytes_of(std::span<const std::span<const std::byte>> parts) {
   return std::accumulate(parts.begin(), parts.end(), std::size_t{0},
@@ -27,8 +30,14 @@ bool is_fresh(const Chunk& chunk) {
 
 }  // namespace
 
-std::size_t RemoteWork::Sent::bytes() const {
-  return table.size() + bytes_of(parts);
+std::size_t RemoteWork::sent_bytes() const {
+  return table().size() + bytes_of(parts());
+}
+
+RemoteChunk RemoteWork::head() const {
+  RemoteChunk head = sent->head;
+  head.addresses = by_address;
+  return head;
 }
 
 std::size_t RemoteWork::result_bytes() const {
@@ -36,7 +45,8 @@ std::size_t RemoteWork::result_bytes() const {
                          [](std::size_t sum, const auto& place) { return sum + place.size(); });
 }
 
-std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead) {
+std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead,
+                                                    bool with_addresses) {
   const bool with_entries = cut->compiled && cut->compiled->wants_entries();
   std::vector<Chunk*> slotted;
   std::unique_ptr<RemoteWork> work;
@@ -51,7 +61,8 @@ std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCu
     work = std::make_unique<RemoteWork>();
     work->chunk = *found;
     work->cut = std::move(cut);
-    describe(*work, with_entries);
+    describe(*work, with_entries, with_addresses);
+    place_results(*work);
     Step& step = *work->chunk->step;
     step.delivered.reserve(step.delivered.size() + step.chunks_open);
   } catch (const std::bad_alloc&) {
@@ -72,33 +83,49 @@ bool Production::may_go(const Chunk& chunk, bool with_entries) const {
          });
 }
 
-void Production::describe(RemoteWork& work, bool with_entries) {
+// What is sent of the chunk, in both ways.
+void Production::describe(RemoteWork& work, bool with_entries, bool with_addresses) const {
   const Chunk& chunk = *work.chunk;
   const std::size_t count = chunk.tasks.size();
+  const std::size_t fields = dataset_->fields().size();
   auto sent = std::make_shared<RemoteWork::Sent>();
-  RemoteInputs inputs{.rows = {}, .inputs = chunk.inputs};
-  for (const RowTask& task : chunk.tasks) inputs.rows.push_back({task.record, task.occurrence});
-  if (with_entries) {
-    sent->entries.resize(chunk.inputs.size());
-    const std::size_t fields = dataset_->fields().size();
-    for (std::size_t i = 0; i < chunk.inputs.size(); ++i)
-      inputs.entries.push_back(options_.index->entry(
-          i % fields, dataset_->source_index(chunk.tasks[i / fields].record), sent->entries[i]));
-  }
   sent->head = {.plan = work.cut->plan, .epoch = chunk.step->epoch, .rows = count};
-  sent->table = remote_table(pipeline_->fields(), inputs);
   sent->labels = chunk.labels;
   sent->buffer = chunk.buffer.memory;
   sent->dataset = dataset_;
-  sent->parts = remote_parts(pipeline_->fields(), inputs);
+  RemoteInputs inputs{.rows = {}, .inputs = chunk.inputs};
+  for (const RowTask& task : chunk.tasks) inputs.rows.push_back({task.record, task.occurrence});
   // Labels lie in the chunk, which has others soon.
   const auto* first = reinterpret_cast<const std::byte*>(chunk.labels.data());
   const auto* own = reinterpret_cast<const std::byte*>(sent->labels.data());
-  for (std::span<const std::byte>& part : sent->parts)
-    if (part.data() >= first && part.data() < first + 8 * chunk.labels.size())
-      part = {own + (part.data() - first), part.size()};
+  for (std::span<const std::byte>& input : inputs.inputs)
+    if (input.data() >= first && input.data() < first + 8 * chunk.labels.size())
+      input = {own + (input.data() - first), input.size()};
+  const auto source = [&](std::size_t i) { return dataset_->source_index(chunk.tasks[i / fields].record); };
+  if (with_entries) {
+    sent->entries.resize(chunk.inputs.size());
+    for (std::size_t i = 0; i < chunk.inputs.size(); ++i)
+      inputs.entries.push_back(options_.index->entry(i % fields, source(i), sent->entries[i]));
+  }
+  sent->table = remote_table(pipeline_->fields(), inputs);
+  sent->parts = remote_parts(pipeline_->fields(), inputs);
+  for (std::size_t i = 0; with_addresses && i < chunk.inputs.size(); ++i) {
+    if (dataset_->fields()[i % fields].kind != Kind::kEncoded) continue;
+    const auto address = record_address(*dataset_->fields()[i % fields].manifest, source(i));
+    if (!address) with_addresses = false;
+    if (address) inputs.inputs[i] = sent->addresses.emplace_back(remote_address(*address));
+  }
+  if (with_addresses) {
+    sent->address_table = remote_table(pipeline_->fields(), inputs);
+    sent->address_parts = remote_parts(pipeline_->fields(), inputs);
+  }
   work.sent = std::move(sent);
-  // Tensors of which a slot holds other bytes wait aside, as all do that ops are still to see.
+}
+
+// Tensors of which a slot holds other bytes wait aside, as all do that ops are still to see.
+void Production::place_results(RemoteWork& work) {
+  const Chunk& chunk = *work.chunk;
+  const std::size_t count = chunk.tasks.size();
   const auto& outputs = work.cut->outputs;
   std::vector<bool> direct;
   std::size_t aside = 0;
@@ -131,7 +158,7 @@ void Production::end_remote(RemoteWork& work, bool computed, Outbox& out) {
   }
   chunk.delivered = {work.worker, chunk.order, chunk.tasks.front().row, chunk.tasks.size()};
   ++stats_.remote_chunks;
-  stats_.remote_bytes += work.sent->bytes() + work.result_bytes();
+  stats_.remote_bytes += work.sent_bytes() + work.result_bytes();
   if (work.cut->rest) {
     if (place_received(work)) return make_ready(chunk, out);
     fail_step(*chunk.step, chunk.tasks.front(), out_of_memory());

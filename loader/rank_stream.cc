@@ -109,7 +109,8 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
   stream->index_ = DecodeIndex::open(*dataset, options.decode_index);
   std::shared_ptr<Crew> crew = options.crew;
   if (options.remote) {
-    ASSIGN(stream->overflow_, Overflow::create(*options.remote, {pipeline, stream->seed_, stream->planner_, stream->threads_}));
+    ASSIGN(stream->overflow_,
+           Overflow::create(*options.remote, {pipeline, stream->seed_, stream->planner_, stream->threads_}));
     crew = stream->overflow_->crew();
   }
   stream->production_ = Production::create(

@@ -13,15 +13,21 @@ namespace carya::archive {
 
 using namespace loader;  // NOLINT(google-build-using-namespace): whose documents these are
 
+CARYA_FIELDS(RemoteFile) {
+  a.blob("path", d.path), a("bytes", d.bytes), a("mtime_ns", d.mtime_ns);
+}
 CARYA_FIELDS(RemotePlan) {
   a("id", d.id), a("pipeline", d.pipeline), a("fingerprint", d.fingerprint), a("seed", d.seed);
-  a("order", d.order), a("cut", d.cut);
+  a("order", d.order), a("cut", d.cut), a("files", d.files);
+}
+CARYA_FIELDS(RemoteReady) {
+  a("reads", d.reads), a.blob("note", d.note);
 }
 CARYA_FIELDS(RemoteChunk) {
-  a("plan", d.plan), a("epoch", d.epoch), a("rows", d.rows);
+  a("plan", d.plan), a("epoch", d.epoch), a("rows", d.rows), a("addresses", d.addresses);
 }
 CARYA_FIELDS(RemoteResult) {
-  a("broken", d.broken), a("cpu_ns", d.cpu_ns);
+  a("broken", d.broken), a("cpu_ns", d.cpu_ns), a.blob("unread", d.unread);
 }
 
 }  // namespace carya::archive
@@ -33,6 +39,9 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kRowBytes = 16;
 constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kAddressBytes = 32;  // without the path
+constexpr std::size_t kPathBytesMax = 4096;
+constexpr std::size_t kFilesMax = 256;  // of a plan
 constexpr std::array<std::byte, kRemoteSlackBytes> kZeros{};
 
 bool is_encoded(const transforms::SourceField& field) {
@@ -56,12 +65,17 @@ std::span<const std::byte> entry_of(const RemoteInputs& inputs, std::size_t i) {
 
 // What is wrong with the ranges of a document that has the right form; "": nothing.
 std::string out_of_range(const RemotePlan& plan) {
+  if (plan.files.size() > kFilesMax) return "files";
   return plan.cut == 0 || plan.cut > plan.order.size() ? "cut" : "";
+}
+std::string out_of_range(const RemoteReady& ready) {
+  return ready.note.size() > 2 * kPathBytesMax ? "note" : "";
 }
 std::string out_of_range(const RemoteChunk& chunk) {
   return chunk.rows == 0 || chunk.rows > kRemoteRowsMax ? "rows" : "";
 }
 std::string out_of_range(const RemoteResult& result) {
+  if (result.unread.size() > 2 * kPathBytesMax) return "unread";
   const bool ascending = std::ranges::is_sorted(result.broken, std::less_equal());
   return ascending && result.broken.size() <= kRemoteRowsMax ? "" : "broken";
 }
@@ -86,9 +100,11 @@ Result<Document> decode_remote(std::span<const std::byte> body) {
 }
 
 template std::string encode_remote(const RemotePlan&);
+template std::string encode_remote(const RemoteReady&);
 template std::string encode_remote(const RemoteChunk&);
 template std::string encode_remote(const RemoteResult&);
 template Result<RemotePlan> decode_remote(std::span<const std::byte>);
+template Result<RemoteReady> decode_remote(std::span<const std::byte>);
 template Result<RemoteChunk> decode_remote(std::span<const std::byte>);
 template Result<RemoteResult> decode_remote(std::span<const std::byte>);
 
@@ -115,6 +131,26 @@ std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms:
     if (!entry_of(inputs, i).empty()) parts.push_back(entry_of(inputs, i));
   }
   return parts;
+}
+
+std::vector<std::byte> remote_address(const RemoteAddress& address) {
+  std::vector<std::byte> input;
+  append(input, address.offset), append(input, address.bytes), append(input, address.file.bytes);
+  append(input, static_cast<std::uint64_t>(address.file.mtime_ns));
+  const auto path = std::as_bytes(std::span(address.file.path));
+  input.insert(input.end(), path.begin(), path.end());
+  return input;
+}
+
+Result<RemoteAddress> parse_remote_address(std::span<const std::byte> input) {
+  if (input.size() <= kAddressBytes || input.size() > kAddressBytes + kPathBytesMax)
+    return fail(Code::kCorrupt, "remote chunk: " + std::to_string(input.size()) + " bytes are no address");
+  const auto path = input.subspan(kAddressBytes);
+  return RemoteAddress{.file = {.path = {reinterpret_cast<const char*>(path.data()), path.size()},
+                                .bytes = number_at(input, 16),
+                                .mtime_ns = static_cast<std::int64_t>(number_at(input, 24))},
+                       .offset = number_at(input, 0),
+                       .bytes = number_at(input, 8)};
 }
 
 Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,

@@ -16,6 +16,21 @@ namespace carya::loader {
 inline constexpr std::uint64_t kRemoteRowsMax = 16'384;
 inline constexpr std::uint64_t kRemoteBytesMax = std::uint64_t{1} << 30;
 
+/// A file as the host listed it.
+struct RemoteFile {
+  std::string path;  ///< absolute, the host's
+  std::uint64_t bytes = 0;
+  std::int64_t mtime_ns = 0;
+  bool operator==(const RemoteFile&) const = default;
+};
+
+/// Where a record's bytes lie.
+struct RemoteAddress {
+  RemoteFile file;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
 /// What a worker is to do with chunks: the first `cut` ops of a pipeline, in this order. It holds a
 /// pipeline's document, which is hostile until checked, and no code.
 struct RemotePlan {
@@ -25,6 +40,14 @@ struct RemotePlan {
   std::uint64_t seed = 0;
   std::vector<std::uint64_t> order;  ///< as transforms::PlanOptions::order, always written out
   std::uint64_t cut = 0;             ///< ops that the worker runs, 1 to all
+  /// Some of the source: a worker that sees these as they are here may read records itself. None: it may not.
+  std::vector<RemoteFile> files{};
+};
+
+/// What a worker answers to a plan that it takes.
+struct RemoteReady {
+  bool reads = false;  ///< records itself: it may be sent addresses
+  std::string note{};  ///< about that, for people; "": it has no folder to read from
 };
 
 /// A chunk that a worker is to compute. What follows it is described in FORMAT.md.
@@ -32,6 +55,7 @@ struct RemoteChunk {
   std::uint64_t plan = 0;
   std::uint64_t epoch = 0;
   std::uint64_t rows = 0;
+  bool addresses = false;  ///< encoded inputs are addresses of records, not their bytes
 };
 
 /// Which sample a row is: transforms::SampleId without the epoch.
@@ -46,6 +70,7 @@ struct RemoteRow {
 struct RemoteResult {
   std::vector<std::uint64_t> broken;  ///< rows, ascending
   std::uint64_t cpu_ns = 0;           ///< that it took the worker
+  std::string unread{};               ///< why a row is broken whose record could not be read; "": none was
 };
 
 /// CBOR.
@@ -71,6 +96,10 @@ std::vector<std::byte> remote_table(std::span<const transforms::SourceField> fie
                                     const RemoteInputs& inputs);
 std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
                                                      const RemoteInputs& inputs);
+
+/// An address as an encoded input. Errors: kCorrupt: it is none.
+std::vector<std::byte> remote_address(const RemoteAddress& address);
+Result<RemoteAddress> parse_remote_address(std::span<const std::byte> input);
 
 /// Taken apart: spans are in `payload`, entries as many as inputs.
 /// Errors: kCorrupt: lengths that are not those of the bytes, or not those that the fields have.

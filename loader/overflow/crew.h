@@ -41,9 +41,19 @@ struct RemoteWork {
     std::shared_ptr<const std::byte[]> buffer;
     std::shared_ptr<const Dataset> dataset;  ///< whose arrays are in memory
     std::vector<std::span<const std::byte>> parts;
-    std::size_t bytes() const;
+    // The same for a worker that reads records itself; no table: not to be had.
+    std::vector<std::vector<std::byte>> addresses;
+    std::vector<std::byte> address_table;
+    std::vector<std::span<const std::byte>> address_parts;
   };
   std::shared_ptr<const Sent> sent;
+  bool by_address = false;  ///< which of both is sent
+  RemoteChunk head() const;
+  std::span<const std::byte> table() const { return by_address ? sent->address_table : sent->table; }
+  const std::vector<std::span<const std::byte>>& parts() const {
+    return by_address ? sent->address_parts : sent->parts;
+  }
+  std::size_t sent_bytes() const;
   /// Where what comes home goes, in order: in the batch's slot where the cut is last.
   std::vector<std::span<std::byte>> places;
   ReadBuffer aside;  ///< memory of the places that are in no slot

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "loader/engine.h"
 #include "loader/overflow/placement_model.h"
+#include "loader/overflow/record_address.h"
 #include "loader/plan_choice.h"
 #include "loader/production.h"
 #include "remote/child_fleet.h"
@@ -316,7 +317,8 @@ void Overflow::set_cut(std::size_t ops) {
                           .fingerprint = stream_.pipeline->fingerprint(transforms::OnError::kRaise),
                           .seed = stream_.seed,
                           .order = {order.begin(), order.end()},
-                          .cut = ops};
+                          .cut = ops,
+                          .files = source_files(*production_->dataset())};
     return crew_->set_plan(plan, std::move(rest));
   }();
   const std::lock_guard lock(mutex_);

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <ctime>
 #include <utility>
 
 #include "base/clock.h"
-#include "loader/job_options.h"
 #include "loader/overflow/remote_facts.h"
 #include "loader/overflow/worker_plan.h"
 #include "loader/production.h"
@@ -38,19 +36,10 @@ remote::Payload document_of(const RemotePlan& plan) {
   return {.parts = {std::as_bytes(std::span(*text))}, .owner = text};
 }
 
-remote::Payload payload_of(const std::shared_ptr<const RemoteWork::Sent>& sent) {
-  remote::Payload payload{.parts = {std::span(sent->table)}, .owner = sent};
-  payload.parts.insert(payload.parts.end(), sent->parts.begin(), sent->parts.end());
+remote::Payload payload_of(const RemoteWork& work) {
+  remote::Payload payload{.parts = {work.table()}, .owner = work.sent};
+  payload.parts.insert(payload.parts.end(), work.parts().begin(), work.parts().end());
   return payload;
-}
-
-// What a worker says of itself; 1 where it says nothing that can be.
-double cores_of(const std::vector<remote::Fact>& facts) {
-  std::uint32_t cores = 1;
-  for (const remote::Fact& fact : facts)
-    if (fact.name == kCoresFact)
-      std::from_chars(fact.value.data(), fact.value.data() + fact.value.size(), cores);
-  return std::clamp<std::uint32_t>(cores, 1, kThreadsMax);
 }
 
 std::int64_t cpu_ns_of(std::thread& thread) {
@@ -187,7 +176,7 @@ void PoolCrew::feed(Production& production, Outbox& out) {
   for (const std::uint64_t worker : std::exchange(distrusted_, {})) production.distrust(worker, out);
   take_back_late(production, out);
   while (next_member() != nullptr) {
-    auto work = production.take_remote(cut_, options_.lead);
+    auto work = production.take_remote(cut_, options_.lead, any_reads());
     if (!work) return;
     if (!submit(work)) return production.end_remote(*work, false, out);
   }
@@ -200,10 +189,11 @@ bool PoolCrew::submit(std::unique_ptr<RemoteWork>& work) {
         std::ranges::find_if(members_, [&](const auto& entry) { return &entry.second == member; });
     const std::uint64_t request = ++requests_;
     work->worker = number_ << kMemberBits | at->first;
+    work->by_address = member->reads && !work->sent->address_table.empty();
     const remote::Submission submission{.request = request,
                                         .plan = work->cut->plan,
-                                        .about = encode_remote(work->sent->head),
-                                        .payload = payload_of(work->sent),
+                                        .about = encode_remote(work->head()),
+                                        .payload = payload_of(*work),
                                         .result_bytes = work->result_bytes()};
     ++member->out;
     out_[request] = {std::move(work), at->first, monotonic_ns()};
@@ -257,6 +247,15 @@ void PoolCrew::give_back(std::uint64_t request) {
     work = take_out(request);
   }
   if (work) done_(std::move(work), false);
+}
+
+// From now on its worker is sent records.
+void PoolCrew::note_unread(std::uint64_t request, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = out_.find(request);
+  const auto member = found == out_.end() ? members_.end() : members_.find(found->second.member);
+  if (member == members_.end() || !std::exchange(member->second.reads, false)) return;
+  options_.log("worker=" + std::to_string(member->first) + " is sent records now why=\"" + why + "\"");
 }
 
 // It is computed.
@@ -333,73 +332,6 @@ std::vector<remote::WorkerFigures> PoolCrew::figures() const {
     all.push_back(one);
   }
   return all;
-}
-
-Status PoolCrew::admit(std::uint64_t member, const remote::Welcome& welcome) {
-  TRY(check_remote_facts(welcome.facts));
-  const std::lock_guard lock(mutex_);
-  members_[member].cores = cores_of(welcome.facts);
-  return {};
-}
-
-void PoolCrew::down(std::uint64_t member, const Error& reason, bool parked) {
-  {
-    const std::lock_guard lock(mutex_);
-    members_[member].plan = 0;
-  }
-  options_.log("worker=" + std::to_string(member) + (parked ? " parked why=\"" : " down why=\"") +
-               reason.message + "\"");
-}
-
-void PoolCrew::registered(std::uint64_t member, std::uint64_t plan, Result<std::string> about) {
-  if (!about)
-    return options_.log("worker=" + std::to_string(member) + " refuses the plan why=\"" +
-                        about.error().message + "\"");
-  {
-    const std::lock_guard lock(mutex_);
-    Member& seen = members_[member];
-    seen.plan = std::max(seen.plan, plan);
-    seen.room = true;
-    seen.proven = false;
-  }
-  wake_();
-}
-
-void PoolCrew::room(std::uint64_t member) {
-  {
-    const std::lock_guard lock(mutex_);
-    members_[member].room = true;
-  }
-  wake_();
-}
-
-remote::Placement PoolCrew::place(std::uint64_t request, const std::string&, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  const auto found = out_.find(request);
-  if (found == out_.end() || found->second.work->result_bytes() != bytes) return {};
-  if (found->second.arriving_since_ns == 0) {
-    found->second.arriving_since_ns = monotonic_ns();
-    if (receiving_++ == 0) receiving_since_ns_ = found->second.arriving_since_ns;
-  }
-  return {.where = remote::Placement::Where::kParts, .parts = found->second.work->places};
-}
-
-void PoolCrew::done(std::uint64_t request, const std::string& about, bool placed) {
-  const auto result = decode_remote<RemoteResult>(std::as_bytes(std::span(about)));
-  if (!result) options_.log("request=" + std::to_string(request) + " why=\"" + result.error().message + "\"");
-  if (placed && result && result->broken.empty())
-    take_home(request, result->cpu_ns);
-  else
-    give_back(request);
-}
-
-void PoolCrew::failed(std::uint64_t request, const Error& error) {
-  options_.log("request=" + std::to_string(request) + " failed why=\"" + error.message + "\"");
-  give_back(request);
-}
-
-void PoolCrew::lost(std::uint64_t request, const Error&) {
-  give_back(request);
 }
 
 }  // namespace carya::loader

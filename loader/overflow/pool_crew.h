@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -83,6 +84,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   struct Member {
     std::uint64_t plan = 0;  // the newest that it has; 0: it is not there
     bool room = true;        // as far as is known
+    bool reads = false;      // records itself, of that plan
     bool proven = false;     // with that plan, on this connection
     bool expelled = false;
     std::size_t out = 0;  // with it, or being checked
@@ -99,12 +101,16 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
 
   explicit PoolCrew(const PoolCrewOptions& options);
   bool is_ready(const Member& member) const { return cut_ && member.plan == cut_->plan && !member.expelled; }
+  bool any_reads() const {
+    return std::ranges::any_of(members_, [](const auto& one) { return one.second.reads; });
+  }
   Member* next_member();
   bool submit(std::unique_ptr<RemoteWork>& work);
   void take_back_late(Production& production, Outbox& out);
   void note_latency(std::int64_t ns);
   std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
   void give_back(std::uint64_t request);
+  void note_unread(std::uint64_t request, const std::string& why);
   void take_home(std::uint64_t request, std::uint64_t cpu_ns);
   void checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours);
   bool expel(std::uint64_t worker);

@@ -1,8 +1,10 @@
 #include "loader/overflow/remote_facts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 
+#include "loader/job_options.h"
 #include "transforms/plan.h"
 
 namespace carya::loader {
@@ -30,6 +32,14 @@ Status check_remote_facts(const std::vector<remote::Fact>& theirs) {
                                         "; install the same release of carya on host and workers");
   }
   return {};
+}
+
+double worker_cores(const std::vector<remote::Fact>& facts) {
+  std::uint32_t cores = 1;
+  for (const remote::Fact& fact : facts)
+    if (fact.name == kCoresFact)
+      std::from_chars(fact.value.data(), fact.value.data() + fact.value.size(), cores);
+  return std::clamp<std::uint32_t>(cores, 1, kThreadsMax);
 }
 
 }  // namespace carya::loader

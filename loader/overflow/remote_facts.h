@@ -16,4 +16,7 @@ std::vector<remote::Fact> remote_facts();
 /// Whether the other side's facts are ours. Errors: kUnsupported: what differs, and what to do.
 Status check_remote_facts(const std::vector<remote::Fact>& theirs);
 
+/// How many cores a worker says that it has; 1 where it says nothing that can be.
+double worker_cores(const std::vector<remote::Fact>& facts);
+
 }  // namespace carya::loader

@@ -27,6 +27,34 @@ std::span<transforms::FieldIndex> indexes_of(const RemoteInputs& work, std::size
   return any ? std::span(indexes) : std::span<transforms::FieldIndex>();
 }
 
+// The records of one row, read from where they lie.
+class RowRecords {
+ public:
+  explicit RowRecords(const std::vector<transforms::SourceField>& fields)
+      : fields_(fields), memory_(fields.size()), inputs_(fields.size()) {}
+
+  // Puts what was read in the place of the addresses in `inputs`. Errors: an address that is none; inside:
+  // a record that cannot be read.
+  Result<Status> read(std::span<const std::span<const std::byte>>& inputs,
+                      const WorkerPlan::ReadRecord& read) {
+    std::ranges::copy(inputs, inputs_.begin());
+    inputs = inputs_;
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      if (fields_[f].kind != transforms::SourceField::Kind::kEncoded) continue;
+      ASSIGN(const RemoteAddress address, parse_remote_address(inputs_[f]));
+      const auto bytes = read(address, memory_[f]);
+      if (!bytes) return Status(std::unexpected(bytes.error()));
+      inputs_[f] = *bytes;
+    }
+    return Status();
+  }
+
+ private:
+  const std::vector<transforms::SourceField>& fields_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::span<const std::byte>> inputs_;
+};
+
 }  // namespace
 
 Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan,
@@ -60,9 +88,11 @@ Result<std::uint64_t> WorkerPlan::result_bytes(const RemoteChunk& chunk) const {
 
 Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
                                          transforms::Scratch& scratch, std::span<std::byte> out,
-                                         const std::function<bool()>& go_on) const {
+                                         const std::function<bool()>& go_on, const ReadRecord& read) const {
   CHECK(out.size() == chunk.rows * row_bytes_);
   ASSIGN(const RemoteInputs work, parse_remote_inputs(chunk, plan_->inputs(), payload));
+  if (chunk.addresses && !read) return fail(Code::kCorrupt, "remote chunk: addresses, where none are read");
+  RowRecords records(plan_->inputs());
   std::vector<std::byte*> places;  // of the next row, tensor by tensor
   std::size_t at = 0;
   for (const transforms::TensorSpec& spec : outputs()) {
@@ -77,11 +107,17 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
       return fail(Code::kTimeout, "worker: the chunk took too long, or the worker ends; " +
                                       std::to_string(row) + " of " + std::to_string(chunk.rows) +
                                       " rows were done");
-    const auto inputs = std::span(work.inputs).subspan(row * fields(), fields());
+    auto inputs = std::span<const std::span<const std::byte>>(work.inputs).subspan(row * fields(), fields());
     const transforms::SampleId id{chunk.epoch, work.rows[row].record, work.rows[row].occurrence};
     const std::span<transforms::FieldIndex> known = indexes_of(work, row, indexes);
-    const Status status = plan_->run(scratch, id, inputs, places, known);
-    if (!status && status.error().code == Code::kExhausted) return std::unexpected(status.error());
+    Status status;
+    if (chunk.addresses) {
+      ASSIGN(status, records.read(inputs, read));
+      if (!status && result.unread.empty()) result.unread = status.error().message;
+    }
+    if (status) status = plan_->run(scratch, id, inputs, places, known);
+    if (!status && status.error().code == Code::kExhausted && result.unread.empty())
+      return std::unexpected(status.error());
     if (!status) result.broken.push_back(row);
     for (std::size_t t = 0; t < places.size(); ++t) {
       const auto bytes = static_cast<std::size_t>(outputs()[t].bytes());

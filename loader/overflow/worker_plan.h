@@ -30,12 +30,17 @@ class WorkerPlan {
   /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
   Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
 
+  /// Reads the record at an address into memory that grows; as RecordFiles::read().
+  using ReadRecord =
+      std::function<Result<std::span<const std::byte>>(const RemoteAddress&, std::vector<std::byte>&)>;
+
   /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says. `go_on` is asked
-  /// before each row. Errors: kCorrupt: the payload is not what the plan takes; kTimeout: not to go on;
-  /// kExhausted.
+  /// before each row, `read` for records that are addresses; one that it cannot read makes its row broken.
+  /// Errors: kCorrupt: the payload is not what the plan takes, or an address where nothing reads any;
+  /// kTimeout: not to go on; kExhausted.
   Result<RemoteResult> compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
                                transforms::Scratch& scratch, std::span<std::byte> out,
-                               const std::function<bool()>& go_on = {}) const;
+                               const std::function<bool()>& go_on = {}, const ReadRecord& read = {}) const;
 
  private:
   WorkerPlan() = default;

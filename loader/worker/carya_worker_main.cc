@@ -32,7 +32,9 @@ struct Arguments {
   std::string token_file;
   std::uint32_t threads = 0;
   std::string memory = "25%";
-  double megapixels = 0;  // 0: what pipelines themselves allow
+  std::vector<std::string> roots;
+  std::uint64_t record_bytes_max = 0;  // of one that is read here
+  double megapixels = 0;               // 0: what pipelines themselves allow
   double chunk_s = 60;
   double silent_s = 3;
   std::string log_level = "info";
@@ -72,7 +74,9 @@ Status complete(Arguments& arguments) {
   const auto memory = parse_size(arguments.memory, facts.memory_bytes);
   if (!memory)
     return fail(Code::kInvalidArgument, "--memory " + arguments.memory + ": want " + memory.error().message);
-  server.bytes_max = *memory / 2;  // the other half is for results
+  server.bytes_max =
+      *memory / (arguments.roots.empty() ? 2 : 3);  // the same for results, and for what is read
+  arguments.record_bytes_max = server.bytes_max / arguments.threads;
   server.request_bytes_max = std::min(server.request_bytes_max, server.bytes_max);
   server.result_bytes_max = std::min(server.result_bytes_max, server.bytes_max);
   server.handling_max = 2 * arguments.threads;
@@ -113,6 +117,8 @@ int serve(const Arguments& arguments) {
                          .pixels_max = arguments.megapixels > 0
                                            ? static_cast<std::uint64_t>(arguments.megapixels * 1e6)
                                            : kPixelsMax,
+                         .roots = arguments.roots,
+                         .record_bytes_max = arguments.record_bytes_max,
                          .chunk_ms = static_cast<std::int64_t>(arguments.server.chunk_ms),
                          .log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); }});
   auto made = remote::ChunkServer::create(arguments.server, service);
@@ -139,7 +145,7 @@ int serve(const Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app(
       "carya-worker decodes and transforms chunks for training hosts whose own cores do not suffice.\n"
-      "It holds no data and no state: hosts connect to it and send what is to be done. It may be ended, "
+      "It keeps no data and no state: hosts connect to it and send what is to be done. It may be ended, "
       "killed\n"
       "or started again at any time: hosts do elsewhere what it had.");
   app.footer(
@@ -149,7 +155,8 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  carya-worker --listen 127.0.0.1:7070\n"
       "  carya-worker --listen 0.0.0.0:7070 --cert worker.pem --key worker.key --ca ca.pem\n"
-      "  carya-worker --listen 0.0.0.0:7070 --insecure --token-file token   (a mesh does the encryption)");
+      "  carya-worker --listen 0.0.0.0:7070 --insecure --token-file token   (a mesh does the encryption)\n"
+      "  carya-worker --listen 127.0.0.1:7070 --root /data   (hosts see the same files under /data)");
   Arguments arguments;
   remote::ServerOptions& server = arguments.server;
   server.server = "carya-worker " CARYA_VERSION;
@@ -170,6 +177,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1U, 4096U));
   app.add_option("--memory", arguments.memory,
                  "for chunks and results: a size (8GiB) or a share of this machine's (default 25%)");
+  app.add_option(
+      "--root", arguments.roots,
+      "folder whose files this worker reads itself where a host's data set lies in it; HOST=FOLDER\n"
+      "where hosts see it as HOST (may be repeated; default: hosts send all records)");
   app.add_option("--max-megapixels", arguments.megapixels,
                  "of a picture; larger ones are left to the host (default: 178.9)")
       ->check(CLI::Range(0.001, 178.9));

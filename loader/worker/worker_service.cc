@@ -35,6 +35,7 @@ WorkerService::~WorkerService() {
 
 Status WorkerService::start(remote::ChunkServer& server) {
   server_ = &server;
+  ASSIGN(files_, RecordFiles::open(options_.roots, options_.record_bytes_max));
   try {
     for (std::uint32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& refused) {
@@ -156,9 +157,17 @@ Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
                                             " bytes; allowed: " + std::to_string(kPlanBytesMax));
   ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
   ASSIGN(auto plan, WorkerPlan::compile(document, options_.pixels_max));
+  const RemoteReady ready = ready_for(document);
   const std::lock_guard lock(mutex_);
   plans_[{asked.ticket.connection, asked.plan}] = std::move(plan);
-  return remote::Answer{};
+  return remote::Answer{.about = encode_remote(ready)};
+}
+
+RemoteReady WorkerService::ready_for(const RemotePlan& plan) const {
+  if (files_.none() || plan.files.empty()) return {};
+  const Status seen = files_.check(plan.files);
+  return {.reads = seen.has_value(),
+          .note = seen ? "it reads records itself" : "it is sent records: " + seen.error().message};
 }
 
 Result<remote::Answer> WorkerService::run(const Job& job, transforms::Scratch& scratch) const {
@@ -170,8 +179,13 @@ Result<remote::Answer> WorkerService::run(const Job& job, transforms::Scratch& s
   auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
   const std::int64_t until_ns = monotonic_ns() + options_.chunk_ms * 1'000'000;
   const auto go_on = [&] { return !stopping_ && monotonic_ns() < until_ns; };
-  ASSIGN(const RemoteResult result,
-         job.plan->compute(chunk, job.asked.payload->span(), scratch, std::span(memory.get(), bytes), go_on));
+  WorkerPlan::ReadRecord read;
+  if (!files_.none())
+    read = [this](const RemoteAddress& address, std::vector<std::byte>& into) {
+      return files_.read(address, into);
+    };
+  ASSIGN(const RemoteResult result, job.plan->compute(chunk, job.asked.payload->span(), scratch,
+                                                      std::span(memory.get(), bytes), go_on, read));
   return remote::Answer{.about = encode_remote(result), .payload = payload_of(std::move(memory), bytes)};
 }
 

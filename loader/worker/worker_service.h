@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "loader/overflow/worker_plan.h"
+#include "loader/worker/record_files.h"
 #include "remote/server.h"
 
 namespace carya::loader {
@@ -28,6 +29,8 @@ struct WorkerOptions {
   std::uint32_t threads = 1;                      ///< that compute
   std::uint64_t pixels_max = kPixelsMax;          ///< of one picture; a row with more is left to its host
   std::int64_t chunk_ms = 60'000;                 ///< for one chunk, looked at between its rows
+  std::vector<std::string> roots{};               ///< as RecordFiles::open() takes them
+  std::uint64_t record_bytes_max = 1 << 30;       ///< of one that is read here, per thread
   std::function<void(const std::string&)> log{};  ///< one line per event; may be called by any thread
 };
 
@@ -38,7 +41,8 @@ class WorkerService final : public remote::ChunkHandler {
   explicit WorkerService(WorkerOptions options);
   ~WorkerService() override;
 
-  /// Answers go to this server from now on; before it runs. Errors: kExhausted (threads).
+  /// Answers go to this server from now on; before it runs. Errors: kExhausted (threads); of the roots, those
+  /// of RecordFiles::open().
   Status start(remote::ChunkServer& server);
   /// What is being computed ends after its present row, what waits is not begun. After the server has ended.
   void stop();
@@ -62,10 +66,12 @@ class WorkerService final : public remote::ChunkHandler {
   void work();
   void add(Job job);
   Result<remote::Answer> compile(const remote::Asked& asked);
+  RemoteReady ready_for(const RemotePlan& plan) const;
   Result<remote::Answer> run(const Job& job, transforms::Scratch& scratch) const;
 
   WorkerOptions options_;
   remote::ChunkServer* server_ = nullptr;
+  RecordFiles files_;  // since start()
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -45,8 +45,11 @@ void parse(std::span<const std::byte> payload, std::uint64_t rows) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   read<RemotePlan>(bytes);
+  read<RemoteReady>(bytes);
   read<RemoteChunk>(bytes);
   read<RemoteResult>(bytes);
+  const auto address = parse_remote_address(bytes);
+  if (address && !std::ranges::equal(remote_address(*address), bytes)) std::abort();
   for (const std::uint64_t rows : {1, 2, 5}) parse(bytes, rows);
   return 0;
 }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "loader/worker/worker_service.h"
 #include "tests/loader/job_reading.h"
@@ -16,8 +18,8 @@ namespace carya::loader {
 /// A worker of this process that listens at a Unix socket.
 class Worker {
  public:
-  explicit Worker(const std::string& path, std::uint32_t threads = 2)
-      : service_({.threads = threads, .log = {}}) {
+  explicit Worker(const std::string& path, std::uint32_t threads = 2, std::vector<std::string> roots = {})
+      : service_({.threads = threads, .roots = std::move(roots), .log = {}}) {
     auto server = remote::ChunkServer::create({.listen = "unix:" + path}, service_);
     EXPECT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
