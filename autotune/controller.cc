@@ -17,6 +17,7 @@ constexpr double kLookS = 60;  // between two looks of a settled controller
 /// Turning to another cut empties what was under way.
 constexpr double kCutChangeS = 2;
 constexpr std::uint64_t kLocalSeenMin = 4;
+constexpr std::uint64_t kEarlierSeenMin = 2;  // enough to contradict what an earlier run found
 constexpr std::uint64_t kFirstLook = 4;
 constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
 constexpr double kCoresMarginMax = 0.05;
@@ -64,6 +65,7 @@ Result<Controller> Controller::create(const ControllerOptions& options) {
   TRY(check(options.prices));
   TRY(check(options.goal));
   TRY(check_times(options));
+  if (options.earlier) TRY(check(*options.earlier));
   return Controller(options);
 }
 
@@ -74,6 +76,7 @@ Controller::Controller(const ControllerOptions& options)
       horizon_s_(kHorizonS) {
   decision_.run.cores = options.model.cores;
   decision_.why = "all local until the host's part is measured";
+  begin();
 }
 
 Status Controller::set_prices(const Prices& prices) {
@@ -103,11 +106,13 @@ Status Controller::set_cores(double cores) {
   return {};
 }
 
-Status Controller::set_model(const PlacementFacts& model) {
+Status Controller::set_model(const PlacementFacts& model, const std::optional<EarlierRun>& earlier) {
   TRY(check(model));
+  if (earlier) TRY(check(*earlier));
   options_.model = model;
+  options_.earlier = earlier;
   estimate_ = Estimate(model);
-  workers_known_ = options_.workers_known;
+  begin();
   decision_.run.cut =
       model.cuts.empty() || decision_.run.workers == 0 ? std::nullopt : std::optional(model.cuts.size() - 1);
   if (!decision_.run.cut) decision_.run.workers = 0;
@@ -129,7 +134,7 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
   if (!broken.empty()) world_changed(broken);
   switch (decision_.phase) {
     case Phase::kMeasuring:
-      if (estimate_.local_count() >= kLocalSeenMin) look(now_s);
+      if (estimate_.local_count() >= (as_before_ ? kEarlierSeenMin : kLocalSeenMin)) look(now_s);
       break;
     case Phase::kFirstWorker:
       measure_first_worker(measured, now_s);
@@ -194,6 +199,7 @@ void Controller::look(double now_s) {
   const Choice present =
       predict(facts, options_.prices, options_.goal, decision_.run.cut, decision_.run.workers);
   set_choice(present);
+  if (std::exchange(as_before_, false) && begin_with_earlier(facts, *best, present, now_s)) return;
   // Workers that were taken to end waiting stay until it is twice what the goal accepts: an answer at its
   // border would come and go.
   const bool forced = present.workers > workers_allowed(options_.prices, options_.goal);
@@ -208,7 +214,7 @@ void Controller::look(double now_s) {
       return ask(best->choice, change, now_s);
   }
   if (now_s >= first_again_s_ && best->choice.workers == 0 && decision_.run.workers == 0)
-    if (const auto hope = worth_a_trial(facts, present)) return ask_first(*hope, now_s);
+    if (const auto hope = worth_a_trial(present)) return ask_first(*hope, now_s);
   settle(facts, present, best->reachable, now_s);
 }
 
@@ -274,10 +280,10 @@ double Controller::change_cost(const Choice& from, const Choice& to) const {
 /// Within the number of changes; not what undoes the last one; not before dismissed workers are paid off.
 bool Controller::may_change(const Choice& to, const Case& change, double now_s) {
   if (decision_.changes >= kChangesMax) return false;
-  const auto sign = [](std::uint32_t a, std::uint32_t b) { return a < b ? 1 : (a > b ? -1 : 0); };
-  const bool undoes =
-      sign(last_.before.workers, last_.after.workers) * sign(decision_.run.workers, to.workers) < 0 ||
-      (last_.before.cut && to.cut == last_.before.cut && to.cut != last_.after.cut);
+  // Part of the way back corrects the last change; all of it, or more, undoes it.
+  const std::uint32_t before = last_.before.workers, after = last_.after.workers;
+  const bool undoes = (after > before && to.workers <= before) || (after < before && to.workers >= before) ||
+                      (last_.before.cut && to.cut == last_.before.cut && to.cut != last_.after.cut);
   // What the model is wrong by was seen where the other answer ran, and is no reason to go back.
   const bool certain = change.confidence >= kUndoConfidence && change.gain >= kUndoGain;
   if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || !certain)) return false;

@@ -23,6 +23,9 @@ struct ControllerOptions {
   double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works
   /// The model's worker costs were measured (an earlier run): no first worker is tried alone.
   bool workers_known = false;
+  /// What the run before ended with, of the same plan (set_model() takes another): the stream begins with its
+  /// answer, unless what is measured by then speaks against it.
+  std::optional<EarlierRun> earlier{};
 };
 
 enum class Phase : std::uint8_t {
@@ -51,7 +54,7 @@ struct Decision {
 /// exceeds its cost with 95 % confidence. README, "The controller". Threads: owner only.
 class Controller {
  public:
-  /// Errors: kInvalidArgument: those of check(), times that are negative or not finite.
+  /// Errors: kInvalidArgument: those of the check() functions, times that are negative or not finite.
   static Result<Controller> create(const ControllerOptions& options);
 
   /// Takes in what the stream did since the last call and says how to run it from now on. `now_s` never goes
@@ -63,12 +66,16 @@ class Controller {
   Status set_prices(const Prices& prices);
   Status set_goal(const PlacementGoal& goal);
   Status set_cores(double cores);
-  /// Another plan: what was measured of the old one says little of it; no cut of the old is valid.
-  Status set_model(const PlacementFacts& model);
+  /// Another plan: what was measured of the old one says little of it; no cut of the old is valid. `earlier`
+  /// is of the new one.
+  Status set_model(const PlacementFacts& model, const std::optional<EarlierRun>& earlier = {});
 
   /// What is known by now, and the choices beside the present one. For `explain`, not for every step.
   PlacementFacts facts() const { return estimate_.facts(); }
   std::vector<Neighbour> neighbours() const;
+  /// For the next run: what is known and decided by now; none before there is an answer and workers were
+  /// measured.
+  std::optional<EarlierRun> learned() const;
 
   static constexpr std::uint32_t kChangesMax = 3;
 
@@ -104,7 +111,9 @@ class Controller {
   bool first_measured() const;
   void dismiss_first(double now_s);
   void look(double now_s);
-  std::optional<Choice> worth_a_trial(PlacementFacts facts, const Choice& present) const;
+  void begin();
+  bool begin_with_earlier(const PlacementFacts& facts, const Best& best, const Choice& present, double now_s);
+  std::optional<Choice> worth_a_trial(const Choice& present) const;
   bool may_change(const Choice& to, const Case& change, double now_s);
   void ask_first(const Choice& choice, double now_s);
   void ask(const Choice& choice, const Case& change, double now_s);
@@ -125,6 +134,7 @@ class Controller {
   std::uint32_t vain_ = 0;    // first workers in a row that led to nothing, in this world
   bool serves_ = false;       // the trainer can be served, by the last time that this was clear
   std::uint64_t worlds_ = 0;  // changes of the world
+  bool as_before_ = false;    // the answer of the earlier run is still to be looked at
   std::uint32_t ready_ = 0;   // workers of the last interval
   bool steady_ = false;       // the interval under way runs as decided from its start on
 

@@ -56,7 +56,8 @@ void Controller::dismiss_first(double now_s) {
 
 /// The answer if workers were much better than they are thought to be, as long as nobody has measured one: if
 /// it saves so much that a trial pays though it will mostly fail.
-std::optional<Choice> Controller::worth_a_trial(PlacementFacts facts, const Choice& present) const {
+std::optional<Choice> Controller::worth_a_trial(const Choice& present) const {
+  PlacementFacts facts = estimate_.facts_of_this_run();
   for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
   const auto best = place(facts, options_.prices, options_.goal);
   if (!best || best->choice.workers == 0) return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "base/det_math.h"
@@ -12,11 +13,17 @@ namespace {
 
 constexpr double kErrors95 = 1.96;
 constexpr std::size_t kWholeMin = 4;
+/// So many standard errors from what an earlier run measured are another world.
+constexpr double kContradiction = 3;
 /// A drawn factor stays above this: the normal distribution does not know that rates are above 0.
 constexpr double kFactorMin = 0.2;
 
 double ratio(double number, double by) {
   return by > 0 ? number / by : 0;
+}
+
+double root_of_squares(double a, double b) {
+  return std::sqrt(a * a + b * b);
 }
 
 /// Numbers of the standard normal distribution, `of_each` per draw (Box and Muller).
@@ -33,16 +40,34 @@ std::vector<double> normal_table(std::size_t draws, std::size_t of_each) {
 
 }  // namespace
 
+Status check(const EarlierRun& earlier) {
+  constexpr double kLeast = 1e-12, kMost = 1e15;
+  for (const double number :
+       {earlier.demand, earlier.local_cpu_s, earlier.link_in_bytes_per_s, earlier.link_out_bytes_per_s,
+        earlier.source_bytes_per_s, earlier.host_cpu_s, earlier.worker_cpu_s, earlier.worker_cores})
+    if (number != 0 && !(number >= kLeast && number <= kMost))
+      return fail(Code::kInvalidArgument,
+                  "earlier run: " + std::to_string(number) + "; it must be 0, or from 1e-12 to 1e15");
+  if (earlier.workers > kAnyWorkersMax)
+    return fail(Code::kInvalidArgument,
+                "earlier run: " + std::to_string(earlier.workers) + " workers; at most 100,000");
+  return {};
+}
+
 std::string_view Estimate::add(const Measurements& measured, const Running& running) {
   std::string_view broken;
   const auto add = [&](Quantity quantity, double value, std::string_view name) {
-    if (series_[quantity].add(value)) broken = name;
+    const bool changed = series_[quantity].add(value);
+    if (!changed && !contradicts_earlier(quantity)) return;
+    earlier_[quantity] = 0;
+    broken = name;
   };
   add(kDemand, measured.demand, "the trainer's demand");
   add(kLocal, ratio(ratio(measured.local_thread_s, measured.local_samples), model_.local_cpu_s),
       "the time of a sample on the host");
   if (running.cut && *running.cut < model_.cuts.size()) {
     const RemoteCut& cut = model_.cuts[*running.cut];
+    if (measured.remote_samples > 0) cut_ = *running.cut;
     add(kHost, ratio(ratio(measured.remote_host_s, measured.remote_samples), cut.host_cpu_s),
         "the host's time of a remote sample");
     add(kWorker, ratio(ratio(measured.worker_thread_s, measured.remote_samples), cut.worker_cpu_s),
@@ -55,10 +80,9 @@ std::string_view Estimate::add(const Measurements& measured, const Running& runn
 }
 
 void Estimate::add_whole(const Measurements& measured, const Running& running, const PlacementGoal& goal) {
-  std::array<double, kCount> means{};
-  for (std::size_t i = 0; i < kCount; ++i) means[i] = series_[i].mean();
-  means[kWhole] = 1;
-  PlacementFacts parts = facts(means);
+  std::array<double, kCount> of_parts = means();
+  of_parts[kWhole] = 1;
+  PlacementFacts parts = facts(of_parts);
   parts.cores = std::min(parts.cores, running.cores);
   if (!(parts.cores > 0)) return;
   parts.demand = 0;  // what they could do
@@ -66,8 +90,7 @@ void Estimate::add_whole(const Measurements& measured, const Running& running, c
   const double rate = ratio(measured.samples, measured.seconds);
   const bool enough = goal.objective == Objective::kCostAtTarget && goal.target > 0 && rate >= goal.target;
   const bool waits = ratio(measured.stall_s, measured.seconds) > kStallMax;
-  if ((waits || sum < series_[kDemand].mean() * (1 - kStallMax)) && !enough)
-    series_[kWhole].add(ratio(rate, sum));
+  if ((waits || sum < of_parts[kDemand] * (1 - kStallMax)) && !enough) series_[kWhole].add(ratio(rate, sum));
 }
 
 double Estimate::whole() const {
@@ -78,10 +101,64 @@ double Estimate::whole() const {
 }
 
 double Estimate::cores_error() const {
-  const auto error = [this](Quantity quantity) {
-    return series_[quantity].count() > 1 ? series_[quantity].relative_error() : 0;
-  };
-  return std::sqrt(error(kDemand) * error(kDemand) + error(kLocal) * error(kLocal));
+  return root_of_squares(known(kDemand).error, known(kLocal).error);
+}
+
+void Estimate::begin_with(const EarlierRun& earlier) {
+  earlier_ = {};
+  earlier_[kDemand] = earlier.demand;
+  earlier_[kLocal] = ratio(earlier.local_cpu_s, model_.local_cpu_s);
+  earlier_[kLinkIn] = earlier.link_in_bytes_per_s;
+  earlier_[kLinkOut] = earlier.link_out_bytes_per_s;
+  earlier_[kSource] = earlier.source_bytes_per_s;
+  for (const RemoteCut& cut : model_.cuts) {
+    if (cut.ops_remote != earlier.ops_remote) continue;
+    cut_ = static_cast<std::size_t>(&cut - model_.cuts.data());
+    earlier_[kHost] = ratio(earlier.host_cpu_s, cut.host_cpu_s);
+    earlier_[kWorker] = ratio(earlier.worker_cpu_s, cut.worker_cpu_s);
+  }
+}
+
+EarlierRun Estimate::learned(std::size_t cut) const {
+  const std::array<double, kCount> found = means();
+  EarlierRun run{.demand = found[kDemand],
+                 .local_cpu_s = found[kLocal] * model_.local_cpu_s,
+                 .link_in_bytes_per_s = found[kLinkIn],
+                 .link_out_bytes_per_s = found[kLinkOut],
+                 .source_bytes_per_s = found[kSource],
+                 .worker_cores = model_.worker_cores};
+  if (cut >= model_.cuts.size()) return run;
+  run.ops_remote = model_.cuts[cut].ops_remote;
+  run.host_cpu_s = found[kHost] * model_.cuts[cut].host_cpu_s;
+  run.worker_cpu_s = found[kWorker] * model_.cuts[cut].worker_cpu_s;
+  return run;
+}
+
+Estimate::Known Estimate::known(Quantity quantity) const {
+  const Series& series = series_[quantity];
+  const Known now{series.mean(), series.count() > 1 ? series.relative_error() : 0};
+  const double earlier = earlier_[quantity];
+  if (!(earlier > 0)) return now;
+  if (!(now.error > 0)) return {earlier, kEarlierError};
+  // Each counts by its certainty.
+  const double weight = 1 / (now.error * now.error * now.mean * now.mean);
+  const double weight_earlier = 1 / (kEarlierError * kEarlierError * earlier * earlier);
+  const double mean = (weight * now.mean + weight_earlier * earlier) / (weight + weight_earlier);
+  return {mean, 1 / (std::sqrt(weight + weight_earlier) * mean)};
+}
+
+bool Estimate::contradicts_earlier(Quantity quantity) const {
+  const Series& series = series_[quantity];
+  const double earlier = earlier_[quantity], now = series.mean();
+  if (!(earlier > 0) || series.count() < 2) return false;
+  return std::abs(now - earlier) >
+         kContradiction * root_of_squares(kEarlierError * earlier, series.relative_error() * now);
+}
+
+std::array<double, Estimate::kCount> Estimate::means() const {
+  std::array<double, kCount> found{};
+  for (std::size_t i = 0; i < kCount; ++i) found[i] = known(static_cast<Quantity>(i)).mean;
+  return found;
 }
 
 PlacementFacts Estimate::facts(const std::array<double, kCount>& factors) const {
@@ -103,10 +180,15 @@ PlacementFacts Estimate::facts(const std::array<double, kCount>& factors) const 
 }
 
 PlacementFacts Estimate::facts() const {
-  std::array<double, kCount> means{};
-  for (std::size_t i = 0; i < kCount; ++i) means[i] = series_[i].mean();
-  means[kWhole] = whole();
-  return facts(means);
+  std::array<double, kCount> found = means();
+  found[kWhole] = whole();
+  return facts(found);
+}
+
+PlacementFacts Estimate::facts_of_this_run() const {
+  Estimate alone = *this;
+  alone.earlier_ = {};
+  return alone.facts();
 }
 
 PlacementFacts Estimate::drawn(std::size_t draw) const {
@@ -114,8 +196,8 @@ PlacementFacts Estimate::drawn(std::size_t draw) const {
   std::array<double, kCount> drawn{};
   for (std::size_t i = 0; i < kCount; ++i) {
     const double z = kNormal[draw % kDraws * kCount + i];
-    const double error = series_[i].count() > 1 ? series_[i].relative_error() : 0;
-    drawn[i] = series_[i].mean() * std::max(kFactorMin, 1 + error * z);
+    const Known about = known(static_cast<Quantity>(i));
+    drawn[i] = about.mean * std::max(kFactorMin, 1 + about.error * z);
   }
   // As long as nothing speaks against the sum of the parts it stands: few looks at the whole, which is only
   // seen while the trainer waits, would else leave a doubt for ever.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "autotune/earlier_run.h"
 #include "autotune/placement.h"
 #include "autotune/series.h"
 
@@ -44,6 +45,13 @@ class Estimate {
   /// `model`: checked facts.
   explicit Estimate(const PlacementFacts& model) : model_(model) {}
 
+  /// What an earlier run measured counts as one measurement of each, of kEarlierError, until the present ones
+  /// say otherwise; `earlier` is checked.
+  void begin_with(const EarlierRun& earlier);
+  static constexpr double kEarlierError = 0.1;
+  /// What is known by now, of samples that go at `cut`.
+  EarlierRun learned(std::size_t cut) const;
+
   /// Takes in an interval during which the stream ran as said. Returns what does not belong to its past any
   /// more ("the trainer's demand", ...), and then starts anew with what does; empty: nothing.
   std::string_view add(const Measurements& measured, const Running& running);
@@ -51,23 +59,28 @@ class Estimate {
   /// waited, or should have by the model.
   void add_whole(const Measurements& measured, const Running& running, const PlacementGoal& goal);
   void set_cores(double cores) { model_.cores = cores; }
-  /// Workers are measured anew.
+  /// Workers are measured anew, and what an earlier run said of their links counts no more.
   void forget_workers() {
-    series_[kHost].clear();
-    series_[kWorker].clear();
+    for (const Quantity quantity : {kHost, kWorker}) series_[quantity].clear();
+    for (const Quantity quantity : {kHost, kWorker, kLinkIn, kLinkOut}) earlier_[quantity] = 0;
   }
   /// What was measured of the whole belongs to the way it ran.
   void forget_whole() { series_[kWhole].clear(); }
 
   /// The facts by the means.
   PlacementFacts facts() const;
+  /// Without what only the earlier run says.
+  PlacementFacts facts_of_this_run() const;
   /// One of kDraws equally likely facts, given what was measured. The same every time.
   PlacementFacts drawn(std::size_t draw) const;
   static constexpr std::size_t kDraws = 100;
 
-  bool demand_known() const { return series_[kDemand].count() > 0; }
   std::size_t local_count() const { return series_[kLocal].count(); }
   std::size_t worker_count() const { return series_[kWorker].count(); }
+  /// Workers were measured, in this run or the one before.
+  bool workers_measured() const { return worker_count() > 0 || earlier_[kWorker] > 0; }
+  /// Where workers were measured last.
+  std::size_t cut() const { return cut_; }
   /// Standard error of a worker's speed, as a share of it.
   double worker_error() const { return series_[kWorker].relative_error(); }
   /// Standard error of the cores needed, as a share of them.
@@ -78,8 +91,17 @@ class Estimate {
  private:
   enum Quantity : std::size_t { kDemand, kLocal, kHost, kWorker, kLinkIn, kLinkOut, kSource, kWhole, kCount };
   PlacementFacts facts(const std::array<double, kCount>& factors) const;
+  /// The mean of a quantity, 0 where nothing is known, and its standard error as a share.
+  struct Known {
+    double mean = 0, error = 0;
+  };
+  Known known(Quantity quantity) const;
+  bool contradicts_earlier(Quantity quantity) const;
+  std::array<double, kCount> means() const;
 
   PlacementFacts model_;
+  std::array<double, kCount> earlier_{};  // by an earlier run, as series_ has them; 0: nothing
+  std::size_t cut_ = 0;
   // Demand, links and source in their units; local, host and worker as factors of the model's cost.
   std::array<Series, kCount> series_;
 };

@@ -57,13 +57,21 @@ bool can_be(const OpProfile& stage, std::size_t ops) {
          std::ranges::all_of(sums, [](std::uint64_t sum) { return sum <= kSumMax; });
 }
 
-bool can_be(const OrderProfile& order, std::size_t ops) {
+bool is_order(std::span<const std::size_t> order, std::size_t ops) {
   std::vector<bool> seen(ops);
-  for (const std::size_t op : order.order) {
+  for (const std::size_t op : order) {
     if (op >= ops || seen[op]) return false;
     seen[op] = true;
   }
-  return order.order.size() == ops && order.stages.size() <= 2 * ops + 3 &&
+  return order.size() == ops;
+}
+
+bool can_be(const OverflowProfile& overflow, std::size_t ops) {
+  return is_order(overflow.order, ops) && autotune::check(overflow.run);
+}
+
+bool can_be(const OrderProfile& order, std::size_t ops) {
+  return is_order(order.order, ops) && order.stages.size() <= 2 * ops + 3 &&
          std::ranges::all_of(order.stages, [&](const OpProfile& stage) { return can_be(stage, ops); });
 }
 
@@ -245,6 +253,7 @@ void PlanProfile::keep_samples(std::uint64_t timed_max) {
 
 PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& profile) {
   PlanProfile good{.orders = {}, .rates = checked(profile.rates, unix_s())};
+  if (profile.overflow && can_be(*profile.overflow, pipeline.ops().size())) good.overflow = profile.overflow;
   for (const OrderProfile& order : profile.orders)
     if (can_be(order, pipeline.ops().size()) && good.orders.size() < kOrdersKept && !good.find(order.order))
       good.orders.push_back(order);

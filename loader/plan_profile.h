@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "autotune/earlier_run.h"
 #include "loader/plan_chain.h"
 #include "loader/stream_figures.h"
 #include "transforms/pipeline.h"
@@ -23,11 +25,20 @@ struct OrderProfile {
   double cpu_ns() const;
 };
 
+/// What the last stream that had workers knew of them in the end.
+struct OverflowProfile {
+  std::vector<std::size_t> order;  ///< of the ops, then
+  autotune::EarlierRun run;
+
+  bool operator==(const OverflowProfile&) const = default;
+};
+
 /// What was measured of a pipeline, over all orders in which its ops ran, and of its last stream. A plain
 /// value.
 struct PlanProfile {
   std::vector<OrderProfile> orders;  ///< each once; the one measured last at the end
   StreamRates rates{};
+  std::optional<OverflowProfile> overflow{};
 
   const OrderProfile* find(std::span<const std::size_t> order) const;
   /// Add what an order's stages cost since they were added last. Keeps kOrdersKept orders.

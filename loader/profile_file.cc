@@ -125,6 +125,42 @@ bool read_rates(const Json& in, StreamRates& rates, std::int64_t now_s) {
   return true;
 }
 
+using autotune::EarlierRun;
+
+constexpr std::pair<const char*, double EarlierRun::*> kOverflowFigures[] = {
+    {"demand_per_s", &EarlierRun::demand},
+    {"local_cpu_s", &EarlierRun::local_cpu_s},
+    {"link_in_bytes_per_s", &EarlierRun::link_in_bytes_per_s},
+    {"link_out_bytes_per_s", &EarlierRun::link_out_bytes_per_s},
+    {"source_bytes_per_s", &EarlierRun::source_bytes_per_s},
+    {"host_cpu_s", &EarlierRun::host_cpu_s},
+    {"worker_cpu_s", &EarlierRun::worker_cpu_s},
+    {"worker_cores", &EarlierRun::worker_cores}};
+
+bool read_overflow(const Json& in, OverflowProfile& overflow) {
+  std::uint64_t workers = 0, ops_remote = 0;
+  if (!in.is_object() || !read_indices(in, "order", overflow.order) || !read_number(in, "workers", workers) ||
+      !read_number(in, "ops_remote", ops_remote))
+    return false;
+  const auto serves = in.find("serves");
+  if (serves == in.end() || !serves->is_boolean()) return false;
+  overflow.run.workers = static_cast<std::uint32_t>(std::min<std::uint64_t>(workers, UINT32_MAX));
+  overflow.run.ops_remote = ops_remote;
+  overflow.run.serves = serves->get<bool>();
+  return std::ranges::all_of(kOverflowFigures, [&](const auto& figure) {
+    return read_figure(in, figure.first, overflow.run.*figure.second);
+  });
+}
+
+Json to_json(const OverflowProfile& overflow) {
+  Json out{{"order", overflow.order},
+           {"workers", overflow.run.workers},
+           {"ops_remote", overflow.run.ops_remote},
+           {"serves", overflow.run.serves}};
+  for (const auto& [name, figure] : kOverflowFigures) out[name] = overflow.run.*figure;
+  return out;
+}
+
 Json to_json(const StreamRates& rates) {
   return {{"read_latency_s", rates.read_latency_s},
           {"read_bytes_per_s", rates.read_bytes_per_s},
@@ -183,6 +219,9 @@ Result<PlanProfile> load_profile(const std::string& path, const transforms::Pipe
   const auto stream = in.find("stream");  // files of before have none
   if (stream != in.end() && !read_rates(*stream, profile.rates, now_s))
     return damaged(path, "\"stream\" is not as expected");
+  const auto overflow = in.find("overflow");  // nor that, without workers
+  if (overflow != in.end() && !read_overflow(*overflow, profile.overflow.emplace()))
+    return damaged(path, "\"overflow\" is not as expected");
   profile = checked(pipeline, profile);
   profile.keep_samples(kKeptSamples);
   return profile;
@@ -191,10 +230,11 @@ Result<PlanProfile> load_profile(const std::string& path, const transforms::Pipe
 Status store_profile(const std::string& path, const PlanProfile& profile, const ProfileMachine& machine) {
   Json orders = Json::array();
   for (const OrderProfile& order : profile.orders) orders.push_back(to_json(order));
-  const Json all{{"carya_profile", kVersion},
-                 {"machine", {{"cpu", machine.cpu}, {"simd", machine.simd}, {"cores", machine.cores}}},
-                 {"orders", std::move(orders)},
-                 {"stream", to_json(profile.rates)}};
+  Json all{{"carya_profile", kVersion},
+           {"machine", {{"cpu", machine.cpu}, {"simd", machine.simd}, {"cores", machine.cores}}},
+           {"orders", std::move(orders)},
+           {"stream", to_json(profile.rates)}};
+  if (profile.overflow) all["overflow"] = to_json(*profile.overflow);
   const std::string text = all.dump(1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kFileBytesMax) return damaged(path, "too large to be kept");
   return io::replace_file(path, std::as_bytes(std::span(text)));

@@ -35,6 +35,7 @@ Result<std::shared_ptr<PlanInUse>> StreamPlanner::first_plan() {
       earlier_ = std::move(*earlier);
     else if (earlier.error().code != Code::kNotFound)
       note(earlier.error().message + "; begun without it");
+    kept_overflow_ = earlier_.overflow;
   }
   if (!options_.frozen_order.empty()) {
     TRY(check_frozen_order(*pipeline_, options_.frozen_order, options_.reorder));
@@ -112,12 +113,15 @@ std::shared_ptr<PlanInUse> StreamPlanner::turn(const PlanProfile& measured, std:
 }
 
 void StreamPlanner::keep(const PlanProfile& measured) {
+  if (path_.empty()) return;
   const std::uint64_t samples = timed_samples(measured);
   const double demand = demand_per_s_;
-  if (path_.empty() || (samples == kept_samples_ && demand == kept_demand_)) return;
+  const PlanProfile all = profile(measured);
+  if (samples == kept_samples_ && demand == kept_demand_ && all.overflow == kept_overflow_) return;
   kept_samples_ = samples;
   kept_demand_ = demand;
-  if (const Status kept = store_profile(path_, profile(measured), ProfileMachine::here()); !kept)
+  kept_overflow_ = all.overflow;
+  if (const Status kept = store_profile(path_, all, ProfileMachine::here()); !kept)
     note("profile not kept: " + kept.error().message);
   else if (!std::exchange(pruned_, true))
     remove_old_profiles(path_, kProfileFilesMax);
@@ -133,7 +137,20 @@ PlanProfile StreamPlanner::profile(const PlanProfile& measured) const {
   for (const OrderProfile& order : measured.orders) all.add(order.order, order.stages, order.measured_at_s);
   all.rates =
       joined(joined(all.rates, measured.rates), {.demand_per_s = demand_per_s_, .demand_at_s = unix_s()});
+  const std::lock_guard lock(saying_);
+  if (overflow_) all.overflow = overflow_;
   return all;
+}
+
+void StreamPlanner::note_overflow(OverflowProfile known) {
+  const std::lock_guard lock(saying_);
+  overflow_ = std::move(known);
+}
+
+std::optional<autotune::EarlierRun> StreamPlanner::earlier_overflow(
+    std::span<const std::size_t> order) const {
+  if (!earlier_.overflow || !std::ranges::equal(earlier_.overflow->order, order)) return std::nullopt;
+  return earlier_.overflow->run;
 }
 
 void StreamPlanner::note_demand(double per_s) {

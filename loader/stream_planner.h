@@ -5,6 +5,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,8 @@ class StreamPlanner {
   std::shared_ptr<PlanInUse> look(const PlanProfile& measured);
   /// What the trainer takes when it never waits, in samples/s; no number that can be is no demand.
   void note_demand(double per_s);
+  /// What this stream knows of its workers by now.
+  void note_overflow(OverflowProfile known);
   /// Keep the profile for the next stream.
   void close(const PlanProfile& measured);
 
@@ -60,6 +64,8 @@ class StreamPlanner {
   PlanProfile profile(const PlanProfile& measured) const;
   /// Mean of a read of an earlier stream, in seconds; 0: none is known. After first_plan().
   double earlier_read_latency_s() const { return earlier_.rates.read_latency_s; }
+  /// What an earlier stream knew of its workers; none of another order of ops. After first_plan().
+  std::optional<autotune::EarlierRun> earlier_overflow(std::span<const std::size_t> order) const;
   /// Why it turned to other plans, and what troubled it: the last kLinesKept lines.
   std::vector<std::string> lines() const;
   static constexpr std::size_t kLinesKept = 8;
@@ -80,6 +86,7 @@ class StreamPlanner {
   TriedOrders tried_;
   std::uint64_t kept_samples_ = 0;  // timed ones of this stream when it was kept last
   double kept_demand_ = 0;
+  std::optional<OverflowProfile> kept_overflow_;
   bool pruned_ = false;  // the folder has been looked through for old profiles
 
   // Decide when look() is called, in monotonic_ns(); 0: nothing was computed yet.
@@ -89,7 +96,8 @@ class StreamPlanner {
 
   std::atomic<double> demand_per_s_{0};  // 0: not known
 
-  mutable std::mutex saying_;  // guards lines_
+  mutable std::mutex saying_;                // guards lines_ and overflow_
+  std::optional<OverflowProfile> overflow_;  // of this stream
   std::deque<std::string> lines_;
 };
 

@@ -166,6 +166,7 @@ void Overflow::look() {
     now_s_ += measured.seconds;
     if (const Status renewed = renew_model(now); !renewed) note_trouble(renewed.error());
     if (controller_) controller_->observe(measured, now_s_);
+    learn();
     pay(measured.seconds, measured.samples);
     last_ = measured;
     seen_ = std::move(now);
@@ -238,14 +239,23 @@ Status Overflow::renew_model(const Seen& seen) {
   order_ = seen.order;
   worker_cores_ = seen.crew.worker_cores;
   cut_ops_ = 0;
-  if (controller_) return controller_->set_model(facts);
+  earlier_ = stream_.planner->earlier_overflow(order_);
+  if (controller_) return controller_->set_model(facts, earlier_);
   autotune::ControllerOptions options{.model = std::move(facts),
                                       .prices = options_.prices,
                                       .goal = goal_ = goal(),
                                       .worker_start_s = options_.worker_start_s,
-                                      .worker_billed_s_min = options_.worker_billed_s_min};
+                                      .worker_billed_s_min = options_.worker_billed_s_min,
+                                      .earlier = earlier_};
   ASSIGN(controller_, autotune::Controller::create(options));
   return {};
+}
+
+/// What is known by now is kept for the next run; a placement that was not decided says nothing to it.
+void Overflow::learn() {
+  if (!controller_ || options_.workers_fixed) return;
+  if (const auto learned = controller_->learned())
+    stream_.planner->note_overflow({.order = order_, .run = *learned});
 }
 
 /// The cut of a placement that is not decided here.

@@ -83,6 +83,7 @@ class Overflow {
   Seen see() const;
   Status renew_model(const Seen& seen);
   autotune::Measurements measure(const Seen& before, const Seen& now) const;
+  void learn();
   void follow();
   void set_cut(std::size_t ops);
   std::optional<std::size_t> fixed_cut() const;
@@ -110,9 +111,10 @@ class Overflow {
   double worker_cores_ = 0;         // of the model
   std::vector<std::size_t> order_;  // of the model
   std::optional<autotune::Controller> controller_;
-  autotune::PlacementGoal goal_;  // that it was told
-  autotune::Running running_;     // as it was last told
-  std::uint64_t cut_ops_ = 0;     // that workers run; 0: no plan was sent
+  std::optional<autotune::EarlierRun> earlier_;  // that it began with
+  autotune::PlacementGoal goal_;                 // that it was told
+  autotune::Running running_;                    // as it was last told
+  std::uint64_t cut_ops_ = 0;                    // that workers run; 0: no plan was sent
   Seen seen_;
   autotune::Measurements last_;
   Bill bill_;

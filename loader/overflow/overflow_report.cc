@@ -115,6 +115,7 @@ std::string Overflow::report() const {
                        {"workers_ready", last_.workers_ready},
                        {"cores", cores_used_},
                        {"ops_remote", cut_ops_}};
+  if (earlier_) report["earlier"] = {{"workers", earlier_->workers}, {"ops_remote", earlier_->ops_remote}};
   report["changes"] = decision.changes;
   report["confidence"] = decision.confidence;
   report["looks_again_in_s"] = std::max(0.0, decision.looks_again_s - now_s_);

@@ -39,9 +39,12 @@ TEST_P(Workloads, OursCostsNoMoreThanPecanAndHardlyMoreThanTheOracle) {
 }
 
 TEST_P(Workloads, OursConvergesTwentyTimesFaster) {
-  const WorkloadResult ours = run(Baseline::kOurs), pecan = run(Baseline::kPecan);
-  EXPECT_LE(20 * ours.converged_s, pecan.converged_s);
-  EXPECT_LE(ours.changes, 5U);  // a first worker, the answer, cores
+  const WorkloadResult pecan = run(Baseline::kPecan);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const WorkloadResult ours = run(Baseline::kOurs, seed);
+    EXPECT_LE(20 * ours.converged_s, pecan.converged_s) << seed;
+    EXPECT_LE(ours.changes, 5U) << seed;  // a first worker, the answer, cores
+  }
 }
 
 TEST_P(Workloads, OurEpochsAreNeverLongerThanTheSimplerPolicies) {

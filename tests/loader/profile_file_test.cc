@@ -44,6 +44,19 @@ PlanProfile small_profile(std::uint64_t timed = 10) {
   return profile;
 }
 
+OverflowProfile some_overflow() {
+  return {.order = {1, 0},
+          .run = {.demand = 1234.5,
+                  .local_cpu_s = 1e-3,
+                  .link_in_bytes_per_s = 1.25e9,
+                  .ops_remote = 2,
+                  .host_cpu_s = 5e-5,
+                  .worker_cpu_s = 2e-3,
+                  .worker_cores = 8,
+                  .workers = 3,
+                  .serves = true}};
+}
+
 const ProfileMachine kMachine{.cpu = "Some \"CPU\"", .simd = "AVX2", .cores = 4};
 
 std::string read(const std::string& path) {
@@ -117,6 +130,54 @@ TEST(ProfileFile, FiguresOfAStreamThatCannotBeAreLeftOutOrRefused) {
   }
 }
 
+TEST(ProfileFile, WhatWasKnownOfWorkersIsKept) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  PlanProfile profile = small_profile();
+  ASSERT_TRUE(store_profile(path, profile, kMachine));
+  EXPECT_FALSE(load_profile(path, *pipeline, 2000)->overflow);
+  profile.overflow = some_overflow();
+  ASSERT_TRUE(store_profile(path, profile, kMachine));
+  const auto kept = load_profile(path, *pipeline, 2000);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->overflow, some_overflow());
+}
+
+TEST(ProfileFile, WhatCannotBeKnownOfWorkersIsLeftOutOrRefused) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  PlanProfile profile = small_profile();
+  profile.overflow = some_overflow();
+  ASSERT_TRUE(store_profile(path, profile, kMachine));
+  const std::string good = read(path);
+  const auto load = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write(path, text.replace(at, from.size(), to));
+    return load_profile(path, *pipeline, 2000);
+  };
+  for (const auto& [from, to] : {std::pair{"\"workers\": 3", "\"workers\": 4000000000"},
+                                 {"\"workers\": 3", "\"workers\": 18446744073709551615"},
+                                 {"\"worker_cores\": 8.0", "\"worker_cores\": -8.0"},
+                                 {"\"local_cpu_s\": 0.001", "\"local_cpu_s\": 1e300"},
+                                 {"\"local_cpu_s\": 0.001", "\"local_cpu_s\": 1e-300"}}) {
+    const auto loaded = load(from, to);
+    ASSERT_TRUE(loaded) << to;
+    EXPECT_FALSE(loaded->overflow) << to;
+    EXPECT_EQ(loaded->orders.size(), 1U) << to;
+  }
+  for (const auto& [from, to] : {std::pair{"\"workers\": 3", "\"workers\": -3"},
+                                 {"\"workers\": 3", "\"workers\": null"},
+                                 {"\"worker_cores\": 8.0", "\"worker_cores\": \"8\""},
+                                 {"\"serves\": true", "\"serves\": 1"},
+                                 {"\"ops_remote\": 2", "\"ops_remote\": [2]"},
+                                 {"\"overflow\": {", "\"overflow\": 7, \"x\": {"}})
+    EXPECT_EQ(load(from, to).error().code, Code::kCorrupt) << to;
+}
+
 TEST(ProfileFile, MuchThatWasKeptWeighsLittle) {
   const io::TempDir folder;
   const auto pipeline = pipeline_of("x", "[9,9]");
@@ -142,7 +203,9 @@ TEST(ProfileFile, DamageIsRefusedOrHarmless) {
   const io::TempDir folder;
   const auto pipeline = pipeline_of("x", "[9,9]");
   const std::string path = profile_path(folder.path(), *pipeline, kMachine);
-  ASSERT_TRUE(store_profile(path, small_profile(), kMachine));
+  PlanProfile profile = small_profile();
+  profile.overflow = some_overflow();
+  ASSERT_TRUE(store_profile(path, profile, kMachine));
   const std::string good = read(path);
   for (const std::string& bad :
        {std::string(), std::string("{}"), std::string("[1"), std::string("null"), std::string(300 << 10, ' '),
@@ -164,9 +227,10 @@ TEST(ProfileFile, DamageIsRefusedOrHarmless) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     if (i % 5 == 0) bytes.resize(random() % bytes.size());
     write(path, bytes);
-    const auto profile = load_profile(path, *pipeline, 2000);
-    if (!profile) continue;
-    const PipelineFacts facts = facts_of(*pipeline, *profile);
+    const auto loaded = load_profile(path, *pipeline, 2000);
+    if (!loaded) continue;
+    ASSERT_TRUE(!loaded->overflow || autotune::check(loaded->overflow->run)) << bytes;
+    const PipelineFacts facts = facts_of(*pipeline, *loaded);
     for (const auto& [label, cost] : facts.costs) ASSERT_TRUE(autotune::check(cost, label)) << bytes;
     ASSERT_TRUE(cheapest_exact_order(*pipeline, facts)) << bytes;
   }

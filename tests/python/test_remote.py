@@ -257,6 +257,46 @@ def test_it_decides_and_says_why(photos: Path, worker: Worker) -> None:
         assert at(worker)[0] in text
 
 
+def test_the_next_run_begins_with_what_the_last_one_knew_of_workers(
+    photos: Path, worker: Worker, tmp_path: Path
+) -> None:
+    pipeline = carya.image_folder(photos).shuffle(seed=11).decode_image().random_resized_crop(48).batch(4)
+    options: dict[str, Any] = {"remote": at(worker), "threads": 1, "objective": "speed"}
+
+    expected = epoch_digest(pipeline)
+    answered = {"starting", "verifying", "settled"}
+
+    def phases(loader: carya.Loader, chunks: int) -> set[str]:
+        """Epochs until there is an answer and a worker has computed so many chunks; the phases that were seen."""
+        seen: set[str] = set()
+
+        def there() -> bool:
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+            placement = loader.placement()
+            seen.add(placement["phase"])
+            return placement["phase"] in answered and placement["workers"][0]["chunks"] >= chunks
+
+        until(there)
+        return seen
+
+    with carya.Loader(pipeline, **options) as loader:
+        phases(loader, chunks=1)
+        assert "earlier" not in loader.placement()
+    (kept,) = Path(os.environ["CARYA_CACHE_DIR"]).glob("profile-*.json")
+    known = json.loads(kept.read_text())["overflow"]
+    assert known["worker_cpu_s"] > 0
+    with carya.Loader(pipeline, **options) as loader:
+        assert "first worker" not in phases(loader, chunks=0)  # one that is known is not tried alone again
+        earlier = loader.placement()["earlier"]
+        assert earlier == {"workers": known["workers"], "ops_remote": known["ops_remote"]}
+    kept.write_text(kept.read_text().replace('"serves"', '"lies"'))
+    with carya.Loader(pipeline, **options) as loader:
+        until(lambda: digest(loader) and loader.placement()["phase"] != "connecting")
+        assert "earlier" not in loader.placement()
+        assert any("overflow" in line for line in loader.stats()["plan_log"])
+
+
 def test_local_says_so(photos: Path) -> None:
     with carya.Loader(vision(photos)) as loader:
         assert str(loader.placement()) == "local: no remote= was given: this machine makes all samples"
