@@ -23,7 +23,9 @@ struct PoolOptions {
   std::uint64_t connect_ms = 10'000;  ///< until it must have said Welcome
   std::uint64_t backoff_min_ms = 50;  ///< after the first failure; doubled by each further one
   std::uint64_t backoff_max_ms = 5000;
-  std::uint32_t failures_max = 5;  ///< in a row, without a result between: the worker is parked
+  /// In a row, without a result between: the worker is parked. Ten take about 12 s: whoever is started again
+  /// is back by then.
+  std::uint32_t failures_max = 10;
   std::uint64_t park_ms = 60'000;
   std::uint64_t seed = 0;  ///< of the jitter: each wait is half of it to all of it
 };
