@@ -299,6 +299,7 @@ void Controller::ask_first(const Choice& choice, double now_s) {
   decision_.why = text("%u workers would help; one is measured before", choice.workers);
   workers_known_ = false;
   estimate_.forget_workers();
+  estimate_.forget_whole();
   pay(1, now_s);
   asked_s_ = now_s;
   steady_ = false;

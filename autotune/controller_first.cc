@@ -50,6 +50,8 @@ void Controller::measure_first_worker(const Measurements& measured, double now_s
 void Controller::dismiss_first(double now_s) {
   first_again_s_ = now_s + kFirstAgainS * (1U << std::min(vain_++, kVainMax));
   decision_.run = {.cores = options_.model.cores};
+  estimate_.forget_whole();  // that was with the worker
+  steady_ = false;
   paid_.clear();
   start_verifying();
 }

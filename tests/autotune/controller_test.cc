@@ -148,6 +148,25 @@ TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
   EXPECT_EQ(run.decision().run.workers, place(less, kPrices, {})->choice.workers);
 }
 
+TEST(Controller, WhatAFirstWorkerDidToTheWholeIsForgottenWithIt) {
+  PlacementFacts truth = planned(60'000);
+  for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;  // not worth its price
+  Trial run(truth, options(0));
+  bool tried = false, dismissed = false;
+  for (int i = 0; i < 300 && !dismissed; ++i) {
+    const Running running = run.decision().run;
+    // Everything waits for its chunks: a fifth of what the parts could do.
+    for (double* cores : {&run.world.truth.cores, &run.world.truth.worker_cores})
+      *cores = running.workers > 0 ? 1.6 : 8;
+    const Measurements seen = run.world.step(running, 1);
+    run.controller.observe(seen, run.world.now_s);
+    tried |= running.workers > 0;
+    dismissed = tried && run.decision().run.workers == 0;
+  }
+  ASSERT_TRUE(dismissed);
+  EXPECT_NEAR(run.controller.facts().local_cpu_s, 1e-3, 1e-4);
+}
+
 TEST(Controller, WorkersThatNeverComeAreNotWaitedFor) {
   Trial run(planned(30'000), options(30'000));
   run.world.fleet = 0;
