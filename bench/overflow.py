@@ -10,7 +10,6 @@ root, `ip`, `tc` and cgroup v1; says so and ends well where they are missing. Th
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
@@ -27,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/python"))
 
 import machines  # noqa: E402
+import proxies  # noqa: E402
 from trainer import Trainer  # noqa: E402
 
 from carya import _daemon  # noqa: E402
@@ -35,7 +35,7 @@ from carya._bench.report import Options  # noqa: E402
 
 PRICES = {"host": 4.96, "worker": 0.427319}
 STALL_MAX = 0.02
-PORT = 7070
+PORT, PROXY_PORT = 7070, 7071
 HOST_CORES, WORKER_CORES = 0.6, 0.25  # of a core
 
 
@@ -54,7 +54,7 @@ class Result:
     longest_wait_s: float = 0.0  # after what befell it
     same_bits: bool = False
     once: bool = False
-    cost: float = 0.0  # $ per million samples
+    cost: float = 0.0  # $ per million
     of_best: float | None = None  # the cost over that of the sweep's best
     choice_of_best: float | None = None  # the same of the sweep's own figure for this choice
     best: str = ""
@@ -91,10 +91,17 @@ class World:
     """The machines of one case, their workers, and trainers that come and go."""
 
     def __init__(
-        self, bench: Bench, workers: int = 2, cores: float | list[float] = WORKER_CORES, **pipeline: Any
+        self,
+        bench: Bench,
+        workers: int = 2,
+        cores: float | list[float] = WORKER_CORES,
+        corrupt_every: int = 0,
+        **pipeline: Any,
     ) -> None:
         self.bench = bench
         self.pipeline = pipeline
+        self._corrupt_every = corrupt_every
+        self._proxies: list[subprocess.Popen[bytes]] = []
         self.machines = machines.Machines(workers, HOST_CORES, cores)
         self.workers: list[subprocess.Popen[bytes] | None] = [None] * workers
         self._trainers: list[Trainer] = []
@@ -103,26 +110,24 @@ class World:
         self.machines.__enter__()
         for number in range(len(self.workers)):
             self.start_worker(number)
+        for machine in self.machines.workers if self._corrupt_every else ():
+            way = (machine.address, str(PROXY_PORT), str(PORT), str(self._corrupt_every))
+            self._proxies.append(subprocess.Popen(machine.inside(sys.executable, proxies.__file__, *way)))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for trainer in self._trainers:
-            trainer.kill()
+        for running in (*self._trainers, *self._proxies):
+            running.kill()
+        for proxy in self._proxies:
+            proxy.wait()
         for number in range(len(self.workers)):
             self.kill_worker(number)
         self.machines.__exit__(*error)
 
     def start_worker(self, number: int) -> None:
         machine = self.machines.workers[number]
-        listen = (
-            _daemon.program("carya-worker"),
-            "--listen",
-            f"{machine.address}:{PORT}",
-            "--insecure",
-            "--threads",
-            "1",
-        )
-        self.workers[number] = subprocess.Popen(machine.inside(*listen), stderr=subprocess.DEVNULL)
+        program = (_daemon.program("carya-worker"), "--listen", f"0.0.0.0:{PORT}", "--insecure", "--threads", "1")
+        self.workers[number] = subprocess.Popen(machine.inside(*program), stderr=subprocess.DEVNULL)
 
     def kill_worker(self, number: int) -> None:
         worker = self.workers[number]
@@ -131,7 +136,8 @@ class World:
             worker.wait()
         self.workers[number] = None
 
-    def trainer(self, step_s: float = 0.0, port: int = PORT, **loader: Any) -> Trainer:
+    def trainer(self, step_s: float = 0.0, **loader: Any) -> Trainer:
+        port = PROXY_PORT if self._corrupt_every else PORT
         remote = [f"{machine.address}:{port}" for machine in self.machines.workers]
         options = {"remote": remote, "prices": PRICES, "threads": 1, "remote_tls": {"insecure": True}, **loader}
         task = {"photos": self.bench.photos, "pipeline": self.pipeline, "loader": options, "step_s": step_s}
@@ -147,9 +153,7 @@ class World:
         result.once = result.once and last["not_once"] == 0
         return last
 
-    def fixed(
-        self, seconds: float, result: Result, placement: dict[str, Any] | str, step_s: float
-    ) -> tuple[float, float]:
+    def fixed(self, seconds: float, result: Result, placement: Any, step_s: float) -> tuple[float, float]:
         """Rate and stall of a placement that is not decided."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             if not isinstance(placement, str):
@@ -164,22 +168,19 @@ class World:
 
 
 def watch(trainer: Trainer, seconds: float) -> None:
-    """Reads what it says for so long."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         trainer.read(left)
 
 
 def rate_and_stall(trainer: Trainer, seconds: float) -> tuple[float, float]:
-    """Of the last seconds."""
     last = trainer.lines[-1]
     first = next(line for line in trainer.lines if line["at_s"] >= last["at_s"] - seconds)
     took = max(1e-9, last["at_s"] - first["at_s"])
     return (last["samples"] - first["samples"]) / took, (last["waited_s"] - first["waited_s"]) / took
 
 
-def cost(rate: float, workers: int) -> float:
-    """$ per million samples."""
+def cost(rate: float, workers: int) -> float:  # $ per million samples
     return (PRICES["host"] + workers * PRICES["worker"]) / 3600 / max(rate, 1e-9) * 1e6
 
 
@@ -190,10 +191,12 @@ def answer(line: dict[str, Any]) -> tuple[int, int]:
 
 
 def settle(world: World, trainer: Trainer, result: Result) -> None:
-    """Waits until it is settled, or for the limit; then for as long as rates are taken over."""
-    with contextlib.suppress(TimeoutError):
-        line = trainer.until(lambda line: line["placement"]["phase"] == "settled", world.bench.limit_s)
-        result.settled_s = line["at_s"]
+    """Waits until it is settled, at most for the limit; then for as long as rates are taken over."""
+    end = time.monotonic() + world.bench.limit_s
+    while result.settled_s is None and (left := end - time.monotonic()) > 0:
+        line = trainer.read(left)
+        if line and line["placement"]["phase"] == "settled":
+            result.settled_s = line["at_s"]
     watch(trainer, world.bench.hold_s)
     judge(trainer, result, world.bench.hold_s)
 
@@ -214,10 +217,6 @@ def judge(trainer: Trainer, result: Result, seconds: float, since_s: float = 0.0
 
 
 # The decision ----------------------------------------------------------------------------------------------------------
-
-
-def local_rate(world: World, result: Result) -> float:
-    return world.fixed(world.bench.hold_s, result, "local", 0.0)[0]
 
 
 def sweep(world: World, result: Result, cuts: list[int], step_s: float) -> None:
@@ -247,7 +246,7 @@ def steady(name: str, demand: float | None, link: float = 0, **world: Any) -> Ca
         with World(bench, **world) as made:
             if link:
                 made.machines.shape(link)
-            step_s = 32 / (demand * local_rate(made, result)) if demand else 0.0
+            step_s = 32 / (demand * made.fixed(bench.hold_s, result, "local", 0.0)[0]) if demand else 0.0
             trainer = made.trainer(step_s)
             settle(made, trainer, result)
             last = made.finish(trainer, result)
@@ -264,16 +263,14 @@ def steady(name: str, demand: float | None, link: float = 0, **world: Any) -> Ca
 Deed = Callable[[World, Trainer, Result], None]
 
 
-def befallen(
-    name: str, deed: Deed, demand: float | None = None, port: int = PORT, **world: Any
-) -> Callable[[Bench], Result]:
+def befallen(name: str, deed: Deed, demand: float | None = None, **world: Any) -> Callable[[Bench], Result]:
     """A case in which, once it has settled, something is done to it; and what it does then."""
 
     def run(bench: Bench) -> Result:
         result = Result(name, same_bits=True, once=True)
         with World(bench, **world) as made:
-            alone = local_rate(made, result)
-            trainer = made.trainer(32 / (demand * alone) if demand else 0.0, port)
+            alone = made.fixed(bench.hold_s, result, "local", 0.0)[0]
+            trainer = made.trainer(32 / (demand * alone) if demand else 0.0)
             settle(made, trainer, result)
             result.more |= {"alone": alone, "before": [*answer(trainer.lines[-1]), round(result.rate, 1)]}
             at = len(trainer.lines)
@@ -324,6 +321,11 @@ def cut_link(world: World, trainer: Trainer, result: Result) -> None:
     rate_now(trainer, result, "again", world.bench.hold_s)
 
 
+def wait(world: World, trainer: Trainer, result: Result) -> None:
+    watch(trainer, 2 * world.bench.hold_s)
+    result.more["events"] = trainer.lines[-1]["placement"].get("events", [])[-3:]
+
+
 def three_times_faster(world: World, trainer: Trainer, result: Result) -> None:
     trainer.order(step_s=result.more.setdefault("step_s", 32 / (0.6 * result.more["alone"])) / 3)
     watch(trainer, world.bench.limit_s)
@@ -346,6 +348,7 @@ CASES: dict[str, Callable[[Bench], Result]] = {
     "all-killed": befallen("all-killed", kill_all),
     "half-open": befallen("half-open", half_open),
     "cut-10s": befallen("cut-10s", cut_link),
+    "corrupt": befallen("corrupt", wait, corrupt_every=50_000_000),
     "faster": befallen("faster", three_times_faster, 0.6),
     "neighbour": befallen("neighbour", noisy_neighbour, 0.8),
 }
@@ -382,7 +385,7 @@ def main() -> int:
     if options.smoke:
         options.case = ["all-killed"]
     results = []
-    with tempfile.TemporaryDirectory(prefix="carya-overflow-") as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(options, Path(scratch))
         for name in options.case or CASES:
             started = time.monotonic()

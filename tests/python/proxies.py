@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
 import time
 
 
 class Proxy:
-    """Listens at a free port of the loopback and passes bytes on to `target`, a port of the loopback, both ways.
+    """Listens at `at` (a free port of the loopback) and passes bytes on to `target`, a port of the loopback, both ways.
 
     corrupt_every: one bit of every so many bytes from the worker is another one; 0: none.
     silent: what comes is taken and goes nowhere: a connection that is half open.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.corrupt_every = 0
         self.silent = False
         self.corrupted = 0
@@ -24,7 +25,7 @@ class Proxy:
         self._cut = False
         self._ended = False
         self._open: set[socket.socket] = set()
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(at)
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -84,3 +85,9 @@ class Proxy:
         changed = bytearray(data)
         changed[len(data) // 2] ^= 0x04
         return bytes(changed)
+
+
+if __name__ == "__main__":  # ADDRESS PORT TARGET CORRUPT_EVERY, until it is killed
+    proxy = Proxy(int(sys.argv[3]), (sys.argv[1], int(sys.argv[2])))
+    proxy.corrupt_every = int(sys.argv[4])
+    threading.Event().wait()

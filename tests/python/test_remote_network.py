@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import machines
+import proxies
 import pytest
 from machines import Machine, Machines
 from trainer import Digest, Trainer, pipeline
@@ -18,7 +20,7 @@ from trainer import Digest, Trainer, pipeline
 import carya
 from carya import _daemon
 
-PORT = 7070
+PORT, PROXY_PORT = 7070, 7071
 WAIT_S = 400  # the end of a hang
 SHAPE = {"side": 48, "batch_size": 4}
 
@@ -33,14 +35,19 @@ def _possible() -> None:
 class World:
     """A host with a trainer, two other machines with a worker each."""
 
-    def __init__(self, photos: Path, made: Machines) -> None:
+    def __init__(self, photos: Path, made: Machines, corrupt_every: int = 0) -> None:
         self.machines = made
         self.photos = sorted(str(path) for path in photos.rglob("*.*"))
         self._workers: dict[Machine, subprocess.Popen[bytes]] = {}
+        self._proxies: list[subprocess.Popen[bytes]] = []
         for machine in made.workers:
             self.start(machine)
+            if corrupt_every:
+                places = (machine.address, str(PROXY_PORT), str(PORT), str(corrupt_every))
+                self._proxies.append(subprocess.Popen(machine.inside(sys.executable, proxies.__file__, *places)))
+        port = PROXY_PORT if corrupt_every else PORT
         loader = {
-            "remote": [f"{machine.address}:{PORT}" for machine in made.workers],
+            "remote": [f"{machine.address}:{port}" for machine in made.workers],
             "placement": "remote:2",
             "threads": 1,
             "remote_tls": {"insecure": True},
@@ -50,7 +57,7 @@ class World:
 
     def start(self, machine: Machine) -> None:
         program = _daemon.program("carya-worker")
-        command = machine.inside(program, "--listen", f"{machine.address}:{PORT}", "--threads", "1", "--insecure")
+        command = machine.inside(program, "--listen", f"0.0.0.0:{PORT}", "--threads", "1", "--insecure")
         self._workers[machine] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
     def kill(self, machine: Machine) -> None:
@@ -62,6 +69,9 @@ class World:
         self.trainer.kill()
         for machine in list(self._workers):
             self.kill(machine)
+        for proxy in self._proxies:
+            proxy.kill()
+            proxy.wait()
 
     def worked(self, *numbers: int) -> None:
         """Waits until those workers, or all, have each computed a chunk from now on."""
@@ -98,9 +108,9 @@ class World:
 
 
 @contextmanager
-def network(photos: Path) -> Iterator[World]:
+def network(photos: Path, corrupt_every: int = 0) -> Iterator[World]:
     with Machines(2) as made:
-        world = World(photos, made)
+        world = World(photos, made, corrupt_every)
         try:
             world.worked()
             yield world
@@ -170,3 +180,12 @@ def test_a_trainer_that_changes_its_speed(world: World) -> None:
         world.trainer.order(step_s=step_s)
         world.goes_on()
     world.is_the_local_stream()
+
+
+def test_bytes_that_are_changed_on_their_way(photos: Path) -> None:
+    """The frame is refused, its connection ended, its chunks computed elsewhere."""
+    with network(photos, corrupt_every=300_000) as world:
+        for _ in range(3):
+            world.worked()
+        world.trainer.until(lambda line: any("down" in event for event in line["placement"]["events"]), WAIT_S)
+        world.is_the_local_stream()
