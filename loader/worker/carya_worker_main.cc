@@ -117,9 +117,9 @@ int serve(const Arguments& arguments) {
                          .pixels_max = arguments.megapixels > 0
                                            ? static_cast<std::uint64_t>(arguments.megapixels * 1e6)
                                            : kPixelsMax,
+                         .chunk_ms = static_cast<std::int64_t>(arguments.server.chunk_ms),
                          .roots = arguments.roots,
                          .record_bytes_max = arguments.record_bytes_max,
-                         .chunk_ms = static_cast<std::int64_t>(arguments.server.chunk_ms),
                          .log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); }});
   auto made = remote::ChunkServer::create(arguments.server, service);
   if (!made) return failed(made.error());
