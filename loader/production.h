@@ -173,6 +173,10 @@ class Production {
   std::uint32_t running() const { return running_; }
   std::uint32_t reads_open() const { return reads_open_; }
   const autotune::Flow& flow() const { return flow_; }
+  /// As they were when the reader gave its last batch back, at taken_at_ns(): between two of those lie whole
+  /// steps.
+  const autotune::StreamTotals& totals() const { return totals_; }
+  std::int64_t taken_at_ns() const { return taken_at_ns_; }
   /// Chunks that may be computed at the same time now.
   std::uint32_t cores() const { return options_.crew ? options_.threads : cores_.cores(); }
   std::uint32_t remote() const { return remote_; }
@@ -294,7 +298,8 @@ class Production {
   std::uint64_t flow_samples_ = 0;  // timed ones of the present plan when flow_ was looked at last
   std::uint64_t next_growth_ = 0;   // order at which threads may starve again
   autotune::CoresNeeded cores_{1};
-  autotune::StreamTotals totals_;  // without what the reader waited
+  autotune::StreamTotals totals_;  // what the reader waited: as of taken_at_ns_
+  std::int64_t taken_at_ns_ = 0;
   std::vector<ComputeScratch> scratches_;
 
   std::map<std::uint64_t, std::vector<Failure>> published_quarantine_;

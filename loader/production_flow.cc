@@ -56,8 +56,9 @@ void Production::adjust_flow() {
 // A slot is free: the reader gave one back, or has not had it yet.
 void Production::look_at_cores() {
   totals_.waited_s = static_cast<double>(ring_->least_waited_ns()) * 1e-9;
+  taken_at_ns_ = monotonic_ns();
   try {
-    cores_.observe(totals_, static_cast<double>(monotonic_ns()) * 1e-9);
+    cores_.observe(totals_, static_cast<double>(taken_at_ns_) * 1e-9);
   } catch (const std::bad_alloc&) {  // as many as before, then
   }
 }

@@ -179,14 +179,15 @@ Overflow::Seen Overflow::see() const {
   {
     const std::lock_guard lock(engine_->mutex());
     const ProductionStats stats = production_->stats();
-    seen.samples = stats.samples;
+    seen.taken_at_ns = production_->taken_at_ns();
+    seen.taken_samples = production_->totals().taken_samples;
+    seen.waited_s = production_->totals().waited_s;
     seen.local_samples = stats.local_samples;
     seen.local_ns = stats.local_ns;
     seen.rest_samples = stats.rest_samples;
     seen.rest_ns = stats.rest_ns;
     seen.reading_ns = stats.reading_ns;
     seen.bytes_read = stats.bytes_read;
-    seen.waited_ns = production_->ring()->waited_ns(0);
     seen.samples_left = production_->samples_left();
     seen.order = production_->order();
     seen.profile = production_->measured();
@@ -198,12 +199,16 @@ Overflow::Seen Overflow::see() const {
 autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) const {
   autotune::Measurements measured;
   measured.seconds = seconds(now.at_ns - before.at_ns);
-  measured.samples = static_cast<double>(now.samples - std::min(before.samples, now.samples));
-  const double waited = static_cast<double>(now.waited_ns - std::min(before.waited_ns, now.waited_ns)) * 1e-9;
-  measured.stall_s = std::min(waited, measured.seconds);
-  if (measured.samples > 0)
+  // Of whole steps, as if they had taken as long as the interval: a part of one would be noise.
+  const double steps_s = seconds(now.taken_at_ns - before.taken_at_ns);
+  if (before.taken_at_ns > 0 && steps_s > 0) {
+    const double share = measured.seconds / steps_s;
+    const double waited = std::clamp(now.waited_s - before.waited_s, 0.0, steps_s);
+    measured.samples = share * (now.taken_samples - before.taken_samples);
+    measured.stall_s = share * waited;
     measured.demand =
         measured.samples / std::max(measured.seconds - measured.stall_s, kOwnShareMin * measured.seconds);
+  }
   measured.local_samples = static_cast<double>(now.local_samples - before.local_samples);
   measured.local_thread_s = seconds(now.local_ns - before.local_ns);
   measured.remote_samples = static_cast<double>(now.crew.rows - before.crew.rows);

@@ -63,10 +63,11 @@ class Overflow {
   /// What had happened when it was last looked.
   struct Seen {
     std::int64_t at_ns = 0;
-    std::uint64_t samples = 0, local_samples = 0, rest_samples = 0;
+    std::int64_t taken_at_ns = 0;  // when the trainer gave its last batch back, with what is taken and waited
+    double taken_samples = 0, waited_s = 0;
+    std::uint64_t local_samples = 0, rest_samples = 0;
     std::int64_t local_ns = 0, rest_ns = 0, reading_ns = 0;
     std::uint64_t bytes_read = 0;
-    std::uint64_t waited_ns = 0;
     double samples_left = 0;
     std::vector<std::size_t> order;
     PlanProfile profile;
