@@ -5,8 +5,10 @@
 //
 // Usage: bench_remote [--smoke] [--seconds S] [--rounds N] [--bytes B] [--ahead K]    worker in a process of
 // its own
-//        bench_remote --serve HOST:PORT --ca DIR                          only the worker, at PORT to PORT +
-//        3 bench_remote --worker HOST:PORT --ca DIR [...]                   only the host
+//        bench_remote --serve HOST:PORT --ca DIR            only the worker, at PORT to PORT + 3
+//        bench_remote --worker HOST:PORT --ca DIR [...]     only the host
+//        bench_remote --worker HOST:PORT --ca DIR --side K  one run of one side: 0 bare, 1 ours, 2 and 3 with
+//        TLS
 // DIR is what tools/test_ca.sh makes.
 
 #include <fcntl.h>
@@ -52,6 +54,7 @@ struct Settings {
   std::string host = "127.0.0.1";
   int port = 0;
   std::string ca;
+  int side = -1;  // the only one to run
 };
 
 template <typename T>
@@ -319,13 +322,24 @@ void set_address(Settings& settings, const std::string& text) {
   settings.port = colon == std::string::npos ? 0 : std::atoi(text.c_str() + colon + 1);
 }
 
+Measured run_side(const Settings& settings, const std::array<int, 4>& ports, int side) {
+  const bool tls = side >= 2;
+  return side % 2 == 0 ? bare(settings, ports[2 + tls], tls) : ours(settings, ports[tls], tls);
+}
+
 void run_host(const Settings& settings, const std::array<int, 4>& ports) {
+  if (settings.side >= 0) {
+    const Measured run = run_side(settings, ports, settings.side);
+    std::printf("{\"bytes_per_s\":%.0f,\"cpu_ns_per_kb\":%.1f}\n", run.bytes_per_s,
+                run.cpu_ns_per_byte * 1000);
+    return;
+  }
   std::array<Row, 4> rows{
       {{"bare recv", {}}, {"remote, plain", {}}, {"bare SSL_read", {}}, {"remote, TLS", {}}}};
   for (int round = 0; round < settings.rounds; ++round)
-    for (const bool tls : {false, true}) {
-      rows[tls * 2].runs.push_back(bare(settings, ports[2 + tls], tls));
-      rows[tls * 2 + 1].runs.push_back(ours(settings, ports[tls], tls));
+    for (int nth = 0; nth < 4; ++nth) {
+      const int side = (nth + round) % 4;  // each is first, and last, as often
+      rows[static_cast<std::size_t>(side)].runs.push_back(run_side(settings, ports, side));
     }
   print(settings, rows);
 }
@@ -360,6 +374,7 @@ int main(int argc, char** argv) {
     if (flag == "--bytes") settings.bytes = static_cast<std::size_t>(std::max(1, std::atoi(argv[++i])));
     if (flag == "--ahead") settings.ahead = static_cast<std::size_t>(std::max(1, std::atoi(argv[++i])));
     if (flag == "--ca") settings.ca = argv[++i];
+    if (flag == "--side") settings.side = std::clamp(std::atoi(argv[++i]), 0, 3);
     if (flag == "--serve") serves = true, set_address(settings, argv[++i]);
     if (flag == "--worker") connects = true, set_address(settings, argv[++i]);
   }

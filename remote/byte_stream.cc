@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/unix_socket.h"
@@ -36,10 +37,21 @@ class PlainStream final : public ByteStream {
     return static_cast<std::size_t>(bytes);
   }
 
+  void set_wanted(std::size_t bytes) override {
+    const int wanted = static_cast<int>(std::clamp<std::size_t>(bytes, 1, kWantedMax));
+    if (wanted == wanted_) return;
+    if (setsockopt(fd(), SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted)) == 0) wanted_ = wanted;
+  }
+
   bool wants_write() const override { return connecting_; }
 
  private:
+  // A core's own cache holds as much beside what else is in it. Measured over veth: 1.0 of iperf3's rate,
+  // 0.77 when woken for every segment (bench/remote_veth.py).
+  static constexpr std::size_t kWantedMax = 256 << 10;
+
   bool connecting_ = true;
+  int wanted_ = 1;
 };
 
 }  // namespace

@@ -35,6 +35,9 @@ class ByteStream {
 
   /// Whether bytes were taken from the socket that no read() has given yet: the socket alone does not tell.
   virtual bool has_buffered() const { return false; }
+  /// How many bytes are still to come for sure: a poller may wait until a good part of them are there, for
+  /// what is read in one go costs less. read() gives what there is all the same: call it now and then.
+  virtual void set_wanted(std::size_t bytes) { static_cast<void>(bytes); }
   /// Whether establish() or read() waits for room to write.
   virtual bool wants_write() const { return false; }
   /// "plain", "TLSv1.3", "TLSv1.3 resumed".

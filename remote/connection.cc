@@ -144,6 +144,7 @@ Status Connection::read_some() {
     if (filled.bytes < filled.room || is_paused()) break;  // the socket had no more
     turn += filled.bytes;
   }
+  stream_->set_wanted(stage_ == Stage::kPayload ? static_cast<std::size_t>(left_bytes_) : 1);
   return {};
 }
 
