@@ -126,6 +126,11 @@ autotune::MeasuredStage measured_stage(const PlannerInput& input, const OpProfil
       measured.parts.push_back({op, chain.ops[op].cost.fixed_ns});
     return measured;
   }
+  if (const autotune::OpModel& op = chain.ops[stage.ops.front()]; op.per_pixel && stage.ops.size() == 1) {
+    // It made what the crop behind it reads.
+    const double whole = op.size(in).bytes();
+    in.pixels *= whole > 0 ? std::min(1.0, per_timed(stage.bytes_out, stage) / whole) : 1;
+  }
   for (const std::uint32_t op : stage.ops) {
     Size out = chain.ops[op].size(in);
     if (op == stage.ops.back()) out = sized(out, per_timed(stage.bytes_out, stage));

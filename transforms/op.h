@@ -78,6 +78,7 @@ struct OpTraits {
   bool waits = false;                 ///< kGeometric: only noted, what comes after does it on its way
   Beyond beyond = Beyond::kNothing;   ///< kGeometric
   bool rescales = false;              ///< kGeometric: what is in the image becomes larger or smaller
+  double reads = 1;                 ///< kGeometric: the mean share of the image's pixels that it reads, about
   bool overshoots = false;          ///< kGeometric: computes values that are cut at 0 and 255 on uint8 images
   bool in_pixels = false;           ///< what it does is measured in pixels, whatever they show
   bool pixelwise = false;           ///< kColor, kPoint: each pixel from itself alone, and it stays a picture

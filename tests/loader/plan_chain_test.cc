@@ -1,5 +1,6 @@
 #include "loader/plan_chain.h"
 #include "loader/frozen_plan.h"
+#include "loader/plan_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -61,6 +62,34 @@ TEST(PlanChain, AWindowThatMakesThePictureLargerComesLast) {
       (Order{0, 1, 3, 2}));
 }
 
+TEST(PlanChain, ColorsMakeNoMoreThanTheCropBehindThemReads) {
+  // The jitter sees four tenths of 256 x 256 pixels before the crop, all of 224 x 224 behind it.
+  const auto pipeline = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter +
+                                 R"(,{"op":"random_resized_crop","size":[224,224]})");
+  EXPECT_EQ(fixed_order(*pipeline, autotune::Sense::kRelaxed), Order{});
+  const auto crop_first = chain_of(
+      R"({"op":"resize","size":[256,256]},{"op":"random_resized_crop","size":[224,224]},)" + kJitter);
+  EXPECT_EQ(fixed_order(*crop_first, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2}));
+  // A pad takes all pixels of a color before it; one behind it makes what the crop leaves.
+  EXPECT_EQ(order_of(R"({"op":"invert"},{"op":"pad","padding":[9,9,9,9],"padding_mode":"reflect"},)" + kCrop),
+            (Order{0, 2, 3, 1}));
+}
+
+TEST(PlanChain, WhatWasMeasuredOfColorsBeforeACropIsOfItsWindow) {
+  const auto pipeline = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter +
+                                 R"(,{"op":"random_resized_crop","size":[224,224]})");
+  constexpr std::uint64_t kWhole = 3 * 256 * 256, kPart = kWhole / 4;
+  transforms::OpProfile jitter{.name = "color_jitter", .samples = 1, .timed_samples = 1, .cpu_ns = 100'000};
+  jitter.ops = {2};
+  jitter.bytes_in = kWhole;
+  jitter.bytes_out = kPart;
+  PlanProfile profile;
+  profile.add(std::vector<std::size_t>{0, 1, 2, 3}, {&jitter, 1}, 1);
+  const auto facts = facts_of(*pipeline, profile);
+  const autotune::Size part{kPart / 3.0, 3, 1};
+  EXPECT_NEAR(facts.costs.at("color_jitter").ns(part, part), 100'000, 1'000);
+}
+
 TEST(PlanChain, KnowsTheSizesOfEachOp) {
   const auto pipeline =
       chain_of(R"({"op":"pad","padding":[10,0,10,0]},{"op":"resize","size":[100]},{"op":"grayscale"},)" +
@@ -97,10 +126,12 @@ TEST(PlanChain, HintsHoldOpsWhereTheyAre) {
   EXPECT_EQ(
       order_of(jitter + R"("hue":0.1},{"op":"random_crop","size":[9,9],"depends_on":["color_jitter"]})"),
       Order{});
-  // The crop stays behind the second op of the name, and passes the third.
-  EXPECT_EQ(order_of(R"({"op":"posterize","bits":3},{"op":"posterize","bits":4},{"op":"posterize","bits":5},)"
-                     R"({"op":"random_crop","size":[9,9],"depends_on":["posterize#1"]})"),
-            (Order{0, 1, 2, 4, 3}));
+  // The crop stays behind the second op of the name, and may pass the third.
+  const auto posterized =
+      chain_of(R"({"op":"posterize","bits":3},{"op":"posterize","bits":4},{"op":"posterize","bits":5},)"
+               R"({"op":"random_crop","size":[9,9],"depends_on":["posterize#1"]})");
+  EXPECT_TRUE(check_frozen_order(*posterized, {0, 1, 2, 4, 3}, autotune::Sense::kExact));
+  EXPECT_FALSE(check_frozen_order(*posterized, {0, 1, 4, 2, 3}, autotune::Sense::kExact));
 }
 
 TEST(PlanChain, FixedOrdersAreThoseThatChangeBits) {

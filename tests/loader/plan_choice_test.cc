@@ -33,12 +33,12 @@ OpProfile stage(std::vector<std::uint32_t> ops, std::uint64_t timed, std::uint64
   return stage;
 }
 
-/// Mean microseconds of decode, jitter and crop, as declared.
+/// Mean microseconds of decode, jitter and crop, as declared: the jitter makes what the crop leaves.
 std::vector<OpProfile> as_declared(std::uint64_t timed, std::uint64_t decode, std::uint64_t jitter,
                                    std::uint64_t crop) {
   std::vector<OpProfile> stages{stage({0}, timed, decode, 50'000, kWhole),
-                                stage({1}, timed, jitter, kWhole, kWhole),
-                                stage({2}, timed, crop, kWhole, kCropped)};
+                                stage({1}, timed, jitter, kWhole, kCropped),
+                                stage({2}, timed, crop, kCropped, kCropped)};
   stages[0].pictures = timed, stages[0].height = 300 * timed, stages[0].width = 400 * timed;
   return stages;
 }
@@ -59,7 +59,7 @@ TEST(PlanChoice, AWorthwhileOrderIsTakenAndExplained) {
   EXPECT_EQ((*choice)->order, kCropFirst);
   EXPECT_FALSE((*choice)->measured);
   EXPECT_NEAR((*choice)->us_before, 1520, 50);
-  EXPECT_LT((*choice)->us_after, 700);
+  EXPECT_LT((*choice)->us_after, 1300);  // the decode makes less
   EXPECT_EQ((*choice)->reason.rfind("random_crop before color_jitter: 1", 0), 0U) << (*choice)->reason;
   EXPECT_NE((*choice)->reason.find("us predicted (100 timed samples)"), std::string::npos);
 }

@@ -33,6 +33,9 @@ double uniform(SampleRng& rng, double low, double high) {
   return low + (high - low) * rng.next_double();
 }
 
+// Of a square picture; where a large window does not fit at its ratio, a smaller one is drawn instead.
+constexpr double kFits = 0.8;
+
 // Half of an odd difference goes to the even side, as Python's round() does in the reference.
 std::int64_t half_to_even(std::int64_t difference) {
   return static_cast<std::int64_t>(std::rint(static_cast<double>(difference) / 2.0));
@@ -55,6 +58,7 @@ RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, std
                   OpTraits{.kind = OpKind::kGeometric,
                            .random = true,
                            .rescales = true,
+                           .reads = kFits * (scale[0] + scale[1]) / 2,
                            .overshoots = resize.interpolation == Interpolation::kBicubic},
                   std::move(canonical)),
       size_(size),
