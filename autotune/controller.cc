@@ -21,6 +21,8 @@ constexpr std::uint64_t kEarlierSeenMin = 2;  // enough to contradict what an ea
 constexpr std::uint64_t kFirstLook = 4;
 constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
 constexpr double kCoresMarginMax = 0.05;
+/// A neighbour that is better by less is as good: no look would tell them apart, and none is needed.
+constexpr double kNoMatter = 0.02;
 
 template <typename... Numbers>
 std::string text(const char* format, Numbers... numbers) {
@@ -235,11 +237,14 @@ Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool re
 }
 
 std::size_t Controller::wins(const Choice& choice, const Choice& other, bool reachable,
-                             const PlacementFacts& drawn) const {
+                             const PlacementFacts& drawn, double matters) const {
   const auto said = [&](const Choice& one) {
     return predict(drawn, options_.prices, options_.goal, one.cut, one.workers);
   };
   const Choice its = said(choice), others = said(other);
+  if (std::abs(its.cost_per_sample / others.cost_per_sample - 1) < matters &&
+      std::abs(its.rate / others.rate - 1) < matters)
+    return 0;
   // The least number that serves the trainer is at its border, which half of the draws put beyond it: to end
   // most of the waiting that is too much is enough.
   const double waits = others.stall - kStallMax;
@@ -263,7 +268,8 @@ double Controller::confidence_beside(const PlacementFacts& facts, const Choice& 
   for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
     const PlacementFacts drawn = estimate_.drawn(draw);
     for (std::size_t i = 0; i < beside.size(); ++i)
-      if (!beside[i].choice.all_remote) won[i] += wins(beside[i].choice, present, reachable, drawn);
+      if (!beside[i].choice.all_remote)
+        won[i] += wins(beside[i].choice, present, reachable, drawn, kNoMatter);
   }
   const auto most = std::max_element(won.begin(), won.end());
   return most == won.end() ? 1 : 1 - static_cast<double>(*most) / Estimate::kDraws;

@@ -43,7 +43,7 @@ struct Decision {
   Running run;    ///< cores are whole, or all there are
   Choice choice;  ///< what the model says of it
   std::uint32_t changes = 0;
-  double confidence = 0;     ///< that no neighbour is better, 0 .. 1
+  double confidence = 0;     ///< that no neighbour is better by 2 % or more, 0 .. 1
   double looks_again_s = 0;  ///< at the latest, in the caller's time
   std::string why;
 };
@@ -93,9 +93,10 @@ class Controller {
   };
   Case weigh(const Choice& from, const Choice& to, bool reachable) const;
   double change_cost(const Choice& from, const Choice& to) const;
-  /// 1 if `choice` is better than `other` by facts that were drawn, else 0.
-  std::size_t wins(const Choice& choice, const Choice& other, bool reachable,
-                   const PlacementFacts& drawn) const;
+  /// 1 if `choice` is better than `other` by facts that were drawn, else 0; 0 too where neither cost nor rate
+  /// differ by the share `matters`.
+  std::size_t wins(const Choice& choice, const Choice& other, bool reachable, const PlacementFacts& drawn,
+                   double matters = 0) const;
   /// That `choice` is better than `other`, given what was measured.
   double confidence(const Choice& choice, const Choice& other, bool reachable) const;
   double confidence_beside(const PlacementFacts& facts, const Choice& present, bool reachable) const;
