@@ -129,71 +129,86 @@ void add_narrow_decodes(PlannerInput& input, std::vector<std::size_t> stage,
   }
 }
 
-// Colors of single pixels wait for the crop behind them, and make what it reads: in every order, before each
-// crop.
-class NarrowColors {
+// Warps, and behind them colors of single pixels, wait for the crop behind them and make what it reads: in
+// every such order, before each crop.
+class NarrowWaiting {
  public:
-  NarrowColors(PlannerInput& input, const transforms::Pipeline& pipeline) : input_(input) {
+  NarrowWaiting(PlannerInput& input, const transforms::Pipeline& pipeline) : input_(input) {
     for (std::size_t i = 0; i < pipeline.ops().size(); ++i) {
-      const Op& op = *pipeline.ops()[i];
+      const transforms::OpTraits& traits = pipeline.ops()[i]->traits();
       const autotune::SizeRule& size = input.chain.ops[i].size;
-      if (op.traits().kind == OpKind::kColor && op.traits().pixelwise && size.pixels.keeps() &&
-          size.channels.keeps() && size.element_bytes.keeps())
-        colors_.push_back(i);
-      if (op.traits().kind == OpKind::kGeometric && op.name().ends_with("crop"))
-        crops_.push_back({i, op.traits().waits, op.traits().reads});
+      const bool keeps = size.pixels.keeps() && size.channels.keeps() && size.element_bytes.keeps();
+      const bool warps = traits.kind == OpKind::kGeometric && !traits.waits;
+      const bool colors = traits.kind == OpKind::kColor && traits.pixelwise;
+      if (keeps && (warps || colors)) waiting_.push_back({i, warps});
+      if (traits.kind == OpKind::kGeometric && pipeline.ops()[i]->name().ends_with("crop"))
+        crops_.push_back({i, traits.waits, traits.reads});
     }
   }
 
   void add() {
-    for (const Crop& crop : crops_) {
-      for (const std::size_t color : colors_) input_.chain.fusing.push_back({color, crop.op});
-      add(crop, {}, {});
-    }
     if (crops_.empty()) return;
-    for (const std::size_t first : colors_)
-      for (const std::size_t second : colors_)
-        if (first != second) input_.chain.fusing.push_back({first, second});
+    for (const Waiting& first : waiting_) {
+      for (const Crop& crop : crops_) input_.chain.fusing.push_back({first.op, crop.op});
+      for (const Waiting& second : waiting_)
+        if (may_follow(first, second)) input_.chain.fusing.push_back({first.op, second.op});
+    }
+    std::vector<Waiting> none;
+    for (const Crop& crop : crops_) add(crop, none, {});
   }
 
  private:
+  struct Waiting {
+    std::size_t op;
+    bool warps;
+    bool operator==(const Waiting&) const = default;
+  };
   struct Crop {
     std::size_t op;
     bool waits;    // what it leaves is what it reads
     double reads;  // of what comes in, else
   };
 
-  void add(const Crop& crop, const std::vector<std::size_t>& colors, const FittedCost& per_pixel) {
+  static bool may_follow(const Waiting& first, const Waiting& second) {
+    return first != second && (first.warps || !second.warps);
+  }
+
+  /// `per_pixel`: of `line` together, by its own pixels.
+  void add(const Crop& crop, std::vector<Waiting>& line, const FittedCost& per_pixel) {
+    if (!line.empty()) add_stage(crop, line, per_pixel);
     // With the narrow decodes no more than the planner can look at from everywhere.
-    const std::size_t length_max = colors_.size() <= 4 ? 3 : colors_.size() <= 8 ? 2 : 1;
-    if (!colors.empty()) {
-      std::vector<std::size_t> stage = colors;
-      stage.push_back(crop.op);
-      FittedCost cost = input_.chain.ops[crop.op].cost;
-      const double in = crop.waits ? 0 : crop.reads, out = crop.waits ? 1 : 0;
-      cost.fixed_ns += per_pixel.fixed_ns;
-      cost.per_byte_in_ns += in * per_pixel.per_byte_in_ns;
-      cost.per_element_in_ns += in * per_pixel.per_element_in_ns;
-      cost.per_byte_out_ns += out * per_pixel.per_byte_in_ns;
-      cost.per_element_out_ns += out * per_pixel.per_element_in_ns;
-      input_.profile.fused.push_back({std::move(stage), cost});
-    }
-    if (colors.size() == length_max) return;
-    for (const std::size_t color : colors_) {
-      if (std::ranges::find(colors, color) != colors.end()) continue;
-      std::vector<std::size_t> longer = colors;
-      longer.push_back(color);
-      const FittedCost& own = input_.chain.ops[color].cost;
-      add(crop, longer,
+    const std::size_t length_max = waiting_.size() <= 4 ? 3 : waiting_.size() <= 8 ? 2 : 1;
+    if (line.size() == length_max) return;
+    for (const Waiting& next : waiting_) {
+      if (std::ranges::find(line, next) != line.end()) continue;
+      if (!line.empty() && !may_follow(line.back(), next)) continue;
+      const FittedCost& own = input_.chain.ops[next.op].cost;
+      line.push_back(next);
+      add(crop, line,
           {.fixed_ns = per_pixel.fixed_ns + own.fixed_ns,
            .per_byte_in_ns = per_pixel.per_byte_in_ns + own.per_byte_in_ns + own.per_byte_out_ns,
            .per_element_in_ns =
                per_pixel.per_element_in_ns + own.per_element_in_ns + own.per_element_out_ns});
+      line.pop_back();
     }
   }
 
+  void add_stage(const Crop& crop, const std::vector<Waiting>& line, const FittedCost& per_pixel) {
+    std::vector<std::size_t> stage;
+    for (const Waiting& one : line) stage.push_back(one.op);
+    stage.push_back(crop.op);
+    FittedCost cost = input_.chain.ops[crop.op].cost;
+    const double in = crop.waits ? 0 : crop.reads, out = crop.waits ? 1 : 0;
+    cost.fixed_ns += per_pixel.fixed_ns;
+    cost.per_byte_in_ns += in * per_pixel.per_byte_in_ns;
+    cost.per_element_in_ns += in * per_pixel.per_element_in_ns;
+    cost.per_byte_out_ns += out * per_pixel.per_byte_in_ns;
+    cost.per_element_out_ns += out * per_pixel.per_element_in_ns;
+    input_.profile.fused.push_back({std::move(stage), cost});
+  }
+
   PlannerInput& input_;
-  std::vector<std::size_t> colors_;
+  std::vector<Waiting> waiting_;
   std::vector<Crop> crops_;
 };
 
@@ -276,7 +291,7 @@ PlannerInput planner_input(const transforms::Pipeline& pipeline, const PipelineF
   const std::size_t notes_max = notes.size() <= 10 ? 3 : notes.size() <= 28 ? 2 : 1;
   for (std::size_t i = 0; i < ops.size(); ++i)
     if (ops[i]->traits().kind == OpKind::kDecode) add_narrow_decodes(input, {i}, notes, notes_max);
-  NarrowColors(input, pipeline).add();
+  NarrowWaiting(input, pipeline).add();
   return input;
 }
 

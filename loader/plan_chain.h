@@ -42,8 +42,8 @@ struct PipelineFacts {
 autotune::FittedCost assumed_cost(const transforms::Op& op);
 
 /// A pipeline's ops as the planner sees them: the sizes of the main image (else of the first field that the
-/// ops take), what commutes, that a decode reads no more than the windows behind it leave, and that colors of
-/// single pixels make no more than the crop behind them reads.
+/// ops take), what commutes, that a decode reads no more than the windows behind it leave, and that
+/// warps and colors of single pixels make no more than the crop behind them reads.
 struct PlannerInput {
   autotune::ChainSpec chain;
   autotune::Profile profile;

@@ -70,6 +70,14 @@ TEST(PlanChain, ColorsMakeNoMoreThanTheCropBehindThemReads) {
   const auto crop_first = chain_of(
       R"({"op":"resize","size":[256,256]},{"op":"random_resized_crop","size":[224,224]},)" + kJitter);
   EXPECT_EQ(fixed_order(*crop_first, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2}));
+  // So does a rotation; a color before it makes all of what it may read.
+  const std::string rotation = R"({"op":"random_rotation","degrees":15,"interpolation":"bilinear"})";
+  const auto turned = chain_of(
+      R"({"op":"resize","size":[256,256]},{"op":"random_resized_crop","size":[224,224]},)" + rotation);
+  EXPECT_EQ(fixed_order(*turned, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2}));
+  const auto both = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter + "," + rotation +
+                             R"(,{"op":"random_resized_crop","size":[224,224]})");
+  EXPECT_EQ(fixed_order(*both, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2, 4}));
   // A pad takes all pixels of a color before it; one behind it makes what the crop leaves.
   EXPECT_EQ(order_of(R"({"op":"invert"},{"op":"pad","padding":[9,9,9,9],"padding_mode":"reflect"},)" + kCrop),
             (Order{0, 2, 3, 1}));
