@@ -14,6 +14,8 @@ class PhotoFolder {
   PhotoFolder& operator=(const PhotoFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// For a Unix socket beside it, which is removed with it.
+  std::string socket() const { return path_.string() + ".socket"; }
   std::filesystem::path file(int record) const;
   /// Overwrite a file with as many bytes that are no image.
   void spoil(int record) const;

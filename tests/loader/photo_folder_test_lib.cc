@@ -36,6 +36,7 @@ PhotoFolder::PhotoFolder(int count) : count_(count) {
 PhotoFolder::~PhotoFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+  std::filesystem::remove(socket(), ignored);
 }
 
 std::filesystem::path PhotoFolder::file(int record) const {

@@ -71,7 +71,7 @@ bool is_expelled(const PoolCrew& crew) {
 TEST(Liars, AWorkerWhoseFirstChunkDiffersIsNeverBelieved) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".liar";
+  const std::string path = folder.socket();
   const Liar liar(path, 0);
   const auto crew = crew_at(opened, path, 1000);
   const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});
@@ -86,7 +86,7 @@ TEST(Liars, AWorkerWhoseFirstChunkDiffersIsNeverBelieved) {
 TEST(Liars, AWorkerThatLiesLaterIsFoundAndExpelled) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".liar";
+  const std::string path = folder.socket();
   const Liar liar(path, 5);
   const auto crew = crew_at(opened, path, 3);
   const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});

@@ -23,7 +23,7 @@ RemoteOptions workers_at(const std::string& path) {
 TEST(Overflow, WorkersThatAreFixedGiveTheBitsOfTheHostAtEveryCut) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path);
   for (const std::uint64_t cut : {std::uint64_t{2}, kAllOps}) {
     RemoteOptions remote = workers_at(path);
@@ -40,7 +40,7 @@ TEST(Overflow, WorkersThatAreFixedGiveTheBitsOfTheHostAtEveryCut) {
 TEST(Overflow, DecidesWhileItRunsAndChangesNoBit) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path);
   const Rows expected = alone(opened);
   const auto job = start(opened, {.threads = 2, .slots = 6, .remote = workers_at(path)});
@@ -60,7 +60,7 @@ TEST(Overflow, DecidesWhileItRunsAndChangesNoBit) {
 TEST(Overflow, AsksNobodyWhereAllIsToStayHere) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path);
   RemoteOptions remote = workers_at(path);
   remote.workers_fixed = 0;

@@ -25,7 +25,7 @@ std::shared_ptr<PoolCrew> crew_at(const transforms::Pipeline& pipeline, std::uin
 TEST(PoolCrew, WorkersBehindSocketsGiveTheBitsOfTheHost) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path);
   for (const std::uint64_t cut : {std::uint64_t{2}, kAllOps}) {
     const auto job =
@@ -38,7 +38,7 @@ TEST(PoolCrew, WorkersBehindSocketsGiveTheBitsOfTheHost) {
 TEST(PoolCrew, AWorkerThatDiesCostsNothingButTime) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   auto worker = std::make_unique<Worker>(path);
   const auto job =
       start(opened, {.threads = 1, .slots = 6, .crew = crew_at(*opened.pipeline, kAllOps, {path})});
@@ -66,7 +66,7 @@ TEST(PoolCrew, WorkersThatAreNotThereAreNotMissed) {
 TEST(PoolCrew, ALoaderThatClosesLeavesNothingBehind) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path);
   for (int i = 0; i < 20; ++i) {
     const auto job =

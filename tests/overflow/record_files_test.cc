@@ -168,7 +168,7 @@ void copy_photos(const fs::path& from, const fs::path& to) {
 TEST(RecordAddresses, AWorkerThatReadsRecordsGivesTheBitsOfTheHost) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const Worker worker(path, 2, {folder.path().string()});
   std::vector<std::string> log;
   std::mutex logging;
@@ -184,7 +184,7 @@ TEST(RecordAddresses, AWorkerThatReadsRecordsGivesTheBitsOfTheHost) {
 TEST(RecordAddresses, AWorkerThatSeesOtherFilesIsSentRecords) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const PhotoFolder other(61);  // of another time
   const Worker worker(path, 2, {folder.path().string() + "=" + other.path().string()});
   std::vector<std::string> log;
@@ -199,7 +199,7 @@ TEST(RecordAddresses, WhatChangesOnTheWorkersSideChangesNoBit) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
   const Rows expected = alone(opened);
-  const std::string path = folder.path().string() + ".worker";
+  const std::string path = folder.socket();
   const fs::path copy = folder.path().string() + ".copy";
   copy_photos(folder.path(), copy);
   {
