@@ -264,11 +264,12 @@ double Controller::confidence(const Choice& choice, const Choice& other, bool re
 double Controller::confidence_beside(const PlacementFacts& facts, const Choice& present,
                                      bool reachable) const {
   const auto beside = autotune::neighbours(facts, options_.prices, options_.goal, present, reachable);
+  const std::uint32_t allowed = workers_allowed(options_.prices, options_.goal);
   std::vector<std::size_t> won(beside.size());
   for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
     const PlacementFacts drawn = estimate_.drawn(draw);
     for (std::size_t i = 0; i < beside.size(); ++i)
-      if (!beside[i].choice.all_remote)
+      if (!beside[i].choice.all_remote && beside[i].choice.workers <= allowed)
         won[i] += wins(beside[i].choice, present, reachable, drawn, kNoMatter);
   }
   const auto most = std::max_element(won.begin(), won.end());

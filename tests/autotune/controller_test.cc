@@ -37,6 +37,15 @@ TEST(Controller, OneWorkerIsMeasuredThenTheAnswerIsJumpedTo) {
   EXPECT_EQ(run.decision().phase, Phase::kSettled);
 }
 
+TEST(Controller, AllWorkersThatThereMayBeAreAnAnswer) {
+  ControllerOptions few = options(60'000);
+  few.goal.workers_max = 2;  // one more would be better
+  Trial run(planned(60'000), few);
+  run.go(120);
+  EXPECT_EQ(run.decision().run.workers, 2U);
+  EXPECT_EQ(run.decision().phase, Phase::kSettled);
+}
+
 TEST(Controller, AKnownFleetIsJumpedToAtOnce) {
   ControllerOptions known = options(30'000);
   known.workers_known = true;
