@@ -30,6 +30,9 @@ class CoresNeeded {
   /// Whole ones, 1 up to those that the stream may use.
   std::uint32_t cores() const { return cores_; }
 
+  /// What its answer rests on: the model until something was measured.
+  PlacementFacts facts() const { return controller_.facts(); }
+
   /// The stream may use so many from now on, at least 1; it does until the next look.
   void set_cores(std::uint32_t cores);
   /// The stream goes on elsewhere, or did not go on for a while: what lies between is no measurement.

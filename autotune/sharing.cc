@@ -1,15 +1,12 @@
 #include "autotune/sharing.h"
 
 #include <algorithm>
-#include <cmath>
 #include <queue>
 #include <string>
 
 namespace carya::autotune {
 namespace {
 
-constexpr double kCoreStep = 0.25;
-constexpr double kEqualShare = 0.1;  // of all, given in equal parts before money counts
 constexpr double kNothing = 1e-9;
 
 Status check_all(std::span<const Claim> claims) {
@@ -22,15 +19,18 @@ Status check_all(std::span<const Claim> claims) {
 
 /// $/h that the second saves at its own rate; all that the host costs, where the first makes nothing.
 double saving(const Choice& before, const Choice& after, const Claim& claim) {
-  if (!(after.rate > before.rate * (1 + kNothing))) return 0;
+  if (!(after.rate > 0)) return 0;
   if (!(before.rate > 0)) return claim.prices.host_per_hour;
-  return (before.cost_per_sample - after.cost_per_sample) * after.rate * 3600;
+  const double saved = (before.cost_per_sample - after.cost_per_sample) * after.rate * 3600;
+  return saved > kNothing * before.cost_per_hour ? saved : 0;
 }
 
+/// With the workers that then pay.
 Choice with_cores(const Claim& job, double cores) {
   PlacementFacts facts = job.facts;
   facts.cores = cores;
-  return predict(facts, job.prices, job.goal, std::nullopt, 0);
+  const auto best = place(facts, job.prices, job.goal);
+  return best ? best->choice : predict(facts, job.prices, job.goal, std::nullopt, 0);
 }
 
 Choice with_workers(const Claim& host, std::uint32_t workers) {
@@ -68,23 +68,17 @@ void give_to_savers(std::size_t claims, std::uint64_t left, Next next, Give give
 
 }  // namespace
 
-Result<std::vector<double>> share_cores(std::span<const Claim> jobs, double cores) {
+Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores) {
   TRY(check_all(jobs));
-  if (!(cores > 0 && std::isfinite(cores)))
-    return fail(Code::kInvalidArgument, "share: cores is " + std::to_string(cores) + "; it must be above 0");
-  std::vector<double> given(jobs.size(), 0);
+  if (cores == 0) return fail(Code::kInvalidArgument, "share: cores is 0; it must be above 0");
+  std::vector<std::uint32_t> given(jobs.size(), 1);
   if (jobs.empty()) return given;
-  double left = cores;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const double needed = with_cores(jobs[i], cores).cores;
-    given[i] = std::min(needed, kEqualShare * cores / static_cast<double>(jobs.size()));
-    left -= given[i];
-  }
+  std::uint64_t left = cores - std::min<std::uint64_t>(cores, jobs.size());
   const auto next = [&](std::size_t i) {
-    return saving(with_cores(jobs[i], given[i]), with_cores(jobs[i], given[i] + kCoreStep), jobs[i]);
+    return saving(with_cores(jobs[i], given[i]), with_cores(jobs[i], given[i] + 1.0), jobs[i]);
   };
-  give_to_savers(jobs.size(), static_cast<std::uint64_t>(left / kCoreStep + kNothing), next,
-                 [&](std::size_t i) { given[i] += kCoreStep; });
+  give_to_savers(jobs.size(), left, next, [&](std::size_t i) { ++given[i], --left; });
+  for (; left > 0; --left) ++*std::ranges::min_element(given);
   return given;
 }
 

@@ -18,13 +18,14 @@ struct Claim {
 
 /// What another core or worker is worth to a claim is the money it saves: the fall of its cost per sample
 /// times the rate it then has. Each is given where it saves most, one after the other, which is the optimum
-/// where each further one saves less than the one before. Nobody starves: first everybody gets an equal share
-/// of a tenth of all (of what it can use, if that is less). Pure, and the same every time; ties go to the
-/// earlier claim.
+/// where each further one saves less than the one before. Nobody starves. Pure, and the same every time; ties
+/// go to the earlier claim.
 
-/// Cores of a host with `cores` for its jobs, in quarters. What nobody needs is given to nobody.
-/// Errors: kInvalidArgument: those of check(), with the claim's index; cores that are not above 0.
-Result<std::vector<double>> share_cores(std::span<const Claim> jobs, double cores);
+/// Threads of a host with `cores` for its jobs: at least one for each, `cores` in all (one each, where there
+/// are more jobs). With workers that a job may have, a core saves what they cost. They are limits: what saves
+/// nobody money goes to who has fewest, so that a job alone may use all. Errors: kInvalidArgument: those of
+/// check(), with the claim's index; no cores.
+Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores);
 
 /// Workers of a fleet with `workers` for its hosts; a host that gains by one gets at least one, where there
 /// are as many. Workers that save nobody money are given to nobody. Errors: as above.

@@ -67,7 +67,9 @@ bool is_order(std::span<const std::size_t> order, std::size_t ops) {
 }
 
 bool can_be(const OverflowProfile& overflow, std::size_t ops) {
-  return is_order(overflow.order, ops) && autotune::check(overflow.run);
+  constexpr double kSamplesMax = 1e9;
+  return is_order(overflow.order, ops) && autotune::check(overflow.run) && overflow.samples_away >= 0 &&
+         overflow.samples_away <= kSamplesMax;
 }
 
 bool can_be(const OrderProfile& order, std::size_t ops) {

@@ -29,6 +29,7 @@ struct OrderProfile {
 struct OverflowProfile {
   std::vector<std::size_t> order;  ///< of the ops, then
   autotune::EarlierRun run;
+  double samples_away = 0;  ///< that its trainer took while a chunk was away, 99 of 100; 0: not known
 
   bool operator==(const OverflowProfile&) const = default;
 };

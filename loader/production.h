@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -45,6 +46,14 @@ struct ProductionOptions {
   std::vector<std::shared_ptr<PlanInUse>> forced_plans{};
   std::uint64_t forced_every_chunks = 0;
   std::shared_ptr<Crew> crew{};  ///< null: this machine computes all
+};
+
+/// Which chunk a crew wants.
+struct RemoteWanted {
+  std::size_t lead = 0;            ///< so many that are due first and ready are this machine's
+  std::size_t batches_before = 0;  ///< so many are taken before its own
+  bool or_last = false;            ///< if there is none of those, the last one
+  bool addresses = false;          ///< also described for a worker that reads records itself
 };
 
 /// What the engine must do after a call: start these reads, wake this many compute threads.
@@ -125,11 +134,18 @@ class Production {
   void compute(Chunk& chunk, ComputeScratch& scratch) const;
   /// It took a thread so long.
   void finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out);
-  /// A chunk that another machine may compute, up to that cut: not one of the `lead` that are due first and
-  /// ready, those are this machine's. It counts as under way until end_remote(). `with_addresses`: also
-  /// described for a worker that reads records itself. Null: none, or no memory.
-  std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead,
-                                          bool with_addresses = false);
+  /// A chunk that another machine may compute, up to that cut: the earliest that is as wanted. It counts as
+  /// under way until end_remote(). Null: none, or no memory.
+  std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, const RemoteWanted& wanted);
+  /// The batch that the trainer is to have next, where only other machines work at it and this one has
+  /// nothing to compute; null: there is none.
+  const Step* waited_for() const;
+  /// What a sample takes a thread of this machine, in ns; 0: not known.
+  double local_sample_ns() const {
+    return stats_.local_samples == 0
+               ? 0
+               : static_cast<double>(stats_.local_ns) / static_cast<double>(stats_.local_samples);
+  }
   /// It has come back: with all its rows in their places, or to be computed here.
   void end_remote(RemoteWork& work, bool computed, Outbox& out);
   /// Rows of that worker (RemoteWork::worker) in batches that are not published yet are computed again, here;
@@ -162,6 +178,8 @@ class Production {
   void set_read_ahead(std::uint64_t bytes) { options_.read_ahead_bytes = bytes; }
   /// Chunks computed at the same time from now on. May throw std::bad_alloc.
   void set_threads(std::uint32_t threads);
+  /// Other streams have a claim on the cores too: no more than so many chunks at a time, from now on.
+  void set_share(std::uint32_t threads) { share_ = threads; }
   /// So many threads elsewhere compute chunks too: read ahead for them.
   void set_remote_threads(std::uint32_t threads);
   /// Samples of this rank behind the last published batch; 0: without end.
@@ -178,7 +196,9 @@ class Production {
   const autotune::StreamTotals& totals() const { return totals_; }
   std::int64_t taken_at_ns() const { return taken_at_ns_; }
   /// Chunks that may be computed at the same time now.
-  std::uint32_t cores() const { return options_.crew ? options_.threads : cores_.cores(); }
+  std::uint32_t cores() const { return std::min(share_, options_.crew ? options_.threads : cores_.cores()); }
+  /// What its claim on the cores rests on, where all is computed here.
+  autotune::PlacementFacts facts() const { return cores_.facts(); }
   std::uint32_t remote() const { return remote_; }
   bool quiet() const { return running_ == 0 && reads_open_ == 0 && remote_ == 0; }
   const ProductionOptions& options() const { return options_; }
@@ -298,7 +318,8 @@ class Production {
   std::uint64_t flow_samples_ = 0;  // timed ones of the present plan when flow_ was looked at last
   std::uint64_t next_growth_ = 0;   // order at which threads may starve again
   autotune::CoresNeeded cores_{1};
-  autotune::StreamTotals totals_;  // what the reader waited: as of taken_at_ns_
+  std::uint32_t share_ = UINT32_MAX;  // of the cores, beside other streams
+  autotune::StreamTotals totals_;     // what the reader waited: as of taken_at_ns_
   std::int64_t taken_at_ns_ = 0;
   std::vector<ComputeScratch> scratches_;
 

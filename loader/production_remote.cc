@@ -45,23 +45,32 @@ std::size_t RemoteWork::result_bytes() const {
                          [](std::size_t sum, const auto& place) { return sum + place.size(); });
 }
 
-std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut, std::size_t lead,
-                                                    bool with_addresses) {
+std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCut> cut,
+                                                    const RemoteWanted& wanted) {
   const bool with_entries = cut->compiled && cut->compiled->wants_entries();
   std::vector<Chunk*> slotted;
   std::unique_ptr<RemoteWork> work;
   try {
     std::ranges::copy_if(ready_, std::back_inserter(slotted),
                          [](const Chunk* chunk) { return chunk->step->slot.has_value(); });
-    if (slotted.size() <= lead) return nullptr;
+    if (slotted.size() <= wanted.lead) return nullptr;
     std::ranges::sort(slotted, {}, &Chunk::order);
-    const auto found = std::find_if(slotted.begin() + static_cast<std::ptrdiff_t>(lead), slotted.end(),
-                                    [&](const Chunk* chunk) { return may_go(*chunk, with_entries); });
-    if (found == slotted.end()) return nullptr;
+    const std::size_t published = wanted.batches_before > 0 ? ring_->stats().ready : 0;
+    const auto is_late_enough = [&](const Chunk& chunk) {
+      const auto step = std::ranges::find(steps_, chunk.step, &std::unique_ptr<Step>::get);
+      return published + static_cast<std::size_t>(step - steps_.begin()) >= wanted.batches_before;
+    };
+    Chunk* found = nullptr;
+    for (std::size_t i = wanted.lead; i < slotted.size(); ++i) {
+      const bool late_enough = is_late_enough(*slotted[i]);
+      if ((late_enough || wanted.or_last) && may_go(*slotted[i], with_entries)) found = slotted[i];
+      if (late_enough && found) break;
+    }
+    if (!found) return nullptr;
     work = std::make_unique<RemoteWork>();
-    work->chunk = *found;
+    work->chunk = found;
     work->cut = std::move(cut);
-    describe(*work, with_entries, with_addresses);
+    describe(*work, with_entries, wanted.addresses);
     place_results(*work);
     Step& step = *work->chunk->step;
     step.delivered.reserve(step.delivered.size() + step.chunks_open);
@@ -71,6 +80,13 @@ std::unique_ptr<RemoteWork> Production::take_remote(std::shared_ptr<const PlanCu
   std::erase(ready_, work->chunk);
   ++remote_;
   return work;
+}
+
+const Step* Production::waited_for() const {
+  if (running_ > 0 || remote_ == 0 || steps_.empty() || !steps_.front()->slot) return nullptr;
+  if (std::ranges::any_of(ready_, [](const Chunk* chunk) { return chunk->step->slot.has_value(); }))
+    return nullptr;
+  return ring_->stats().ready == 0 ? steps_.front().get() : nullptr;
 }
 
 // Whether another machine may compute it: what is wrong with records, files or index entries is found here.

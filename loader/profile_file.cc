@@ -140,7 +140,7 @@ constexpr std::pair<const char*, double EarlierRun::*> kOverflowFigures[] = {
 bool read_overflow(const Json& in, OverflowProfile& overflow) {
   std::uint64_t workers = 0, ops_remote = 0;
   if (!in.is_object() || !read_indices(in, "order", overflow.order) || !read_number(in, "workers", workers) ||
-      !read_number(in, "ops_remote", ops_remote))
+      !read_number(in, "ops_remote", ops_remote) || !read_figure(in, "samples_away", overflow.samples_away))
     return false;
   const auto serves = in.find("serves");
   if (serves == in.end() || !serves->is_boolean()) return false;
@@ -156,7 +156,8 @@ Json to_json(const OverflowProfile& overflow) {
   Json out{{"order", overflow.order},
            {"workers", overflow.run.workers},
            {"ops_remote", overflow.run.ops_remote},
-           {"serves", overflow.run.serves}};
+           {"serves", overflow.run.serves},
+           {"samples_away", overflow.samples_away}};
   for (const auto& [name, figure] : kOverflowFigures) out[name] = overflow.run.*figure;
   return out;
 }

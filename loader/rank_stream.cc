@@ -1,10 +1,12 @@
 #include "loader/rank_stream.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "loader/host.h"
 #include "loader/overflow/crew.h"
 #include "loader/overflow/overflow.h"
+#include "shm/memory_limit.h"
 
 namespace carya::loader {
 namespace {
@@ -15,6 +17,9 @@ constexpr double kIoTimeoutMaxS = 1e9;
 /// Of batches small enough, so many are made ahead that a reader never waits for a thread to be woken.
 constexpr std::uint64_t kAutoSlotBytes = 4 << 20;
 
+/// With workers: as many again for what is away, or as an earlier run of the stream has shown.
+constexpr std::uint32_t kRemoteSlotsMax = 64;
+
 constexpr std::ptrdiff_t kProfilesShown = 4;
 
 std::uint32_t auto_slots(std::uint64_t batch_bytes) {
@@ -22,6 +27,13 @@ std::uint32_t auto_slots(std::uint64_t batch_bytes) {
              ? 4
              : static_cast<std::uint32_t>(std::min<std::uint64_t>(
                    kAutoSlotsMax, 4 + kAutoSlotBytes / std::max<std::uint64_t>(batch_bytes, 1)));
+}
+
+/// More of them for batches that are away at other machines; beyond twice as many at most `most`.
+std::uint32_t remote_slots(std::uint32_t slots, double batches_away, std::uint64_t most) {
+  const double away = std::clamp<double>(std::ceil(batches_away), slots, kRemoteSlotsMax);
+  const auto wanted = slots + static_cast<std::uint64_t>(away);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most, 2ULL * slots, wanted));
 }
 
 Result<shm::SlotLayout> make_layout(const transforms::Plan& plan, std::uint64_t rows, bool label_int32) {
@@ -136,9 +148,11 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
 Status RankStream::open_ring(const transforms::Plan& plan, const JobOptions& options,
                              const RankLimits& limits) {
   ASSIGN(const shm::SlotLayout layout, make_layout(plan, shape_.rank_rows_max(), options.label_int32));
-  // What other machines compute takes longer.
-  const std::uint32_t ways = options.remote ? 2 : 1;
-  const std::uint32_t slots = options.slots > 0 ? options.slots : ways * auto_slots(layout.slot_bytes());
+  std::uint32_t slots = options.slots > 0 ? options.slots : auto_slots(layout.slot_bytes());
+  if (options.remote && options.slots == 0)
+    slots =
+        remote_slots(slots, planner_->earlier_samples_away() / static_cast<double>(shape_.rank_rows_max()),
+                     std::min(limits.ring_bytes, shm::available_slot_bytes() / 4) / layout.slot_bytes());
   if (const std::uint64_t wanted = slots * layout.slot_bytes(); wanted > limits.ring_bytes)
     return fail(Code::kExhausted, "slots: " + std::to_string(slots) + " of " +
                                       std::to_string(layout.slot_bytes() >> 20) + " MiB are more than the " +
@@ -224,8 +238,31 @@ Status RankStream::set_threads(std::uint32_t threads) {
   threads_ = threads;
   pump();
   lock.unlock();
-  if (overflow_) overflow_->set_cores(threads);
+  if (overflow_) overflow_->set_cores(std::min(threads, share_.load()));
   return {};
+}
+
+autotune::Claim RankStream::claim() const {
+  if (overflow_)
+    if (auto claim = overflow_->claim()) return *claim;
+  const std::lock_guard lock(engine_->mutex());
+  return {.facts = production_->facts(), .prices = {}, .goal = {.workers_max = 0}};
+}
+
+std::uint32_t RankStream::workers_of(const RemoteOptions& host) const {
+  return overflow_ ? overflow_->workers_of(host) : 0;
+}
+
+void RankStream::set_share(std::uint32_t threads, std::uint32_t workers) {
+  const std::uint32_t before = std::min(threads_.load(), share_.exchange(threads));
+  {
+    const std::lock_guard lock(engine_->mutex());
+    production_->set_share(threads);
+    pump();
+  }
+  const std::uint32_t now = std::min(threads_.load(), threads);
+  if (overflow_ && now != before) overflow_->set_cores(now);
+  if (overflow_) overflow_->set_workers_share(workers > 0 ? workers : UINT32_MAX);
 }
 
 Result<std::uint64_t> RankStream::seek(std::uint64_t epoch, std::uint64_t position) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "autotune/sharing.h"
 #include "loader/engine.h"
 #include "loader/job_options.h"
 #include "loader/producer.h"
@@ -85,6 +86,15 @@ class RankStream : public Producer {
   /// The machine has more or fewer cores for us now, for all streams together. Errors: kExhausted (threads,
   /// memory).
   Status set_threads(std::uint32_t threads);
+  /// What it does with cores, and with workers where it may have some; the prices are the caller's to fill
+  /// in.
+  autotune::Claim claim() const;
+  /// How many workers it knows, if they are those that are named there; else 0.
+  std::uint32_t workers_of(const RemoteOptions& host) const;
+  /// Beside other streams no more than so many of its threads from now on, UINT32_MAX: all, and of its
+  /// workers, 0: all.
+  void set_share(std::uint32_t threads, std::uint32_t workers);
+  std::uint32_t share() const { return share_; }
   std::uint32_t slots() const { return ring_->slots(); }
   std::uint64_t ring_bytes() const { return ring_->slots() * ring_->layout().slot_bytes(); }
   const shm::SlotLayout& layout() const { return ring_->layout(); }
@@ -108,6 +118,7 @@ class RankStream : public Producer {
   std::uint64_t seed_ = 0;
   std::uint64_t read_ahead_bytes_ = 0;
   std::atomic<std::uint32_t> threads_{1};
+  std::atomic<std::uint32_t> share_{UINT32_MAX};
   bool started_ = false;
   std::atomic<bool> closed_{false};
 };

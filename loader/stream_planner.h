@@ -66,6 +66,9 @@ class StreamPlanner {
   double earlier_read_latency_s() const { return earlier_.rates.read_latency_s; }
   /// What an earlier stream knew of its workers; none of another order of ops. After first_plan().
   std::optional<autotune::EarlierRun> earlier_overflow(std::span<const std::size_t> order) const;
+  /// How many samples its trainer took while a chunk was away, of whatever order; 0: not known. After
+  /// first_plan().
+  double earlier_samples_away() const { return earlier_.overflow ? earlier_.overflow->samples_away : 0; }
   /// Why it turned to other plans, and what troubled it: the last kLinesKept lines.
   std::vector<std::string> lines() const;
   static constexpr std::size_t kLinesKept = 8;

@@ -160,6 +160,7 @@ CARYA_FIELDS(RankStatus) {
   a("samples", d.samples), a("bytes_read", d.bytes_read), a("samples_per_s", d.samples_per_s);
   a("slots", d.slots), a("free", d.free), a("filling", d.filling), a("ready", d.ready), a("held", d.held);
   a("slot_bytes", d.slot_bytes), a("quarantined", d.quarantined), a("lingers_s", d.lingers_s);
+  a("threads", d.threads), a("threads_used", d.threads_used);
   a("readers", d.readers), a("placement", d.placement);
 }
 CARYA_FIELDS(JobStatus) {

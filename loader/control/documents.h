@@ -118,7 +118,9 @@ struct RankStatus {
   std::uint32_t slots = 0, free = 0, filling = 0, ready = 0, held = 0;
   std::uint64_t slot_bytes = 0;  ///< of all slots
   std::uint64_t quarantined = 0;
-  double lingers_s = 0;  ///< seconds left until it is forgotten, when nobody reads it
+  std::uint32_t threads = 0;       ///< that it may use, beside other streams
+  std::uint32_t threads_used = 0;  ///< that its trainer's rate needs of those
+  double lingers_s = 0;            ///< seconds left until it is forgotten, when nobody reads it
   std::vector<ReaderStatus> readers;
   std::string placement;  ///< Overflow::report(); "": no workers
   // What follows stays in the daemon, for its metrics: a message has no room for it.

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/rank_stream.h"
 
@@ -176,6 +177,7 @@ class JobTable {
   void linger(HostRank& rank) const;
   static void end_departed(HostRank& rank);
   void follow_cores();
+  void share_host();
   void follow_memory();
   std::uint64_t readers() const;
   std::uint64_t shared_bytes() const;
@@ -185,6 +187,8 @@ class JobTable {
   JobLimits limits_;
   bool draining_ = false;
   std::uint32_t cores_;  // allowed now: affinity and quota
+  HostShares shares_;
+  std::int64_t shared_ns_ = 0;  // when they were last looked at
   MemoryShare memory_;
   std::map<std::string, std::shared_ptr<HostJob>> jobs_;
   std::map<std::string, OpenDataset> datasets_;  // by source and views

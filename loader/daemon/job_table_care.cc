@@ -20,6 +20,10 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
   {
     const std::lock_guard lock(mutex_);
     follow_cores();
+    if (now_ns - shared_ns_ >= kRateNs) {
+      share_host();
+      shared_ns_ = now_ns;
+    }
     follow_memory();
     std::vector<std::pair<std::shared_ptr<HostJob>, std::uint64_t>> over;
     for (const auto& [name, job] : jobs_) {
@@ -56,6 +60,23 @@ void JobTable::follow_cores() {
     for (auto& [number, rank] : job->ranks)
       if (rank.threads_auto) followed = rank.stream->set_threads(now).has_value() && followed;
   if (followed) cores_ = now;  // else again at the next tick
+}
+
+/// Cores and workers among the streams that somebody reads. Under the lock.
+void JobTable::share_host() {
+  std::vector<std::shared_ptr<RankStream>> streams;
+  std::vector<HostShares::Bidder> bidders;
+  for (const auto& [name, job] : jobs_)
+    for (const auto& [number, rank] : job->ranks) {
+      if (!rank.threads_auto || !rank.running || rank.members.empty()) continue;
+      autotune::Claim claim = rank.stream->claim();
+      claim.prices = limits_.remote.prices;
+      streams.push_back(rank.stream);
+      bidders.push_back({rank.stream.get(), std::move(claim), rank.stream->workers_of(limits_.remote)});
+    }
+  const auto shares = shares_.look(bidders, cores_);
+  for (std::size_t i = 0; shares && i < streams.size(); ++i)
+    streams[i]->set_share((*shares)[i].threads, (*shares)[i].workers);
 }
 
 /// Under the lock.
@@ -127,7 +148,8 @@ void JobTable::describe(DaemonStatus& status) const {
       RankStatus entry{.rank = number,
                        .samples_per_s = rank.samples_per_s,
                        .slot_bytes = rank.stream->ring_bytes(),
-                       .quarantined = rank.quarantined};
+                       .quarantined = rank.quarantined,
+                       .threads = std::min(rank.stream->threads(), rank.stream->share())};
       if (rank.lingers_until_ns != 0)
         entry.lingers_s =
             static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
@@ -138,6 +160,7 @@ void JobTable::describe(DaemonStatus& status) const {
       entry.bytes_read = stats.production.bytes_read;
       entry.epoch = stats.production.epoch;
       entry.position = stats.production.position;
+      entry.threads_used = stats.production.cores;
       entry.slots = stats.slots;
       entry.reads = stats.production.reads;
       entry.read_latency_s = static_cast<double>(stats.production.read_latency_ns) * 1e-9;

@@ -27,7 +27,7 @@ CARYA_FIELDS(RemoteChunk) {
   a("plan", d.plan), a("epoch", d.epoch), a("rows", d.rows), a("addresses", d.addresses);
 }
 CARYA_FIELDS(RemoteResult) {
-  a("broken", d.broken), a("cpu_ns", d.cpu_ns), a.blob("unread", d.unread);
+  a("broken", d.broken), a("thread_ns", d.thread_ns), a.blob("unread", d.unread);
 }
 
 }  // namespace carya::archive

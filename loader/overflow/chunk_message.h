@@ -69,7 +69,7 @@ struct RemoteRow {
 /// to say, so it computes them itself.
 struct RemoteResult {
   std::vector<std::uint64_t> broken;  ///< rows, ascending
-  std::uint64_t cpu_ns = 0;           ///< that it took the worker
+  std::uint64_t thread_ns = 0;        ///< that it took a thread of the worker, waiting for a core included
   std::string unread{};               ///< why a row is broken whose record could not be read; "": none was
 };
 

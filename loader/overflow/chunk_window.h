@@ -32,11 +32,26 @@ class ChunkWindow {
     return static_cast<std::size_t>(std::ceil(std::max(cores, 1.0) * (2 + away)));
   }
 
+  /// Until a chunk that it is given now is home, in ns, beside so many others: by its parts, corrected by how
+  /// long chunks were away; 0: not known.
+  double next_home_ns(std::size_t others, double cores) const {
+    const auto chunks = static_cast<double>(others + 1);
+    const double turns = std::max(1.0, chunks / std::max(cores, 1.0));
+    return slower_ * (turns * compute_ns_ + static_cast<double>(round_trip_ns_) + chunks * 2 * arriving_ns_);
+  }
+  /// One was away, or was given up, after `ns`, where next_home_ns() had said so many.
+  void note_away(double ns, double said_ns) {
+    if (said_ns > 0) slower_ += (std::clamp(slower_ * ns / said_ns, 0.25, 64.0) - slower_) / kMean;
+  }
+  /// Of a core for a chunk, in ns; 0: not known.
+  double compute_ns() const { return compute_ns_; }
+
  private:
   static constexpr double kMean = 8, kChunksMax = 64;
 
   static void mean(double& of, double value) { of = of == 0 ? value : of + (value - of) / kMean; }
 
+  double slower_ = 1;      ///< than the sum of the parts
   double compute_ns_ = 0;  ///< means of the last ones; 0: nothing is known
   double arriving_ns_ = 0;
   std::int64_t round_trip_ns_ = 0;

@@ -99,11 +99,14 @@ void Overflow::follow_fleet(std::optional<std::uint32_t> wanted) {
   }
 }
 
-/// Within what the user allows and what there can be.
+std::uint32_t Overflow::workers_there() const {
+  return fleet_ ? fleet_->most() : static_cast<std::uint32_t>(crew_->members());
+}
+
+/// Within what the user allows, what there can be, and what other streams leave.
 autotune::PlacementGoal Overflow::goal() const {
   autotune::PlacementGoal goal = options_.goal;
-  const std::uint32_t most = fleet_ ? fleet_->most() : static_cast<std::uint32_t>(crew_->members());
-  goal.workers_max = std::min(goal.workers_max, most);
+  goal.workers_max = std::min({goal.workers_max, workers_there(), workers_share_});
   return goal;
 }
 
@@ -143,6 +146,24 @@ void Overflow::set_cores(std::uint32_t cores) {
   cores_used_ = 0;
   if (!controller_) return;
   if (const Status set = controller_->set_cores(cores); !set) note_trouble(set.error());
+}
+
+std::optional<autotune::Claim> Overflow::claim() const {
+  const std::lock_guard lock(mutex_);
+  if (!controller_) return std::nullopt;
+  autotune::Claim claim{.facts = controller_->facts(), .prices = options_.prices, .goal = options_.goal};
+  claim.goal.workers_max = std::min(claim.goal.workers_max, workers_there());
+  return claim;
+}
+
+std::uint32_t Overflow::workers_of(const RemoteOptions& host) const {
+  const bool own = !options_.fleet_command.empty() || options_.workers_fixed.has_value();
+  return !own && options_.workers == host.workers && options_.dns == host.dns ? workers_there() : 0;
+}
+
+void Overflow::set_workers_share(std::uint32_t workers) {
+  const std::lock_guard lock(mutex_);
+  workers_share_ = workers;
 }
 
 void Overflow::loop() {
@@ -259,8 +280,12 @@ Status Overflow::renew_model(const Seen& seen) {
 /// What is known by now is kept for the next run; a placement that was not decided says nothing to it.
 void Overflow::learn() {
   if (!controller_ || options_.workers_fixed) return;
-  if (const auto learned = controller_->learned())
-    stream_.planner->note_overflow({.order = order_, .run = *learned});
+  const auto learned = controller_->learned();
+  if (!learned) return;
+  stream_.planner->note_overflow(
+      {.order = order_,
+       .run = *learned,
+       .samples_away = seconds(seen_.crew.away_p99_ns) * controller_->decision().choice.rate});
 }
 
 /// The cut of a placement that is not decided here.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autotune/controller.h"
+#include "autotune/sharing.h"
 #include "base/error.h"
 #include "loader/overflow/pool_crew.h"
 #include "loader/overflow/remote_options.h"
@@ -53,10 +54,16 @@ class Overflow {
   Status start(Engine& engine, Production& production, std::uint32_t cores);
   /// The machine has got more or fewer for the stream.
   void set_cores(std::uint32_t cores);
+  /// What the stream does with cores and workers; none before anything is known.
+  std::optional<autotune::Claim> claim() const;
+  /// How many workers it knows, if they are those that `host` names, for all its streams; else 0.
+  std::uint32_t workers_of(const RemoteOptions& host) const;
+  /// Beside other streams no more than so many; UINT32_MAX: all.
+  void set_workers_share(std::uint32_t workers);
   /// Decides nothing any more. Before the production leaves its engine.
   void end();
 
-  /// The decision in words and numbers, as a JSON object (docs/overflow.md).
+  /// The decision in words and numbers, as a JSON object (docs/remote.md).
   std::string report() const;
 
  private:
@@ -78,6 +85,7 @@ class Overflow {
       : options_(options), stream_(std::move(stream)) {}
   Status open_fleet();
   void follow_fleet(std::optional<std::uint32_t> wanted);
+  std::uint32_t workers_there() const;
   autotune::PlacementGoal goal() const;
   void loop();
   void look();
@@ -107,7 +115,8 @@ class Overflow {
 
   mutable std::mutex mutex_;  // guards what follows; never held while the engine's lock is asked for
   bool ending_ = false;
-  std::uint32_t cores_ = 1;         // that the stream may use
+  std::uint32_t cores_ = 1;  // that the stream may use
+  std::uint32_t workers_share_ = UINT32_MAX;
   std::uint32_t cores_used_ = 0;    // that it was told to use; 0: nothing yet
   double worker_cores_ = 0;         // of the model
   std::vector<std::size_t> order_;  // of the model

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "loader/overflow/remote_facts.h"
 #include "loader/overflow/worker_plan.h"
 #include "loader/production.h"
@@ -18,6 +19,13 @@ namespace {
 /// A chunk is late after this at the earliest, and before anything is known of its workers.
 constexpr std::int64_t kLateMinNs = 250'000'000;
 constexpr std::int64_t kLateFirstNs = 5'000'000'000;
+
+/// One look at the workers in so many may leave one that others use too.
+constexpr unsigned kLooksPerMove = 4;
+
+/// The trainer's rate is looked at after so long; chunks may take so many times what they took in the mean.
+constexpr std::int64_t kTakenNs = 500'000'000;
+constexpr double kHomeMargin = 1.5, kBatchesMax = 1e6;
 
 /// Numbers of members are their crew's; those of workers are no other crew's.
 constexpr unsigned kMemberBits = 32;
@@ -54,7 +62,10 @@ std::int64_t cpu_ns_of(std::thread& thread) {
 }  // namespace
 
 PoolCrew::PoolCrew(const PoolCrewOptions& options)
-    : options_(options), number_(next_number()), late_ns_(kLateFirstNs) {
+    : options_(options),
+      number_(next_number()),
+      random_(static_cast<std::uint32_t>(hash64(options.pool.hello.client, number_))),
+      late_ns_(kLateFirstNs) {
   if (!options_.log) options_.log = [](const std::string&) {};
   options_.pool.hello.facts = remote_facts();
 }
@@ -91,7 +102,8 @@ Status PoolCrew::set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> res
 Result<std::uint64_t> PoolCrew::add_worker(const std::string& address) {
   ASSIGN(const std::uint64_t member, pool_->add_member(address));
   const std::lock_guard lock(mutex_);
-  members_.try_emplace(member);  // it may have come already
+  // It may have come already.
+  members_[member].seen.order = hash64(address, hash64(options_.pool.hello.client, number_));
   return member;
 }
 
@@ -104,20 +116,24 @@ void PoolCrew::remove_worker(std::uint64_t member) {
 void PoolCrew::set_workers(std::uint32_t workers) {
   const std::lock_guard lock(mutex_);
   workers_ = workers;
+  choose(false);
 }
 
 CrewTotals PoolCrew::totals() {
   const auto all = pool_->figures();
   const std::lock_guard lock(mutex_);
   for (const remote::WorkerFigures& one : all)
-    if (const auto member = members_.find(one.member); member != members_.end())
+    if (const auto member = members_.find(one.member); member != members_.end()) {
       member->second.window.note_round_trip(static_cast<std::int64_t>(one.round_trip_s * 1e9));
+      member->second.chunks_max = one.window.requests;
+    }
+  choose(random_() % kLooksPerMove == 0);
   CrewTotals totals = totals_;
   if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
   totals.host_ns = cpu_ns_of(thread_);
   double cores = 0, came = 0;
   for (const auto& [number, member] : members_) {
-    totals.ready += is_ready(member) && totals.ready < workers_ ? 1 : 0;
+    totals.ready += member.seen.used && is_ready(member) ? 1 : 0;
     cores += member.cores;
     came += member.cores > 0 ? 1 : 0;
   }
@@ -156,18 +172,55 @@ void PoolCrew::stop() {
   if (check_) check_->stop();
 }
 
-// The one with the least to do, of the first that are there; whose first chunk is not checked yet gets no
-// second one.
+// Who has an older plan will soon have this one. Under the mutex.
+void PoolCrew::choose(bool moves) {
+  const auto is_there = [](const Member& member) { return member.plan != 0 && !member.expelled; };
+  const auto speed = [](const Member& member) {  // 0: not known
+    return member.window.compute_ns() > 0 ? std::max(member.cores, 1.0) / member.window.compute_ns() : 0;
+  };
+  double fastest = 0;
+  for (const auto& [number, member] : members_) fastest = std::max(fastest, speed(member));
+  std::vector<WorkerSeen> there;
+  for (auto& [number, member] : members_) {
+    member.seen.used = member.seen.used && is_there(member);
+    const double share = speed(member) > 0 ? speed(member) / fastest : 1;
+    member.seen.room = share * static_cast<double>(member.chunks_max);
+    if (is_there(member)) there.push_back(member.seen);
+  }
+  choose_workers(there, workers_, moves);
+  auto seen = there.begin();
+  for (auto& [number, member] : members_)
+    if (is_there(member)) member.seen = *seen++;
+}
+
+// The one that will have it home first; whose first chunk is not checked yet gets no second one.
 PoolCrew::Member* PoolCrew::next_member() {
   Member* best = nullptr;
-  std::uint32_t used = 0;
   for (auto& [number, member] : members_) {
-    if (!is_ready(member)) continue;
-    if (++used > workers_) break;
+    if (!member.seen.used || !is_ready(member)) continue;
     const std::size_t most = member.proven ? member.window.chunks(member.cores) : 1;
-    if (member.room && member.out < most && (best == nullptr || member.out < best->out)) best = &member;
+    const auto home_ns = [](const Member& one) { return one.window.next_home_ns(one.out, one.cores); };
+    if (member.room && member.out < most && (best == nullptr || home_ns(member) < home_ns(*best)))
+      best = &member;
   }
   return best;
+}
+
+void PoolCrew::note_taken(const Production& production) {
+  const double batches = (production.totals().taken_samples - taken_samples_) /
+                         static_cast<double>(production.options().shape.rank_rows_max());
+  const std::int64_t took_ns = production.taken_at_ns() - taken_at_ns_;
+  if (took_ns < kTakenNs && took_ns >= 0) return;
+  batch_ns_ = taken_at_ns_ > 0 && batches > 0 ? static_cast<double>(took_ns) / batches : 0;
+  taken_samples_ = production.totals().taken_samples;
+  taken_at_ns_ = production.taken_at_ns();
+}
+
+// What it is given now is home before so many are taken.
+std::size_t PoolCrew::batches_before(const Member& member) const {
+  if (batch_ns_ == 0) return 0;
+  const double home_ns = kHomeMargin * member.window.next_home_ns(member.out, member.cores);
+  return static_cast<std::size_t>(std::min(home_ns / batch_ns_, kBatchesMax));
 }
 
 void PoolCrew::feed(Production& production, Outbox& out) {
@@ -175,8 +228,13 @@ void PoolCrew::feed(Production& production, Outbox& out) {
   if (stopping_) return;
   for (const std::uint64_t worker : std::exchange(distrusted_, {})) production.distrust(worker, out);
   take_back_late(production, out);
-  while (next_member() != nullptr) {
-    auto work = production.take_remote(cut_, options_.lead, any_reads());
+  take_back_waited_for(production, out);
+  note_taken(production);
+  while (const Member* const member = next_member()) {
+    auto work = production.take_remote(cut_, {.lead = options_.lead,
+                                              .batches_before = batches_before(*member),
+                                              .or_last = member->out == 0,
+                                              .addresses = any_reads()});
     if (!work) return;
     if (!submit(work)) return production.end_remote(*work, false, out);
   }
@@ -195,8 +253,9 @@ bool PoolCrew::submit(std::unique_ptr<RemoteWork>& work) {
                                         .about = encode_remote(work->head()),
                                         .payload = payload_of(*work),
                                         .result_bytes = work->result_bytes()};
+    const double home_ns = member->window.next_home_ns(member->out, member->cores);
     ++member->out;
-    out_[request] = {std::move(work), at->first, monotonic_ns()};
+    out_[request] = {std::move(work), at->first, monotonic_ns(), home_ns};
     const Status sent = pool_->submit(at->first, submission);
     if (sent) return true;
     work = std::move(out_[request].work);
@@ -211,13 +270,42 @@ bool PoolCrew::submit(std::unique_ptr<RemoteWork>& work) {
 }
 
 // One writer: what was withdrawn is written by nobody any more.
+bool PoolCrew::take_back(std::uint64_t request, Production& production, Outbox& out) {
+  if (!pool_->withdraw(request)) return false;  // it is home, or lost
+  note_away(out_[request]);
+  production.end_remote(*take_out(request), false, out);
+  return true;
+}
+
+// While this machine idles it waits no longer for a chunk than it would take to compute it, and not at all
+// for one that needs longer.
+void PoolCrew::take_back_waited_for(Production& production, Outbox& out) {
+  const Step* const step = production.waited_for();
+  const std::int64_t now_ns = monotonic_ns();
+  if (std::exchange(waited_for_, step) != step) waited_since_ns_ = now_ns;
+  if (step == nullptr) return;
+  const auto is_due = [&](const auto& one) { return one.second.work->chunk->step == step; };
+  const auto due = std::ranges::find_if(out_, is_due);
+  if (due == out_.end()) return;
+  const Out& one = due->second;
+  const double here_ns = static_cast<double>(one.work->sent->head.rows) * production.local_sample_ns();
+  const bool is_far = static_cast<double>(one.since_ns - now_ns) + one.home_ns >= here_ns;
+  if (!is_far && static_cast<double>(now_ns - waited_since_ns_) < here_ns) return;
+  if (take_back(due->first, production, out)) waited_since_ns_ = now_ns;
+}
+
 void PoolCrew::take_back_late(Production& production, Outbox& out) {
   const std::int64_t now_ns = monotonic_ns();
   std::vector<std::uint64_t> late;
   for (const auto& [request, one] : out_)
     if (now_ns - one.since_ns > late_ns_) late.push_back(request);
-  for (const std::uint64_t request : late)
-    if (pool_->withdraw(request)) production.end_remote(*take_out(request), false, out);
+  for (const std::uint64_t request : late) take_back(request, production, out);
+}
+
+// How long it has been away, if it came home or was given up now.
+void PoolCrew::note_away(const Out& one) {
+  if (const auto member = members_.find(one.member); member != members_.end())
+    member->second.window.note_away(static_cast<double>(monotonic_ns() - one.since_ns), one.home_ns);
 }
 
 void PoolCrew::note_latency(std::int64_t ns) {
@@ -226,7 +314,8 @@ void PoolCrew::note_latency(std::int64_t ns) {
   auto sorted = latencies_;
   const std::size_t count = std::min(latencies_count_, sorted.size());
   std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count));
-  late_ns_ = std::max(2 * sorted[count - 1 - count / 100], kLateMinNs);
+  totals_.away_p99_ns = sorted[count - 1 - count / 100];
+  late_ns_ = std::max(2 * totals_.away_p99_ns, kLateMinNs);
 }
 
 std::unique_ptr<RemoteWork> PoolCrew::take_out(std::uint64_t request) {
@@ -259,7 +348,7 @@ void PoolCrew::note_unread(std::uint64_t request, const std::string& why) {
 }
 
 // It is computed.
-void PoolCrew::take_home(std::uint64_t request, std::uint64_t cpu_ns) {
+void PoolCrew::take_home(std::uint64_t request, std::uint64_t thread_ns) {
   std::unique_ptr<RemoteWork> work;
   bool checks = false;
   {
@@ -268,11 +357,12 @@ void PoolCrew::take_home(std::uint64_t request, std::uint64_t cpu_ns) {
     if (found == out_.end()) return;
     const std::int64_t now_ns = monotonic_ns();
     note_latency(now_ns - found->second.since_ns);
+    note_away(found->second);
     totals_.rows += found->second.work->sent->head.rows;
-    totals_.worker_ns += cpu_ns;
+    totals_.worker_ns += thread_ns;
     totals_.received_bytes += found->second.work->result_bytes();
     Member& member = members_[found->second.member];
-    member.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(cpu_ns, INT64_MAX)),
+    member.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(thread_ns, INT64_MAX)),
                        now_ns - found->second.arriving_since_ns);
     checks = !member.proven || member.results % options_.check_every == 0;
     ++member.results;

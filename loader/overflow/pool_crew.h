@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "loader/overflow/chunk_check.h"
 #include "loader/overflow/chunk_window.h"
 #include "loader/overflow/crew.h"
+#include "loader/overflow/worker_choice.h"
 #include "remote/pool.h"
 
 namespace carya::loader {
@@ -23,10 +25,11 @@ namespace carya::loader {
 /// What a crew has done so far.
 struct CrewTotals {
   std::uint64_t rows = 0;            ///< that came home
-  std::uint64_t worker_ns = 0;       ///< CPU time of the workers for those
+  std::uint64_t worker_ns = 0;       ///< thread time of the workers for those
   std::uint64_t received_bytes = 0;  ///< of results
   std::int64_t receiving_ns = 0;     ///< in which the bytes of some result were on their way in
   std::int64_t host_ns = 0;          ///< CPU time of this machine for sending and receiving
+  std::int64_t away_p99_ns = 0;      ///< a chunk, there and back; 0: not known yet
   std::uint32_t ready = 0;           ///< workers in use that are up and have the plan
   double worker_cores = 0;           ///< of one, the mean of those that ever came; 0: none did
 };
@@ -39,9 +42,11 @@ struct PoolCrewOptions {
   std::function<void(const std::string&)> log{};  ///< one line per event; from any thread
 };
 
-/// A crew of workers that are connected to over the network. A chunk goes to the worker that has the least to
-/// do and room; one that takes more than twice what 99 of 100 took is computed here. Workers that die or
-/// refuse slow the stream and change nothing else.
+/// A crew of workers that are connected to over the network. It uses so many of those that are there as it is
+/// told, by how little others ask them. A chunk goes to the one of those that has room and will have it home
+/// first, if that is before the trainer wants it. One that takes more than twice what 99 of 100 took is
+/// computed here; so is one that the trainer waits for while this machine has nothing to do, once that would
+/// have taken no longer. Workers that die or refuse slow the stream and change nothing else.
 ///
 /// A worker has as many chunks at a time as keep it busy, those on their way included, and no more: what it
 /// has beyond that this machine could compute, and the batch would wait for it.
@@ -82,10 +87,12 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
 
  private:
   struct Member {
-    std::uint64_t plan = 0;  // the newest that it has; 0: it is not there
-    bool room = true;        // as far as is known
-    bool reads = false;      // records itself, of that plan
-    bool proven = false;     // with that plan, on this connection
+    std::uint64_t plan = 0;        // the newest that it has; 0: it is not there
+    bool room = true;              // as far as is known
+    std::uint64_t chunks_max = 0;  // that it lets us have at a time
+    WorkerSeen seen{};             // used: gets work
+    bool reads = false;            // records itself, of that plan
+    bool proven = false;           // with that plan, on this connection
     bool expelled = false;
     std::size_t out = 0;  // with it, or being checked
     std::uint64_t results = 0;
@@ -96,6 +103,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     std::unique_ptr<RemoteWork> work;
     std::uint64_t member = 0;
     std::int64_t since_ns = 0;
+    double home_ns = 0;                  // that it is thought to take; 0: not known
     std::int64_t arriving_since_ns = 0;  // 0: nothing has come
   };
 
@@ -104,14 +112,20 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   bool any_reads() const {
     return std::ranges::any_of(members_, [](const auto& one) { return one.second.reads; });
   }
+  void choose(bool moves);
   Member* next_member();
+  void note_taken(const Production& production);
+  std::size_t batches_before(const Member& member) const;
   bool submit(std::unique_ptr<RemoteWork>& work);
   void take_back_late(Production& production, Outbox& out);
+  void take_back_waited_for(Production& production, Outbox& out);
+  bool take_back(std::uint64_t request, Production& production, Outbox& out);
   void note_latency(std::int64_t ns);
+  void note_away(const Out& one);
   std::unique_ptr<RemoteWork> take_out(std::uint64_t request);
   void give_back(std::uint64_t request);
   void note_unread(std::uint64_t request, const std::string& why);
-  void take_home(std::uint64_t request, std::uint64_t cpu_ns);
+  void take_home(std::uint64_t request, std::uint64_t thread_ns);
   void checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours);
   bool expel(std::uint64_t worker);
 
@@ -137,11 +151,17 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   std::size_t receiving_ = 0;  // results whose bytes are on their way in
   std::int64_t receiving_since_ns_ = 0;
   std::map<std::uint64_t, Member> members_;
+  std::minstd_rand random_;
   std::unordered_map<std::uint64_t, Out> out_;
   std::uint64_t requests_ = 0;
   std::array<std::int64_t, 128> latencies_{};  // the last ones, ns
   std::size_t latencies_count_ = 0;
   std::int64_t late_ns_;
+  double taken_samples_ = 0;  // by the trainer, at
+  std::int64_t taken_at_ns_ = 0;
+  double batch_ns_ = 0;               // between two of its batches; 0: not known
+  const Step* waited_for_ = nullptr;  // as the production has it, never looked into
+  std::int64_t waited_since_ns_ = 0;
   std::vector<std::uint64_t> distrusted_;  // workers of which the production has not been told
   std::vector<remote::WorkerFigures> expelled_;
   bool stopping_ = false;

@@ -24,9 +24,14 @@ void PoolCrew::down(std::uint64_t member, const Error& reason, bool parked) {
 }
 
 void PoolCrew::registered(std::uint64_t member, std::uint64_t plan, Result<std::string> about) {
-  if (!about)
+  if (!about) {
+    {
+      const std::lock_guard lock(mutex_);
+      members_[member].plan = 0;
+    }
     return options_.log("worker=" + std::to_string(member) + " refuses the plan why=\"" +
                         about.error().message + "\"");
+  }
   const auto ready = decode_remote<RemoteReady>(std::as_bytes(std::span(*about)));
   {
     const std::lock_guard lock(mutex_);
@@ -35,6 +40,7 @@ void PoolCrew::registered(std::uint64_t member, std::uint64_t plan, Result<std::
     seen.plan = std::max(seen.plan, plan);
     seen.room = true;
     seen.proven = false;
+    choose(false);
   }
   if (ready && !ready->note.empty())
     options_.log("worker=" + std::to_string(member) + " says=\"" + ready->note + "\"");
@@ -65,7 +71,7 @@ void PoolCrew::done(std::uint64_t request, const std::string& about, bool placed
   if (!result) options_.log("request=" + std::to_string(request) + " why=\"" + result.error().message + "\"");
   if (result && !result->unread.empty()) note_unread(request, result->unread);
   if (placed && result && result->broken.empty())
-    take_home(request, result->cpu_ns);
+    take_home(request, result->thread_ns);
   else
     give_back(request);
 }

@@ -101,7 +101,7 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
   }
   std::vector<transforms::FieldIndex> indexes(fields());
   RemoteResult result;
-  const std::int64_t start_ns = thread_cpu_ns();
+  const std::int64_t start_ns = monotonic_ns();
   for (std::size_t row = 0; row < chunk.rows; ++row) {
     if (go_on && !go_on())
       return fail(Code::kTimeout, "worker: the chunk took too long, or the worker ends; " +
@@ -125,7 +125,7 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
       places[t] += bytes;
     }
   }
-  result.cpu_ns = static_cast<std::uint64_t>(thread_cpu_ns() - start_ns);
+  result.thread_ns = static_cast<std::uint64_t>(monotonic_ns() - start_ns);
   return result;
 }
 

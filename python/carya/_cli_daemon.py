@@ -134,7 +134,7 @@ def _tables(status: Document) -> Any:
     jobs = Table("job", "state", "source", "records", "world", title="jobs", title_justify="left")
     ranks = Table(
         *("job", "rank", "epoch", "position", "samples", "samples/s", "read", "free", "filling", "ready", "held"),
-        *("slots", "quarantine", "readers (stalled)"),
+        *("slots", "threads", "quarantine", "readers (stalled)"),
         title="ranks",
         title_justify="left",
     )
@@ -206,6 +206,7 @@ def _rank_cells(rank: Document) -> list[str]:
         _bytes(rank["bytes_read"]),
         *(str(rank[state]) for state in ("free", "filling", "ready", "held")),
         f"{rank['slots']} = {_bytes(rank['slot_bytes'])}",
+        f"{rank['threads_used']} of {rank['threads']}",
         str(rank["quarantined"]),
         ", ".join(readers) or f"none; kept {rank['lingers_s']:.0f} s more",
     ]

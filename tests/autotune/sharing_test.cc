@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -17,20 +16,53 @@ Claim claim(double demand, double host_price, double local_ms = 1, double cores 
   return made;
 }
 
-TEST(Sharing, CoresGoWhereTheySaveMost) {
-  const std::vector<Claim> jobs = {claim(4000, 1), claim(4000, 20), claim(500, 5)};
-  const auto given = share_cores(jobs, 6);
-  ASSERT_TRUE(given);
-  EXPECT_NEAR(given->at(1), 4, 0.26);    // the dear host's accelerator is served whole
-  EXPECT_NEAR(given->at(2), 0.5, 0.26);  // so is who needs little
-  EXPECT_GE(given->at(0), 0.19);         // the cheap one gets the rest, but never nothing
-  EXPECT_LE(std::accumulate(given->begin(), given->end(), 0.0), 6 + 1e-9);
+Claim local_claim(double demand, double host_price) {
+  Claim made = claim(demand, host_price);
+  made.goal.workers_max = 0;
+  return made;
 }
 
-TEST(Sharing, WhatNobodyNeedsIsGivenToNobody) {
-  const auto cores = share_cores(std::vector<Claim>{claim(1000, 5), claim(1000, 5)}, 64);
-  ASSERT_TRUE(cores);
-  EXPECT_LT(cores->at(0) + cores->at(1), 3);
+TEST(Sharing, ThreadsGoWhereTheySaveMost) {
+  const std::vector<Claim> jobs = {local_claim(4000, 1), local_claim(4000, 20), local_claim(500, 5)};
+  // The dear host's accelerator is served whole, so is who needs little; the cheap one gets the rest.
+  EXPECT_EQ(share_threads(jobs, 6).value(), (std::vector<std::uint32_t>{1, 4, 1}));
+  EXPECT_EQ(share_threads(jobs, 7).value(), (std::vector<std::uint32_t>{2, 4, 1}));
+}
+
+TEST(Sharing, ACoreIsWorthMoreWhereNoWorkersCome) {
+  const std::vector<Claim> jobs = {claim(8000, 5), local_claim(8000, 5)};
+  const auto given = share_threads(jobs, 9).value();
+  EXPECT_EQ(given, (std::vector<std::uint32_t>{1, 8}));
+}
+
+TEST(Sharing, ThreadsGoToWhoNeedsThem) {
+  const std::vector<Claim> jobs = {local_claim(500, 5), local_claim(100'000, 5)};  // a slow trainer
+  EXPECT_EQ(share_threads(jobs, 8).value(), (std::vector<std::uint32_t>{1, 7}));
+}
+
+TEST(Sharing, AJobAloneMayUseAllThreads) {
+  EXPECT_EQ(share_threads(std::vector<Claim>{claim(500, 5)}, 16).value(), std::vector<std::uint32_t>{16});
+  EXPECT_EQ(share_threads(std::vector<Claim>{claim(500, 5), claim(500, 5)}, 7).value(),
+            (std::vector<std::uint32_t>{4, 3}));  // what saves nobody money goes to who has fewest
+}
+
+TEST(Sharing, EveryJobHasAThread) {
+  std::mt19937_64 random(7);
+  for (std::uint32_t trial = 0; trial < 200; ++trial) {
+    std::vector<Claim> jobs;
+    const std::size_t count = 1 + random() % 12;
+    for (std::size_t i = 0; i < count; ++i)
+      jobs.push_back(claim(static_cast<double>(1 + random() % 20'000), static_cast<double>(random() % 30)));
+    const auto cores = static_cast<std::uint32_t>(1 + random() % 16);
+    const std::vector<std::uint32_t> given = share_threads(jobs, cores).value();
+    EXPECT_GE(std::ranges::min(given), 1U) << trial;
+    EXPECT_EQ(std::accumulate(given.begin(), given.end(), 0U),
+              std::max(cores, static_cast<std::uint32_t>(count)))
+        << trial;
+  }
+}
+
+TEST(Sharing, WorkersThatNobodyNeedsAreGivenToNobody) {
   const auto workers = share_workers(std::vector<Claim>{claim(900, 5), claim(2500, 5)}, 64);
   ASSERT_TRUE(workers);
   EXPECT_EQ(*workers, (std::vector<std::uint32_t>{0, 2}));
@@ -80,12 +112,13 @@ TEST(Sharing, WorkersAreSharedAsTryingAllWaysWould) {
 
 TEST(Sharing, NumbersThatCannotBeAreNamed) {
   std::vector<Claim> jobs = {claim(1, 1), claim(1, 1)};
-  EXPECT_FALSE(share_cores(jobs, std::nan("")));
   jobs[1].facts.local_cpu_s = -1;
   const auto wrong = share_workers(jobs, 4);
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("claim 1: placement: local_cpu_s"), std::string::npos);
-  EXPECT_TRUE(share_cores(std::vector<Claim>{}, 4)->empty());
+  EXPECT_FALSE(share_threads(jobs, 4));
+  EXPECT_FALSE(share_threads(std::vector<Claim>{claim(1, 1)}, 0));
+  EXPECT_TRUE(share_threads(std::vector<Claim>{}, 4)->empty());
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ OverflowProfile some_overflow() {
                   .worker_cpu_s = 2e-3,
                   .worker_cores = 8,
                   .workers = 3,
-                  .serves = true}};
+                  .serves = true},
+          .samples_away = 2.5};
 }
 
 const ProfileMachine kMachine{.cpu = "Some \"CPU\"", .simd = "AVX2", .cores = 4};
@@ -162,6 +163,7 @@ TEST(ProfileFile, WhatCannotBeKnownOfWorkersIsLeftOutOrRefused) {
   for (const auto& [from, to] : {std::pair{"\"workers\": 3", "\"workers\": 4000000000"},
                                  {"\"workers\": 3", "\"workers\": 18446744073709551615"},
                                  {"\"worker_cores\": 8.0", "\"worker_cores\": -8.0"},
+                                 {"\"samples_away\": 2.5", "\"samples_away\": -1.0"},
                                  {"\"local_cpu_s\": 0.001", "\"local_cpu_s\": 1e300"},
                                  {"\"local_cpu_s\": 0.001", "\"local_cpu_s\": 1e-300"}}) {
     const auto loaded = load(from, to);

@@ -41,6 +41,21 @@ TEST(ChunkWindow, FollowsChunksOfAnotherSize) {
   EXPECT_EQ(window.chunks(1), 4U);
 }
 
+TEST(ChunkWindow, SaysWhenAChunkIsHome) {
+  ChunkWindow window;
+  EXPECT_EQ(window.next_home_ns(3, 2), 0) << "nothing is known";
+  window.note(8 * kMs, 1 * kMs);
+  window.note_round_trip(4 * kMs);
+  EXPECT_EQ(window.next_home_ns(0, 2), 14 * kMs);
+  EXPECT_EQ(window.next_home_ns(1, 2), 16 * kMs) << "on the other core";
+  EXPECT_EQ(window.next_home_ns(3, 2), 28 * kMs) << "behind two";
+  for (int i = 0; i < 100; ++i)
+    window.note_away(3 * window.next_home_ns(0, 2) / 2, window.next_home_ns(0, 2));
+  EXPECT_GT(window.next_home_ns(0, 2), 100 * kMs) << "always later than it says";
+  for (int i = 0; i < 100; ++i) window.note_away(14 * kMs, window.next_home_ns(0, 2));
+  EXPECT_NEAR(window.next_home_ns(0, 2), 14 * kMs, kMs);
+}
+
 TEST(ChunkWindow, IsBoundedWhateverAWorkerSays) {
   ChunkWindow window;
   window.note(0, INT64_MAX);

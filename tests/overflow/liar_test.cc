@@ -119,7 +119,7 @@ class LyingCrew final : public Crew {
     }
     if (kept_ && waiting_.empty() && out_ == 0 && (lies_ == kLies || idle_ > kIdleMax)) undo(production, out);
     while (lies_ < kLies) {
-      auto work = production.take_remote(cut_, 0);
+      auto work = production.take_remote(cut_, {});
       if (!work) return;
       idle_ = 0;
       work->worker = worker_;

@@ -63,6 +63,31 @@ TEST(PoolCrew, WorkersThatAreNotThereAreNotMissed) {
   EXPECT_EQ(drain(*job), alone(opened));
 }
 
+TEST(PoolCrew, TwoHostsThatNeedAWorkerEachHaveOneEach) {
+  const PhotoFolder folder(61), other(2);
+  const Opened opened = open_photos(folder);
+  const std::vector<std::string> paths{folder.socket(), other.socket()};
+  const Worker workers[] = {Worker(paths[0]), Worker(paths[1])};
+  std::vector<std::shared_ptr<PoolCrew>> crews;
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (int i = 0; i < 2; ++i) {
+    crews.push_back(crew_at(*opened.pipeline, kAllOps, paths));
+    crews.back()->set_workers(1);
+    jobs.push_back(start(opened, {.threads = 1, .slots = 6, .crew = crews.back()}));
+    drain_until_remote(*jobs.back());
+  }
+  const auto answered = [&](std::size_t i) { return workers[i].answered(); };
+  std::uint64_t before[] = {answered(0), answered(1)};
+  for (int look = 0; look < 3000; ++look) {
+    for (auto& crew : crews) crew->totals();
+    for (auto& job : jobs) drain(*job);
+    const bool both = answered(0) > before[0] && answered(1) > before[1];
+    if (both && crews[0]->totals().ready == 1 && crews[1]->totals().ready == 1) return;
+    before[0] = answered(0), before[1] = answered(1);
+  }
+  FAIL() << "they share one, and nobody has the other";
+}
+
 TEST(PoolCrew, ALoaderThatClosesLeavesNothingBehind) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);

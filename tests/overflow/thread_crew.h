@@ -43,7 +43,7 @@ class ThreadCrew final : public Crew {
   void feed(Production& production, Outbox&) override {
     const std::lock_guard lock(mutex_);
     while (!stopping_ && out_ < options_.out_max) {
-      auto work = production.take_remote(cut_, options_.lead);
+      auto work = production.take_remote(cut_, {.lead = options_.lead});
       if (!work) return;
       ++out_;
       queue_.push_back(std::move(work));

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemons import Daemon, running
+from daemons import Daemon, running, until
 from streams import numbers
 from test_cli import run
 
@@ -59,6 +59,22 @@ def test_a_reader_s_stall_is_what_it_waited(daemon: Daemon) -> None:
         assert 0.45 <= reader["stall_s"] <= reader["attached_s"]
         assert reader["stall_share"] == pytest.approx(reader["stall_s"] / reader["attached_s"])
         held.clear()
+
+
+def test_jobs_share_the_cores() -> None:
+    with running() as daemon:
+
+        def threads() -> list[int]:
+            return [rank["threads"] for job in daemon.status()["jobs"] for rank in job["ranks"]]
+
+        with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="one") as one:
+            next(iter(one))
+            (cores,) = threads()
+            with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="two") as two:
+                next(iter(two))
+                until(lambda: len(threads()) == 2 and sum(threads()) == max(cores, 2))
+                assert min(threads()) >= 1
+            until(lambda: threads() == [cores])
 
 
 @pytest.mark.parametrize("way", ["q", "Ctrl-C"])

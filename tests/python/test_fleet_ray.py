@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from chunk_client import Host
 from daemons import until
+from streams import digest, epoch_digest
 
 import carya
 from carya import _core, fleet
@@ -99,7 +101,9 @@ def listens(member: str) -> bool:
         return False
 
 
-def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head without room for workers."""
     pytest.importorskip("ray", reason="Ray is not installed: the fleet on Ray is not tested")
     from ray.cluster_utils import Cluster
 
@@ -107,6 +111,36 @@ def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def test_a_loader_s_workers_on_a_ray_cluster(monkeypatch: pytest.MonkeyPatch, photos: Path) -> None:
+    pipeline = carya.image_folder(photos).shuffle(seed=11).decode_image().random_resized_crop(48).batch(4)
+    expected = epoch_digest(pipeline)
+    with ray_cluster(monkeypatch) as cluster:
+        first = cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1)
+        made = carya.fleet.ray(address=cluster.address, max_workers=2, cpus_per_worker=1, insecure=True)
+        options: dict[str, Any] = {"remote": made, "placement": "remote:2", "remote_tls": {"insecure": True}}
+        with carya.Loader(pipeline, threads=1, daemon="embedded", **options) as loader:
+
+            def chunks(workers: int) -> list[int]:
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+                up = [one["chunks"] for one in loader.placement()["workers"] if one["state"] == "up"]
+                return up if len(up) == workers else [0]
+
+            until(lambda: min(chunks(2)) > 0)
+            cluster.remove_node(first, allow_graceful=False)
+            until(lambda: min(chunks(1)) > 0)
+            cluster.add_node(num_cpus=1)
+            until(lambda: min(chunks(2)) > 0)
+
+
+def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ray_cluster(monkeypatch) as cluster:
         first = cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
         made = carya.fleet.ray(address=cluster.address, max_workers=3, cpus_per_worker=1, insecure=True)
@@ -137,5 +171,3 @@ def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest
             ray.process.stdin.close()
             assert ray.process.wait(300) == 0
             until(lambda: not any(listens(member) for member in two))
-    finally:
-        cluster.shutdown()

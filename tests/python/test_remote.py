@@ -286,6 +286,15 @@ def test_the_next_run_begins_with_what_the_last_one_knew_of_workers(
     (kept,) = Path(os.environ["CARYA_CACHE_DIR"]).glob("profile-*.json")
     known = json.loads(kept.read_text())["overflow"]
     assert known["worker_cpu_s"] > 0
+
+    def slots(samples_away: float) -> int:
+        everything = json.loads(kept.read_text())
+        kept.write_text(json.dumps({**everything, "overflow": {**known, "samples_away": samples_away}}))
+        with carya.Loader(pipeline, **options) as loader:
+            return int(loader.stats()["slots"]["count"])
+
+    few = slots(0)
+    assert slots(4 * (few + 2.5)) == few // 2 + few + 3  # batches of 4
     with carya.Loader(pipeline, **options) as loader:
         assert "first worker" not in phases(loader, chunks=0)  # one that is known is not tried alone again
         earlier = loader.placement()["earlier"]
