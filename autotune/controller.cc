@@ -350,7 +350,9 @@ void Controller::set_choice(const Choice& choice) {
 
 void Controller::settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s) {
   if (decision_.phase != Phase::kSettled) decision_.confidence = confidence_beside(facts, present, reachable);
-  if (decision_.confidence < kConfidence && seen_ < kLastLook && decision_.phase != Phase::kSettled) {
+  // While none works after a first one did, no further look tells more of what they would bring.
+  const std::uint64_t looks = decision_.run.workers == 0 && vain_ > 0 ? kFirstLook : kLastLook;
+  if (decision_.confidence < kConfidence && seen_ < looks && decision_.phase != Phase::kSettled) {
     if (decision_.phase != Phase::kVerifying) start_verifying();
     look_at_seen_ = std::max(kFirstLook, 2 * seen_);
     decision_.looks_again_s = now_s;

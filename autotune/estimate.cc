@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kErrors95 = 1.96;
 constexpr std::size_t kWholeMin = 4;
+constexpr double kSpeedNoise = 0.5;
 /// So many standard errors from what an earlier run measured are another world.
 constexpr double kContradiction = 3;
 /// A drawn factor stays above this: the normal distribution does not know that rates are above 0.
@@ -20,6 +21,13 @@ constexpr double kFactorMin = 0.2;
 
 double ratio(double number, double by) {
   return by > 0 ? number / by : 0;
+}
+
+/// One of those that were known has become another.
+bool differ(const std::vector<double>& before, const std::vector<double>& now) {
+  return before.size() == now.size() && !std::ranges::equal(before, now, [](double a, double b) {
+           return std::abs(a / b - 1) <= kSpeedNoise;
+         });
 }
 
 double root_of_squares(double a, double b) {
@@ -56,6 +64,10 @@ Status check(const EarlierRun& earlier) {
 
 std::string_view Estimate::add(const Measurements& measured, const Running& running) {
   std::string_view broken;
+  if (!measured.worker_speeds.empty()) {
+    if (differ(model_.worker_speeds, measured.worker_speeds)) broken = "the speed of a worker";
+    model_.worker_speeds = measured.worker_speeds;
+  }
   const auto add = [&](Quantity quantity, double value, std::string_view name) {
     const bool changed = series_[quantity].add(value);
     if (!changed && !contradicts_earlier(quantity)) return;

@@ -23,12 +23,13 @@ struct Measurements {
   double local_thread_s = 0;  ///< thread time of those, waiting for a core included: pressure shows here
   double remote_samples = 0;  ///< that came from workers
   double remote_host_s = 0;  ///< thread time of the host for those: receiving, unpacking, the rest of the ops
-  double worker_thread_s = 0;       ///< thread time of the workers for those
+  double worker_thread_s = 0;       ///< thread time of the workers for those, as one of speed 1 would need
   double link_in_bytes_per_s = 0;   ///< while bytes were under way
   double link_out_bytes_per_s = 0;  ///< while bytes were under way
   double source_bytes_per_s = 0;    ///< while a read was under way, of all readers together
   double work_left_s = 0;           ///< at the present rate; 0: unknown
   std::uint32_t workers_ready = 0;  ///< that are up and healthy
+  std::vector<double> worker_speeds{};  ///< as PlacementFacts has them; none: they are what they were
 };
 
 /// How a stream is run.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace carya::autotune {
@@ -52,9 +53,36 @@ Bound stream_bound(const PlacementFacts& facts, const PlacementGoal& goal) {
   return bound;
 }
 
+/// What one worker beyond those that are known brings.
+double further_speed(const std::vector<double>& speeds) {
+  if (speeds.empty()) return 1;
+  return std::accumulate(speeds.begin(), speeds.end(), 0.0) / static_cast<double>(speeds.size());
+}
+
+/// What so many workers bring together.
+double speed_of(const PlacementFacts& facts, std::uint32_t workers) {
+  const std::vector<double>& speeds = facts.worker_speeds;
+  const std::size_t known = std::min<std::size_t>(workers, speeds.size());
+  return std::accumulate(speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(known), 0.0) +
+         static_cast<double>(workers - known) * further_speed(speeds);
+}
+
+/// As few as bring that, at most `allowed`.
+std::uint32_t workers_of_speed(const PlacementFacts& facts, double wanted, std::uint32_t allowed) {
+  std::uint32_t workers = 0;
+  for (const double speed : facts.worker_speeds) {
+    if (!(wanted > 0) || workers == allowed) return workers;
+    wanted -= speed;
+    ++workers;
+  }
+  const double further = std::ceil(std::max(0.0, wanted) / further_speed(facts.worker_speeds));
+  return workers + static_cast<std::uint32_t>(std::min<double>(further, allowed - workers));
+}
+
 /// Samples/s that can come from the workers.
 Bound remote_bound(const PlacementFacts& facts, const RemoteCut& cut, std::uint32_t workers) {
-  const double free_cores = workers * facts.worker_cores * (1 - busy_share(facts.worker_busy));
+  const double free_cores =
+      speed_of(facts, workers) * facts.worker_cores * (1 - busy_share(facts.worker_busy));
   Bound bound{per_second(free_cores, cut.worker_cpu_s), Limit::kWorkers};
   bound.at_most(per_second(limit(facts.link_in_bytes_per_s), cut.bytes_in), Limit::kLinkIn);
   bound.at_most(per_second(limit(facts.link_out_bytes_per_s), cut.bytes_out), Limit::kLinkOut);
@@ -78,8 +106,7 @@ std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& g
   const double wanted = stream_bound(facts, goal).rate;
   Bound most = remote_bound(facts, cut, kAnyWorkersMax);
   most.at_most(all_remote ? wanted : (wanted - facts.cores / facts.local_cpu_s) / gain, Limit::kDemand);
-  return static_cast<std::uint32_t>(
-      std::clamp(std::ceil(most.rate / each), 0.0, static_cast<double>(allowed)));
+  return workers_of_speed(facts, most.rate / each, allowed);
 }
 
 std::vector<Choice> choices_at(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
@@ -163,6 +190,8 @@ Status check(const PlacementFacts& facts) {
   if (!known(facts.local_cpu_s)) return wrong("placement", "local_cpu_s", facts.local_cpu_s, "above 0");
   if (!known(facts.cores)) return wrong("placement", "cores", facts.cores, "above 0");
   if (!known(facts.worker_cores)) return wrong("placement", "worker_cores", facts.worker_cores, "above 0");
+  for (const double speed : facts.worker_speeds)
+    if (!known(speed)) return wrong("placement", "worker_speeds", speed, "above 0");
   for (const RemoteCut& cut : facts.cuts) {
     const std::string name = "placement: the cut after " + std::to_string(cut.ops_remote) + " ops";
     if (!known(cut.worker_cpu_s)) return wrong(name, "worker_cpu_s", cut.worker_cpu_s, "above 0");

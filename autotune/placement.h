@@ -15,11 +15,14 @@ namespace carya::autotune {
 /// What is known of a stream, its host, its workers and what lies between. Where 0 means unknown, so does
 /// everything else that cannot be: negative, infinite, not a number.
 struct PlacementFacts {
-  double local_cpu_s = 0;           ///< thread-seconds of a sample that stays on the host; above 0
-  std::vector<RemoteCut> cuts;      ///< none: nothing can go
-  double cores = 1;                 ///< of the host that the stream may use; above 0
-  double demand = 0;                ///< samples/s that the trainer takes if it never waits; 0: unknown, all
-  double worker_cores = 1;          ///< of one worker, the mean of those there are
+  double local_cpu_s = 0;       ///< thread-seconds of a sample that stays on the host; above 0
+  std::vector<RemoteCut> cuts;  ///< none: nothing can go
+  double cores = 1;             ///< of the host that the stream may use; above 0
+  double demand = 0;            ///< samples/s that the trainer takes if it never waits; 0: unknown, all
+  double worker_cores = 1;      ///< of one worker, the mean of those there are
+  /// What workers bring beside one of those cores and costs, in the order in which they are taken; each above
+  /// 0. Further ones are like the mean of these; none: all are like that one.
+  std::vector<double> worker_speeds{};
   double worker_busy = 0;           ///< share of a worker that others use, 0 .. 1
   double link_in_bytes_per_s = 0;   ///< to the host; 0: no limit is known
   double link_out_bytes_per_s = 0;  ///< from the host; 0: no limit is known

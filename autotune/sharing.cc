@@ -97,4 +97,9 @@ Result<std::vector<std::uint32_t>> share_workers(std::span<const Claim> hosts, s
   return given;
 }
 
+double worth_of_worker(const Claim& host, std::uint32_t workers) {
+  const std::uint32_t last = std::max(1U, workers);
+  return saving(with_workers(host, last - 1), with_workers(host, last), host);
+}
+
 }  // namespace carya::autotune

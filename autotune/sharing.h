@@ -32,4 +32,8 @@ Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, st
 /// Cost: one prediction per cut for each worker given, and one more for each host.
 Result<std::vector<std::uint32_t>> share_workers(std::span<const Claim> hosts, std::uint32_t workers);
 
+/// What the last of so many workers saves a host, in $ per hour; of none: what a first one would. Of checked
+/// numbers.
+double worth_of_worker(const Claim& host, std::uint32_t workers);
+
 }  // namespace carya::autotune

@@ -17,10 +17,10 @@ class Heartbeat {
         ping_ns_(now_ns) {}
 
   /// Sends a Ping when one is due.
-  void beat(Connection& connection, std::int64_t now_ns) {
+  void beat(Connection& connection, std::int64_t now_ns, const Ping& ping = {}) {
     if (now_ns - ping_ns_ < period_ns_) return;
     ping_ns_ = now_ns;
-    connection.send(Ping{}, static_cast<std::uint64_t>(now_ns));
+    connection.send(ping, static_cast<std::uint64_t>(now_ns));
   }
   /// Any byte that came is a sign of life. Whether there was none for too long; ask it after a read that
   /// began after `now_ns` was taken, so that a thread that slept does not blame the peer.

@@ -43,7 +43,9 @@ CARYA_FIELDS(ChunkFailed) {
 CARYA_FIELDS(Credit) {
   a("window", d.window);
 }
-CARYA_FIELDS(Ping) {}
+CARYA_FIELDS(Ping) {
+  a("worth", d.worth);
+}
 CARYA_FIELDS(Pong) {}
 CARYA_FIELDS(Drain) {}
 CARYA_FIELDS(Cancel) {}

@@ -83,6 +83,8 @@ struct Credit {
 };
 struct Ping {
   static constexpr FrameType kType = FrameType::kPing;
+  /// Of a client: what one worker saves it, in millionths of a $ per hour.
+  std::uint64_t worth = 0;
 };
 struct Pong {
   static constexpr FrameType kType = FrameType::kPong;

@@ -8,6 +8,8 @@
 
 namespace carya::remote {
 
+constexpr double kWorthMax = 1e9;  // $ per hour
+
 /// Members are made and forgotten under the mutex; the thread in run() works on its own list of them.
 class WorkerPool::Loop {
  public:
@@ -22,6 +24,9 @@ class WorkerPool::Loop {
   void drop_plan(std::uint64_t plan);
   Status submit(std::uint64_t member, Submission submission);
   bool withdraw(std::uint64_t request);
+  void set_worth(double worth) {
+    shared_.worth = worth > 0 ? static_cast<std::uint64_t>(std::min(worth, kWorthMax) * 1e6) : 0;
+  }
   std::vector<WorkerFigures> figures() const;
 
  private:
@@ -207,6 +212,9 @@ Status WorkerPool::submit(std::uint64_t member, Submission submission) {
 }
 bool WorkerPool::withdraw(std::uint64_t request) {
   return loop_->withdraw(request);
+}
+void WorkerPool::set_worth(double worth) {
+  loop_->set_worth(worth);
 }
 std::vector<WorkerFigures> WorkerPool::figures() const {
   return loop_->figures();

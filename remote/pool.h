@@ -115,6 +115,10 @@ class WorkerPool {
   /// or is coming.
   bool withdraw(std::uint64_t request);
 
+  /// What one worker saves this side, in $ per hour, told with each Ping: workers that others ask too serve
+  /// those more for whom they save more. Before it is said, and at 0, it gets the least share.
+  void set_worth(double worth);
+
   std::vector<WorkerFigures> figures() const;
 
  private:

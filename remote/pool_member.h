@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,7 @@ struct PoolShared {
   PoolEvents& events;
   Poller poller;
   std::shared_ptr<TlsContext> tls;  // null: plain
+  std::atomic<std::uint64_t> worth{0};
 
   struct Plan {
     std::string about;

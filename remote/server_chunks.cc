@@ -54,21 +54,21 @@ std::uint64_t ChunkServer::Loop::hand_over(const ServerPeer& peer, Question& que
 }
 
 void ChunkServer::Loop::dispatch() {
-  while (handling_ < options_.handling_max && !ring_.empty() && dispatch_next()) {
+  while (handling_ < options_.handling_max && !turns_.none_waits() && dispatch_next()) {
   }
 }
 
 /// One chunk of the next peer in turn; false when results have no room.
 bool ChunkServer::Loop::dispatch_next() {
-  ServerPeer& peer = *find(ring_.front());
+  ServerPeer& peer = *find(turns_.next());
   const std::uint64_t room = peer.waiting.front().asked.result_bytes;
   const std::uint64_t held = result_bytes_;
   if (held > 0 && (held > options_.bytes_max || room > options_.bytes_max - held)) return false;
   Question question = std::move(peer.waiting.front());
   peer.waiting.pop_front();
   --queued_;
-  ring_.pop_front();
-  if (!peer.waiting.empty()) ring_.push_back(peer.id());
+  turns_.take_next();
+  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.weight);
   if (!peer.use_plan(question.asked.plan)) {
     refuse(peer, question, {Code::kNotFound, "unknown plan", 0});
     return true;
@@ -84,7 +84,7 @@ void ChunkServer::Loop::cancel(ServerPeer& peer, std::uint64_t request) {
     const Question question = std::move(*waits);
     peer.waiting.erase(waits);
     --queued_;
-    if (peer.waiting.empty()) std::erase(ring_, peer.id());
+    if (peer.waiting.empty()) turns_.leave(peer.id());
     return refuse(peer, question, {Code::kClosed, "the client does not want it any more", 0});
   }
   for (const auto& [serial, flight] : flights_)

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kListenerTag = 1;
 constexpr std::uint64_t kFirstPeer = 2;
 constexpr std::int64_t kMs = 1'000'000;
+constexpr double kLeastShare = 0.125;
 
 }  // namespace
 
@@ -166,7 +167,7 @@ void ChunkServer::Loop::close(std::uint64_t id, const Error& reason) {
   const std::string who = peer_text(peer.connection().fd());
   for (const Question& question : peer.waiting) unreserve(question.asked.payload->bytes);
   queued_ -= peer.waiting.size();
-  std::erase(ring_, id);
+  turns_.leave(id);
   for (auto& [serial, flight] : flights_)
     if (flight.peer == id) flight.told = true;
   peer.connection().close();
@@ -194,7 +195,7 @@ Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& 
   if (drains_) return fail(Code::kUnsupported, "the worker takes nothing new: it goes away");
   ASSIGN(std::vector<Fact> facts, handler_.admit(peer.id(), hello));
   Welcome out{.server = options_.server, .facts = std::move(facts)};
-  out.window = window_for(peers_.size());
+  out.window = window_for(1.0 / static_cast<double>(peers_.size()));
   out.request_bytes_max = options_.request_bytes_max;
   out.result_bytes_max = options_.result_bytes_max;
   out.heartbeat_ms = options_.heartbeat_ms;
@@ -211,31 +212,39 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
     question.asked.ticket = {peer.id(), serial};
     return handler_.register_plan(std::move(question.asked));
   }
-  if (peer.waiting.empty()) ring_.push_back(peer.id());
+  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.weight);
   peer.waiting.push_back(std::move(question));
   ++queued_;
 }
 
 // What is done in turns.
 
-Window ChunkServer::Loop::window_for(std::uint64_t sharers) const {
-  const std::uint64_t count = std::max<std::uint64_t>(1, sharers);
-  return {std::max<std::uint64_t>(1, options_.requests_max / count),
-          std::max<std::uint64_t>(1, options_.bytes_max / count)};
+Window ChunkServer::Loop::window_for(double share) const {
+  const auto part = [share](std::uint64_t all) {
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(all) * share + 1e-6));
+  };
+  return {part(options_.requests_max), part(options_.bytes_max)};
 }
 
-/// Those that ask share the window; who does not ask is told what it would get.
+/// Those that ask share window and turns by what a worker saves them, none less than kLeastShare of the one
+/// whom it saves most; who does not ask is told what it would get.
 void ChunkServer::Loop::share_window(std::int64_t now_ns) {
   const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kMs;
   const auto asks = [&](const ServerPeer& peer) {
     return peer.in_flight() > 0 || (peer.asked_ns() > 0 && peer.asked_ns() >= recent_ns);
   };
-  std::uint64_t asking = 0;
-  for (const auto& [id, entry] : peers_) asking += asks(*entry.peer) ? 1 : 0;
+  double most = 1, asking = 0;
+  for (const auto& [id, entry] : peers_)
+    if (asks(*entry.peer)) most = std::max(most, static_cast<double>(entry.peer->worth()));
+  for (const auto& [id, entry] : peers_) {
+    entry.peer->weight = std::clamp(static_cast<double>(entry.peer->worth()) / most, kLeastShare, 1.0);
+    asking += asks(*entry.peer) ? entry.peer->weight : 0;
+  }
   for (const auto& [id, entry] : peers_) {
     if (!entry.peer->is_welcome()) continue;
     const std::size_t before = entry.peer->connection().queued_frames();
-    entry.peer->set_window(window_for(asking + (asks(*entry.peer) ? 0 : 1)));
+    const double weight = entry.peer->weight;
+    entry.peer->set_window(window_for(weight / (asking + (asks(*entry.peer) ? 0 : weight))));
     if (entry.peer->connection().queued_frames() != before) touch(id);
   }
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "remote/poller.h"
 #include "remote/server.h"
 #include "remote/server_peer.h"
+#include "remote/turns.h"
 
 namespace carya::remote {
 
@@ -70,7 +70,7 @@ class ChunkServer::Loop final : public PeerHost {
   bool dispatch_next();
   std::uint64_t hand_over(const ServerPeer& peer, Question& question);
 
-  Window window_for(std::uint64_t sharers) const;
+  Window window_for(double share) const;
   void share_window(std::int64_t now_ns);
   void tick(std::int64_t now_ns);
   void expire_chunks(std::int64_t now_ns);
@@ -89,7 +89,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::map<std::uint64_t, Entry> peers_;
   std::uint64_t next_peer_;
   std::uint64_t next_serial_ = 1;
-  std::deque<std::uint64_t> ring_;           // peers that wait for the handler, once each, next first
+  Turns turns_;                              // of peers that wait for the handler
   std::map<std::uint64_t, Flight> flights_;  // by serial
   std::vector<std::uint64_t> touched_;       // peers that have something to send or to take
   bool drains_ = false;

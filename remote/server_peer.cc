@@ -106,9 +106,12 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
   switch (header.type) {
     case FrameType::kHello:
       return take_hello(body);
-    case FrameType::kPing:
+    case FrameType::kPing: {
+      ASSIGN(const Ping ping, decode<Ping>(body));
+      worth_ = ping.worth;
       connection_.send(Pong{}, header.request);
       return {};
+    }
     case FrameType::kPong:
       return {};
     case FrameType::kCancel:

@@ -62,6 +62,7 @@ class ServerPeer final : public FrameSink {
   std::uint64_t in_flight() const { return in_flight_.requests; }
   bool is_idle() const { return in_flight_.requests == 0 && registering_ == 0; }
   std::int64_t asked_ns() const { return asked_ns_; }  ///< when it asked for a chunk last; 0: never
+  std::uint64_t worth() const { return worth_; }       ///< as its last Ping says
   void finish(std::uint64_t bytes);
 
   /// A plan is registered; the one to be forgotten for it, if there is one.
@@ -72,6 +73,7 @@ class ServerPeer final : public FrameSink {
   const std::vector<std::uint64_t>& plans() const { return plans_; }
 
   std::deque<Question> waiting;  ///< for the handler, in order
+  double weight = 1;             ///< of its share among those that ask, as the server sets it
 
   Result<Placement> place(const FrameHeader& header, const std::string& body) override;
   Status take(const FrameHeader& header, const std::string& body, bool placed) override;
@@ -88,6 +90,7 @@ class ServerPeer final : public FrameSink {
   const std::int64_t since_ns_;
   std::int64_t arriving_since_ns_ = 0;
   std::int64_t asked_ns_ = 0;
+  std::uint64_t worth_ = 0;
   bool welcome_ = false;
   Window window_;     // as told last
   Window most_;       // that was ever told

@@ -43,8 +43,6 @@ class ChunkWindow {
   void note_away(double ns, double said_ns) {
     if (said_ns > 0) slower_ += (std::clamp(slower_ * ns / said_ns, 0.25, 64.0) - slower_) / kMean;
   }
-  /// Of a core for a chunk, in ns; 0: not known.
-  double compute_ns() const { return compute_ns_; }
 
  private:
   static constexpr double kMean = 8, kChunksMax = 64;

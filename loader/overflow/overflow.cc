@@ -248,6 +248,7 @@ autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) co
   const double rate = measured.samples / measured.seconds;
   if (now.samples_left > 0 && rate > 0) measured.work_left_s = now.samples_left / rate;
   measured.workers_ready = now.crew.ready;
+  measured.worker_speeds = now.crew.worker_speeds;
   return measured;
 }
 
@@ -310,6 +311,7 @@ std::optional<std::size_t> Overflow::fixed_cut() const {
 void Overflow::follow() {
   std::uint32_t cores = 0, workers = 0;
   std::uint64_t ops = 0;
+  double worth = 0;
   {
     std::unique_lock lock(mutex_);
     if (!controller_) {
@@ -325,12 +327,16 @@ void Overflow::follow() {
     const autotune::PlacementFacts facts = controller_->facts();
     if (running_.cut && *running_.cut < facts.cuts.size()) ops = facts.cuts[*running_.cut].ops_remote;
     workers = ops > 0 ? running_.workers : 0;
+    autotune::Claim host{.facts = facts, .prices = options_.prices, .goal = options_.goal};
+    if (!(host.prices.host_per_hour > 0)) host.prices.host_per_hour = 1;
+    worth = autotune::worth_of_worker(host, workers);
     const auto wanted = static_cast<std::uint32_t>(std::max(1.0, std::ceil(running_.cores)));
     if (wanted != cores_used_) cores = cores_used_ = wanted;
     if (ops == cut_ops_) ops = 0;
   }
   if (ops > 0) set_cut(ops);
   crew_->set_workers(workers);
+  crew_->set_worth(worth);
   follow_fleet(workers);
   const std::lock_guard lock(engine_->mutex());
   if (cores > 0) production_->set_threads(cores);

@@ -124,6 +124,7 @@ std::string Overflow::report() const {
   report["local_us"] = facts.local_cpu_s * kMicro;
   report["cores"] = facts.cores;
   report["worker_cores"] = facts.worker_cores;
+  report["worker_speeds"] = facts.worker_speeds;
   report["link_in_bytes_per_s"] = figure(facts.link_in_bytes_per_s);
   report["source_bytes_per_s"] = figure(facts.source_bytes_per_s);
   report["measured"] = {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <ctime>
+#include <functional>
+#include <ranges>
 #include <utility>
 
 #include "base/clock.h"
@@ -19,6 +21,9 @@ namespace {
 /// A chunk is late after this at the earliest, and before anything is known of its workers.
 constexpr std::int64_t kLateMinNs = 250'000'000;
 constexpr std::int64_t kLateFirstNs = 5'000'000'000;
+
+/// What a worker may say of its time for a chunk: a day.
+constexpr double kThreadNsMax = 86'400e9;
 
 /// One look at the workers in so many may leave one that others use too.
 constexpr unsigned kLooksPerMove = 4;
@@ -89,6 +94,7 @@ Status PoolCrew::set_plan(const RemotePlan& plan, std::shared_ptr<PlanInUse> res
   {
     const std::lock_guard lock(mutex_);
     cut_ = std::move(cut);
+    for (auto& [number, member] : members_) member.speed.forget();
     plans_.push_back(plan.id);
     while (plans_.size() > remote::WorkerPool::kPlansMax) {
       old.push_back(plans_.front());
@@ -131,14 +137,30 @@ CrewTotals PoolCrew::totals() {
   CrewTotals totals = totals_;
   if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
   totals.host_ns = cpu_ns_of(thread_);
-  double cores = 0, came = 0;
   for (const auto& [number, member] : members_) {
     totals.ready += member.seen.used && is_ready(member) ? 1 : 0;
+    if (is_there(member) && member.speed.known()) totals.worker_speeds.push_back(member.speed.beside());
+  }
+  std::ranges::sort(totals.worker_speeds, std::greater());
+  totals.worker_cores = mean_cores();
+  return totals;
+}
+
+double PoolCrew::mean_cores() const {
+  double cores = 0, came = 0;
+  for (const auto& [number, member] : members_) {
     cores += member.cores;
     came += member.cores > 0 ? 1 : 0;
   }
-  totals.worker_cores = came > 0 ? cores / came : 0;
-  return totals;
+  return came > 0 ? cores / came : 0;
+}
+
+/// The time that a worker of speed 1 would have needed, in ns.
+double PoolCrew::note_speed(Member& member, std::uint64_t thread_ns, std::uint64_t rows) {
+  const double ns = std::min(static_cast<double>(thread_ns), kThreadNsMax);
+  member.speed.note(ns, rows, member.cores);
+  WorkerSpeed::compare(members_ | std::views::values | std::views::transform(&Member::speed));
+  return ns * member.speed.beside() * mean_cores() / std::max(member.cores, 1.0);
 }
 
 std::size_t PoolCrew::members() const {
@@ -174,17 +196,10 @@ void PoolCrew::stop() {
 
 // Who has an older plan will soon have this one. Under the mutex.
 void PoolCrew::choose(bool moves) {
-  const auto is_there = [](const Member& member) { return member.plan != 0 && !member.expelled; };
-  const auto speed = [](const Member& member) {  // 0: not known
-    return member.window.compute_ns() > 0 ? std::max(member.cores, 1.0) / member.window.compute_ns() : 0;
-  };
-  double fastest = 0;
-  for (const auto& [number, member] : members_) fastest = std::max(fastest, speed(member));
   std::vector<WorkerSeen> there;
   for (auto& [number, member] : members_) {
     member.seen.used = member.seen.used && is_there(member);
-    const double share = speed(member) > 0 ? speed(member) / fastest : 1;
-    member.seen.room = share * static_cast<double>(member.chunks_max);
+    member.seen.room = member.speed.beside() * static_cast<double>(member.chunks_max);
     if (is_there(member)) there.push_back(member.seen);
   }
   choose_workers(there, workers_, moves);
@@ -358,10 +373,11 @@ void PoolCrew::take_home(std::uint64_t request, std::uint64_t thread_ns) {
     const std::int64_t now_ns = monotonic_ns();
     note_latency(now_ns - found->second.since_ns);
     note_away(found->second);
-    totals_.rows += found->second.work->sent->head.rows;
-    totals_.worker_ns += thread_ns;
-    totals_.received_bytes += found->second.work->result_bytes();
     Member& member = members_[found->second.member];
+    const std::uint64_t rows = found->second.work->sent->head.rows;
+    totals_.rows += rows;
+    totals_.worker_ns += static_cast<std::uint64_t>(note_speed(member, thread_ns, rows));
+    totals_.received_bytes += found->second.work->result_bytes();
     member.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(thread_ns, INT64_MAX)),
                        now_ns - found->second.arriving_since_ns);
     checks = !member.proven || member.results % options_.check_every == 0;

@@ -18,6 +18,7 @@
 #include "loader/overflow/chunk_window.h"
 #include "loader/overflow/crew.h"
 #include "loader/overflow/worker_choice.h"
+#include "loader/overflow/worker_speed.h"
 #include "remote/pool.h"
 
 namespace carya::loader {
@@ -25,13 +26,15 @@ namespace carya::loader {
 /// What a crew has done so far.
 struct CrewTotals {
   std::uint64_t rows = 0;            ///< that came home
-  std::uint64_t worker_ns = 0;       ///< thread time of the workers for those
+  std::uint64_t worker_ns = 0;       ///< thread time that workers of speed 1 would have needed for those
   std::uint64_t received_bytes = 0;  ///< of results
   std::int64_t receiving_ns = 0;     ///< in which the bytes of some result were on their way in
   std::int64_t host_ns = 0;          ///< CPU time of this machine for sending and receiving
   std::int64_t away_p99_ns = 0;      ///< a chunk, there and back; 0: not known yet
   std::uint32_t ready = 0;           ///< workers in use that are up and have the plan
   double worker_cores = 0;           ///< of one, the mean of those that ever came; 0: none did
+  std::vector<double>
+      worker_speeds{};  ///< beside the fastest, of those that are there and known, fastest first
 };
 
 struct PoolCrewOptions {
@@ -78,6 +81,8 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void remove_worker(std::uint64_t member);
   /// At most so many workers get work from now on.
   void set_workers(std::uint32_t workers);
+  /// What one of them saves, in $ per hour: those that other hosts ask too share themselves by it.
+  void set_worth(double worth) { pool_->set_worth(worth); }
 
   /// Also of those that were expelled, with the reason, as they were then.
   std::vector<remote::WorkerFigures> figures() const;
@@ -98,6 +103,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     std::uint64_t results = 0;
     double cores = 0;  // 0: it never came
     ChunkWindow window{};
+    WorkerSpeed speed{};
   };
   struct Out {
     std::unique_ptr<RemoteWork> work;
@@ -109,10 +115,13 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
 
   explicit PoolCrew(const PoolCrewOptions& options);
   bool is_ready(const Member& member) const { return cut_ && member.plan == cut_->plan && !member.expelled; }
+  static bool is_there(const Member& member) { return member.plan != 0 && !member.expelled; }
   bool any_reads() const {
     return std::ranges::any_of(members_, [](const auto& one) { return one.second.reads; });
   }
   void choose(bool moves);
+  double mean_cores() const;
+  double note_speed(Member& member, std::uint64_t thread_ns, std::uint64_t rows);
   Member* next_member();
   void note_taken(const Production& production);
   std::size_t batches_before(const Member& member) const;

@@ -157,6 +157,27 @@ TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
   EXPECT_EQ(run.decision().run.workers, place(less, kPrices, {})->choice.workers);
 }
 
+TEST(Controller, WorkersThatDifferCountAsWhatTheyAre) {
+  ControllerOptions two = options(20'000);
+  two.goal.workers_max = 2;
+  PlacementFacts truth = planned(20'000);
+  truth.worker_speeds = {1, 0.1};
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Trial run(truth, two, seed);
+    run.world.fleet = 2;
+    run.go(900);
+    EXPECT_EQ(run.decision().run.workers, 1U) << "the slow one costs more than it brings";
+    EXPECT_LE(run.changes, 5U);  // the first one comes, goes, both come, one goes
+  }
+  truth.worker_speeds = {1, 0.8};
+  Trial run(truth, two);
+  run.go(120);
+  EXPECT_EQ(run.decision().run.workers, 2U);
+  run.world.truth.worker_speeds = {1, 0.1};
+  run.go(120);
+  EXPECT_EQ(run.decision().run.workers, 1U) << "it has become slow";
+}
+
 TEST(Controller, WhatAFirstWorkerDidToTheWholeIsForgottenWithIt) {
   PlacementFacts truth = planned(60'000);
   for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;  // not worth its price

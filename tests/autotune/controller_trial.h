@@ -46,6 +46,9 @@ class World {
       seen.worker_thread_s = noisy(tried * truth.cuts[*run.cut].worker_cpu_s);
     }
     if (ready > 0) seen.link_in_bytes_per_s = noisy(truth.link_in_bytes_per_s);
+    most_ready_ = std::max(most_ready_, ready);  // who worked once is known
+    for (std::size_t i = 0; i < std::min<std::size_t>(most_ready_, truth.worker_speeds.size()); ++i)
+      seen.worker_speeds.push_back(truth.worker_speeds[i]);
     return seen;
   }
 
@@ -55,7 +58,7 @@ class World {
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
   std::vector<double> up_at_;
-  std::uint32_t asked_ = 0;
+  std::uint32_t asked_ = 0, most_ready_ = 0;
 };
 
 inline constexpr Prices kPrices{.host_per_hour = 5, .worker_per_hour = 0.5};

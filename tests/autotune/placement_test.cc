@@ -89,6 +89,19 @@ TEST(Placement, GoalsBindAndAreNamed) {
   EXPECT_EQ(place(facts, {.host_per_hour = 0, .worker_per_hour = 100}, goal)->choice.workers, 3U);
 }
 
+TEST(Placement, AWorkerThatIsAThirdAsFastIsNotPaidForWhereItBringsLess) {
+  // 1000 samples/s here for $5 an hour; a worker for $0.5 must bring 100 a second or more.
+  PlacementFacts facts{.local_cpu_s = 1e-3, .cores = 1, .worker_cores = 1};
+  facts.cuts = {{.ops_remote = 1, .worker_cpu_s = 5e-3, .bytes_in = 1}};  // 200 a second
+  const PlacementGoal goal{.workers_max = 2};
+  EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 2U);
+  facts.worker_speeds = {1, 0.33};
+  EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 1U);
+  EXPECT_NEAR(predict(facts, kPrices, goal, 0, 2).rate, 1266, 1);
+  facts.worker_speeds = {1, 0.8};
+  EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 2U);
+}
+
 TEST(Placement, TwoPercentOfWaitingAreAcceptedForCost) {
   PlacementFacts facts = four_cores_short();
   facts.demand = 3030;  // 3000 with two workers: 1 % of waiting
@@ -100,13 +113,18 @@ TEST(Placement, TwoPercentOfWaitingAreAcceptedForCost) {
 struct Corner {
   double rate = 0, remote = 0;
 };
-Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& cut, double workers) {
+Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& cut, std::size_t workers) {
+  const std::vector<double>& speeds = facts.worker_speeds;
+  double all = 0, speed = 0;
+  for (const double one : speeds) all += one;
+  for (std::size_t i = 0; i < workers; ++i)
+    speed += i < speeds.size() ? speeds[i] : speeds.empty() ? 1 : all / static_cast<double>(speeds.size());
   struct Line {
     double local, remote, most;
   };
   const std::vector<Line> lines = {
       {facts.local_cpu_s, cut.host_cpu_s, facts.cores},
-      {0, cut.worker_cpu_s, workers * facts.worker_cores * (1 - facts.worker_busy)},
+      {0, cut.worker_cpu_s, speed * facts.worker_cores * (1 - facts.worker_busy)},
       {0, cut.bytes_in, facts.link_in_bytes_per_s},
       {0, cut.bytes_out, facts.link_out_bytes_per_s},
       {facts.source_bytes, facts.source_bytes, facts.source_bytes_per_s},
@@ -152,6 +170,7 @@ PlacementFacts random_facts(std::mt19937_64& random) {
                           .worker_cpu_s = facts.local_cpu_s * (0.1 + share(random)),
                           .bytes_in = between(1e3, 1e6),
                           .bytes_out = random() % 2 ? 0 : facts.source_bytes});
+  for (std::size_t known = random() % 6; known > 0; --known) facts.worker_speeds.push_back(between(0.1, 1));
   return facts;
 }
 

@@ -46,6 +46,14 @@ TEST(Sharing, AJobAloneMayUseAllThreads) {
             (std::vector<std::uint32_t>{4, 3}));  // what saves nobody money goes to who has fewest
 }
 
+TEST(Sharing, AWorkerIsWorthWhatTheLastOneSaves) {
+  const Claim host = claim(2500, 5);  // 1000 a second here, 1000 from each worker
+  EXPECT_NEAR(worth_of_worker(host, 1), 2 * 5 - 5.5, 1e-9);
+  EXPECT_EQ(worth_of_worker(host, 0), worth_of_worker(host, 1));
+  EXPECT_NEAR(worth_of_worker(host, 2), 1.25 * 5.5 - 6, 1e-9);  // half of it
+  EXPECT_EQ(worth_of_worker(host, 3), 0);
+}
+
 TEST(Sharing, EveryJobHasAThread) {
   std::mt19937_64 random(7);
   for (std::uint32_t trial = 0; trial < 200; ++trial) {

@@ -236,6 +236,45 @@ TEST_F(Server, ConnectionsTakeTurns) {
   EXPECT_EQ(order, "11212121111");
 }
 
+TEST_F(Server, WhomAWorkerSavesMoreHasMoreTurnsAndMoreOfTheWindow) {
+  options.handling_max = 1;
+  options.heartbeat_ms = 600'000;  // who has asked, asks
+  start();
+  auto one = client();
+  auto two = client(1);
+  one->connection.send(Ping{.worth = 3'000'000}, 1);
+  two->connection.send(Ping{.worth = 1'000'000}, 1);
+  one->expect<Pong>();
+  two->expect<Pong>();
+  for (std::uint64_t request = 1; request <= 8; ++request) one->ask(request);
+  handler.wait(handler.chunks, 0);
+  until([&] { return server->figures().queued == 7; });
+  for (std::uint64_t request = 1; request <= 4; ++request) two->ask(request);
+  until([&] { return server->figures().queued == 11; });
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max * 3 / 4);
+  EXPECT_EQ(two->expect<Credit>().window.requests, options.requests_max / 4);
+  const std::uint64_t first = handler.wait(handler.chunks, 0).ticket.connection;
+  std::string order;
+  for (std::size_t i = 0; i < 12; ++i) {
+    const Asked asked = handler.wait(handler.chunks, i);
+    order += asked.ticket.connection == first ? '1' : '2';
+    server->answer(asked.ticket, Answer{});
+  }
+  EXPECT_EQ(order, "111121112122");
+}
+
+TEST_F(Server, WhomAWorkerSavesNothingHasSomeTurnsAllTheSame) {
+  options.heartbeat_ms = 600'000;
+  start();
+  auto one = client();
+  auto two = client(1);
+  one->connection.send(Ping{.worth = UINT64_MAX}, 1);
+  one->expect<Pong>();
+  one->ask(1);
+  two->ask(1);
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max * 8 / 9);
+}
+
 TEST_F(Server, AChunkThatTakesTooLongFails) {
   options.chunk_ms = 50;
   options.handling_max = 1;
