@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kErrors95 = 1.96;
 constexpr std::size_t kWholeMin = 4;
-constexpr double kSpeedNoise = 0.5;
+/// A worker that has so many times the speed that it had, or had so many times what it has, is another.
+constexpr double kAnotherSpeed = 1.6;
 /// So many standard errors from what an earlier run measured are another world.
 constexpr double kContradiction = 3;
 /// A drawn factor stays above this: the normal distribution does not know that rates are above 0.
@@ -25,9 +26,8 @@ double ratio(double number, double by) {
 
 /// One of those that were known has become another.
 bool differ(const std::vector<double>& before, const std::vector<double>& now) {
-  return before.size() == now.size() && !std::ranges::equal(before, now, [](double a, double b) {
-           return std::abs(a / b - 1) <= kSpeedNoise;
-         });
+  const auto like = [](double a, double b) { return std::max(a, b) <= kAnotherSpeed * std::min(a, b); };
+  return before.size() == now.size() && !std::ranges::equal(before, now, like);
 }
 
 double root_of_squares(double a, double b) {

@@ -23,10 +23,6 @@ double per_second(double available, double of_a_sample) {
   return of_a_sample > 0 ? available / of_a_sample : kInfinite;
 }
 
-double busy_share(double number) {
-  return std::isfinite(number) ? std::clamp(number, 0.0, 1.0) : 0;
-}
-
 Status wrong(const std::string& subject, const char* part, double number, const char* wanted) {
   return fail(Code::kInvalidArgument,
               subject + ": " + part + " is " + std::to_string(number) + "; it must be " + wanted);
@@ -81,9 +77,8 @@ std::uint32_t workers_of_speed(const PlacementFacts& facts, double wanted, std::
 
 /// Samples/s that can come from the workers.
 Bound remote_bound(const PlacementFacts& facts, const RemoteCut& cut, std::uint32_t workers) {
-  const double free_cores =
-      speed_of(facts, workers) * facts.worker_cores * (1 - busy_share(facts.worker_busy));
-  Bound bound{per_second(free_cores, cut.worker_cpu_s), Limit::kWorkers};
+  const double cores = speed_of(facts, workers) * facts.worker_cores;
+  Bound bound{per_second(cores, cut.worker_cpu_s), Limit::kWorkers};
   bound.at_most(per_second(limit(facts.link_in_bytes_per_s), cut.bytes_in), Limit::kLinkIn);
   bound.at_most(per_second(limit(facts.link_out_bytes_per_s), cut.bytes_out), Limit::kLinkOut);
   bound.at_most(per_second(facts.cores, cut.host_cpu_s), Limit::kLocalCores);
@@ -100,7 +95,7 @@ void set_cost(Choice& choice, const PlacementFacts& facts, const Prices& prices)
 /// From this number on, more workers change nothing at the cut.
 std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& goal, const RemoteCut& cut,
                              std::uint32_t allowed, bool all_remote) {
-  const double each = per_second(facts.worker_cores * (1 - busy_share(facts.worker_busy)), cut.worker_cpu_s);
+  const double each = per_second(facts.worker_cores, cut.worker_cpu_s);
   const double gain = 1 - cut.host_cpu_s / facts.local_cpu_s;  // of the stream, per remote sample
   if (!(each > 0) || (gain <= 0 && !all_remote)) return 0;
   const double wanted = stream_bound(facts, goal).rate;

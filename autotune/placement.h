@@ -23,7 +23,6 @@ struct PlacementFacts {
   /// What workers bring beside one of those cores and costs, in the order in which they are taken; each above
   /// 0. Further ones are like the mean of these; none: all are like that one.
   std::vector<double> worker_speeds{};
-  double worker_busy = 0;           ///< share of a worker that others use, 0 .. 1
   double link_in_bytes_per_s = 0;   ///< to the host; 0: no limit is known
   double link_out_bytes_per_s = 0;  ///< from the host; 0: no limit is known
   double source_bytes = 0;          ///< of one record; 0: unknown

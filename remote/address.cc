@@ -122,6 +122,10 @@ void send_at_once(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+void limit_unsent(int socket, int bytes) {
+  setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
 std::uint16_t listening_port(int socket) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);

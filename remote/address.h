@@ -46,6 +46,9 @@ class Address {
 
 /// Small frames leave at once (TCP_NODELAY), on whatever kind of socket. Best effort.
 void send_at_once(int socket);
+/// The kernel takes no more bytes while it has so many that it has not sent yet (TCP_NOTSENT_LOWAT), on
+/// whatever kind of socket: what waits here can still be taken back. Best effort.
+void limit_unsent(int socket, int bytes);
 /// The port that a listening TCP socket got; 0 where it has none.
 std::uint16_t listening_port(int socket);
 /// The other end, for messages: "10.0.0.7:4711", "unix".

@@ -46,7 +46,9 @@ CARYA_FIELDS(Credit) {
 CARYA_FIELDS(Ping) {
   a("worth", d.worth);
 }
-CARYA_FIELDS(Pong) {}
+CARYA_FIELDS(Pong) {
+  a("free", d.free);
+}
 CARYA_FIELDS(Drain) {}
 CARYA_FIELDS(Cancel) {}
 CARYA_FIELDS(ErrorIs) {

@@ -88,6 +88,9 @@ struct Ping {
 };
 struct Pong {
   static constexpr FrameType kType = FrameType::kPong;
+  static constexpr std::uint64_t kAll = 1000;
+  /// Of a server: how much of it the client may count on beside the others, in thousandths.
+  std::uint64_t free = kAll;
 };
 struct Drain {
   static constexpr FrameType kType = FrameType::kDrain;

@@ -75,9 +75,11 @@ struct WorkerFigures {
   std::uint64_t received_bytes = 0, sent_bytes = 0;  ///< payloads
   double results_per_s = 0, bytes_per_s = 0;         ///< over the last seconds
   double round_trip_s = 0;                           ///< of the last Ping; 0: unknown
-  double p50_s = 0, p99_s = 0;  ///< from submit() to the whole result, of the last 256; 0: none yet
-  std::uint64_t failures = 0;   ///< in a row
-  std::string reason;           ///< of the last one
+  double free = 1;                  ///< of the worker, beside those that ask it too; over the last seconds
+  double link_out_bytes_per_s = 0;  ///< that the link to it takes; 0: not known, it never was what limits
+  double p50_s = 0, p99_s = 0;      ///< from submit() to the whole result, of the last 256; 0: none yet
+  std::uint64_t failures = 0;       ///< in a row
+  std::string reason;               ///< of the last one
 };
 
 /// A host's side: connections to workers, made again when they end; requests and their results.

@@ -1,5 +1,7 @@
 // The half of a pool's member that is about what the worker says. All of it is untrusted.
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "remote/pool_member.h"
 
@@ -7,6 +9,8 @@ namespace carya::remote {
 namespace {
 
 constexpr std::uint32_t kBodyBytesMax = 256 << 10;
+/// What is free of a worker is the mean of the last so many Pongs.
+constexpr double kPongs = 4;
 
 std::unexpected<Error> nobody_asked(const FrameHeader& header) {
   return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " for request " +
@@ -41,7 +45,11 @@ Status PoolMember::take(const FrameHeader& header, const std::string& body, bool
       connection_->send(Pong{}, header.request);
       return {};
     case FrameType::kPong: {
+      ASSIGN(const Pong pong, decode<Pong>(body));
       const std::lock_guard lock(shared_.mutex);
+      const double free =
+          static_cast<double>(std::clamp<std::uint64_t>(pong.free, 1, Pong::kAll)) / Pong::kAll;
+      figures_.free += (free - figures_.free) / kPongs;
       const std::int64_t ns = heartbeat_.round_trip_ns(header.request, monotonic_ns());
       if (ns > 0) figures_.round_trip_s = static_cast<double>(ns) / 1e9;
       return {};
@@ -86,6 +94,7 @@ Status PoolMember::take_welcome(const std::string& body) {
     figures_.state = WorkerFigures::State::kUp;
     figures_.kind = connection_->kind();
     figures_.window = welcome.window;
+    figures_.free = 1;
     request_bytes_max_ = welcome.request_bytes_max;
     result_bytes_max_ = welcome.result_bytes_max;
   }

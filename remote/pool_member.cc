@@ -1,6 +1,7 @@
 #include "remote/pool_member.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/clock.h"
 
@@ -9,6 +10,9 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kRatesNs = 1'000 * kMs;
+/// Of requests that wait in the kernel, and as many in the connection; frames that wait there.
+constexpr int kUnsentBytes = 256 << 10;
+constexpr std::size_t kUnsentFrames = 2;
 
 using State = WorkerFigures::State;
 
@@ -98,11 +102,20 @@ void PoolMember::serve(std::int64_t now_ns) {
     const Status connected = connect(now_ns);
     if (!connected) return disconnect(connected.error(), now_ns, true);
   }
-  send_written();
-  const Status status = connection_->on_ready();
+  Status status;
+  do {
+    send_written();
+    status = connection_->on_ready();
+  } while (status && connection_->queued_frames() == 0 && has_written());
   if (!status) return disconnect(status.error(), now_ns, figures_.state != State::kDraining);
   if (is_through()) return disconnect({Code::kClosed, "the worker goes away", 0}, now_ns, false);
   watch();
+}
+
+/// Requests wait for room in a connection that can send.
+bool PoolMember::has_written() const {
+  const std::lock_guard lock(shared_.mutex);
+  return welcome_ && !written_.empty();
 }
 
 /// The worker goes away, and nothing of ours is left there.
@@ -114,6 +127,7 @@ bool PoolMember::is_through() const {
 Status PoolMember::connect(std::int64_t now_ns) {
   connecting_since_ns_ = now_ns;
   ASSIGN(UniqueFd socket, address_.connect(attempts_++));
+  limit_unsent(socket.get(), kUnsentBytes);
   std::unique_ptr<ByteStream> stream;
   if (shared_.tls && !address_.is_unix()) {
     const std::string& name = shared_.options.server_name;
@@ -137,7 +151,8 @@ void PoolMember::watch() {
   if (!watched) disconnect(watched.error(), monotonic_ns(), true);
 }
 
-/// Gives the connection what was submitted, and plans that it has not seen.
+/// Gives the connection plans that it has not seen, and of what was submitted as much as is soon sent: the
+/// rest can be withdrawn for nothing.
 void PoolMember::send_written() {
   if (!welcome_) return;
   std::vector<Submission> written;
@@ -145,7 +160,12 @@ void PoolMember::send_written() {
   std::map<std::uint64_t, PoolShared::Plan> plans;
   {
     const std::lock_guard lock(shared_.mutex);
-    written.swap(written_);
+    std::uint64_t bytes = 0;
+    auto end = written_.begin();
+    while (end != written_.end() && bytes < kUnsentBytes && connection_->queued_frames() < kUnsentFrames)
+      bytes += (end++)->payload.bytes();
+    written.assign(std::move_iterator(written_.begin()), std::move_iterator(end));
+    written_.erase(written_.begin(), end);
     cancelled.swap(cancelled_);
     const auto is_gone = [&](std::uint64_t plan) { return !shared_.plans.contains(plan); };
     std::erase_if(asked_plans_, is_gone);
@@ -191,6 +211,7 @@ void PoolMember::renew_rates(std::int64_t now_ns) {
     renew(figures_.results_per_s, figures_.results, rate_results_);
     renew(figures_.bytes_per_s, figures_.received_bytes, rate_bytes_);
   }
+  figures_.link_out_bytes_per_s = link_rate_.look(connection_->fd());
   rates_ns_ = now_ns;
 }
 

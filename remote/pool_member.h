@@ -14,6 +14,7 @@
 #include "remote/connection.h"
 #include "remote/heartbeat.h"
 #include "remote/latencies.h"
+#include "remote/link_rate.h"
 #include "remote/poller.h"
 #include "remote/pool.h"
 
@@ -77,6 +78,7 @@ class PoolMember final : public FrameSink {
   Status connect(std::int64_t now_ns);
   bool is_through() const;
   void send_written();
+  bool has_written() const;
   void watch();
   void disconnect(const Error& reason, std::int64_t now_ns, bool failure);
   std::int64_t next_delay_ns(bool parked);
@@ -105,6 +107,7 @@ class PoolMember final : public FrameSink {
   std::uint64_t attempts_ = 0;
   std::uint64_t random_;
   std::set<std::uint64_t> asked_plans_;  // that were sent on this connection
+  LinkRate link_rate_;
   std::int64_t rates_ns_ = 0;
   std::uint64_t rate_results_ = 0, rate_bytes_ = 0;
 

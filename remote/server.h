@@ -23,6 +23,7 @@ struct ServerOptions {
   std::string server;                     ///< who this is: "carya-worker 0.1.0"
   std::uint32_t connections_max = 64;     ///< more are closed at once
   std::uint32_t handling_max = 8;         ///< chunks with the handler at a time
+  std::uint32_t threads = 1;              ///< of the handler
   std::uint64_t requests_max = 64;        ///< window of a connection that is alone; others share it
   std::uint64_t bytes_max = 2ULL << 30;   ///< payloads of requests in memory; the same again for results
   std::uint64_t request_bytes_max = 256 << 20;
@@ -57,7 +58,8 @@ struct Asked {
 
 struct Answer {
   std::string about;
-  Payload payload{};  ///< of a chunk
+  Payload payload{};           ///< of a chunk
+  std::int64_t thread_ns = 0;  ///< for which one of the handler's threads had it
 };
 
 /// Does what is asked. All calls come from the thread in run(), and are to return soon: what takes time is

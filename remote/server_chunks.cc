@@ -107,6 +107,9 @@ void ChunkServer::Loop::take_answers() {
 void ChunkServer::Loop::finish(const Flight& flight, Result<Answer> answer) {
   unreserve(flight.payload_bytes);
   handling_ -= flight.type == FrameType::kRequest ? 1 : 0;
+  const std::int64_t used_ns = answer ? answer->thread_ns : 0;
+  used_ns_ += used_ns;
+  if (ServerPeer* const whose = find(flight.peer)) whose->used_ns += used_ns;
   ServerPeer* const peer = flight.told ? nullptr : find(flight.peer);
   if (peer == nullptr) {
     result_bytes_ -= flight.result_bytes;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "remote/address.h"
@@ -217,6 +218,14 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
   ++queued_;
 }
 
+/// What others left of the threads since it asked last, or its share of them.
+double ChunkServer::Loop::free_share(ServerPeer& peer) {
+  const std::int64_t now_ns = monotonic_ns(), others_ns = used_ns_ - peer.used_ns;
+  const auto took_ns = static_cast<double>(now_ns - std::exchange(peer.asked_free_ns, now_ns));
+  const auto used_ns = static_cast<double>(others_ns - std::exchange(peer.others_used_ns, others_ns));
+  return std::clamp(1 - used_ns / (took_ns * options_.threads + 1), peer.share, 1.0);
+}
+
 // What is done in turns.
 
 Window ChunkServer::Loop::window_for(double share) const {
@@ -244,7 +253,8 @@ void ChunkServer::Loop::share_window(std::int64_t now_ns) {
     if (!entry.peer->is_welcome()) continue;
     const std::size_t before = entry.peer->connection().queued_frames();
     const double weight = entry.peer->weight;
-    entry.peer->set_window(window_for(weight / (asking + (asks(*entry.peer) ? 0 : weight))));
+    entry.peer->share = weight / (asking + (asks(*entry.peer) ? 0 : weight));
+    entry.peer->set_window(window_for(entry.peer->share));
     if (entry.peer->connection().queued_frames() != before) touch(id);
   }
 }

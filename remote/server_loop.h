@@ -33,6 +33,7 @@ class ChunkServer::Loop final : public PeerHost {
   void unreserve(std::uint64_t bytes) override;
   Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) override;
   void ask(ServerPeer& peer, Question question) override;
+  double free_share(ServerPeer& peer) override;
   void cancel(ServerPeer& peer, std::uint64_t request) override;
 
  private:
@@ -90,6 +91,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::uint64_t next_peer_;
   std::uint64_t next_serial_ = 1;
   Turns turns_;                              // of peers that wait for the handler
+  std::int64_t used_ns_ = 0;                 // of the handler's threads, for all
   std::map<std::uint64_t, Flight> flights_;  // by serial
   std::vector<std::uint64_t> touched_;       // peers that have something to send or to take
   bool drains_ = false;

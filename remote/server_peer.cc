@@ -109,7 +109,8 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
     case FrameType::kPing: {
       ASSIGN(const Ping ping, decode<Ping>(body));
       worth_ = ping.worth;
-      connection_.send(Pong{}, header.request);
+      const double free = host_.free_share(*this);
+      connection_.send(Pong{static_cast<std::uint64_t>(free * Pong::kAll)}, header.request);
       return {};
     }
     case FrameType::kPong:

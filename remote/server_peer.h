@@ -33,6 +33,8 @@ class PeerHost {
   virtual Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) = 0;
   /// Its payload's room is the host's from now on.
   virtual void ask(ServerPeer& peer, Question question) = 0;
+  /// How much of the server the client may count on.
+  virtual double free_share(ServerPeer& peer) = 0;
   /// It does not want that request's result.
   virtual void cancel(ServerPeer& peer, std::uint64_t request) = 0;
 };
@@ -73,7 +75,11 @@ class ServerPeer final : public FrameSink {
   const std::vector<std::uint64_t>& plans() const { return plans_; }
 
   std::deque<Question> waiting;  ///< for the handler, in order
-  double weight = 1;             ///< of its share among those that ask, as the server sets it
+
+  // What the server notes of it.
+  double weight = 1, share = 1;                        ///< among those that ask
+  std::int64_t used_ns = 0;                            ///< of the handler's threads
+  std::int64_t others_used_ns = 0, asked_free_ns = 0;  ///< by all others, when it asked what is free last
 
   Result<Placement> place(const FrameHeader& header, const std::string& body) override;
   Status take(const FrameHeader& header, const std::string& body, bool placed) override;

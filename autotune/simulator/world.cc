@@ -35,7 +35,7 @@ World::Flow World::flow(const Running& run, std::uint32_t ready) const {
   if (!run.cut || ready == 0 || alone >= wanted) return {std::min(alone, wanted), 0, false};
   const RemoteCut& cut = truth.cuts[*run.cut];
   const double together = ready / (1 + spec_.scaling_loss * (ready - 1));
-  const double made = together * truth.worker_cores * (1 - truth.worker_busy) / cut.worker_cpu_s;
+  const double made = together * truth.worker_cores / cut.worker_cpu_s;
   const double carried = std::min(each(or_infinite(truth.link_in_bytes_per_s), cut.bytes_in),
                                   each(or_infinite(truth.link_out_bytes_per_s), cut.bytes_out));
   // What comes is received; cores that are left make the rest.

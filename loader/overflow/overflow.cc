@@ -249,6 +249,7 @@ autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) co
   if (now.samples_left > 0 && rate > 0) measured.work_left_s = now.samples_left / rate;
   measured.workers_ready = now.crew.ready;
   measured.worker_speeds = now.crew.worker_speeds;
+  measured.link_out_bytes_per_s = now.crew.link_out_bytes_per_s;
   return measured;
 }
 

@@ -69,6 +69,7 @@ Json worker_of(const remote::WorkerFigures& worker) {
           {"hedged", worker.withdrawn},
           {"in_flight", worker.in_flight.requests},
           {"credits", worker.window.requests},
+          {"free", worker.free},
           {"received_bytes", worker.received_bytes},
           {"sent_bytes", worker.sent_bytes},
           {"chunks_per_s", worker.results_per_s},
@@ -126,6 +127,7 @@ std::string Overflow::report() const {
   report["worker_cores"] = facts.worker_cores;
   report["worker_speeds"] = facts.worker_speeds;
   report["link_in_bytes_per_s"] = figure(facts.link_in_bytes_per_s);
+  report["link_out_bytes_per_s"] = figure(facts.link_out_bytes_per_s);
   report["source_bytes_per_s"] = figure(facts.source_bytes_per_s);
   report["measured"] = {
       {"samples_per_s", last_.seconds > 0 ? last_.samples / last_.seconds : 0},

@@ -22,6 +22,9 @@ namespace {
 constexpr std::int64_t kLateMinNs = 250'000'000;
 constexpr std::int64_t kLateFirstNs = 5'000'000'000;
 
+/// What others take of a worker below this is noise.
+constexpr double kAllFree = 0.9;
+
 /// What a worker may say of its time for a chunk: a day.
 constexpr double kThreadNsMax = 86'400e9;
 
@@ -132,14 +135,17 @@ CrewTotals PoolCrew::totals() {
     if (const auto member = members_.find(one.member); member != members_.end()) {
       member->second.window.note_round_trip(static_cast<std::int64_t>(one.round_trip_s * 1e9));
       member->second.chunks_max = one.window.requests;
+      member->second.free = one.free >= kAllFree ? 1 : one.free;
     }
   choose(random_() % kLooksPerMove == 0);
   CrewTotals totals = totals_;
+  for (const remote::WorkerFigures& one : all) totals.link_out_bytes_per_s += one.link_out_bytes_per_s;
   if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
   totals.host_ns = cpu_ns_of(thread_);
   for (const auto& [number, member] : members_) {
     totals.ready += member.seen.used && is_ready(member) ? 1 : 0;
-    if (is_there(member) && member.speed.known()) totals.worker_speeds.push_back(member.speed.beside());
+    if (is_there(member) && member.speed.known())
+      totals.worker_speeds.push_back(member.speed.beside() * member.free);
   }
   std::ranges::sort(totals.worker_speeds, std::greater());
   totals.worker_cores = mean_cores();

@@ -33,8 +33,9 @@ struct CrewTotals {
   std::int64_t away_p99_ns = 0;      ///< a chunk, there and back; 0: not known yet
   std::uint32_t ready = 0;           ///< workers in use that are up and have the plan
   double worker_cores = 0;           ///< of one, the mean of those that ever came; 0: none did
-  std::vector<double>
-      worker_speeds{};  ///< beside the fastest, of those that are there and known, fastest first
+  /// Beside the fastest if all of it were free, of those that are there and known, fastest first.
+  std::vector<double> worker_speeds{};
+  double link_out_bytes_per_s = 0;  ///< to all workers; 0: not known
 };
 
 struct PoolCrewOptions {
@@ -104,6 +105,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     double cores = 0;  // 0: it never came
     ChunkWindow window{};
     WorkerSpeed speed{};
+    double free = 1;  // of it, beside other hosts
   };
   struct Out {
     std::unique_ptr<RemoteWork> work;

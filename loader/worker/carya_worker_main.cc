@@ -80,6 +80,7 @@ Status complete(Arguments& arguments) {
   server.request_bytes_max = std::min(server.request_bytes_max, server.bytes_max);
   server.result_bytes_max = std::min(server.result_bytes_max, server.bytes_max);
   server.handling_max = 2 * arguments.threads;
+  server.threads = arguments.threads;
   server.silent_ms = static_cast<std::uint64_t>(arguments.silent_s * 1000);
   server.chunk_ms = static_cast<std::uint64_t>(arguments.chunk_s * 1000);
   return {};

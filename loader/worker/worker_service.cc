@@ -141,11 +141,13 @@ void WorkerService::work() {
     jobs_.pop_front();
     lock.unlock();
     Result<remote::Answer> answer = fail(Code::kExhausted, "worker: no memory");
+    const std::int64_t begin_ns = monotonic_ns();
     try {
       answer = job.plan ? run(job, scratch) : compile(job.asked);
     } catch (const std::exception& thrown) {  // a library's, or no memory: the chunk is done elsewhere
       answer = fail(Code::kExhausted, std::string("worker: ") + thrown.what());
     }
+    if (answer) answer->thread_ns = monotonic_ns() - begin_ns;
     server_->answer(job.asked.ticket, std::move(answer));
     lock.lock();
   }

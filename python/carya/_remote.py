@@ -169,8 +169,8 @@ class Placement(dict[str, Any]):
     choice: what the model says of the present one: workers, ops_remote (how many operations workers run; the rest stays here),
     cores, remote_share, samples_per_s, stall_share, cost_per_hour, cost_per_million ($ per million samples), limit.
     beside: the same of its neighbours (a worker more or less, other cuts, none, all remote), with name and why they lost.
-    demand_per_s, local_per_s, local_us, worker_cores, link_in_bytes_per_s, source_bytes_per_s: what is known by now; None: not.
-    worker_speeds: of the workers that were measured, beside the fastest, fastest first.
+    demand_per_s, local_per_s, local_us, worker_cores, link_in_bytes_per_s, link_out_bytes_per_s, source_bytes_per_s: what is known by now; None: not.
+    worker_speeds: of the workers that were measured, beside the fastest and without what other hosts use of them, fastest first.
     cuts: each place where the plan can be cut, with bytes and CPU microseconds per sample on both sides.
     workers: each one's address, state, chunks, bytes, rates and latencies. events: the last things that befell them. bill: $ so far, and what all local and all remote
     would have cost. changes, confidence (0 to 1), looks_again_in_s.

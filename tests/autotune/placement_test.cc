@@ -124,7 +124,7 @@ Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& c
   };
   const std::vector<Line> lines = {
       {facts.local_cpu_s, cut.host_cpu_s, facts.cores},
-      {0, cut.worker_cpu_s, speed * facts.worker_cores * (1 - facts.worker_busy)},
+      {0, cut.worker_cpu_s, speed * facts.worker_cores},
       {0, cut.bytes_in, facts.link_in_bytes_per_s},
       {0, cut.bytes_out, facts.link_out_bytes_per_s},
       {facts.source_bytes, facts.source_bytes, facts.source_bytes_per_s},
@@ -159,7 +159,6 @@ PlacementFacts random_facts(std::mt19937_64& random) {
                        .cores = between(0.5, 16),
                        .demand = between(50, 50'000),
                        .worker_cores = between(0.5, 16),
-                       .worker_busy = 0.5 * share(random),
                        .link_in_bytes_per_s = between(1e7, 1e10),
                        .link_out_bytes_per_s = between(1e7, 1e10),
                        .source_bytes = between(1e3, 1e6),

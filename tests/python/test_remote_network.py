@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import machines
+import numpy as np
 import proxies
 import pytest
 from machines import Machine, Machines
+from PIL import Image
 from trainer import Digest, Trainer, pipeline
 
 import carya
@@ -188,4 +190,15 @@ def test_bytes_that_are_changed_on_their_way(photos: Path) -> None:
         for _ in range(3):
             world.worked()
         world.trainer.until(lambda line: any("down" in event for event in line["placement"]["events"]), WAIT_S)
+        world.is_the_local_stream()
+
+
+def test_the_link_to_workers_is_measured_where_it_is_what_limits(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    for number in range(24):  # a quarter of a MiB each, for noise does not compress
+        Image.fromarray(random.integers(0, 256, (480, 480, 3), np.uint8)).save(tmp_path / f"{number}.jpg", quality=95)
+    with network(tmp_path) as world:
+        world.machines.shape(2e6)
+        line = world.trainer.until(lambda line: bool(line["placement"].get("link_out_bytes_per_s")), WAIT_S)
+        assert 1e6 < line["placement"]["link_out_bytes_per_s"] < 4e6
         world.is_the_local_stream()

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -301,6 +302,24 @@ TEST_F(Pool, AResultOfTheWrongLengthEndsTheConnection) {
   liar.say(frame_bytes(ChunkResult{}, 5, std::string(11, 'x')));
   EXPECT_TRUE(owner.end_of(5).starts_with("lost ")) << owner.end_of(5);
   EXPECT_EQ(memory[5], std::string(10, '.'));
+}
+
+TEST_F(Pool, WhatANarrowLinkHoldsUpIsWithdrawnForNothing) {
+  Liar liar;  // it reads nothing
+  start();
+  const std::uint64_t member = *pool->add_member(liar.text());
+  liar.accept_and_say(Liar::greeting());
+  await_registration(member, 1);
+  const std::string record(1 << 20, 'r');
+  for (std::uint64_t request = 1; request <= 10; ++request)
+    ASSERT_TRUE(pool->submit(
+        member, {.request = request, .plan = 1, .about = "a", .payload = payload_of(std::string(record))}));
+  until([&] {
+    int arrived = 0;
+    return ioctl(liar.socket.get(), FIONREAD, &arrived) == 0 && arrived > 1 << 15;
+  });
+  ASSERT_TRUE(pool->withdraw(10));
+  EXPECT_EQ(figures(member).in_flight.requests, 9u) << "it was not sent, nobody has to answer it";
 }
 
 TEST_F(Pool, ALateLoserWritesNothingWhileItsMemoryIsReused) {

@@ -275,6 +275,25 @@ TEST_F(Server, WhomAWorkerSavesNothingHasSomeTurnsAllTheSame) {
   EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max * 8 / 9);
 }
 
+TEST_F(Server, APongSaysWhatOthersLeave) {
+  options.heartbeat_ms = 600'000;
+  start();
+  auto one = client();
+  auto two = client(1);
+  const auto free_for = [](Client& asking) {
+    asking.connection.send(Ping{}, 1);
+    return asking.expect<Pong>().free;
+  };
+  EXPECT_EQ(free_for(*two), Pong::kAll);
+  EXPECT_EQ(free_for(*one), Pong::kAll);
+  one->ask(1);
+  server->answer(handler.wait(handler.chunks, 0).ticket, Answer{.thread_ns = 3'600'000'000'000});
+  one->expect<ChunkResult>();
+  EXPECT_EQ(free_for(*one), Pong::kAll) << "what it uses itself is no others'";
+  EXPECT_EQ(free_for(*two), Pong::kAll / 2) << "its share, if it asks too";
+  EXPECT_EQ(free_for(*two), Pong::kAll) << "nothing was used since";
+}
+
 TEST_F(Server, AChunkThatTakesTooLongFails) {
   options.chunk_ms = 50;
   options.handling_max = 1;
