@@ -16,9 +16,29 @@ from .fleet import ChildFleet
 Objective = Literal["cost", "speed", "cost-at-target"]
 OBJECTIVES: tuple[Objective, ...] = ("cost", "speed", "cost-at-target")
 
-# $ per hour, on demand. Source: the prices with which Pecan (USENIX ATC 2024) was evaluated, Google Cloud us-central1, read
-# November 2026: TPU VMs with their hosts, general machines as workers.
-PRICES: dict[str, float] = {"v2-8": 4.96, "v3-8": 8.8, "n2-standard-8": 0.427319}
+# $ per hour, on demand, read November 2026; docs/remote.md has them too. Sources: Google Cloud us-central1, as Pecan (USENIX ATC
+# 2024) was evaluated with; AWS us-east-1, by SkyPilot's catalog (v8/aws/vms.csv of skypilot-org/skypilot-catalog at 00148f2a).
+PRICES: dict[str, float] = {
+    # machines with accelerators
+    "v2-8": 4.96,
+    "v3-8": 8.8,
+    "g6.12xlarge": 4.6016,
+    "g6.16xlarge": 3.3968,
+    "g7e.2xlarge": 3.36312,
+    "g7e.8xlarge": 5.26824,
+    "g7e.48xlarge": 33.14432,
+    "p5.4xlarge": 6.88,
+    "p5.48xlarge": 55.04,
+    # general ones, for workers
+    "n2-standard-8": 0.427319,
+    "m8i-flex.2xlarge": 0.4022,
+    "m8i-flex.4xlarge": 0.8044,
+    "m8i-flex.8xlarge": 1.6088,
+    "m8i.12xlarge": 2.54016,
+    "m8i.16xlarge": 3.38688,
+    "r5a.2xlarge": 0.452,
+    "r5a.4xlarge": 0.904,
+}
 _DEFAULT_PRICES = {"host": "v2-8", "worker": "n2-standard-8"}
 
 _TLS_FILES = {"cert": "certificate", "key": "key", "ca": "authority"}
