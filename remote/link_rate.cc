@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "base/clock.h"
@@ -13,13 +14,16 @@ namespace {
 
 /// The link was the limit if it was that for such a share of the time.
 constexpr double kLimitedShareMin = 0.5;
+/// A kernel may tell less than its headers have.
+constexpr std::size_t kKnownBytes =
+    offsetof(tcp_info, tcpi_sndbuf_limited) + sizeof(tcp_info::tcpi_sndbuf_limited);
 
 }  // namespace
 
 double LinkRate::look(int socket) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || bytes < sizeof info) return 0;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || bytes < kKnownBytes) return 0;
   const auto limited_us = static_cast<std::int64_t>(info.tcpi_busy_time) -
                           static_cast<std::int64_t>(info.tcpi_rwnd_limited) -
                           static_cast<std::int64_t>(info.tcpi_sndbuf_limited);
