@@ -122,15 +122,14 @@ Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& c
   struct Line {
     double local, remote, most;
   };
-  const std::vector<Line> lines = {
-      {facts.local_cpu_s, cut.host_cpu_s, facts.cores},
-      {0, cut.worker_cpu_s, speed * facts.worker_cores},
-      {0, cut.bytes_in, facts.link_in_bytes_per_s},
-      {0, cut.bytes_out, facts.link_out_bytes_per_s},
-      {facts.source_bytes, facts.source_bytes, facts.source_bytes_per_s},
-      {1, 1, wanted},
-      {-1, 0, 0},
-      {0, -1, 0}};
+  const std::vector<Line> lines = {{facts.local_cpu_s, cut.host_cpu_s, facts.cores},
+                                   {0, cut.worker_cpu_s, speed * facts.worker_cores},
+                                   {0, cut.bytes_in, facts.link_in_bytes_per_s},
+                                   {0, cut.bytes_out, facts.link_out_bytes_per_s},
+                                   {facts.source_bytes, facts.source_bytes, facts.source_bytes_per_s},
+                                   {1, 1, wanted},
+                                   {-1, 0, 0},
+                                   {0, -1, 0}};
   Corner best;
   for (const Line& a : lines)
     for (const Line& b : lines) {
