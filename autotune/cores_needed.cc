@@ -7,8 +7,9 @@ namespace {
 
 /// Of a sample until it is measured: only the unit in which it is.
 constexpr double kSampleS = 1e-3;
-/// A trainer that sleeps all the time takes no longer than this share of it: its rate must stay a number.
-constexpr double kOwnShareMin = 1e-3;
+/// A trainer that waits longer wants so many times what it gets, if not more. Nearly all the time cannot be
+/// told from all of it, and such noise would hide what it wants later.
+constexpr double kOwnShareMin = 0.25;
 
 Controller local_controller(std::uint32_t cores) {
   // The host's price decides nothing: there is nothing to pay for beside it.

@@ -249,12 +249,12 @@ void Engine::compute_loop() {
     ComputeScratch scratch = production.take_scratch();
     ++computing_;
     lock.unlock();
-    const std::int64_t start_ns = monotonic_ns();
+    const std::int64_t start_ns = monotonic_ns(), start_cpu_ns = thread_cpu_ns();
     production.compute(*chunk, scratch);
-    const std::int64_t took_ns = monotonic_ns() - start_ns;
+    const ThreadTime took{monotonic_ns() - start_ns, thread_cpu_ns() - start_cpu_ns};
     lock.lock();
     --computing_;
-    production.finish(*chunk, std::move(scratch), took_ns, outbox_);
+    production.finish(*chunk, std::move(scratch), took, outbox_);
     const bool flushes = production.index()->ask_flush() || production.index()->urgent();
     if (production.ask_plan() || flushes) keep_.notify_one();
     pump(production);

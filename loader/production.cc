@@ -287,12 +287,13 @@ void Production::compute(Chunk& chunk, ComputeScratch& scratch) const {
   compute_chunk({*chunk.plan->plan, *dataset_, *rows_, *options_.index, !has_reads_}, chunk, scratch);
 }
 
-void Production::finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out) {
+void Production::finish(Chunk& chunk, ComputeScratch scratch, const ThreadTime& took, Outbox& out) {
   --running_;
   (chunk.received.memory ? stats_.rest_samples : stats_.local_samples) += chunk.tasks.size();
-  (chunk.received.memory ? stats_.rest_ns : stats_.local_ns) += took_ns;
+  (chunk.received.memory ? stats_.rest_ns : stats_.local_ns) += took.ns;
+  stats_.cpu_ns += took.cpu_ns;
   totals_.made_samples += static_cast<double>(chunk.tasks.size());
-  totals_.thread_s += static_cast<double>(took_ns) * 1e-9;
+  totals_.thread_s += static_cast<double>(took.ns) * 1e-9;
   try {
     PlanInUse& plan = *chunk.plan;
     plan.plan->collect_profile(scratch.transforms, plan.profile.stages);

@@ -66,6 +66,11 @@ struct Outbox {
 inline constexpr std::array<double, 13> kReadLatencyBoundsS{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01,
                                                             0.03, 0.1,  0.3,  1,    3,    10};
 
+/// What a thread had for a chunk, waits for a core included, and the CPU time of it.
+struct ThreadTime {
+  std::int64_t ns = 0, cpu_ns = 0;
+};
+
 /// Figures for stats(), under the lock.
 struct ProductionStats {
   std::uint64_t batches = 0, samples = 0, bytes_read = 0, reads = 0, read_retries = 0, replaced = 0,
@@ -84,6 +89,7 @@ struct ProductionStats {
   /// rest of the ops of samples that came from elsewhere.
   std::uint64_t local_samples = 0, rest_samples = 0;
   std::int64_t local_ns = 0, rest_ns = 0;
+  std::int64_t cpu_ns = 0;  ///< of both, without the waits
   autotune::Flow flow{};    ///< as it is now
   std::uint32_t cores = 0;  ///< of its threads that it uses now: those that its reader needs
 
@@ -133,7 +139,7 @@ class Production {
   /// Compute the chunk's rows into its slot. Without the lock.
   void compute(Chunk& chunk, ComputeScratch& scratch) const;
   /// It took a thread so long.
-  void finish(Chunk& chunk, ComputeScratch scratch, std::int64_t took_ns, Outbox& out);
+  void finish(Chunk& chunk, ComputeScratch scratch, const ThreadTime& took, Outbox& out);
   /// A chunk that another machine may compute, up to that cut: the earliest that is as wanted. It counts as
   /// under way until end_remote(). Null: none, or no memory.
   std::unique_ptr<RemoteWork> take_remote(std::shared_ptr<const PlanCut> cut, const RemoteWanted& wanted);

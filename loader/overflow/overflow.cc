@@ -25,6 +25,8 @@ namespace {
 constexpr double kWelcomeS = 2;
 /// A trainer that waits nearly always is taken to want at most so many times what it gets.
 constexpr double kOwnShareMin = 0.05;
+/// Threads are taken to wait for cores at most so many times what they compute.
+constexpr double kWaitsMax = 20;
 /// Storage limits a stream if it was read all the time, and threads were idle.
 constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
 constexpr double kSecondsPerHour = 3600;
@@ -207,6 +209,7 @@ Overflow::Seen Overflow::see() const {
     seen.local_ns = stats.local_ns;
     seen.rest_samples = stats.rest_samples;
     seen.rest_ns = stats.rest_ns;
+    seen.cpu_ns = stats.cpu_ns;
     seen.reading_ns = stats.reading_ns;
     seen.bytes_read = stats.bytes_read;
     seen.samples_left = production_->samples_left();
@@ -234,9 +237,14 @@ autotune::Measurements Overflow::measure(const Seen& before, const Seen& now) co
   measured.local_thread_s = seconds(now.local_ns - before.local_ns);
   measured.remote_samples = static_cast<double>(now.crew.rows - before.crew.rows);
   measured.worker_thread_s = static_cast<double>(now.crew.worker_ns - before.crew.worker_ns) * 1e-9;
-  if (measured.remote_samples > 0)
-    measured.remote_host_s =
-        seconds(now.crew.host_ns - before.crew.host_ns) + seconds(now.rest_ns - before.rest_ns);
+  if (measured.remote_samples > 0) {
+    // What it is to the threads that compute, who wait for cores too: the CPU time of the crew's is not
+    // theirs.
+    const double cpu_s = seconds(now.cpu_ns - before.cpu_ns), rest_s = seconds(now.rest_ns - before.rest_ns);
+    const double waits =
+        cpu_s > 0 ? std::clamp((measured.local_thread_s + rest_s) / cpu_s, 1.0, kWaitsMax) : 1;
+    measured.remote_host_s = waits * seconds(now.crew.host_ns - before.crew.host_ns) + rest_s;
+  }
   if (const double receiving = seconds(now.crew.receiving_ns - before.crew.receiving_ns); receiving > 0)
     measured.link_in_bytes_per_s =
         static_cast<double>(now.crew.received_bytes - before.crew.received_bytes) / receiving;

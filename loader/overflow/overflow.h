@@ -73,7 +73,7 @@ class Overflow {
     std::int64_t taken_at_ns = 0;  // when the trainer gave its last batch back, with what is taken and waited
     double taken_samples = 0, waited_s = 0;
     std::uint64_t local_samples = 0, rest_samples = 0;
-    std::int64_t local_ns = 0, rest_ns = 0, reading_ns = 0;
+    std::int64_t local_ns = 0, rest_ns = 0, cpu_ns = 0, reading_ns = 0;
     std::uint64_t bytes_read = 0;
     double samples_left = 0;
     std::vector<std::size_t> order;

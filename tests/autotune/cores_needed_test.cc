@@ -73,6 +73,23 @@ TEST(CoresNeeded, FollowATrainerThatIsThreeTimesAsFastOrAsSlowInFiveSeconds) {
   }
 }
 
+TEST(CoresNeeded, FollowATrainerThatFirstTookAllThatItGot) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Stream stream(2, seed);
+    stream.step_s = 64e-6;  // of 32 ms that a batch takes
+    stream.noise = 0.3;
+    stream.go(4);
+    EXPECT_EQ(stream.needed.cores(), 2U);
+    stream.step_s = 0.128;  // half of a core
+    stream.noise = 0.05;
+    stream.go(5);
+    EXPECT_EQ(stream.needed.cores(), 1U) << seed;
+    stream.step_s /= 3;
+    stream.go(5);
+    EXPECT_EQ(stream.needed.cores(), 2U) << seed;
+  }
+}
+
 TEST(CoresNeeded, AreAllForATrainerThatWaits) {
   Stream stream(4);
   stream.step_s = 0.001;
