@@ -12,7 +12,7 @@ constexpr double kHorizonS = 3600;  // that a change has to pay for itself in, i
 constexpr double kSecondsPerHour = 3600;
 constexpr double kConfidence = 0.95;
 constexpr double kUndoS = 600;  // a change is not undone for so long, unless the world changed for certain
-constexpr double kUndoConfidence = 0.999, kUndoGain = 0.1;
+constexpr double kUndoConfidence = 0.999, kUndoGain = 0.15;
 constexpr double kLookS = 60;  // between two looks of a settled controller
 /// Turning to another cut empties what was under way.
 constexpr double kCutChangeS = 2;
@@ -291,6 +291,8 @@ bool Controller::may_change(const Choice& to, const Case& change, double now_s) 
   const std::uint32_t before = last_.before.workers, after = last_.after.workers;
   const bool undoes = (after > before && to.workers <= before) || (after < before && to.workers >= before) ||
                       (last_.before.cut && to.cut == last_.before.cut && to.cut != last_.after.cut);
+  const bool corrects = (after > before && to.workers < after) || (after < before && to.workers > after);
+  if (corrects && !change.serves && change.gain < kNoMatter && now_s - last_.at_s < kUndoS) return false;
   // What the model is wrong by was seen where the other answer ran, and is no reason to go back.
   const bool certain = change.confidence >= kUndoConfidence && change.gain >= kUndoGain;
   if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || !certain)) return false;
