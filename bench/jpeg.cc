@@ -23,7 +23,7 @@
 
 #include "transforms/jpeg/decoder.h"
 #include "transforms/jpeg/index.h"
-#include "transforms/jpeg/simd_target.h"
+#include "transforms/simd/targets.h"
 
 namespace {
 
@@ -260,10 +260,10 @@ void report(const std::vector<Photo>& photos, const std::vector<std::vector<doub
   }
   std::printf(
       "target %s, %zu photos of %.0f bytes on average; index bytes per photo: rows %.0f, every 8 MCUs %.0f\n",
-      carya::jpeg::simd_target().c_str(), photos.size(), bytes / n, static_cast<double>(row_bytes) / n,
+      carya::simd_target().c_str(), photos.size(), bytes / n, static_cast<double>(row_bytes) / n,
       static_cast<double>(every8_bytes) / n);
   std::printf("%-20s %10s   ratio to libjpeg-turbo: total, p5, p50, p95\n", "case", "us/photo");
-  std::string json = "{\"bench\":\"jpeg\",\"target\":\"" + carya::jpeg::simd_target() +
+  std::string json = "{\"bench\":\"jpeg\",\"target\":\"" + carya::simd_target() +
                      "\",\"photos\":" + std::to_string(photos.size());
   for (int which = 0; which < kCases; ++which) {
     double sum = 0;
@@ -310,12 +310,12 @@ int main(int argc, char** argv) {
     } else if (option == "--every") {
       every = static_cast<std::size_t>(std::max(1, std::atoi(value)));
       ++i;
-    } else if (option == "--target" && carya::jpeg::force_simd_target(value)) {
+    } else if (option == "--target" && carya::force_simd_target(value)) {
       ++i;
     } else {
       std::fprintf(stderr,
                    "bench_jpeg [--photos DIR] [--reps N] [--every N] [--target NAME] [--smoke]; targets:");
-      for (const std::string& name : carya::jpeg::simd_targets()) std::fprintf(stderr, " %s", name.c_str());
+      for (const std::string& name : carya::simd_targets()) std::fprintf(stderr, " %s", name.c_str());
       std::fprintf(stderr, "\n");
       return 2;
     }

@@ -27,8 +27,8 @@
 #include "transforms/kernels/jpeg_reader.h"
 #include "transforms/kernels/jpeg_turbo.h"
 #include "transforms/kernels/resize.h"
-#include "transforms/kernels/simd.h"
 #include "transforms/kernels/store.h"
+#include "transforms/simd/targets.h"
 
 namespace {
 
@@ -331,10 +331,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no photos in %s\n", options.photos.c_str());
     return 1;
   }
-  nlohmann::ordered_json json{{"bench", "limit"},
-                              {"simd", options.simd.empty() ? simd_targets().front() : options.simd},
-                              {"photos", photos.size()},
-                              {"rounds", options.rounds}};
+  nlohmann::ordered_json json{
+      {"bench", "limit"}, {"simd", simd_target()}, {"photos", photos.size()}, {"rounds", options.rounds}};
   Worker one(photos);
   Worker two(photos);
   std::vector<std::vector<std::byte>> indexes[kBoundCount];

@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "io/manifest_file.h"
 #include "loader/host.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::loader {
 namespace {
@@ -183,8 +184,7 @@ Json to_json(const OrderProfile& order) {
 }  // namespace
 
 ProfileMachine ProfileMachine::here() {
-  const std::vector<std::string> targets = transforms::simd_targets();
-  return {.cpu = cpu_name(), .simd = targets.empty() ? "" : targets.front(), .cores = cores_allowed()};
+  return {.cpu = cpu_name(), .simd = simd_target(), .cores = cores_allowed()};
 }
 
 std::string profile_path(const std::string& cache_dir, const transforms::Pipeline& pipeline,

@@ -3,6 +3,7 @@
 
 Both builds deliver the same pipelines over the same pictures (made here; also the real photos when CARYA_TEST_DATA is
 set), with other thread counts. Every digest must be equal: the stream is a function of nothing but its pipeline.
+tests/python/test_simd.py compares SIMD targets and emulated processors in the same way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +66,13 @@ def make_pictures(folder: Path) -> None:
             picture.save(target / f"{number}.jpg", quality=80 + number % 15, subsampling=number % 3)
 
 
-def digests(build: Path, root: Path, threads: int) -> list[str]:
-    env = {**os.environ, "PYTHONPATH": str(build.resolve() / "python")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(root), str(threads)], env=env, capture_output=True, text=True, check=False
-    )
+def digests(root: Path, threads: int, emulator: Sequence[str] = (), **variables: str) -> list[str]:
+    """One line per pipeline over the pictures below `root`, computed in a process of its own, below the emulator if
+    one is given, with these environment variables. Errors: RuntimeError with what the process said."""
+    command = [*emulator, sys.executable, "-c", PROGRAM, str(root), str(threads)]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"carya: the stream of {build} failed:\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"{' '.join(emulator)} {variables}: exit {done.returncode}\n{done.stderr[-3000:]}")
     return done.stdout.splitlines()
 
 
@@ -87,7 +89,10 @@ def main() -> int:
             (photos / "imagenet").symlink_to((real / "imagenet_sample").resolve())
             roots = [Path(scratch), photos]
         for root in roots:
-            results = [digests(build, root, threads) for threads, build in enumerate(builds, 1)]
+            results = [
+                digests(root, threads, PYTHONPATH=str(build.resolve() / "python"))
+                for threads, build in enumerate(builds, 1)
+            ]
             for lines in zip(*results, strict=True):
                 equal = len(set(lines)) == 1
                 different += not equal

@@ -122,12 +122,6 @@ class Plan {
   virtual void collect_decodes(Scratch& scratch, DecodePaths& total) const = 0;
 };
 
-/// Names of the SIMD targets compiled in and supported here, best first: "AVX3_DL", "AVX3", "AVX2", "SSE4",
-/// "EMU128"...; the one in use is first unless forced.
-std::vector<std::string> simd_targets();
-/// Force one target for the whole process (tests, bench), "" to go back to the best. Not thread-safe.
-/// kInvalidArgument when unknown.
-Status force_simd_target(const std::string& name);
 /// Whether ordinary JPEGs go to our own decoder (the default) or all to libjpeg-turbo: the same bits. For the
 /// whole process (tests, bench), from the next sample on.
 void use_own_jpeg(bool wanted);

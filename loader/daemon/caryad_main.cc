@@ -15,6 +15,7 @@
 #include "loader/daemon/supervisor.h"
 #include "loader/daemon_stream.h"
 #include "loader/host.h"
+#include "transforms/simd/targets.h"
 
 namespace {
 
@@ -32,6 +33,7 @@ struct Arguments {
 };
 
 Result<Settings> settings_of(const Arguments& arguments) {
+  TRY(check_simd_environment());
   const HostFacts facts = read_host_facts();
   ASSIGN(Settings settings, arguments.config.empty() ? parse_settings("", "defaults", facts.memory_bytes)
                                                      : read_settings(arguments.config, facts.memory_bytes));

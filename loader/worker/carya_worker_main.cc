@@ -16,6 +16,7 @@
 #include "loader/daemon/supervisor.h"
 #include "loader/host.h"
 #include "loader/worker/worker_service.h"
+#include "transforms/simd/targets.h"
 
 namespace {
 
@@ -60,6 +61,7 @@ Result<std::string> read_token(const std::string& path) {
 
 /// The rest of what the server is told.
 Status complete(Arguments& arguments) {
+  TRY(check_simd_environment());
   remote::ServerOptions& server = arguments.server;
   const remote::TlsFiles& tls = arguments.tls;
   const bool any = !(tls.certificate + tls.key + tls.authority).empty();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ class Problem(NamedTuple):
 def examine() -> tuple[dict[str, Any], list[Problem]]:
     """Facts by name, and the problems seen in them."""
     facts = dict(_core.doctor())
+    facts["simd_chosen"] = os.environ.get("CARYA_SIMD", "")
     facts["python"] = platform.python_version()
     facts["cache_dir"] = cache_dir()
     for package in ("numpy", "torch", "jax"):
@@ -57,6 +59,12 @@ def judge(facts: dict[str, Any]) -> list[Problem]:
         )
     if int(facts.get("open_files_max", 1 << 20)) < 1024:
         problem("open files", f"RLIMIT_NOFILE is {facts['open_files_max']}", "raise it to 4096 (ulimit -n 4096)")
+    if facts.get("simd_chosen") and facts["simd"] != facts["simd_targets"][0]:
+        problem(
+            "SIMD",
+            f"CARYA_SIMD={facts['simd_chosen']}, though {facts['simd_targets'][0]} runs here",
+            "unset CARYA_SIMD: the batches are the same bits, and decoding is faster",
+        )
     online, allowed = float(facts.get("online_cores", 1)), float(facts.get("allowed_cores", 1))
     if allowed < online:
         source = facts.get("quota_source") or "CPU affinity"
@@ -90,6 +98,17 @@ def judge(facts: dict[str, Any]) -> list[Problem]:
     return found
 
 
+def _simd_line(facts: dict[str, Any]) -> str:
+    """The SIMD target that runs, and why the next better one that is compiled in does not."""
+    line = str(facts["simd"])
+    if facts["simd_chosen"]:
+        line += " (by CARYA_SIMD)"
+    if facts["simd_missing"]:
+        target, missing = list(facts["simd_missing"].items())[-1]  # best first
+        line += f"; not {target}: this processor, or its kernel, lacks {', '.join(missing)}"
+    return line
+
+
 def show(facts: dict[str, Any], problems: list[Problem]) -> None:
     """Tables of the facts and of the problems."""
     from rich.console import Console
@@ -97,7 +116,9 @@ def show(facts: dict[str, Any], problems: list[Problem]) -> None:
 
     console = Console()
     table = Table(show_header=False)
-    for name, value in facts.items():
+    for name, value in {**facts, "simd": _simd_line(facts)}.items():
+        if name in ("simd_targets", "simd_missing", "simd_chosen"):
+            continue
         text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         if name.endswith("_bytes") and isinstance(value, int):
             text = "unlimited" if value >= 1 << 62 else f"{value / _MIB:,.0f} MiB"

@@ -89,7 +89,7 @@ def read_frozen(path: str | os.PathLike[str], subject: str, command: str) -> byt
 
 def _machine() -> dict[str, Any]:
     facts = _core.doctor()
-    return {"cpu": _cpu_name(), "simd": facts["simd_targets"][0], "cores": facts["allowed_cores"]}
+    return {"cpu": _cpu_name(), "simd": facts["simd"], "cores": facts["allowed_cores"]}
 
 
 def _cpu_name() -> str:

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "text.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::python {
 namespace {
@@ -119,7 +120,7 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["io_engine"] = stats.io_engine;
   all["threads"] = stats.threads;
   all["threads_used"] = stats.production.cores;
-  all["simd"] = transforms::simd_targets().front();
+  all["simd"] = simd_target();
   all["ops"] = op_figures(stats.production.ops);
   all["order"] = stats.order;
   all["plan_switches"] = stats.production.plan_switches;

@@ -1,6 +1,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <map>
+
 #include "batch.h"
 #include "cache.h"
 #include "daemon.h"
@@ -10,6 +12,7 @@
 #include "loader/host.h"
 #include "simulation.h"
 #include "transforms/plan.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::python {
 namespace {
@@ -37,9 +40,22 @@ py::dict doctor() {
   all["equal_weight_siblings"] = facts.equal_weight_siblings;
   const auto reader = io::ReadEngine::create({});
   all["io_engine"] = reader ? std::string((*reader)->name()) : reader.error().message;
-  all["simd_targets"] = transforms::simd_targets();
+  all["simd"] = simd_target();
+  all["simd_targets"] = simd_targets();
+  py::dict missing;
+  for (const SimdTarget& target : compiled_simd_targets()) {
+    if (!target.missing.empty()) missing[py::str(target.name)] = target.missing;
+  }
+  all["simd_missing"] = missing;
   all["codecs"] = transforms::codec_versions();
   return all;
+}
+
+/// Instruction sets by the SIMD target whose functions may use them.
+std::map<std::string, std::vector<std::string>> simd_needs() {
+  std::map<std::string, std::vector<std::string>> needs;
+  for (const SimdTarget& target : compiled_simd_targets()) needs[target.name] = target.needs;
+  return needs;
 }
 
 }  // namespace
@@ -58,9 +74,13 @@ PYBIND11_MODULE(_core, module) {
   bind_simulation(module);
   module.def("doctor", &doctor);
   module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
-  module.def("simd_targets", &carya::transforms::simd_targets);
+  if (const auto checked = carya::check_simd_environment(); !checked) {
+    throw pybind11::import_error(checked.error().message);
+  }
+  module.def("simd_targets", &carya::simd_targets);
+  module.def("simd_target", &carya::simd_target);
+  module.def("simd_needs", &simd_needs);
   module.def(
-      "force_simd_target",
-      [](const std::string& name) { unwrap(carya::transforms::force_simd_target(name)); },
+      "force_simd_target", [](const std::string& name) { unwrap(carya::force_simd_target(name)); },
       pybind11::arg("name"));
 }

@@ -32,9 +32,16 @@ def sources(*folders: str) -> Iterator[Path]:
                 yield path
 
 
+# Folders inside of a module that are modules of their own, and those outside of them that each may include.
+INNER = {
+    "transforms/simd": ("base",),
+    "transforms/jpeg": ("base", "transforms/simd"),
+}
+
+
 def module_of(path: str) -> str:
-    """`transforms/jpeg` is a module of its own; otherwise the first folder is."""
-    return "transforms/jpeg" if path.startswith("transforms/jpeg/") else path.split("/")[0]
+    """The folder of INNER that the file lies in, or else its first folder."""
+    return next((inner for inner in INNER if path.startswith(f"{inner}/")), path.split("/")[0])
 
 
 def without_comments(text: str) -> str:

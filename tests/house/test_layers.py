@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from house import ANYTHING_GOES, INCLUDE, LEVELS, MODULES, ROOT, module_of, sources
+from house import ANYTHING_GOES, INCLUDE, INNER, LEVELS, MODULES, ROOT, module_of, sources
 
 # Third-party headers by folder (DESIGN section 11). Python's own binding layer may use pybind11 anywhere.
 THIRD_PARTY = {
@@ -19,7 +19,7 @@ THIRD_PARTY = {
     "jmorecfg.h": ("transforms",),
     "turbojpeg.h": ("transforms",),
     "spng.h": ("transforms",),
-    "hwy/": ("transforms", "transforms/jpeg"),
+    "hwy/": ("transforms", "transforms/jpeg", "transforms/simd"),
     "boost/interprocess/": ("shm",),
     "boost/asio": ("remote", "loader"),
     "boost/beast": ("loader",),
@@ -42,10 +42,15 @@ def arrow_error(source: str, target: str) -> str | None:
         return None
     if target_module in ANYTHING_GOES:
         return f"{source} includes {target}: product code never includes {target_module}/"
+    if source_module in INNER:
+        known = INNER[source_module]
+        return None if target_module in known else f"{source} includes {target}: {source_module} knows {known} only"
     if target_module == "transforms/jpeg":
         return None if source_module == "transforms" else f"{source} includes {target}: only transforms/ may"
-    if source_module == "transforms/jpeg":
-        return None if target_module == "base" else f"{source} includes {target}: transforms/jpeg knows base/ only"
+    if target_module == "transforms/simd":
+        target_module = "transforms"  # what it says of the machine is for everybody above
+        if source_module == "transforms":
+            return None
     if target_module not in LEVELS or source_module not in LEVELS:
         return f"{source} includes {target}: {target_module}/ has no level in tests/house/house.py"
     if LEVELS[target_module] < LEVELS[source_module]:
@@ -146,6 +151,11 @@ def test_headers_start_with_pragma_once(header: str) -> None:
         ("loader/engine.cc", "transforms/jpeg/decoder.h", False),
         ("transforms/jpeg/decoder.cc", "transforms/op.h", False),
         ("transforms/jpeg/decoder.cc", "base/error.h", True),
+        ("transforms/jpeg/decoder.cc", "transforms/simd/config.h", True),
+        ("transforms/simd/targets.cc", "transforms/jpeg/decoder.h", False),
+        ("transforms/plan.cc", "transforms/simd/targets.h", True),
+        ("loader/engine.cc", "transforms/simd/targets.h", True),
+        ("io/manifest.cc", "transforms/simd/targets.h", False),
         ("tests/io/manifest_test.cc", "loader/engine.h", True),
         ("io/manifest.cc", "tests/io/maker.h", False),
     ],

@@ -12,6 +12,7 @@ from house import MODULES, ROOT, sources
 FOLDERS = [
     *(folder for folder in MODULES if any((ROOT / folder).glob("*.*"))),
     "transforms/jpeg",
+    "transforms/simd",
     "bench",
     "tests",
     "tools",

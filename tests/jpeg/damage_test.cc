@@ -5,7 +5,7 @@
 #include <map>
 
 #include "tests/jpeg/compare_test_lib.h"
-#include "transforms/jpeg/simd_target.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::jpeg {
 namespace {

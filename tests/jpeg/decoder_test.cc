@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/jpeg/compare_test_lib.h"
-#include "transforms/jpeg/simd_target.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::jpeg {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "tests/jpeg/compare_test_lib.h"
-#include "transforms/jpeg/simd_target.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::jpeg {
 namespace {

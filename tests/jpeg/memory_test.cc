@@ -10,7 +10,7 @@
 #include <new>
 
 #include "tests/jpeg/compare_test_lib.h"
-#include "transforms/jpeg/simd_target.h"
+#include "transforms/simd/targets.h"
 
 namespace {
 std::atomic<long> allocations{0};

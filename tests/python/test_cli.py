@@ -110,7 +110,9 @@ def test_doctor_says_what_is_here() -> None:
         "allowed_cores",
         "memlock_bytes",
         "io_engine",
+        "simd",
         "simd_targets",
+        "simd_missing",
         "codecs",
         "numpy",
         "problems",
@@ -129,6 +131,10 @@ GOOD = {
     "thp_shmem": "advise",
     "memory_bytes": 1 << 36,
     "cache_dir": "somewhere",
+    "simd": "AVX2",
+    "simd_targets": ["AVX2", "SSE4"],
+    "simd_missing": {"AVX3_DL": ["avx512f", "vaes"], "AVX3": ["avx512f"]},
+    "simd_chosen": "",
 }
 
 
@@ -143,6 +149,7 @@ GOOD = {
         ({"thp_shmem": "never"}, "huge pages"),
         ({"memory_bytes": 1 << 30}, "memory"),
         ({"cache_dir": ""}, "cache folder"),
+        ({"simd": "SSE4", "simd_chosen": "SSE4"}, "SIMD"),
     ],
 )
 def test_doctor_judges_each_fact(change: dict[str, object], subject: str) -> None:
@@ -150,6 +157,13 @@ def test_doctor_judges_each_fact(change: dict[str, object], subject: str) -> Non
     (problem,) = _doctor.judge({**GOOD, **change})
     assert problem.subject == subject
     assert problem.fix
+
+
+def test_doctor_says_which_simd_target_runs_and_why_no_better_one(capsys: pytest.CaptureFixture[str]) -> None:
+    _doctor.show({**GOOD, "simd_chosen": "AVX2"}, [])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "AVX2 (by CARYA_SIMD); not AVX3: this processor, or its kernel, lacks avx512f" in shown
+    assert "AVX3_DL" not in shown
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "tests/transforms/samples_test_lib.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "tests/transforms/noisy_picture.h"
 #include "transforms/kernels/blur.h"
-#include "transforms/kernels/simd.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms {
 namespace {

@@ -12,7 +12,7 @@
 #include "transforms/kernels/color_tables.h"
 #include "transforms/kernels/color_values.h"
 #include "transforms/kernels/sharpen.h"
-#include "transforms/kernels/simd.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms {
 namespace {

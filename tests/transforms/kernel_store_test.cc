@@ -10,7 +10,7 @@
 
 #include "tests/transforms/kernel_memory.h"
 #include "transforms/kernels/pad.h"
-#include "transforms/kernels/simd.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms {
 namespace {

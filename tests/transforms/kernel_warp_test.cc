@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tests/transforms/noisy_picture.h"
-#include "transforms/kernels/simd.h"
 #include "transforms/kernels/warp.h"
 #include "transforms/kernels/warp_grid.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms {
 namespace {

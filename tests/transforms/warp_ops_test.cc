@@ -8,6 +8,7 @@
 #include "tests/transforms/samples_test_lib.h"
 #include "transforms/ops/color.h"
 #include "transforms/plan.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -1,5 +1,7 @@
 // The decode loops, compiled once for every SIMD target and chosen at run time.
 
+#include "transforms/simd/config.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/jpeg/decode_targets.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

@@ -1,5 +1,7 @@
 #include "transforms/jpeg/table_join.h"
 
+#include "transforms/simd/config.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/jpeg/table_join.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

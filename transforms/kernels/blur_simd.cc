@@ -1,7 +1,7 @@
 #include "transforms/kernels/blur_simd.h"
 
 #include "transforms/kernels/blur_value.h"
-#include "transforms/kernels/simd_config.h"
+#include "transforms/simd/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/kernels/blur_simd.cc"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transforms/kernels/simd_config.h"
+#include "transforms/simd/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/kernels/resize_simd.cc"

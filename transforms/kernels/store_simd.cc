@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transforms/kernels/simd_config.h"
+#include "transforms/simd/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/kernels/store_simd.cc"

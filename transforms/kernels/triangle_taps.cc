@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "transforms/kernels/resize_taps.h"
-#include "transforms/kernels/simd_config.h"
+#include "transforms/simd/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/kernels/triangle_taps.cc"

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "transforms/kernels/simd_config.h"
 #include "transforms/kernels/warp_pixel.h"
+#include "transforms/simd/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transforms/kernels/warp_simd.cc"

@@ -4,6 +4,6 @@
 #define HWY_WANT_AVX3_DL
 #endif
 #ifndef HWY_DISABLED_TARGETS
-// SSSE3 alone is not worth its code: every x86 with AVX has SSE4.
+// SSSE3 alone is not worth its code: every x86 processor with AVX has SSE4.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #endif
