@@ -41,7 +41,6 @@ BASELINE = ("ibt",)
 # Functions of libraries that are linked in, and the sets that those libraries check for before they call them.
 LIBRARY_FUNCTIONS = (
     (re.compile(r"^get_available_features\b"), "xsave"),  # libgcc reads CPUID: xgetbv, where CPUID says it is there
-    (re.compile(r"^jsimd_\w+_avx2\b"), "avx2"),  # libjpeg-turbo
 )
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>.+)>:$")
@@ -133,9 +132,16 @@ def name_of_missing_set(instruction: Instruction, allowed: frozenset[str], compl
 
 
 def offences(path: Path, targets: dict[str, list[str]]) -> list[Offence]:
-    """Every distinct instruction of the file that its function may not use."""
+    """Every distinct instruction of the file that its function may not use.
+
+    Errors: SystemExit where a target has no function at all: without symbols nobody can tell what code is whose.
+    """
     found = []
-    for allowed, uses in instructions(path, targets).items():
+    used = instructions(path, targets)
+    for name, needs in targets.items():
+        if needs and frozenset(needs) not in used:
+            raise SystemExit(f"carya: {path}: no function of {name}; give a file that was not stripped of its symbols")
+    for allowed, uses in used.items():
         distinct = list(uses)
         complaints = refused([instruction.text for instruction in distinct], allowed)
         for index, instruction in enumerate(distinct):

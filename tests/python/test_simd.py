@@ -97,6 +97,14 @@ def test_programs_use_only_instructions_that_their_dispatch_checks(program: str)
     assert instruction_sets.offences(path, _core.simd_needs()) == []
 
 
+@X86
+def test_a_program_without_symbols_is_refused_by_the_check(tmp_path: Path) -> None:
+    stripped = tmp_path / "carya-worker"
+    subprocess.run(["strip", "-o", str(stripped), _daemon.program("carya-worker")], check=True)
+    with pytest.raises(SystemExit, match="stripped of its symbols"):
+        instruction_sets.offences(stripped, _core.simd_needs())
+
+
 # What the check is for: Highway 1.0.3 had AVX3_DL compiled with "avxvnni", which Zen 4 and Ice Lake do not have.
 WRONG = """
 #include <immintrin.h>

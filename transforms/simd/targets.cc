@@ -1,7 +1,7 @@
 // Which SIMD target runs. Highway's headers compile the kernels and dispatch to them; they ask the functions
 // of namespace hwy at the end of this file which targets the machine has. Highway's own library is not
-// linked: the answer must come from the same table that the tests hold the machine code against (tests/simd),
-// and wheels need one shared library less.
+// linked: the answer must come from the same table that the tests hold the machine code against
+// (test_simd.py), and wheels need one shared library less.
 
 #include "transforms/simd/targets.h"
 
@@ -11,7 +11,6 @@
 #include <hwy/targets.h>
 
 #include <atomic>
-#include <bit>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
