@@ -68,11 +68,12 @@ def make_pictures(folder: Path) -> None:
 
 def digests(root: Path, threads: int, emulator: Sequence[str] = (), **variables: str) -> list[str]:
     """One line per pipeline over the pictures below `root`, computed in a process of its own, below the emulator if
-    one is given, with these environment variables. Errors: RuntimeError with what the process said."""
+    one is given, with these environment variables. Errors: SystemExit with what the process said."""
     command = [*emulator, sys.executable, "-c", PROGRAM, str(root), str(threads)]
     done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(emulator)} {variables}: exit {done.returncode}\n{done.stderr[-3000:]}")
+        how = " ".join([*emulator, *(f"{name}={value}" for name, value in variables.items())])
+        raise SystemExit(f"carya: the stream of {how} failed:\n{done.stderr[-3000:]}")
     return done.stdout.splitlines()
 
 

@@ -33,7 +33,6 @@ struct Arguments {
 };
 
 Result<Settings> settings_of(const Arguments& arguments) {
-  TRY(check_simd_environment());
   const HostFacts facts = read_host_facts();
   ASSIGN(Settings settings, arguments.config.empty() ? parse_settings("", "defaults", facts.memory_bytes)
                                                      : read_settings(arguments.config, facts.memory_bytes));
@@ -83,6 +82,10 @@ int serve(const Arguments& arguments) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread is started
   signal(SIGPIPE, SIG_IGN);
 
+  if (const Status simd = check_simd_environment(); !simd) {
+    std::fprintf(stderr, "%s\n", simd.error().message.c_str());
+    return kUsage;
+  }
   const auto settings = settings_of(arguments);
   if (!settings) {
     std::fprintf(stderr, "%s\n", settings.error().message.c_str());

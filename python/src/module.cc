@@ -63,6 +63,9 @@ std::map<std::string, std::vector<std::string>> simd_needs() {
 
 PYBIND11_MODULE(_core, module) {
   using namespace carya::python;  // NOLINT(google-build-using-namespace): the macro opens a global function
+  if (const auto checked = carya::check_simd_environment(); !checked) {
+    throw pybind11::import_error(checked.error().message);
+  }
   module.doc() = "The native side of carya; use the package, not this module.";
   module.attr("version") = CARYA_VERSION;
   bind_errors(module);
@@ -74,9 +77,6 @@ PYBIND11_MODULE(_core, module) {
   bind_simulation(module);
   module.def("doctor", &doctor);
   module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
-  if (const auto checked = carya::check_simd_environment(); !checked) {
-    throw pybind11::import_error(checked.error().message);
-  }
   module.def("simd_targets", &carya::simd_targets);
   module.def("simd_target", &carya::simd_target);
   module.def("simd_needs", &simd_needs);

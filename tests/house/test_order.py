@@ -7,12 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from house import MODULES, ROOT, sources
+from house import INNER, MODULES, ROOT, sources
 
 FOLDERS = [
     *(folder for folder in MODULES if any((ROOT / folder).glob("*.*"))),
-    "transforms/jpeg",
-    "transforms/simd",
+    *INNER,
     "bench",
     "tests",
     "tools",
