@@ -5,7 +5,7 @@
 namespace carya::autotune {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return "\"" + std::string(text) + "\"";
 }
 
@@ -68,7 +68,7 @@ Status Chain::read_pairs(const ChainSpec& spec) {
 }
 
 Result<std::size_t> Chain::find(std::size_t op, const std::string& wanted) const {
-  const std::string subject = "op " + labels_[op] + ": depends_on " + quoted(wanted);
+  const std::string subject = "op " + labels_[op] + ": depends_on " + in_quotes(wanted);
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     if (labels_[i] == wanted) return i;
@@ -80,7 +80,7 @@ Result<std::size_t> Chain::find(std::size_t op, const std::string& wanted) const
     return fail(Code::kInvalidArgument, subject + " names no op of the pipeline; there are " + known);
   }
   std::string choices;
-  for (const std::size_t i : found) choices += (choices.empty() ? "" : " or ") + quoted(labels_[i]);
+  for (const std::size_t i : found) choices += (choices.empty() ? "" : " or ") + in_quotes(labels_[i]);
   return fail(Code::kInvalidArgument,
               subject + " names " + std::to_string(found.size()) + " ops; write " + choices);
 }
@@ -97,7 +97,7 @@ Status Chain::read_depends_on() {
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     for (std::size_t later = i + 1; later < ops_.size(); ++later) {
       if ((depends_[i] & op_bit(later)) == 0) continue;
-      return fail(Code::kInvalidArgument, "op " + labels_[i] + ": depends_on " + quoted(labels_[later]) +
+      return fail(Code::kInvalidArgument, "op " + labels_[i] + ": depends_on " + in_quotes(labels_[later]) +
                                               ", but the pipeline runs " + labels_[later] +
                                               " after it; declare it first or remove the dependency");
     }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kKeep = "keep_position";
 constexpr std::string_view kDepends = "depends_on";
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out;
   append_json_string(out, text.substr(0, 60));
   return out;
@@ -21,7 +21,7 @@ std::string quoted(std::string_view text) {
 
 std::string name_list(const std::vector<std::string>& names) {
   std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quoted(name);
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + in_quotes(name);
   return "[" + out + "]";
 }
 
@@ -65,10 +65,11 @@ class Dependencies {
 
   std::unexpected<Error> refuse(std::size_t op, const std::string& wanted,
                                 const std::vector<std::size_t>& found, std::size_t earlier) const {
-    const std::string subject = labels_[op] + ": depends_on " + quoted(wanted);
+    const std::string subject = labels_[op] + ": depends_on " + in_quotes(wanted);
     if (earlier > 1) {
       std::string choices;
-      for (std::size_t k = 0; k < earlier; ++k) choices += (k == 0 ? "" : " or ") + quoted(labels_[found[k]]);
+      for (std::size_t k = 0; k < earlier; ++k)
+        choices += (k == 0 ? "" : " or ") + in_quotes(labels_[found[k]]);
       return fail(Code::kInvalidArgument,
                   subject + " names " + std::to_string(earlier) + " ops; write " + choices);
     }

@@ -10,7 +10,7 @@ namespace {
 
 /// A label's value, quoted. The format knows only three escapes, JSON's for the same characters; one value
 /// that is no UTF-8 would cost the whole page.
-std::string quoted(std::string text) {
+std::string in_quotes(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -39,7 +39,7 @@ class Lines {
 };
 
 std::string label(const char* name, const std::string& value) {
-  return std::string(name) + "=" + quoted(value);
+  return std::string(name) + "=" + in_quotes(value);
 }
 
 template <typename Each>
