@@ -27,6 +27,7 @@ AS_NAMES = {
     "avx512bitalg": "avx512_bitalg",
     "avx512vpopcntdq": "avx512_vpopcntdq",
     "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
     "avxvnni": "avx_vnni",
 }
 # Tried one by one to name the set of an instruction that is refused.

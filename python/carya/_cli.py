@@ -1,8 +1,9 @@
-"""The command `carya`. Needs rich and typer, the extra `carya[cli]`."""
+"""The command `carya`. Needs rich and typer, which come with an installed package; the library does without."""
 
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ def main() -> None:
         import rich
         import typer
     except ImportError as error:
-        print(f"carya: the command line needs rich and typer ({error}): pip install 'carya[cli]'", file=sys.stderr)
+        print(f"carya: the command line needs rich and typer ({error}): pip install rich typer", file=sys.stderr)
         raise SystemExit(2) from None
     del rich
     from ._errors import Error
@@ -29,12 +30,12 @@ def make_app(typer: Any) -> Any:
     """The typer application with its commands."""
     app = typer.Typer(
         name="carya",
-        help="Carya: a shared-memory data loader. Try `carya doctor`, then `carya run demo`.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+    _add_version(app, typer)
     _add_run(app, typer)
     _add_plan(app, typer)
     _add_doctor(app, typer)
@@ -48,6 +49,21 @@ def make_app(typer: Any) -> Any:
 
 def _example(text: str) -> str:
     return f"Example: {text}"
+
+
+def _add_version(app: Any, typer: Any) -> None:
+    def show(wanted: bool) -> None:
+        if wanted:
+            from . import _core
+
+            print(f"carya {_core.version} ({_core.compiler}, Python {platform.python_version()})")
+            raise typer.Exit
+
+    @app.callback()  # type: ignore[untyped-decorator]
+    def carya(
+        version: bool = typer.Option(False, "--version", callback=show, is_eager=True, help="Version and build."),
+    ) -> None:
+        """Carya: a shared-memory data loader. Try `carya doctor`, then `carya run demo`."""
 
 
 def _add_run(app: Any, typer: Any) -> None:

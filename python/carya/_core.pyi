@@ -8,6 +8,7 @@ import numpy as np
 TensorFacts = tuple[str, str, tuple[int | None, ...]]  # name, dtype, shape (None: not known before the sample is seen)
 
 version: str
+compiler: str  # name and version of the C++ compiler that built this
 
 class Error(Exception):
     """Base of everything Carya raises; `code` is the kind in one word."""

@@ -24,6 +24,7 @@ py::dict doctor() {
   const loader::HostFacts facts = loader::read_host_facts();
   py::dict all;
   all["version"] = CARYA_VERSION;
+  all["compiler"] = CARYA_COMPILER;
   all["kernel"] = facts.kernel;
   all["online_cores"] = facts.online_cores;
   all["affinity_cores"] = facts.affinity_cores;
@@ -68,6 +69,7 @@ PYBIND11_MODULE(_core, module) {
   }
   module.doc() = "The native side of carya; use the package, not this module.";
   module.attr("version") = CARYA_VERSION;
+  module.attr("compiler") = CARYA_COMPILER;
   bind_errors(module);
   bind_batch(module);
   bind_dataset(module);
