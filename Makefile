@@ -5,28 +5,31 @@
 #   PIP_ARGS=...    extra arguments of pip, such as --extra-index-url https://download.pytorch.org/whl/cpu
 #   FUZZ_SECONDS=n  seconds per fuzz target in `make fuzz` (default 30); FUZZ_TARGETS="tar manifest": only these
 #   PREFIX=folder   install: where to (default /usr/local); DESTDIR=folder is put before all paths
+#   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here); DEBIAN_ROOT=folder: also try it in a minimal Debian made there
 #   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
+#   FOLDERS="io"    asan, tsan: only the C++ tests of these folders below tests
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 30
 TESTS ?= .
+FOLDERS ?=
 N ?= 1000
 SEED ?=
 DATA ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 PY := .venv/bin/python
-export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS
+export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS DEBIAN_ROOT
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc asan tsan lint fuzz faults bench wheel install docs format clean
+.PHONY: help setup demo test gcc gccbits asan tsan lint fuzz faults bench wheel install docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
 	@echo
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 	@echo
 	@echo "Variables (make demo DATA=photos JOBS=4):"
 	@sed -n 's/^#   \([A-Z_]*=.*\)/  \1/p' $(MAKEFILE_LIST)
@@ -48,15 +51,22 @@ gcc:  ## the same C++ tests built by GCC, and the same digests of the stream
 	@$(PY) tools/test.py --build build/gcc --tests '$(TESTS)'
 	@$(PY) tools/digests.py build/release build/gcc
 
+gccbits:  ## the part of gcc that CI runs: GCC builds all that ships, and what decides bits is tested
+	@tools/setup.sh test
+	@tools/build.sh release
+	@tools/build.sh gcc bits
+	@$(PY) tools/test.py --build build/gcc --folders "base jpeg transforms"
+	@$(PY) tools/digests.py build/release build/gcc
+
 asan:  ## the C++ tests under the address and undefined-behaviour sanitizers
 	@tools/setup.sh test
-	@tools/build.sh asan
-	@$(PY) tools/test.py --build build/asan --tests '$(TESTS)'
+	@tools/build.sh asan $(or $(FOLDERS:%=%_test),all)
+	@$(PY) tools/test.py --build build/asan --tests '$(TESTS)' --folders '$(FOLDERS)'
 
 tsan:  ## the C++ tests under the thread sanitizer
 	@tools/setup.sh test
-	@tools/build.sh tsan
-	@$(PY) tools/test.py --build build/tsan --tests '$(TESTS)'
+	@tools/build.sh tsan $(or $(FOLDERS:%=%_test),all)
+	@$(PY) tools/test.py --build build/tsan --tests '$(TESTS)' --folders '$(FOLDERS)'
 
 lint:  ## clang-format, clang-tidy (short list), ruff, mypy --strict
 	@tools/setup.sh test
@@ -65,7 +75,7 @@ lint:  ## clang-format, clang-tidy (short list), ruff, mypy --strict
 
 fuzz:  ## libFuzzer on every parser, FUZZ_SECONDS each
 	@tools/setup.sh test
-	@tools/build.sh fuzz fuzzers
+	@tools/build.sh asan fuzzers
 	@tools/fuzz.sh
 
 faults:  ## N random faults under running jobs (default 1000), each followed by a look at the stream and at leaks
@@ -78,7 +88,7 @@ bench:  ## every bench, with its table and one JSON line
 	@tools/build.sh release
 	@tools/bench.sh
 
-wheel:  ## a wheel in dist/, tried in a fresh environment
+wheel:  ## a wheel in dist/ for each CPython that is here, tried in fresh environments
 	@tools/setup.sh wheel
 	@tools/wheel.sh
 
@@ -96,6 +106,9 @@ format:  ## clang-format and ruff format on all files
 	@tools/setup.sh test
 	@git ls-files '*.cc' '*.h' | xargs clang-format-19 -i
 	@.venv/bin/ruff format --quiet . && .venv/bin/ruff check --quiet --fix .
+
+all-checks:  ## the full thing: every test under every build, long forms, fuzzing for hours; .ci/run is the part for each change
+	@python3 tools/ci.py --all
 
 clean:  ## remove build/ and dist/ (keeps .venv)
 	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# build.sh PRESET [TARGET]: configures build/PRESET (CMakePresets.json) and builds the target; "configure": only that.
+# build.sh PRESET [TARGET...]: configures build/PRESET (CMakePresets.json) and builds the targets; "configure": only that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=$1 target=${2:-all}
+preset=$1 targets=("${@:2}")
+[[ ${#targets[@]} -gt 0 ]] || targets=(all)
 log=build/$preset.log
 mkdir -p build
 
@@ -35,8 +36,9 @@ link_package() {
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 start=$SECONDS
 cmake --preset "$preset" > "$log" 2>&1 || fail
-[[ $target == configure ]] && exit 0
+[[ ${targets[0]} == configure ]] && exit 0
 printf '\033[1mcarya\033[0m  building %s (log: %s)\n' "$preset" "$log"
-cmake --build "build/$preset" --parallel "${JOBS:-$(nproc)}" --target "$target" 2>&1 | show || fail
+cmake --build "build/$preset" --parallel "${JOBS:-$(nproc)}" --target "${targets[@]}" 2>&1 | show || fail
 link_package
+[[ -z ${CARYA_PARTS:-} ]] || printf 'build %s\t%d\n' "$preset" $((SECONDS - start)) >> "$CARYA_PARTS" # for tools/ci.py
 printf '\033[1mcarya\033[0m  built %s in %d s\n' "$preset" $((SECONDS - start))

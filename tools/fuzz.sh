@@ -10,7 +10,7 @@ names=(${FUZZ_TARGETS:-})
 mkdir -p build/fuzz/crashes
 
 fuzz_one() {
-  local name=$1 target=build/fuzz/tests/fuzz/fuzz_$1 work=build/fuzz/corpus/$1 seeds=() folder
+  local name=$1 target=build/asan/tests/fuzz/fuzz_$1 work=build/fuzz/corpus/$1 seeds=() folder
   [[ -x $target ]] || { echo "carya: $target was not built" >&2; return 1; }
   mkdir -p "$work"
   [[ -d tests/fuzz/corpus/$name ]] && seeds+=("tests/fuzz/corpus/$name")

@@ -3,9 +3,7 @@
 
 A skipped test whose reason names CARYA_TEST_DATA counts as failed when that variable is set: with the real data at
 hand nothing may be left out for lack of it.
-
-Up to MAX_UNSTEADY failed tests are run once more, alone: shared machines stop a process for seconds at a time. One that
-passes then is counted as passed and named as unsteady; one in which a sanitizer spoke is not run again.
+No test runs twice: one that failed once has failed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +36,6 @@ CODE_FOLDERS = (
 )
 BENCH_TIMEOUT_S = 300
 HANG_S = 600  # one test, of any language: not a bar for speed, the end of a hang
-MAX_UNSTEADY = 3  # of one language; more than that is no accident
 
 
 @dataclass
@@ -47,7 +45,6 @@ class Tally:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    unsteady: list[str] = field(default_factory=list)
 
     def add(self, name: str, ok: bool, output: str = "") -> None:
         if ok:
@@ -64,6 +61,19 @@ def shortened(output: str) -> str:
 
 def say(text: str) -> None:
     print(f"\033[1mcarya\033[0m  {text}", flush=True)
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Says the name before, and the seconds after; tools/ci.py reads them from the file CARYA_PARTS."""
+    say(name)
+    start = time.monotonic()
+    yield
+    seconds = time.monotonic() - start
+    say(f"{name}: {seconds:.0f} s")
+    if parts := os.environ.get("CARYA_PARTS"):
+        with open(parts, "a") as file:
+            file.write(f"{name}\t{seconds:.0f}\n")
 
 
 def environment(build: Path) -> dict[str, str]:
@@ -113,66 +123,53 @@ def read_junit(report: Path, title: str) -> list[Case]:
     return cases or [Case(title, "failed", "no test was found")]
 
 
-def run_tests(tally: Tally, run: Callable[[bool], list[Case]]) -> None:
-    """Counts the cases of `run(False)`; `run(True)` runs those again that failed."""
-    cases = run(False)
-    failed = {case.name for case in cases if case.state == "failed"}
-    reported = any("Sanitizer" in case.text or "runtime error:" in case.text for case in cases)
-    steady: set[str] = set()
-    if failed and len(failed) <= MAX_UNSTEADY and not reported:
-        say(f"once more, alone: {', '.join(sorted(failed))}")
-        steady = failed & {case.name for case in run(True) if case.state == "passed"}
+def count(tally: Tally, cases: list[Case]) -> None:
     for case in cases:
         if case.state == "skipped":
             tally.skipped.append(case.name)
-        elif case.name in steady:
-            tally.passed += 1
-            tally.unsteady.append(case.name)
-            print(f"UNSTEADY {case.name}: failed, then passed\n{shortened(case.text)}")
         else:
             tally.add(case.name, case.state == "passed", case.text)
 
 
-def run_ctest(tally: Tally, build: Path, pattern: str) -> None:
-    say(f"C++ tests of {build.relative_to(ROOT)}")
-
-    def run(again: bool) -> list[Case]:
-        report = build / "ctest.xml"
-        report.unlink(missing_ok=True)
-        command = ["ctest", "--test-dir", str(build), "--quiet", "--timeout", str(HANG_S)]
-        command += ["--output-junit", str(report)]
-        command += ["--rerun-failed"] if again else ["--parallel", os.environ.get("TEST_JOBS", "2"), "-R", pattern]
-        subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
-        return read_junit(report, "ctest")
-
-    run_tests(tally, run)
+def run_ctest(tally: Tally, build: Path, pattern: str, folders: str) -> None:
+    """The C++ tests whose names match, of these folders below tests ("": of all)."""
+    report = build / "ctest.xml"
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", str(build), "--quiet", "--timeout", str(HANG_S), "-R", pattern]
+    command += ["-L", f"^({'|'.join(folders.split())})$"] if folders else []
+    command += ["--output-junit", str(report), "--parallel", os.environ.get("TEST_JOBS", "2")]
+    subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
+    count(tally, read_junit(report, "ctest"))
 
 
 def run_pytest(tally: Tally, build: Path, folders: list[str]) -> None:
+    """First the tests that others beside them do not disturb, TEST_JOBS at a time, then those marked `alone`."""
     existing = [folder for folder in folders if (ROOT / folder).is_dir() and any((ROOT / folder).glob("test_*.py"))]
-    say(f"Python tests of {', '.join(existing)}")
-
-    def run(again: bool) -> list[Case]:
-        report = build / "pytest.xml"
+    jobs = os.environ.get("TEST_JOBS", "2")
+    for name, marked in (
+        ("together", ["-m", "not alone", "-n", jobs, "--dist", "worksteal"]),
+        ("alone", ["-m", "alone"]),
+    ):
+        report = build / f"pytest-{name}.xml"
         report.unlink(missing_ok=True)
-        log = build / ("pytest-again.log" if again else "pytest.log")
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
-        command += ["-o", f"cache_dir={build / 'pytest-cache'}", *(["--last-failed"] if again else [])]
-        command += ["-o", f"faulthandler_timeout={HANG_S}", "-o", "faulthandler_exit_on_timeout=true", *existing]
-        with log.open("w") as output:
+        log = build / f"pytest-{name}.log"
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *marked]
+        command += [f"--junitxml={report}", "--durations=25"]
+        command += ["-o", f"cache_dir={build / 'pytest-cache'}", "-o", f"faulthandler_timeout={HANG_S}"]
+        command += ["-o", "faulthandler_exit_on_timeout=true", *existing]
+        with step(f"Python tests, {name}"), log.open("w") as output:
             done = subprocess.run(
                 command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
             )
-        if done.returncode in (0, 1):
-            return read_junit(report, "pytest")
-        ended = Case("pytest", "failed", f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
-        return [ended, *(read_junit(report, "pytest") if report.exists() else [])]
-
-    run_tests(tally, run)
+        if done.returncode not in (0, 1):
+            tally.add(
+                f"pytest, {name}", False, f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}"
+            )
+        if done.returncode in (0, 1) or report.exists():
+            count(tally, read_junit(report, "pytest"))
 
 
 def check_formatting(tally: Tally) -> None:
-    say("formatting")
     sources = [
         str(path) for folder in CODE_FOLDERS for kind in ("*.cc", "*.h") for path in sorted((ROOT / folder).rglob(kind))
     ]
@@ -193,7 +190,6 @@ def smoke_benches(tally: Tally, build: Path) -> None:
     benches = sorted(path for path in (build / "bench").glob("bench_*") if path.is_file() and os.access(path, os.X_OK))
     commands = [[str(path)] for path in benches]
     commands += [[sys.executable, str(path)] for path in sorted((ROOT / "bench").glob("*.py"))]
-    say(f"smoke runs of {len(commands)} benches")
     for command in commands:
         name = f"bench smoke: {Path(command[-1]).name}"
         try:
@@ -216,6 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--tests", default=".", help="only C++ tests whose name matches")
+    parser.add_argument("--folders", default="", help="only C++ tests of these folders below tests")
     parser.add_argument("--python", action="store_true", help="also tests/python")
     parser.add_argument("--house", action="store_true", help="also the house rules and the formatting")
     parser.add_argument("--bench", action="store_true", help="also the smoke runs of the benches")
@@ -223,18 +220,19 @@ def main() -> int:
     build = options.build.resolve()
     tally = Tally()
     start = time.monotonic()
-    run_ctest(tally, build, options.tests)
+    with step(f"C++ tests of {build.relative_to(ROOT)}"):
+        run_ctest(tally, build, options.tests, options.folders)
     folders = ["tests/python"] * options.python + ["tests/house"] * options.house
     if folders:
         run_pytest(tally, build, folders)
     if options.house:
-        check_formatting(tally)
+        with step("formatting"):
+            check_formatting(tally)
     if options.bench:
-        smoke_benches(tally, build)
+        with step("smoke runs of the benches"):
+            smoke_benches(tally, build)
     for name in tally.skipped:
         print(f"skipped {name}")
-    for name in tally.unsteady:
-        print(f"unsteady {name}")
     for name in tally.failed:
         print(f"failed  {name}")
     say(f"tests of {build.relative_to(ROOT)} took {time.monotonic() - start:.0f} s")
