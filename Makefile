@@ -4,7 +4,7 @@
 #   JOBS=n          build jobs (default: one per core)
 #   PIP_ARGS=...    extra arguments of pip, such as --extra-index-url https://download.pytorch.org/whl/cpu
 #   FUZZ_SECONDS=n  seconds per fuzz target in `make fuzz` (default 30); FUZZ_TARGETS="tar manifest": only these
-#   PREFIX=folder   install: where to (default /usr/local); DESTDIR=folder is put before all paths
+#   PREFIX=folder   install, uninstall: where to (default /usr/local); DESTDIR=folder is put before all paths
 #   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
 
@@ -21,12 +21,12 @@ PY := .venv/bin/python
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc asan tsan lint fuzz faults bench wheel install docs format clean
+.PHONY: help setup demo test gcc asan tsan lint fuzz faults bench wheel deb deb-trial install uninstall docs format clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
 	@echo
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 	@echo
 	@echo "Variables (make demo DATA=photos JOBS=4):"
 	@sed -n 's/^#   \([A-Z_]*=.*\)/  \1/p' $(MAKEFILE_LIST)
@@ -82,11 +82,22 @@ wheel:  ## a wheel in dist/, tried in a fresh environment
 	@tools/setup.sh wheel
 	@tools/wheel.sh
 
+deb:  ## Debian packages carya and python3-carya in dist/, with a silent lintian
+	@tools/setup.sh deb
+	@for target in caryad carya-worker carya_core; do tools/build.sh release $$target || exit; done
+	@packaging/deb.sh build/release dist
+
+deb-trial: deb  ## the packages installed, upgraded, booted, removed and purged in a Debian tree (root, network once)
+	@packaging/deb_trial.sh dist
+
 install:  ## caryad and carya-worker, systemd units, configuration and man pages into PREFIX
 	@tools/setup.sh test
 	@tools/build.sh release caryad
 	@tools/build.sh release carya-worker
 	@packaging/install.sh build/release/python/carya/bin "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:  ## what `make install` put there, with the same PREFIX and DESTDIR; a changed configuration stays
+	@packaging/uninstall.sh "$(PREFIX)" "$(DESTDIR)"
 
 docs:  ## the documentation site in build/site, warnings are errors
 	@tools/setup.sh docs

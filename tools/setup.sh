@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh demo|test|docs|wheel: installs the Debian packages that are missing and makes .venv. Says nothing when all is there.
+# setup.sh demo|test|docs|wheel|deb: installs the Debian packages that are missing and makes .venv. Says nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 group=${1:-test}
@@ -17,7 +17,7 @@ missing_packages() {
   while read -r package; do
     case $package in '' | '#'*) continue ;; esac
     [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
-  done < tools/packages.txt
+  done < <(cat tools/packages.txt $([[ $group == deb ]] && echo tools/packages-deb.txt))
 }
 
 # Runs a command as root: directly, or by sudo. apt's own output goes to a log, shown when it fails.
@@ -84,6 +84,7 @@ install_python() {
 }
 
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
+[[ $group == deb ]] && group=test
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python
