@@ -27,7 +27,6 @@ in_root() {
   # shellcheck disable=SC2016  # the inner shell's variables
   unshare --mount --pid --ipc --fork --kill-child sh -euc '
     mount -t proc proc "$1/proc"
-    mount -t tmpfs tmpfs "$1/run"
     folder=$1
     shift
     exec chroot "$folder" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"' - "$folder" "$@"

@@ -70,8 +70,8 @@ install_python() {
   local stamp=.venv/carya-$group.stamp wanted
   wanted=$(cat tools/requirements/*.txt)
   [[ -f $stamp && $(< "$stamp") == "$wanted" ]] && return
-  # The test's packages are those of the demo and more.
-  [[ $group == demo && -f .venv/carya-test.stamp && $(< .venv/carya-test.stamp) == "$wanted" ]] && return
+  # The test's packages are those of the demo and of the Debian packages, and more.
+  [[ $group == de[mb]* && -f .venv/carya-test.stamp && $(< .venv/carya-test.stamp) == "$wanted" ]] && return
   say "installing Python packages: tools/requirements/$group.txt (log: build/pip.log)"
   mkdir -p build
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
@@ -84,7 +84,6 @@ install_python() {
 }
 
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
-[[ $group == deb ]] && group=test
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python
