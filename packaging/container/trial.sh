@@ -15,8 +15,13 @@ size_limit_mb=150
 user=1000
 mkdir -p "$work"
 trial=$(mktemp -d "$work/trial.XXXXXX")
-# unshare ignores TERM while its child runs, and takes the child with it.
-trap 'kill -KILL "${daemon:-}" 2> /dev/null || true; wait; rm -rf "$trial"' EXIT
+# The daemon is the child of unshare, which ignores TERM while that runs; a change of user has undone --kill-child.
+stop() {
+  [[ -z ${daemon:-} ]] || kill -KILL $(pgrep -P "$daemon") || true
+  wait
+  rm -rf "$trial"
+}
+trap stop EXIT
 
 if [[ ${BUILD:-no} == yes ]]; then
   say "build stage (log: build/container/build.log)"

@@ -1,4 +1,4 @@
-"""The command `carya`. Needs rich and typer, the extra `carya[cli]`."""
+"""The command `carya`. Needs rich and typer, which come with the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> None:
         import rich
         import typer
     except ImportError as error:
-        print(f"carya: the command line needs rich and typer ({error}): pip install 'carya[cli]'", file=sys.stderr)
+        print(f"carya: the command line needs rich and typer ({error}): pip install rich typer", file=sys.stderr)
         raise SystemExit(2) from None
     del rich
     from ._errors import Error

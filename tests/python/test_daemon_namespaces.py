@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -120,7 +121,7 @@ def test_data_that_nobody_sees_is_the_plain_error(photos: Path) -> None:
 
 
 @pytest.mark.skipif(
-    tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 5), reason="Linux 6.5 has SO_PEERPIDFD"
+    tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 5), reason="Linux 6.5 has SO_PEERPIDFD"
 )
 def test_a_trainer_of_another_container_that_dies_is_succeeded(photos: Path) -> None:
     """The daemon has no number for it, and sees its end all the same (Linux 6.5)."""
