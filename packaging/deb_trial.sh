@@ -36,10 +36,10 @@ upgraded() {
   sed -i -E 's/^(Version: .*|.*\(= [^)]*)-1(\)|$|\),)/\1-2\2/' "$trial/$name/DEBIAN/control"
   [[ $name != carya ]] || echo '# A later version says more.' >> "$trial/$name/etc/carya/caryad.toml"
   (cd "$trial/$name" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | xargs md5sum > DEBIAN/md5sums)
-  dpkg-deb --root-owner-group -Znone -b "$trial/$name" "$root/opt/${name}_2.deb" > "$trial/log" || cat "$trial/log"
+  dpkg-deb --root-owner-group -Znone -b "$trial/$name" "$root/srv/${name}_2.deb" > "$trial/log" || cat "$trial/log"
 }
 
-everything() { (cd "$root" && find . -xdev -path ./proc -prune -o -path ./dev -prune -o -path ./tmp -prune -o -path ./opt -prune -o -print | sort); }
+everything() { (cd "$root" && find . -xdev -path ./proc -prune -o -path ./dev -prune -o -path ./tmp -prune -o -path ./srv -prune -o -print | sort); }
 # What packages leave when they are purged: notes of dpkg, debconf and systemd, and the user (its number is given to
 # nobody else).
 known_remains='^\./(var/(lib/dpkg|lib/systemd/timers|log|cache/(ldconfig|debconf))|etc/(passwd|shadow|group|gshadow|subuid|subgid)-?$|etc/\.pwd\.lock|run)'
@@ -47,8 +47,8 @@ is_version() { [[ $(inside dpkg-query -W -f '${Version}' carya) == *"-$1" ]] || 
 
 say "install"
 everything > "$trial/before"
-cp "$carya" "$python" "$root/opt/"
-inside sh -c 'dpkg -i /opt/*.deb' > "$trial/log" 2>&1 || die "$(cat "$trial/log")"
+cp "$carya" "$python" "$root/srv/"
+inside sh -c 'dpkg -i /srv/*.deb' > "$trial/log" 2>&1 || die "$(cat "$trial/log")"
 is_version 1
 inside getent passwd carya > /dev/null || die "the package makes no user carya"
 inside systemctl is-enabled caryad.socket carya-worker.service 2>&1 | grep -qx enabled && die "a unit is enabled"
@@ -58,7 +58,7 @@ say "upgrade: a changed configuration stays"
 upgraded "$carya"
 upgraded "$python"
 echo '# mine' >> "$root/etc/carya/caryad.toml"
-inside sh -c 'dpkg --force-confdef --force-confold -i /opt/*_2.deb' > "$trial/log" 2>&1 || die "$(cat "$trial/log")"
+inside sh -c 'dpkg --force-confdef --force-confold -i /srv/*_2.deb' > "$trial/log" 2>&1 || die "$(cat "$trial/log")"
 is_version 2
 grep -qx '# mine' "$root/etc/carya/caryad.toml" || die "the upgrade has replaced a changed configuration"
 [[ -f $root/etc/carya/caryad.toml.dpkg-dist ]] || die "the upgrade does not show the new configuration"

@@ -34,19 +34,19 @@ in_root() {
 
 # try_package FOLDER: the programs and the package in the tree do what they are for.
 try_package() {
-  cp packaging/trial_loader.py "$1/opt/"
+  cp packaging/trial_loader.py "$1/srv/"
   in_root "$1" sh -euc '
-    export XDG_CACHE_HOME=/opt/cache
+    export XDG_CACHE_HOME=/srv/cache
     caryad --version && carya-worker --version
     carya doctor > /dev/null && carya service install --dry-run > /dev/null
-    export XDG_CACHE_HOME=/opt/cache  
-    python3 /opt/trial_loader.py spawn' || die "the installed package does not work"
+    export XDG_CACHE_HOME=/srv/cache  
+    python3 /srv/trial_loader.py spawn' || die "the installed package does not work"
 }
 
 # try_service FOLDER: boots the tree with systemd and runs the script trial_service.sh there. What that says is shown.
 try_service() {
   local folder=$1 status
-  cp packaging/trial_loader.py packaging/trial_service.sh "$folder/opt/"
+  cp packaging/trial_loader.py packaging/trial_service.sh "$folder/srv/"
   # Its end, good or bad, ends the tree's systemd, and with it nspawn.
   cat > "$folder/etc/systemd/system/trial.service" << 'END'
 [Unit]
@@ -56,9 +56,9 @@ After=multi-user.target
 
 [Service]
 Type=oneshot
-ExecStart=/opt/trial_service.sh
+ExecStart=/srv/trial_service.sh
 TimeoutStartSec=120
-StandardOutput=file:/opt/trial_service.log
+StandardOutput=file:/srv/trial_service.log
 StandardError=inherit
 END
   ln -sf ../trial.service "$folder/etc/systemd/system/default.target.wants/" 2> /dev/null || {
@@ -66,8 +66,8 @@ END
     ln -sf ../trial.service "$folder/etc/systemd/system/graphical.target.wants/"
   }
   timeout 180 systemd-nspawn --boot --quiet --register=no --keep-unit -D "$folder" > "$folder.boot.log" 2>&1 || true
-  status=$(tail -n 1 "$folder/opt/trial_service.log" 2> /dev/null || true)
-  cat "$folder/opt/trial_service.log" 2> /dev/null || tail -n 5 "$folder.boot.log"
+  status=$(tail -n 1 "$folder/srv/trial_service.log" 2> /dev/null || true)
+  cat "$folder/srv/trial_service.log" 2> /dev/null || tail -n 5 "$folder.boot.log"
   rm -f "$folder/etc/systemd/system/trial.service" "$folder"/etc/systemd/system/*.target.wants/trial.service
   [[ $status == done ]] || die "the system service does not work in the booted tree"
 }

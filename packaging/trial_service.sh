@@ -5,12 +5,12 @@ set -eu
 fail() { echo "failed: $*"; journalctl --no-pager -n 20 -u caryad.service; exit 1; }
 loader() {
   runuser -u carya -- env CARYA_DAEMON_SOCKET=/run/carya/caryad.sock CARYA_CACHE_DIR=/var/cache/carya \
-    python3 /opt/trial_loader.py required /opt/pictures || fail "the loader, $1"
+    python3 /srv/trial_loader.py required /srv/pictures || fail "the loader, $1"
 }
 main_pid() { systemctl show -P MainPID caryad.service; }
 
-mkdir -p /opt/pictures
-chmod 777 /opt/pictures
+mkdir -p /srv/pictures
+chmod 777 /srv/pictures
 systemctl enable --now caryad.socket
 systemctl is-active --quiet caryad.service && fail "the service runs before anybody has come"
 loader "which starts the service"
@@ -21,7 +21,7 @@ systemctl kill --signal KILL caryad.service
 loader "after a kill"
 [ "$(systemctl show -P NRestarts caryad.service)" = 1 ] || fail "it was not restarted once"
 before=$(main_pid)
-dpkg --force-confdef --force-confold -i /opt/*_2.deb > /dev/null 2>&1 || fail "upgrade"
+dpkg --force-confdef --force-confold -i /srv/*_2.deb > /dev/null 2>&1 || fail "upgrade"
 [ "$(main_pid)" != "$before" ] || fail "an upgrade does not restart the service"
 loader "after an upgrade"
 ls /var/cache/carya | grep -q . || fail "the service keeps nothing in its cache folder"

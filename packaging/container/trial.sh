@@ -60,8 +60,8 @@ chown "$user:$user" "$trial"/{socket,cache,data,elsewhere}
 container() {
   local tree=$trial/$1
   shift
-  [[ -d $tree ]] || { cp -a "$image" "$tree" && rm -rf "$tree/dev/shm" && mkdir -p "$tree"/{data,elsewhere,opt}; }
-  cp packaging/trial_loader.py "$tree/opt/"
+  [[ -d $tree ]] || { cp -a "$image" "$tree" && rm -rf "$tree/dev/shm" && mkdir -p "$tree"/{data,elsewhere,srv}; }
+  cp packaging/trial_loader.py "$tree/srv/"
   # shellcheck disable=SC2016  # the inner shell's variables
   exec unshare --mount --pid --ipc --net --uts --fork --kill-child sh -euc '
     trial=$1 tree=$2 user=$3
@@ -83,14 +83,14 @@ for _ in $(seq 300); do
   sleep 0.1
 done
 (container trainer carya status) > /dev/null || die "carya status finds no daemon" "$(cat "$trial/daemon.log")"
-(container trainer python3 /opt/trial_loader.py required /data) || die "the trainer fails" "$(cat "$trial/daemon.log")"
+(container trainer python3 /srv/trial_loader.py required /data) || die "the trainer fails" "$(cat "$trial/daemon.log")"
 
 say "data that only the trainer sees"
-said=$( (container trainer python3 /opt/trial_loader.py required /elsewhere) 2>&1) && die "the daemon sees it: $said"
+said=$( (container trainer python3 /srv/trial_loader.py required /elsewhere) 2>&1) && die "the daemon sees it: $said"
 [[ $said == *"the daemon at /run/carya/caryad.sock (caryad, process 1, in another mount namespace"* ]] ||
   die "the error does not name the daemon:" "$said"
 echo "${said##*carya.}" | tail -n 1
-said=$( (container trainer python3 /opt/trial_loader.py auto /elsewhere) 2>&1) && die "auto has used the daemon: $said"
+said=$( (container trainer python3 /srv/trial_loader.py auto /elsewhere) 2>&1) && die "auto has used the daemon: $said"
 [[ $said == *"RuntimeWarning: carya: works without the daemon"*"were made in this process"* ]] ||
   die "auto does not go on by itself:" "$said"
 echo "container: an image of $size_mb MB beyond Python; daemon and trainer in two trees give the batches of embedded mode"
