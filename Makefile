@@ -4,7 +4,7 @@
 #   JOBS=n          build jobs (default: one per core)
 #   PIP_ARGS=...    extra arguments of pip, such as --extra-index-url https://download.pytorch.org/whl/cpu
 #   FUZZ_SECONDS=n  seconds per fuzz target in `make fuzz` (default 30); FUZZ_TARGETS="tar manifest": only these
-#   PREFIX=folder   install: where to (default /usr/local); DESTDIR=folder is put before all paths
+#   PREFIX=folder   install, uninstall: where to (default /usr/local); DESTDIR=folder is put before all paths
 #   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here); DEBIAN_ROOT=folder: also try it in a minimal Debian made there
 #   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
@@ -24,7 +24,7 @@ PY := .venv/bin/python
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS DEBIAN_ROOT
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits asan tsan lint fuzz faults bench wheel install docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits asan tsan lint fuzz faults bench wheel deb deb-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -92,11 +92,22 @@ wheel:  ## a wheel in dist/ for each CPython that is here, tried in fresh enviro
 	@tools/setup.sh wheel
 	@tools/wheel.sh
 
+deb:  ## Debian packages carya and python3-carya in dist/, with a silent lintian
+	@tools/setup.sh deb
+	@for target in caryad carya-worker carya_core; do tools/build.sh release $$target || exit; done
+	@packaging/deb.sh build/release dist
+
+deb-trial: deb  ## the packages installed, upgraded, booted, removed and purged in a Debian tree (root, network once)
+	@packaging/deb_trial.sh dist
+
 install:  ## caryad and carya-worker, systemd units, configuration and man pages into PREFIX
 	@tools/setup.sh test
 	@tools/build.sh release caryad
 	@tools/build.sh release carya-worker
 	@packaging/install.sh build/release/python/carya/bin "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:  ## what `make install` put there, with the same PREFIX and DESTDIR; a changed configuration stays
+	@packaging/uninstall.sh "$(PREFIX)" "$(DESTDIR)"
 
 docs:  ## the documentation site in build/site, warnings are errors
 	@tools/setup.sh docs

@@ -2,6 +2,7 @@
 # install.sh BIN PREFIX [DESTDIR]: puts the programs caryad and carya-worker, built in the folder BIN, their units,
 # configuration and man pages in place.
 # A configuration that exists is kept. systemd reads units in /usr and /usr/local; elsewhere they must be linked.
+# uninstall.sh takes away the same files.
 set -euo pipefail
 cd "$(dirname "$0")"
 if (($# < 2 || $# > 3)) || [[ $2 != /* ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh demo|test|docs|wheel: installs the Debian packages that are missing and makes .venv. Says nothing when all is there.
+# setup.sh demo|test|docs|wheel|deb: installs the Debian packages that are missing and makes .venv. Says nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 group=${1:-test}
@@ -17,7 +17,7 @@ missing_packages() {
   while read -r package; do
     case $package in '' | '#'*) continue ;; esac
     [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
-  done < tools/packages.txt
+  done < <(cat tools/packages.txt $([[ $group == deb ]] && echo tools/packages-deb.txt))
 }
 
 # Runs a command as root: directly, or by sudo. apt's own output goes to a log, shown when it fails.
@@ -70,8 +70,8 @@ install_python() {
   local stamp=.venv/carya-$group.stamp wanted
   wanted=$(cat tools/requirements/*.txt)
   [[ -f $stamp && $(< "$stamp") == "$wanted" ]] && return
-  # The test's packages are those of the demo and more.
-  [[ $group == demo && -f .venv/carya-test.stamp && $(< .venv/carya-test.stamp) == "$wanted" ]] && return
+  # The test's packages are those of the demo and of the Debian packages, and more.
+  [[ $group == de[mb]* && -f .venv/carya-test.stamp && $(< .venv/carya-test.stamp) == "$wanted" ]] && return
   say "installing Python packages: tools/requirements/$group.txt (log: build/pip.log)"
   mkdir -p build
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments

@@ -2,7 +2,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -17,6 +19,9 @@ namespace carya::loader {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5952'4143;  // "CARY", first byte lowest
+
+/// SO_PEERPIDFD. Source: Linux 6.5, asm-generic/socket.h; the headers of Debian 12 are of 6.1.
+constexpr int kSoPeerPidfd = 77;
 
 /// Little-endian, as every machine that Carya runs on.
 struct Header {
@@ -64,6 +69,15 @@ Result<PeerCredentials> Channel::peer() const {
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &found, &size) != 0)
     return fail_errno("control channel: peer credentials", errno);
   return PeerCredentials{found.pid, found.uid, found.gid};
+}
+
+UniqueFd Channel::peer_process() const {
+  int process = -1;
+  socklen_t size = sizeof(process);
+  if (getsockopt(socket_.get(), SOL_SOCKET, kSoPeerPidfd, &process, &size) == 0) return UniqueFd(process);
+  const auto found = peer();
+  if (!found || found->pid == 0) return {};
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, found->pid, 0)));
 }
 
 Status Channel::send(const Message& message, int timeout_ms) {

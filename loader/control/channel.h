@@ -75,6 +75,9 @@ class Channel {
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   Result<PeerCredentials> peer() const;
+  /// A pidfd of who is at the other end. None where the kernel cannot say: before Linux 6.5, when it is in
+  /// another PID namespace (a container), where peer().pid is 0.
+  UniqueFd peer_process() const;
 
   /// Waits at most timeout_ms for room. Errors: kTimeout, kClosed, kExhausted, kInvalidArgument (too long).
   Status send(const Message& message, int timeout_ms);

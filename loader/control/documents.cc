@@ -169,6 +169,7 @@ CARYA_FIELDS(JobStatus) {
 }
 CARYA_FIELDS(DaemonStatus) {
   a("daemon", d.daemon), a("pid", d.pid), a("up_s", d.up_s), a("state", d.state), a("socket", d.socket);
+  a("mount_namespace", d.mount_namespace);
   a("io_engine", d.io_engine), a("threads", d.threads), a("cpu_s", d.cpu_s),
       a("memory_bytes", d.memory_bytes);
   a("shared_bytes", d.shared_bytes), a("shared_bytes_limit", d.shared_bytes_limit);

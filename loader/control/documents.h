@@ -143,6 +143,7 @@ struct DaemonStatus {
   double up_s = 0;
   std::string state;  ///< "ready", "draining"
   std::string socket;
+  std::string mount_namespace;  ///< as readlink(2) of /proc/self/ns/mnt says; "": unknown
   std::string io_engine;
   std::uint32_t threads = 0;
   double cpu_s = 0;

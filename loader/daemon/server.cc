@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -234,7 +233,7 @@ void Server::accept_clients() {
     connection->peer = *peer;
     connection->id = next_id_++;
     connection->since_ns = monotonic_ns();
-    connection->process.reset(static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0)));
+    connection->process = connection->channel.peer_process();
     const std::uint64_t id = connection->id;
     if (!watch(connection->channel.fd(), id, EPOLLIN | EPOLLRDHUP)) continue;
     if (connection->process && !watch(connection->process.get(), id | kPidBit, EPOLLIN)) continue;

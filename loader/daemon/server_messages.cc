@@ -287,6 +287,7 @@ DaemonStatus Server::status() const {
   std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
   status.memory_bytes = resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   std::error_code ignored;
+  status.mount_namespace = std::filesystem::read_symlink("/proc/self/ns/mnt", ignored);
   for (auto entry = std::filesystem::directory_iterator("/proc/self/fd", ignored);
        entry != std::filesystem::directory_iterator(); ++entry)
     ++status.descriptors;

@@ -27,7 +27,10 @@ def main() -> None:
 
 
 def make_app(typer: Any) -> Any:
-    """The typer application with its commands."""
+    """The typer application with its commands.
+
+    typer 0.7, which Debian 12 has, knows no `str | None`: an option that may be missing is `str = typer.Option(None)`.
+    """
     app = typer.Typer(
         name="carya",
         no_args_is_help=True,
@@ -73,7 +76,7 @@ def _add_run(app: Any, typer: Any) -> None:
         "run", epilog=_example("carya run pipeline.json --epochs 2 --threads 4")
     )
     def run(
-        target: str = typer.Argument(help="A pipeline document (JSON), train.py:pipeline, or the word demo."),
+        target: str = typer.Argument(..., help="A pipeline document (JSON), train.py:pipeline, or the word demo."),
         data: str = typer.Option(None, help="This folder, with one folder of photos per class, in place of its own."),
         epochs: int = typer.Option(1, min=1, help="Epochs to iterate."),
         steps: int = typer.Option(None, min=1, help="Stop after this many steps."),
@@ -117,7 +120,7 @@ def _add_doctor(app: Any, typer: Any) -> None:
 def _add_bench(app: Any, typer: Any) -> None:
     @app.command("bench", epilog=_example("carya bench vision --data photos --peers"))  # type: ignore[untyped-decorator]
     def bench(
-        name: str = typer.Argument(help="vision, handoff, raw, small, ops, start or daemon."),
+        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, start or daemon."),
         data: str = typer.Option(None, help="Folder of JPEGs (vision, start, daemon)."),
         seconds: float = typer.Option(5.0, help="Per measured configuration."),
         rounds: int = typer.Option(3, min=1, help="Interleaved rounds; the median counts."),
@@ -141,7 +144,7 @@ def _add_bench(app: Any, typer: Any) -> None:
 def _add_index(app: Any, typer: Any) -> None:
     @app.command("index", epilog=_example("carya index imagenet/train --verify"))  # type: ignore[untyped-decorator]
     def index(
-        path: str = typer.Argument(help="A folder with one folder per class, or a tar or pattern of tars."),
+        path: str = typer.Argument(..., help="A folder with one folder per class, or a tar or pattern of tars."),
         verify: bool = typer.Option(False, "--verify", help="Check the size and time of every file."),
         decode_index: str = typer.Option("auto", help="Points inside JPEGs: auto, off, rows, 16 or 8."),
         threads: int = typer.Option(0, min=0, help="Threads; 0 is all allowed cores."),
@@ -180,7 +183,7 @@ def _add_cache(app: Any, typer: Any) -> None:
 
     @cache.command("rm", epilog=_example("carya cache rm c8f2f0c4"))  # type: ignore[untyped-decorator]
     def rm(
-        names: list[str] | None = chosen,
+        names: list[str] = chosen,
         everything: bool = typer.Option(False, "--all", help="All manifests and stores."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
@@ -191,7 +194,7 @@ def _add_cache(app: Any, typer: Any) -> None:
 
     @cache.command("verify", epilog=_example("carya cache verify --json"))  # type: ignore[untyped-decorator]
     def verify(
-        names: list[str] | None = checked,
+        names: list[str] = checked,
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
         """Read and check every byte; exit status 1 when something is damaged."""
@@ -255,7 +258,7 @@ def _add_daemon(app: Any, typer: Any) -> None:
 
     @job.command("stop", epilog=_example("carya job stop exp7"))  # type: ignore[untyped-decorator]
     def stop(
-        name: str = typer.Argument(help="The job's name, as status shows it."),
+        name: str = typer.Argument(..., help="The job's name, as status shows it."),
         socket: str = at,
         as_json: bool = in_json,
     ) -> None:

@@ -13,7 +13,7 @@ from ._remote import LOCAL, Placement
 
 def register(app: Any, typer: Any) -> None:
     """Add the commands to the application."""
-    job = typer.Argument(help="A job of the daemon, as `carya status` names it.")
+    job = typer.Argument(..., help="A job of the daemon, as `carya status` names it.")
     socket = typer.Option(None, help="Path of the daemon's socket.")
     placement = typer.Typer(
         name="placement",
@@ -27,8 +27,8 @@ def register(app: Any, typer: Any) -> None:
     @placement.command("show", epilog="Example: carya placement show train --rank 0")  # type: ignore[untyped-decorator]
     def show(
         job: str = job,
-        rank: int | None = typer.Option(None, min=0, help="This rank only."),
-        socket: str | None = socket,
+        rank: int = typer.Option(None, min=0, help="This rank only."),
+        socket: str = socket,
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
         """The decision in words and numbers, what lies beside it, the workers and the bill."""
@@ -37,13 +37,13 @@ def register(app: Any, typer: Any) -> None:
     @placement.command("freeze", epilog="Example: carya placement freeze train -o placement.json")  # type: ignore[untyped-decorator]
     def freeze(
         job: str = job,
-        output: str | None = typer.Option(None, "-o", "--output", help="The file to write; else it goes to stdout."),
+        output: str = typer.Option(None, "-o", "--output", help="The file to write; else it goes to stdout."),
         rank: int = typer.Option(0, min=0, help="The rank whose placement is kept."),
-        socket: str | None = socket,
+        socket: str = socket,
     ) -> None:
         """Keep what was decided: `carya.Loader(p, remote=[...], placement="frozen:placement.json")` decides nothing."""
         text = json.dumps(placements(socket, job, rank)[rank].frozen()) + "\n"
-        if output is None:
+        if not output:
             print(text, end="")
             return
         write_file(output, text)

@@ -15,7 +15,7 @@ DATA = "This folder, with one folder of photos per class, in place of the pipeli
 
 def register(app: Any, typer: Any) -> None:
     """Add the commands to the application."""
-    target = typer.Argument(help=TARGET)
+    target = typer.Argument(..., help=TARGET)
     data = typer.Option(None, help=DATA)
     reorder = typer.Option("exact", help=REORDER)
     in_json = typer.Option(False, "--json", help="One JSON line.")
@@ -23,7 +23,7 @@ def register(app: Any, typer: Any) -> None:
     @app.command("explain", epilog="Example: carya explain train.py:pipeline --svg plan.svg")  # type: ignore[untyped-decorator]
     def explain(
         target: str = target,
-        svg: str | None = typer.Option(None, help="Write a picture of the plan to this file."),
+        svg: str = typer.Option(None, help="Write a picture of the plan to this file."),
         data: str = data,
         reorder: str = reorder,
         as_json: bool = in_json,
@@ -61,7 +61,7 @@ def register(app: Any, typer: Any) -> None:
     @plan.command("freeze", epilog="Example: carya plan freeze train.py:pipeline -o plan.json")  # type: ignore[untyped-decorator]
     def freeze(
         target: str = target,
-        output: str | None = typer.Option(None, "-o", "--output", help="The file to write; else it goes to stdout."),
+        output: str = typer.Option(None, "-o", "--output", help="The file to write; else it goes to stdout."),
         data: str = data,
         reorder: str = reorder,
         as_json: bool = in_json,
@@ -73,7 +73,7 @@ def register(app: Any, typer: Any) -> None:
 
         text = plan_text(load_pipeline(target, data), reorder=choice("reorder", reorder, REORDERS))
         written = json.loads(text)
-        if output is None:
+        if not output:
             print(json.dumps(written) if as_json else text, end="\n" if as_json else "")
             return
         write_file(output, text)

@@ -19,9 +19,11 @@ def register(app: Any, typer: Any) -> None:
 
     @app.command("simulate", epilog="Example: carya simulate examples/overflow.json --svg overflow.svg")  # type: ignore[untyped-decorator]
     def simulate(
-        target: str = typer.Argument(help="A scenario (JSON; docs: Simulating remote workers), or the word pecan."),
-        svg: str | None = typer.Option(None, help="Write plots of workers and cost over time to this file."),
-        seed: int | None = typer.Option(None, min=0, max=2**53, help="Of the noise, in place of the scenario's."),
+        target: str = typer.Argument(
+            ..., help="A scenario (JSON; docs: Simulating remote workers), or the word pecan."
+        ),
+        svg: str = typer.Option(None, help="Write plots of workers and cost over time to this file."),
+        seed: int = typer.Option(None, min=0, max=2**53, help="Of the noise, in place of the scenario's."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
     ) -> None:
         """What would remote workers cost a training, and how many would Carya take?

@@ -16,7 +16,7 @@ _INTERRUPTED = 130  # as shells count a process that SIGINT ended
 
 def register(app: Any, typer: Any) -> None:
     """Add the commands to the application."""
-    target = typer.Argument(help=TARGET)
+    target = typer.Argument(..., help=TARGET)
     data = typer.Option(None, help=DATA)
     in_json = typer.Option(False, "--json", help="One JSON line and no progress bar.")
 
@@ -52,7 +52,7 @@ def register(app: Any, typer: Any) -> None:
         target: str = target,
         seconds: float = typer.Option(1.0, min=0.05, max=60.0, help="Length of one turn of one setting."),
         rounds: int = typer.Option(5, min=1, max=1000, help="Turns of each; the median counts."),
-        output: str | None = typer.Option(None, "-o", "--output", help="Write the order of the best as a plan file."),
+        output: str = typer.Option(None, "-o", "--output", help="Write the order of the best as a plan file."),
         reorder: str = typer.Option("exact", help=REORDER),
         data: str = data,
         as_json: bool = in_json,

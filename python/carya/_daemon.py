@@ -6,7 +6,7 @@ import os
 import time
 
 from . import _core
-from ._errors import InvalidArgument, NotFound, invalid
+from ._errors import Error, InvalidArgument, NotFound, invalid
 from ._options import integer
 
 # Loaders of the same pipeline that this process has made: the second is another job than the first.
@@ -38,6 +38,25 @@ def find_daemon(daemon: str) -> str:
     raise NotFound(
         f'Loader: daemon={daemon!r}: nobody listens at {socket}; start one (caryad --socket {socket}), use daemon="spawn", '
         'or daemon="embedded" to work without'
+    )
+
+
+def blind(error: Exception, socket: str) -> NotFound:
+    """What to raise when the daemon cannot open a dataset that this process can open."""
+    import json
+
+    where, pid = "", "?"
+    try:
+        status = json.loads(_core.daemon_status(socket))
+        pid = status["pid"]
+        here = os.readlink("/proc/self/ns/mnt")
+        if status["mount_namespace"] not in ("", here):
+            where = ", in another mount namespace (another container, or a service with folders of its own)"
+    except (Error, OSError, KeyError):  # it has ended, or is of an earlier version
+        pass
+    return NotFound(
+        f"Loader: the daemon at {socket} (caryad, process {pid}{where}) does not see data that this process sees: {error}; "
+        'mount the same folder at the same path for both and let its user read it, or give daemon="embedded"'
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from . import _core, _daemon, _state
 from ._batch import Batch
 from ._dataset import cache_dir
-from ._errors import Closed, Error, InvalidArgument, NotFound, Timeout, Unsupported, invalid
+from ._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
@@ -254,13 +254,26 @@ class Loader:
 
     def _attached(self, asked: dict[str, Any], options: dict[str, Any], may_do_without: bool) -> _core.Job:
         """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
+        why: Error
         try:
             return self._pipeline.attach(asked, options)
-        except (Unsupported, Closed, Timeout, NotFound) as error:
-            if not may_do_without or not str(error).startswith(("control channel", "caryad", "daemon")):
+        except (Unsupported, Closed, Timeout, NotFound, Permission) as error:
+            if str(error).startswith(("control channel", "caryad", "daemon")):
+                if not may_do_without or isinstance(error, Permission):
+                    raise
+                why, dataset = error, self._pipeline.open()
+            elif isinstance(error, NotFound | Permission):  # of the data
+                try:
+                    dataset = self._pipeline.open()
+                except Error:
+                    raise error from None  # it is so here too
+                why = _daemon.blind(error, asked["socket"])
+                if not may_do_without:
+                    raise why from error
+            else:
                 raise
-            warnings.warn(f"carya: works without the daemon: {error}", RuntimeWarning, stacklevel=5)
-            return _core.Job(self._native, self._pipeline.open(), **options)
+        warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=5)
+        return _core.Job(self._native, dataset, **options)
 
     def _checked_tuple(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         if names is None:

@@ -49,7 +49,7 @@ def test_every_public_name_has_a_docstring() -> None:
                 assert item.__doc__, f"{owner.__name__}.{name}"
 
 
-def test_the_command_names_the_packages_that_it_lacks(tmp_path: object) -> None:
+def test_the_command_names_what_it_lacks(tmp_path: object) -> None:
     code = "import sys; sys.modules['typer'] = None; sys.argv = ['carya']; from carya._cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -199,6 +201,26 @@ def test_install_puts_everything_in_place_and_keeps_a_configuration(installed: P
     assert "PREFIX" in run(str(PACKAGING / "install.sh"), BIN, code=2).stderr
 
 
+def test_uninstall_takes_away_what_install_put_and_no_more(tmp_path: Path) -> None:
+    for folder in ("usr/bin", "usr/lib/systemd/system"):  # of others
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "usr/bin/other").write_text("")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    config = tmp_path / "etc/carya/caryad.toml"
+    for changed in (False, True):
+        run(str(PACKAGING / "install.sh"), BIN, "/usr", str(tmp_path))
+        if changed:
+            config.write_text(config.read_text() + "# mine\n")
+        done = run(str(PACKAGING / "uninstall.sh"), "/usr", str(tmp_path))
+        left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert (f"kept, because it was changed: {config}" in done.stdout) == changed
+        assert left.pop(config, b"").endswith(b"# mine\n") == changed
+        assert left == before
+        assert config.parent.exists() == changed
+    run(str(PACKAGING / "uninstall.sh"), "/usr", str(tmp_path))  # nothing is there any more: no error
+    assert "PREFIX" in run(str(PACKAGING / "uninstall.sh"), "usr", code=2).stderr
+
+
 @pytest.mark.parametrize("kind", ["system", "user"])
 def test_units_are_valid(installed: Path, tmp_path: Path, kind: str) -> None:
     """`systemd-analyze verify` is silent about the units as they are installed, here below another folder."""
@@ -377,6 +399,118 @@ def test_service_errors_name_the_way_out(home: Path) -> None:
 def test_service_help_has_an_example(home: Path) -> None:
     assert "Example: carya service install" in service("--help")
     assert "Example: carya service install --dry-run" in service("install", "--help")
+
+
+# --- carya service --system
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The tree of another system, into which every user may look, with a package of its own."""
+    pytest.importorskip("typer")
+    monkeypatch.setattr(_daemon, "program", lambda: str(program))
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o755)
+    program = root / "opt" / "venv" / "caryad"
+    program.parent.mkdir(parents=True)
+    shutil.copy(CARYAD, program)
+    yield root
+    shutil.rmtree(root)
+
+
+def scope(root: Path, run_as: str = "carya") -> _cli_service.Scope:
+    return _cli_service.Scope(True, str(root), run_as)
+
+
+def test_system_service_has_the_real_path_of_this_caryad(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = system / "opt" / "venv" / "caryad"
+    (system / "link").symlink_to(real.parent)
+    monkeypatch.setattr(_daemon, "program", lambda: str(system / "link" / "caryad"))
+    before = os.umask(0o077)
+    try:
+        result = _cli_service.install(scope=scope(system))
+    finally:
+        os.umask(before)
+    units, config = system / "etc/systemd/system", system / "etc/carya/caryad.toml"
+    users = system / "etc/sysusers.d/carya.conf"
+    assert set(result["files"]) == {str(units / unit) for unit in _cli_service.UNITS} | {str(config), str(users)}
+    assert all(stat.S_IMODE(Path(path).stat().st_mode) == 0o644 for path in result["files"])
+    assert stat.S_IMODE(config.parent.stat().st_mode) == 0o755
+    assert result["next"][:3] == [
+        "systemd-sysusers carya.conf",
+        "systemctl daemon-reload",
+        "systemctl enable --now caryad.socket",
+    ]
+    text = (units / "caryad.service").read_text()
+    assert f"\nExecStart={real} --config /etc/carya/caryad.toml --socket %t/carya/caryad.sock\n" in text
+    assert "\nUser=carya\n" in text
+    assert "\nProtectHome=read-only\n" in text  # an environment in a home can be read
+    shipped = (PACKAGING / "systemd/caryad.service").read_text()
+    assert text.count("\n") == shipped.count("\n")  # one line differs
+    verified = run(need("systemd-analyze"), "verify", "--man=no", str(units / "caryad.service"))
+    assert verified.stdout + verified.stderr == ""
+    config.write_text("# mine\n")
+    assert str(config) not in _cli_service.install(scope=scope(system))["files"]
+    assert config.read_text() == "# mine\n"
+
+
+def test_system_service_of_another_user(system: Path) -> None:
+    result = _cli_service.install(scope=scope(system, "alice"))
+    units = system / "etc/systemd/system"
+    assert "\nUser=alice\n" in (units / "caryad.service").read_text()
+    assert "Group=" not in re.sub("(?m)^#.*", "", (units / "caryad.service").read_text())
+    assert "\nSocketUser=alice\nSocketMode=0600\n" in (units / "caryad.socket").read_text()
+    assert not (system / "etc/sysusers.d").exists()
+    assert "sysusers" not in " ".join(result["next"])
+
+
+def test_system_service_refuses_a_program_that_its_user_cannot_reach(system: Path) -> None:
+    program = system / "opt" / "venv" / "caryad"
+    program.parent.chmod(0o700)
+    with pytest.raises(carya.Permission, match=re.escape(f"{program.parent} (mode 700) does not let it; install")):
+        _cli_service.install(scope=scope(system))
+    assert not (system / "etc").exists()
+    program.parent.chmod(0o711)
+    program.chmod(0o744)
+    with pytest.raises(carya.Permission, match="cannot run"):
+        _cli_service.install(scope=scope(system))
+    program.chmod(0o755)
+    config = system / "mine.toml"
+    config.write_text("")
+    config.chmod(0o600)
+    with pytest.raises(carya.Permission, match="cannot read"):
+        _cli_service.install(str(config), scope=_cli_service.Scope(True, "", "carya"), dry_run=True)
+    _cli_service.install(scope=scope(system), dry_run=True)
+    # Who owns the folder can.
+    program.parent.chmod(0o700)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    _cli_service.install(scope=scope(system, owner), dry_run=True)
+
+
+def test_system_service_uninstall_removes_all_but_the_configuration(system: Path) -> None:
+    _cli_service.install(scope=scope(system))
+    units = system / "etc/systemd/system"
+    for link in ("sockets.target.wants/caryad.socket", "multi-user.target.wants/caryad.service"):
+        (units / link).parent.mkdir()
+        (units / link).symlink_to(units / link.split("/")[1])
+    (units / "other.service").write_text("")
+    assert len(_cli_service.uninstall(scope=scope(system))["files"]) == 5
+    left = {str(path.relative_to(system)) for path in (system / "etc").rglob("*") if not path.is_dir()}
+    assert left == {"etc/carya/caryad.toml", "etc/systemd/system/other.service"}
+    (units / "caryad.service").write_text("[Service]\nExecStart=/bin/true\n")
+    for command in (_cli_service.install, _cli_service.uninstall):
+        with pytest.raises(carya.InvalidArgument, match="is not Carya's; move it away first"):
+            command(scope=scope(system))
+
+
+def test_system_service_options_are_checked(home: Path, tmp_path: Path) -> None:
+    assert "give one of them" in service("install", "--system", "--user", code=1)
+    assert "are for --system" in service("install", "--run-as", "alice", code=1)
+    assert "the name of a user" in service("install", "--system", "--root", str(tmp_path), "--run-as", "a b", code=1)
+    if os.geteuid() == 0:
+        assert "no such user" in service("install", "--system", "--run-as", "nobody-at-all", "--dry-run", code=1)
+    else:
+        assert "run it as root" in service("install", "--system", code=1)
 
 
 @pytest.mark.parametrize(
