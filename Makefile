@@ -24,7 +24,7 @@ PY := .venv/bin/python
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS DEBIAN_ROOT
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits asan tsan lint fuzz faults bench wheel deb deb-trial install uninstall docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults bench wheel deb deb-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -54,9 +54,27 @@ gcc:  ## the same C++ tests built by GCC, and the same digests of the stream
 gccbits:  ## the part of gcc that CI runs: GCC builds all that ships, and what decides bits is tested
 	@tools/setup.sh test
 	@tools/build.sh release
-	@tools/build.sh gcc bits
-	@$(PY) tools/test.py --build build/gcc --folders "base jpeg transforms"
+	@tools/build.sh gcc bits caryad carya-worker
+	@$(PY) tools/test.py --build build/gcc --folders "jpeg transforms"
 	@$(PY) tools/digests.py build/release build/gcc
+
+arm:  ## aarch64: cross build, its C++ tests in qemu, the same digests of the stream, hosts and workers of both
+	@tools/setup.sh test
+	@tools/build.sh release
+	@tools/arm_root.sh
+	@tools/build.sh arm
+	@env -u CARYA_TEST_DATA $(PY) tools/test.py --build build/arm --tests '$(TESTS)' --leave-out tests/qemu_leaves_out.txt
+	@$(PY) tools/digests.py build/release build/arm
+	@CARYA_ARM=1 PYTHONPATH=build/release/python $(PY) -m pytest -q tests/python/test_arm.py
+
+armbits:  ## the part of arm that CI runs: its kernels and decoder, and the digests of the pictures made here
+	@tools/setup.sh test
+	@tools/build.sh release
+	@tools/arm_root.sh
+	@tools/build.sh arm bits
+	@env -u CARYA_TEST_DATA $(PY) tools/test.py --build build/arm --leave-out tests/qemu_leaves_out.txt \
+	  --tests '^(Targets/Kernel|Kernel(Idct|Jpeg\.|Resize\.[^I]|Store|Pad)|BlurTaps|WarpGrid|EveryTarget/(Damage|Decoder|Index))'
+	@$(PY) tools/digests.py --made build/release build/arm
 
 asan:  ## the C++ tests under the address and undefined-behaviour sanitizers
 	@tools/setup.sh test

@@ -150,10 +150,20 @@ HostFacts read_host_facts() {
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line))
-    if (const auto colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
-      return line.substr(colon + 2);
+  return cpu_name_of(file);
+}
+
+std::string cpu_name_of(std::istream& cpuinfo) {
+  std::string implementer, part, line;
+  while (std::getline(cpuinfo, line)) {
+    const auto colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (line.starts_with("CPU part")) part = value;
+    if (!implementer.empty() && !part.empty()) return "ARM " + implementer + "/" + part;
+  }
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 namespace carya::loader {
@@ -33,6 +34,9 @@ std::uint32_t cores_allowed();
 
 /// "Intel(R) Xeon(R) Platinum 8480+", "" where the kernel does not say.
 std::string cpu_name();
+/// The same from the text of /proc/cpuinfo, which on aarch64 has numbers instead: "ARM 0x41/0xd4f"
+/// (implementer and part).
+std::string cpu_name_of(std::istream& cpuinfo);
 
 /// The CPU quota in cores of the text of cgroup v2's cpu.max ("max 100000" is 0), or of v1's quota and
 /// period.

@@ -168,7 +168,8 @@ Result<Lease> RingReader::Impl::take() {
   const ReaderEntry& mine = ledger->reader_entry(reader);
   const std::uint64_t tail =
       mine.tail.load(std::memory_order_acquire);  // with publish(): all before the tail
-  const std::uint64_t delivery = mine.queue[head % format::kQueueEntries].load(std::memory_order_relaxed);
+  const std::uint64_t delivery =
+      mine.queue[head % format::kQueueEntries].load(std::memory_order_acquire);  // with hand_over()
   const std::uint32_t slot = format::slot_of(delivery);
   if (tail - head > slots || slot >= slots) {
     TRY(check_attached());

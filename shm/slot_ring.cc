@@ -170,9 +170,10 @@ void OwnedRing::publish(std::uint32_t slot, std::uint64_t sequence, const Meta& 
 void OwnedRing::hand_over(std::uint32_t slot, std::uint32_t reader) {
   ReaderEntry& shared = reader_entry(reader);
   const std::uint64_t pushed = ledger_.pushed(reader);
-  // Relaxed: the tail below publishes it, with the reader's acquire of the tail.
+  // Release, with the acquire in take(): a delivery of a later attachment is never newer than the attach_id
+  // that is read after it. The tail below would be enough for a reader's own deliveries.
   shared.queue[(pushed - 1) % format::kQueueEntries].store(format::pack(slot, ledger_.generation(slot)),
-                                                           std::memory_order_relaxed);
+                                                           std::memory_order_release);
   FAULT_POINT("publish.tail");
   shared.tail.store(pushed, std::memory_order_seq_cst);
   FAULT_POINT("publish.wake");

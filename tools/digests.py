@@ -3,12 +3,16 @@
 
 Both builds deliver the same pipelines over the same pictures (made here; also the real photos when CARYA_TEST_DATA is
 set), with other thread counts. Every digest must be equal: the stream is a function of nothing but its pipeline.
+A build for aarch64 (the preset `arm`) runs in qemu with the Python that tools/arm_root.sh unpacked. --made: only the
+pictures made here.
 tests/python/test_simd.py compares SIMD targets and emulated processors in the same way.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -48,8 +52,26 @@ for name, chain in chains.items():
 """
 
 
+ARM_ROOT = Path(__file__).resolve().parent.parent / "build" / "arm64-root"
+ARM_EMULATOR = ("qemu-aarch64-static", "-L", str(ARM_ROOT))
+
+
+def absurd(jpeg: bytes) -> bytes:
+    """The JPEG with other quantisers than it was made with and bits of its scan turned over: coefficients that no encoder
+    writes, where the forms of libjpeg-turbo differ."""
+    made = bytearray(jpeg)
+    at = 2
+    while made[at + 1] != 0xDA:  # from marker to marker
+        if made[at + 1] == 0xDB:
+            made[at + 5 : at + 5 + 64] = bytes([255 - at % 100]) * 64
+        at += 2 + int.from_bytes(made[at + 2 : at + 4], "big")
+    for place in range(at + 100, len(made) - 2, 997):
+        made[place] ^= 4
+    return bytes(made)
+
+
 def make_pictures(folder: Path) -> None:
-    """Seeded pictures of odd sizes: smooth and noisy, JPEG of three samplings, gray, PNG."""
+    """Seeded pictures of odd sizes: smooth and noisy, JPEG of three samplings, gray, progressive, damaged, PNG."""
     random = np.random.default_rng(5)
     for number in range(36):
         height, width = random.integers(100, 260, 2)
@@ -62,38 +84,52 @@ def make_pictures(folder: Path) -> None:
             picture.save(target / f"{number}.png")
         elif number % 9 == 7:
             picture.convert("L").save(target / f"{number}.jpg", quality=88)
+        elif number % 9 >= 5:
+            jpeg = io.BytesIO()
+            picture.save(jpeg, "JPEG", quality=90, subsampling=number % 3, progressive=number % 9 == 6)
+            whole = jpeg.getvalue()
+            (target / f"{number}.jpg").write_bytes(whole if number < 9 else absurd(whole))
         else:
             picture.save(target / f"{number}.jpg", quality=80 + number % 15, subsampling=number % 3)
 
 
-def digests(root: Path, threads: int, emulator: Sequence[str] = (), **variables: str) -> list[str]:
-    """One line per pipeline over the pictures below `root`, computed in a process of its own, below the emulator if
-    one is given, with these environment variables. Errors: SystemExit with what the process said."""
-    command = [*emulator, sys.executable, "-c", PROGRAM, str(root), str(threads)]
+def python_of(build: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that runs Python for this build's package, and the environment that it wants."""
+    package = build.resolve() / "python"
+    if not any(package.glob("carya/_core*-aarch64-*")) or platform.machine() == "aarch64":
+        return [sys.executable], {"PYTHONPATH": str(package)}
+    command = [*ARM_EMULATOR, str(ARM_ROOT / "usr" / "bin" / "python3.11")]
+    return command, {"PYTHONHOME": str(ARM_ROOT / "usr"), "PYTHONPATH": f"{package}:{ARM_ROOT / 'python'}"}
+
+
+def digests(root: Path, threads: int, python: Sequence[str] = (sys.executable,), **variables: str) -> list[str]:
+    """One line per pipeline over the pictures below `root`, computed in a process of its own by that Python (perhaps
+    in an emulator), with these environment variables. Errors: SystemExit with what the process said."""
+    command = [*python, "-c", PROGRAM, str(root), str(threads)]
     done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        how = " ".join([*emulator, *(f"{name}={value}" for name, value in variables.items())])
+        how = " ".join([*python, *(f"{name}={value}" for name, value in variables.items())])
         raise SystemExit(f"carya: the stream of {how} failed:\n{done.stderr[-3000:]}")
     return done.stdout.splitlines()
 
 
 def main() -> int:
-    builds = [Path(name) for name in sys.argv[1:]]
+    builds = [Path(name) for name in sys.argv[1:] if name != "--made"]
     different = 0
     with tempfile.TemporaryDirectory() as scratch:
         make_pictures(Path(scratch))
         roots = [Path(scratch)]
         real = Path(os.environ.get("CARYA_TEST_DATA", "")) / "images"
-        if os.environ.get("CARYA_TEST_DATA") and (real / "imagenet_sample").is_dir():
+        if "--made" not in sys.argv and os.environ.get("CARYA_TEST_DATA") and (real / "imagenet_sample").is_dir():
             photos = Path(scratch) / "real"
             photos.mkdir()
             (photos / "imagenet").symlink_to((real / "imagenet_sample").resolve())
             roots = [Path(scratch), photos]
         for root in roots:
-            results = [
-                digests(root, threads, PYTHONPATH=str(build.resolve() / "python"))
-                for threads, build in enumerate(builds, 1)
-            ]
+            results = []
+            for threads, build in enumerate(builds, 1):
+                python, environment = python_of(build)
+                results.append(digests(root, threads, python, **environment))
             for lines in zip(*results, strict=True):
                 equal = len(set(lines)) == 1
                 different += not equal

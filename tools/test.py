@@ -131,12 +131,13 @@ def count(tally: Tally, cases: list[Case]) -> None:
             tally.add(case.name, case.state == "passed", case.text)
 
 
-def run_ctest(tally: Tally, build: Path, pattern: str, folders: str) -> None:
-    """The C++ tests whose names match, of these folders below tests ("": of all)."""
+def run_ctest(tally: Tally, build: Path, pattern: str, folders: str, left_out: list[str]) -> None:
+    """The C++ tests whose names match, of these folders below tests ("": of all), without those left out."""
     report = build / "ctest.xml"
     report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", str(build), "--quiet", "--timeout", str(HANG_S), "-R", pattern]
     command += ["-L", f"^({'|'.join(folders.split())})$"] if folders else []
+    command += ["-E", "|".join(left_out)] if left_out else []
     command += ["--output-junit", str(report), "--parallel", os.environ.get("TEST_JOBS", "2")]
     subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
     count(tally, read_junit(report, "ctest"))
@@ -216,12 +217,17 @@ def main() -> int:
     parser.add_argument("--python", action="store_true", help="also tests/python")
     parser.add_argument("--house", action="store_true", help="also the house rules and the formatting")
     parser.add_argument("--bench", action="store_true", help="also the smoke runs of the benches")
+    parser.add_argument(
+        "--leave-out", type=Path, help="a file with parts of names, one a line: C++ tests that are not run"
+    )
     options = parser.parse_args()
     build = options.build.resolve()
+    lines = options.leave_out.read_text().splitlines() if options.leave_out else []
+    left_out = [line for line in lines if line and not line.startswith("#")]
     tally = Tally()
     start = time.monotonic()
     with step(f"C++ tests of {build.relative_to(ROOT)}"):
-        run_ctest(tally, build, options.tests, options.folders)
+        run_ctest(tally, build, options.tests, options.folders, left_out)
     folders = ["tests/python"] * options.python + ["tests/house"] * options.house
     if folders:
         run_pytest(tally, build, folders)

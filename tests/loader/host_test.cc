@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 
 namespace carya::loader {
 namespace {
@@ -14,6 +15,17 @@ TEST(Host, ReadsQuotasOfBothCgroupVersions) {
   EXPECT_DOUBLE_EQ(quota_from_cfs(-1, 100000), 0);
   EXPECT_DOUBLE_EQ(quota_from_cfs(50000, 100000), 0.5);
   EXPECT_DOUBLE_EQ(quota_from_cfs(50000, 0), 0);
+}
+
+TEST(Host, NamesTheProcessorOfBothArchitectures) {
+  std::istringstream intel(
+      "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) 8480+\n");
+  EXPECT_EQ(cpu_name_of(intel), "Intel(R) Xeon(R) 8480+");
+  std::istringstream grace(
+      "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\n");
+  EXPECT_EQ(cpu_name_of(grace), "ARM 0x41/0xd4f");
+  std::istringstream neither("processor\t: 0\n");
+  EXPECT_EQ(cpu_name_of(neither), "");
 }
 
 TEST(Host, SharesCoresAmongLocalProcessesAndKeepsOne) {

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Worker:
-    """A carya-worker at a free port of the loopback (or at --listen), once it is ready."""
+    """A carya-worker at a free port of the loopback (or at --listen), once it is ready. `program`: another one than that
+    of the package, perhaps in an emulator."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, program: Sequence[str] = ()) -> None:
         self._log = log
         listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                [_daemon.program("carya-worker"), "--threads", "1", "--max-silence", "600", *listen, *arguments],
+                [
+                    *(program or [_daemon.program("carya-worker")]),
+                    *("--threads", "1", "--max-silence", "600", *listen, *arguments),
+                ],
                 cwd="/",
                 stderr=out,
             )
@@ -47,10 +51,10 @@ class Worker:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[Worker]:
+def running(*arguments: str, program: Sequence[str] = ()) -> Iterator[Worker]:
     """A worker for a `with`; killed at its end."""
     with tempfile.TemporaryDirectory(prefix="carya-worker-") as folder:
-        worker = Worker(Path(folder) / "log", *arguments)
+        worker = Worker(Path(folder) / "log", *arguments, program=program)
         try:
             yield worker
         finally:

@@ -42,6 +42,9 @@ HWY_INLINE V32 mul_pairs(V16 a, V16 b) {
   return V32{_mm256_madd_epi16(a.raw, b.raw)};
 #elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
   return V32{_mm_madd_epi16(a.raw, b.raw)};
+#elif CARYA_SIMD_NEON
+  const int32x4_t low = vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw));
+  return V32{vpaddq_s32(low, vmull_high_s16(a.raw, b.raw))};
 #else
   const D32 d;
   const V32 x = hn::BitCast(d, a);

@@ -23,10 +23,25 @@ inline void RowPlain(const std::int16_t* in, const std::int16_t* weights, int ra
   for (std::int64_t i = 0; i < count; ++i) out[i] = row_level(in + i, weights, radius, channels);
 }
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if CARYA_SIMD_VECTORS
 
 // What Highway 1.0.3 has no name for: the sum of two bytes by 128 of each pair, and words to bytes in order.
-#if HWY_TARGET == HWY_SSE4
+#if CARYA_SIMD_NEON
+using Bytes = hn::Full128<std::uint8_t>;
+using VBytes = hn::Vec<Bytes>;
+using Words = hn::Full128<std::int16_t>;
+using VWords = hn::Vec<Words>;
+HWY_INLINE VWords PairsBy128(VBytes signed_pairs) {
+  return VWords{vshlq_n_s16(vpaddlq_s8(vreinterpretq_s8_u8(signed_pairs.raw)), 7)};
+}
+HWY_INLINE void StoreInOrder(VWords low, VWords high, std::int16_t* out) {
+  hn::StoreU(low, Words(), out);
+  hn::StoreU(high, Words(), out + 8);
+}
+HWY_INLINE VBytes PackInOrder(VWords low, VWords high) {
+  return VBytes{vreinterpretq_u8_s8(vcombine_s8(vqmovn_s16(low.raw), vqmovn_s16(high.raw)))};
+}
+#elif HWY_TARGET == HWY_SSE4
 using Bytes = hn::Full128<std::uint8_t>;
 using VBytes = hn::Vec<Bytes>;
 using Words = hn::Full128<std::int16_t>;

@@ -36,7 +36,7 @@ inline void SharpenPlain(const std::uint8_t* above, const std::uint8_t* row, con
   for (std::int64_t i = begin; i < end; ++i) out[i] = sharpen_value(above, row, below, i, channels, factor);
 }
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if CARYA_SIMD_VECTORS
 
 using Bytes16 = hn::Full128<std::uint8_t>;
 using Ints = hn::CappedTag<std::int32_t, 16>;

@@ -12,6 +12,7 @@
 
 #include "transforms/kernels/color_rows.h"
 #include "transforms/kernels/exif.h"
+#include "transforms/kernels/jpeg_idct.h"
 #include "transforms/kernels/jpeg_memory.h"
 #include "transforms/kernels/row_buffer.h"
 
@@ -264,6 +265,7 @@ Status JpegTurbo::State::start(ColorMode mode) {
   header_read = false;
   choose_colors(mode);
   if (!guarded([this] { (void)jpeg_start_decompress(&cinfo); })) return refused();
+  if constexpr (kOwnInverseDct) use_own_inverse_dct(cinfo);
   const std::size_t row_bytes = static_cast<std::size_t>(cinfo.output_width) * cinfo.output_components;
   if (!rows.reserve(kOffGrid + row_bytes * kRowsPerCall))
     return fail(Code::kExhausted, "JPEG: no memory for rows");

@@ -1,6 +1,6 @@
 // Per-target inner loops of the resize; included by resize_simd.cc once per SIMD target (Highway's
-// foreach_target). x86 intrinsics beside Highway's names, because Highway 1.0.3 has no 16 to 8 bit pack and
-// no 64-byte table lookup.
+// foreach_target). Intrinsics beside Highway's names, because Highway 1.0.3 has no 16 to 8 bit pack and no
+// 64-byte table lookup.
 
 #if defined(CARYA_TRANSFORMS_KERNELS_RESIZE_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_TRANSFORMS_KERNELS_RESIZE_SIMD_INL
@@ -76,6 +76,7 @@ struct Bytes {
   using V = __m128i;
   static HWY_INLINE V Load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static HWY_INLINE void Store(V v, void* p) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
+  static HWY_INLINE V LoadWords(const std::int16_t* p) { return Load(p); }
   static HWY_INLINE V Set8(std::uint8_t x) { return _mm_set1_epi8(static_cast<char>(x)); }
   static HWY_INLINE V Set16(std::int16_t x) { return _mm_set1_epi16(x); }
   static HWY_INLINE V Xor(V a, V b) { return _mm_xor_si128(a, b); }
@@ -85,6 +86,32 @@ struct Bytes {
   static HWY_INLINE V Add(V a, V b) { return _mm_add_epi16(a, b); }
   static HWY_INLINE V Shift(V a) { return _mm_srai_epi16(a, 7); }
   static HWY_INLINE V Pack(V lo, V hi) { return _mm_packs_epi16(lo, hi); }
+  static HWY_INLINE V Lookup(V bytes, V index) { return _mm_shuffle_epi8(bytes, index); }
+  static HWY_INLINE void StoreHalf(V v, void* p) { _mm_storel_epi64(static_cast<__m128i*>(p), v); }
+};
+#elif CARYA_SIMD_NEON
+#define CARYA_RESIZE_VECTOR 1
+struct Bytes {
+  static constexpr std::int64_t kBytes = 16;
+  using V = uint8x16_t;
+  using W = int16x8_t;
+  static HWY_INLINE V Load(const void* p) { return vld1q_u8(static_cast<const std::uint8_t*>(p)); }
+  static HWY_INLINE void Store(V v, void* p) { vst1q_u8(static_cast<std::uint8_t*>(p), v); }
+  static HWY_INLINE W LoadWords(const std::int16_t* p) { return vld1q_s16(p); }
+  static HWY_INLINE V Set8(std::uint8_t x) { return vdupq_n_u8(x); }
+  static HWY_INLINE W Set16(std::int16_t x) { return vdupq_n_s16(x); }
+  static HWY_INLINE V Xor(V a, V b) { return veorq_u8(a, b); }
+  static HWY_INLINE W Low(V v) { return vreinterpretq_s16_u8(vzip1q_u8(vdupq_n_u8(0), v)); }
+  static HWY_INLINE W High(V v) { return vreinterpretq_s16_u8(vzip2q_u8(vdupq_n_u8(0), v)); }
+  // Rounds as mulhrs does; the one product that differs is of -32768 with itself, and no weight reaches -2.
+  static HWY_INLINE W Mul(W a, W b) { return vqrdmulhq_s16(a, b); }
+  static HWY_INLINE W Add(W a, W b) { return vaddq_s16(a, b); }
+  static HWY_INLINE W Shift(W a) { return vshrq_n_s16(a, 7); }
+  static HWY_INLINE V Pack(W lo, W hi) {
+    return vreinterpretq_u8_s8(vcombine_s8(vqmovn_s16(lo), vqmovn_s16(hi)));
+  }
+  static HWY_INLINE W Lookup(V bytes, V index) { return vreinterpretq_s16_u8(vqtbl1q_u8(bytes, index)); }
+  static HWY_INLINE void StoreHalf(V v, void* p) { vst1_u8(static_cast<std::uint8_t*>(p), vget_low_u8(v)); }
 };
 #endif
 
@@ -135,7 +162,7 @@ HWY_INLINE void CombineVectors(const std::uint8_t* const* rows, const std::int16
   using B = Bytes;
   const int n = kTaps != 0 ? kTaps : taps;
   const std::uint8_t* from[ResizeTaps::kNarrowTaps];
-  B::V weight[kTaps != 0 ? kTaps : ResizeTaps::kNarrowTaps];
+  decltype(B::Set16(0)) weight[kTaps != 0 ? kTaps : ResizeTaps::kNarrowTaps];
   for (int k = 0; k < n; ++k) {
     from[k] = rows[k];
     weight[k] = B::Set16(weights[k]);
@@ -248,7 +275,7 @@ HWY_INLINE void FilterGroups(const std::uint8_t* in, const ResizeGroups& table, 
   }
 }
 
-#else  // SSE4
+#else  // SSE4 and NEON
 
 GroupShape GroupShapeOf() {
   return {.words = 8, .window_bytes = 16, .groups_per_step = 1};
@@ -261,18 +288,18 @@ HWY_INLINE void FilterGroups(const std::uint8_t* in, const ResizeGroups& table, 
   const std::size_t step = static_cast<std::size_t>(table.channels);
   const std::uint8_t* index = table.index.data();
   const std::int16_t* weights = table.weights.data();
-  const __m128i out_flip = _mm_set1_epi8(static_cast<char>(out_xor));
+  using B = Bytes;
+  const auto out_flip = B::Set8(out_xor);
   for (const ResizeGroups::Group& group : table.groups) {
-    const __m128i lookup = Bytes::Load(index);
+    const auto lookup = B::Load(index);
     const std::uint8_t* from = in + group.in_byte;
-    __m128i sum = _mm_set1_epi16(kRoundBias);
+    auto sum = B::Set16(kRoundBias);
     for (int k = 0; k < n; ++k) {
-      const __m128i pixels = _mm_shuffle_epi8(Bytes::Load(from + static_cast<std::size_t>(k) * step), lookup);
-      sum = _mm_add_epi16(sum, _mm_mulhrs_epi16(pixels, Bytes::Load(weights + 8 * k)));
+      const auto pixels = B::Lookup(B::Load(from + static_cast<std::size_t>(k) * step), lookup);
+      sum = B::Add(sum, B::Mul(pixels, B::LoadWords(weights + 8 * k)));
     }
-    const __m128i words = _mm_srai_epi16(sum, 7);
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + group.out_byte),
-                     _mm_xor_si128(_mm_packs_epi16(words, words), out_flip));
+    const auto words = B::Shift(sum);
+    B::StoreHalf(B::Xor(B::Pack(words, words), out_flip), out + group.out_byte);
     index += 16;
     weights += 8 * n;
   }

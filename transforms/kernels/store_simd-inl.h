@@ -47,7 +47,7 @@ inline void ReversePlain(const std::uint8_t* in, std::int64_t width, std::uint8_
   }
 }
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if CARYA_SIMD_VECTORS
 
 using Bytes16 = hn::Full128<std::uint8_t>;
 using V16 = hn::Vec<Bytes16>;

@@ -13,7 +13,7 @@ namespace carya::transforms {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if CARYA_SIMD_VECTORS
 
 using Doubles = hn::CappedTag<double, 8>;
 using Ints = hn::Rebind<std::int32_t, Doubles>;

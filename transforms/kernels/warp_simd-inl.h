@@ -31,7 +31,7 @@ inline void BilinearPlain(const ImageView& in, const WarpGrid& grid, WarpGrid::P
   }
 }
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if CARYA_SIMD_VECTORS
 
 constexpr std::int64_t kBlock = 64;  // places whose addresses are computed at a time
 
@@ -117,7 +117,10 @@ constexpr int kBlocks = static_cast<int>(hn::MaxLanes(Words())) / 8;  // one pix
 constexpr int kTurn = 2 * kBlocks;                                    // pixels per turn: in two vectors
 
 HWY_INLINE VWords MulPairs(VWords a, VWords b) {
-#if HWY_TARGET == HWY_SSE4
+#if CARYA_SIMD_NEON
+  const int32x4_t low = vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw));
+  return VWords{vreinterpretq_s16_s32(vpaddq_s32(low, vmull_high_s16(a.raw, b.raw)))};
+#elif HWY_TARGET == HWY_SSE4
   return VWords{_mm_madd_epi16(a.raw, b.raw)};
 #else
   return VWords{_mm256_madd_epi16(a.raw, b.raw)};
@@ -147,7 +150,7 @@ alignas(16) constexpr std::uint8_t kResult4[2][16] = {
 
 // Two neighbours at each of a block's offsets, as words: block b's are offsets[2 b].
 HWY_INLINE VWords LoadPixels(const std::uint8_t* in, const std::uint64_t* offsets) {
-#if HWY_TARGET == HWY_SSE4
+#if HWY_MAX_BYTES == 16
   return hn::PromoteTo(Words(), hn::LoadU(Pixel(), in + offsets[0]));
 #else
   const auto first = hn::LoadU(Pixel(), in + offsets[0]);
@@ -186,7 +189,7 @@ HWY_INLINE void BlendBlock(const ImageView& in, const std::uint64_t* offsets, co
     const auto pixels = hn::Or(BlendTurn<kChannels>(upper, lower, offsets + i, w, 0),
                                BlendTurn<kChannels>(upper, lower, offsets + i, w, 1));
     std::uint8_t* to = out + i * kChannels;
-#if HWY_TARGET == HWY_SSE4
+#if HWY_MAX_BYTES == 16
     hn::StoreU(hn::LowerHalf(pixels), Pixel(), to);
 #else
     const hn::Half<Bytes> half;
