@@ -335,10 +335,12 @@ def test_every_command_of_carya_is_in_its_page() -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With a short path: systemd-analyze also reads the units of other packages, whose sockets lie below it."""
     pytest.importorskip("typer")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "a home" / ".config"))
-    return tmp_path / "a home" / ".config"
+    with tempfile.TemporaryDirectory(prefix="carya-") as folder:
+        monkeypatch.setenv("XDG_CONFIG_HOME", f"{folder}/a home/.config")
+        yield Path(folder) / "a home" / ".config"
 
 
 def service(*words: str, code: int = 0) -> str:
