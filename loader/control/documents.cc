@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "loader/number_ranges.h"
 #include "remote/archive.h"
 
 namespace carya::archive {
@@ -210,7 +211,39 @@ bool sane(const Document&) {
   return true;
 }
 
+// What clients send, by its name in PROTOCOL.md; other documents are the daemon's.
+template <typename Document>
+constexpr const char* kClientName = nullptr;
+template <>
+constexpr const char* kClientName<Hello> = "Hello";
+template <>
+constexpr const char* kClientName<AttachRequest> = "Attach";
+template <>
+constexpr const char* kClientName<SeekRequest> = "Seek";
+template <>
+constexpr const char* kClientName<PolicyRequest> = "Policy";
+template <>
+constexpr const char* kClientName<TakeFoundRequest> = "TakeFound";
+template <>
+constexpr const char* kClientName<DetachRequest> = "Detach";
+template <>
+constexpr const char* kClientName<StopJobRequest> = "StopJob";
+template <>
+constexpr const char* kClientName<LogsRequest> = "Logs";
+
+template <typename... Documents>
+std::vector<std::string> number_fields_of() {
+  std::vector<std::string> places;
+  (archive::add_number_fields<Documents>(kClientName<Documents>, places), ...);
+  return places;
+}
+
 }  // namespace
+
+std::vector<std::string> client_number_fields() {
+  return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
+                          StopJobRequest, LogsRequest>();
+}
 
 template <typename Document>
 std::string encode(const Document& document) {
@@ -224,6 +257,8 @@ Result<Document> decode(const std::string& body) {
   if (!document || !sane(*document))
     return fail(Code::kCorrupt,
                 "control message: " + (wrong.empty() ? "its body" : wrong) + " is not as expected");
+  if constexpr (kClientName<Document> != nullptr)
+    TRY(archive::check_numbers(kClientName<Document>, *document, check_number));
   return std::move(*document);
 }
 

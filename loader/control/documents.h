@@ -162,11 +162,15 @@ struct ErrorIs {
 
 template <typename Document>
 std::string encode(const Document& document);
-/// Errors: kCorrupt, with the field's name.
+/// Errors: kCorrupt, with the field's name; kInvalidArgument for a client's number out of its range
+/// (loader/number_ranges.h).
 template <typename Document>
 Result<Document> decode(const std::string& body);
 /// The same document as JSON text, for people and scripts.
 template <typename Document>
 std::string to_json(const Document& document);
+
+/// Every number that a client's document can have, as number_ranges() names it.
+std::vector<std::string> client_number_fields();
 
 }  // namespace carya::loader
