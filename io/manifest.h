@@ -36,7 +36,7 @@ struct RecordAddress {
   std::int64_t label;  ///< -1 when there is none, kNoNumber when what should hold it does not
 };
 
-/// The list of records 0..N-1 of a dataset with sizes, offsets and labels. Immutable; mapped from disk or
+/// The list of records 0..N-1 of a dataset with sizes, offsets and labels. Immutable; read from disk or
 /// built in memory. Threads: const is thread-safe. Layout on disk: io/FORMAT.md; whatever is read from disk
 /// is checked first.
 class Manifest {
