@@ -164,6 +164,7 @@ void Server::run() {
     take_made();
     const std::int64_t now_ns = monotonic_ns();
     look_after(now_ns);
+    dropped_.clear();
     if ((drain_ && drained()) || idle(now_ns)) return;
   }
 }
@@ -246,7 +247,8 @@ void Server::accept_clients() {
 void Server::drop(std::uint64_t id, Leaving how, const std::string& reason) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  const std::unique_ptr<Connection> connection = std::move(found->second);
+  Connection* const connection = found->second.get();
+  dropped_.push_back(std::move(found->second));  // whoever answers it at this moment has a reference
   connections_.erase(found);
   open_ = connections_.size();
   if (!connection->seat) return;

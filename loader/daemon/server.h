@@ -98,6 +98,7 @@ class Server {
   bool own_path_ = false;  // the socket's file is removed at the end
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> dropped_;  // since the loop last slept; somebody may hold one still
   std::int64_t next_tick_ns_ = 0;  // 0: nothing to look after
   std::atomic<bool> stop_{false}, drain_{false};
   std::int64_t drain_until_ns_ = 0;

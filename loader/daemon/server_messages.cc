@@ -96,10 +96,11 @@ Status Server::answer(Connection& connection, Message message) {
     case MessageType::kStopJob: {
       ASSIGN(const StopJobRequest request, decode<StopJobRequest>(message.body));
       TRY(jobs_.stop(request.job));
-      find_ended();
       options_.log(LogLevel::kInfo,
                    "stopped" + field("job", request.job) + field("pid", connection.peer.pid));
-      return reply(connection, message, MessageType::kDone, Message().body);
+      Status done = reply(connection, message, MessageType::kDone, Message().body);
+      find_ended();  // drops readers of the job: whoever asked may be one
+      return done;
     }
     case MessageType::kLogs: {
       ASSIGN(const LogsRequest request, decode<LogsRequest>(message.body));

@@ -95,5 +95,60 @@ TEST(Attack, NoNumberOfAnAttachEndsTheDaemon) {
   expect_alive(daemon);
 }
 
+TEST(Attack, AReaderThatStopsItsOwnJobIsAnsweredAndTheLogSaysWhoItWas) {
+  const PhotoFolder folder(8);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const DaemonProcess daemon;
+  for (int i = 0; i < 5; ++i) {
+    HandClient client(daemon.socket());
+    const auto attached = client.attach(opened.pipeline->to_json(), [](Json& body) { body["job"] = "own"; });
+    ASSERT_TRUE(attached);
+    ASSERT_EQ(attached->type, HandClient::kAttached) << message_of(attached);
+    client.skip_descriptors();
+    const auto done = client.ask(HandClient::kStopJob, {{"job", "own"}});
+    ASSERT_TRUE(done);
+    EXPECT_EQ(done->type, HandClient::kDone) << message_of(done);
+    const auto notice = client.receive();
+    ASSERT_TRUE(notice);
+    EXPECT_EQ(notice->type, HandClient::kNotice);
+    EXPECT_FALSE(client.receive()) << "the connection is closed then";
+  }
+  HandClient other(daemon.socket());
+  const auto logs = other.ask(HandClient::kLogs, {{"lines", 1000}});
+  ASSERT_TRUE(logs);
+  int stopped = 0;
+  for (const Json& line : logs->body["lines"]) {
+    const auto text = line.get<std::string>();
+    if (text.find(" stopped ") == std::string::npos) continue;
+    ++stopped;
+    EXPECT_NE(text.find("pid=" + std::to_string(getpid())), std::string::npos) << text;
+  }
+  EXPECT_EQ(stopped, 5);
+  expect_alive(daemon);
+}
+
+TEST(Attack, AManifestThatIsTruncatedWhileItIsUsedCostsNothing) {
+  const PhotoFolder folder(40), cache(1);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const auto expected = drain(*start(opened, {}));
+  usleep(100'000);  // a manifest of a folder that changed just now is not kept
+  const DatasetOptions listing{.listing = {.cache_dir = cache.path()}};
+  ASSERT_TRUE(Dataset::open(*opened.pipeline, listing));
+  const auto kept = Dataset::open(*opened.pipeline, listing);
+  ASSERT_TRUE(kept && (*kept)->report().from_cache) << "the attack would hit nothing";
+  const DaemonProcess daemon;
+  const auto job = must(daemon.open(opened, {}, {.cache_dir = cache.path()}));
+  int truncated = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(cache.path()))
+    if (entry.path().extension() == ".manifest") {
+      std::filesystem::resize_file(entry.path(), 0);
+      ++truncated;
+    }
+  ASSERT_GT(truncated, 0);
+  EXPECT_EQ(drain(*job), expected);
+  EXPECT_EQ(job->reattached(), 0u);
+  expect_alive(daemon);
+}
+
 }  // namespace
 }  // namespace carya::loader

@@ -121,6 +121,15 @@ class HandClient {
     return answer;
   }
 
+  /// The messages with the slots' descriptors, which follow kAttached (shm/FORMAT.md); the kernel drops them.
+  void skip_descriptors() {
+    std::uint32_t header[6] = {};
+    do {
+      pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 60'000) != 1 || recv(fd_, header, sizeof(header), 0) != sizeof(header)) return;
+    } while (header[4] + header[5] < header[3]);  // first, count and total
+  }
+
   static constexpr unsigned kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
   static int sealed(const std::string& bytes) {
     const int fd = memfd_create("by-hand", MFD_CLOEXEC | MFD_ALLOW_SEALING);
