@@ -147,7 +147,7 @@ struct DaemonStatus {
   std::uint32_t threads = 0;
   double cpu_s = 0;
   std::uint64_t memory_bytes = 0;  ///< resident
-  std::uint64_t shared_bytes = 0;  ///< slots of all jobs
+  std::uint64_t shared_bytes = 0;  ///< slots and arrays of all jobs, also of those that are being made
   std::uint64_t shared_bytes_limit = 0;
   std::uint64_t descriptors = 0, descriptors_limit = 0;
   std::uint64_t connections = 0;

@@ -50,7 +50,8 @@ Status check_same(const HostJob& job, const AttachRequest& request, const transf
 
 }  // namespace
 
-JobTable::JobTable(const JobLimits& limits) : limits_(limits), cores_(cores_allowed()) {}
+JobTable::JobTable(const JobLimits& limits)
+    : limits_(limits), budget_(SharedBudget::create(limits.shared_bytes)), cores_(cores_allowed()) {}
 
 JobTable::~JobTable() {
   stop_all();
@@ -61,13 +62,6 @@ std::uint64_t JobTable::readers() const {
   for (const auto& [name, job] : jobs_)
     for (const auto& [number, rank] : job->ranks) count += rank.members.size();
   return count;
-}
-
-std::uint64_t JobTable::shared_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, job] : jobs_)
-    for (const auto& [number, rank] : job->ranks) bytes += rank.stream->ring_bytes();
-  return bytes;
 }
 
 bool JobTable::in_use(const std::shared_ptr<const Dataset>& dataset) const {
@@ -137,11 +131,21 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
     return fail(Code::kExhausted, "caryad: " + std::to_string(jobs_.size()) + " jobs of at most " +
                                       std::to_string(limits_.jobs) +
                                       "; stop one (carya job stop NAME) or raise [limits] jobs");
+  std::uint64_t array_bytes = 0;  // the client's memory, and kept by the job
+  for (const auto& rows : arrival.arrays) array_bytes += rows->bytes().size();
+  auto part = budget_->reserve(array_bytes);
+  if (!part)
+    return fail(Code::kExhausted,
+                "arrays: " + std::to_string(array_bytes >> 20) + " MiB are more than the " +
+                    std::to_string(budget_->left() >> 20) +
+                    " MiB of shared memory that are left; raise [limits] shared_memory in caryad.toml, or "
+                    "use the loader with daemon=\"embedded\"");
   auto job = std::make_shared<HostJob>();
   job->name = request.job;
   job->pipeline = std::move(pipeline);
   job->dataset = std::move(dataset);
   job->memory = arrival.arrays;
+  job->memory_part = std::move(*part);
   job->world_size = request.options.world_size;
   job->order = order_with_other_bits(request.options);
   jobs_[job->name] = job;
@@ -180,7 +184,6 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   options.decode_index.cache_dir = options.cache_dir = request.cache_dir;
   std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
-  std::uint64_t bytes_left = 0;
   bool threads_auto = false;
   {
     const std::lock_guard lock(mutex_);
@@ -200,12 +203,17 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
-    bytes_left = limits_.shared_bytes - std::min(limits_.shared_bytes, shared_bytes());
   }
+  ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<RankStream>> stream = RankStream::create(
-      job->pipeline, job->dataset, options, {.readers = request.replicas, .ring_bytes = bytes_left});
+      job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_});
   const std::lock_guard lock(mutex_);
+  if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
+    HostRank& rank = job->ranks.at(options.rank);
+    TRY(check_place(rank, request));
+    return take_seat(job, rank, arrival);
+  }
   if (!stream) {
     if (job->ranks.empty() && !job->ended) {
       job->ended = true;
