@@ -70,6 +70,9 @@ struct ListingOptions {
   std::uint32_t threads = 0;  ///< 0: the allowed cores
   bool verify = false;        ///< check every file's size and time, not only the directories' times
   Progress progress;          ///< may be empty
+  /// Asked for the real path of the folder that all of a source lies in, before anything is looked at there.
+  /// Where it is set, links that lead out of that folder are errors. Empty: everything may be read.
+  std::function<Status(const std::string& folder)> may_read{};
 };
 
 /// What a listing left out, to be named to the user: how many, and some examples.

@@ -117,7 +117,7 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
   ASSIGN(auto plan, stream->planner_->first_plan());
   ASSIGN(auto forced, forced_plans(pipeline, stream->seed_, options.plan_testing));
   TRY(stream->open_ring(*plan->plan, options, limits));
-  ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset)));
+  ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset), options.beneath));
   stream->index_ = DecodeIndex::open(*dataset, options.decode_index);
   std::shared_ptr<Crew> crew = options.crew;
   if (options.remote) {

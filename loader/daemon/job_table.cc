@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "loader/daemon/data_roots.h"
 #include "loader/host.h"
 
 namespace carya::loader {
@@ -82,23 +81,27 @@ void JobTable::share_memory(HostRank& rank) const {
 
 Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arrival,
                                                               const transforms::Pipeline& pipeline,
+                                                              const AllowedFolders& folders,
+                                                              const std::string& cache_dir,
                                                               const io::Progress& progress) {
   const AttachRequest& request = arrival.request;
-  const std::string key = request.cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
-  std::vector<std::string> roots;
+  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
   {
     const std::lock_guard lock(mutex_);
-    roots = limits_.roots;
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
     // reopened, which checks the folders' times.
     const auto found = arrival.arrays.empty() ? datasets_.find(key) : datasets_.end();
     if (found != datasets_.end() && is_read(found->second.dataset)) {
+      for (const Dataset::Field& field : found->second.dataset->fields())
+        if (field.manifest) TRY(folders.check_root(field.manifest->root()));
       found->second.used_ns = monotonic_ns();
       return found->second.dataset;
     }
   }
   DatasetOptions options;
-  options.listing = {.cache_dir = request.cache_dir, .progress = progress};
+  options.listing = {.cache_dir = cache_dir, .progress = progress};
+  if (!folders.roots.empty())
+    options.listing.may_read = [&folders](const std::string& folder) { return folders.check_root(folder); };
   for (std::size_t i = 0; i < request.arrays.size(); ++i) {
     const ArrayFacts& facts = request.arrays[i];
     const std::span<const std::byte> bytes = arrival.arrays[i]->bytes();
@@ -107,7 +110,6 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
     options.arrays[facts.field] = {bytes.data(), facts.row_bytes, facts.rows};
   }
   ASSIGN(auto dataset, Dataset::open(pipeline, options));
-  TRY(check_data_roots(*dataset, roots));
   if (arrival.arrays.empty()) {
     const std::lock_guard lock(mutex_);
     OpenDataset& listed = datasets_[key];
@@ -179,9 +181,17 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   const std::span<const std::byte> text = arrival.document->bytes();
   ASSIGN(auto pipeline,
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
-  ASSIGN(auto dataset, open_dataset(arrival, *pipeline, progress));
+  AllowedFolders folders;
+  {
+    const std::lock_guard lock(mutex_);
+    folders = limits_.folders;
+    if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
+  }
+  ASSIGN(const std::string cache_dir, folders.cache_dir(request.cache_dir));
+  ASSIGN(auto dataset, open_dataset(arrival, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
-  options.decode_index.cache_dir = options.cache_dir = request.cache_dir;
+  options.decode_index.cache_dir = options.cache_dir = cache_dir;
+  options.beneath = !folders.roots.empty();
   std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
   bool threads_auto = false;
@@ -199,7 +209,8 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
       if (differs.empty()) return take_seat(job, rank, arrival);
       return refuse(request.job, "rank " + std::to_string(options.rank) + " has another " + differs);
     }
-    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty()))
+    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
+                            !limits_.remote.fleet_command.empty()))
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/rank_stream.h"
@@ -24,8 +25,8 @@ struct JobLimits {
   std::uint64_t readers = 256;
   std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
   std::uint32_t threads = 0;  ///< of a job that does not say; 0: the cores allowed, also when they change
-  std::vector<std::string> roots;  ///< folders that datasets may lie in; none: anywhere
-  double linger_s = 60;  ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
+  AllowedFolders folders;     ///< that clients may name
+  double linger_s = 60;       ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
   /// Of jobs whose loader names no workers; without workers: those make all samples here.
   RemoteOptions remote{.prices = {.host_per_hour = 4.96, .worker_per_hour = 0.427319}};
 
@@ -159,6 +160,8 @@ class JobTable {
   };
   Result<std::shared_ptr<const Dataset>> open_dataset(const Arrival& arrival,
                                                       const transforms::Pipeline& pipeline,
+                                                      const AllowedFolders& folders,
+                                                      const std::string& cache_dir,
                                                       const io::Progress& progress);
   Result<std::shared_ptr<HostJob>> find_job(const Arrival& arrival,
                                             std::shared_ptr<const transforms::Pipeline> pipeline,

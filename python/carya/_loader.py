@@ -235,7 +235,9 @@ class Loader:
         _daemon.check_job_name(job)
         reattach_s = seconds("reattach_timeout", reattach_timeout)
         goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
-        socket = _daemon.find_daemon(daemon)
+        # A daemon runs no command for a loader: a fleet that this process starts is this process's.
+        own_fleet = daemon == "auto" and bool((options.get("remote") or {}).get("fleet_command"))
+        socket = "" if own_fleet else _daemon.find_daemon(daemon)
         if replicas > 1 and not socket:
             raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
         if not socket:

@@ -368,5 +368,102 @@ TEST(Attack, WhereAllPlacesAreReadersTheNextOneIsToldSo) {
   EXPECT_NE(message_of(told).find("[limits] connections"), std::string::npos) << message_of(told);
 }
 
+TEST(Attack, TheDaemonRunsNoCommandOfAClient) {
+  const PhotoFolder folder(8), elsewhere(1);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const std::filesystem::path marker = elsewhere.path() / "ran";
+  const DaemonProcess daemon;
+  HandClient client(daemon.socket());
+  const auto answer = client.attach(opened.pipeline->to_json(), [&](Json& body) {
+    body["options"]["remote"] = {{"fleet_command", {"/bin/touch", marker.string()}}};
+  });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->type, HandClient::kError);
+  EXPECT_NE(message_of(answer).find("runs no command"), std::string::npos) << message_of(answer);
+  usleep(300'000);
+  EXPECT_FALSE(std::filesystem::exists(marker));
+  expect_alive(daemon);
+}
+
+TEST(Attack, CachesAreWhereTheConfigurationAllowsThem) {
+  const PhotoFolder folder(8), allowed(1), elsewhere(1);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const std::filesystem::path link = allowed.path() / "link";
+  std::filesystem::create_directory_symlink(elsewhere.path(), link);
+  const auto count = [&] {
+    const std::filesystem::recursive_directory_iterator all(elsewhere.path());
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = count();
+  const Configured limited("roots = [\"" + folder.path().string() + "\"]\ncache_dirs = [\"" +
+                           allowed.path().string() + "\"]\n");
+  const DaemonProcess daemon({"--config", limited.path(), "--linger", "0"});
+  const auto attach = [&](const std::filesystem::path& cache) {
+    HandClient client(daemon.socket());
+    return client.attach(opened.pipeline->to_json(), [&](Json& body) {
+      body["cache_dir"] = cache.string();
+      body["options"]["decode_index"] = {{"wanted", true}};
+    });
+  };
+  usleep(100'000);  // so that a manifest would be kept
+  for (const auto& cache : {elsewhere.path(), link, allowed.path() / ".." / elsewhere.path().filename()}) {
+    const auto refused = attach(cache);
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->type, HandClient::kError) << cache;
+    EXPECT_NE(message_of(refused).find("cache_dirs"), std::string::npos) << message_of(refused);
+  }
+  EXPECT_EQ(count(), before);
+  const auto taken = attach(allowed.path() / "below");
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->type, HandClient::kAttached) << message_of(taken);
+}
+
+TEST(Attack, NoLinkLeadsOutOfTheRoots) {
+  const PhotoFolder outside(8);
+  for (const bool whole_class : {false, true}) {
+    const PhotoFolder folder(8);
+    const Configured limited("roots = [\"" + folder.path().string() + "\"]\n");
+    const DaemonProcess daemon({"--config", limited.path()});
+    const Opened opened = open_folder(folder.path(), kBatch4);
+    ASSERT_TRUE(daemon.open(opened, {}, {.job = "before"}));
+    const std::filesystem::path link =
+        whole_class ? folder.path() / "zebra" : folder.file(0).parent_path() / "z.jpg";
+    const std::filesystem::path target = whole_class ? outside.file(0).parent_path() : outside.file(0);
+    std::filesystem::create_symlink(target, link);
+    HandClient client(daemon.socket());
+    const auto refused = client.attach(opened.pipeline->to_json(), [](Json&) {});
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->type, HandClient::kError);
+    EXPECT_NE(message_of(refused).find("leads out"), std::string::npos) << message_of(refused);
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(folder.file(1).filename(), folder.file(1).parent_path() / "inside.jpg");
+    HandClient again(daemon.socket());
+    const auto taken = again.attach(opened.pipeline->to_json(), [](Json& body) { body["job"] = "inside"; });
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->type, HandClient::kAttached)
+        << message_of(taken) << ": a link inside leads nowhere else";
+  }
+}
+
+TEST(Attack, AFileThatBecomesALinkAfterTheListingIsNotReadThroughIt) {
+  const PhotoFolder outside(8);
+  for (const auto kind : {io::ReadEngineOptions::Kind::kAuto, io::ReadEngineOptions::Kind::kPread}) {
+    const PhotoFolder inner(40);
+    const Configured config("roots = [\"" + inner.path().string() + "\"]\n");
+    const DaemonProcess daemon({"--config", config.path()});
+    const Opened opened = open_folder(inner.path(), kBatch4);
+    JobOptions options;
+    options.io_engine = kind;
+    options.io_timeout_s = 0;
+    const auto job = must(daemon.open(opened, options));
+    for (int i = 0; i < 40; ++i) {
+      std::filesystem::remove(inner.file(i));
+      std::filesystem::create_symlink(outside.file(i % 8), inner.file(i));
+    }
+    const auto moved = daemon.open(opened, options, {.job = "second"});  // of the listing that is kept
+    EXPECT_FALSE(moved && (*moved)->next(120'000)) << "bytes from outside";
+  }
+}
+
 }  // namespace
 }  // namespace carya::loader
