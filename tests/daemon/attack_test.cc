@@ -457,12 +457,38 @@ TEST(Attack, AFileThatBecomesALinkAfterTheListingIsNotReadThroughIt) {
     options.io_timeout_s = 0;
     const auto job = must(daemon.open(opened, options));
     for (int i = 0; i < 40; ++i) {
+      const std::filesystem::path copy =
+          outside.path() / (std::to_string(i) + ".jpg");  // only its place tells
+      std::filesystem::copy_file(inner.file(i), copy, std::filesystem::copy_options::overwrite_existing);
       std::filesystem::remove(inner.file(i));
-      std::filesystem::create_symlink(outside.file(i % 8), inner.file(i));
+      std::filesystem::create_symlink(copy, inner.file(i));
     }
     const auto moved = daemon.open(opened, options, {.job = "second"});  // of the listing that is kept
     EXPECT_FALSE(moved && (*moved)->next(120'000)) << "bytes from outside";
   }
+}
+
+TEST(Attack, ANameThatSteersTerminalsIsEscapedInTheLog) {
+  const PhotoFolder folder(8);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const DaemonProcess daemon;
+  HandClient client(daemon.socket());
+  const std::string hostile =
+      "a\x1b[2J\x1b]0;title\x07\n\xc2\x9b"
+      "31m\xe2\x80\xae";
+  const auto attached = client.attach(opened.pipeline->to_json(), [&](Json& body) { body["job"] = hostile; });
+  ASSERT_TRUE(attached);
+  HandClient other(daemon.socket());
+  const auto logs = other.ask(HandClient::kLogs, {{"lines", 1000}});
+  ASSERT_TRUE(logs);
+  bool seen = false;
+  for (const Json& entry : logs->body["lines"]) {
+    const auto line = entry.get<std::string>();
+    seen = seen || line.find("a\\x1b[2J\\x1b]0;title\\x07\\x0a\\x9b31m\\u202e") != std::string::npos;
+    for (const char c : line) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << line;
+    EXPECT_EQ(line.find("\xc2\x9b"), std::string::npos) << line;
+  }
+  EXPECT_TRUE(seen);
 }
 
 }  // namespace
