@@ -42,6 +42,7 @@ constexpr std::array kRanges{
     NumberRange{"Attach.options.remote.goal.workers_max", 0, autotune::kAnyWorkersMax},
     NumberRange{"Attach.options.remote.prices.host", 0, kFinite},
     NumberRange{"Attach.options.remote.prices.worker", 0, kFinite},
+    NumberRange{"Attach.options.remote.verify", 0, 1},
     NumberRange{"Attach.options.remote.worker_billed_s_min", 0, kLongSeconds},
     NumberRange{"Attach.options.remote.worker_start_s", 0, kLongSeconds},
     NumberRange{"Attach.options.remote.workers_fixed", 0, autotune::kAnyWorkersMax},

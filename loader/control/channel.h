@@ -40,7 +40,7 @@ enum class MessageType : std::uint16_t {
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;
-inline constexpr std::uint8_t kProtocolMinor = 1;
+inline constexpr std::uint8_t kProtocolMinor = 2;
 inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::size_t kMessageFdsMax = 64;

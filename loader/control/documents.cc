@@ -39,7 +39,7 @@ CARYA_FIELDS(RemoteOptions) {
       a("authority", d.authority);
   a("server_name", d.server_name), a("insecure", d.insecure), a("token", d.token), a("prices", d.prices);
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
-  a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed);
+  a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed), a("verify", d.verify);
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);

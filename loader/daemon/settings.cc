@@ -112,6 +112,12 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
   readers["remote.host_price"] = dollars(remote.prices.host_per_hour);
   readers["remote.worker_price"] = dollars(remote.prices.worker_per_hour);
   readers["remote.max_cost_per_hour"] = dollars(remote.goal.workers_cost_per_hour_max);
+  readers["remote.verify"] = [&remote](const toml::node& node) -> std::string {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= 0 && *value <= 1)) return "a share of 0 to 1";
+    remote.verify = *value;
+    return "";
+  };
   readers["remote.max_workers"] = whole(remote.goal.workers_max, 0, autotune::kAnyWorkersMax);
 }
 
