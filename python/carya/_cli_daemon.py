@@ -13,6 +13,7 @@ from typing import Any
 from . import _core
 from ._document import Document
 from ._errors import NotFound
+from ._shown import shown
 
 _REFRESH_S = 1.0
 
@@ -45,7 +46,7 @@ def show_status(socket: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(status))
     else:
-        Console().print(_tables(status))
+        Console().print(_tables(shown(status)))
 
 
 def top(socket: str | None, once: bool, as_json: bool) -> None:
@@ -60,11 +61,11 @@ def top(socket: str | None, once: bool, as_json: bool) -> None:
     console = Console()
     with (
         _keys() as pressed,
-        Live(_tables(status), console=console, screen=console.is_terminal, auto_refresh=False) as view,
+        Live(_tables(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
     ):
         try:
             while pressed(_REFRESH_S) != "q":
-                view.update(_tables(read_status(socket)), refresh=True)
+                view.update(_tables(shown(read_status(socket))), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -97,7 +98,7 @@ def logs(socket: str | None, lines: int, as_json: bool) -> None:
         print(json.dumps({"lines": found}))
     else:
         for line in found:
-            print(line)
+            print(shown(line))
 
 
 def drain(socket: str | None, as_json: bool) -> None:
@@ -114,7 +115,7 @@ def stop_job(socket: str | None, name: str, as_json: bool) -> None:
 
 
 def _say(as_json: bool, document: Document, text: str) -> None:
-    print(json.dumps(document) if as_json else text)
+    print(json.dumps(document) if as_json else shown(text))
 
 
 def _tables(status: Document) -> Any:
@@ -165,7 +166,7 @@ def _workers(status: Document) -> Any:
     )
     for job in status["jobs"]:
         for rank in job["ranks"]:
-            placement = json.loads(rank.get("placement") or "{}")
+            placement = shown(json.loads(rank.get("placement") or "{}"))
             for number, worker in enumerate(placement.get("workers", [])):
                 table.add_row(
                     Text(job["job"], overflow="fold"),
