@@ -61,17 +61,23 @@ class Choices {
   std::size_t size_, at_ = 0;
 };
 
-/// A folder with one photo, made once.
+/// A folder with two photos, made once and removed at the end.
 const std::string& folder() {
-  static const std::string path = [] {
-    std::string made = (std::filesystem::temp_directory_path() / "carya-attach-fuzz-XXXXXX").string();
-    if (mkdtemp(made.data()) == nullptr) std::abort();
-    std::filesystem::create_directories(made + "/data/a");
-    for (const char* name : {"0.jpg", "1.jpg"})
-      std::filesystem::copy_file(CARYA_FUZZ_PHOTO, made + "/data/a/" + name);
-    return made;
-  }();
-  return path;
+  struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "carya-attach-fuzz-XXXXXX").string();
+    Folder() {
+      if (mkdtemp(path.data()) == nullptr) std::abort();
+      std::filesystem::create_directories(path + "/data/a");
+      for (const char* name : {"0.jpg", "1.jpg"})
+        std::filesystem::copy_file(CARYA_FUZZ_PHOTO, path + "/data/a/" + name);
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder made;
+  return made.path;
 }
 
 Json& place_in(Json& body, std::string_view field) {
