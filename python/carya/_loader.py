@@ -21,6 +21,7 @@ from ._explanation import Explanation
 from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from ._pipeline import Pipeline
 from ._plan import read_plan
+from ._ranks import launched
 from ._remote import LOCAL, Objective, Placement, remote_options
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Loader:
     `close()`; a loader that is garbage-collected closes itself. `torch` and `jax` users: `carya.torch.Loader`,
     `carya.jax.Loader`.
 
-    rank, world_size: this process's part of every global batch.
+    rank, world_size: this process's part of every global batch. None takes what the launcher says in the environment
+    (torchrun, srun, mpirun), else 0 and 1; where every process is to read all, give rank=0, world_size=1.
     epochs: epochs 0 to epochs - 1 exist; None is endless.
     state: what `state_dict()` returned; the same as `load_state_dict(state)`.
     threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
@@ -107,8 +109,8 @@ class Loader:
         self,
         pipeline: Pipeline,
         *,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         epochs: int | None = None,
         state: dict[str, Any] | None = None,
         threads: int | Literal["auto"] = "auto",
@@ -146,9 +148,10 @@ class Loader:
         self._pipeline = pipeline
         self._native = pipeline.native
         self._maps = pipeline._maps
+        found_rank, found_world = (0, 1) if rank is not None and world_size is not None else launched()
         options = job_options(
-            rank=rank,
-            world_size=world_size,
+            rank=found_rank if rank is None else rank,
+            world_size=found_world if world_size is None else world_size,
             epochs=epochs,
             threads=threads,
             slots=slots,

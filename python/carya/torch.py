@@ -27,7 +27,8 @@ _NO_CUDA = "torch finds no CUDA device here"
 class Loader(_Loader):
     """`carya.Loader` that yields torch tensors; everything else is the same.
 
-    rank, world_size: None takes them from `torch.distributed` when it is initialised, else 0 and 1.
+    rank, world_size: None takes them from `torch.distributed` when it is initialised, else from the launcher's
+        environment as `carya.Loader` does; a process group that is made later and disagrees is a warning.
     pin_memory: register the slots as pinned memory, so that `tensor.to("cuda", non_blocking=True)` runs beside the
         computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
         current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
@@ -52,7 +53,8 @@ class Loader(_Loader):
         device_backend: Backend | None = None,
         **options: Any,
     ) -> None:
-        found_rank, found_world = _distributed()
+        self._found = rank is None and world_size is None
+        group = _group() or (None, None)
         chosen = None if device is None else torch.device(device)
         self._backend = device_backend
         if self._backend is None and chosen is not None and chosen.type != "cpu":
@@ -71,10 +73,23 @@ class Loader(_Loader):
             self._drain = self._backend.close
         super().__init__(
             pipeline,
-            rank=found_rank if rank is None else rank,
-            world_size=found_world if world_size is None else world_size,
+            rank=group[0] if rank is None else rank,
+            world_size=group[1] if world_size is None else world_size,
             **options,
         )
+
+    def _begin(self) -> None:
+        group = _group() if self._found else None
+        if group is not None and group != (self._rank, self._world_size):
+            self._found = False  # said once
+            warnings.warn(
+                f"carya: this loader is rank {self._rank} of {self._world_size}, and the process group that was made after "
+                f"it says rank {group[0]} of {group[1]}: ranks may read the same records; make the loader after "
+                "init_process_group, or give it rank= and world_size=",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        super()._begin()
 
     def _take(self) -> Any:
         if self._retired is None:
@@ -239,8 +254,9 @@ def _cuda_or_say_why() -> Backend | None:
     return None
 
 
-def _distributed() -> tuple[int, int]:
+def _group() -> tuple[int, int] | None:
+    """Rank and world size of the default process group, where it has been made."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+    return None

@@ -1,0 +1,63 @@
+"""What new users get wrong: each mistake is put right, or told in words that name the cure."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from streams import numbers, records
+
+import carya
+
+
+@pytest.mark.parametrize(
+    ("rank", "world"),
+    [
+        ("RANK", "WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ],
+)
+def test_a_loader_takes_its_rank_from_the_launcher(monkeypatch: pytest.MonkeyPatch, rank: str, world: str) -> None:
+    chain, seen = numbers(24, batch_size=4), []
+    monkeypatch.setenv(world, "3")
+    for number in range(3):
+        monkeypatch.setenv(rank, str(number))
+        with carya.Loader(chain) as loader:
+            assert (loader.rank, loader.world_size) == (number, 3)
+            seen += records(loader)
+        with carya.Loader(chain, rank=0, world_size=1) as loader:
+            assert len(records(loader)) == 6  # who says so reads all
+    assert sorted(np.concatenate(seen).tolist()) == list(range(24))
+
+
+@pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("0", "0"), ("one", "2"), ("0", "")])
+def test_an_environment_that_names_no_rank_is_refused(monkeypatch: pytest.MonkeyPatch, rank: str, world: str) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    with pytest.raises(carya.InvalidArgument, match=r"RANK='.*WORLD_SIZE=.*; give Loader\(rank=, world_size=\)"):
+        carya.Loader(numbers(8, batch_size=4))
+
+
+def test_the_batch_script_of_slurm_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "8")
+    with carya.Loader(numbers(8, batch_size=4)) as loader:
+        assert (loader.rank, loader.world_size) == (0, 1)
+
+
+def test_a_process_group_that_comes_later_and_disagrees_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    import carya.torch
+
+    with carya.torch.Loader(numbers(16, batch_size=2)) as loader:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+        with pytest.warns(RuntimeWarning, match=r"rank 0 of 1, .* says rank 1 of 2: .* after init_process_group"):
+            records(loader)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            records(loader)  # once
