@@ -15,7 +15,7 @@ class Batch(dict[str, Any]):
 
     `step`: step of the epoch, from 0. `epoch`. `position`: first position of the epoch after this batch.
     `records`: int64 (rows,), index of each row's record (a substitute under `on_error="replace"` is named here).
-    `valid`: bool (rows,), False for rows that hold nothing (`pad_last`, `on_error="mask"`).
+    `valid`: bool (rows,), False for rows that hold nothing (`pad_last`, `on_error="mask"`) or repeat another rank's.
 
     >>> import carya, numpy as np
     >>> with carya.Loader(carya.arrays({"x": np.arange(4)}).batch(2)) as loader:

@@ -409,7 +409,7 @@ class Loader:
         return result
 
     def __len__(self) -> int:
-        """Steps of a whole epoch."""
+        """Steps of a whole epoch, the same on all ranks; with the last, shorter one unless `drop_last`."""
         return self._job.steps_from(0)
 
     # State ----------------------------------------------------------------------------------------------------------

@@ -226,7 +226,8 @@ class Pipeline(Ops):
         """Group records into batches: `batch_size` per rank, or `global_size` over all ranks.
 
         The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
-        `valid=False` in the rows that hold nothing, neither gives shorter arrays.
+        `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
+        fewer records than ranks are left, each of the others repeats one of them, with `valid=False`.
         Errors: InvalidArgument (both or no size, below 1, both tails, an output whose shape is not known).
 
         >>> import carya, numpy as np

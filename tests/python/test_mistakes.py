@@ -61,3 +61,32 @@ def test_a_process_group_that_comes_later_and_disagrees_is_told(monkeypatch: pyt
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             records(loader)  # once
+
+
+def test_no_rank_is_left_without_a_row() -> None:
+    chain, last, seen = numbers(26, batch_size=4), [], []  # 2 steps of 12, and 2 records for 3 ranks
+    for rank in range(3):
+        with carya.Loader(chain, rank=rank, world_size=3) as loader:
+            batches = list(zip(range(len(loader)), loader, strict=True))
+            last.append(batches[-1][1])
+            seen += [record for _, batch in batches for record in batch.records[batch.valid].tolist()]
+    assert sorted(seen) == list(range(26))
+    assert [batch.valid.tolist() for batch in last] == [[True], [True], [False]]
+    assert last[2]["x"].tolist() == last[0]["x"].tolist() == last[0].records.tolist()  # the record, and not zeros
+
+
+def test_a_state_from_before_the_short_step_restores_at_any_world_size() -> None:
+    chain = numbers(26, global_size=12)
+    with carya.Loader(chain, rank=0, world_size=3) as loader:
+        stream = iter(loader)
+        next(stream), next(stream)
+        state = loader.state_dict()
+    assert state["position"] == 24
+    for world in (1, 2, 3, 4, 12):
+        seen = []
+        for rank in range(world):
+            with carya.Loader(chain, rank=rank, world_size=world, state=state) as loader:
+                (batch,) = (batch.to("cpu") for batch in loader)
+            assert len(batch.valid) >= 1
+            seen += batch.records[batch.valid].tolist()
+        assert len(seen) == len(set(seen)) == 2
