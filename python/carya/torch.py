@@ -124,8 +124,7 @@ class Loader(_Loader):
     def _stage(self, core: _core.Batch) -> _Staged:
         assert self._backend is not None
         host = [torch.from_numpy(array) for array in core.arrays()]
-        if self._pins and not self._pin_reason:
-            self._note_pin(self._backend.pin(host))
+        self._pin(core, host)
         tensors, event = self._backend.copy(host)
         self._under_way.add(event, core)
         return _Staged(core, tensors, event)
@@ -157,19 +156,24 @@ class Loader(_Loader):
         from_numpy = torch.from_numpy
         batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
         if self._backend is not None:
-            self._after_wrap(batch)
+            self._after_wrap(core, batch)
         batch._core = core
         batch._valid_as = from_numpy
         return batch
 
-    def _after_wrap(self, batch: Batch) -> None:
-        assert self._backend is not None
+    def _after_wrap(self, core: _core.Batch, batch: Batch) -> None:
         assert self._retired is not None
-        if self._pins and not self._pin_reason:
-            self._note_pin(self._backend.pin(list(batch.values())))
+        self._pin(core, list(batch.values()))
         batch._streams = self._retired.add_stream
 
-    def _note_pin(self, reason: str) -> None:
+    def _pin(self, core: _core.Batch, host: list[torch.Tensor]) -> None:
+        """Register the slot's pages once; the first reason why they cannot be is kept and said."""
+        if not self._pins or self._pin_reason or not host:
+            return
+        assert self._backend is not None
+        # Pages of a private mapping that a device holds would not show what is written for the next batch.
+        shared = not all(array.flags.writeable for array in core.arrays())
+        reason = "others read them too" if shared else self._backend.pin(host)
         if reason:
             self._pin_reason = reason
             warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
