@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -15,7 +17,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from . import _core, _daemon, _state
 from ._batch import Batch
 from ._dataset import cache_dir
-from ._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported, invalid
+from ._errors import (
+    Closed,
+    Error,
+    Exhausted,
+    ForkedError,
+    InvalidArgument,
+    NotFound,
+    Permission,
+    Timeout,
+    Unsupported,
+    invalid,
+)
 from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
@@ -70,7 +83,7 @@ class Loader:
     `state_dict()`, and a restored loader runs the state's.
     plan: a file that `carya plan freeze` wrote. Its order is kept and never changed; it is refused, with the difference
     named, when the pipeline, a parameter or the version of an operation is another one.
-    hold_warning: seconds without a batch, while all slots are held by this process, until a warning says so.
+    hold_timeout: seconds without a batch, while this process holds all slots (as `list(loader)` does), until Exhausted.
     daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
     "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
@@ -125,7 +138,7 @@ class Loader:
         decode_index: DecodeIndex = "auto",
         reorder: Reorder = "exact",
         plan: str | os.PathLike[str] | None = None,
-        hold_warning: float = 10.0,
+        hold_timeout: float = 10.0,
         daemon: str = "auto",
         job: str | None = None,
         replica: int = 0,
@@ -168,7 +181,7 @@ class Loader:
         self._prefetch_epochs: bool = options["prefetch_epochs"]
         self._rank: int = options["rank"]
         self._world_size: int = options["world_size"]
-        self._hold_warning = seconds("hold_warning", hold_warning)
+        self._hold_timeout = seconds("hold_timeout", hold_timeout)
         self._fields = [name for name, _, _ in self._native.outputs()]
         self._tuple = self._checked_tuple(as_tuple)
         start = self._restored_start(state)
@@ -208,6 +221,8 @@ class Loader:
         self._chosen_epoch: int | None = None
         self._turn = 0  # number of the iterator that may take batches
         self._steps_left = 0
+        self._taking = threading.RLock()  # of the thread that takes a batch; map_batch may take another
+        self._pid = os.getpid()
         if state is not None:
             self.load_state_dict(state)
 
@@ -325,6 +340,14 @@ class Loader:
         if self._steps_left > 0 and (place != self._job_at or not self._prefetch_epochs):
             self._seek(place)
 
+    def _lock(self) -> Any:
+        """Acquired: one thread at a time takes a batch, so that several that share an iterator share its batches."""
+        lock = self._taking
+        while not lock.acquire(timeout=_SLICE_S):
+            if os.getpid() != self._pid:  # forked while another thread had it, which is not here
+                raise ForkedError("Loader: used in a forked child; make a Loader of its own there")
+        return lock
+
     def _seek(self, place: _state.Place) -> None:
         self._job.seek(place.epoch, place.position)
         self._job_at = place
@@ -342,27 +365,29 @@ class Loader:
     def _wait(self) -> Any:
         """A batch that is long in coming."""
         job = self._job
-        warn_at = time.monotonic() + self._hold_warning - _SLICE_S
+        look_at = time.monotonic() + self._hold_timeout - _SLICE_S
         while True:
-            if warn_at and time.monotonic() >= warn_at:
-                warn_at = self._warn_if_held()
             batch = job.next(_SLICE_S)
             if batch is not None:
                 return batch
+            if time.monotonic() >= look_at:
+                self._check_held()
+                look_at = time.monotonic() + 1.0
 
-    def _warn_if_held(self) -> float:
-        """Warn when all slots are in the reader's hands. Returns 0 when that was said, else when to look again."""
-        held = self._job.held()
+    def _check_held(self) -> None:
+        """Errors: Exhausted when all slots are in the reader's hands, so that there is none for the next batch."""
         slots = self._job.stats()["slots"]["count"]
-        if held < slots:
-            return time.monotonic() + 1.0
-        warnings.warn(
-            f"carya: no batch for {self._hold_warning:g} s, because this process holds {held} of {slots} slots; "
-            f"drop references to earlier batches (or copy them), or give Loader(slots={held + 2})",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return 0.0
+        if self._job.held() < slots:
+            return
+        gc.collect()  # batches in reference cycles
+        held = self._job.held()
+        if held >= slots:
+            raise Exhausted(
+                f"Loader: no batch for {self._hold_timeout:g} s, because this process holds {held} of {slots} slots; "
+                "drop references to earlier batches; give what is kept, as list(loader) does, as copies "
+                "([{k: v.copy() for k, v in batch.items()} for batch in loader]; clone() of a tensor), or "
+                f"Loader(slots={held + 2})"
+            )
 
     def _warn_if_embedded(self) -> None:
         """The stream's maker was lost: say so when there was no other daemon."""
@@ -387,8 +412,9 @@ class Loader:
         self._job_at = None
         try:
             item = self._take()
-        except Error:
-            self._inside = True  # the epoch goes on here, should the policy change
+        except Error as error:
+            # The epoch goes on here, should the policy change. Who held all batches begins anew, as after a break.
+            self._inside = not isinstance(error, Exhausted)
             self._job_at = self._next
             raise
         batch = self._wrap(item)
@@ -626,6 +652,13 @@ class _Epoch:
         return self
 
     def __next__(self) -> Any:
+        lock = self._loader._lock()
+        try:
+            return self._following()
+        finally:
+            lock.release()
+
+    def _following(self) -> Any:
         loader = self._loader
         if self._turn != loader._turn or not self._turn:
             self._start()

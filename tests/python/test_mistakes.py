@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -90,3 +93,59 @@ def test_a_state_from_before_the_short_step_restores_at_any_world_size() -> None
             assert len(batch.valid) >= 1
             seen += batch.records[batch.valid].tolist()
         assert len(seen) == len(set(seen)) == 2
+
+
+def test_a_list_of_a_loader_is_an_error_and_a_list_of_copies_is_not() -> None:
+    with carya.Loader(numbers(80, batch_size=4), slots=4, hold_timeout=0.3) as loader:
+        with pytest.raises(carya.Exhausted, match=r"holds 4 of 4 slots.*\.copy\(\) for k, v in batch.items\(\)"):
+            list(loader)
+        loader.set_epoch(0)
+        assert len([{k: v.copy() for k, v in batch.items()} for batch in loader]) == 20
+
+
+def test_batches_in_reference_cycles_are_no_reason_to_stop() -> None:
+    with carya.Loader(numbers(40, batch_size=4), slots=3, hold_timeout=0.3) as loader:
+        gc.disable()
+        try:
+            steps = 0
+            for batch in loader:
+                cycle: list[object] = [batch]
+                cycle.append(cycle)
+                steps += 1
+                del batch, cycle
+        finally:
+            gc.enable()
+    assert steps == 10
+
+
+def test_threads_that_share_an_iterator_share_its_batches() -> None:
+    with carya.Loader(numbers(400, batch_size=2), threads=2) as loader:
+        for _ in range(2):
+            stream, taken = iter(loader), [[] for _ in range(4)]
+
+            def take(into: list[int], stream: Iterator[carya.Batch] = stream) -> None:
+                for batch in stream:
+                    into.extend(batch.records.tolist())
+
+            threads = [threading.Thread(target=take, args=(into,)) for into in taken]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sorted(record for into in taken for record in into) == list(range(400))
+        assert loader.state_dict()["epoch"] == 2
+
+
+def test_unpacking_a_batch_is_refused() -> None:
+    chain = carya.arrays({"image": np.zeros((4, 3)), "label": np.arange(4)}).batch(2)
+    with carya.Loader(chain) as loader:
+        with pytest.raises(TypeError, match=r"as_tuple=\('image', 'label',\)"):
+            for _image, _label in loader:
+                pass
+        batch = next(iter(loader))
+        with pytest.raises(TypeError, match="as_tuple"):
+            _first, *_others = batch
+        assert list(batch) == sorted(batch) == [*batch] == ["image", "label"]
+        assert dict(batch).keys() == {**batch}.keys() == batch.keys()
+    with carya.Loader(chain, as_tuple=("image", "label")) as loader:
+        assert [label.tolist() for _, label in loader] == [[0, 1], [2, 3]]
