@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _core, _daemon, _state
-from ._batch import Batch
+from ._batch import Batch, Delivered
 from ._dataset import cache_dir
 from ._errors import (
     Closed,
@@ -219,6 +219,7 @@ class Loader:
         self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
         self._restored = False  # since the restore nothing was yielded
         self._chosen_epoch: int | None = None
+        self._ahead = 0  # epochs that a trainer counts ahead of the stream
         self._turn = 0  # number of the iterator that may take batches
         self._steps_left = 0
         self._taking = threading.RLock()  # of the thread that takes a batch; map_batch may take another
@@ -501,6 +502,53 @@ class Loader:
         return _Sampler(self)
 
     @property
+    def batch_sampler(self) -> _BatchSampler:
+        """One item per step, which `dataset` and `collate_fn` turn into the loader's own batch: what `skip_first_batches` of
+        Accelerate and the Trainer of Transformers make a DataLoader of."""
+        return _BatchSampler(self)
+
+    @property
+    def collate_fn(self) -> Callable[[Any], Any]:
+        """Nothing is left to do: batches are made as a whole."""
+        return _as_it_is
+
+    @property
+    def num_workers(self) -> int:
+        """Worker processes of the trainer's: none. `threads` are the loader's own."""
+        return 0
+
+    @property
+    def pin_memory(self) -> bool:
+        """Whether somebody else is to pin the batches: no. `stats()["pinned"]` says what a torch loader does."""
+        return False
+
+    @property
+    def persistent_workers(self) -> bool:
+        return False
+
+    @property
+    def prefetch_factor(self) -> None:
+        """That of worker processes: none. `slots` batches are made ahead."""
+        return None
+
+    @property
+    def timeout(self) -> float:
+        return 0
+
+    @property
+    def worker_init_fn(self) -> None:
+        return None
+
+    @property
+    def multiprocessing_context(self) -> None:
+        return None
+
+    @property
+    def generator(self) -> None:
+        """Randomness is keyed by `seed`, and no generator's."""
+        return None
+
+    @property
     def pipeline(self) -> Pipeline:
         return self._pipeline
 
@@ -698,10 +746,41 @@ class _Sampler:
         self._loader = loader
 
     def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
+        """As the loader's, of a trainer that may count one ahead after a restore.
+
+        Lightning counts an epoch in which `max_steps` ended it as done, saves that, and asks for the rest of it all the same.
+        """
+        loader = self._loader
+        if loader._restored and type(epoch) is int:
+            comes = loader._next.epoch + (loader._job.steps_from(loader._next.position) == 0)
+            loader._ahead = int(loader._next.position > 0 and epoch == comes + 1)
+        loader.set_epoch(epoch - loader._ahead if loader._ahead else epoch)
 
     def __len__(self) -> int:
         return len(self._loader) * self._loader.batch_size
+
+
+class _BatchSampler:
+    """What trainers look at as `loader.batch_sampler`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.sampler = loader.sampler
+        self.batch_size = loader.batch_size
+        self.drop_last = loader.drop_last
+
+    def __iter__(self) -> Iterator[Delivered]:
+        return map(Delivered, self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def _close_job(job: _core.Job, pid: int, drain: Callable[[], None] | None) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 
 from . import _core
 from ._arrays import array_memory, arrays_document
+from ._batch import Delivered
 from ._dataset import attach_job, cache_dir, open_dataset
 from ._difference import measure
 from ._document import Document, dump, plain
-from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from ._errors import InvalidArgument, IoError, NotFound, Permission, Unsupported, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._ops import Ops
@@ -198,7 +199,7 @@ class Pipeline(Ops):
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}: {error}") from None
 
-    def shuffle(self, *, seed: int = 0) -> Self:
+    def shuffle(self, seed: int = 0) -> Self:
         """A new order of the records in every epoch, by a keyed permutation that needs no memory.
 
         `seed` also keys the random numbers of the ops; `Loader(seed=)` overrides it. Same seed, same stream.
@@ -211,6 +212,10 @@ class Pipeline(Ops):
         """
         if self._shuffle is not None:
             raise InvalidArgument("shuffle: the pipeline is shuffled already; call .shuffle(...) once")
+        if seed is None:
+            raise invalid(
+                "shuffle: seed", None, "an integer of 0 or more; for another order in each run, draw one and note it"
+            )
         if self._batch is not None:
             raise InvalidArgument("shuffle: comes after batch; call .shuffle(...) before .batch(...)")
         return self._with(shuffle={"seed": plain(seed)})
@@ -461,12 +466,24 @@ class Pipeline(Ops):
         return self.dataset.address(self._checked(index))
 
     def __len__(self) -> int:
-        """Number of records, after the views."""
+        """Number of records, after the views; also after `batch`, where `len(loader)` is the number of steps."""
         return self.dataset.count
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For debugging and for map-style users."""
         return self.sample(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """What a torch DataLoader asks for. Errors: Unsupported where it would get the same augmentation in every epoch."""
+        if isinstance(indices, Delivered):
+            return indices.batch
+        if any(op["op"].startswith("random_") or op["op"] == "color_jitter" for op in self._ops):
+            raise Unsupported(
+                "DataLoader(pipeline): it does not tell the epoch, and all epochs would have the same augmentation; "
+                "use carya.torch.Loader(pipeline.batch(n)), or give a Dataset whose __getitem__ returns "
+                "pipeline.sample(i, epoch=epoch)"
+            )
+        return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self.sample(index) for index in range(len(self)))

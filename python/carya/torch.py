@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree
 
 from . import _core
 from ._batch import Batch
@@ -264,3 +265,11 @@ def _group() -> tuple[int, int] | None:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return None
+
+
+def _unflattened(values: Iterable[Any], names: list[str]) -> Batch:
+    return Batch(zip(names, values, strict=True))
+
+
+# A batch is a tree of its tensors, as a dict is; what a function made of it has no place in the stream.
+torch.utils._pytree.register_pytree_node(Batch, lambda batch: (list(batch.values()), list(batch)), _unflattened)

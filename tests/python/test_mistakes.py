@@ -6,6 +6,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,3 +150,19 @@ def test_unpacking_a_batch_is_refused() -> None:
         assert dict(batch).keys() == {**batch}.keys() == batch.keys()
     with carya.Loader(chain, as_tuple=("image", "label")) as loader:
         assert [label.tolist() for _, label in loader] == [[0, 1], [2, 3]]
+
+
+def test_a_dataloader_over_a_pipeline_with_augmentation_is_refused(photos: Path) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    plain = carya.image_folder(photos).decode_image().resize((8, 8))
+    assert sum(len(batch["label"]) for batch in data.DataLoader(plain, batch_size=5)) == 27
+    for chain in (plain.random_horizontal_flip(), plain.color_jitter(0.4)):
+        with pytest.raises(carya.Unsupported, match=r"the same augmentation; use carya.torch.Loader\(pipeline.batch"):
+            next(iter(data.DataLoader(chain, batch_size=5)))
+
+
+def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
+    chain = carya.arrays({"x": np.arange(8)})
+    assert chain.shuffle(42) == chain.shuffle(seed=42)
+    with pytest.raises(carya.InvalidArgument, match="got None; give an integer of 0 or more; for another order"):
+        chain.shuffle(None)  # type: ignore[arg-type]
