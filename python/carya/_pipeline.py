@@ -294,7 +294,29 @@ class Pipeline(Ops):
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
             raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
-        return self._with(ops=(*self._ops, described(op, parameters, order)))
+        made = self._with(ops=(*self._ops, described(op, parameters, order)))
+        if op == "normalize":
+            self._check_normalize(parameters)
+        return made
+
+    def _check_normalize(self, parameters: Mapping[str, Any]) -> None:
+        """Errors: InvalidArgument for what is allowed and never meant: twice, or means of 0..255 for values of 0..1."""
+        fields = set(parameters["fields"] or ["image"])
+        for op in self._ops:
+            twice = fields & set(op.get("fields") or ["image"]) if op["op"] == "normalize" else None
+            if twice:
+                raise InvalidArgument(
+                    f"normalize: {min(twice)} is normalized already; use one .normalize(...), "
+                    "or .subtract_mean(...) and .scale(...) for what comes after it"
+                )
+        mean = parameters["mean"] if isinstance(parameters["mean"], list) else [parameters["mean"]]
+        of_bytes = any(dtype == "uint8" for name, dtype, _ in self.outputs if name in fields)
+        if of_bytes and max(mean) > 2:
+            raise invalid(
+                "normalize: mean", max(mean),
+                f"it in units of 0..1, so {max(mean) / 255:.4g} in place of {max(mean)}, and std likewise (uint8 is divided "
+                'by 255 first), or put .to_dtype("float32") before it, which keeps 0..255',
+            )  # fmt: skip
 
     # Looking at it --------------------------------------------------------------------------------------------------
 

@@ -152,6 +152,17 @@ def _path(name: str, given: Any) -> str:
     if not isinstance(given, str | bytes | os.PathLike):
         raise invalid(name, given, "a path: a string, bytes or os.PathLike")
     path = os.fsdecode(given)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
+    if scheme and not os.path.lexists(path):
+        raise invalid(
+            name,
+            path,
+            f"a path on this machine: {scheme.group(1)}:// is not read; copy the data, or mount it as a folder",
+        )
+    if path.startswith("~") and not os.path.lexists(path):  # as shells do
+        path = os.path.expanduser(path)
+    if "$" in path and not os.path.lexists(path) and os.path.expandvars(path) != path:
+        raise invalid(name, path, f"the path with its variables replaced: {os.path.expandvars(path)!r}")
     try:
         path.encode()
     except UnicodeEncodeError:

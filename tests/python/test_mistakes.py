@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import warnings
 from collections.abc import Iterator
@@ -166,3 +167,54 @@ def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
     assert chain.shuffle(42) == chain.shuffle(seed=42)
     with pytest.raises(carya.InvalidArgument, match="got None; give an integer of 0 or more; for another order"):
         chain.shuffle(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/train", "gs://b/x.tar", "https://host/x-{0..3}.tar", "file:///data"])
+def test_a_url_is_named_as_what_it_is(url: str) -> None:
+    for source in (carya.image_folder, carya.files, carya.webdataset):
+        with pytest.raises(
+            carya.InvalidArgument, match=r"a path on this machine: \w+:// is not read; copy .* or mount"
+        ):
+            source(url)
+
+
+def test_the_home_folder_is_expanded_and_variables_are_told(monkeypatch: pytest.MonkeyPatch, photos: Path) -> None:
+    monkeypatch.setenv("HOME", str(photos.parent))
+    assert len(carya.image_folder(f"~/{photos.name}")) == 27
+    with pytest.raises(carya.InvalidArgument, match=f"variables replaced: '{photos}'"):
+        carya.image_folder(f"$HOME/{photos.name}")
+
+
+def test_a_socket_that_cannot_be_used_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    for name, why in (("none.sock", "no such socket"), ("mute.sock", "nobody listens")):
+        caplog.clear()
+        monkeypatch.setenv("CARYA_DAEMON_SOCKET", str(tmp_path / name))
+        if name == "mute.sock":
+            with socket.socket(socket.AF_UNIX) as mute:
+                mute.bind(str(tmp_path / name))
+        for _ in range(2):
+            carya.Loader(numbers(8, batch_size=4)).close()
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert why in caplog.text
+        assert "works without the daemon: CARYA_DAEMON_SOCKET=" in caplog.text
+
+
+def test_a_cache_folder_that_cannot_be_made_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    for _ in range(2):
+        carya.Loader(numbers(8, batch_size=4), daemon="embedded").close()
+    assert caplog.text.count("give CARYA_CACHE_DIR a folder that this user can write") == 1
+
+
+def test_normalizing_twice_or_in_the_units_of_bytes_is_refused() -> None:
+    decoded = carya.image_folder("photos").decode_image().resize((8, 8))
+    with pytest.raises(carya.InvalidArgument, match=r"in units of 0..1, so 0.48.* in place of 123.7"):
+        decoded.normalize((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))
+    with pytest.raises(carya.InvalidArgument, match="image is normalized already"):
+        decoded.normalize(0.5, 0.5).normalize(0.5, 0.5, layout="keep")
+    decoded.to_dtype("float32").normalize((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))  # values of 0..255
