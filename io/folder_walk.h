@@ -34,8 +34,7 @@ struct WalkedDirectory {
 
 inline constexpr std::size_t kSkippedExamplesMax = 8;
 
-/// Whether torchvision would take the file by its name (.jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp, any
-/// case).
+/// Whether the name is that of an image which can be decoded (.jpg .jpeg .png, in any case).
 bool is_image_name(std::string_view name);
 
 /// Every directory below `root` (an absolute path), in parallel, links followed; the order of the result is

@@ -51,10 +51,9 @@ void fill_report(const ManifestImage& manifest, bool from_cache, ListingReport* 
 }
 
 std::unexpected<Error> empty_class(const std::string& root, std::string_view name) {
-  return fail(Code::kNotFound,
-              root + "/" + std::string(name) +
-                  ": the class has no image file (.jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); "
-                  "remove the folder or put images into it");
+  return fail(Code::kNotFound, root + "/" + std::string(name) +
+                                   ": the class has no image file (.jpg .jpeg .png); "
+                                   "remove the folder or put images into it");
 }
 
 /// Classes in order and the records of each; every class must have one.
@@ -98,7 +97,7 @@ Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& pat
   if (options.may_read) TRY(options.may_read(root));
   ListingProgress progress(options.progress);
   const std::string cached =
-      options.cache_dir.empty() ? "" : manifest_path(options.cache_dir, "folder", root);
+      options.cache_dir.empty() ? "" : manifest_path(options.cache_dir, "photo-folder", root);
   if (!cached.empty()) {
     // A manifest that is missing, unreadable or wrong is as good as none: the walk replaces it.
     if (const auto loaded = load_manifest(cached); loaded && (*loaded)->root() == root) {

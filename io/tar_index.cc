@@ -123,7 +123,7 @@ Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, c
   std::string kept = tar + ".carya-index";
   if (!cache_dir.empty()) {
     ASSIGN(const std::string real, real_path(tar));
-    kept = manifest_path(cache_dir, "tar", real);
+    kept = manifest_path(cache_dir, "whole-tar", real);
   }
   if (const auto loaded = load_manifest(kept); loaded && same_tar(**loaded, stamp)) return *loaded;
 

@@ -96,19 +96,29 @@ Status TarScanner::check_not_compressed(std::span<const std::byte> start) const 
   return {};
 }
 
-Result<bool> TarScanner::read_header(Header* header) {
-  header_at_ = at_;
-  const std::uint64_t left = file_bytes_ - at_;
-  if (left == 0) return false;  // no end mark: common, and nothing is missing
-  const auto block = std::as_writable_bytes(std::span(header->raw)).first(std::min(left, kBlock));
-  TRY(read_(at_, block));
-  if (at_ == 0) TRY(check_not_compressed(block));
-  if (left < kBlock)
-    return corrupt("truncated: wanted a header of 512 B, got " + std::to_string(left) + " B");
-  if (header->is_zero()) return false;
-  if (!header->checksum_holds()) return corrupt("not a tar header (checksum)");
-  at_ += kBlock;
-  return true;
+Result<TarScanner::Found> TarScanner::read_header(Header* header) {
+  for (bool ended = false;; ended = true) {
+    header_at_ = at_;
+    const std::uint64_t left = file_bytes_ - at_;
+    if (left == 0) return Found::kEnd;  // also without an end mark: common, and nothing is missing
+    *header = Header{};
+    const auto block = std::as_writable_bytes(std::span(header->raw)).first(std::min(left, kBlock));
+    TRY(read_(at_, block));
+    if (at_ == 0) TRY(check_not_compressed(block));
+    if (at_ == 0 && left < kBlock)
+      return corrupt("truncated: wanted a header of 512 B, got " + std::to_string(left) + " B");
+    at_ += block.size();
+    if (header->is_zero()) continue;  // the end mark; behind it another tar may have been appended
+    const bool holds = left >= kBlock && header->checksum_holds();
+    if (!holds && !ended && left >= kBlock) return corrupt("not a tar header (checksum)");
+    if (!holds) at_ = file_bytes_;
+    return holds ? Found::kHeader : Found::kRest;
+  }
+}
+
+/// Whatever was there is lost, and its key is to be found incomplete: under a name whose extension none has.
+TarMember TarScanner::lost(const std::string& name) const {
+  return {name + ".(cut off or no tar)", header_at_, 0};
 }
 
 Status TarScanner::skip_payload(std::uint64_t bytes, const std::string& member) {
@@ -168,8 +178,13 @@ Result<bool> TarScanner::take_member(const Header& header, std::uint64_t bytes, 
   // Links, directories and devices have no payload, whatever their size says.
   if (type >= '1' && type <= '6') return false;
   const std::uint64_t start = at_;
-  TRY(skip_payload(bytes, name));
   const bool regular = type == '0' || type == '\0' || type == '7';
+  if (regular && bytes > file_bytes_ - at_) {  // the last one of a tar that was cut off
+    at_ = file_bytes_;
+    *member = lost(name);
+    return true;
+  }
+  TRY(skip_payload(bytes, name));
   if (type == 'S' || (regular && (extended.sparse || global_.sparse))) {
     return fail(Code::kUnsupported,
                 "tar " + subject_ + ": member " + name +
@@ -184,8 +199,12 @@ Result<bool> TarScanner::take_member(const Header& header, std::uint64_t bytes, 
 Result<bool> TarScanner::next(TarMember* member) {
   Header header;
   for (;;) {
-    ASSIGN(const bool more, read_header(&header));
-    if (!more) return false;
+    ASSIGN(const Found found_header, read_header(&header));
+    if (found_header == Found::kEnd) return false;
+    if (found_header == Found::kRest) {
+      *member = lost("@" + std::to_string(header_at_));
+      return true;
+    }
     const auto bytes = field_number(header.field(124, 12));
     if (!bytes) return corrupt("size is not a number");
     switch (header.type()) {

@@ -22,8 +22,11 @@ struct TarMember {
 /// Walks the headers of an uncompressed tar: ustar, old (V7), GNU long names, pax path and size, base-256
 /// sizes. Directories, links and devices are passed over.
 ///
-/// Errors:  kCorrupt (checksum, a number that is none, truncated: tar, offset and numbers are named),
-/// kUnsupported
+/// Goes on behind an end mark, where another tar may have been appended. What was cut off at the end, or is
+/// no tar behind an end mark, is one member of 0 bytes with the extension "(cut off or no tar)".
+///
+/// Errors:  kCorrupt (checksum, a number that is none, an extension that is cut off: tar, offset and numbers
+/// are named), kUnsupported
 ///          (compressed: the message says how to unpack; sparse members), what `read` answers.
 /// Threads: owner only.
 /// Cost:    one header read per member; extended headers are bounded to 1 MiB whatever they say.
@@ -47,7 +50,10 @@ class TarScanner {
     bool sparse = false;
   };
 
-  Result<bool> read_header(Header* header);
+  enum class Found : std::uint8_t { kHeader, kEnd, kRest };  ///< kRest: bytes that are no header, to the end
+
+  Result<Found> read_header(Header* header);
+  TarMember lost(const std::string& name) const;
   Result<std::string> read_extension(std::uint64_t bytes);
   Status take_pax(std::string_view records, Extended* into) const;
   Result<bool> take_member(const Header& header, std::uint64_t bytes, TarMember* member);

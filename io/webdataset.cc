@@ -81,11 +81,21 @@ class Grouping {
     return finish(index, container, tar, group);
   }
 
+  /// Errors: kNotFound, where no key at all has a field: not the tars are broken, the extensions are wrong.
+  Status check() const {
+    for (std::size_t i = 0; i < has_.size(); ++i)
+      if (!has_[i] && !lacks_[i].empty()) return fail(Code::kNotFound, lacks_[i]);
+    return {};
+  }
+
  private:
-  std::unexpected<Error> lacks(const std::string& tar, std::string_view key,
-                               const std::vector<std::string>& what) {
-    return fail(Code::kNotFound, "tar " + tar + ": key " + std::string(key) + " has no " + listed(what) +
-                                     "; pack the tar with it, or name the extensions that its keys have");
+  /// Remember the first one, for check().
+  void note_lack(std::size_t what, const std::string& tar, std::string_view key,
+                 const std::vector<std::string>& extensions) {
+    if (!lacks_[what].empty()) return;
+    lacks_[what] =
+        "tar " + tar + ": key " + std::string(key) + " has no " + listed(extensions) +
+        ", and no other key has it; pack the tar with it, or name the extensions that its keys have";
   }
 
   Status finish(const ManifestImage& index, std::uint32_t container, const std::string& tar,
@@ -94,12 +104,19 @@ class Grouping {
     std::int64_t label = -1;
     if (!label_extensions_.empty()) {
       const auto member = group.find(label_extensions_);
-      if (!member) return lacks(tar, group.key, label_extensions_);
-      label = index.record(*member).label;  // kNoNumber: a broken record, for the stream's policy
+      if (!member) note_lack(fields_.size(), tar, group.key, label_extensions_);
+      if (member) has_[fields_.size()] = true;
+      label = member ? index.record(*member).label : kNoNumber;  // a broken record, for the stream's policy
     }
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const auto member = group.find(fields_[f].extensions);
-      if (!member) return lacks(tar, group.key, fields_[f].extensions);
+      if (member) has_[f] = true;
+      if (!member) {  // an empty record is a broken one, whatever it should hold
+        note_lack(f, tar, group.key, fields_[f].extensions);
+        const std::string name = std::string(group.key) + " (has no " + listed(fields_[f].extensions) + ")";
+        builders_[f].add({.name = name, .label = label, .container = container});
+        continue;
+      }
       const RecordAddress at = index.record(*member);
       builders_[f].add({.name = at.member,
                         .bytes = at.bytes,
@@ -113,6 +130,9 @@ class Grouping {
   const std::vector<TarField>& fields_;
   const std::vector<std::string>& label_extensions_;
   std::vector<ManifestBuilder>& builders_;
+  // Of each field, and of the label behind them: whether any key has it, and the first that has not.
+  std::vector<bool> has_ = std::vector<bool>(fields_.size() + 1, false);
+  std::vector<std::string> lacks_ = std::vector<std::string>(fields_.size() + 1);
 };
 
 Result<std::vector<std::shared_ptr<const ManifestImage>>> indexes_of(const std::vector<std::string>& tars,
@@ -149,6 +169,7 @@ Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
   for (std::size_t i = 0; i < tars.size(); ++i) {
     TRY(grouping.add_tar(*indexes[i], static_cast<std::uint32_t>(i), tars[i]));
   }
+  TRY(grouping.check());
   if (builders[0].count() == 0)
     return fail(Code::kNotFound, "webdataset: no member in " + tars[0] + " or the others");
   std::vector<std::shared_ptr<const Manifest>> manifests;

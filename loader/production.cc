@@ -99,14 +99,14 @@ void Production::pump(Outbox& out) {
 
 void Production::begin_work(Outbox& out) {
   assign_slots();
-  publish_complete();  // a step without rows is complete as soon as it has a slot
+  publish_complete();  // a step without positions is complete as soon as it has a slot
   while (!stopped_ && !paused_ && !failing_) {
     if (steps_.empty() || steps_.back()->rows_issued == steps_.back()->part.count) {
       if (!begin_step()) break;
       assign_slots();
     }
     Step& step = *steps_.back();
-    if (step.part.count == 0) {  // a rank without rows in the last step: an empty batch
+    if (step.part.count == 0) {  // a rank without positions in the last step: padding only
       if (!step.slot) break;
       publish_complete();
       continue;

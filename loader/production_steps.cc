@@ -132,6 +132,7 @@ void Production::publish(Step& step) {
     fail_step(step, {.position = step.part.first}, out_of_memory());
   }
   note_went_out(step);
+  if (step.part.repeated) rows_->invalidate(*step.slot, 0);
   const shm::Meta meta = meta_of(step, session_, published_quarantine_.contains(sequence_ + 1));
   if (step.failure) failure = std::move(step.failure);
   ++sequence_;

@@ -52,6 +52,10 @@ void SlotRows::clear(std::uint32_t slot, std::uint64_t index, std::int64_t recor
   write_facts(slot, index, record, false);
 }
 
+void SlotRows::invalidate(std::uint32_t slot, std::uint64_t index) const {
+  ring_->data(slot)[ring_->layout().tensors()[row_bytes_.size() + 1].offset + index] = std::byte{0};
+}
+
 void SlotRows::write_facts(std::uint32_t slot, std::uint64_t index, std::int64_t record, bool valid) const {
   const auto& tensors = ring_->layout().tensors();
   std::byte* const data = ring_->data(slot);

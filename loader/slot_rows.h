@@ -28,6 +28,8 @@ class SlotRows {
   void finish(const Row& row, std::uint32_t slot, std::uint64_t index, std::uint64_t record) const;
   /// All zeros, not valid; `record` as it is to be shown.
   void clear(std::uint32_t slot, std::uint64_t index, std::int64_t record) const;
+  /// Not valid, whatever it holds.
+  void invalidate(std::uint32_t slot, std::uint64_t index) const;
 
   /// So many rows of one output, one behind the other.
   std::span<std::byte> rows(std::uint32_t slot, std::size_t output, std::uint64_t first,

@@ -49,6 +49,7 @@ std::uint64_t StreamShape::step_positions(std::uint64_t position) const {
 RankPart StreamShape::part(std::uint64_t position) const {
   const std::uint64_t positions = step_positions(position);
   const std::uint64_t rows = rank_rows_max();
+  if (positions == 0) return {position, 0, 0};
   if (positions == global_size) return {position + rank * rows, rows, rows};
   if (pad_last) {
     const std::uint64_t begin = std::min(rank * rows, positions);
@@ -57,6 +58,7 @@ RankPart StreamShape::part(std::uint64_t position) const {
   const std::uint64_t even = positions / world_size;
   const std::uint64_t extra = positions % world_size;
   const std::uint64_t count = even + (rank < extra ? 1 : 0);
+  if (count == 0) return {position + rank % positions, 1, 1, true};
   return {position + rank * even + std::min(rank, extra), count, count};
 }
 

@@ -13,10 +13,16 @@ struct RankPart {
   std::uint64_t first = 0;
   std::uint64_t count = 0;  ///< rows that hold records
   std::uint64_t rows = 0;   ///< rows of the arrays: count, or more under pad_last
+  /// Its one row is another rank's too, which delivers it: here it is computed and not valid.
+  bool repeated = false;
+
+  friend bool operator==(const RankPart&, const RankPart&) = default;
 };
 
 /// How the positions of an epoch become steps, and steps become the parts of the ranks (DESIGN section 4).
 ///
+/// A last step with fewer positions than ranks leaves none without a row, of which a loss would have no mean:
+/// each that has no position of its own repeats one (docs/decisions/012).
 /// Steps may start at any position P: the k-th step after P covers [P + kG, P + (k+1)G).
 /// Threads: a value; pure.
 struct StreamShape {

@@ -43,8 +43,9 @@ Result<Region> Region::map(int fd, std::uint64_t bytes, Access access) {
   if (bytes >= kSlotAlign && (address = reserve_aligned(bytes)) == nullptr) {
     return fail(Code::kExhausted, subject, errno);
   }
-  const int protection = access == Access::kReadWrite ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* mapped = mmap(address, bytes, protection, MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
+  const int protection = access == Access::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int sharing = access == Access::kPrivate ? MAP_PRIVATE : MAP_SHARED;
+  void* mapped = mmap(address, bytes, protection, sharing | (address ? MAP_FIXED : 0), fd, 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     if (address) munmap(address, bytes);
@@ -85,6 +86,10 @@ void Region::unmap() noexcept {
 
 void Region::prefault() const {
   madvise(data_, bytes_, access_ == Access::kReadWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+void Region::forget_writes() const {
+  madvise(data_, bytes_, MADV_DONTNEED);
 }
 
 std::uint64_t Region::collapse() const {

@@ -10,13 +10,14 @@ namespace carya::shm {
 inline constexpr std::uint64_t kSlotAlign = 2u
                                             << 20;  ///< slots start and end on 2 MiB, the size of a huge page
 
-/// A shared mapping of a whole memfd, never inherited by a forked child (MADV_DONTFORK), unmapped once.
+/// A mapping of a whole memfd, never inherited by a forked child (MADV_DONTFORK), unmapped once.
 /// Regions of 2 MiB and more start at a 2 MiB boundary. In a forked child destroying it does nothing: the
 /// addresses are not its own any more. Threads: owner only; the memory itself is for whom the ring's protocol
 /// says.
 class Region {
  public:
-  enum class Access : std::uint8_t { kReadOnly, kReadWrite };
+  /// kPrivate: what is written stays in this process, and is gone after forget_writes().
+  enum class Access : std::uint8_t { kReadOnly, kReadWrite, kPrivate };
 
   /// The caller has checked the file's size (check_memfd), so that no access can be a SIGBUS.
   /// Errors: kExhausted (address space, mappings), kPermission (the file is sealed against writing).
@@ -28,6 +29,8 @@ class Region {
 
   /// Build all page tables now, so that no later access faults. Kernels before 5.14 do it at the first touch.
   void prefault() const;
+  /// kPrivate: show the file again where this process has written.
+  void forget_writes() const;
   /// Ask for huge pages (MADV_COLLAPSE, Linux 6.1); returns how many bytes got them. Failure is no error.
   std::uint64_t collapse() const;
 

@@ -135,7 +135,7 @@ Status RingReader::Impl::map_slots(const std::vector<int>& slot_fds) {
   ledger->slots.reserve(slot_fds.size());
   for (const int fd : slot_fds) {
     TRY(check_memfd(fd, bytes, read_only ? kSealReadOnly : kSealSize, "slot"));
-    const auto access = read_only ? Region::Access::kReadOnly : Region::Access::kReadWrite;
+    const auto access = read_only ? Region::Access::kPrivate : Region::Access::kReadWrite;
     ASSIGN(Region region, Region::map(fd, bytes, access));
     region.prefault();
     ledger->slots.push_back(std::move(region));
@@ -192,6 +192,8 @@ Result<Lease> RingReader::Impl::take() {
   if (!ready || !held || lease.generation_ != format::generation_of(delivery)) {
     return corrupt("slot " + std::to_string(slot) + " was delivered and is not ready");
   }
+  // What this process wrote over an earlier batch would hide this one.
+  if (!ledger->slots_writable) ledger->slots[slot].forget_writes();
   lease.data_ = ledger->slots[slot].data();
   // Before the tail of any release of this slot, also by another thread; and before the look at the
   // attach_id.

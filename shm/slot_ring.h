@@ -20,10 +20,12 @@ inline constexpr std::size_t kMetaWords = 12;
 using Meta = std::array<std::uint64_t, kMetaWords>;
 
 struct SlotRingOptions {
-  std::uint32_t slots = 4;        ///< memfds, each layout.slot_bytes(); 1..kSlotsMax
-  std::uint32_t readers = 1;      ///< pages for readers; 1..kReadersMax
-  bool readers_may_write = true;  ///< false: slots are write-sealed for readers and mapped read-only by them
-  bool hugetlb = false;           ///< MFD_HUGETLB; an error when the pool is empty
+  std::uint32_t slots = 4;    ///< memfds, each layout.slot_bytes(); 1..kSlotsMax
+  std::uint32_t readers = 1;  ///< pages for readers; 1..kReadersMax
+  /// False: slots are write-sealed for readers, who map them privately: what they write stays in their
+  /// process and ends with the batch.
+  bool readers_may_write = true;
+  bool hugetlb = false;  ///< MFD_HUGETLB; an error when the pool is empty
 };
 
 /// How much of the ring's memory is in huge pages, and other figures for stats().

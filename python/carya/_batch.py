@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dis
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from . import _core
+
+_UNPACKS = frozenset(dis.opmap[name] for name in ("UNPACK_SEQUENCE", "UNPACK_EX"))
 
 
 class Batch(dict[str, Any]):
@@ -15,7 +19,7 @@ class Batch(dict[str, Any]):
 
     `step`: step of the epoch, from 0. `epoch`. `position`: first position of the epoch after this batch.
     `records`: int64 (rows,), index of each row's record (a substitute under `on_error="replace"` is named here).
-    `valid`: bool (rows,), False for rows that hold nothing (`pad_last`, `on_error="mask"`).
+    `valid`: bool (rows,), False for rows that hold nothing (`pad_last`, `on_error="mask"`) or repeat another rank's.
 
     >>> import carya, numpy as np
     >>> with carya.Loader(carya.arrays({"x": np.arange(4)}).batch(2)) as loader:
@@ -46,6 +50,17 @@ class Batch(dict[str, Any]):
             self._stamp, self._streams = like._stamp, like._streams
             self._records, self._valid = like.records, like.valid
             self.step, self.epoch, self.position = like.step, like.epoch, like.position
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the fields. `x, y = batch` is a TypeError: it would unpack the names."""
+        caller = sys._getframe(1)
+        if caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] in _UNPACKS:
+            names = ", ".join(map(repr, self.keys()))
+            raise TypeError(
+                f"a carya.Batch is a mapping, and unpacking it gives its names ({names}); "
+                f"make the loader with Loader(..., as_tuple=({names},)) to unpack its arrays"
+            )
+        return super().__iter__()
 
     @property
     def records(self) -> Any:
@@ -83,6 +98,14 @@ class Batch(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         place = (self._stamp, self.records, self.valid, self.step, self.epoch, self.position)
         return _rebuild, (dict(self), place)
+
+
+class Delivered(list[Any]):
+    """A batch of a loader on its way through a DataLoader that a framework made of the loader's parts."""
+
+    def __init__(self, batch: Any) -> None:
+        super().__init__()
+        self.batch = batch
 
 
 def _rebuild(data: dict[str, Any], place: tuple[Any, ...]) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 
@@ -11,6 +12,9 @@ from ._options import integer
 
 # Loaders of the same pipeline that this process has made: the second is another job than the first.
 _made: dict[str, int] = {}
+
+_said_unused: set[str] = set()
+_log = logging.getLogger("carya")
 
 _SPAWN_WAIT_S = 10.0
 
@@ -31,6 +35,7 @@ def find_daemon(daemon: str) -> str:
     if _core.daemon_listens(socket):
         return socket
     if daemon == "auto":
+        _say_unused(socket)
         return ""
     if daemon == "spawn":
         spawn(socket)
@@ -39,6 +44,24 @@ def find_daemon(daemon: str) -> str:
         f'Loader: daemon={daemon!r}: nobody listens at {socket}; start one (caryad --socket {socket}), use daemon="spawn", '
         'or daemon="embedded" to work without'
     )
+
+
+def _say_unused(socket: str) -> None:
+    """Log, once per socket, that the daemon which the user named is not used."""
+    if not os.environ.get("CARYA_DAEMON_SOCKET") or socket in _said_unused:
+        return
+    _said_unused.add(socket)
+    if not os.path.exists(socket):
+        why = "there is no such socket, or this user cannot see it"
+    elif not os.access(socket, os.W_OK):
+        why = "this user may not connect to it: run caryad as this user, or join the group that owns the socket"
+    else:
+        why = "nobody listens there; start caryad"
+    _log.warning(
+        'works without the daemon: CARYA_DAEMON_SOCKET=%s: %s; unset the variable or give daemon="embedded" '
+        "to work without one",
+        socket, why,
+    )  # fmt: skip
 
 
 def blind(error: Exception, socket: str) -> NotFound:

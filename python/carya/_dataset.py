@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import warnings
 from typing import Any
@@ -14,11 +15,14 @@ from ._document import Document
 from ._errors import InvalidArgument
 from ._progress import ListingProgress
 
+_log = logging.getLogger("carya")
+_said_no_cache: set[str] = set()
+
 
 def cache_dir() -> str:
     """Folder for manifests and tar indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
 
-    "" (nothing is kept) when it cannot be made.
+    "" (nothing is kept) when it cannot be made, which is logged once.
     """
     chosen = os.environ.get("CARYA_CACHE_DIR")
     if not chosen:
@@ -26,9 +30,20 @@ def cache_dir() -> str:
         chosen = os.path.join(base, "carya")
     try:
         os.makedirs(chosen, exist_ok=True)
-    except OSError:
-        return ""
-    return chosen if os.access(chosen, os.W_OK) else ""
+    except OSError as error:
+        return _no_cache(chosen, error.strerror)
+    return chosen if os.access(chosen, os.W_OK) else _no_cache(chosen, "not writable for this user")
+
+
+def _no_cache(folder: str, why: str) -> str:
+    if folder not in _said_no_cache:
+        _said_no_cache.add(folder)
+        _log.warning(
+            "no cache: %s: %s; listings and decode indexes are made anew in every run; "
+            "give CARYA_CACHE_DIR a folder that this user can write",
+            folder, why,
+        )  # fmt: skip
+    return ""
 
 
 def open_dataset(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -13,14 +15,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _core, _daemon, _state
-from ._batch import Batch
+from ._batch import Batch, Delivered
 from ._dataset import cache_dir
-from ._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported, invalid
+from ._errors import (
+    Closed,
+    Error,
+    Exhausted,
+    ForkedError,
+    InvalidArgument,
+    NotFound,
+    Permission,
+    Timeout,
+    Unsupported,
+    invalid,
+)
 from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from ._pipeline import Pipeline
 from ._plan import read_plan
+from ._ranks import launched
 from ._remote import LOCAL, Objective, Placement, remote_options
 
 if TYPE_CHECKING:
@@ -46,7 +60,8 @@ class Loader:
     `close()`; a loader that is garbage-collected closes itself. `torch` and `jax` users: `carya.torch.Loader`,
     `carya.jax.Loader`.
 
-    rank, world_size: this process's part of every global batch.
+    rank, world_size: this process's part of every global batch. None takes what the launcher says in the environment
+    (torchrun, srun, mpirun), else 0 and 1; where every process is to read all, give rank=0, world_size=1.
     epochs: epochs 0 to epochs - 1 exist; None is endless.
     state: what `state_dict()` returned; the same as `load_state_dict(state)`.
     threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
@@ -68,7 +83,7 @@ class Loader:
     `state_dict()`, and a restored loader runs the state's.
     plan: a file that `carya plan freeze` wrote. Its order is kept and never changed; it is refused, with the difference
     named, when the pipeline, a parameter or the version of an operation is another one.
-    hold_warning: seconds without a batch, while all slots are held by this process, until a warning says so.
+    hold_timeout: seconds without a batch, while this process holds all slots (as `list(loader)` does), until Exhausted.
     daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
     "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
@@ -108,8 +123,8 @@ class Loader:
         self,
         pipeline: Pipeline,
         *,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         epochs: int | None = None,
         state: dict[str, Any] | None = None,
         threads: int | Literal["auto"] = "auto",
@@ -124,7 +139,7 @@ class Loader:
         decode_index: DecodeIndex = "auto",
         reorder: Reorder = "exact",
         plan: str | os.PathLike[str] | None = None,
-        hold_warning: float = 10.0,
+        hold_timeout: float = 10.0,
         daemon: str = "auto",
         job: str | None = None,
         replica: int = 0,
@@ -148,9 +163,10 @@ class Loader:
         self._pipeline = pipeline
         self._native = pipeline.native
         self._maps = pipeline._maps
+        found_rank, found_world = (0, 1) if rank is not None and world_size is not None else launched()
         options = job_options(
-            rank=rank,
-            world_size=world_size,
+            rank=found_rank if rank is None else rank,
+            world_size=found_world if world_size is None else world_size,
             epochs=epochs,
             threads=threads,
             slots=slots,
@@ -167,7 +183,7 @@ class Loader:
         self._prefetch_epochs: bool = options["prefetch_epochs"]
         self._rank: int = options["rank"]
         self._world_size: int = options["world_size"]
-        self._hold_warning = seconds("hold_warning", hold_warning)
+        self._hold_timeout = seconds("hold_timeout", hold_timeout)
         self._fields = [name for name, _, _ in self._native.outputs()]
         self._tuple = self._checked_tuple(as_tuple)
         start = self._restored_start(state)
@@ -206,8 +222,11 @@ class Loader:
         self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
         self._restored = False  # since the restore nothing was yielded
         self._chosen_epoch: int | None = None
+        self._ahead = 0  # epochs that a trainer counts ahead of the stream
         self._turn = 0  # number of the iterator that may take batches
         self._steps_left = 0
+        self._taking = threading.RLock()  # of the thread that takes a batch; map_batch may take another
+        self._pid = os.getpid()
         if state is not None:
             self.load_state_dict(state)
 
@@ -327,6 +346,14 @@ class Loader:
         if self._steps_left > 0 and (place != self._job_at or not self._prefetch_epochs):
             self._seek(place)
 
+    def _lock(self) -> Any:
+        """Acquired: one thread at a time takes a batch, so that several that share an iterator share its batches."""
+        lock = self._taking
+        while not lock.acquire(timeout=_SLICE_S):
+            if os.getpid() != self._pid:  # forked while another thread had it, which is not here
+                raise ForkedError("Loader: used in a forked child; make a Loader of its own there")
+        return lock
+
     def _seek(self, place: _state.Place) -> None:
         self._job.seek(place.epoch, place.position)
         self._job_at = place
@@ -344,27 +371,29 @@ class Loader:
     def _wait(self) -> Any:
         """A batch that is long in coming."""
         job = self._job
-        warn_at = time.monotonic() + self._hold_warning - _SLICE_S
+        look_at = time.monotonic() + self._hold_timeout - _SLICE_S
         while True:
-            if warn_at and time.monotonic() >= warn_at:
-                warn_at = self._warn_if_held()
             batch = job.next(_SLICE_S)
             if batch is not None:
                 return batch
+            if time.monotonic() >= look_at:
+                self._check_held()
+                look_at = time.monotonic() + 1.0
 
-    def _warn_if_held(self) -> float:
-        """Warn when all slots are in the reader's hands. Returns 0 when that was said, else when to look again."""
-        held = self._job.held()
+    def _check_held(self) -> None:
+        """Errors: Exhausted when all slots are in the reader's hands, so that there is none for the next batch."""
         slots = self._job.stats()["slots"]["count"]
-        if held < slots:
-            return time.monotonic() + 1.0
-        warnings.warn(
-            f"carya: no batch for {self._hold_warning:g} s, because this process holds {held} of {slots} slots; "
-            f"drop references to earlier batches (or copy them), or give Loader(slots={held + 2})",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return 0.0
+        if self._job.held() < slots:
+            return
+        gc.collect()  # batches in reference cycles
+        held = self._job.held()
+        if held >= slots:
+            raise Exhausted(
+                f"Loader: no batch for {self._hold_timeout:g} s, because this process holds {held} of {slots} slots; "
+                "drop references to earlier batches; give what is kept, as list(loader) does, as copies "
+                "([{k: v.copy() for k, v in batch.items()} for batch in loader]; clone() of a tensor), or "
+                f"Loader(slots={held + 2})"
+            )
 
     def _warn_if_embedded(self) -> None:
         """The stream's maker was lost: say so when there was no other daemon."""
@@ -389,8 +418,9 @@ class Loader:
         self._job_at = None
         try:
             item = self._take()
-        except Error:
-            self._inside = True  # the epoch goes on here, should the policy change
+        except Error as error:
+            # The epoch goes on here, should the policy change. Who held all batches begins anew, as after a break.
+            self._inside = not isinstance(error, Exhausted)
             self._job_at = self._next
             raise
         batch = self._wrap(item)
@@ -411,7 +441,7 @@ class Loader:
         return result
 
     def __len__(self) -> int:
-        """Steps of a whole epoch."""
+        """Steps of a whole epoch, the same on all ranks; with the last, shorter one unless `drop_last`."""
         return self._job.steps_from(0)
 
     # State ----------------------------------------------------------------------------------------------------------
@@ -475,6 +505,53 @@ class Loader:
     def sampler(self) -> _Sampler:
         """Has `set_epoch`, as distributed samplers do; the order itself is the pipeline's."""
         return _Sampler(self)
+
+    @property
+    def batch_sampler(self) -> _BatchSampler:
+        """One item per step, which `dataset` and `collate_fn` turn into the loader's own batch: what `skip_first_batches` of
+        Accelerate and the Trainer of Transformers make a DataLoader of."""
+        return _BatchSampler(self)
+
+    @property
+    def collate_fn(self) -> Callable[[Any], Any]:
+        """Nothing is left to do: batches are made as a whole."""
+        return _as_it_is
+
+    @property
+    def num_workers(self) -> int:
+        """Worker processes of the trainer's: none. `threads` are the loader's own."""
+        return 0
+
+    @property
+    def pin_memory(self) -> bool:
+        """Whether somebody else is to pin the batches: no. `stats()["pinned"]` says what a torch loader does."""
+        return False
+
+    @property
+    def persistent_workers(self) -> bool:
+        return False
+
+    @property
+    def prefetch_factor(self) -> None:
+        """That of worker processes: none. `slots` batches are made ahead."""
+        return None
+
+    @property
+    def timeout(self) -> float:
+        return 0
+
+    @property
+    def worker_init_fn(self) -> None:
+        return None
+
+    @property
+    def multiprocessing_context(self) -> None:
+        return None
+
+    @property
+    def generator(self) -> None:
+        """Randomness is keyed by `seed`, and no generator's."""
+        return None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -628,6 +705,13 @@ class _Epoch:
         return self
 
     def __next__(self) -> Any:
+        lock = self._loader._lock()
+        try:
+            return self._following()
+        finally:
+            lock.release()
+
+    def _following(self) -> Any:
         loader = self._loader
         if self._turn != loader._turn or not self._turn:
             self._start()
@@ -667,10 +751,41 @@ class _Sampler:
         self._loader = loader
 
     def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
+        """As the loader's, of a trainer that may count one ahead after a restore.
+
+        Lightning counts an epoch in which `max_steps` ended it as done, saves that, and asks for the rest of it all the same.
+        """
+        loader = self._loader
+        if loader._restored and type(epoch) is int:
+            comes = loader._next.epoch + (loader._job.steps_from(loader._next.position) == 0)
+            loader._ahead = int(loader._next.position > 0 and epoch == comes + 1)
+        loader.set_epoch(epoch - loader._ahead if loader._ahead else epoch)
 
     def __len__(self) -> int:
         return len(self._loader) * self._loader.batch_size
+
+
+class _BatchSampler:
+    """What trainers look at as `loader.batch_sampler`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.sampler = loader.sampler
+        self.batch_size = loader.batch_size
+        self.drop_last = loader.drop_last
+
+    def __iter__(self) -> Iterator[Delivered]:
+        return map(Delivered, self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def _close_job(job: _core.Job, pid: int, drain: Callable[[], None] | None) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 
 from . import _core
 from ._arrays import array_memory, arrays_document
+from ._batch import Delivered
 from ._dataset import attach_job, cache_dir, open_dataset
 from ._difference import measure
 from ._document import Document, dump, plain
-from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from ._errors import InvalidArgument, IoError, NotFound, Permission, Unsupported, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
 from ._ops import Ops
@@ -198,7 +199,7 @@ class Pipeline(Ops):
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}: {error}") from None
 
-    def shuffle(self, *, seed: int = 0) -> Self:
+    def shuffle(self, seed: int = 0) -> Self:
         """A new order of the records in every epoch, by a keyed permutation that needs no memory.
 
         `seed` also keys the random numbers of the ops; `Loader(seed=)` overrides it. Same seed, same stream.
@@ -211,6 +212,10 @@ class Pipeline(Ops):
         """
         if self._shuffle is not None:
             raise InvalidArgument("shuffle: the pipeline is shuffled already; call .shuffle(...) once")
+        if seed is None:
+            raise invalid(
+                "shuffle: seed", None, "an integer of 0 or more; for another order in each run, draw one and note it"
+            )
         if self._batch is not None:
             raise InvalidArgument("shuffle: comes after batch; call .shuffle(...) before .batch(...)")
         return self._with(shuffle={"seed": plain(seed)})
@@ -226,7 +231,8 @@ class Pipeline(Ops):
         """Group records into batches: `batch_size` per rank, or `global_size` over all ranks.
 
         The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
-        `valid=False` in the rows that hold nothing, neither gives shorter arrays.
+        `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
+        fewer records than ranks are left, each of the others repeats one of them, with `valid=False`.
         Errors: InvalidArgument (both or no size, below 1, both tails, an output whose shape is not known).
 
         >>> import carya, numpy as np
@@ -288,7 +294,29 @@ class Pipeline(Ops):
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
             raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
-        return self._with(ops=(*self._ops, described(op, parameters, order)))
+        made = self._with(ops=(*self._ops, described(op, parameters, order)))
+        if op == "normalize":
+            self._check_normalize(parameters)
+        return made
+
+    def _check_normalize(self, parameters: Mapping[str, Any]) -> None:
+        """Errors: InvalidArgument for what is allowed and never meant: twice, or means of 0..255 for values of 0..1."""
+        fields = set(parameters["fields"] or ["image"])
+        for op in self._ops:
+            twice = fields & set(op.get("fields") or ["image"]) if op["op"] == "normalize" else None
+            if twice:
+                raise InvalidArgument(
+                    f"normalize: {min(twice)} is normalized already; use one .normalize(...), "
+                    "or .subtract_mean(...) and .scale(...) for what comes after it"
+                )
+        mean = parameters["mean"] if isinstance(parameters["mean"], list) else [parameters["mean"]]
+        of_bytes = any(dtype == "uint8" for name, dtype, _ in self.outputs if name in fields)
+        if of_bytes and max(mean) > 2:
+            raise invalid(
+                "normalize: mean", max(mean),
+                f"it in units of 0..1, so {max(mean) / 255:.4g} in place of {max(mean)}, and std likewise (uint8 is divided "
+                'by 255 first), or put .to_dtype("float32") before it, which keeps 0..255',
+            )  # fmt: skip
 
     # Looking at it --------------------------------------------------------------------------------------------------
 
@@ -460,12 +488,24 @@ class Pipeline(Ops):
         return self.dataset.address(self._checked(index))
 
     def __len__(self) -> int:
-        """Number of records, after the views."""
+        """Number of records, after the views; also after `batch`, where `len(loader)` is the number of steps."""
         return self.dataset.count
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For debugging and for map-style users."""
         return self.sample(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """What a torch DataLoader asks for. Errors: Unsupported where it would get the same augmentation in every epoch."""
+        if isinstance(indices, Delivered):
+            return indices.batch
+        if any(op["op"].startswith("random_") or op["op"] == "color_jitter" for op in self._ops):
+            raise Unsupported(
+                "DataLoader(pipeline): it does not tell the epoch, and all epochs would have the same augmentation; "
+                "use carya.torch.Loader(pipeline.batch(n)), or give a Dataset whose __getitem__ returns "
+                "pipeline.sample(i, epoch=epoch)"
+            )
+        return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self.sample(index) for index in range(len(self)))

@@ -81,7 +81,9 @@ def webdataset(
     `tars`: paths, a glob pattern, or braces ("train-{000..146}.tar"). `fields`: extensions of each image field, the
     first that a key has counts (default {"image": ["jpg", "jpeg", "png"]}). `label`: extension of the member that holds
     the label as a decimal integer, None for none. An index is built once and verified by size and time.
-    Fields: each field encoded, `label` int64. Errors: NotFound, InvalidArgument; a key without a field is named.
+    Fields: each field encoded, `label` int64. A key that lacks a field or its label, as the last one of a tar that was cut
+    off, is a broken record: `Loader(on_error=)`. Tars that were appended to a tar are read with it.
+    Errors: NotFound (also a field that no key has), InvalidArgument.
 
     >>> import carya
     >>> [name for name, _, _ in carya.webdataset("shard-{0..1}.tar", fields={"image": ["png"]}).outputs]
@@ -150,6 +152,17 @@ def _path(name: str, given: Any) -> str:
     if not isinstance(given, str | bytes | os.PathLike):
         raise invalid(name, given, "a path: a string, bytes or os.PathLike")
     path = os.fsdecode(given)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
+    if scheme and not os.path.lexists(path):
+        raise invalid(
+            name,
+            path,
+            f"a path on this machine: {scheme.group(1)}:// is not read; copy the data, or mount it as a folder",
+        )
+    if path.startswith("~") and not os.path.lexists(path):  # as shells do
+        path = os.path.expanduser(path)
+    if "$" in path and not os.path.lexists(path) and os.path.expandvars(path) != path:
+        raise invalid(name, path, f"the path with its variables replaced: {os.path.expandvars(path)!r}")
     try:
         path.encode()
     except UnicodeEncodeError:

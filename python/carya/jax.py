@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -102,3 +103,17 @@ class _Exported:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU
+
+
+def _flattened(batch: Batch) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+    return [(jax.tree_util.DictKey(name), value) for name, value in batch.items()], tuple(batch)
+
+
+def _unflattened(names: tuple[str, ...], values: Iterable[Any]) -> Batch:
+    return Batch(zip(names, values, strict=True))
+
+
+# A batch is a tree of its arrays, as a dict is; what a function made of it has no place in the stream.
+jax.tree_util.register_pytree_with_keys(
+    Batch, _flattened, _unflattened, lambda batch: (tuple(batch.values()), tuple(batch))
+)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree
 
 from . import _core
 from ._batch import Batch
@@ -27,7 +28,8 @@ _NO_CUDA = "torch finds no CUDA device here"
 class Loader(_Loader):
     """`carya.Loader` that yields torch tensors; everything else is the same.
 
-    rank, world_size: None takes them from `torch.distributed` when it is initialised, else 0 and 1.
+    rank, world_size: None takes them from `torch.distributed` when it is initialised, else from the launcher's
+        environment as `carya.Loader` does; a process group that is made later and disagrees is a warning.
     pin_memory: register the slots as pinned memory, so that `tensor.to("cuda", non_blocking=True)` runs beside the
         computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
         current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
@@ -52,7 +54,8 @@ class Loader(_Loader):
         device_backend: Backend | None = None,
         **options: Any,
     ) -> None:
-        found_rank, found_world = _distributed()
+        self._found = rank is None and world_size is None
+        group = _group() or (None, None)
         chosen = None if device is None else torch.device(device)
         self._backend = device_backend
         if self._backend is None and chosen is not None and chosen.type != "cpu":
@@ -71,10 +74,23 @@ class Loader(_Loader):
             self._drain = self._backend.close
         super().__init__(
             pipeline,
-            rank=found_rank if rank is None else rank,
-            world_size=found_world if world_size is None else world_size,
+            rank=group[0] if rank is None else rank,
+            world_size=group[1] if world_size is None else world_size,
             **options,
         )
+
+    def _begin(self) -> None:
+        group = _group() if self._found else None
+        if group is not None and group != (self._rank, self._world_size):
+            self._found = False  # said once
+            warnings.warn(
+                f"carya: this loader is rank {self._rank} of {self._world_size}, and the process group that was made after "
+                f"it says rank {group[0]} of {group[1]}: ranks may read the same records; make the loader after "
+                "init_process_group, or give it rank= and world_size=",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        super()._begin()
 
     def _take(self) -> Any:
         if self._retired is None:
@@ -109,8 +125,7 @@ class Loader(_Loader):
     def _stage(self, core: _core.Batch) -> _Staged:
         assert self._backend is not None
         host = [torch.from_numpy(array) for array in core.arrays()]
-        if self._pins and not self._pin_reason:
-            self._note_pin(self._backend.pin(host))
+        self._pin(core, host)
         tensors, event = self._backend.copy(host)
         self._under_way.add(event, core)
         return _Staged(core, tensors, event)
@@ -142,19 +157,24 @@ class Loader(_Loader):
         from_numpy = torch.from_numpy
         batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
         if self._backend is not None:
-            self._after_wrap(batch)
+            self._after_wrap(core, batch)
         batch._core = core
         batch._valid_as = from_numpy
         return batch
 
-    def _after_wrap(self, batch: Batch) -> None:
-        assert self._backend is not None
+    def _after_wrap(self, core: _core.Batch, batch: Batch) -> None:
         assert self._retired is not None
-        if self._pins and not self._pin_reason:
-            self._note_pin(self._backend.pin(list(batch.values())))
+        self._pin(core, list(batch.values()))
         batch._streams = self._retired.add_stream
 
-    def _note_pin(self, reason: str) -> None:
+    def _pin(self, core: _core.Batch, host: list[torch.Tensor]) -> None:
+        """Register the slot's pages once; the first reason why they cannot be is kept and said."""
+        if not self._pins or self._pin_reason or not host:
+            return
+        assert self._backend is not None
+        # Pages of a private mapping that a device holds would not show what is written for the next batch.
+        shared = not all(array.flags.writeable for array in core.arrays())
+        reason = "others read them too" if shared else self._backend.pin(host)
         if reason:
             self._pin_reason = reason
             warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
@@ -239,8 +259,17 @@ def _cuda_or_say_why() -> Backend | None:
     return None
 
 
-def _distributed() -> tuple[int, int]:
+def _group() -> tuple[int, int] | None:
+    """Rank and world size of the default process group, where it has been made."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+    return None
+
+
+def _unflattened(values: Iterable[Any], names: list[str]) -> Batch:
+    return Batch(zip(names, values, strict=True))
+
+
+# A batch is a tree of its tensors, as a dict is; what a function made of it has no place in the stream.
+torch.utils._pytree.register_pytree_node(Batch, lambda batch: (list(batch.values()), list(batch)), _unflattened)

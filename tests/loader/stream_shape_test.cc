@@ -24,7 +24,10 @@ std::vector<int> deliveries(std::uint64_t records, std::uint64_t global, std::ui
       const RankPart part = s.part(position);
       EXPECT_LE(part.count, part.rows);
       EXPECT_LE(part.rows, s.rank_rows_max());
-      for (std::uint64_t i = 0; i < part.count; ++i) ++seen.at(part.first + i);
+      EXPECT_GE(part.rows, 1);
+      EXPECT_LE(part.first + part.count, records);
+      if (!part.repeated)
+        for (std::uint64_t i = 0; i < part.count; ++i) ++seen.at(part.first + i);
     }
     EXPECT_EQ(steps, s.steps_from(begin));
   }
@@ -55,11 +58,14 @@ TEST(StreamShape, RestoredWithAnotherGlobalSizeDeliversTheRestOnce) {
       }
 }
 
-TEST(StreamShape, SplitsTheLastStepAsEvenlyAsPossible) {
-  std::vector<std::uint64_t> counts;
+TEST(StreamShape, SplitsTheLastStepAsEvenlyAsPossibleAndRepeatsWhereItHasTooFew) {
+  std::vector<RankPart> parts;
   for (std::uint64_t rank = 0; rank < 4; ++rank)
-    counts.push_back(shape(11, 8, 4, rank, false, false).part(8).count);
-  EXPECT_EQ(counts, (std::vector<std::uint64_t>{1, 1, 1, 0}));
+    parts.push_back(shape(10, 8, 4, rank, false, false).part(8));
+  const std::vector<RankPart> wanted{{8, 1, 1}, {9, 1, 1}, {8, 1, 1, true}, {9, 1, 1, true}};
+  EXPECT_EQ(parts, wanted);
+  EXPECT_EQ(shape(15, 8, 4, 3, false, false).part(8), (RankPart{14, 1, 1}));
+  EXPECT_EQ(shape(10, 8, 4, 2, false, true).part(8), (RankPart{10, 0, 2})) << "pad_last repeats nothing";
 }
 
 TEST(StreamShape, RefusesWhatCannotBe) {

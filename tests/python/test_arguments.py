@@ -79,7 +79,7 @@ def test_seeds_of_shuffle_and_loader_have_the_same_range() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    loaded(io_timeout=np.float32(3), hold_warning=np.int64(2), prefetch_epochs=np.bool_(True), as_tuple=iter(["x"]))
+    loaded(io_timeout=np.float32(3), hold_timeout=np.int64(2), prefetch_epochs=np.bool_(True), as_tuple=iter(["x"]))
     assert rows()[np.int64(2)]["x"] == rows()[2]["x"]
 
 

@@ -267,7 +267,7 @@ def script(daemon: Daemon, code: str) -> list[str]:
     import numpy as np
     import carya
     loader = carya.Loader(
-        carya.arrays({{"x": np.arange(4000)}}).batch(4), daemon={daemon.socket!r}, slots=2, hold_warning=600
+        carya.arrays({{"x": np.arange(4000)}}).batch(4), daemon={daemon.socket!r}, slots=2, hold_timeout=600
     )
     iterator = iter(loader)
     """

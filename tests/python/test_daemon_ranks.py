@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,21 @@ def test_a_rank_is_read_by_one(daemon: Daemon) -> None:
             carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, job="one")
         with pytest.raises(carya.InvalidArgument, match="another pipeline"):
             carya.Loader(numbers(40, batch_size=5), daemon=daemon.socket, job="one")
+
+
+def test_replicas_that_work_in_place_disturb_nobody(daemon: Daemon) -> None:
+    torch = pytest.importorskip("torch")
+    import carya.torch
+
+    options: dict[str, Any] = {"daemon": daemon.socket, "job": "pair", "replicas": 2, "slots": 3}
+    with (
+        carya.torch.Loader(numbers(40, batch_size=4), replica=0, **options) as first,
+        carya.Loader(numbers(40, batch_size=4), replica=1, **options) as second,
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        for one, other in zip(first, second, strict=True):  # more batches than slots: no write outlives its batch
+            assert one["x"].tolist() == other["x"].tolist() == other.records.tolist()
+            one["x"].add_(1000)
+            assert isinstance(one["x"], torch.Tensor)
+            assert one["x"].tolist() == [value + 1000 for value in other["x"].tolist()]

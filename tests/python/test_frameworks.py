@@ -31,7 +31,6 @@ def sums(photos: Path, epochs: int) -> list[float]:
         return [float(batch["image"].sum()) for _ in range(epochs) for batch in loader]
 
 
-@needs("lightning")
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_trains_on_the_loader(photos: Path) -> None:
     import lightning
@@ -60,7 +59,6 @@ def test_lightning_trains_on_the_loader(photos: Path) -> None:
     assert seen == sums(photos, 2)
 
 
-@needs("accelerate")
 def test_accelerate_prepares_the_loader(photos: Path) -> None:
     import accelerate
     import torch

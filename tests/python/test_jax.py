@@ -116,3 +116,13 @@ def test_the_process_index_is_the_rank() -> None:
         assert (loader.rank, loader.world_size) == (jax.process_index(), jax.process_count())
     with carya.jax.Loader(pictures(), rank=1, world_size=2) as loader:
         assert loader.global_size == 8
+
+
+def test_a_batch_is_a_tree_that_compiled_functions_take() -> None:
+    with carya.jax.Loader(pictures()) as loader:
+        batch = next(iter(loader))
+        total = jax.jit(lambda taken: taken["label"].sum())(batch)
+        assert int(total) == sum(batch["label"].tolist())
+        shapes = jax.tree.map(lambda array: array.shape, batch)
+        assert shapes["label"] == batch["label"].shape
+        assert [path[0].key for path, _ in jax.tree_util.tree_flatten_with_path(batch)[0]] == list(batch)

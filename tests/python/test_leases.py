@@ -133,7 +133,7 @@ def test_the_buffer_protocol_and_dlpack_see_the_slot() -> None:
 
 
 def test_kept_records_and_valid_hold_no_slot() -> None:
-    with carya.Loader(rows(), slots=2, hold_warning=60) as loader:
+    with carya.Loader(rows(), slots=2, hold_timeout=60) as loader:
         kept = [(batch.records, batch.valid) for batch in loader]
     assert len(kept) == 16
     assert sorted(int(record) for records, _ in kept for record in records) == list(range(64))

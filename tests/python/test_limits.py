@@ -124,7 +124,7 @@ def test_interrupts_at_any_moment_lose_and_double_nothing() -> None:
         ("threads", 0), ("threads", 1.5), ("threads", 100_000), ("threads", 2**40), ("slots", 1), ("slots", 257),
         ("slots", 2**70), ("seed", 2**64), ("seed", -1), ("rank", 2**70), ("world_size", 0), ("epochs", 2**70),
         ("epochs", 0), ("read_ahead", 2**70), ("read_ahead", 0), ("read_ahead", "99999999999999GB"),
-        ("io_timeout", -1), ("io_timeout", float("nan")), ("io_timeout", "x"), ("hold_warning", float("nan")),
+        ("io_timeout", -1), ("io_timeout", float("nan")), ("io_timeout", "x"), ("hold_timeout", float("nan")),
         ("on_error", "ignore"), ("io_engine", "aio"), ("reorder", "best"),
     ],
 )  # fmt: skip
@@ -401,7 +401,7 @@ def test_figures_while_it_runs() -> None:
 
 
 def test_closing_while_another_thread_waits_ends_its_wait() -> None:
-    loader = carya.Loader(numbers(40, batch_size=4), slots=2, hold_warning=600)
+    loader = carya.Loader(numbers(40, batch_size=4), slots=2, hold_timeout=600)
     iterator = iter(loader)
     held = [next(iterator), next(iterator)]
     threading.Timer(0.3, loader.close).start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -208,21 +207,14 @@ def test_a_closed_loader_says_so() -> None:
         iter(loader)
 
 
-def test_holding_all_slots_is_warned_about_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    held: list[carya.Batch] = []
-
-    def on_warning(message: str, *_: object, **__: object) -> None:
-        said.append(message)
-        held.clear()  # only this lets the stream go on
-
-    with carya.Loader(numbers(40, batch_size=4), slots=3, hold_warning=0.3) as loader:
+def test_holding_all_slots_is_an_error_with_the_cure_after_which_it_goes_on() -> None:
+    with carya.Loader(numbers(40, batch_size=4), slots=3, hold_timeout=0.3) as loader:
         iterator = iter(loader)
-        held += [next(iterator) for _ in range(3)]
-        monkeypatch.setattr(warnings, "warn", on_warning)
+        held = [next(iterator) for _ in range(3)]
+        with pytest.raises(carya.Exhausted, match=r"holds 3 of 3 slots; drop .* copies .*Loader\(slots=5\)"):
+            next(iterator)
+        held.clear()
         assert next(iterator).step == 3
-    assert len(said) == 1
-    assert "3 of 3 slots" in said[0]
 
 
 def test_stats_count_what_was_delivered() -> None:

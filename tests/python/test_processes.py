@@ -97,7 +97,7 @@ def test_the_interpreter_ends_silently_without_close(hold: str) -> None:
 
 def test_the_interpreter_ends_silently_with_a_waiting_thread() -> None:
     done = run("""
-    loader = carya.Loader(pipeline(), slots=2, hold_warning=60)
+    loader = carya.Loader(pipeline(), slots=2, hold_timeout=60)
     iterator = iter(loader)
     held = [next(iterator), next(iterator)]
     thread = threading.Thread(target=lambda: next(iterator, None), daemon=True)
@@ -123,7 +123,7 @@ def test_the_interpreter_ends_silently_while_a_thread_iterates(moment: float) ->
 
 def test_ctrl_c_ends_a_wait_at_once() -> None:
     code = START + textwrap.dedent("""
-    loader = carya.Loader(pipeline(), slots=2, hold_warning=600)
+    loader = carya.Loader(pipeline(), slots=2, hold_timeout=600)
     iterator = iter(loader)
     held = [next(iterator), next(iterator)]
     print("waiting", flush=True)
@@ -184,7 +184,7 @@ def test_waiting_lets_other_threads_run() -> None:
             ticks += 1
             time.sleep(0.001)
 
-    with carya.Loader(numbers(40, batch_size=4), slots=2, hold_warning=60) as loader:
+    with carya.Loader(numbers(40, batch_size=4), slots=2, hold_timeout=60) as loader:
         iterator = iter(loader)
         held = [next(iterator), next(iterator)]
         threading.Timer(1.0, held.clear).start()

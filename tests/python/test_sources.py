@@ -136,10 +136,37 @@ def test_webdataset_notices_a_changed_tar(tmp_path: Path) -> None:
     assert first.fingerprint != again.fingerprint
 
 
-def test_webdataset_names_a_key_without_its_field(tmp_path: Path) -> None:
-    write_tar(tmp_path / "a.tar", [("0.jpg", encoded(1)), ("0.cls", b"1"), ("lonely.cls", b"2")])
-    with pytest.raises(carya.Error, match="lonely"):
-        carya.webdataset(str(tmp_path / "a.tar")).open()
+def test_a_webdataset_key_that_lacks_something_is_a_broken_record(tmp_path: Path) -> None:
+    whole = [("0.jpg", encoded(1)), ("0.cls", b"1")]
+    write_tar(tmp_path / "a.tar", [*whole, ("lonely.cls", b"2"), ("plain.jpg", encoded(2))])
+    write_tar(tmp_path / "b.tar", [("x.jpg", encoded(3)), ("x.cls", b"3"), ("cut.cls", b"4"), ("cut.jpg", encoded(4))])
+    appended = (tmp_path / "b.tar").read_bytes()[: 512 * 8]  # behind an end mark, and cut off inside cut.jpg
+    with (tmp_path / "a.tar").open("ab") as file:
+        file.write(appended)
+    chain = carya.webdataset(tmp_path / "a.tar").decode_image().resize((8, 8)).batch(5)
+    with carya.Loader(chain, on_error="mask") as loader:
+        batch = next(iter(loader))
+        assert batch.valid.tolist() == [True, False, False, True, False]
+        assert batch["label"][batch.valid].tolist() == [1, 3]
+        assert [entry["member"] for entry in loader.quarantine()] == [
+            "lonely (has no .jpg or .jpeg or .png)", "plain.jpg", "cut (has no .jpg or .jpeg or .png)",
+        ]  # fmt: skip
+    with carya.Loader(chain) as loader, pytest.raises(carya.SampleError, match=r"member lonely \(has no .jpg"):
+        next(iter(loader))
+
+
+def test_a_webdataset_of_other_extensions_is_refused(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("0.webp", encoded(1)), ("0.cls", b"1")])
+    with pytest.raises(carya.NotFound, match=r"key 0 has no .jpg or .jpeg or .png, and no other key has it"):
+        carya.Loader(carya.webdataset(tmp_path / "a.tar").decode_image().resize((8, 8)).batch(1))
+
+
+def test_images_that_cannot_be_decoded_are_not_listed(tmp_path: Path) -> None:
+    for name in ("a.jpg", "b.webp", "c.TIFF"):
+        (tmp_path / "class").mkdir(exist_ok=True)
+        (tmp_path / "class" / name).write_bytes(encoded(1))
+    with pytest.warns(UserWarning, match=r"skipped 2 files with other extensions: .*b.webp"):
+        assert len(carya.image_folder(tmp_path)) == 1
 
 
 def test_arrays_deliver_their_rows_unchanged(tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ def check(parts: list, count: int, global_size: int, world_size: int, tail: str)
         full = shapes if tail != "short" else shapes[:-1]
         assert all(shape == rows for shape in full)
     if tail == "short" and count % global_size:
-        last = [len(batches[-1][0]) for batches in parts]
+        last = [int(batches[-1][2].sum()) for batches in parts]
         assert sum(last) == count % global_size
+        assert min(len(batches[-1][0]) for batches in parts) == max(1, min(last))
         assert max(last) - min(last) <= 1
 
 

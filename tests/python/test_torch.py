@@ -152,3 +152,14 @@ def test_a_model_trains_the_same_after_a_resume() -> None:
         return losses
 
     assert run(5) == run(None)
+
+
+def test_a_batch_is_a_tree_of_its_tensors() -> None:
+    from torch.utils import _pytree
+
+    with carya.torch.Loader(pictures()) as loader:
+        batch = next(iter(loader))
+        assert [leaf.shape for leaf in _pytree.tree_leaves(batch)] == [(4, 300), (4,)]
+        doubled = _pytree.tree_map(lambda tensor: tensor * 2, batch)
+        assert isinstance(doubled, carya.Batch)
+        assert doubled["label"].tolist() == [2 * label for label in batch["label"].tolist()]
