@@ -261,6 +261,16 @@ def test_units_allow_io_uring() -> None:
 
 
 @pytest.mark.parametrize("unit", ["caryad.service", "user/caryad.service"])
+def test_units_allow_the_metrics_port_of_the_documents(unit: str) -> None:
+    text = re.sub("(?m)^#.*", "", (PACKAGING / "systemd" / unit).read_text())
+    assert "\nPrivateNetwork=yes" not in text  # it has a loopback of its own, which nobody reaches
+    families = re.search("^RestrictAddressFamilies=(.*)$", text, re.MULTILINE)
+    assert families
+    assert {"AF_INET", "AF_INET6"} <= set(families[1].split())
+    assert ("\nIPAddressDeny=any\n" in text) == ("\nIPAddressAllow=localhost\n" in text)
+
+
+@pytest.mark.parametrize("unit", ["caryad.service", "user/caryad.service"])
 def test_units_say_what_the_daemon_relies_on(unit: str) -> None:
     text = (PACKAGING / "systemd" / unit).read_text()
     for line in (
