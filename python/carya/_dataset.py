@@ -15,15 +15,21 @@ from ._errors import InvalidArgument
 from ._progress import ListingProgress
 
 
-def cache_dir() -> str:
-    """Folder for manifests and tar indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
+def chosen_cache_dir() -> str:
+    """Folder for manifests and indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
 
-    "" (nothing is kept) when it cannot be made.
+    It may not be there yet: that of a system service is made when the service starts.
     """
     chosen = os.environ.get("CARYA_CACHE_DIR")
     if not chosen:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         chosen = os.path.join(base, "carya")
+    return os.path.abspath(chosen)
+
+
+def cache_dir() -> str:
+    """The chosen folder, made if it is missing; "" (nothing is kept) when this process cannot make or write it."""
+    chosen = chosen_cache_dir()
     try:
         os.makedirs(chosen, exist_ok=True)
     except OSError:

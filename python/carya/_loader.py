@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _core, _daemon, _state
 from ._batch import Batch
-from ._dataset import cache_dir
+from ._dataset import cache_dir, chosen_cache_dir
 from ._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
@@ -248,7 +248,7 @@ class Loader:
             "replicas": replicas,
             "reattach_timeout": reattach_s,
             "embedded": goes_on,
-            "cache_dir": cache_dir(),
+            "cache_dir": cache_dir() or chosen_cache_dir(),  # the daemon may, or a service's start makes it
         }
         return self._attached(asked, options, daemon == "auto" and replicas == 1)
 
