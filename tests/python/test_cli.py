@@ -18,13 +18,13 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 
-def run(*words: str, code: int = 0) -> str:
+def run(*words: str, code: int = 0, columns: int = 160) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "carya", *words],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "COLUMNS": "160"},
+        env={**os.environ, "COLUMNS": str(columns)},
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
