@@ -17,6 +17,7 @@ MARK = "<!-- From here on tools/cli_reference.py writes. -->\n"
 def section() -> str:
     """The text after MARK."""
     import typer
+
     from carya import _cli
 
     return "\n".join(line for name, command in commands(_app(_cli, typer)) for line in _described(name, command))

@@ -10,6 +10,7 @@ import pytest
 
 MODULES = [
     "carya._batch",
+    "carya._batch_functions",
     "carya._chain",
     "carya._color_ops",
     "carya._document",
