@@ -21,6 +21,7 @@ MODULES = [
     "carya._options",
     "carya._pipeline",
     "carya._plan",
+    "carya._simulate_svg",
     "carya._sources",
     "carya._warp_ops",
     "carya.jax",
