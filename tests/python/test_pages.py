@@ -7,20 +7,36 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
+import carya
+
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = sorted(DOCS.glob("guides/*.md"))
+# These use what they said before, or what a reader has.
+OTHERS = [DOCS.parent / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page not in PAGES)]
+GIVEN = """
+import carya, carya.jax, carya.torch
+train = p = carya.image_folder("photos").shuffle(seed=1).decode_image().random_crop(40)
+train = train.batch(4)
+loader = carya.Loader(train)
+checkpoint = {}
+def step(*arrays):
+    pass
+"""
+ELSEWHERE = {"remote"}  # workers of three machines with certificates: tests/python/test_remote*.py
 
 
 @pytest.fixture
 def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the pages name: photos/ in three classes, and tars of four of them each."""
-    (tmp_path / "photos").symlink_to(photos)
+    (tmp_path / "pictures").symlink_to(photos)
+    shutil.copytree(photos, tmp_path / "photos")
     (tmp_path / "shards").mkdir()
     jpegs = sorted(photos.glob("*/*.jpg"))
     for shard in range(2):
@@ -43,6 +59,27 @@ def test_a_page_s_examples_run(page: Path, data: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in OTHERS if BLOCK.search(page.read_text())], ids=lambda page: page.stem
+)
+def test_examples_of_the_other_pages_run(page: Path, data: Path) -> None:
+    if page.stem in ELSEWHERE:
+        return
+    for library in ("torch", "jax"):
+        pytest.importorskip(library)
+    for folder in ("photos/train", "imagenet/train"):  # enough for their batches
+        for number in range(150):
+            path = data / folder / "abc"[number % 3] / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(sorted((data / "pictures").glob("*/*.jpg"))[number % 8])
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in (GIVEN, *(match[1] for match in BLOCK.finditer(page.read_text()))):
+        exec(compile(block, str(page), "exec"), names)
+    for thing in names.values():
+        if isinstance(thing, carya.Loader):
+            thing.close()
 
 
 def test_every_guide_has_an_example_or_a_test_of_its_own() -> None:
