@@ -136,7 +136,9 @@ uninstall:  ## what `make install` put there, with the same PREFIX and DESTDIR; 
 
 docs:  ## the documentation site in build/site, warnings are errors
 	@tools/setup.sh docs
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir build/site && echo "docs: build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir build/site
+	@tools/build.sh release carya_core
+	@PYTHONPATH=build/release/python $(PY) tools/docs/check_site.py build/site && echo "docs: build/site/index.html"
 
 format:  ## clang-format and ruff format on all files
 	@tools/setup.sh test

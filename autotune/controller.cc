@@ -332,11 +332,12 @@ void Controller::ask(const Choice& choice, const Case& change, double now_s) {
   ++decision_.changes;
   start_verifying();
   if (choice.workers > before.workers) decision_.phase = Phase::kStarting;
-  decision_.why =
-      choice_text(estimate_.facts(), choice) +
-      (change.serves ? std::string("; it ends the trainer's waiting")
-                     : text("; it saves $%.3g in %.3g h", change.saving, horizon_s_ / kSecondsPerHour)) +
-      text(", the change costs $%.3g; %.3g %% sure", change.cost, 100 * change.confidence);
+  decision_.why = choice_text(estimate_.facts(), choice) +
+                  (change.serves ? std::string("; it ends the trainer's waiting")
+                   : !std::isfinite(change.saving)
+                       ? std::string("; nothing was made before")
+                       : text("; it saves $%.3g in %.3g h", change.saving, horizon_s_ / kSecondsPerHour)) +
+                  text(", the change costs $%.3g; %.3g %% sure", change.cost, 100 * change.confidence);
 }
 
 void Controller::set_choice(const Choice& choice) {

@@ -16,6 +16,12 @@ systemctl is-active --quiet caryad.service && fail "the service runs before anyb
 loader "which starts the service"
 systemctl is-active --quiet caryad.service || fail "no loader has started the service"
 systemctl reload caryad.service || fail "reload"
+sed -i 's/^metrics = ""/metrics = "127.0.0.1:9464"/' /etc/carya/caryad.toml
+systemctl restart caryad.service || fail "metrics in the configuration"
+python3 -c 'import urllib.request as u; assert b"carya_uptime_seconds" in u.urlopen("http://127.0.0.1:9464/metrics").read()' ||
+  fail "the page of the metrics"
+sed -i 's/^metrics = .*/metrics = ""/' /etc/carya/caryad.toml
+systemctl restart caryad.service
 before=$(main_pid)
 systemctl kill --signal KILL caryad.service
 loader "after a kill"

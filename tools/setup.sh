@@ -50,6 +50,17 @@ install_packages() {
       "Debian 12 has clang-19 in its security updates: check that /etc/apt/sources.list names bookworm-security."
 }
 
+# Prometheus is unpacked, not installed: Debian's package would start it as a service of this machine.
+unpack_prometheus() {
+  command -v prometheus promtool > /dev/null && return
+  [[ -x build/prometheus/usr/bin/promtool ]] && return
+  say "unpacking Debian's package prometheus into build/prometheus"
+  mkdir -p build/prometheus
+  (cd build/prometheus && apt-get download -q prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb) \
+    > build/prometheus.log 2>&1 ||
+    say "no Prometheus: its tests are skipped; the end of build/prometheus.log says: $(tail -n 1 build/prometheus.log)"
+}
+
 make_venv() {
   command -v python3 > /dev/null || die "python3 is not in PATH." "Install Python 3.10 or newer: apt-get install python3"
   local version
@@ -84,6 +95,7 @@ install_python() {
 }
 
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
+[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || unpack_prometheus
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python

@@ -46,7 +46,7 @@ template <typename Each>
 void each_rank(const DaemonStatus& status, const Each& each) {
   for (const JobStatus& job : status.jobs)
     for (const RankStatus& rank : job.ranks)
-      each(rank, label("job", job.job) + "," + label("rank", std::to_string(rank.rank)));
+      each(rank, label("carya_job", job.job) + "," + label("rank", std::to_string(rank.rank)));
 }
 
 double real(std::uint64_t count) {

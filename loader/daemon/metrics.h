@@ -10,8 +10,9 @@
 namespace carya::loader {
 
 /// The daemon's figures in the text format that Prometheus reads; docs/metrics.md lists them. Names and
-/// meanings are stable. Labels: job and rank, and what a name's own section there says; their values come
-/// from clients and are made well-formed. Source: Prometheus text-based format, version 0.0.4.
+/// meanings are stable. Labels: carya_job (`job` is Prometheus' own) and rank, and what a name's own section
+/// there says; their values come from clients and are made well-formed. Source: Prometheus text-based format,
+/// version 0.0.4.
 std::string metrics_text(const DaemonStatus& status);
 
 /// The pages /metrics, /healthz (it answers) and /readyz (503 while it drains). The server must outlive them.

@@ -20,7 +20,7 @@ def main() -> None:
     from ._errors import Error
 
     try:
-        make_app(typer)()
+        make_app(typer)(prog_name="carya")  # also of `python -m carya`; completion goes by it
     except Error as error:
         print(f"carya: {error}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -34,7 +34,6 @@ def make_app(typer: Any) -> Any:
     app = typer.Typer(
         name="carya",
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
@@ -120,7 +119,7 @@ def _add_doctor(app: Any, typer: Any) -> None:
 def _add_bench(app: Any, typer: Any) -> None:
     @app.command("bench", epilog=_example("carya bench vision --data photos --peers"))  # type: ignore[untyped-decorator]
     def bench(
-        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, start or daemon."),
+        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, orders, start or daemon."),
         data: str = typer.Option(None, help="Folder of JPEGs (vision, start, daemon)."),
         seconds: float = typer.Option(5.0, help="Per measured configuration."),
         rounds: int = typer.Option(3, min=1, help="Interleaved rounds; the median counts."),

@@ -46,7 +46,7 @@ def show_status(socket: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(status))
     else:
-        Console().print(_tables(shown(status)))
+        Console().print(_lines(shown(status)))
 
 
 def top(socket: str | None, once: bool, as_json: bool) -> None:
@@ -61,11 +61,11 @@ def top(socket: str | None, once: bool, as_json: bool) -> None:
     console = Console()
     with (
         _keys() as pressed,
-        Live(_tables(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
+        Live(_lines(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
     ):
         try:
             while pressed(_REFRESH_S) != "q":
-                view.update(_tables(shown(read_status(socket))), refresh=True)
+                view.update(_lines(shown(read_status(socket))), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -118,99 +118,66 @@ def _say(as_json: bool, document: Document, text: str) -> None:
     print(json.dumps(document) if as_json else shown(text))
 
 
-def _tables(status: Document) -> Any:
+def _lines(status: Document) -> Any:
+    """Lines that are wrapped where the terminal ends, so that 80 columns are enough; a table of all figures wants 200."""
     from rich.console import Group
-    from rich.table import Table
+    from rich.padding import Padding
     from rich.text import Text
 
     shared, limit = _bytes(status["shared_bytes"]), _bytes(status["shared_bytes_limit"])
-    head = Text(
-        f"{status['daemon']}, {status['state']}, pid {status['pid']}, up {_duration(status['up_s'])}, at {status['socket']}\n"
-        f"cpu {status['cpu_s']:.1f} s, threads {status['threads']}, memory {_bytes(status['memory_bytes'])}, "
-        f"slots {shared} of {limit}, descriptors {status['descriptors']} of {status['descriptors_limit']}\n"
-        f"readers: {status['attached']} attached, {status['detached']} left, {status['killed']} killed so far"
-    )
+    lines = [
+        (0, f"{status['daemon']}, {status['state']}, pid {status['pid']}, up {_duration(status['up_s'])}"),
+        (0, f"at {status['socket']}"),
+        (0, f"cpu {status['cpu_s']:.1f} s, threads {status['threads']}, memory {_bytes(status['memory_bytes'])}"),
+        (0, f"slots {shared} of {limit}, descriptors {status['descriptors']} of {status['descriptors_limit']}"),
+        (0, f"readers: {status['attached']} attached, {status['detached']} left, {status['killed']} killed so far"),
+    ]
+    for job in status["jobs"]:
+        lines += [(0, ""), (0, f"job {job['job']}"), (2, _job_line(job))]
+        for rank in job["ranks"]:
+            lines += [(2, f"rank {rank['rank']}: {_progress_line(rank)}"), *((4, line) for line in _rank_lines(rank))]
     if not status["jobs"]:
-        return Group(head, Text("no jobs"))
-    jobs = Table("job", "state", "source", "records", "world", title="jobs", title_justify="left")
-    ranks = Table(
-        *("job", "rank", "epoch", "position", "samples", "samples/s", "read", "free", "filling", "ready", "held"),
-        *("slots", "threads", "quarantine", "readers (stalled)"),
-        title="ranks",
-        title_justify="left",
+        lines.append((0, "no jobs"))
+    return Group(*(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)) for indent, text in lines))
+
+
+def _job_line(job: Document) -> str:
+    return f"{job['state']}, {job['source']}, {job['records']:,} records, world {job['world_size']}"
+
+
+def _progress_line(rank: Document) -> str:
+    return f"{rank['samples_per_s']:,.0f} samples/s, epoch {rank['epoch']} at {rank['position']:,}"
+
+
+def _rank_lines(rank: Document) -> Iterator[str]:
+    states = ", ".join(f"{rank[state]} {state}" for state in ("ready", "held", "filling", "free"))
+    readers = ", ".join(f"{reader['pid']} ({reader['stall_share']:.0%} stalled)" for reader in rank["readers"])
+    yield f"slots: {rank['slots']} ({_bytes(rank['slot_bytes'])}), {states}"
+    yield (
+        f"threads {rank['threads_used']} of {rank['threads']}, {rank['samples']:,} samples, "
+        f"{_bytes(rank['bytes_read'])} read, {rank['quarantined']} quarantined"
     )
-    for job in status["jobs"]:
-        jobs.add_row(
-            Text(job["job"], overflow="fold"),
-            job["state"],
-            Text(job["source"], overflow="fold"),
-            f"{job['records']:,}",
-            str(job["world_size"]),
+    yield f"readers: {readers or 'none; kept ' + format(rank['lingers_s'], '.0f') + ' s more'}"
+    placement = shown(json.loads(rank.get("placement") or "{}"))
+    if placement:
+        yield f"placement: {_decision(placement)}"
+    for worker in placement.get("workers", []):
+        yield (
+            f"worker {worker['address']}, {worker['state']}: {worker['chunks_per_s']:.0f} chunks/s, "
+            f"{worker['bytes_per_s'] / 1e6:.1f} MB/s, in flight {worker['in_flight']} of {worker['credits']}, "
+            f"{worker['chunks']:,} chunks, {_bytes(worker['received_bytes'])} received, {worker['hedged']} hedged, {worker['lost']} lost"
         )
-        for rank in job["ranks"]:
-            ranks.add_row(Text(job["job"], overflow="fold"), *_rank_cells(rank))
-    workers = _workers(status)
-    return Group(head, jobs, ranks, workers) if workers.row_count else Group(head, jobs, ranks)
 
 
-def _workers(status: Document) -> Any:
-    """Who computes elsewhere for the jobs, and the bill so far."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        *("job", "rank", "worker", "state", "chunks", "chunks/s", "received", "MB/s", "in flight", "hedged", "lost"),
-        *("placement", "bill: workers, all (all local, all remote)"),
-        title="workers",
-        title_justify="left",
-    )
-    for job in status["jobs"]:
-        for rank in job["ranks"]:
-            placement = shown(json.loads(rank.get("placement") or "{}"))
-            for number, worker in enumerate(placement.get("workers", [])):
-                table.add_row(
-                    Text(job["job"], overflow="fold"),
-                    str(rank["rank"]),
-                    Text(worker["address"], overflow="fold"),
-                    worker["state"],
-                    f"{worker['chunks']:,}",
-                    f"{worker['chunks_per_s']:.0f}",
-                    _bytes(worker["received_bytes"]),
-                    f"{worker['bytes_per_s'] / 1e6:.1f}",
-                    f"{worker['in_flight']} of {worker['credits']}",
-                    str(worker["hedged"]),
-                    str(worker["lost"]),
-                    *(_decision_cells(placement) if number == 0 else ["", ""]),
-                )
-    return table
-
-
-def _decision_cells(placement: Document) -> list[str]:
+def _decision(placement: Document) -> str:
+    """Who computes elsewhere for the job, and the bill so far."""
     if "bill" not in placement:
-        return [placement["phase"], ""]
+        return str(placement["phase"])
     bill = placement["bill"]
-    return [
-        f"{placement['phase']}, {placement['running']['workers']} at work",
-        f"${bill['workers']:.4g}, ${bill['host'] + bill['workers']:.4g} "
-        f"(${bill['all_local']:.4g}, ${bill['all_remote']:.4g})",
-    ]
-
-
-def _rank_cells(rank: Document) -> list[str]:
-    readers = [f"{reader['pid']} ({reader['stall_share']:.0%})" for reader in rank["readers"]]
-    return [
-        str(rank["rank"]),
-        str(rank["epoch"]),
-        f"{rank['position']:,}",
-        f"{rank['samples']:,}",
-        f"{rank['samples_per_s']:,.0f}",
-        _bytes(rank["bytes_read"]),
-        *(str(rank[state]) for state in ("free", "filling", "ready", "held")),
-        f"{rank['slots']} = {_bytes(rank['slot_bytes'])}",
-        f"{rank['threads_used']} of {rank['threads']}",
-        str(rank["quarantined"]),
-        ", ".join(readers) or f"none; kept {rank['lingers_s']:.0f} s more",
-    ]
+    return (
+        f"{placement['phase']}, {placement['running']['workers']} workers at work; bill ${bill['host'] + bill['workers']:.4g}, "
+        f"workers' part ${bill['workers']:.4g} (all local ${bill['all_local']:.4g}, all remote ${bill['all_remote']:.4g})"
+    )
 
 
 def _bytes(count: float) -> str:

@@ -19,29 +19,35 @@ _log = logging.getLogger("carya")
 _said_no_cache: set[str] = set()
 
 
-def cache_dir() -> str:
-    """Folder for manifests and tar indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
+def chosen_cache_dir() -> str:
+    """Folder for manifests and indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
 
-    "" (nothing is kept) when it cannot be made, which is logged once.
+    It may not be there yet: that of a system service is made when the service starts.
     """
     chosen = os.environ.get("CARYA_CACHE_DIR")
     if not chosen:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         chosen = os.path.join(base, "carya")
+    return os.path.abspath(chosen)
+
+
+def cache_dir(told: bool = True) -> str:
+    """The chosen folder, made if it is missing; "" (nothing is kept) when this process cannot make or write it, which is
+    logged once unless `told` is false."""
+    chosen = chosen_cache_dir()
+    why = "not writable for this user"
     try:
         os.makedirs(chosen, exist_ok=True)
+        if os.access(chosen, os.W_OK):
+            return chosen
     except OSError as error:
-        return _no_cache(chosen, error.strerror)
-    return chosen if os.access(chosen, os.W_OK) else _no_cache(chosen, "not writable for this user")
-
-
-def _no_cache(folder: str, why: str) -> str:
-    if folder not in _said_no_cache:
-        _said_no_cache.add(folder)
+        why = str(error.strerror)
+    if told and chosen not in _said_no_cache:
+        _said_no_cache.add(chosen)
         _log.warning(
             "no cache: %s: %s; listings and decode indexes are made anew in every run; "
             "give CARYA_CACHE_DIR a folder that this user can write",
-            folder, why,
+            chosen, why,
         )  # fmt: skip
     return ""
 

@@ -7,6 +7,8 @@ from typing import Any
 
 # A trainer that waits less is not held up.
 _STALL_SHARE = 0.1
+# Functions of map_batch that take more of the trainer's own time are what limits it.
+_FUNCTIONS_SHARE = 0.5
 
 
 def add_stream(report: dict[str, Any], stats: Mapping[str, Any] | None) -> None:
@@ -22,6 +24,7 @@ def add_stream(report: dict[str, Any], stats: Mapping[str, Any] | None) -> None:
     stream["ready_slots"] = slots.get("ready_mean")
     stream["slots"] = slots.get("count")
     stream["pressure"] = running.get("pressure")
+    stream["functions"] = running.get("functions", [])
     stream["limit"] = _limit(stream)
 
 
@@ -29,6 +32,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """The same as text, without what nobody measured."""
     stream = report["stream"]
     yield from _rates(stream, report["parallelism"])
+    yield from _functions(stream)
     yield from _waiting(stream)
     yield from _reads(stream)
     yield from _pressure(stream["pressure"])
@@ -36,9 +40,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _cost_us(report: Mapping[str, Any]) -> float | None:
     """CPU time of a sample in the order that runs: as it was timed, else by costs of which none is assumed."""
-    for ran in report["measured"]:
-        if ran["order"] == report["order"] and ran["us"] > 0:
-            return float(ran["us"])
+    from ._explanation import timed_order
+
+    if timed := timed_order(report):
+        return float(timed["us"])
     return float(report["us"]) if report["us"] > 0 and not report["assumed"] else None
 
 
@@ -48,7 +53,10 @@ def _limit(stream: Mapping[str, Any]) -> str | None:
         return None
     if demand > made:
         return "cores"
-    return "other" if stall is not None and stall > _STALL_SHARE else "trainer"
+    if stall is not None and stall > _STALL_SHARE:
+        return "other"
+    taken = sum(one["seconds"] for one in stream["functions"])
+    return "map_batch" if stream["step_s"] and taken > _FUNCTIONS_SHARE * stream["step_s"] else "trainer"
 
 
 def _rates(stream: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
@@ -68,9 +76,16 @@ def _rates(stream: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]
         + {
             "trainer": "the trainer limits.",
             "cores": "the cores limit.",
+            "map_batch": "the functions of map_batch limit.",
             "other": "it waits all the same, for storage, for other work on the cores, or for slots that it holds.",
         }[stream["limit"]]
     )
+
+
+def _functions(stream: Mapping[str, Any]) -> Iterator[str]:
+    for one in stream["functions"]:
+        share = f", {min(one['seconds'] / stream['step_s'], 1):.0%} of its step" if stream["step_s"] else ""
+        yield f"map_batch({one['name']}) takes {_time(one['seconds'])} of each batch in the trainer's own thread{share}."
 
 
 def _waiting(stream: Mapping[str, Any]) -> Iterator[str]:

@@ -82,7 +82,7 @@ def _gain(report: dict[str, Any]) -> str:
 
 def _heading(x: float, title: str, us: float, gain: str) -> Iterator[str]:
     yield f'<text class="title" x="{x:g}" y="34">{_text(title)}</text>'
-    yield f'<text class="soft" x="{x:g}" y="54">{microseconds(us)} us of CPU time per sample{_text(gain)}</text>'
+    yield f'<text class="soft" x="{x:g}" y="54">{microseconds(us)} us of CPU time per sample, as estimated{_text(gain)}</text>'
 
 
 def _column(boxes: list[_Box], dearest: float, moved: set[str]) -> Iterator[str]:

@@ -33,8 +33,8 @@ class Explanation(dict[str, Any]):
         blocks = [
             _order(self),
             _difference(self),
-            _operations(self),
-            _measured(self),
+            _passes(self, timed) if (timed := timed_order(self)) else _operations(self),
+            _earlier(self),
             _moves(self),
             _others(self),
             [*_parallelism(self), *_explain_stream.lines(self)],
@@ -85,6 +85,18 @@ def moves_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [move for move in report["moves"] if place[move["op"]] < place[move["passes"]]]
 
 
+def timed_order(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The order that runs as its passes were timed; None: only the estimates of its operations are known.
+
+    An estimate is of an operation by itself, over the whole picture, and serves to compare orders; a pass may read only
+    the region that later ones need. So a text has the figures of one of the two.
+    """
+    for ran in report["measured"]:
+        if ran["order"] == report["order"] and ran["us"] > 0:
+            return dict(ran)
+    return None
+
+
 def origin(op: dict[str, Any]) -> str:
     """Where the cost of an operation is from."""
     if op["source"] == "assumed":
@@ -94,19 +106,21 @@ def origin(op: dict[str, Any]) -> str:
 
 
 def _order(report: Explanation) -> Iterator[str]:
+    timed = timed_order(report)
+    us = f"{microseconds(timed['us'] if timed else report['us'])} us of CPU time per sample"
+    kind = "as timed" if timed else "as estimated"
     yield " > ".join(report["order"])
     if report["order"] == report["declared"]:
-        yield f"This is the order as written: {microseconds(report['us'])} us of CPU time per sample."
+        yield f"This is the order as written: {us}, {kind}."
     else:
-        yield (
-            f"{microseconds(report['us'])} us of CPU time per sample in this order, "
-            f"{microseconds(report['declared_us'])} us as written ({' > '.join(report['declared'])})."
-        )
+        ratio = report["declared_us"] / max(report["us"], 1e-9)
+        yield f"{us} in this order, {kind}; as written ({' > '.join(report['declared'])}) {ratio:.2g} times that, by the estimates."
         yield "The bits are the same." if report["same_bits"] else "The bits are others."
     best = report["best"]
     if best["us"] < 0.99 * report["us"]:
         kept = "; the plan was given and is kept" if report.get("plan") else ""
-        yield f"By these figures the cheapest order is {' > '.join(best['order'])}: {microseconds(best['us'])} us{kept}."
+        less = 1 - best["us"] / report["us"]
+        yield f"By the estimates the cheapest order is {' > '.join(best['order'])}: {less:.0%} less{kept}."
     if not report["proven"]:
         yield "There are too many orders to look at all of them; a cheaper one may exist."
 
@@ -126,7 +140,7 @@ def _difference(report: Explanation) -> Iterator[str]:
 
 def _operations(report: Explanation) -> list[str]:
     total = max(report["us"], 1e-9)
-    rows = [("operation", "CPU us", "share", "bytes in", "bytes out", "inflation", "source")]
+    rows = [("operation, as estimated", "CPU us", "share", "bytes in", "bytes out", "inflation", "source")]
     for op in report["ops"]:
         rows.append((("+ " if op["fused"] else "") + op["op"], *_figures(op, total), origin(op)))
     lines = _table(rows, left=(0, 6))
@@ -135,19 +149,18 @@ def _operations(report: Explanation) -> list[str]:
     return lines
 
 
-def _measured(report: Explanation) -> Iterator[str]:
+def _passes(report: Explanation, timed: Mapping[str, Any]) -> Iterator[str]:
+    rows = [("pass, as timed", "CPU us", "share", "bytes in", "bytes out", "inflation", "samples")]
+    for stage in timed["stages"]:
+        rows.append((stage["name"], *_figures(stage, timed["us"]), f"{stage['samples']:,.0f}"))
+    yield from _table(rows, left=(0,))
+    yield f"Timed {age(timed['age_s'])}."
+
+
+def _earlier(report: Explanation) -> Iterator[str]:
     for ran in report["measured"]:
         if ran["order"] != report["order"]:
-            continue
-        total = max(ran["us"], 1e-9)
-        rows = [("pass, as measured", "CPU us", "share", "bytes in", "bytes out", "inflation", "samples")]
-        for stage in ran["stages"]:
-            rows.append((stage["name"], *_figures(stage, total), f"{stage['samples']:,.0f}"))
-        yield from _table(rows, left=(0,))
-        yield f"{microseconds(ran['us'])} us in all, {age(ran['age_s'])}."
-    others = [ran for ran in report["measured"] if ran["order"] != report["order"]]
-    for ran in others:
-        yield f"{microseconds(ran['us'])} us as {' > '.join(ran['order'])}: {ran['samples']:,.0f} samples, {age(ran['age_s'])}."
+            yield f"{microseconds(ran['us'])} us as {' > '.join(ran['order'])}: {ran['samples']:,.0f} samples, {age(ran['age_s'])}."
 
 
 def _figures(line: dict[str, Any], total: float) -> tuple[str, ...]:
@@ -166,13 +179,14 @@ def _moves(report: Explanation) -> Iterator[str]:
     for op in dict.fromkeys(move["op"] for move in moves):
         passed = [f"{move['passes']} ({_saved(move)})" for move in moves if move["op"] == op]
         yield f"{op} runs before {', '.join(passed)}."
-    if report["order"] == report["best"]["order"]:
-        for fusion in report["fusions"]:
+    timed = timed_order(report)
+    for fusion in report["fusions"] if report["order"] == report["best"]["order"] else ():
+        if timed is None or any({fusion["op"], fusion["with"]} <= set(stage["ops"]) for stage in timed["stages"]):
             yield f"{fusion['op']} shares the pass of {fusion['with']} ({_saved(fusion)})."
 
 
 def _saved(line: dict[str, Any]) -> str:
-    return f"saves {'at least ' if line['at_least'] else ''}{microseconds(line['saved_us'])} us"
+    return f"saves {'at least' if line['at_least'] else 'about'} {microseconds(line['saved_us'])} us by the estimates"
 
 
 def _others(report: Explanation) -> Iterator[str]:
@@ -184,7 +198,8 @@ def _others(report: Explanation) -> Iterator[str]:
 def _parallelism(report: Explanation) -> Iterator[str]:
     given = report["parallelism"]
     threads = given["threads"]
-    us = report["us"]
+    timed = timed_order(report)
+    us = timed["us"] if timed else report["us"]
     line = f"Parallelism: {threads} thread{'s' if threads != 1 else ''}"
     if "slots" in given:
         line += (

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _core, _daemon, _state
 from ._batch import Batch, Delivered
-from ._dataset import cache_dir
+from ._batch_functions import BatchFunctions
+from ._dataset import cache_dir, chosen_cache_dir
 from ._errors import (
     Closed,
     Error,
@@ -162,7 +163,7 @@ class Loader:
             raise InvalidArgument("Loader: pipeline: has no batch; end it with .batch(n)")
         self._pipeline = pipeline
         self._native = pipeline.native
-        self._maps = pipeline._maps
+        self._functions = BatchFunctions(pipeline._maps)
         found_rank, found_world = (0, 1) if rank is not None and world_size is not None else launched()
         options = job_options(
             rank=found_rank if rank is None else rank,
@@ -272,7 +273,7 @@ class Loader:
             "replicas": replicas,
             "reattach_timeout": reattach_s,
             "embedded": goes_on,
-            "cache_dir": cache_dir(),
+            "cache_dir": cache_dir(told=False) or chosen_cache_dir(),  # the daemon may, or a service's start makes it
         }
         return self._attached(asked, options, daemon == "auto" and replicas == 1)
 
@@ -427,13 +428,7 @@ class Loader:
         batch._stamp = self._stamp
         batch.step, batch.epoch, batch.position = item.place
         result: Any = batch if self._tuple is None else tuple([batch[name] for name in self._tuple])
-        for fn in self._maps:
-            try:
-                result = fn(result)
-            except StopIteration as error:  # a `for` would take it for the end of the epoch
-                raise RuntimeError(
-                    f"map_batch: {fn!r} raised StopIteration; let it return or raise another error"
-                ) from error
+        result = self._functions(result)
         left, place = self._steps_left - 1, _state.Place(batch.epoch, batch.position)
         after = place if left else _state.Place(batch.epoch + 1, 0)
         # All at once, without a call in between: Python takes Ctrl-C only at calls and jumps back.
@@ -603,7 +598,8 @@ class Loader:
         Of the stream as a whole; None where nobody could measure it yet:
         `step_seconds`: the trainer's own time per step, from one batch to asking for the next (with `map_batch`); waiting is not
         in it. `demand_per_second`: the samples that it takes when it never waits. Both are medians of the last 15 times 16 steps,
-        so that a checkpoint or an evaluation does not count, and known after 16. `stall_seconds`, `stall_share`: what it waited
+        so that a checkpoint or an evaluation does not count, and known after 16. `functions`: name and median `seconds` per
+        batch of each function of `map_batch`, which runs in the trainer's thread. `stall_seconds`, `stall_share`: what it waited
         inside. `slots["ready_mean"]`: how many batches lay ready when it came for one.
         `read_latency_seconds`: mean of a read, from its start to its bytes; `read_bytes_per_second`: while reads were under way.
         `pressure`, of who makes the batches, read now: `cpu`, `io`, `memory` (share of the last ten seconds in which something
@@ -617,7 +613,7 @@ class Loader:
         `ahead_chunks`: tasks being read or waiting for a thread, at most. `threads_used`: how many of the `threads` work at the
         same time now: those that the trainer's rate needs.
         """
-        return self._job.stats()
+        return self._job.stats() | {"functions": self._functions.figures()}
 
     def explain(self) -> Explanation:
         """Why the operations run in this order and what each costs, measured by this loader: a dict that prints as a text and
@@ -627,7 +623,8 @@ class Loader:
         timed together with others of its pass; "assumed"), `samples` and `age_s`; `measured` has the orders that ran, each with
         its passes as they were timed (one sample in 32). `plan` is the file that was given, or None.
         `stream`: `demand_per_s` (samples that the trainer takes when it never waits) and its `demand_age_s`, `step_s`; `make_per_s`
-        (samples that the threads can make by the measured cost); `limit` ("trainer"; "cores"; "other", when the trainer waits
+        (samples that the threads can make by the measured cost); `functions` of `map_batch`; `limit` ("trainer"; "map_batch", when
+        they take more than half of a step; "cores"; "other", when the trainer waits
         though the cores could do it; None while a side is not known); `stall_share`; `ready_slots` (mean) of `slots`;
         `read_latency_s`, `read_bytes_per_s` and `read_age_s`; `pressure`. The terms are those of `stats()`; what this loader has
         not measured yet is of an earlier one on this machine, as the ages say, or None.
@@ -645,7 +642,7 @@ class Loader:
     def _explained(self, reorder: str) -> Explanation:
         """With what would be cheapest under `reorder`."""
         report = Explanation(json.loads(self._job.explain(self._native, reorder)))
-        stats = self._job.stats()
+        stats = self.stats()
         report["parallelism"] |= {
             "threads": stats["threads"],
             "slots": stats["slots"]["count"],

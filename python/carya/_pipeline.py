@@ -14,6 +14,7 @@ import numpy as np
 from . import _core
 from ._arrays import array_memory, arrays_document
 from ._batch import Delivered
+from ._batch_functions import function_name
 from ._dataset import attach_job, cache_dir, open_dataset
 from ._difference import measure
 from ._document import Document, dump, plain
@@ -338,7 +339,7 @@ class Pipeline(Ops):
             if tensors != shown:
                 lines.append("    -> " + ", ".join(_facts(*tensor) for tensor in tensors))
                 shown = tensors
-        return "\n".join(lines + [f"map_batch({_function_name(fn)})" for fn in self._maps])
+        return "\n".join(lines + [f"map_batch({function_name(fn)})" for fn in self._maps])
 
     def to_json(self) -> str:
         """The pipeline document (transforms/FORMAT.md): canonical text, equal for equal pipelines.
@@ -347,7 +348,7 @@ class Pipeline(Ops):
         """
         if self._maps:
             raise InvalidArgument(
-                f"to_json: map_batch({_function_name(self._maps[0])}) is a Python function and has no JSON form; "
+                f"to_json: map_batch({function_name(self._maps[0])}) is a Python function and has no JSON form; "
                 "write the pipeline before .map_batch(...) and add the function after reading it"
             )
         return self.native.to_json()
@@ -546,7 +547,3 @@ def _facts(name: str, dtype: str, shape: tuple[int | None, ...]) -> str:
 
 def _shape(shape: tuple[int | None, ...]) -> str:
     return f"({', '.join('?' if side is None else str(side) for side in shape)})"
-
-
-def _function_name(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__qualname__", None) or repr(fn)

@@ -10,10 +10,13 @@ from typing import Any
 # In pixels of the viewBox.
 _WIDTH, _PLOT_W, _PLOT_H, _ROW = 980, 400, 170, 262
 _LEFT, _TOP = 62, 46
-_COLORS = ("#0f766e", "#d9480f", "#5f3dc4", "#1971c2", "#868e96", "#e8590c", "#2f9e44", "#c2255c")
+# Far apart for everyone, also with each kind of color blindness, and three to one beside white and the dark paper: found by
+# a search over hues, saturations and values; tests/python/test_simulate.py computes both.
+_COLORS = ("#ff2626", "#2693ff", "#73654b", "#9326ff", "#17992d", "#bf7cbf", "#4b6c73", "#bf00bf")
+_THIN, _THINNER = 1.5, 1.1  # widths of lines
 _STYLE = """
 text { font: 12px system-ui, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2933; } .title { font-weight: 600; font-size: 15px; }
-.soft { fill: #61707f; } .paper { fill: #ffffff; } .axis { stroke: #b5c0ca; fill: none; } .line { fill: none; stroke-width: 1.6; }
+.soft { fill: #61707f; } .paper { fill: #ffffff; } .axis { stroke: #b5c0ca; fill: none; } .line { fill: none; }
 @media (prefers-color-scheme: dark) { text { fill: #e6ebf0; } .soft { fill: #9aa8b5; } .paper { fill: #14191f; } .axis { stroke: #4a5866; } }
 """
 
@@ -43,26 +46,51 @@ def _row(group: dict[str, Any], top: float) -> Iterator[str]:
     x = 20.0
     for index, row in enumerate(group["policies"]):
         color = _COLORS[index % len(_COLORS)]
-        yield f'<rect x="{x:g}" y="{top + _ROW - 22:g}" width="12" height="3" fill="{color}"/>'
+        yield f'<rect x="{x:g}" y="{top + _ROW - 20.5 - _width(index, group) / 2:g}" width="14" height="{_width(index, group):g}" fill="{color}"/>'
         yield f'<text class="soft" x="{x + 16:g}" y="{top + _ROW - 16:g}">{_xml(row["policy"])}</text>'
         x += 28 + 7 * len(row["policy"])
 
 
+def _ticks(top: float, steps: tuple[float, ...], whole: bool = False) -> list[float]:
+    """Round numbers from 0 to at most `top`, three to six of them: steps of these times a power of ten.
+
+    >>> _ticks(3, (1, 2, 5), whole=True), _ticks(30.1, (1, 2, 5))
+    ([0.0, 1.0, 2.0, 3.0], [0.0, 10.0, 20.0, 30.0])
+    """
+    unit = 10.0 ** math.floor(math.log10(top / 5))
+    if whole:
+        unit = max(unit, 1.0)
+    step = next(size * unit for size in (*steps, 10) if top / (size * unit) <= 5)
+    return [step * number for number in range(math.floor(top / step * (1 + 1e-9)) + 1)]
+
+
 def _plot(group: dict[str, Any], key: str, label: str, x: float, y: float, end: float) -> Iterator[str]:
     top = max([m[key] or 0 for row in group["policies"] for m in row["moments"] if m["at_s"] <= end] + [1e-9])
-    top = _round_up(top)
+    ticks = _ticks(top, (1, 2, 5), whole=key == "workers")
+    if ticks[-1] < top * (1 - 1e-9):
+        ticks.append(ticks[-1] + ticks[1] if len(ticks) > 1 else 1.0)
+    top = max(ticks[-1], 1e-9)
     yield f'<path class="axis" d="M{x:g} {y:g}V{y + _PLOT_H:g}H{x + _PLOT_W:g}"/>'
     yield f'<text class="soft" x="{x:g}" y="{y - 6:g}">{label}</text>'
-    for share in (0.0, 0.5, 1.0):
-        at = y + _PLOT_H * (1 - share) + 4
-        yield f'<text class="soft" x="{x - 6:g}" y="{at:g}" text-anchor="end">{top * share:.3g}</text>'
-        time = f"{end * share / 60:.3g} min"
-        yield f'<text class="soft" x="{x + _PLOT_W * share:g}" y="{y + _PLOT_H + 16:g}" text-anchor="middle">{time}</text>'
+    for tick in ticks:
+        at = y + _PLOT_H * (1 - tick / top) + 4
+        yield f'<text class="soft" x="{x - 6:g}" y="{at:g}" text-anchor="end">{tick:g}</text>'
+    for minute in _ticks(end / 60, (1, 2, 5)):
+        at = x + _PLOT_W * minute * 60 / end
+        yield f'<text class="soft" x="{at:g}" y="{y + _PLOT_H + 16:g}" text-anchor="middle">{minute:g} min</text>'
     for index, row in enumerate(group["policies"]):
         path = _path(row["moments"], key, x, y, end, top)
         if path:
-            color = _COLORS[index % len(_COLORS)]
-            yield f'<path class="line" stroke="{color}" d="{path}"><title>{_xml(row["policy"])}</title></path>'
+            gaps = ' stroke-dasharray="9 5"' if 0 < index == len(group["policies"]) - 1 else ""
+            yield (
+                f'<path class="line" stroke="{_COLORS[index % len(_COLORS)]}" stroke-width="{_width(index, group):g}"{gaps} d="{path}">'
+                f"<title>{_xml(row['policy'])}</title></path>"
+            )
+
+
+def _width(index: int, group: dict[str, Any]) -> float:
+    """Later lines lie above earlier ones and are thinner, the last has gaps: of lines in one place all are seen."""
+    return _THIN + _THINNER * (len(group["policies"]) - 1 - index)
 
 
 def _path(moments: list[dict[str, Any]], key: str, x: float, y: float, end: float, top: float) -> str:
@@ -78,11 +106,6 @@ def _path(moments: list[dict[str, Any]], key: str, x: float, y: float, end: floa
         if moment["at_s"] >= end:
             return path
     return path + (f"H{x + _PLOT_W:.1f}" if path else "")
-
-
-def _round_up(number: float) -> float:
-    unit = 10.0 ** math.floor(math.log10(number))
-    return next(step * unit for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * unit >= number * (1 - 1e-9))
 
 
 def _xml(text: str) -> str:

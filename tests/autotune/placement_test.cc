@@ -278,6 +278,23 @@ TEST(Neighbours, SayWhatTheyCostAndWhyTheyLost) {
               HasSubstr("3 workers, cut after 2 ops, 71.4 % of the samples; 1 cores here; 3500 samples/s"));
 }
 
+TEST(Neighbours, NoInfinityIsEverSaid) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 500; ++i) {
+    PlacementFacts facts = random_facts(random);
+    if (i % 4 == 0) facts.source_bytes_per_s = 1e-300;  // nothing can be made here
+    const Prices prices{.host_per_hour = i % 2 * 5.0, .worker_per_hour = i % 3 * 0.5};
+    const PlacementGoal goal{.objective = static_cast<Objective>(random() % 3), .workers_max = 40};
+    const auto best = place(facts, prices, goal);
+    ASSERT_TRUE(best);
+    for (const Choice& chosen : {best->choice, Choice{}})  // also beside one that makes nothing
+      for (const Neighbour& beside : neighbours(facts, prices, goal, chosen, best->reachable))
+        for (const std::string& said : {beside.why, choice_text(facts, beside.choice)})
+          for (const char* word : {"inf", "nan"})
+            ASSERT_EQ(said.find(word), std::string::npos) << said << " case " << i;
+  }
+}
+
 TEST(Neighbours, NoneIsBetterThanTheBest) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 500; ++i) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +19,13 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 
-def run(*words: str, code: int = 0) -> str:
+def run(*words: str, code: int = 0, columns: int = 160) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "carya", *words],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "COLUMNS": "160"},
+        env={**os.environ, "COLUMNS": str(columns)},
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
@@ -174,3 +175,47 @@ def test_each_bench_runs(arguments: str) -> None:
     assert report["bench"] == arguments.split()[0]
     assert report["rows"]
     assert all(np.isfinite(value) for row in report["rows"] for value in row.values() if isinstance(value, float))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell: str) -> None:
+    """The script for the shell, and what the shell then asks."""
+    without = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-m", "carya"]
+    script = subprocess.run(
+        [*command, "--show-completion", shell], capture_output=True, text=True, check=True, env=without
+    )
+    assert "_CARYA_COMPLETE" in script.stdout
+    asked = {
+        "_CARYA_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "carya st",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "carya st",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env={**without, **asked})
+    assert "status" in found.stdout
+    assert "doctor" not in found.stdout
+
+
+def test_the_reference_says_what_help_says() -> None:
+    """tools/cli_reference.py writes the second part of the document anew."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+    try:
+        import cli_reference as reference
+    finally:
+        sys.path.pop(0)
+    head, text = reference.DOCUMENT.read_text().split(reference.MARK)
+    assert text.strip() == reference.section().strip()
+    typer = pytest.importorskip("typer")
+    from carya import _cli
+
+    names = [name for name, _ in reference.commands(typer.main.get_command(_cli.make_app(typer)))]
+    assert [name for name in names if f"`carya {name}`" not in head] == []
+
+
+def test_bench_help_names_every_bench() -> None:
+    from carya import _bench
+
+    said = run("bench", "--help")
+    assert [name for name in _bench.NAMES if not re.search(rf"\b{name}\b", said)] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -43,10 +44,25 @@ def test_status_shows_jobs_ranks_and_readers(daemon: Daemon) -> None:
         assert (reader["pid"], reader["held"]) == (os.getpid(), 1)
         assert 0 <= reader["stall_share"] <= 1
         table = run("status", "--socket", daemon.socket)
-        for word in ("shown", "ready", "arrays", f"{os.getpid()} (", "3 = "):
+        for word in ("shown", "ready", "arrays", f"{os.getpid()} (", "slots: 3 ("):
             assert word in table
         assert "shown" in run("top", "--once", "--socket", daemon.socket)
         del held
+
+
+@pytest.mark.parametrize("words", [["status"], ["top", "--once"]], ids=str)
+def test_eighty_columns_are_enough(daemon: Daemon, words: list[str]) -> None:
+    """A name as loaders make them stands in one line, and so does every figure with what it is."""
+    with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, slots=3) as loader:
+        next(iter(loader))
+        name = daemon.status()["jobs"][-1]["job"]
+        assert len(name) > 30
+        lines = [line.rstrip() for line in run(*words, "--socket", daemon.socket, columns=80).splitlines()]
+        assert max(len(line) for line in lines) <= 80
+        assert f"job {name}" in lines
+        for text in (r"  rank 0: \S+ samples/s, epoch 0 at \d+", r"    slots: 3 \(\S+ \S+\), \d ready, .*free"):
+            assert any(re.fullmatch(text, line) for line in lines), lines
+        assert any(f"{os.getpid()} (" in line and "stalled)" in line for line in lines)
 
 
 def test_a_reader_s_stall_is_what_it_waited(daemon: Daemon) -> None:

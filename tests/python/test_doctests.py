@@ -10,6 +10,7 @@ import pytest
 
 MODULES = [
     "carya._batch",
+    "carya._batch_functions",
     "carya._chain",
     "carya._color_ops",
     "carya._document",
@@ -20,6 +21,7 @@ MODULES = [
     "carya._options",
     "carya._pipeline",
     "carya._plan",
+    "carya._simulate_svg",
     "carya._sources",
     "carya._warp_ops",
     "carya.jax",

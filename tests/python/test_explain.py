@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -13,7 +14,7 @@ import pytest
 from daemons import running
 
 import carya
-from carya._explanation import Explanation
+from carya._explanation import Explanation, microseconds
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -60,9 +61,27 @@ def test_a_loader_says_what_it_measured(photos: Path) -> None:
     assert report["parallelism"]["threads"] == 1
     assert report["parallelism"]["slots"] > 1
     text = str(report)
-    assert "pass, as measured" in text
+    assert "pass, as timed" in text
     assert "assumed" not in text
     assert text.startswith(" > ".join(report["order"]))
+
+
+def test_one_text_has_one_set_of_figures(photos: Path) -> None:
+    """A decode that only a crop's region is needed of costs less than the estimate of the whole picture: one is shown."""
+    _, report = measured(
+        carya.image_folder(photos).decode_image().color_jitter(0.4).random_crop(32).batch(4), epochs=20
+    )
+    (ran,) = [one for one in report["measured"] if one["order"] == report["order"]]
+    text = str(report)
+    for name in report["order"]:  # at the beginning of one line of one table
+        stages = [stage["name"] for stage in ran["stages"] if name in stage["ops"]]
+        assert sum(line.startswith((f"{stages[0]} ", f"{name} ")) and "%" in line for line in text.splitlines()) == 1
+    us = microseconds(ran["us"])
+    assert f"{us} us of CPU time per sample" in text
+    assert f"At {us} us a thread makes" in text
+    for op, other in re.findall(r"^(\w+) shares the pass of (\w+)", text, re.MULTILINE):
+        assert any({op, other} <= set(stage["ops"]) for stage in ran["stages"])
+    assert "inf" not in re.findall(r"\w+", text)
 
 
 def test_a_daemon_measures_for_its_readers(photos: Path) -> None:

@@ -77,6 +77,59 @@ def test_accelerate_prepares_the_loader(photos: Path) -> None:
     assert seen == sums(photos, 1)
 
 
+@needs("accelerate")
+def test_accelerate_keeps_the_loader_s_state(photos: Path, tmp_path: Path) -> None:
+    """As docs/guides/huggingface.md has it: the loader is not prepared, its state goes with the checkpoint."""
+    import accelerate
+
+    import carya.torch
+
+    whole = sums(photos, 1)
+    accelerator = accelerate.Accelerator(cpu=True)
+    with carya.torch.Loader(vision(photos), device=accelerator.device) as loader:
+        accelerator.register_for_checkpointing(loader)
+        batches = iter(loader)
+        assert float(next(batches)["image"].sum()) == whole[0]
+        accelerator.save_state(str(tmp_path))
+        next(batches)
+        accelerator.load_state(str(tmp_path))
+        assert [float(batch["image"].sum()) for batch in loader] == whole[1:]
+
+
+@needs("transformers")
+@needs("accelerate")
+@pytest.mark.filterwarnings("ignore")
+def test_the_trainer_of_hugging_face_takes_the_loader(photos: Path, tmp_path: Path) -> None:
+    """As docs/guides/huggingface.md has it: a subclass gives the loader, `map_batch` the names of the arguments."""
+    import torch
+    import transformers
+
+    import carya.torch
+
+    seen: list[float] = []
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3 * 16 * 16, 3)
+
+        def forward(self, pixel_values: Any, labels: Any) -> Any:
+            seen.append(float(pixel_values.sum()))
+            logits = self.layer(pixel_values.flatten(1))
+            return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+    class CaryaTrainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            train = vision(photos).map_batch(lambda batch: {"pixel_values": batch["image"], "labels": batch["label"]})
+            return carya.torch.Loader(train)
+
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), max_steps=3, report_to=[], use_cpu=True, save_strategy="no", remove_unused_columns=False
+    )
+    CaryaTrainer(Model(), arguments).train()
+    assert seen[:3] == sums(photos, 1)[:3]
+
+
 @needs("torchvision")
 @pytest.mark.parametrize("size", [(24, 24), (150, 190)])
 def test_resize_is_torchvisions(photos: Path, size: tuple[int, int]) -> None:

@@ -64,7 +64,7 @@ def test_figures_are_those_of_the_stream(daemon: Daemon, photos: Path) -> None:
     with carya.Loader(chain, daemon=daemon.socket, job="figures", epochs=1) as loader:
         assert len(records(loader)) == 7
         found = samples(get(daemon, "/metrics")[1])
-        here = 'job="figures",rank="0"'
+        here = 'carya_job="figures",rank="0"'
         assert found["carya_samples_total"][here] == 27
         assert found["carya_batches_total"][here] == 7
         assert found["carya_bytes_read_total"][here] == sum(p.stat().st_size for p in photos.rglob("*.*"))
@@ -86,7 +86,7 @@ def test_labels_of_a_client_cannot_break_the_page(daemon: Daemon) -> None:
     with carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, job=name) as loader:
         next(iter(loader))
         labels = samples(get(daemon, "/metrics")[1])["carya_batches_total"]
-        assert 'job="a\\"b\\\\c?d?é",rank="0"' in labels
+        assert 'carya_job="a\\"b\\\\c?d?é",rank="0"' in labels
 
 
 def test_pages_and_methods(daemon: Daemon) -> None:
@@ -136,7 +136,7 @@ def test_documents_name_what_is_exported(daemon: Daemon) -> None:
 def test_the_dashboard_uses_what_is_exported(daemon: Daemon) -> None:
     dashboard = json.loads((ROOT / "packaging" / "grafana" / "carya.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    used = {name for query in queries for name in re.findall(r"\b(?:carya|process)_[a-z_]+", query)}
+    used = {name for query in queries for name in re.findall(r"\b(?:carya|process)_[a-z_]+\b(?!\))(?=\{)", query)}
     exported = set()
     for name, kind in families(get(daemon, "/metrics")[1]).items():
         exported |= {name + suffix for suffix in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}

@@ -153,6 +153,27 @@ def test_socket_activation_starts_it_for_the_first_loader(short: Path) -> None:
     assert os.path.exists(path)  # the manager's, who goes on listening
 
 
+def test_the_first_job_has_the_cache_that_the_service_makes(
+    short: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CacheDirectory= is made when the first loader starts the unit; that loader cannot make it itself."""
+    activate, path = need("systemd-socket-activate"), str(short / "s")
+    (short / "var").symlink_to(short / "real")
+    cache = short / "var" / "carya"
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(cache))
+    unit = f"mkdir -p {short}/real/carya; exec {CARYAD} --socket {path} --idle-exit 0.2"
+    command = [activate, "--seqpacket", "--listen", path, "sh", "-c", unit]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as manager:
+        wait_until(lambda: os.path.exists(path))
+        pipeline = carya.image_folder(photos).decode_image().center_crop(32).batch(4)
+        with carya.Loader(pipeline, daemon=path, decode_index="rows", epochs=1) as loader:
+            for _ in loader:
+                pass
+            assert "no cache folder" not in json.dumps(loader.stats())
+        manager.communicate(timeout=HANG_S)
+    assert ".store" in {file.suffix for file in cache.iterdir()}  # the decode index
+
+
 def test_a_socket_of_another_kind_is_refused(short: Path) -> None:
     activate, path = need("systemd-socket-activate"), str(short / "s")
     with subprocess.Popen(
@@ -258,6 +279,16 @@ def test_units_allow_io_uring() -> None:
     analyze = need("systemd-analyze")
     assert "@aio" in run(analyze, "syscall-filter", "@system-service").stdout
     assert "io_uring_enter" in run(analyze, "syscall-filter", "@aio").stdout
+
+
+@pytest.mark.parametrize("unit", ["caryad.service", "user/caryad.service"])
+def test_units_allow_the_metrics_port_of_the_documents(unit: str) -> None:
+    text = re.sub("(?m)^#.*", "", (PACKAGING / "systemd" / unit).read_text())
+    assert "\nPrivateNetwork=yes" not in text  # it has a loopback of its own, which nobody reaches
+    families = re.search("^RestrictAddressFamilies=(.*)$", text, re.MULTILINE)
+    assert families
+    assert {"AF_INET", "AF_INET6"} <= set(families[1].split())
+    assert ("\nIPAddressDeny=any\n" in text) == ("\nIPAddressAllow=localhost\n" in text)
 
 
 @pytest.mark.parametrize("unit", ["caryad.service", "user/caryad.service"])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from carya import InvalidArgument
+from carya import InvalidArgument, _simulate_svg
 from carya._scenario import complete, load_scenario
 
 pytest.importorskip("typer")
@@ -70,6 +73,66 @@ def test_pecans_workloads_have_all_rows_and_ours_costs_least(tmp_path: Path) -> 
     drawn = ElementTree.parse(svg).getroot()
     lines = [path for path in drawn.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "line"]
     assert len(lines) == 2 * 8 * 6
+    for plot in range(12):  # of lines in one place all are seen: each is thinner than those below it
+        widths = [float(line.attrib["stroke-width"]) for line in lines[8 * plot : 8 * plot + 8]]
+        assert widths == sorted(set(widths), reverse=True)
+        assert len({line.attrib["stroke"] for line in lines[8 * plot : 8 * plot + 8]}) == 8
+    ticks = [text.text or "" for text in drawn.iter("{http://www.w3.org/2000/svg}text") if text.get("text-anchor")]
+    assert {"0", "1", "0 min"} <= set(ticks)
+    assert all(re.fullmatch(r"\d+(\.\d)? min|\d+|\d*\.\d{1,2}", tick) for tick in ticks), ticks
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"), [(1, [0, 1]), (3, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4, 5]), (17, [0, 5, 10, 15])]
+)
+def test_workers_are_counted_in_whole_numbers(top: float, ticks: list[float]) -> None:
+    assert _simulate_svg._ticks(top, (1, 2, 5), whole=True) == ticks
+
+
+# Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009), severity 1.
+VISIONS = {
+    "all cones": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(color: str) -> np.ndarray:
+    values = np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def lab(light: np.ndarray) -> np.ndarray:
+    """CIELAB under D65."""
+    ratios = XYZ @ np.clip(light, 0, 1) / np.array([0.9505, 1, 1.089])
+    f = np.where(ratios > 0.008856, np.cbrt(ratios), 7.787 * ratios + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_lines_differ_for_everyone(vision: str) -> None:
+    colors = _simulate_svg._COLORS
+    assert len(colors) == 8
+    for one, other in itertools.combinations(colors, 2):
+        seen = [lab(VISIONS[vision] @ linear(color)) for color in (one, other)]
+        assert np.linalg.norm(seen[0] - seen[1]) > 20, (one, other)  # 2.3 is just noticeable
+
+
+def test_lines_stand_out_of_both_papers() -> None:
+    """The contrast that WCAG 2.1 asks of graphics: 3 to 1."""
+    for paper in ("#ffffff", "#14191f"):
+        assert paper in _simulate_svg._STYLE
+        for color in _simulate_svg._COLORS:
+            light = sorted((XYZ[1] @ linear(each) for each in (paper, color)), reverse=True)
+            assert (light[0] + 0.05) / (light[1] + 0.05) > 3, (paper, color)
 
 
 def test_the_table_names_every_policy(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from carya._explain_stream import add_stream, lines
 from carya._loader import Reading
 
 RATES = {"read_latency_s", "read_bytes_per_s", "read_age_s", "demand_per_s", "demand_age_s"}
-KEYS = RATES | {"make_per_s", "step_s", "stall_share", "ready_slots", "slots", "pressure", "limit"}
+KEYS = RATES | {"make_per_s", "step_s", "stall_share", "ready_slots", "slots", "pressure", "limit", "functions"}
 PRESSURE = {"cpu", "io", "memory", "runnable", "cores", "throttled_share", "throttled_seconds"}
 
 
@@ -184,6 +186,24 @@ def test_the_text_says_which_side_limits() -> None:
     assert "it waits all the same" in next(lines(other))
     assert report_of(None, 400)["stream"]["limit"] is None
     assert report_of(3_100, 0)["stream"]["make_per_s"] is None
+
+
+def test_a_slow_function_is_charged_for_what_it_takes(photos: Path) -> None:
+    def slow(batch: carya.Batch) -> carya.Batch:
+        time.sleep(0.03)
+        return batch
+
+    stats, report = figures(chain(photos).map_batch(slow), 6, daemon="embedded")
+    (function,) = stats["functions"]
+    assert function["name"].endswith("slow")
+    assert 0.03 <= function["seconds"] <= stats["step_seconds"] * 1.5
+    assert report["stream"]["limit"] == "map_batch"
+    text = str(report)
+    assert "the functions of map_batch limit." in text
+    assert "the trainer limits" not in text
+    assert re.search(
+        r"map_batch\(\S*slow\) takes \d\S* ms of each batch in the trainer's own thread, \d+% of its step\.", text
+    )
 
 
 def test_unknown_pressure_is_not_said() -> None:

@@ -1,0 +1,100 @@
+"""The Python code of the documents is run: each page's blocks one after the other, over small data.
+
+A block with a title (```python title="torch") is another library's code or a sketch of a script, and is not run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import carya
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = sorted(DOCS.glob("guides/*.md"))
+# These use what they said before, or what a reader has.
+OTHERS = [DOCS.parent / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page not in PAGES)]
+GIVEN = """
+import carya, carya.jax, carya.torch
+train = p = carya.image_folder("photos").shuffle(seed=1).decode_image().random_crop(40)
+train = train.batch(4)
+loader = carya.Loader(train)
+checkpoint = {}
+def step(*arrays):
+    pass
+"""
+ELSEWHERE = {"remote"}  # workers of three machines with certificates: tests/python/test_remote*.py
+
+
+@pytest.fixture
+def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the pages name: photos/ in three classes, and tars of four of them each."""
+    (tmp_path / "pictures").symlink_to(photos)
+    shutil.copytree(photos, tmp_path / "photos")
+    (tmp_path / "shards").mkdir()
+    jpegs = sorted(photos.glob("*/*.jpg"))
+    for shard in range(2):
+        with tarfile.open(tmp_path / "shards" / f"train-{shard:03d}.tar", "w") as tar:
+            for number in range(4 * shard, 4 * shard + 4):
+                tar.add(jpegs[number], f"{number:04d}.jpg")
+                label = tmp_path / "label"
+                label.write_text(str(number))
+                tar.add(label, f"{number:04d}.cls")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_s_examples_run(page: Path, data: Path) -> None:
+    blocks = [match[1] for match in BLOCK.finditer(page.read_text())]
+    for library in ("torch", "jax"):
+        if any(f"carya.{library}" in block for block in blocks) and not importlib.util.find_spec(library):
+            pytest.skip(f"{library} is not installed")
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in OTHERS if BLOCK.search(page.read_text())], ids=lambda page: page.stem
+)
+def test_examples_of_the_other_pages_run(page: Path, data: Path) -> None:
+    if page.stem in ELSEWHERE:
+        return
+    for library in ("torch", "jax"):
+        pytest.importorskip(library)
+    for folder in ("photos/train", "imagenet/train"):  # enough for their batches
+        for number in range(150):
+            path = data / folder / "abc"[number % 3] / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(sorted((data / "pictures").glob("*/*.jpg"))[number % 8])
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in (GIVEN, *(match[1] for match in BLOCK.finditer(page.read_text()))):
+        exec(compile(block, str(page), "exec"), names)
+    for thing in names.values():
+        if isinstance(thing, carya.Loader):
+            thing.close()
+
+
+def test_every_guide_has_an_example_or_a_test_of_its_own() -> None:
+    without = [page.stem for page in PAGES if not BLOCK.search(page.read_text())]
+    assert without == ["huggingface", "lightning"]  # their libraries are tried in test_frameworks.py, where they are
+    text = (Path(__file__).parent / "test_frameworks.py").read_text()
+    for name in ("lightning", "accelerate", "transformers"):
+        assert f'@needs("{name}")' in text
+
+
+def test_nothing_is_promised_of_an_index() -> None:
+    """Carya is on no package index: a page that tells to install it names the file of the wheel."""
+    root = DOCS.parent
+    texts = [*DOCS.rglob("*.md"), root / "README.md", *(root / "packaging" / "man").iterdir()]
+    for path in texts:
+        for line in path.read_text().splitlines():
+            if re.search(r"pip (install|download)\b.*\bcarya", line):
+                assert "dist/carya-" in line, f"{path}: {line}"
