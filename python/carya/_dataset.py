@@ -31,7 +31,7 @@ def cache_dir() -> str:
     try:
         os.makedirs(chosen, exist_ok=True)
     except OSError as error:
-        return _no_cache(chosen, error.strerror)
+        return _no_cache(chosen, error.strerror or str(error))
     return chosen if os.access(chosen, os.W_OK) else _no_cache(chosen, "not writable for this user")
 
 
