@@ -41,7 +41,7 @@ def cache_dir(told: bool = True) -> str:
         if os.access(chosen, os.W_OK):
             return chosen
     except OSError as error:
-        why = str(error.strerror)
+        why = error.strerror or str(error)
     if told and chosen not in _said_no_cache:
         _said_no_cache.add(chosen)
         _log.warning(
