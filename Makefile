@@ -5,7 +5,7 @@
 #   PIP_ARGS=...    extra arguments of pip, such as --extra-index-url https://download.pytorch.org/whl/cpu
 #   FUZZ_SECONDS=n  seconds per fuzz target in `make fuzz` (default 30); FUZZ_TARGETS="tar manifest": only these
 #   PREFIX=folder   install, uninstall: where to (default /usr/local); DESTDIR=folder is put before all paths
-#   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here); DEBIAN_ROOT=folder: also try it in a minimal Debian made there
+#   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here)
 #   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
 #   FOLDERS="io"    asan, tsan: only the C++ tests of these folders below tests
@@ -21,10 +21,10 @@ DATA ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 PY := .venv/bin/python
-export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS DEBIAN_ROOT
+export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults bench wheel deb deb-trial install uninstall docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -110,6 +110,10 @@ wheel:  ## a wheel in dist/ for each CPython that is here, tried in fresh enviro
 	@tools/setup.sh wheel
 	@tools/wheel.sh
 
+wheel-trial: wheel  ## the wheel of CPython 3.11 in a minimal Debian tree (root, network once)
+	@tools/setup.sh deb
+	@packaging/wheel_trial.sh dist
+
 deb:  ## Debian packages carya and python3-carya in dist/, with a silent lintian
 	@tools/setup.sh deb
 	@for target in caryad carya-worker carya_core; do tools/build.sh release $$target || exit; done
@@ -117,6 +121,9 @@ deb:  ## Debian packages carya and python3-carya in dist/, with a silent lintian
 
 deb-trial: deb  ## the packages installed, upgraded, booted, removed and purged in a Debian tree (root, network once)
 	@packaging/deb_trial.sh dist
+
+container-trial: deb  ## the image's run stage and compose.yaml's containers, in trees and namespaces (root, network)
+	@packaging/container/trial.sh dist
 
 install:  ## caryad and carya-worker, systemd units, configuration and man pages into PREFIX
 	@tools/setup.sh test

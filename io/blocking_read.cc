@@ -1,8 +1,6 @@
 #include "io/blocking_read.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/unique_fd.h"
+#include "io/source_folder.h"
 
 namespace carya::io {
 namespace {
@@ -55,20 +54,7 @@ ReadOutcome judge_errno(int sys_errno) {
 }
 
 int open_for_read(int root, const char* path, std::uint64_t resolve, int flags) {
-  const int all = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags;
-  for (;;) {
-    long fd;
-    if (resolve == 0) {
-      fd = ::openat(root, path, all);
-    } else {
-      open_how how{};
-      how.flags = static_cast<std::uint64_t>(all);
-      how.resolve = resolve;
-      fd = ::syscall(SYS_openat2, root, path, &how, sizeof how);
-    }
-    if (fd >= 0) return static_cast<int>(fd);
-    if (errno != EINTR) return -errno;
-  }
+  return open_resolved(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, resolve);
 }
 
 ReadOutcome blocking_read_named(int root, const char* path, std::uint64_t resolve, bool direct,

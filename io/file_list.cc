@@ -5,11 +5,11 @@
 #include <cerrno>
 
 #include "base/unique_fd.h"
-#include "io/common_folder.h"
 #include "io/listing.h"
 #include "io/manifest.h"
 #include "io/manifest_builder.h"
 #include "io/manifest_image.h"
+#include "io/source_folder.h"
 
 namespace carya::io {
 namespace {
@@ -23,7 +23,7 @@ std::unexpected<Error> no_file(const std::string& path, const struct stat& statu
   return fail(Code::kInvalidArgument, path + ": not a regular file; leave it out of the list");
 }
 
-Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths,
+Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths, const SourceFolder& folder,
                                            const ListingOptions& options) {
   ListingProgress progress(options.progress);
   std::vector<SourceStamp> stamps(paths.size());
@@ -32,7 +32,12 @@ Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths
     const std::uint64_t end = std::min<std::uint64_t>(paths.size(), (block + 1) * kBlock);
     for (std::uint64_t i = block * kBlock; i < end; ++i) {
       struct stat status;
-      if (::stat(paths[i].c_str(), &status) != 0) return fail_errno(paths[i], errno);
+      if (options.may_read) {
+        ASSIGN(const UniqueFd file, folder.open_file(paths[i], O_PATH | O_CLOEXEC));
+        if (::fstat(file.get(), &status) != 0) return fail_errno(paths[i], errno);
+      } else if (::stat(paths[i].c_str(), &status) != 0) {
+        return fail_errno(paths[i], errno);
+      }
       if (!S_ISREG(status.st_mode)) return no_file(paths[i], status);
       stamps[i] = stamp_of(status);
     }
@@ -55,12 +60,13 @@ Result<std::shared_ptr<const Manifest>> list_files(const std::vector<std::string
     if (path.find('\0') != std::string::npos)
       return fail(Code::kInvalidArgument, path + ": a path with a NUL");
   }
-  ASSIGN(const auto stamps, stamps_of(paths, options));
+  ASSIGN(const SourceFolder folder, SourceFolder::open(paths, options));
+  ASSIGN(const auto stamps, stamps_of(paths, folder, options));
   ManifestBuilder builder;
-  builder.root = common_folder(paths);
+  builder.root = folder.path();
   builder.keep_times = true;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::string name = below_folder(builder.root, paths[i]);
+    const std::string name = folder.below(paths[i]);
     builder.add({.name = name,
                  .bytes = stamps[i].bytes,
                  .label = labels.empty() ? -1 : labels[i],

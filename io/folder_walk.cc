@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "io/source_folder.h"
 
 namespace carya::io {
 namespace {
@@ -46,8 +47,9 @@ std::string joined(const std::string& path, std::string_view name) {
 /// Reads one directory; what it finds goes to `found` and `below`.
 class DirectoryReader {
  public:
-  DirectoryReader(int root, const std::string& root_path, WalkedDirectory* found, std::vector<Pending>* below)
-      : root_(root), root_path_(root_path), found_(*found), below_(*below) {}
+  DirectoryReader(int root, const std::string& root_path, std::uint64_t resolve, WalkedDirectory* found,
+                  std::vector<Pending>* below)
+      : root_(root), root_path_(root_path), resolve_(resolve), found_(*found), below_(*below) {}
   Status read(const Pending& pending);
 
  private:
@@ -57,8 +59,11 @@ class DirectoryReader {
   void skip(std::string_view name);
   std::string shown(std::string_view name) const { return root_path_ + "/" + joined(found_.path, name); }
 
+  Status look_through(const std::string& name, struct stat& status) const;
+
   const int root_;
   const std::string& root_path_;
+  const std::uint64_t resolve_;
   WalkedDirectory& found_;
   std::vector<Pending>& below_;
   UniqueFd fd_;
@@ -69,8 +74,9 @@ class DirectoryReader {
 Status DirectoryReader::open(const Pending& pending) {
   found_.path = pending.path;
   const char* path = pending.path.empty() ? "." : pending.path.c_str();
-  fd_.reset(::openat(root_, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd_) return fail_errno(root_path_ + "/" + pending.path, errno);
+  const int fd = open_resolved(root_, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, resolve_);
+  if (fd < 0) return fail_open(root_path_ + "/" + pending.path, -fd);
+  fd_.reset(fd);
   struct stat status;
   if (::fstat(fd_.get(), &status) != 0) return fail_errno(root_path_ + "/" + pending.path, errno);
   found_.stamp = stamp_of(status);
@@ -107,6 +113,19 @@ void DirectoryReader::skip(std::string_view name) {
     found_.skipped_examples.push_back(joined(found_.path, name));
 }
 
+/// What an entry is, behind links.
+Status DirectoryReader::look_through(const std::string& name, struct stat& status) const {
+  if (resolve_ == 0) {
+    if (::fstatat(fd_.get(), name.c_str(), &status, 0) == 0) return {};
+    return fail_errno(shown(name), errno);
+  }
+  const int fd = open_resolved(root_, joined(found_.path, name).c_str(), O_PATH | O_CLOEXEC, resolve_);
+  if (fd < 0) return fail_open(shown(name), -fd);
+  const UniqueFd entry(fd);
+  if (::fstat(fd, &status) != 0) return fail_errno(shown(name), errno);
+  return {};
+}
+
 Status DirectoryReader::look_at(const Entry& entry) {
   const std::string name = found_.names.substr(entry.name_at, entry.name_bytes);
   if (entry.type == DT_DIR) {
@@ -121,12 +140,12 @@ Status DirectoryReader::look_at(const Entry& entry) {
     return {};
   }
   struct stat status;
-  if (::fstatat(fd_.get(), name.c_str(), &status, 0) != 0) {
-    if (errno == ENOENT && !wanted) {
+  if (Status seen = look_through(name, status); !seen) {
+    if (seen.error().code == Code::kNotFound && !wanted) {
       skip(name);
       return {};
     }
-    return fail_errno(shown(name), errno);
+    return seen;
   }
   if (S_ISDIR(status.st_mode)) {
     below_.push_back({joined(found_.path, name), self_});
@@ -154,8 +173,8 @@ Status DirectoryReader::read(const Pending& pending) {
 /// The directories still to be read, shared by the threads.
 class Walk {
  public:
-  Walk(int root, const std::string& root_path, ListingProgress& progress)
-      : root_(root), root_path_(root_path), progress_(progress) {
+  Walk(int root, const std::string& root_path, std::uint64_t resolve, ListingProgress& progress)
+      : root_(root), root_path_(root_path), resolve_(resolve), progress_(progress) {
     todo_.push_back({"", nullptr});
   }
 
@@ -170,7 +189,7 @@ class Walk {
       lock.unlock();
       WalkedDirectory found;
       std::vector<Pending> below;
-      Status status = DirectoryReader(root_, root_path_, &found, &below).read(pending);
+      Status status = DirectoryReader(root_, root_path_, resolve_, &found, &below).read(pending);
       const bool go_on = progress_.add(found.files.size() + found.skipped_count);
       lock.lock();
       --busy_;
@@ -194,6 +213,7 @@ class Walk {
 
   const int root_;
   const std::string& root_path_;
+  const std::uint64_t resolve_;
   ListingProgress& progress_;
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
@@ -219,10 +239,15 @@ bool is_image_name(std::string_view name) {
 }
 
 Result<std::vector<WalkedDirectory>> walk_folder(const std::string& root, unsigned threads,
-                                                 ListingProgress& progress) {
-  const UniqueFd fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+                                                 ListingProgress& progress, bool beneath) {
+  UniqueFd fd;
+  if (beneath) {
+    ASSIGN(fd, open_real_folder(root, O_RDONLY));
+  } else {
+    fd.reset(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
   if (!fd) return fail_errno(root, errno);
-  Walk walk(fd.get(), root, progress);
+  Walk walk(fd.get(), root, beneath ? beneath_flags() : 0, progress);
   std::vector<std::thread> others;
   for (unsigned i = 1; i < threads; ++i) {
     try {

@@ -41,11 +41,12 @@ bool is_image_name(std::string_view name);
 /// Every directory below `root` (an absolute path), in parallel, links followed; the order of the result is
 /// by class, then by path, bytewise.
 ///
+/// `beneath`: `root` is a real path, and links that lead out of it are errors (kPermission).
 /// Errors:  kNotFound (no such folder, a link to nothing that is named like an image), kPermission,
 ///          kInvalidArgument (a link that leads back to a folder above it: named), kClosed (progress said
 ///          stop).
 /// Cost:    one stat per image file, by inode order within a directory; ~2 µs a file when warm.
 Result<std::vector<WalkedDirectory>> walk_folder(const std::string& root, unsigned threads,
-                                                 ListingProgress& progress);
+                                                 ListingProgress& progress, bool beneath = false);
 
 }  // namespace carya::io

@@ -95,6 +95,7 @@ Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& pat
                                                           const ListingOptions& options,
                                                           ListingReport* report) {
   ASSIGN(const std::string root, real_path(path));
+  if (options.may_read) TRY(options.may_read(root));
   ListingProgress progress(options.progress);
   const std::string cached =
       options.cache_dir.empty() ? "" : manifest_path(options.cache_dir, "folder", root);
@@ -108,7 +109,8 @@ Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& pat
       }
     }
   }
-  ASSIGN(const auto directories, walk_folder(root, listing_threads(options.threads), progress));
+  ASSIGN(const auto directories,
+         walk_folder(root, listing_threads(options.threads), progress, static_cast<bool>(options.may_read)));
   ManifestBuilder builder;
   builder.root = root;
   builder.keep_times = true;

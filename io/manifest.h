@@ -36,7 +36,7 @@ struct RecordAddress {
   std::int64_t label;  ///< -1 when there is none, kNoNumber when what should hold it does not
 };
 
-/// The list of records 0..N-1 of a dataset with sizes, offsets and labels. Immutable; mapped from disk or
+/// The list of records 0..N-1 of a dataset with sizes, offsets and labels. Immutable; read from disk or
 /// built in memory. Threads: const is thread-safe. Layout on disk: io/FORMAT.md; whatever is read from disk
 /// is checked first.
 class Manifest {
@@ -70,6 +70,9 @@ struct ListingOptions {
   std::uint32_t threads = 0;  ///< 0: the allowed cores
   bool verify = false;        ///< check every file's size and time, not only the directories' times
   Progress progress;          ///< may be empty
+  /// Asked for the real path of the folder that all of a source lies in, before anything is looked at there.
+  /// Where it is set, links that lead out of that folder are errors. Empty: everything may be read.
+  std::function<Status(const std::string& folder)> may_read{};
 };
 
 /// What a listing left out, to be named to the user: how many, and some examples.

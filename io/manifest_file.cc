@@ -17,12 +17,6 @@
 namespace carya::io {
 namespace {
 
-/// Whether someone else than this user and root may write the file.
-bool writable_by_others(const struct stat& status) {
-  const bool foreign = status.st_uid != ::geteuid() && status.st_uid != 0;
-  return foreign || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-}
-
 Status write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t step = ::write(fd, bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
@@ -45,15 +39,11 @@ Result<std::shared_ptr<const ManifestImage>> load_manifest(const std::string& pa
     return fail(Code::kCorrupt, "manifest " + path + ": not a manifest");
   }
   const auto size = static_cast<std::size_t>(status.st_size);
-  const bool copy = writable_by_others(status);
-  const int flags = copy ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED | MAP_POPULATE;
-  void* at = ::mmap(nullptr, size, copy ? PROT_READ | PROT_WRITE : PROT_READ, flags, copy ? -1 : raw, 0);
-  if (at == MAP_FAILED) return fail_errno("map " + path, errno);
+  void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return fail_errno("memory for " + path, errno);
   const std::shared_ptr<const void> owner(at, [size](void* p) { ::munmap(p, size); });
-  if (copy) {
-    const ReadOutcome read = blocking_read_range(raw, 0, size, static_cast<std::byte*>(at));
-    if (!read.ok) return fail(Code::kIo, "read " + path + ": not all of it", read.sys_errno);
-  }
+  const ReadOutcome read = blocking_read_range(raw, 0, size, static_cast<std::byte*>(at));
+  if (!read.ok) return fail(Code::kIo, "read " + path + ": not all of it", read.sys_errno);
   return ManifestImage::open({static_cast<const std::byte*>(at), size}, owner);
 }
 

@@ -9,8 +9,10 @@
 
 namespace carya::io {
 
-/// Map a stored manifest. One that another user could change under us is copied into memory first.
-/// Errors: kNotFound, kPermission, kIo; kCorrupt when its bytes are wrong.
+/// Read a stored manifest into memory. It is not mapped: whoever may write to the cache folder, or a full
+/// disk's repair, could cut the file, and the system ends a process that reads a mapping behind the end of
+/// its file (SIGBUS). docs/decisions/010. Errors: kNotFound, kPermission, kIo; kCorrupt when its bytes are
+/// wrong.
 Result<std::shared_ptr<const ManifestImage>> load_manifest(const std::string& path);
 
 /// Write a file whole or not at all (temporary file, rename); makes the folder when it is missing.

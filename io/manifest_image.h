@@ -14,7 +14,7 @@
 
 namespace carya::io {
 
-/// A manifest over bytes laid out as io/FORMAT.md says: built in memory, or mapped from disk.
+/// A manifest over bytes laid out as io/FORMAT.md says: built in memory, or read from disk.
 ///
 /// Threads: const is thread-safe.
 /// Cost:    record(i) is O(1), a few cache lines; 32 to 56 bytes per record besides its name.

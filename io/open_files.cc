@@ -10,6 +10,7 @@
 
 #include "io/blocking_read.h"
 #include "io/listing.h"
+#include "io/source_folder.h"
 
 namespace carya::io {
 namespace {
@@ -41,7 +42,11 @@ std::uint64_t direct_offset_align(int fd) {
 Result<int> OpenFiles::add_root(const std::string& directory) {
   UniqueFd fd;
   if (!directory.empty()) {
-    fd.reset(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (resolve_ != 0) {  // then it is a real path, and whoever puts a link there now leads nowhere
+      ASSIGN(fd, open_real_folder(directory, O_PATH));
+    } else {
+      fd.reset(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    }
     if (!fd) return fail_errno("open directory " + directory, errno);
   }
   int handle;

@@ -111,10 +111,10 @@ bool same_tar(const ManifestImage& index, const SourceStamp& stamp) {
 
 }  // namespace
 
-Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const std::string& cache_dir,
+Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const SourceFolder& folder,
+                                                       const std::string& cache_dir,
                                                        ListingProgress& progress) {
-  const UniqueFd fd(::open(tar.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return fail_errno(tar, errno);
+  ASSIGN(const UniqueFd fd, folder.open_file(tar, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   if (::fstat(fd.get(), &status) != 0) return fail_errno(tar, errno);
   if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, tar + ": not a regular file; name tars");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "io/listing.h"
 #include "io/manifest_image.h"
+#include "io/source_folder.h"
 
 namespace carya::io {
 
@@ -17,7 +18,8 @@ namespace carya::io {
 ///
 /// Errors:  kNotFound, kPermission, and those of TarScanner. An index that cannot be read or written is none.
 /// Threads: thread-safe.
-Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const std::string& cache_dir,
+Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const SourceFolder& folder,
+                                                       const std::string& cache_dir,
                                                        ListingProgress& progress);
 
 }  // namespace carya::io

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-#include "io/common_folder.h"
 #include "io/listing.h"
 #include "io/manifest.h"
 #include "io/manifest_builder.h"
+#include "io/source_folder.h"
 #include "io/tar_index.h"
 
 namespace carya::io {
@@ -116,11 +116,12 @@ class Grouping {
 };
 
 Result<std::vector<std::shared_ptr<const ManifestImage>>> indexes_of(const std::vector<std::string>& tars,
+                                                                     const SourceFolder& folder,
                                                                      const ListingOptions& options) {
   ListingProgress progress(options.progress);
   std::vector<std::shared_ptr<const ManifestImage>> indexes(tars.size());
   TRY(for_each_index(tars.size(), listing_threads(options.threads), progress, [&](std::uint64_t i) -> Status {
-    ASSIGN(indexes[i], tar_index(tars[i], options.cache_dir, progress));
+    ASSIGN(indexes[i], tar_index(tars[i], folder, options.cache_dir, progress));
     progress.add(indexes[i]->count() % 1024);
     return {};
   }));
@@ -134,13 +135,13 @@ Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
     const std::vector<std::string>& label_extensions, const ListingOptions& options) {
   if (tars.empty()) return fail(Code::kInvalidArgument, "webdataset: no tar was named");
   if (fields.empty()) return fail(Code::kInvalidArgument, "webdataset: no field was named");
-  ASSIGN(const auto indexes, indexes_of(tars, options));
+  ASSIGN(const SourceFolder folder, SourceFolder::open(tars, options));
+  ASSIGN(const auto indexes, indexes_of(tars, folder, options));
   std::vector<ManifestBuilder> builders(fields.size());
-  const std::string root = common_folder(tars);
   for (ManifestBuilder& builder : builders) {
-    builder.root = root;
+    builder.root = folder.path();
     for (std::size_t i = 0; i < tars.size(); ++i) {
-      builder.containers.push_back(below_folder(root, tars[i]));
+      builder.containers.push_back(folder.below(tars[i]));
       builder.add_source(tars[i], indexes[i]->source_stamps()[0]);
     }
   }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "io/source_folder.h"
 #include "loader/overflow/crew.h"
 
 namespace carya::loader {
@@ -53,13 +54,13 @@ class SignalsBlocked {
 
 }  // namespace
 
-Result<std::shared_ptr<Engine>> Engine::shared(io::ReadEngineOptions::Kind kind) {
+Result<std::shared_ptr<Engine>> Engine::shared(io::ReadEngineOptions::Kind kind, bool beneath) {
   static std::mutex mutex;
-  static std::array<std::weak_ptr<Engine>, 3> engines;
+  static std::array<std::weak_ptr<Engine>, 6> engines;
   const std::lock_guard lock(mutex);
-  std::weak_ptr<Engine>& known = engines.at(static_cast<std::size_t>(kind));
+  std::weak_ptr<Engine>& known = engines.at(2 * static_cast<std::size_t>(kind) + (beneath ? 1 : 0));
   if (auto engine = known.lock(); engine && !engine->forked()) return engine;
-  ASSIGN(auto reader, io::ReadEngine::create({.kind = kind}));
+  ASSIGN(auto reader, io::ReadEngine::create({.kind = kind, .resolve = beneath ? io::beneath_flags() : 0}));
   auto engine = std::shared_ptr<Engine>(new Engine(std::move(reader)), &Engine::retire);
   TRY(engine->open());
   known = engine;

@@ -27,7 +27,7 @@ class Engine {
  public:
   /// The process's engine for this kind of reads; made when there is none. Errors: those of
   /// io::ReadEngine::create; kExhausted (threads, descriptors).
-  static Result<std::shared_ptr<Engine>> shared(io::ReadEngineOptions::Kind kind);
+  static Result<std::shared_ptr<Engine>> shared(io::ReadEngineOptions::Kind kind, bool beneath = false);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

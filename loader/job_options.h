@@ -51,7 +51,8 @@ struct JobOptions {
   /// stream or of the state that it goes on from. `reorder` must allow it. All ranks of a job have the same.
   /// None: chosen.
   std::vector<std::size_t> order{};
-  bool fuse = true;  ///< false, to measure it: one op after the other, each whole; in this process only
+  bool beneath = false;  ///< no link may lead out of the dataset's folder; in this process only
+  bool fuse = true;      ///< false, to measure it: one op after the other, each whole; in this process only
   /// False: who reads it is no trainer, and how fast it takes batches says nothing; in this process only.
   bool trains = true;
   std::optional<RemoteOptions> remote{};  ///< none: this machine computes all

@@ -157,6 +157,9 @@ class Production {
   /// Rows of that worker (RemoteWork::worker) in batches that are not published yet are computed again, here;
   /// so is what still comes from it.
   void distrust(std::uint64_t worker, Outbox& out);
+  /// The published batches that had rows of a worker, in words; "": none. Those of the last kWentOutMax
+  /// epochs of workers are known.
+  std::string went_out(std::uint64_t worker) const;
   /// A read ended for good: its bytes are in place, or there is an error without hope.
   void read_done(ReadOp& op, const io::ReadCompletion& completion, std::optional<Error> error, Outbox& out);
   void count_retry() { ++stats_.read_retries; }
@@ -315,7 +318,15 @@ class Production {
   std::uint32_t remote_ = 0;  // chunks that other machines have
   std::uint32_t remote_threads_ = 0;
   std::vector<std::uint64_t> distrusted_;  // workers
-  std::uint32_t reading_ = 0;              // chunks with reads open
+  /// Batches of one epoch that were published with rows of one worker.
+  struct WentOut {
+    std::uint64_t worker = 0, epoch = 0, first = 0, last = 0, batches = 0;
+  };
+  static constexpr std::size_t kWentOutMax = 64;
+  void note_went_out(const Step& step);
+  std::array<WentOut, kWentOutMax> went_out_{};  // the oldest is written over
+  std::size_t went_out_next_ = 0;
+  std::uint32_t reading_ = 0;  // chunks with reads open
   std::uint32_t reads_open_ = 0;
   std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0
   std::int64_t answered_ns_ = 0;

@@ -203,6 +203,33 @@ void Production::distrust(std::uint64_t worker, Outbox& out) {
   for (Chunk* chunk : again) begin_again(*chunk, out);
 }
 
+void Production::note_went_out(const Step& step) {
+  std::uint64_t noted = 0;
+  for (const Delivered& delivered : step.delivered) {
+    if (delivered.worker == 0 || delivered.worker == noted) continue;
+    noted = delivered.worker;
+    const auto same = std::ranges::find_if(
+        went_out_, [&](const WentOut& one) { return one.worker == noted && one.epoch == step.epoch; });
+    if (same == went_out_.end()) {
+      went_out_[went_out_next_++ % kWentOutMax] = {noted, step.epoch, step.index, step.index, 1};
+    } else if (same->last != step.index) {
+      same->first = std::min(same->first, step.index);
+      same->last = std::max(same->last, step.index);
+      ++same->batches;
+    }
+  }
+}
+
+std::string Production::went_out(std::uint64_t worker) const {
+  std::string text;
+  for (const WentOut& one : went_out_)
+    if (one.worker == worker)
+      text += (text.empty() ? "epoch " : ", epoch ") + std::to_string(one.epoch) + " steps " +
+              std::to_string(one.first) + " to " + std::to_string(one.last) + " (" +
+              std::to_string(one.batches) + " of them)";
+  return text;
+}
+
 /// Chunks that have ended, as new ones; those that wait for the ops behind the cut. Those that are computed
 /// now are marked.
 void Production::list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again) {

@@ -131,6 +131,7 @@ void Production::publish(Step& step) {
   } catch (const std::bad_alloc&) {
     fail_step(step, {.position = step.part.first}, out_of_memory());
   }
+  note_went_out(step);
   const shm::Meta meta = meta_of(step, session_, published_quarantine_.contains(sequence_ + 1));
   if (step.failure) failure = std::move(step.failure);
   ++sequence_;

@@ -117,7 +117,7 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
   ASSIGN(auto plan, stream->planner_->first_plan());
   ASSIGN(auto forced, forced_plans(pipeline, stream->seed_, options.plan_testing));
   TRY(stream->open_ring(*plan->plan, options, limits));
-  ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset)));
+  ASSIGN(stream->engine_, Engine::shared(engine_kind(options.io_engine, *dataset), options.beneath));
   stream->index_ = DecodeIndex::open(*dataset, options.decode_index);
   std::shared_ptr<Crew> crew = options.crew;
   if (options.remote) {
@@ -150,14 +150,19 @@ Status RankStream::open_ring(const transforms::Plan& plan, const JobOptions& opt
   ASSIGN(const shm::SlotLayout layout, make_layout(plan, shape_.rank_rows_max(), options.label_int32));
   std::uint32_t slots = options.slots > 0 ? options.slots : auto_slots(layout.slot_bytes());
   if (options.remote && options.slots == 0)
-    slots =
-        remote_slots(slots, planner_->earlier_samples_away() / static_cast<double>(shape_.rank_rows_max()),
-                     std::min(limits.ring_bytes, shm::available_slot_bytes() / 4) / layout.slot_bytes());
-  if (const std::uint64_t wanted = slots * layout.slot_bytes(); wanted > limits.ring_bytes)
-    return fail(Code::kExhausted, "slots: " + std::to_string(slots) + " of " +
-                                      std::to_string(layout.slot_bytes() >> 20) + " MiB are more than the " +
-                                      std::to_string(limits.ring_bytes >> 20) +
-                                      " MiB of shared memory that are left; lower slots= or the batch size");
+    slots = remote_slots(
+        slots, planner_->earlier_samples_away() / static_cast<double>(shape_.rank_rows_max()),
+        std::min(limits.budget ? limits.budget->left() : UINT64_MAX, shm::available_slot_bytes() / 4) /
+            layout.slot_bytes());
+  if (limits.budget) {
+    auto part = limits.budget->reserve(slots * layout.slot_bytes());
+    if (!part)
+      return fail(Code::kExhausted,
+                  "slots: " + std::to_string(slots) + " of " + std::to_string(layout.slot_bytes() >> 20) +
+                      " MiB are more than the " + std::to_string(limits.budget->left() >> 20) +
+                      " MiB of shared memory that are left; lower slots= or the batch size");
+    ring_part_ = std::move(*part);
+  }
   // Readers that share slots may not write what another one reads. One of them that left can hold some for
   // long: its place is taken when it comes again.
   const bool shared = limits.readers > 1;

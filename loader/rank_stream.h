@@ -8,6 +8,7 @@
 #include "loader/engine.h"
 #include "loader/job_options.h"
 #include "loader/producer.h"
+#include "loader/shared_budget.h"
 #include "loader/stream_shape.h"
 #include "transforms/plan.h"
 
@@ -18,7 +19,7 @@ class Overflow;
 /// What a rank's stream may take beside what its options say.
 struct RankLimits {
   std::uint32_t readers = 1;  ///< attached to its slots at the same time; several may not write them
-  std::uint64_t ring_bytes = UINT64_MAX;  ///< of all slots
+  std::shared_ptr<SharedBudget> budget{};  ///< that its slots come out of; null: no other limit than memory
 };
 
 /// One rank's stream, made in this process: its production, its slots, its decode index.
@@ -111,6 +112,7 @@ class RankStream : public Producer {
   std::unique_ptr<Overflow> overflow_;  // null: this machine computes all
   std::shared_ptr<Production> production_;
   std::shared_ptr<DecodeIndex> index_;
+  SharedBudget::Part ring_part_;  // of the budget; outlives what it is for
   std::shared_ptr<shm::SlotRing> ring_;
   StreamShape shape_;
   std::shared_ptr<const transforms::Pipeline> pipeline_;

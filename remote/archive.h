@@ -145,6 +145,84 @@ class Reader {
   std::string wrong_;
 };
 
+/// Calls `visit(field, number)` for every number of a document, with the field's place in it:
+/// "options.threads", "arrays[].rows". Flags, enumerations and texts are none.
+template <typename Visit>
+class NumberWalk {
+ public:
+  NumberWalk(std::string prefix, Visit& visit) : prefix_(std::move(prefix)), visit_(visit) {}
+
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    walk(prefix_.empty() ? name : prefix_ + "." + name, value);
+  }
+  void blob(const char* /*name*/, const std::string& /*bytes*/) {}
+
+ private:
+  template <typename T>
+  void walk(const std::string& place, const T& value) {
+    if constexpr (IsOptional<T>::value) {
+      if (value) walk(place, *value);
+    } else if constexpr (IsVector<T>::value) {
+      for (const auto& item : value) walk(place + "[]", item);
+    } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      visit_(place, value);
+    } else if constexpr (!std::is_enum_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>) {
+      NumberWalk inner(place, visit_);
+      fields(inner, value);
+    }
+  }
+
+  std::string prefix_;
+  Visit& visit_;
+};
+
+/// The first error of check(field, number) over all numbers of a document, as doubles: what is compared with
+/// a range need not be exact behind 2^53.
+template <typename Document, typename Check>
+Status check_numbers(const char* name, const Document& document, Check check) {
+  Status status;
+  auto visit = [&](const std::string& place, auto number) {
+    if (status) status = check(place, static_cast<double>(number));
+  };
+  NumberWalk<decltype(visit)> walk(name, visit);
+  fields(walk, document);
+  return status;
+}
+
+/// Gives every list one item and every optional field a value, so that a walk comes by all fields.
+class Filler {
+ public:
+  template <typename T>
+  void operator()(const char* /*name*/, T& value) {
+    fill(value);
+  }
+  void blob(const char* /*name*/, std::string& /*bytes*/) {}
+
+ private:
+  template <typename T>
+  void fill(T& value) {
+    if constexpr (IsOptional<T>::value) {
+      fill(value.emplace());
+    } else if constexpr (IsVector<T>::value) {
+      fill(value.emplace_back());
+    } else if constexpr (!std::is_arithmetic_v<T> && !std::is_enum_v<T> && !std::is_same_v<T, std::string>) {
+      fields(*this, value);
+    }
+  }
+};
+
+/// The places of all numbers that a document can have, each after "<name>.".
+template <typename Document>
+void add_number_fields(const char* name, std::vector<std::string>& places) {
+  Document document;
+  Filler filler;
+  fields(filler, document);
+  auto note = [&](const std::string& place, auto /*number*/) { places.push_back(place); };
+  NumberWalk<decltype(note)> walk(name, note);
+  fields(walk, std::as_const(document));
+}
+
 template <typename Json, typename Document>
 std::string to_cbor(const Document& document) {
   std::string body;

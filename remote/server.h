@@ -21,7 +21,8 @@ struct ServerOptions {
   bool insecure = false;                  ///< plain TCP also where others than this machine can come
   std::string token;                      ///< that a client must know; "": none
   std::string server;                     ///< who this is: "carya-worker 0.1.0"
-  std::uint32_t connections_max = 64;     ///< more are closed at once
+  std::uint32_t connections_max = 64;     ///< of clients that are known; one more is told so
+  std::uint32_t strangers_max = 64;       ///< that have not said who they are; see ChunkServer
   std::uint32_t handling_max = 8;         ///< chunks with the handler at a time
   std::uint32_t threads = 1;              ///< of the handler
   std::uint64_t requests_max = 64;        ///< window of a connection that is alone; others share it
@@ -91,6 +92,9 @@ struct ServerFigures {
 
 /// A worker's side: takes connections, hands requests to a handler, fairly between connections, sends the
 /// answers. Everything that comes is checked; all of it is bounded by the options.
+///
+/// Who has not said who it is takes no place of those that have. Of too many such strangers the address with
+/// the most loses its oldest one, so that nobody can keep others out by connecting and saying nothing.
 ///
 /// Threads: one thread in run(); stop(), drain(), answer() and figures() are thread-safe.
 class ChunkServer {

@@ -103,22 +103,39 @@ void ChunkServer::Loop::accept_all() {
       poller_.forget(listener_.get());
       return;
     }
-    if (peers_.size() >= options_.connections_max) {
-      const std::string limit = std::to_string(options_.connections_max);
-      refuse(socket.get(), {Code::kExhausted, "there are " + limit + " connections, which is the limit", 0});
-      continue;
-    }
+    make_room_for_strangers();
     add_peer(std::move(socket), monotonic_ns());
   }
 }
 
-void ChunkServer::Loop::refuse(int socket, const Error& reason) {
-  ++refused_;
-  handler_.refused(peer_text(socket), reason);
+std::size_t ChunkServer::Loop::welcome_count() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(peers_, [](const auto& entry) { return entry.second.peer->is_welcome(); }));
+}
+
+void ChunkServer::Loop::make_room_for_strangers() {
+  std::map<std::string, std::size_t> strangers;
+  std::size_t all = 0;
+  for (const auto& [id, entry] : peers_) {
+    if (entry.peer->is_welcome()) continue;
+    ++strangers[entry.from];
+    ++all;
+  }
+  if (all < options_.strangers_max) return;
+  const auto most = std::ranges::max_element(strangers, {}, [](const auto& entry) { return entry.second; });
+  const auto oldest = std::ranges::find_if(peers_, [&](const auto& entry) {  // numbers rise
+    return !entry.second.peer->is_welcome() && entry.second.from == most->first;
+  });
+  close(oldest->first, {Code::kExhausted,
+                        "there are " + std::to_string(all) +
+                            " connections that did not say who they are, and this address has the most",
+                        0});
 }
 
 void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
   send_at_once(socket.get());
+  std::string from = peer_text(socket.get());
+  from.resize(std::min(from.rfind(':'), from.size()));
   std::unique_ptr<ByteStream> stream;
   if (tls_) {
     auto secured = tls_->accept(std::move(socket), options_.client_names);
@@ -128,6 +145,7 @@ void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
     stream = plain_stream(std::move(socket));
   }
   const std::uint64_t id = next_peer_++;
+  peers_[id].from = std::move(from);
   peers_[id].peer = std::make_unique<ServerPeer>(id, std::move(stream), options_, *this, now_ns);
   connections_ = peers_.size();
   ++connections_so_far_;
@@ -173,7 +191,9 @@ void ChunkServer::Loop::close(std::uint64_t id, const Error& reason) {
     if (flight.peer == id) flight.told = true;
   peer.connection().close();
   connections_ = peers_.size();
-  handler_.gone(id, who, reason);
+  if (peer.is_welcome()) return handler_.gone(id, who, reason);
+  ++refused_;
+  handler_.refused(who, reason);
 }
 
 // What peers need.
@@ -194,9 +214,12 @@ void ChunkServer::Loop::unreserve(std::uint64_t bytes) {
 
 Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& hello) {
   if (drains_) return fail(Code::kUnsupported, "the worker takes nothing new: it goes away");
+  const std::size_t others = welcome_count();
+  if (others >= options_.connections_max)
+    return fail(Code::kExhausted, "there are " + std::to_string(others) + " connections, which is the limit");
   ASSIGN(std::vector<Fact> facts, handler_.admit(peer.id(), hello));
   Welcome out{.server = options_.server, .facts = std::move(facts)};
-  out.window = window_for(1.0 / static_cast<double>(peers_.size()));
+  out.window = window_for(1.0 / static_cast<double>(others + 1));
   out.request_bytes_max = options_.request_bytes_max;
   out.result_bytes_max = options_.result_bytes_max;
   out.heartbeat_ms = options_.heartbeat_ms;

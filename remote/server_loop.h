@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ class ChunkServer::Loop final : public PeerHost {
  private:
   struct Entry {
     std::unique_ptr<ServerPeer> peer;
+    std::string from;                    // its address, without the port
     bool reads = false, writes = false;  // what the poller watches
   };
   /// A question that is with the handler.
@@ -56,8 +58,9 @@ class ChunkServer::Loop final : public PeerHost {
   struct Sending;
 
   void accept_all();
-  void refuse(int socket, const Error& reason);
   void add_peer(UniqueFd socket, std::int64_t now_ns);
+  void make_room_for_strangers();
+  std::size_t welcome_count() const;
   void serve(std::uint64_t id);
   void close(std::uint64_t id, const Error& reason);
   ServerPeer* find(std::uint64_t id);

@@ -144,30 +144,22 @@ def run_ctest(tally: Tally, build: Path, pattern: str, folders: str, left_out: l
 
 
 def run_pytest(tally: Tally, build: Path, folders: list[str]) -> None:
-    """First the tests that others beside them do not disturb, TEST_JOBS at a time, then those marked `alone`."""
     existing = [folder for folder in folders if (ROOT / folder).is_dir() and any((ROOT / folder).glob("test_*.py"))]
-    jobs = os.environ.get("TEST_JOBS", "2")
-    for name, marked in (
-        ("together", ["-m", "not alone", "-n", jobs, "--dist", "worksteal"]),
-        ("alone", ["-m", "alone"]),
-    ):
-        report = build / f"pytest-{name}.xml"
-        report.unlink(missing_ok=True)
-        log = build / f"pytest-{name}.log"
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *marked]
-        command += [f"--junitxml={report}", "--durations=25"]
-        command += ["-o", f"cache_dir={build / 'pytest-cache'}", "-o", f"faulthandler_timeout={HANG_S}"]
-        command += ["-o", "faulthandler_exit_on_timeout=true", *existing]
-        with step(f"Python tests, {name}"), log.open("w") as output:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
-            )
-        if done.returncode not in (0, 1):
-            tally.add(
-                f"pytest, {name}", False, f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}"
-            )
-        if done.returncode in (0, 1) or report.exists():
-            count(tally, read_junit(report, "pytest"))
+    report = build / "pytest.xml"
+    report.unlink(missing_ok=True)
+    log = build / "pytest.log"
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=25", f"--junitxml={report}"]
+    command += ["-n", os.environ.get("TEST_JOBS", "2"), "--dist", "worksteal"]
+    command += ["-o", f"cache_dir={build / 'pytest-cache'}", "-o", f"faulthandler_timeout={HANG_S}"]
+    command += ["-o", "faulthandler_exit_on_timeout=true", *existing]
+    with log.open("w") as output:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(build), stdout=output, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode not in (0, 1):
+        tally.add("pytest", False, f"ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
+    if done.returncode in (0, 1) or report.exists():
+        count(tally, read_junit(report, "pytest"))
 
 
 def check_formatting(tally: Tally) -> None:
@@ -230,7 +222,8 @@ def main() -> int:
         run_ctest(tally, build, options.tests, options.folders, left_out)
     folders = ["tests/python"] * options.python + ["tests/house"] * options.house
     if folders:
-        run_pytest(tally, build, folders)
+        with step("Python tests"):
+            run_pytest(tally, build, folders)
     if options.house:
         with step("formatting"):
             check_formatting(tally)

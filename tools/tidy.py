@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
+COMMANDS = ROOT / "build" / "tidy"
 # Benches and tests are the compiler's business; product code is read twice.
 FOLDERS = ("base", "shm", "io", "transforms", "autotune", "loader", "python")
 TOOL = "clang-tidy-19"
@@ -32,7 +34,12 @@ def digest(path: Path) -> bytes:
 
 
 def commands() -> dict[Path, str]:
+    """The compiler's command by source, without precompiled headers: they hide a missing #include, and may not be built."""
     entries = json.loads((BUILD / "compile_commands.json").read_text())
+    for entry in entries:
+        entry["command"] = re.sub(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+", "", entry["command"])
+    COMMANDS.mkdir(exist_ok=True)
+    (COMMANDS / "compile_commands.json").write_text(json.dumps(entries))
     return {Path(entry["file"]): entry["command"].replace(str(ROOT), "") for entry in entries}
 
 
@@ -58,7 +65,7 @@ def key(source: Path, command: str, read: Iterable[Path], version: str) -> str:
 def tidy(source: Path) -> str:
     """What it says; "" when clean."""
     done = subprocess.run(
-        [TOOL, "-p", str(BUILD), "--quiet", str(source)], capture_output=True, text=True, check=False, cwd=ROOT
+        [TOOL, "-p", str(COMMANDS), "--quiet", str(source)], capture_output=True, text=True, check=False, cwd=ROOT
     )
     return done.stdout + done.stderr if done.returncode else ""
 

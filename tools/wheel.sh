@@ -2,7 +2,6 @@
 # wheel.sh: dist/carya-*.whl for every CPython from 3.10 on that this machine has with its header files, or for those
 # that PYTHONS names ("3.11 3.12"). A wheel needs glibc 2.34 and nothing else. Each is tried: its instruction sets, then,
 # in an environment of its own with numpy only, the package, caryad, a loader that starts it, and the command `carya`.
-# With DEBIAN_ROOT=folder one is also tried in a minimal Debian that is made there (needs root, or sudo).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=build/wheel
@@ -66,6 +65,5 @@ for python in "${found[@]}"; do
   build "$python" "$version"
   try "$python" "$version"
 done
-[[ -z ${DEBIAN_ROOT:-} ]] || tools/wheel_debian.sh "$DEBIAN_ROOT"
 for wheel in dist/carya-*.whl; do auditwheel show "$wheel" | grep -E 'consistent|manylinux' | head -n 3; done
 ls -sh dist/carya-*.whl

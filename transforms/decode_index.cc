@@ -5,6 +5,8 @@
 #include "transforms/kernels/indexed_jpeg.h"
 
 namespace carya::transforms {
+
+static_assert(kIndexSpacingMax == jpeg::Index::kSpacingMax);
 namespace {
 
 std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) {

@@ -9,6 +9,8 @@
 
 namespace carya::transforms {
 
+inline constexpr int kIndexSpacingMax = 65'535;  ///< of FieldIndex::spacing: an index has 16 bits for it
+
 /// What became of the stored index in one decode.
 enum class IndexUse : std::uint8_t {
   kNone,      ///< there was none, or the picture is not one for our own decoder

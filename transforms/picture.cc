@@ -262,6 +262,7 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if ((step.fields & source_.field) == 0) continue;
+    if (scratch_.go_on && !scratch_.go_on()) return fail(Code::kTimeout, "the sample was given up");
     if (step.kind == Step::Kind::kColor) {
       TRY(recolor(step));
       continue;

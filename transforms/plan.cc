@@ -363,6 +363,10 @@ Status CompiledPlan::run_whole(StageTimer& timer, const SampleId& id, Inputs inp
 
 }  // namespace
 
+void Scratch::set_go_on(std::function<bool()> go_on) {
+  impl_->go_on = std::move(go_on);
+}
+
 Scratch::Scratch() : impl_(std::make_unique<Impl>()) {}
 Scratch::~Scratch() = default;
 Scratch::Scratch(Scratch&&) noexcept = default;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,6 +75,8 @@ class Scratch {
   Scratch& operator=(Scratch&&) noexcept;
   struct Impl;
   Impl& impl() { return *impl_; }
+  /// Asked between the steps of a picture: false ends the sample with kTimeout. Empty: never.
+  void set_go_on(std::function<bool()> go_on);
 
  private:
   std::unique_ptr<Impl> impl_;

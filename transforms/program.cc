@@ -387,7 +387,7 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
 }
 
 std::unexpected<Error> decode_failed(const std::string& field, const Error& error) {
-  CHECK(error.code == Code::kCorrupt || error.code == Code::kExhausted);
+  CHECK(error.code == Code::kCorrupt || error.code == Code::kExhausted || error.code == Code::kTimeout);
   const std::string where =
       field == kMainField ? std::string("decode_image: ") : "decode_image: " + field + ": ";
   return fail(error.code, where + error.message, error.sys_errno);

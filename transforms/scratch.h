@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "transforms/kernels/exif.h"
@@ -65,6 +66,8 @@ struct Scratch::Impl {
   StepList steps;
   PictureTrace trace;
   std::array<std::size_t, kOpsMax + 1> first_step{};  // of each geometric op
+
+  std::function<bool()> go_on;  ///< Scratch::set_go_on()
 
   /// This plan's counters. A thread runs few plans; the one that waited longest to be collected makes room.
   StageCounters& counters_of(std::uint64_t plan) {

@@ -35,9 +35,13 @@ struct Header {
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(std::endian::native == std::endian::little);
 
+/// Room for as many descriptors as can come at all: those without room the kernel would close here and now.
+/// Source: SCM_MAX_FD, unix(7).
+constexpr std::size_t kSystemFdsMax = 253;
+
 union Ancillary {
   cmsghdr align;
-  char bytes[CMSG_SPACE(kMessageFdsMax * sizeof(int))];
+  char bytes[CMSG_SPACE(kSystemFdsMax * sizeof(int))];
 };
 
 Status wait_for(int socket, short events, std::int64_t end_ns, const char* what) {
@@ -108,9 +112,21 @@ Status Channel::send(const Message& message, int timeout_ms) {
   }
 }
 
-Result<Message> Channel::receive(int timeout_ms) {
-  const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
+Result<Message> Channel::receive(int timeout_ms, std::vector<UniqueFd>* refused) {
   Message message;
+  if (Status received = receive_into(message, timeout_ms); !received) {
+    if (refused != nullptr) *refused = std::move(message.fds);
+    return std::unexpected(std::move(received.error()));
+  }
+  return message;
+}
+
+void Channel::shut() {
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+Status Channel::receive_into(Message& message, int timeout_ms) {
+  const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
   Header header{};
   std::string body(kMessageBytesMax - sizeof(Header), '\0');
   for (;;) {
@@ -138,6 +154,10 @@ Result<Message> Channel::receive(int timeout_ms) {
     if ((in.msg_flags & MSG_TRUNC) != 0 || size < sizeof(Header) || header.magic != kMagic ||
         header.body_bytes != size - sizeof(Header))
       return fail(Code::kCorrupt, "control channel: " + std::to_string(size) + " bytes that are no message");
+    if (message.fds.size() > kMessageFdsMax)
+      return fail(Code::kCorrupt, "control channel: " + std::to_string(message.fds.size()) +
+                                      " descriptors with a message; allowed: at most " +
+                                      std::to_string(kMessageFdsMax));
     if (header.major != kProtocolMajor)
       return fail(Code::kUnsupported,
                   "control channel: the peer speaks protocol " + std::to_string(header.major) + ", this is " +
@@ -148,7 +168,7 @@ Result<Message> Channel::receive(int timeout_ms) {
     message.request = header.request;
     message.minor = header.minor;
     message.body = std::move(body);
-    return message;
+    return {};
   }
 }
 

@@ -40,10 +40,10 @@ enum class MessageType : std::uint16_t {
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;
-inline constexpr std::uint8_t kProtocolMinor = 1;
+inline constexpr std::uint8_t kProtocolMinor = 2;
 inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
 inline constexpr std::size_t kHeaderBytes = 16;
-inline constexpr std::size_t kMessageFdsMax = 64;  ///< Source: SCM_MAX_FD is 253, unix(7)
+inline constexpr std::size_t kMessageFdsMax = 64;
 
 /// One message: a body of CBOR, and descriptors that came or go with it.
 struct Message {
@@ -83,10 +83,15 @@ class Channel {
   Status send(const Message& message, int timeout_ms);
   /// The next message; waits at most timeout_ms. Errors: kTimeout (nothing came), kClosed (the peer is gone),
   /// kCorrupt (what came is no message: nothing more should be read), kUnsupported (another major version),
-  /// kExhausted.
-  Result<Message> receive(int timeout_ms);
+  /// kExhausted. `refused`: gets the descriptors that came with what is no message, for somebody else to
+  /// close, which may take as long as whoever sent them likes.
+  Result<Message> receive(int timeout_ms, std::vector<UniqueFd>* refused = nullptr);
+  /// The peer hears at once that nothing more is read or said; close() may then take its time.
+  void shut();
+  UniqueFd release() { return std::move(socket_); }
 
  private:
+  Status receive_into(Message& message, int timeout_ms);
   UniqueFd socket_;
 };
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "loader/number_ranges.h"
 #include "remote/archive.h"
 
 namespace carya::archive {
@@ -38,7 +39,7 @@ CARYA_FIELDS(RemoteOptions) {
       a("authority", d.authority);
   a("server_name", d.server_name), a("insecure", d.insecure), a("token", d.token), a("prices", d.prices);
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
-  a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed);
+  a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed), a("verify", d.verify);
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
@@ -211,7 +212,39 @@ bool sane(const Document&) {
   return true;
 }
 
+// What clients send, by its name in PROTOCOL.md; other documents are the daemon's.
+template <typename Document>
+constexpr const char* kClientName = nullptr;
+template <>
+constexpr const char* kClientName<Hello> = "Hello";
+template <>
+constexpr const char* kClientName<AttachRequest> = "Attach";
+template <>
+constexpr const char* kClientName<SeekRequest> = "Seek";
+template <>
+constexpr const char* kClientName<PolicyRequest> = "Policy";
+template <>
+constexpr const char* kClientName<TakeFoundRequest> = "TakeFound";
+template <>
+constexpr const char* kClientName<DetachRequest> = "Detach";
+template <>
+constexpr const char* kClientName<StopJobRequest> = "StopJob";
+template <>
+constexpr const char* kClientName<LogsRequest> = "Logs";
+
+template <typename... Documents>
+std::vector<std::string> number_fields_of() {
+  std::vector<std::string> places;
+  (archive::add_number_fields<Documents>(kClientName<Documents>, places), ...);
+  return places;
+}
+
 }  // namespace
+
+std::vector<std::string> client_number_fields() {
+  return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
+                          StopJobRequest, LogsRequest>();
+}
 
 template <typename Document>
 std::string encode(const Document& document) {
@@ -225,6 +258,8 @@ Result<Document> decode(const std::string& body) {
   if (!document || !sane(*document))
     return fail(Code::kCorrupt,
                 "control message: " + (wrong.empty() ? "its body" : wrong) + " is not as expected");
+  if constexpr (kClientName<Document> != nullptr)
+    TRY(archive::check_numbers(kClientName<Document>, *document, check_number));
   return std::move(*document);
 }
 

@@ -148,7 +148,7 @@ struct DaemonStatus {
   std::uint32_t threads = 0;
   double cpu_s = 0;
   std::uint64_t memory_bytes = 0;  ///< resident
-  std::uint64_t shared_bytes = 0;  ///< slots of all jobs
+  std::uint64_t shared_bytes = 0;  ///< slots and arrays of all jobs, also of those that are being made
   std::uint64_t shared_bytes_limit = 0;
   std::uint64_t descriptors = 0, descriptors_limit = 0;
   std::uint64_t connections = 0;
@@ -163,11 +163,15 @@ struct ErrorIs {
 
 template <typename Document>
 std::string encode(const Document& document);
-/// Errors: kCorrupt, with the field's name.
+/// Errors: kCorrupt, with the field's name; kInvalidArgument for a client's number out of its range
+/// (loader/number_ranges.h).
 template <typename Document>
 Result<Document> decode(const std::string& body);
 /// The same document as JSON text, for people and scripts.
 template <typename Document>
 std::string to_json(const Document& document);
+
+/// Every number that a client's document can have, as number_ranges() names it.
+std::vector<std::string> client_number_fields();
 
 }  // namespace carya::loader

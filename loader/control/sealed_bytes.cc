@@ -37,6 +37,10 @@ Result<std::shared_ptr<const SealedBytes>> SealedBytes::map(const UniqueFd& fd, 
   if (info.st_size < 1 || static_cast<std::uint64_t>(info.st_size) > bytes_max)
     return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; allowed: 1 to " +
                                     std::to_string(bytes_max));
+  // To read a hole makes memory, here: what came must have all of its own.
+  if (info.st_blocks * 512 < info.st_size)
+    return fail(Code::kCorrupt, subject + ": " + std::to_string(info.st_size) + " bytes with holes, " +
+                                    std::to_string(info.st_blocks * 512) + " have memory");
   const auto size = static_cast<std::size_t>(info.st_size);
   TRY(shm::check_memfd(fd.get(), size, kSeals, what));
   void* const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);

@@ -17,7 +17,7 @@ class SealedBytes {
   /// A memory file with a copy of the bytes, to be passed on. Errors: kExhausted.
   static Result<UniqueFd> copy(const char* name, std::span<const std::byte> bytes);
   /// Map what came: a sealed memory file of at most `bytes_max`. `what` is the errors' subject.
-  /// Errors: kCorrupt (a device, a file of the disk, one that could be changed), kExhausted.
+  /// Errors: kCorrupt (a device, a file of the disk, one that could be changed or has holes), kExhausted.
   static Result<std::shared_ptr<const SealedBytes>> map(const UniqueFd& fd, std::size_t bytes_max,
                                                         std::string_view what);
   ~SealedBytes();

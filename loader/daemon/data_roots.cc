@@ -1,6 +1,7 @@
 #include "loader/daemon/data_roots.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 namespace carya::loader {
@@ -15,51 +16,68 @@ std::string resolved(const fs::path& path) {
   return (error ? path.lexically_normal() : found).string();
 }
 
-class Folders {
- public:
-  explicit Folders(const std::vector<std::string>& folders) {
-    for (const std::string& folder : folders) {
-      folders_.push_back(resolved(folder));
-      if (!folders_.back().ends_with('/')) folders_.back() += '/';
-    }
-  }
-  bool hold(const std::string& path) const {
-    return std::ranges::any_of(folders_, [&](const std::string& folder) {
-      return path.starts_with(folder) || path + '/' == folder;
-    });
-  }
-
- private:
-  std::vector<std::string> folders_;
-};
-
-std::unexpected<Error> outside(const std::string& path) {
-  return fail(Code::kPermission,
-              "caryad: " + path +
-                  " lies outside of the folders that this daemon reads; add its folder to roots in " +
-                  "caryad.toml and reload, or use the loader with daemon=\"embedded\"");
-}
-
-Status check_manifest(const io::Manifest& manifest, const Folders& folders) {
-  const std::string root = resolved(manifest.root().empty() ? fs::current_path() : fs::path(manifest.root()));
-  if (folders.hold(root)) return {};
-  const auto check = [&](const std::string& relative) -> Status {
-    const std::string path = (fs::path(root) / relative).lexically_normal().string();
-    return folders.hold(path) ? Status() : outside(path);
-  };
-  for (const std::string& container : manifest.containers()) TRY(check(container));
-  if (!manifest.containers().empty()) return {};
-  for (std::uint64_t i = 0; i < manifest.count(); ++i) TRY(check(manifest.path_c_str(i)));
-  return {};
+bool holds(const std::vector<std::string>& folders, const std::string& path) {
+  return std::ranges::any_of(folders, [&](const std::string& one) {
+    std::string folder = resolved(one);
+    if (!folder.ends_with('/')) folder += '/';
+    return path.starts_with(folder) || path + '/' == folder;
+  });
 }
 
 }  // namespace
 
-Status check_data_roots(const Dataset& dataset, const std::vector<std::string>& roots) {
+std::string default_cache_dir() {
+  const auto given = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string chosen = given("CARYA_CACHE_DIR"); !chosen.empty()) return chosen;
+  if (const std::string base = given("XDG_CACHE_HOME"); !base.empty()) return base + "/carya";
+  const std::string home = given("HOME");
+  return home.empty() ? "" : home + "/.cache/carya";
+}
+
+Status AllowedFolders::check_root(const std::string& folder) const {
+  if (roots.empty() || holds(roots, folder)) return {};
+  return fail(Code::kPermission,
+              "caryad: " + folder +
+                  " lies outside of the folders that this daemon reads; add its folder to roots in "
+                  "caryad.toml and reload, or use the loader with daemon=\"embedded\"");
+}
+
+Result<std::string> AllowedFolders::cache_dir(const std::string& asked) const {
+  if (roots.empty() && cache_dirs.empty()) return asked;
+  std::vector<std::string> allowed = cache_dirs;
+  if (allowed.empty())
+    if (std::string own = default_cache_dir(); !own.empty()) allowed.push_back(std::move(own));
+  // Where none is named, indexes of tars would be kept beside them, wherever links lead.
+  if (asked.empty())
+    return allowed.empty() ? fail(Code::kPermission,
+                                  "caryad: there is no cache folder; "
+                                  "name one in cache_dirs of caryad.toml")
+                           : Result<std::string>(resolved(allowed.front()));
+  std::string real = resolved(asked);
+  if (holds(allowed, real)) return real;
+  return fail(Code::kPermission,
+              "caryad: " + asked +
+                  " is no cache folder of this daemon; add it to cache_dirs in caryad.toml and reload, "
+                  "unset CARYA_CACHE_DIR, or use the loader with daemon=\"embedded\"");
+}
+
+Status AllowedFolders::check_remote(const RemoteOptions& asked, const RemoteOptions& configured) const {
+  if (!asked.fleet_command.empty())
+    return fail(
+        Code::kPermission,
+        "remote: the daemon runs no command for a loader; name the fleet in [remote] fleet_command of "
+        "caryad.toml, or use the loader with daemon=\"embedded\"");
   if (roots.empty()) return {};
-  const Folders folders(roots);
-  for (const Dataset::Field& field : dataset.fields())
-    if (field.manifest) TRY(check_manifest(*field.manifest, folders));
+  for (const auto file : {&RemoteOptions::certificate, &RemoteOptions::key, &RemoteOptions::authority})
+    if (const std::string& path = asked.*file;
+        !path.empty() && path != configured.*file && !holds(roots, resolved(path)))
+      return fail(Code::kPermission,
+                  "remote_tls: " + path +
+                      " lies outside of the roots of this daemon; name it in [remote] of caryad.toml, or use "
+                      "the loader with daemon=\"embedded\"");
   return {};
 }
 

@@ -4,15 +4,27 @@
 #include <vector>
 
 #include "base/error.h"
-#include "loader/dataset.h"
+#include "loader/job_options.h"
 
 namespace carya::loader {
 
-/// Whether all files of a dataset lie in the folders that a daemon may read, symbolic links in the way to the
-/// dataset's own folder followed. No folders: everything that the user may read. Links inside a dataset are
-/// followed too, as torchvision does: this keeps order, not secrets; the daemon serves one user and reads as
-/// that user. Errors: kPermission, with the file and the setting. Cost: O(1) for a dataset in one folder,
-/// else one look per file.
-Status check_data_roots(const Dataset& dataset, const std::vector<std::string>& roots);
+/// What clients may have a daemon look at and write to, by its configuration. Paths are compared without
+/// links; what is opened afterwards is opened beneath the folder that was compared (io/source_folder.h).
+struct AllowedFolders {
+  std::vector<std::string> roots;       ///< datasets; none: everything that the user may read
+  std::vector<std::string> cache_dirs;  ///< caches; none: with roots the user's own, else everything
+
+  bool operator==(const AllowedFolders&) const = default;
+  /// Of a dataset: its real path. Errors: kPermission, with the folder and the setting.
+  Status check_root(const std::string& folder) const;
+  /// The cache folder that is used for the one that a client names, "": none. Errors: kPermission.
+  Result<std::string> cache_dir(const std::string& asked) const;
+  /// Commands are none of a daemon's; files of TLS lie below the roots or are those of the configuration.
+  /// Errors: kPermission.
+  Status check_remote(const RemoteOptions& asked, const RemoteOptions& configured) const;
+};
+
+/// $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache; "": there is no home.
+std::string default_cache_dir();
 
 }  // namespace carya::loader

@@ -4,14 +4,15 @@
 #include <string>
 #include <type_traits>
 
+#include "base/escape.h"
+
 namespace carya::loader {
 
 /// " key=value" of a log line; text with spaces is quoted, and what could break the line is replaced.
 inline std::string field(const char* key, const auto& value) {
   if constexpr (std::is_convertible_v<decltype(value), std::string>) {
-    std::string text(value);
-    std::ranges::replace_if(
-        text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '"'; }, '?');
+    std::string text = escaped(std::string(value));
+    std::ranges::replace(text, '"', '?');
     const bool plain = text.find_first_of(" =") == std::string::npos && !text.empty();
     return std::string(" ") + key + (plain ? "=" + text : "=\"" + text + "\"");
   } else {

@@ -9,6 +9,8 @@
 
 #include <cstdlib>
 
+#include "base/escape.h"
+
 namespace carya::loader {
 namespace {
 
@@ -77,7 +79,7 @@ void EventLog::set_level(const std::string& level) {
 }
 
 void EventLog::write(LogLevel level, const std::string& line) {
-  state_->logger.log(level_of(level), line);
+  state_->logger.log(level_of(level), escaped(line));
 }
 
 std::vector<std::string> EventLog::last_lines(std::uint64_t count) const {

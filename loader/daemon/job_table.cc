@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "loader/daemon/data_roots.h"
 #include "loader/host.h"
 
 namespace carya::loader {
@@ -50,7 +49,8 @@ Status check_same(const HostJob& job, const AttachRequest& request, const transf
 
 }  // namespace
 
-JobTable::JobTable(const JobLimits& limits) : limits_(limits), cores_(cores_allowed()) {}
+JobTable::JobTable(const JobLimits& limits)
+    : limits_(limits), budget_(SharedBudget::create(limits.shared_bytes)), cores_(cores_allowed()) {}
 
 JobTable::~JobTable() {
   stop_all();
@@ -61,13 +61,6 @@ std::uint64_t JobTable::readers() const {
   for (const auto& [name, job] : jobs_)
     for (const auto& [number, rank] : job->ranks) count += rank.members.size();
   return count;
-}
-
-std::uint64_t JobTable::shared_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, job] : jobs_)
-    for (const auto& [number, rank] : job->ranks) bytes += rank.stream->ring_bytes();
-  return bytes;
 }
 
 bool JobTable::in_use(const std::shared_ptr<const Dataset>& dataset) const {
@@ -88,23 +81,27 @@ void JobTable::share_memory(HostRank& rank) const {
 
 Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arrival,
                                                               const transforms::Pipeline& pipeline,
+                                                              const AllowedFolders& folders,
+                                                              const std::string& cache_dir,
                                                               const io::Progress& progress) {
   const AttachRequest& request = arrival.request;
-  const std::string key = request.cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
-  std::vector<std::string> roots;
+  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
   {
     const std::lock_guard lock(mutex_);
-    roots = limits_.roots;
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
     // reopened, which checks the folders' times.
     const auto found = arrival.arrays.empty() ? datasets_.find(key) : datasets_.end();
     if (found != datasets_.end() && is_read(found->second.dataset)) {
+      for (const Dataset::Field& field : found->second.dataset->fields())
+        if (field.manifest) TRY(folders.check_root(field.manifest->root()));
       found->second.used_ns = monotonic_ns();
       return found->second.dataset;
     }
   }
   DatasetOptions options;
-  options.listing = {.cache_dir = request.cache_dir, .progress = progress};
+  options.listing = {.cache_dir = cache_dir, .progress = progress};
+  if (!folders.roots.empty())
+    options.listing.may_read = [&folders](const std::string& folder) { return folders.check_root(folder); };
   for (std::size_t i = 0; i < request.arrays.size(); ++i) {
     const ArrayFacts& facts = request.arrays[i];
     const std::span<const std::byte> bytes = arrival.arrays[i]->bytes();
@@ -113,7 +110,6 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
     options.arrays[facts.field] = {bytes.data(), facts.row_bytes, facts.rows};
   }
   ASSIGN(auto dataset, Dataset::open(pipeline, options));
-  TRY(check_data_roots(*dataset, roots));
   if (arrival.arrays.empty()) {
     const std::lock_guard lock(mutex_);
     OpenDataset& listed = datasets_[key];
@@ -137,11 +133,21 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
     return fail(Code::kExhausted, "caryad: " + std::to_string(jobs_.size()) + " jobs of at most " +
                                       std::to_string(limits_.jobs) +
                                       "; stop one (carya job stop NAME) or raise [limits] jobs");
+  std::uint64_t array_bytes = 0;  // the client's memory, and kept by the job
+  for (const auto& rows : arrival.arrays) array_bytes += rows->bytes().size();
+  auto part = budget_->reserve(array_bytes);
+  if (!part)
+    return fail(Code::kExhausted,
+                "arrays: " + std::to_string(array_bytes >> 20) + " MiB are more than the " +
+                    std::to_string(budget_->left() >> 20) +
+                    " MiB of shared memory that are left; raise [limits] shared_memory in caryad.toml, or "
+                    "use the loader with daemon=\"embedded\"");
   auto job = std::make_shared<HostJob>();
   job->name = request.job;
   job->pipeline = std::move(pipeline);
   job->dataset = std::move(dataset);
   job->memory = arrival.arrays;
+  job->memory_part = std::move(*part);
   job->world_size = request.options.world_size;
   job->order = order_with_other_bits(request.options);
   jobs_[job->name] = job;
@@ -175,12 +181,19 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   const std::span<const std::byte> text = arrival.document->bytes();
   ASSIGN(auto pipeline,
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
-  ASSIGN(auto dataset, open_dataset(arrival, *pipeline, progress));
+  AllowedFolders folders;
+  {
+    const std::lock_guard lock(mutex_);
+    folders = limits_.folders;
+    if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
+  }
+  ASSIGN(const std::string cache_dir, folders.cache_dir(request.cache_dir));
+  ASSIGN(auto dataset, open_dataset(arrival, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
-  options.decode_index.cache_dir = options.cache_dir = request.cache_dir;
+  options.decode_index.cache_dir = options.cache_dir = cache_dir;
+  options.beneath = !folders.roots.empty();
   std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
-  std::uint64_t bytes_left = 0;
   bool threads_auto = false;
   {
     const std::lock_guard lock(mutex_);
@@ -196,16 +209,22 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
       if (differs.empty()) return take_seat(job, rank, arrival);
       return refuse(request.job, "rank " + std::to_string(options.rank) + " has another " + differs);
     }
-    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty()))
+    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
+                            !limits_.remote.fleet_command.empty()))
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
-    bytes_left = limits_.shared_bytes - std::min(limits_.shared_bytes, shared_bytes());
   }
+  ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<RankStream>> stream = RankStream::create(
-      job->pipeline, job->dataset, options, {.readers = request.replicas, .ring_bytes = bytes_left});
+      job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_});
   const std::lock_guard lock(mutex_);
+  if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
+    HostRank& rank = job->ranks.at(options.rank);
+    TRY(check_place(rank, request));
+    return take_seat(job, rank, arrival);
+  }
   if (!stream) {
     if (job->ranks.empty() && !job->ended) {
       job->ended = true;

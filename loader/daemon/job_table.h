@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/rank_stream.h"
@@ -22,10 +23,10 @@ namespace carya::loader {
 struct JobLimits {
   std::uint64_t jobs = 64;
   std::uint64_t readers = 256;
-  std::uint64_t shared_bytes = UINT64_MAX;  ///< slots of all jobs
+  std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
   std::uint32_t threads = 0;  ///< of a job that does not say; 0: the cores allowed, also when they change
-  std::vector<std::string> roots;  ///< folders that datasets may lie in; none: anywhere
-  double linger_s = 60;  ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
+  AllowedFolders folders;     ///< that clients may name
+  double linger_s = 60;       ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
   /// Of jobs whose loader names no workers; without workers: those make all samples here.
   RemoteOptions remote{.prices = {.host_per_hour = 4.96, .worker_per_hour = 0.427319}};
 
@@ -73,6 +74,7 @@ struct HostJob {
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
   std::vector<std::shared_ptr<const SealedBytes>> memory;  ///< of arrays
+  SharedBudget::Part memory_part;
   std::uint64_t world_size = 1;
   std::vector<std::size_t> order;  ///< JobOptions::order of all ranks, where it changes bits
   std::map<std::uint64_t, HostRank> ranks;
@@ -158,6 +160,8 @@ class JobTable {
   };
   Result<std::shared_ptr<const Dataset>> open_dataset(const Arrival& arrival,
                                                       const transforms::Pipeline& pipeline,
+                                                      const AllowedFolders& folders,
+                                                      const std::string& cache_dir,
                                                       const io::Progress& progress);
   Result<std::shared_ptr<HostJob>> find_job(const Arrival& arrival,
                                             std::shared_ptr<const transforms::Pipeline> pipeline,
@@ -180,11 +184,11 @@ class JobTable {
   void share_host();
   void follow_memory();
   std::uint64_t readers() const;
-  std::uint64_t shared_bytes() const;
   void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<RankStream>>& ended);
 
   mutable std::mutex mutex_;
   JobLimits limits_;
+  const std::shared_ptr<SharedBudget> budget_;  // limits_.shared_bytes
   bool draining_ = false;
   std::uint32_t cores_;  // allowed now: affinity and quota
   HostShares shares_;

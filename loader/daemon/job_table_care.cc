@@ -91,6 +91,7 @@ void JobTable::follow_memory() {
 void JobTable::set_limits(const JobLimits& limits) {
   const std::lock_guard lock(mutex_);
   limits_ = limits;
+  budget_->set_limit(limits.shared_bytes);
 }
 
 void JobTable::drain() {
@@ -136,7 +137,7 @@ std::uint64_t JobTable::held() const {
 void JobTable::describe(DaemonStatus& status) const {
   const std::lock_guard lock(mutex_);
   const std::int64_t now_ns = monotonic_ns();
-  status.shared_bytes = shared_bytes();
+  status.shared_bytes = budget_->used();
   status.shared_bytes_limit = limits_.shared_bytes;
   for (const auto& [name, job] : jobs_) {
     JobStatus line{.job = name,

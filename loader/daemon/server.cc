@@ -24,7 +24,8 @@ constexpr std::uint64_t kListening = 0, kWake = 1, kFirstId = 2;
 constexpr std::uint64_t kPidBit = 1ULL << 63;  // of an epoll key: the connection's pidfd, not its socket
 constexpr std::int64_t kDeathNs =
     1'000'000'000;  // from a socket's end to its process's, when both are the same event
-constexpr std::int64_t kHelloNs = 10'000'000'000;  // a connection that says nothing is closed after this
+// A connection that says nothing is closed after this: at its beginning, and between questions.
+constexpr std::int64_t kHelloNs = 10'000'000'000, kSilentNs = 60'000'000'000;
 
 /// A path that one user alone may write to.
 Status make_private_folder(const std::string& folder) {
@@ -98,10 +99,12 @@ void Server::end() {
   {
     std::unique_lock lock(made_mutex_);
     waiting_attachments_.clear();
-    attached_all_.wait(lock, [this] { return attaching_ == 0; });
+    attached_all_.wait(lock, [this] { return attaching_.empty(); });
   }
   jobs_.stop_all();
+  for (auto& [id, connection] : connections_) dropped_.push_back(std::move(connection));
   connections_.clear();
+  close_dropped();
 }
 
 Status Server::watch(int fd, std::uint64_t key, std::uint32_t events) {
@@ -125,13 +128,19 @@ void Server::drain() {
   wake();
 }
 
+/// When a connection that reads nothing and asks nothing is closed; 0: never.
+std::int64_t Server::silent_until_ns(const Connection& connection) {
+  if (connection.seat || connection.attaching) return 0;
+  return connection.said_ns + (connection.greeted ? kSilentNs : kHelloNs);
+}
+
 /// Sleeps without end when there is nothing to look after: an idle daemon costs no wake-up.
 int Server::wait_ms() {
   std::int64_t until = next_tick_ns_;
   const auto sooner = [&](std::int64_t moment) { until = until == 0 ? moment : std::min(until, moment); };
   for (const auto& [id, connection] : connections_) {
     if (connection->hung_up_ns != 0) sooner(connection->hung_up_ns + kDeathNs);
-    if (!connection->greeted) sooner(connection->since_ns + kHelloNs);
+    if (const std::int64_t until_ns = silent_until_ns(*connection); until_ns != 0) sooner(until_ns);
   }
   if (next_alive_ns_ != 0) sooner(next_alive_ns_);
   if (options_.idle_exit_s > 0 && connections_.empty())
@@ -163,6 +172,7 @@ void Server::run() {
     take_made();
     const std::int64_t now_ns = monotonic_ns();
     look_after(now_ns);
+    close_dropped();
     if ((drain_ && drained()) || idle(now_ns)) return;
   }
 }
@@ -189,11 +199,11 @@ void Server::look_after(std::int64_t now_ns) {
   for (const auto& [id, connection] : connections_) {
     if (connection->hung_up_ns != 0 && now_ns - connection->hung_up_ns >= kDeathNs)
       over.emplace_back(id, Leaving::kClosed);
-    else if (!connection->greeted && now_ns - connection->since_ns >= kHelloNs)
+    else if (const std::int64_t until_ns = silent_until_ns(*connection); until_ns != 0 && now_ns >= until_ns)
       over.emplace_back(id, Leaving::kThrown);
   }
   for (const auto& [id, how] : over)
-    drop(id, how, how == Leaving::kClosed ? "its socket was closed" : "it did not say hello");
+    drop(id, how, how == Leaving::kClosed ? "its socket was closed" : "it says nothing");
 }
 
 bool Server::drained() {
@@ -221,18 +231,31 @@ void Server::accept_clients() {
       }
       return;
     }
-    if (connections_.size() >= options_.connections_max || drain_) continue;  // closed at once
+    if (drain_) {
+      closer_.take(std::move(socket));
+      continue;
+    }
     auto connection = std::make_unique<Connection>();
     connection->channel = Channel(std::move(socket));
     const auto peer = connection->channel.peer();
     if (!peer || (peer->uid != geteuid() && peer->uid != 0)) {
       options_.log(LogLevel::kWarning,
                    "refused" + field("uid", peer ? peer->uid : 0) + field("why", "another user"));
+      closer_.take(connection->channel.release());
+      continue;
+    }
+    if (connections_.size() >= options_.connections_max && !make_room()) {
+      refuse(*connection, 0,
+             {Code::kExhausted,
+              "caryad: " + std::to_string(connections_.size()) +
+                  " connections, all of readers; raise [limits] connections in caryad.toml",
+              0});
+      closer_.take(connection->channel.release());
       continue;
     }
     connection->peer = *peer;
     connection->id = next_id_++;
-    connection->since_ns = monotonic_ns();
+    connection->said_ns = monotonic_ns();
     connection->process = connection->channel.peer_process();
     const std::uint64_t id = connection->id;
     if (!watch(connection->channel.fd(), id, EPOLLIN | EPOLLRDHUP)) continue;
@@ -242,12 +265,42 @@ void Server::accept_clients() {
   }
 }
 
+/// All places are taken: the process with the most connections that read nothing loses its oldest one, so
+/// that none can keep the others out. One that waits for its attachment goes after those that do not.
+bool Server::make_room() {
+  std::map<pid_t, std::size_t> idle;
+  for (const auto& [id, connection] : connections_)
+    if (!connection->seat) ++idle[connection->peer.pid];
+  const auto most = std::ranges::max_element(idle, {}, [](const auto& entry) { return entry.second; });
+  if (most == idle.end()) return false;
+  Connection* oldest = nullptr;  // numbers rise
+  for (const auto& [id, connection] : connections_)
+    if (!connection->seat && connection->peer.pid == most->first &&
+        (oldest == nullptr || (oldest->attaching && !connection->attaching)))
+      oldest = connection.get();
+  refuse(*oldest, 0,
+         {Code::kExhausted, "caryad: too many connections; this process has the most that read nothing", 0});
+  drop(oldest->id, Leaving::kThrown, "too many connections");
+  return true;
+}
+
+void Server::close_dropped() {
+  for (const auto& connection : dropped_) closer_.take(connection->channel.release());
+  dropped_.clear();
+}
+
 void Server::drop(std::uint64_t id, Leaving how, const std::string& reason) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  const std::unique_ptr<Connection> connection = std::move(found->second);
+  Connection* const connection = found->second.get();
+  connection->channel.shut();
+  dropped_.push_back(std::move(found->second));  // whoever answers it at this moment has a reference
   connections_.erase(found);
   open_ = connections_.size();
+  if (connection->attaching) {  // if it waits for its turn still, it has lost it
+    const std::lock_guard lock(made_mutex_);
+    std::erase_if(waiting_attachments_, [id](const Waiting& one) { return one.connection == id; });
+  }
   if (!connection->seat) return;
   const Seat& seat = *connection->seat;
   ++(how == Leaving::kClosed ? detached_ : killed_);

@@ -12,6 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "loader/control/channel.h"
+#include "loader/daemon/closer.h"
 #include "loader/daemon/job_table.h"
 
 namespace carya::loader {
@@ -72,14 +73,19 @@ class Server {
   Status watch(int fd, std::uint64_t key, std::uint32_t events);
   void accept_clients();
   void read_message(Connection& connection);
-  Status answer(Connection& connection, Message message);
-  Status answer_attach(Connection& connection, Message message);
+  Status answer(Connection& connection, const Message& message);
+  Status answer_attach(Connection& connection, const Message& message);
   Status answer_seated(Connection& connection, const Message& message);
   void attach_in_thread(std::uint64_t id, std::uint32_t request, std::shared_ptr<Arrival> arrival);
+  void start_attachments();
+  void end_attachment(std::uint64_t pid, Made made);
   void take_made();
   Status seat(Connection& connection, const Made& made, JobTable::Attachment& attachment);
   Status reply(Connection& connection, const Message& question, MessageType type, std::string body);
   void refuse(Connection& connection, std::uint32_t request, const Error& error);
+  bool make_room();
+  static std::int64_t silent_until_ns(const Connection& connection);
+  void close_dropped();
   void drop(std::uint64_t id, Leaving how, const std::string& reason);
   void hung_up(Connection& connection);
   void end_hung_up(const AttachRequest& request);
@@ -98,6 +104,9 @@ class Server {
   bool own_path_ = false;  // the socket's file is removed at the end
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  Closer closer_;
+  std::vector<std::unique_ptr<Connection>>
+      dropped_;                    // since the loop last slept; somebody may hold one still
   std::int64_t next_tick_ns_ = 0;  // 0: nothing to look after
   std::atomic<bool> stop_{false}, drain_{false};
   std::int64_t drain_until_ns_ = 0;
@@ -108,8 +117,15 @@ class Server {
   std::mutex made_mutex_;  // guards what follows
   std::vector<Made> made_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> listed_;  // connection, records: progress to be told
-  std::uint32_t attaching_ = 0;
-  std::deque<std::function<void()>> waiting_attachments_;
+  /// An attachment that waits for its turn.
+  struct Waiting {
+    std::uint64_t connection = 0;
+    std::uint32_t request = 0;
+    std::uint64_t pid = 0;
+    std::function<void()> work;
+  };
+  std::map<std::uint64_t, std::uint32_t> attaching_;  // by process
+  std::deque<Waiting> waiting_attachments_;
   std::condition_variable attached_all_;
 };
 

@@ -14,8 +14,8 @@ struct Server::Connection {
   std::uint64_t id = 0;
   Channel channel;
   PeerCredentials peer;
-  UniqueFd process;  // pidfd
-  std::int64_t since_ns = 0;
+  UniqueFd process;          // pidfd
+  std::int64_t said_ns = 0;  // when it came, or last said something
   bool greeted = false;
   bool attaching = false;
   std::optional<Seat> seat;

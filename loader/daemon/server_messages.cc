@@ -20,7 +20,8 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::uint32_t kAttachingMax = 8;  // at the same time; others wait for their turn
+constexpr std::uint32_t kAttachingMax = 8;         // at the same time; others wait for their turn
+constexpr std::uint32_t kAttachingPerProcess = 4;  // of those
 constexpr std::size_t kDocumentBytesMax = 64 << 20;
 constexpr std::size_t kArrayBytesMax = 1ULL << 40;
 constexpr std::int64_t kProgressNs = 200'000'000;
@@ -28,7 +29,9 @@ constexpr std::int64_t kProgressNs = 200'000'000;
 }  // namespace
 
 void Server::read_message(Connection& connection) {
-  Result<Message> message = connection.channel.receive(0);
+  std::vector<UniqueFd> refused;
+  Result<Message> message = connection.channel.receive(0, &refused);
+  closer_.take(refused);
   if (!message) {
     const Error& error = message.error();
     if (error.code == Code::kTimeout) return;
@@ -41,7 +44,10 @@ void Server::read_message(Connection& connection) {
   }
   const std::uint32_t request = message->request;
   const std::uint64_t id = connection.id;
-  if (const Status done = answer(connection, std::move(*message)); !done) {
+  connection.said_ns = monotonic_ns();
+  const Status done = answer(connection, *message);
+  closer_.take(message->fds);
+  if (!done) {
     if (!connections_.contains(id)) return;
     refuse(connection, request, done.error());
     if (done.error().code == Code::kCorrupt) {
@@ -77,7 +83,7 @@ void Server::refuse(Connection& connection, std::uint32_t request, const Error& 
       connection.channel.send({.type = type, .request = request, .body = encode(ErrorIs{error})}, 0));
 }
 
-Status Server::answer(Connection& connection, Message message) {
+Status Server::answer(Connection& connection, const Message& message) {
   if (message.type == MessageType::kHello) {
     ASSIGN(const Hello hello, decode<Hello>(message.body));
     connection.greeted = true;
@@ -87,7 +93,7 @@ Status Server::answer(Connection& connection, Message message) {
   if (!connection.greeted) return fail(Code::kCorrupt, "control message: before a hello");
   switch (message.type) {
     case MessageType::kAttach:
-      return answer_attach(connection, std::move(message));
+      return answer_attach(connection, message);
     case MessageType::kStatus:
       return reply(connection, message, MessageType::kStatusIs, encode(status()));
     case MessageType::kDrain:
@@ -96,10 +102,11 @@ Status Server::answer(Connection& connection, Message message) {
     case MessageType::kStopJob: {
       ASSIGN(const StopJobRequest request, decode<StopJobRequest>(message.body));
       TRY(jobs_.stop(request.job));
-      find_ended();
       options_.log(LogLevel::kInfo,
                    "stopped" + field("job", request.job) + field("pid", connection.peer.pid));
-      return reply(connection, message, MessageType::kDone, Message().body);
+      Status done = reply(connection, message, MessageType::kDone, Message().body);
+      find_ended();  // drops readers of the job: whoever asked may be one
+      return done;
     }
     case MessageType::kLogs: {
       ASSIGN(const LogsRequest request, decode<LogsRequest>(message.body));
@@ -150,7 +157,7 @@ Status Server::answer_seated(Connection& connection, const Message& message) {
   }
 }
 
-Status Server::answer_attach(Connection& connection, Message message) {
+Status Server::answer_attach(Connection& connection, const Message& message) {
   if (connection.seat || connection.attaching)
     return fail(Code::kCorrupt, "control message: attached already; one connection is one reader");
   auto arrival = std::make_shared<Arrival>();
@@ -184,36 +191,50 @@ void Server::attach_in_thread(std::uint64_t id, std::uint32_t request, std::shar
       }
       return !stop_;
     };
-    Made made{.connection = id, .request = request, .attachment = jobs_.attach(*arrival, progress)};
-    std::function<void()> next;
-    {
-      const std::lock_guard lock(made_mutex_);
-      made_.push_back(std::move(made));
-      if (!waiting_attachments_.empty()) {
-        next = std::move(waiting_attachments_.front());
-        waiting_attachments_.pop_front();
-      }
-      wake();
-      if (!next) {
-        --attaching_;
-        attached_all_.notify_all();
-      }
-    }
-    if (next) next();
+    end_attachment(arrival->pid,
+                   {.connection = id, .request = request, .attachment = jobs_.attach(*arrival, progress)});
   };
   const std::lock_guard lock(made_mutex_);
-  if (attaching_ >= kAttachingMax) {
-    waiting_attachments_.emplace_back(std::move(work));
-    return;
+  waiting_attachments_.push_back(
+      {.connection = id, .request = request, .pid = arrival->pid, .work = std::move(work)});
+  start_attachments();
+}
+
+/// A process has a share of the threads: one whose listings never end keeps nobody else from attaching. Under
+/// the mutex.
+void Server::start_attachments() {
+  const auto running = [this] {
+    std::uint32_t all = 0;
+    for (const auto& [pid, count] : attaching_) all += count;
+    return all;
+  };
+  while (running() < kAttachingMax) {
+    const auto next = std::ranges::find_if(waiting_attachments_, [this](const Waiting& one) {
+      const auto its = attaching_.find(one.pid);
+      return its == attaching_.end() || its->second < kAttachingPerProcess;
+    });
+    if (next == waiting_attachments_.end()) return;
+    const Waiting one = std::move(*next);
+    waiting_attachments_.erase(next);
+    try {
+      std::thread(one.work).detach();
+      ++attaching_[one.pid];
+    } catch (const std::system_error&) {
+      made_.push_back(
+          {one.connection, one.request, fail(Code::kExhausted, "caryad: no thread can be started")});
+      wake();
+    }
   }
-  ++attaching_;
-  try {
-    std::thread(work).detach();
-  } catch (const std::system_error&) {
-    --attaching_;
-    made_.push_back({id, request, fail(Code::kExhausted, "caryad: no thread can be started")});
-    wake();
-  }
+}
+
+/// By the thread that made it, at its end.
+void Server::end_attachment(std::uint64_t pid, Made made) {
+  const std::lock_guard lock(made_mutex_);
+  made_.push_back(std::move(made));
+  wake();
+  if (--attaching_[pid] == 0) attaching_.erase(pid);
+  start_attachments();
+  attached_all_.notify_all();
 }
 
 void Server::take_made() {

@@ -48,6 +48,33 @@ Take text(std::string& out) {
   };
 }
 
+Take folders(std::vector<std::string>& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const std::string allowed = "a list of absolute paths";
+    if (!node.is_array()) return allowed;
+    out.clear();
+    for (const toml::node& item : *node.as_array()) {
+      const auto path = item.value_exact<std::string>();
+      if (!path || path->empty() || path->front() != '/') return allowed;
+      out.push_back(*path);
+    }
+    return "";
+  };
+}
+
+Take words(std::vector<std::string>& out, const std::string& allowed) {
+  return [&out, allowed](const toml::node& node) -> std::string {
+    if (!node.is_array()) return allowed;
+    out.clear();
+    for (const toml::node& item : *node.as_array()) {
+      const auto word = item.value_exact<std::string>();
+      if (!word || word->empty()) return allowed;
+      out.push_back(*word);
+    }
+    return "";
+  };
+}
+
 Take dollars(double& out) {
   return [&out](const toml::node& node) -> std::string {
     const auto value = node.value<double>();
@@ -59,17 +86,11 @@ Take dollars(double& out) {
 
 /// What reads the keys of [remote].
 void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& remote) {
-  readers["remote.workers"] = [&remote](const toml::node& node) -> std::string {
-    const std::string allowed = R"(a list of addresses such as ["w1:7070", "unix:/run/worker.sock"])";
-    if (!node.is_array()) return allowed;
-    remote.workers.clear();
-    for (const toml::node& item : *node.as_array()) {
-      const auto address = item.value_exact<std::string>();
-      if (!address || address->empty()) return allowed;
-      remote.workers.push_back(*address);
-    }
-    return "";
-  };
+  readers["remote.workers"] =
+      words(remote.workers, R"(a list of addresses such as ["w1:7070", "unix:/run/worker.sock"])");
+  readers["remote.fleet_command"] =
+      words(remote.fleet_command, R"(a command as a list, such as ["python3", "-m", "carya.fleet.ray"])");
+  readers["remote.fleet_options"] = text(remote.fleet_options);
   readers["remote.dns"] = text(remote.dns);
   readers["remote.insecure"] = [&remote](const toml::node& node) -> std::string {
     const auto value = node.value_exact<bool>();
@@ -91,6 +112,12 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
   readers["remote.host_price"] = dollars(remote.prices.host_per_hour);
   readers["remote.worker_price"] = dollars(remote.prices.worker_per_hour);
   readers["remote.max_cost_per_hour"] = dollars(remote.goal.workers_cost_per_hour_max);
+  readers["remote.verify"] = [&remote](const toml::node& node) -> std::string {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= 0 && *value <= 1)) return "a share of 0 to 1";
+    remote.verify = *value;
+    return "";
+  };
   readers["remote.max_workers"] = whole(remote.goal.workers_max, 0, autotune::kAnyWorkersMax);
 }
 
@@ -111,18 +138,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
            if (value == allowed) return settings.log_level = *value, "";
          return "\"debug\", \"info\", \"warning\" or \"error\"";
        }},
-      {"roots",
-       [&settings](const toml::node& node) -> std::string {
-         const std::string allowed = "a list of absolute paths";
-         if (!node.is_array()) return allowed;
-         settings.limits.roots.clear();
-         for (const toml::node& item : *node.as_array()) {
-           const auto path = item.value_exact<std::string>();
-           if (!path || path->empty() || path->front() != '/') return allowed;
-           settings.limits.roots.push_back(*path);
-         }
-         return "";
-       }},
+      {"roots", folders(settings.limits.folders.roots)},
+      {"cache_dirs", folders(settings.limits.folders.cache_dirs)},
       {"drain_seconds", number(settings.drain_s, 3600)},
       {"linger_seconds", number(settings.limits.linger_s, 86'400)},
       {"metrics",

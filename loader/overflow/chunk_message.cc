@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/cbor_check.h"
+#include "loader/number_ranges.h"
 #include "remote/archive.h"
 
 namespace carya::archive {
@@ -66,13 +67,13 @@ std::span<const std::byte> entry_of(const RemoteInputs& inputs, std::size_t i) {
 // What is wrong with the ranges of a document that has the right form; "": nothing.
 std::string out_of_range(const RemotePlan& plan) {
   if (plan.files.size() > kFilesMax) return "files";
-  return plan.cut == 0 || plan.cut > plan.order.size() ? "cut" : "";
+  return plan.cut > plan.order.size() ? "cut" : "";
 }
 std::string out_of_range(const RemoteReady& ready) {
   return ready.note.size() > 2 * kPathBytesMax ? "note" : "";
 }
-std::string out_of_range(const RemoteChunk& chunk) {
-  return chunk.rows == 0 || chunk.rows > kRemoteRowsMax ? "rows" : "";
+std::string out_of_range(const RemoteChunk&) {
+  return "";
 }
 std::string out_of_range(const RemoteResult& result) {
   if (result.unread.size() > 2 * kPathBytesMax) return "unread";
@@ -80,7 +81,22 @@ std::string out_of_range(const RemoteResult& result) {
   return ascending && result.broken.size() <= kRemoteRowsMax ? "" : "broken";
 }
 
+// What hosts send; other documents are a worker's.
+template <typename Document>
+constexpr const char* kHostName = nullptr;
+template <>
+constexpr const char* kHostName<RemotePlan> = "RemotePlan";
+template <>
+constexpr const char* kHostName<RemoteChunk> = "RemoteChunk";
+
 }  // namespace
+
+std::vector<std::string> host_number_fields() {
+  std::vector<std::string> places;
+  archive::add_number_fields<RemotePlan>(kHostName<RemotePlan>, places);
+  archive::add_number_fields<RemoteChunk>(kHostName<RemoteChunk>, places);
+  return places;
+}
 
 template <typename Document>
 std::string encode_remote(const Document& document) {
@@ -94,6 +110,10 @@ Result<Document> decode_remote(std::span<const std::byte> body) {
   auto document =
       archive::from_cbor<Json, Document>({reinterpret_cast<const char*>(body.data()), body.size()}, wrong);
   if (document) wrong = out_of_range(*document);
+  if constexpr (kHostName<Document> != nullptr)
+    if (document && wrong.empty())
+      if (const Status range = archive::check_numbers(kHostName<Document>, *document, check_number); !range)
+        return fail(Code::kCorrupt, "remote message: " + range.error().message);
   if (document && wrong.empty()) return std::move(*document);
   return fail(Code::kCorrupt,
               "remote message: " + (wrong.empty() ? std::string("its body") : wrong) + " is not as expected");

@@ -80,6 +80,9 @@ std::string encode_remote(const Document& document);
 template <typename Document>
 Result<Document> decode_remote(std::span<const std::byte> body);
 
+/// Every number that a host's document can have, as number_ranges() names it.
+std::vector<std::string> host_number_fields();
+
 /// Decoders may look so far past the end of a record, and must see the same there on every machine.
 inline constexpr std::size_t kRemoteSlackBytes = 64;
 

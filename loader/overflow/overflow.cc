@@ -52,7 +52,8 @@ Result<std::unique_ptr<Overflow>> Overflow::create(const RemoteOptions& options,
   std::unique_ptr<Overflow> made(new Overflow(options, std::move(stream)));
   TRY(made->open_fleet());
   // So many chunks are always left for the threads here, what is due first.
-  PoolCrewOptions crew{.workers = options.workers, .lead = made->stream_.threads + 1};
+  PoolCrewOptions crew{
+      .workers = options.workers, .lead = made->stream_.threads + 1, .verify = options.verify};
   crew.log = [self = made.get()](const std::string& line) { self->note_event(line); };
   crew.pool.server_name = options.server_name;
   if (made->fleet_ && crew.pool.server_name.empty()) crew.pool.server_name = made->fleet_->server_name();

@@ -247,7 +247,10 @@ std::size_t PoolCrew::batches_before(const Member& member) const {
 void PoolCrew::feed(Production& production, Outbox& out) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
-  for (const std::uint64_t worker : std::exchange(distrusted_, {})) production.distrust(worker, out);
+  for (const std::uint64_t worker : std::exchange(distrusted_, {})) {
+    production.distrust(worker, out);
+    tell_what_went_out(worker, production.went_out(worker));
+  }
   take_back_late(production, out);
   take_back_waited_for(production, out);
   note_taken(production);
@@ -386,8 +389,7 @@ void PoolCrew::take_home(std::uint64_t request, std::uint64_t thread_ns) {
     totals_.received_bytes += found->second.work->result_bytes();
     member.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(thread_ns, INT64_MAX)),
                        now_ns - found->second.arriving_since_ns);
-    checks = !member.proven || member.results % options_.check_every == 0;
-    ++member.results;
+    checks = !member.proven || dice_.roll(options_.verify);
     work = take_out(request);
     if (checks) ++member.out;
   }
@@ -410,6 +412,16 @@ void PoolCrew::checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict ver
   if (verdict == ChunkCheck::Verdict::kDiffers && expel(worker)) wake_();
   if (rows_are_ours) work->worker = 0;
   done_(std::move(work), rows_are_ours);
+}
+
+// Its rows in batches that are published cannot be taken back; whoever trains on them is to know. Under the
+// mutex.
+void PoolCrew::tell_what_went_out(std::uint64_t worker, const std::string& batches) {
+  const std::string text = batches.empty() ? "no batch that went out had rows of it"
+                                           : "batches that went out with rows of it: " + batches;
+  const auto found = std::ranges::find(expelled_, member_of(worker), &remote::WorkerFigures::member);
+  if (found != expelled_.end()) found->reason += "; " + text;
+  options_.log("worker=" + std::to_string(member_of(worker)) + " delivered=\"" + text + "\"");
 }
 
 // False: it was before.

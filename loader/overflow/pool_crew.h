@@ -17,6 +17,7 @@
 #include "loader/overflow/chunk_check.h"
 #include "loader/overflow/chunk_window.h"
 #include "loader/overflow/crew.h"
+#include "loader/overflow/secret_dice.h"
 #include "loader/overflow/worker_choice.h"
 #include "loader/overflow/worker_speed.h"
 #include "remote/pool.h"
@@ -42,7 +43,7 @@ struct PoolCrewOptions {
   std::vector<std::string> workers;               ///< "host:port", "unix:/path"
   remote::PoolOptions pool{};                     ///< its hello is filled in
   std::size_t lead = 2;                           ///< ready chunks that this machine keeps
-  std::uint64_t check_every = 1000;               ///< of so many chunks of a worker one is computed here too
+  double verify = 0.01;                           ///< RemoteOptions::verify
   std::function<void(const std::string&)> log{};  ///< one line per event; from any thread
 };
 
@@ -56,8 +57,9 @@ struct PoolCrewOptions {
 /// has beyond that this machine could compute, and the batch would wait for it.
 ///
 /// The first chunk of a worker, on each connection, is computed here too before it gets a second one, and
-/// later one in `check_every`. One whose bits differ is expelled for good: what it has is computed here, and
-/// so is what it delivered of batches that are not published yet.
+/// later a share `verify` of them, which ones is this machine's secret. One whose bits differ is expelled for
+/// good: what it has is computed here, and so is what it delivered of batches that are not published yet;
+/// those that went out are named.
 ///
 /// Threads: as Crew says; one of its own receives.
 class PoolCrew final : public Crew, private remote::PoolEvents {
@@ -101,8 +103,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
     bool proven = false;           // with that plan, on this connection
     bool expelled = false;
     std::size_t out = 0;  // with it, or being checked
-    std::uint64_t results = 0;
-    double cores = 0;  // 0: it never came
+    double cores = 0;     // 0: it never came
     ChunkWindow window{};
     WorkerSpeed speed{};
     double free = 1;  // of it, beside other hosts
@@ -139,6 +140,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   void take_home(std::uint64_t request, std::uint64_t thread_ns);
   void checked(std::unique_ptr<RemoteWork> work, ChunkCheck::Verdict verdict, bool rows_are_ours);
   bool expel(std::uint64_t worker);
+  void tell_what_went_out(std::uint64_t worker, const std::string& batches);
 
   Status admit(std::uint64_t member, const remote::Welcome& welcome) override;
   void down(std::uint64_t member, const Error& reason, bool parked) override;
@@ -163,6 +165,7 @@ class PoolCrew final : public Crew, private remote::PoolEvents {
   std::int64_t receiving_since_ns_ = 0;
   std::map<std::uint64_t, Member> members_;
   std::minstd_rand random_;
+  SecretDice dice_;
   std::unordered_map<std::uint64_t, Out> out_;
   std::uint64_t requests_ = 0;
   std::array<std::int64_t, 128> latencies_{};  // the last ones, ns

@@ -28,7 +28,9 @@ struct RemoteOptions {
   autotune::PlacementGoal goal{};
   double worker_start_s = 1;       ///< from asking for a worker until it works
   double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works
-  double look_every_s = 1;         ///< between two decisions; in this process only
+  /// Share of the chunks that come home which are computed here too, and compared; which ones is secret.
+  double verify = 0.01;
+  double look_every_s = 1;  ///< between two decisions; in this process only
   /// Not decided but kept: so many workers (0: all local), and where the plan is cut, in ops that they run.
   std::optional<std::uint32_t> workers_fixed{};
   std::optional<std::uint64_t> cut_fixed{};

@@ -100,6 +100,13 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
     at += static_cast<std::size_t>(spec.bytes()) * chunk.rows;
   }
   std::vector<transforms::FieldIndex> indexes(fields());
+  struct Asked {  // until this chunk is done
+    Asked(transforms::Scratch& of, const std::function<bool()>& go_on) : scratch(of) {
+      scratch.set_go_on(go_on);
+    }
+    ~Asked() { scratch.set_go_on({}); }
+    transforms::Scratch& scratch;
+  } const asked(scratch, go_on);
   RemoteResult result;
   const std::int64_t start_ns = monotonic_ns();
   for (std::size_t row = 0; row < chunk.rows; ++row) {
@@ -118,6 +125,10 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
     if (status) status = plan_->run(scratch, id, inputs, places, known);
     if (!status && status.error().code == Code::kExhausted && result.unread.empty())
       return std::unexpected(status.error());
+    if (!status && status.error().code == Code::kTimeout && go_on && !go_on())
+      return fail(Code::kTimeout,
+                  "worker: the chunk took too long, or the worker ends, in the middle of row " +
+                      std::to_string(row) + " of " + std::to_string(chunk.rows));
     if (!status) result.broken.push_back(row);
     for (std::size_t t = 0; t < places.size(); ++t) {
       const auto bytes = static_cast<std::size_t>(outputs()[t].bytes());

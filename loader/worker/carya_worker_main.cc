@@ -1,5 +1,7 @@
 // carya-worker: computes chunks for hosts whose own cores do not suffice. See carya-worker(1).
 
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -35,7 +37,9 @@ struct Arguments {
   std::string memory = "25%";
   std::vector<std::string> roots;
   std::uint64_t record_bytes_max = 0;  // of one that is read here
-  double megapixels = 0;               // 0: what pipelines themselves allow
+  std::uint64_t pixels_max = kPixelsMax;
+  std::uint64_t plan_bytes_max = kPlanBytesMax;
+  double megapixels = 0;  // 0: what pipelines themselves allow
   double chunk_s = 60;
   double silent_s = 3;
   std::string log_level = "info";
@@ -49,6 +53,13 @@ int failed(const Error& error) {
 Result<std::string> read_token(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail_errno("--token-file " + path, errno);
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0) return fail_errno("--token-file " + path, errno);
+  if (S_ISREG(info.st_mode) && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return fail(Code::kInvalidArgument,
+                "--token-file " + path +
+                    ": other users may read or write it, and whoever knows the word may "
+                    "use this worker; give it mode 600 (chmod 600)");
   std::string token(kTokenBytesMax + 1, '\0');
   file.read(token.data(), static_cast<std::streamsize>(token.size()));
   token.resize(static_cast<std::size_t>(file.gcount()));
@@ -79,6 +90,11 @@ Status complete(Arguments& arguments) {
   server.bytes_max =
       *memory / (arguments.roots.empty() ? 2 : 3);  // the same for results, and for what is read
   arguments.record_bytes_max = server.bytes_max / arguments.threads;
+  // What the worst plan and the worst row may take is priced before they run.
+  arguments.pixels_max =
+      std::min(arguments.megapixels > 0 ? static_cast<std::uint64_t>(arguments.megapixels * 1e6) : kPixelsMax,
+               *memory / arguments.threads / kRowBytesPerPixel);
+  arguments.plan_bytes_max = std::min(kPlanBytesMax, *memory / kParseBytesPerByte);
   server.request_bytes_max = std::min(server.request_bytes_max, server.bytes_max);
   server.result_bytes_max = std::min(server.result_bytes_max, server.bytes_max);
   server.handling_max = 2 * arguments.threads;
@@ -117,9 +133,8 @@ int serve(const Arguments& arguments) {
   EventLog log;
   log.set_level(arguments.log_level);
   WorkerService service({.threads = arguments.threads,
-                         .pixels_max = arguments.megapixels > 0
-                                           ? static_cast<std::uint64_t>(arguments.megapixels * 1e6)
-                                           : kPixelsMax,
+                         .pixels_max = arguments.pixels_max,
+                         .plan_bytes_max = arguments.plan_bytes_max,
                          .chunk_ms = static_cast<std::int64_t>(arguments.server.chunk_ms),
                          .roots = arguments.roots,
                          .record_bytes_max = arguments.record_bytes_max,

@@ -13,6 +13,7 @@ from typing import Any
 from . import _core
 from ._document import Document
 from ._errors import NotFound
+from ._shown import shown
 
 _REFRESH_S = 1.0
 
@@ -45,7 +46,7 @@ def show_status(socket: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(status))
     else:
-        Console().print(_shown(status))
+        Console().print(_lines(shown(status)))
 
 
 def top(socket: str | None, once: bool, as_json: bool) -> None:
@@ -60,11 +61,11 @@ def top(socket: str | None, once: bool, as_json: bool) -> None:
     console = Console()
     with (
         _keys() as pressed,
-        Live(_shown(status), console=console, screen=console.is_terminal, auto_refresh=False) as view,
+        Live(_lines(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
     ):
         try:
             while pressed(_REFRESH_S) != "q":
-                view.update(_shown(read_status(socket)), refresh=True)
+                view.update(_lines(shown(read_status(socket))), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -97,7 +98,7 @@ def logs(socket: str | None, lines: int, as_json: bool) -> None:
         print(json.dumps({"lines": found}))
     else:
         for line in found:
-            print(line)
+            print(shown(line))
 
 
 def drain(socket: str | None, as_json: bool) -> None:
@@ -114,10 +115,10 @@ def stop_job(socket: str | None, name: str, as_json: bool) -> None:
 
 
 def _say(as_json: bool, document: Document, text: str) -> None:
-    print(json.dumps(document) if as_json else text)
+    print(json.dumps(document) if as_json else shown(text))
 
 
-def _shown(status: Document) -> Any:
+def _lines(status: Document) -> Any:
     """Lines that are wrapped where the terminal ends, so that 80 columns are enough; a table of all figures wants 200."""
     from rich.console import Group
     from rich.padding import Padding
@@ -157,7 +158,7 @@ def _rank_lines(rank: Document) -> Iterator[str]:
         f"{_bytes(rank['bytes_read'])} read, {rank['quarantined']} quarantined"
     )
     yield f"readers: {readers or 'none; kept ' + format(rank['lingers_s'], '.0f') + ' s more'}"
-    placement = json.loads(rank.get("placement") or "{}")
+    placement = shown(json.loads(rank.get("placement") or "{}"))
     if placement:
         yield f"placement: {_decision(placement)}"
     for worker in placement.get("workers", []):

@@ -9,6 +9,7 @@ from ._cli_daemon import read_status
 from ._cli_plan import write_file
 from ._errors import NotFound
 from ._remote import LOCAL, Placement
+from ._shown import shown
 
 
 def register(app: Any, typer: Any) -> None:
@@ -71,4 +72,4 @@ def print_placements(name: str, found: dict[int, Placement], as_json: bool) -> N
         print(json.dumps({"job": name, "ranks": found}))
         return
     for number, placement in found.items():
-        print(f"job {name}, rank {number}: {placement}")
+        print(f"job {shown(name)}, rank {number}: {shown(placement)}")

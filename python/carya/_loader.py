@@ -83,6 +83,7 @@ class Loader:
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
+    verify: share of what workers send that this host computes too and compares, 0 to 1; None: 0.01. Which chunks these are is secret.
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
     "server_name", and "insecure": True for plain TCP.
 
@@ -139,6 +140,7 @@ class Loader:
         max_cost_per_hour: float | None = None,
         placement: str = "auto",
         remote_tls: Mapping[str, Any] | None = None,
+        verify: float | None = None,
     ) -> None:
         if not isinstance(pipeline, Pipeline):
             raise invalid("Loader: pipeline", type(pipeline).__name__, "a carya.Pipeline")
@@ -181,6 +183,7 @@ class Loader:
             max_cost_per_hour=max_cost_per_hour,
             placement=placement,
             remote_tls=remote_tls,
+            verify=verify,
             native=self._native,
         )
         options |= self._measuring
@@ -236,7 +239,9 @@ class Loader:
         _daemon.check_job_name(job)
         reattach_s = seconds("reattach_timeout", reattach_timeout)
         goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
-        socket = _daemon.find_daemon(daemon)
+        # A daemon runs no command for a loader: a fleet that this process starts is this process's.
+        own_fleet = daemon == "auto" and bool((options.get("remote") or {}).get("fleet_command"))
+        socket = "" if own_fleet else _daemon.find_daemon(daemon)
         if replicas > 1 and not socket:
             raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
         if not socket:

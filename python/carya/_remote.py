@@ -54,6 +54,7 @@ def remote_options(
     max_cost_per_hour: Any,
     placement: Any,
     remote_tls: Any,
+    verify: Any,
     native: Any,
 ) -> dict[str, Any] | None:
     """What the native job takes as `remote`; None where this machine makes all. Errors: InvalidArgument."""
@@ -72,6 +73,7 @@ def remote_options(
         "workers_max": 100_000 if max_workers is None else whole("max_workers", max_workers, 0, "a count", 100_000),
         "cost_max": _amount("max_cost_per_hour", max_cost_per_hour, math.inf),
         **_tls(remote_tls),
+        "verify": _share("verify", verify, 0.01),
         **fixed,
     }
     return options if where else None
@@ -112,6 +114,18 @@ def _amount(name: str, value: Any, otherwise: float) -> float:
     if not amount > 0 or isinstance(value, bool | str):
         raise invalid(f"Loader: {name}", value, "a number above 0, or None")
     return amount
+
+
+def _share(name: str, value: Any, otherwise: float) -> float:
+    if value is None:
+        return otherwise
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = math.nan
+    if not 0 <= share <= 1 or isinstance(value, bool | str):
+        raise invalid(f"Loader: {name}", value, "a share of 0 to 1, or None")
+    return share
 
 
 def _prices(prices: Any) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "base/escape.h"
 #include "errors.h"
 #include "loader/daemon_stream.h"
 #include "text.h"
@@ -40,6 +41,7 @@ py::list logs(const std::string& socket, std::uint64_t lines) {
 }  // namespace
 
 void bind_daemon(py::module_& module) {
+  module.def("escaped", [](const py::bytes& text) { return escaped(std::string(text)); }, py::arg("text"));
   module.def("daemon_socket", &loader::default_socket_path);
   module.def(
       "daemon_listens",

@@ -69,6 +69,7 @@ std::optional<loader::RemoteOptions> parse_remote(const std::optional<py::dict>&
                                         .target = from["target"].cast<double>(),
                                         .workers_max = from["workers_max"].cast<std::uint32_t>(),
                                         .workers_cost_per_hour_max = from["cost_max"].cast<double>()}};
+  if (from.contains("verify")) remote.verify = from["verify"].cast<double>();
   if (from.contains("workers_fixed")) remote.workers_fixed = from["workers_fixed"].cast<std::uint32_t>();
   if (from.contains("cut_fixed")) remote.cut_fixed = from["cut_fixed"].cast<std::uint64_t>();
   return remote;

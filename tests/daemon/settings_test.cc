@@ -86,7 +86,7 @@ max_cost_per_hour = 2.5
                                      .readers = 5,
                                      .shared_bytes = 70'000,
                                      .threads = 6,
-                                     .roots = {"/data", "/srv/photos"},
+                                     .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
                                      .linger_s = 2,
                                      .remote = {.workers = {"w1:7070", "w2:7070"},
                                                 .dns = "dns://w:1",

@@ -14,7 +14,9 @@ namespace {
 // A worker that computes right, and then changes a bit of some chunks.
 class Liar final : public remote::ChunkHandler {
  public:
-  Liar(const std::string& path, std::uint64_t from) : from_(from) {
+  /// It changes chunks from `from` on, but for each `honest_every`-th of all.
+  Liar(const std::string& path, std::uint64_t from, std::uint64_t honest_every = 0)
+      : from_(from), honest_every_(honest_every) {
     auto server = remote::ChunkServer::create({.listen = "unix:" + path}, *this);
     EXPECT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
@@ -40,14 +42,15 @@ class Liar final : public remote::ChunkHandler {
     const std::span<std::byte> out(rows.get(), asked.result_bytes);
     const auto made = plan_->compute(*chunk, asked.payload->span(), scratch_, out);
     EXPECT_TRUE(made);
-    if (chunks_++ >= from_) out.back() ^= std::byte{1};
+    const std::uint64_t number = chunks_++;
+    if (number >= from_ && (honest_every_ == 0 || number % honest_every_ != 0)) out.back() ^= std::byte{1};
     server_->answer(asked.ticket, remote::Answer{encode_remote(*made), {{out}, rows}});
   }
   void forget_plan(std::uint64_t, std::uint64_t) override {}
   void gone(std::uint64_t, const std::string&, const Error&) override {}
 
  private:
-  const std::uint64_t from_;
+  const std::uint64_t from_, honest_every_;
   std::uint64_t chunks_ = 0;
   std::shared_ptr<const WorkerPlan> plan_;
   transforms::Scratch scratch_;
@@ -55,8 +58,8 @@ class Liar final : public remote::ChunkHandler {
   std::thread thread_;
 };
 
-std::shared_ptr<PoolCrew> crew_at(const Opened& opened, const std::string& path, std::uint64_t check_every) {
-  auto crew = PoolCrew::create({.workers = {"unix:" + path}, .lead = 0, .check_every = check_every});
+std::shared_ptr<PoolCrew> crew_at(const Opened& opened, const std::string& path, double verify) {
+  auto crew = PoolCrew::create({.workers = {"unix:" + path}, .lead = 0, .verify = verify});
   EXPECT_TRUE(crew) << crew.error().message;
   EXPECT_TRUE((*crew)->set_plan(remote_plan(*opened.pipeline, kAllOps), nullptr));
   return *crew;
@@ -73,7 +76,7 @@ TEST(Liars, AWorkerWhoseFirstChunkDiffersIsNeverBelieved) {
   const Opened opened = open_photos(folder);
   const std::string path = folder.socket();
   const Liar liar(path, 0);
-  const auto crew = crew_at(opened, path, 1000);
+  const auto crew = crew_at(opened, path, 0.001);
   const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});
   const Rows expected = alone(opened);
   for (int epoch = 0; epoch < 3000 && !is_expelled(*crew); ++epoch) {
@@ -88,12 +91,46 @@ TEST(Liars, AWorkerThatLiesLaterIsFoundAndExpelled) {
   const Opened opened = open_photos(folder);
   const std::string path = folder.socket();
   const Liar liar(path, 5);
-  const auto crew = crew_at(opened, path, 3);
+  const auto crew = crew_at(opened, path, 0.3);
   const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});
   for (int epoch = 0; epoch < 3000 && !is_expelled(*crew); ++epoch) drain(*job);
   ASSERT_TRUE(is_expelled(*crew));
   ASSERT_TRUE(job->seek(0, 0));
   EXPECT_EQ(drain(*job), alone(opened)) << "nothing of it is left";
+}
+
+TEST(Liars, OneThatIsHonestAtEachNthResultIsFoundAllTheSame) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const std::string path = folder.socket();
+  constexpr std::uint64_t kEvery = 5;
+  const Liar liar(path, 0, kEvery);
+  const auto crew = crew_at(opened, path, 1.0 / kEvery);
+  const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});
+  for (int epoch = 0; epoch < 3000 && !is_expelled(*crew); ++epoch) drain(*job);
+  ASSERT_TRUE(is_expelled(*crew));
+  std::string reason;
+  for (int i = 0; i < 2000 && reason.find("went out") == std::string::npos; ++i) {
+    drain(*job);
+    reason = crew->figures().at(0).reason;
+  }
+  EXPECT_NE(reason.find("went out"), std::string::npos) << reason;
+  ASSERT_TRUE(job->seek(0, 0));
+  EXPECT_EQ(drain(*job), alone(opened)) << "nothing of it is left";
+}
+
+TEST(SecretDice, FallAsOftenAsTheyShouldAndNotInARhythm) {
+  SecretDice dice, others;
+  int falls = 0, alike = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const bool fell = dice.roll(0.25);
+    falls += fell ? 1 : 0;
+    alike += fell == others.roll(0.25) ? 1 : 0;
+  }
+  EXPECT_NEAR(falls, 25'000, 1000) << "7 standard deviations";
+  EXPECT_NEAR(alike, 62'500, 1100) << "two of them say the same as often as strangers do";
+  EXPECT_FALSE(dice.roll(0));
+  EXPECT_TRUE(dice.roll(1));
 }
 
 // Keeps one chunk, so that no batch from there on is published; delivers others with wrong rows; then

@@ -172,6 +172,27 @@ TEST(WorkerPlan, EntriesAreUsedAndChangeNoBit) {
       << "an entry of this file is believed: its host answers for it";
 }
 
+TEST(WorkerPlan, IsGivenUpInTheMiddleOfARow) {
+  const auto blurred =
+      pipeline_of(document(R"({"op":"decode_image"},{"op":"gaussian_blur","kernel_size":3},{"op":"invert"},)"
+                           R"({"op":"gaussian_blur","kernel_size":3},{"op":"resize","size":[32,24]})"));
+  RemotePlan plan = plan_for(*blurred, 5);
+  plan.order = {0, 1, 2, 3, 4};
+  const auto worker = WorkerPlan::compile(plan);
+  ASSERT_TRUE(worker) << worker.error().message;
+  const Work work = four_photos();
+  transforms::Scratch scratch;
+  const std::uint64_t bytes = (*worker)->result_bytes(work.chunk()).value();
+  Bytes out(bytes);
+  int asked = 0;  // before the first row, and then between its operations
+  const auto given_up =
+      (*worker)->compute(work.chunk(), work.payload(), scratch, out, [&] { return ++asked < 3; });
+  ASSERT_FALSE(given_up);
+  EXPECT_EQ(given_up.error().code, Code::kTimeout);
+  EXPECT_THAT(given_up.error().message, HasSubstr("middle of row 0 of 4"));
+  EXPECT_TRUE((*worker)->compute(work.chunk(), work.payload(), scratch, out)) << "the next chunk is another";
+}
+
 TEST(WorkerPlan, WantsNoEntriesWherePicturesAreDecodedWhole) {
   const auto whole = pipeline_of(document(R"({"op":"decode_image"},{"op":"resize","size":[32,24]})"));
   RemotePlan plan = plan_for(*whole, 2);

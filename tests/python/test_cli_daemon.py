@@ -39,7 +39,7 @@ def test_status_shows_jobs_ranks_and_readers(daemon: Daemon) -> None:
         (rank,) = job["ranks"]
         assert (rank["slots"], rank["held"]) == (3, 1)
         assert rank["free"] + rank["filling"] + rank["ready"] + rank["held"] == 3
-        assert status["shared_bytes"] == rank["slot_bytes"] > 0
+        assert status["shared_bytes"] == rank["slot_bytes"] + held["x"].nbytes * 20 > 0  # the slots, and the array
         (reader,) = rank["readers"]
         assert (reader["pid"], reader["held"]) == (os.getpid(), 1)
         assert 0 <= reader["stall_share"] <= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -104,12 +105,13 @@ def test_codecs_of_another_version_are_refused_with_the_difference() -> None:
         kind, said = host.hello(facts=[{**FACTS[0]}, {"name": "codec", "value": "libjpeg-turbo 1.0"}])
         assert kind == "Error"
         assert "the other libjpeg-turbo 1.0; install the same release" in said["error"]["message"]
-        until(lambda: "gone connection=" in worker.log())
+        until(lambda: "refused peer=" in worker.log())
         assert "install the same release" in worker.log()
 
 
 def test_a_token_must_be_known(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open sesame\n")
+    (tmp_path / "token").chmod(0o600)
     with running("--token-file", str(tmp_path / "token")) as worker:
         with Host(worker.address) as host:
             assert host.hello("open", FACTS)[1]["error"]["message"] == "the client does not know the token"
@@ -117,12 +119,21 @@ def test_a_token_must_be_known(tmp_path: Path) -> None:
             assert host.hello("open sesame", FACTS)[0] == "Welcome"
 
 
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("open sesame\n")
+    for mode in (0o644, 0o640, 0o602):
+        token.chmod(mode)
+        status, error = refused("--listen", "127.0.0.1:0", "--token-file", str(token))
+        assert (status, "chmod 600" in error) == (2, True)
+
+
 def test_connections_are_limited_and_refusals_logged() -> None:
     with running("--max-connections", "1") as worker:
         with Host(worker.address) as one, Host(worker.address) as two:
             assert one.hello(facts=FACTS)[0] == "Welcome"
-            with pytest.raises((EOFError, OSError)):
-                two.hello(facts=FACTS)
+            kind, said = two.hello(facts=FACTS)
+            assert (kind, "which is the limit" in said["error"]["message"]) == ("Error", True)
             until(lambda: "refused peer=127.0.0.1:" in worker.log())
         assert 'why="there are 1 connections, which is the limit"' in worker.log()
 
@@ -161,7 +172,7 @@ def test_certificates_are_checked_on_both_sides(certificates: dict[str, dict[str
             host.hello(facts=FACTS)
         with Host(worker.address, context(right, right)) as host:
             assert host.hello(facts=FACTS)[0] == "Welcome"
-        until(lambda: worker.log().count("gone connection=") >= 5)
+        until(lambda: worker.log().count("gone connection=") == 2 and "refused peer=" in worker.log())
         assert worker.log().count("welcome connection=") == 2
 
 
@@ -327,6 +338,21 @@ def test_pictures_above_the_limit_are_left_to_the_host(photo: Path) -> None:
             client = Registered(host, bomb, 3)
             client.ask([photo.read_bytes()], ROW, 1)
             assert b"broken\x81\x00" in client.answer()[1]["about"]
+
+
+def test_the_worst_row_keeps_to_the_memory(photo: Path) -> None:
+    """What a picture may take is priced by --memory before it is made, and what a plan's document takes to be read."""
+    bomb = carya.image_folder(photo.parents[1]).decode_image().resize((8000, 8000)).gaussian_blur(3).resize((32, 24))
+    with running("--memory", "64MiB") as worker:
+        with Host(worker.address) as host:
+            client = Registered(host, bomb, 4)
+            client.ask([photo.read_bytes()], ROW, 1)
+            kind, said, _, _ = client.answer()
+            assert (kind, b"broken\x81\x00" in said["about"]) == ("Result", True)
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker.process.pid}/status").read_text())
+        assert peak is not None
+        assert int(peak[1]) < 400 * 1024
+        alive(worker.address, photo)
 
 
 def test_a_chunk_that_takes_too_long_is_given_back(photo: Path) -> None:

@@ -372,6 +372,35 @@ TEST_F(Server, ConnectionsAreLimited) {
   two = client(2);
 }
 
+TEST_F(Server, StrangersThatSayNothingKeepNobodyOut) {
+  options.connections_max = 2;
+  options.strangers_max = 4;
+  start();
+  auto before = client();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(socket());
+  auto after = client(1);
+  for (int i = 0; i < 40; ++i) silent.push_back(socket());
+  before->ask(1, 1, 500, "xy");
+  before->push();
+  handler.wait(handler.chunks, 0);
+  EXPECT_EQ(server->figures().connections, 6u) << "two that are known, and four strangers";
+}
+
+TEST_F(Server, HandshakesThatStopHalfWayHaveALimitOfTheirOwn) {
+  options.strangers_max = 3;
+  start();
+  const std::string half = frame_bytes(Hello{}).substr(0, 20);
+  std::vector<UniqueFd> halves;
+  for (int i = 0; i < 20; ++i) {
+    halves.push_back(socket());
+    ASSERT_EQ(send(halves.back().get(), half.data(), half.size(), MSG_NOSIGNAL), 20);
+  }
+  until([&] { return server->figures().refused >= 17; });
+  auto one = client();
+  EXPECT_LE(server->figures().connections, 4u);
+}
+
 TEST_F(Server, WhoIsSilentIsClosed) {
   options.heartbeat_ms = 10;
   options.silent_ms = 200;
