@@ -95,10 +95,10 @@ endfunction()
 
 # carya_shipped(<target>): a program or library that is installed. It brings the C++ runtime along, because the host may
 # have an older one, without the parts that nothing uses: they would ask for a newer glibc (arc4random). mold leaves
-# their symbols in, so GNU ld links these.
+# their symbols in, so GNU ld links these, or lld for another architecture.
 function(carya_shipped target)
   if(NOT CARYA_SANITIZE)
-    target_link_options(${target} PRIVATE -fuse-ld=bfd -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,--gc-sections
+    target_link_options(${target} PRIVATE -fuse-ld=$<IF:$<BOOL:${CMAKE_CROSSCOMPILING}>,lld,bfd> -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,--gc-sections
       $<$<BOOL:${SKBUILD}>:-Wl,--strip-debug>)
   endif()
 endfunction()
