@@ -15,8 +15,8 @@ from ._errors import Error, InvalidArgument, NotFound
 from ._options import decode_index_name
 from ._sources import image_folder, webdataset
 
-# Names that Carya gives to manifests; other files are left alone.
-_MANIFEST = re.compile(r"(folder|tar)-[0-9a-f]{32}\.manifest")
+# Names that Carya gives to manifests, the last two in older versions; other files are left alone.
+_MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manifest")
 _PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
 _PROFILE_BYTES_MAX = 256 << 10  # as loader/profile_file.cc keeps them
 

@@ -60,8 +60,7 @@ TEST(StreamShape, RestoredWithAnotherGlobalSizeDeliversTheRestOnce) {
 
 TEST(StreamShape, SplitsTheLastStepAsEvenlyAsPossibleAndRepeatsWhereItHasTooFew) {
   std::vector<RankPart> parts;
-  for (std::uint64_t rank = 0; rank < 4; ++rank)
-    parts.push_back(shape(10, 8, 4, rank, false, false).part(8));
+  for (std::uint64_t rank = 0; rank < 4; ++rank) parts.push_back(shape(10, 8, 4, rank, false, false).part(8));
   const std::vector<RankPart> wanted{{8, 1, 1}, {9, 1, 1}, {8, 1, 1, true}, {9, 1, 1, true}};
   EXPECT_EQ(parts, wanted);
   EXPECT_EQ(shape(15, 8, 4, 3, false, false).part(8), (RankPart{14, 1, 1}));

@@ -84,10 +84,10 @@ def test_examples_of_the_other_pages_run(page: Path, data: Path) -> None:
 
 def test_every_guide_has_an_example_or_a_test_of_its_own() -> None:
     without = [page.stem for page in PAGES if not BLOCK.search(page.read_text())]
-    assert without == ["huggingface", "lightning"]  # their libraries are tried in test_frameworks.py, where they are
-    text = (Path(__file__).parent / "test_frameworks.py").read_text()
+    assert without == ["huggingface", "lightning"]  # the libraries themselves are tried
+    text = (Path(__file__).parent / "test_framework_resume.py").read_text()
     for name in ("lightning", "accelerate", "transformers"):
-        assert f'@needs("{name}")' in text
+        assert f" import {name}\n" in text or f" from {name} import " in text, name
 
 
 def test_nothing_is_promised_of_an_index() -> None:

@@ -149,8 +149,8 @@ def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp
             assert json.loads(frozen.read_text())["carya_placement"] == 1
             assert at(worker)[0] in cli("top", "--once", "--socket", daemon.socket).stdout
             page = metrics(tmp_path / "m.sock")
-            assert f'carya_worker_chunks_total{{job="train",rank="0",worker="{at(worker)[0]}"}} ' in page
-            assert 'carya_workers_up{job="train",rank="0"} 1' in page
+            assert f'carya_worker_chunks_total{{carya_job="train",rank="0",worker="{at(worker)[0]}"}} ' in page
+            assert 'carya_workers_up{carya_job="train",rank="0"} 1' in page
             missing = cli("placement", "show", "other", "--socket", daemon.socket)
             assert missing.returncode == 1
             assert "no job 'other' runs in the daemon; its jobs: train" in missing.stderr
