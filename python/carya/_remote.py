@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ._errors import InvalidArgument, invalid
@@ -105,27 +105,23 @@ def _priced(prices: Any, remote: Any) -> Any:
 
 
 def _amount(name: str, value: Any, otherwise: float) -> float:
-    if value is None:
-        return otherwise
-    try:
-        amount = float(value)
-    except (TypeError, ValueError):
-        amount = math.nan
-    if not amount > 0 or isinstance(value, bool | str):
-        raise invalid(f"Loader: {name}", value, "a number above 0, or None")
-    return amount
+    return _number(name, value, otherwise, lambda amount: amount > 0, "a number above 0, or None")
 
 
 def _share(name: str, value: Any, otherwise: float) -> float:
+    return _number(name, value, otherwise, lambda share: 0 <= share <= 1, "a share of 0 to 1, or None")
+
+
+def _number(name: str, value: Any, otherwise: float, right: Callable[[float], bool], allowed: str) -> float:
     if value is None:
         return otherwise
     try:
-        share = float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        share = math.nan
-    if not 0 <= share <= 1 or isinstance(value, bool | str):
-        raise invalid(f"Loader: {name}", value, "a share of 0 to 1, or None")
-    return share
+        number = math.nan
+    if not right(number) or isinstance(value, bool | str):
+        raise invalid(f"Loader: {name}", value, allowed)
+    return number
 
 
 def _prices(prices: Any) -> tuple[float, float]:
