@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "house"))
+from house import LEVELS  # noqa: E402  what each module may include: a change reaches its own tests and those above
+
 SECONDS = ROOT / ".ci" / "seconds.tsv"
 LIMIT_S = 40 * 60
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
@@ -30,12 +33,6 @@ GROWTH_MIN_S = 10  # ... if that is this much
 FUZZ_BUDGET_S = 180  # of wall time, for all targets together
 DAY_S = 24 * 3600
 
-# What each module may include, by level: a change reaches the tests of its module and of those above (tests/house keeps it so).
-LEVELS = (
-    ("base",),
-    ("shm", "io", "transforms", "autotune", "remote"),
-    ("loader",),
-)
 # Test folders by module; those that start no thread are of no use to the thread sanitizer.
 TESTS = {
     "base": ("base",),
@@ -72,9 +69,10 @@ def reached_modules(files: list[str]) -> set[str]:
     everything = {"cmake", "CMakeLists.txt", "CMakePresets.json"} & tops
     reached: set[str] = set()
     below = bool(everything)
-    for level in LEVELS:
-        here = {module for module in level if below or module in tops}
-        reached |= here | {module for module in level if tests & set(TESTS[module])}
+    for level in sorted({LEVELS[module] for module in TESTS}):
+        modules = [module for module in TESTS if LEVELS[module] == level]
+        here = {module for module in modules if below or module in tops}
+        reached |= here | {module for module in modules if tests & set(TESTS[module])}
         below = below or bool(here)
     return reached
 
