@@ -39,7 +39,6 @@ try_package() {
     export XDG_CACHE_HOME=/srv/cache
     caryad --version && carya-worker --version
     carya doctor > /dev/null && carya service install --dry-run > /dev/null
-    export XDG_CACHE_HOME=/srv/cache  
     python3 /srv/trial_loader.py spawn' || die "the installed package does not work"
 }
 
