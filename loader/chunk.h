@@ -26,6 +26,8 @@ struct RowTask {
   std::uint64_t record = 0;      ///< that is read now
   std::uint64_t occurrence = 0;  ///< 0: the position's own record; else 1 + position
   std::uint32_t draws = 0;       ///< substitutes drawn so far
+  std::int64_t changed_ns = 0;   ///< when its file was first found changed; 0: it was not
+  std::int64_t due_ns = 0;       ///< not to be read earlier
 };
 
 /// One read on its way. The request's token is its address.
@@ -43,9 +45,13 @@ struct ReadOp {
   ReadOp* after = nullptr;
   std::int64_t queued_ns = 0;  ///< when it was last queued
   std::int64_t first_ns = 0;   ///< when it was first submitted
-  std::int64_t due_ns = 0;     ///< when a retry is due
+  std::int64_t due_ns = 0;     ///< not to be submitted earlier
   std::uint32_t attempts = 0;
 };
+
+/// Between one try to read something and the next.
+constexpr std::int64_t kRetryFirstNs = 10'000'000;
+constexpr std::int64_t kRetryMaxNs = 1'000'000'000;
 
 /// A chunk's rows that came from another machine.
 struct Delivered {

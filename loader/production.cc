@@ -186,7 +186,10 @@ void Production::issue(Chunk& chunk, Outbox& out) {
   if (reads_open_ == 0) reading_since_ns_ = monotonic_ns();
   reads_open_ += chunk.reads_open;
   ++reading_;
-  for (ReadOp& op : chunk.reads) out.reads.push_back(&op);
+  for (ReadOp& op : chunk.reads) {
+    op.due_ns = chunk.tasks[op.task].due_ns;
+    out.reads.push_back(&op);
+  }
 }
 
 /// False: no memory for what must be read.
@@ -318,14 +321,31 @@ void Production::finish(Chunk& chunk, ComputeScratch scratch, const ThreadTime& 
   end_chunk(chunk);
 }
 
-/// Apply the policy to the rows that could not be computed. What stays in `chunk.tasks` wants a substitute's
-/// bytes.
+/// A file that is not as it was listed may be so for a moment only, like a read that fails: whether to read
+/// it again, later, until the job's io_timeout.
+bool Production::ask_again(RowTask& task, const Error& error) {
+  if (error.code != Code::kIo || !has_reads_) return false;
+  const std::int64_t now = monotonic_ns();
+  if (task.changed_ns == 0) task.changed_ns = now;
+  const std::int64_t wait = std::clamp(now - task.changed_ns, kRetryFirstNs, kRetryMaxNs);
+  if (now + wait - task.changed_ns >= options_.io_timeout_ns) return false;
+  task.due_ns = now + wait;
+  count_retry();
+  return true;
+}
+
+/// Apply the policy to the rows that could not be computed. What stays in `chunk.tasks` is to be read: again,
+/// or a substitute.
 void Production::settle_broken(Chunk& chunk) {
   Step& step = *chunk.step;
   std::vector<RowTask> again;
   const BrokenRowRules rules{*dataset_, options_.on_error, options_.seed};
   for (auto& [index, error] : chunk.broken) {
     RowTask task = chunk.tasks[index];
+    if (ask_again(task, error)) {
+      again.push_back(task);
+      continue;
+    }
     RowVerdict verdict = judge_broken_row(rules, step.epoch, task, std::move(error));
     switch (verdict.fate) {
       case RowVerdict::Fate::kStop:
@@ -340,8 +360,10 @@ void Production::settle_broken(Chunk& chunk) {
         ++stats_.replaced;
         break;
     }
-    if (verdict.entry && step.quarantined.size() < kQuarantinedMax)
-      step.quarantined.push_back(std::move(*verdict.entry));
+    if (!verdict.entry || step.quarantined.size() == kQuarantinedMax) continue;
+    // Chunks end in any order; a position's own entries stay in theirs.
+    const auto place = std::ranges::upper_bound(step.quarantined, task.position, {}, &Failure::position);
+    step.quarantined.insert(place, std::move(*verdict.entry));
   }
   chunk.broken.clear();
   chunk.tasks = std::move(again);

@@ -248,6 +248,7 @@ class Production {
   void end_reads(std::uint32_t count);
   std::int64_t reading_ns() const;
   std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
+  bool ask_again(RowTask& task, const Error& error);
   void settle_broken(Chunk& chunk);
   bool may_go(const Chunk& chunk, bool with_entries) const;
   void describe(RemoteWork& work, bool with_entries, bool with_addresses) const;

@@ -11,8 +11,6 @@ namespace carya::loader {
 namespace {
 
 constexpr int kIdleMs = 3'600'000;
-constexpr std::int64_t kRetryFirstNs = 10'000'000;
-constexpr std::int64_t kRetryMaxNs = 1'000'000'000;
 /// A shorter io_timeout bounds the retries; storage has at least this long to answer.
 constexpr std::int64_t kAnswerMinNs = 1'000'000'000;
 constexpr std::int64_t kLookMinNs = 10'000'000;
@@ -70,7 +68,7 @@ void Reader::queue(std::vector<ReadOp*>& reads) {
   const std::int64_t now = monotonic_ns();
   for (ReadOp* op : reads) {
     op->queued_ns = now;
-    queued_.push_back(*op);
+    (op->due_ns > now ? waiting_ : queued_).push_back(*op);
   }
   reads.clear();
   engine_->wake();
@@ -100,16 +98,16 @@ void Reader::take() {
   cancels_.swap(cancelling_);
   forgets_.swap(leaving_);
   std::int64_t due = INT64_MAX;
-  for (const ReadOp* op = failed_.first(); op != nullptr; op = op->after) due = std::min(due, op->due_ns);
+  for (const ReadOp* op = waiting_.first(); op != nullptr; op = op->after) due = std::min(due, op->due_ns);
   const std::int64_t wait = due == INT64_MAX ? kIdleMs : (due - now) / 1'000'000 + 1;
   wait_ms_ = static_cast<int>(std::clamp<std::int64_t>(wait, 0, kIdleMs));
 }
 
 void Reader::requeue_due(std::int64_t now_ns) {
-  for (ReadOp* op = failed_.first(); op != nullptr;) {
+  for (ReadOp* op = waiting_.first(); op != nullptr;) {
     ReadOp* const after = op->after;
     if (op->due_ns <= now_ns) {
-      failed_.remove(*op);
+      waiting_.remove(*op);
       op->queued_ns = now_ns;
       queued_.push_back(*op);
     }
@@ -180,7 +178,7 @@ void Reader::finish_read(ReadOp& op, const io::ReadCompletion& completion, const
       std::min(kRetryMaxNs, kRetryFirstNs << std::min<std::uint32_t>(op.attempts - 1, 10));
   if (!op.chunk->step->dropped && answered_ns_ + wait - op.first_ns < production.options().io_timeout_ns) {
     op.due_ns = answered_ns_ + wait;
-    failed_.push_back(op);
+    waiting_.push_back(op);
     production.count_retry();
     return;
   }

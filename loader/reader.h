@@ -19,8 +19,8 @@ namespace carya::loader {
 /// Carries out the reads of all productions on one read engine.
 ///
 /// 1. A read waits in `queued_`; the reading thread takes it to `issued_` and hands it to the read engine.
-/// 2. One that fails waits in `failed_` for its next try, with back-off; after the job's io_timeout its error
-/// goes to the production.
+/// 2. One that fails waits in `waiting_` for its next try, with back-off; after the job's io_timeout its
+/// error goes to the production.
 /// 3. One without an answer is given up: it is as old as io_timeout, and so long ago is the last answer to
 /// any read of its job (of any job while it is still queued), so that a queue in front of slow storage is not
 /// taken for storage that hangs. Its chunk leaves the production for `lost_`, with the memory that the read
@@ -75,7 +75,7 @@ class Reader {
   // Under the lock.
   ReadList queued_;
   ReadList issued_;
-  ReadList failed_;
+  ReadList waiting_;
   std::vector<Lost> lost_;
   std::vector<std::uint64_t> cancelling_;  // tokens, for start()
   std::vector<std::uint64_t> leaving_;     // jobs, for start()

@@ -77,7 +77,7 @@ TEST(ChangedData, MemberWrittenOverIsAnIoErrorThoughTheSizeStays) {
   const PhotoTar tar;
   tar.write(60, 0);
   const Opened opened = tar.open();
-  const auto job = start(opened, {.threads = 1, .slots = 2, .on_error = OnError::kMask});
+  const auto job = start(opened, {.threads = 1, .slots = 2, .on_error = OnError::kMask, .io_timeout_s = 0.2});
   ASSERT_TRUE(job->next(120'000));
   const io::RecordAddress address = opened.dataset->address(50);
   std::fstream file(tar.path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -121,13 +121,28 @@ TEST(ChangedData, FileWrittenAnewWithItsSizeIsAnIoErrorUnderEveryPolicy) {
                                     : open_folder(folder.path(), kBatch4);
       folder.spoil(7);
       set_time(folder.file(7), std::chrono::seconds(3600));
-      const auto job = start(opened, {.threads = 1, .on_error = policy});
+      const auto job = start(opened, {.threads = 1, .on_error = policy, .io_timeout_s = 0.2});
       const std::string message = io_error_of(*job, static_cast<int>(policy));
       EXPECT_NE(message.find("0007.jpg: it changed since it was listed"), std::string::npos) << message;
       const auto plan = transforms::Plan::compile(opened.pipeline, {.seed = 0});
       EXPECT_EQ(compute_sample(**plan, *opened.dataset, 7, 0).error().code, Code::kIo);
     }
   }
+}
+
+TEST(ChangedData, BrokenRecordIsJudgedOnceItsFileIsAsItWasListed) {
+  const PhotoFolder folder(12);
+  folder.spoil(7);
+  const auto listed = fs::last_write_time(folder.file(7));
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  set_time(folder.file(7), std::chrono::seconds(3600));
+  const auto job = start(opened, {.threads = 1, .on_error = OnError::kMask, .io_timeout_s = 60});
+  ASSERT_TRUE(job->next(120'000));
+  while (job->stats().production.read_retries < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  fs::last_write_time(folder.file(7), listed);  // storage showed another file for a moment
+  EXPECT_EQ(drain(*job).size(), 8u);
+  ASSERT_EQ(job->quarantine().size(), 1u);
+  EXPECT_EQ(job->quarantine()[0].record, 7u);
 }
 
 TEST(ChangedData, LabelThatIsNoIntegerIsABrokenRecord) {

@@ -73,6 +73,18 @@ TEST(JobLimits, QuarantineIsBoundedAndCountsTheRest) {
   EXPECT_EQ(job->stats().quarantine_left_out, batches * 40 - kQuarantineMax);
 }
 
+TEST(JobLimits, QuarantineIsInTheOrderOfPositionsWhicheverChunkEndsFirst) {
+  const PhotoFolder folder(40);
+  for (int record = 0; record < 40; ++record) folder.spoil(record);
+  const Opened opened = open_folder(
+      folder.path(), R"({"batch_size":40,"global_size":null,"drop_last":false,"pad_last":false})");
+  const auto job = start(opened, {.threads = 4, .on_error = transforms::OnError::kMask});
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(job->next(120'000));
+  const auto entries = job->quarantine();
+  ASSERT_EQ(entries.size(), 800u);
+  for (std::size_t i = 0; i < entries.size(); ++i) ASSERT_EQ(entries[i].position, i % 40) << "entry " << i;
+}
+
 TEST(JobLimits, RecordThatClaimsATerabyteIsBrokenAndNeverRead) {
   const PhotoFolder folder(8);
   std::filesystem::resize_file(folder.file(3), std::uint64_t{1} << 40);  // sparse
