@@ -126,3 +126,16 @@ def test_every_decision_is_listed() -> None:
     listed = (folder / "index.md").read_text()
     missing = [path.name for path in folder.glob("[0-9]*.md") if f"({path.name})" not in listed]
     assert not missing, f"docs/decisions/index.md does not list {missing}"
+
+
+def test_cited_sections_of_the_design_exist() -> None:
+    sections = set(re.findall(r"^## (\d+)\.", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE))
+    cited = re.compile(r"DESIGN,?[\s/#*]*section[\s/#*]*(\d+)")
+    wrong = [
+        f"{path.relative_to(ROOT)}: section {number}"
+        for path in tracked_files()
+        if path.suffix in {".h", ".cc", ".py", ".md"}
+        for number in cited.findall(path.read_text())
+        if number not in sections
+    ]
+    assert not wrong, f"docs/design.md has no such section: {wrong}"
