@@ -6,8 +6,7 @@ failed=0
 say() { printf '\033[1mcarya\033[0m  lint: %s\n' "$*"; }
 
 say clang-format
-find base shm io transforms autotune loader python bench tests examples -name '*.cc' -o -name '*.h' | sort |
-  xargs clang-format-19 --dry-run -Werror || failed=1
+git ls-files '*.cc' '*.h' | xargs clang-format-19 --dry-run -Werror || failed=1
 
 say "clang-tidy (build/tidy.log)"
 if ! .venv/bin/python tools/tidy.py > build/tidy.log 2>&1; then

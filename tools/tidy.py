@@ -19,11 +19,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "house"))
+from house import MODULES  # noqa: E402  product code is read twice; benches and tests are the compiler's business
+
 BUILD = ROOT / "build" / "release"
 COMMANDS = ROOT / "build" / "tidy"
-# Benches and tests are the compiler's business; product code is read twice.
-FOLDERS = ("base", "shm", "io", "transforms", "autotune", "loader", "python")
 TOOL = "clang-tidy-19"
+HEADERS = rf"/({'|'.join(MODULES)})/.*\.h$"
 CLEAN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "carya-tidy"
 KEPT_MAX = 4000  # files of no bytes
 
@@ -56,7 +58,7 @@ def read_files() -> dict[Path, list[Path]]:
 
 
 def key(source: Path, command: str, read: Iterable[Path], version: str) -> str:
-    hasher = hashlib.sha256((version + command).encode())
+    hasher = hashlib.sha256((version + HEADERS + command).encode())
     for path in (ROOT / ".clang-tidy", source, *read):
         hasher.update(digest(path))
     return hasher.hexdigest()
@@ -65,7 +67,11 @@ def key(source: Path, command: str, read: Iterable[Path], version: str) -> str:
 def tidy(source: Path) -> str:
     """What it says; "" when clean."""
     done = subprocess.run(
-        [TOOL, "-p", str(COMMANDS), "--quiet", str(source)], capture_output=True, text=True, check=False, cwd=ROOT
+        [TOOL, "-p", str(COMMANDS), "--quiet", f"--header-filter={HEADERS}", str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )
     return done.stdout + done.stderr if done.returncode else ""
 
@@ -73,7 +79,7 @@ def tidy(source: Path) -> str:
 def main() -> int:
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
     known, read = commands(), read_files()
-    sources = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cc"))
+    sources = sorted(path for folder in MODULES for path in (ROOT / folder).rglob("*.cc"))
     if not sources:
         sys.exit("carya: no sources found")
     CLEAN.mkdir(parents=True, exist_ok=True)
