@@ -157,15 +157,25 @@ class PillowFolder(Dataset):
         left, top, width, height = crop_box(self._random, image.height, image.width)
         box = (left, top, left + width, top + height)
         pixels = np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
-        return (pixels[:, ::-1] if self._random.random() < 0.5 else pixels), label
+        return (np.ascontiguousarray(pixels[:, ::-1]) if self._random.random() < 0.5 else pixels), label
 
 
-def collate(samples: list[tuple[np.ndarray, int]]) -> dict[str, torch.Tensor]:
-    """Normalizing the whole batch at once is cheaper than sample by sample."""
-    images = torch.from_numpy(np.stack([image for image, _ in samples])).permute(0, 3, 1, 2).float()
-    scale = torch.tensor([1 / (255 * value) for value in STD]).view(1, 3, 1, 1)
-    offset = torch.tensor([-m / s for m, s in zip(MEAN, STD, strict=True)]).view(1, 3, 1, 1)
-    return {"image": images.mul_(scale).add_(offset), "label": torch.tensor([label for _, label in samples])}
+class Normalized:
+    """The batches of a loader of uint8 samples, normalized in the trainer's process.
+
+    This is the cheapest form known for torch: its workers stack a quarter of the bytes into shared memory, and a whole
+    batch is normalized at once.
+    """
+
+    def __init__(self, batches: DataLoader) -> None:
+        self._batches = batches
+        self._scale = torch.tensor([1 / (255 * value) for value in STD]).view(1, 3, 1, 1)
+        self._offset = torch.tensor([-m / s for m, s in zip(MEAN, STD, strict=True)]).view(1, 3, 1, 1)
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        for images, labels in self._batches:
+            pixels = images.permute(0, 3, 1, 2).float(memory_format=torch.contiguous_format)
+            yield {"image": pixels.mul_(self._scale).add_(self._offset), "label": labels}
 
 
 def write_grid(images: np.ndarray, path: Path, columns: int = 8, rows: int = 4) -> None:
@@ -211,9 +221,9 @@ def main() -> None:
         shuffle=True,
         num_workers=cores,
         persistent_workers=True,
-        collate_fn=collate,
+        prefetch_factor=4,
     )
-    theirs = train("torch DataLoader + Pillow", classes, steps, (peer for _ in range(EPOCHS)))
+    theirs = train("torch DataLoader + Pillow", classes, steps, (Normalized(peer) for _ in range(EPOCHS)))
 
     report(ours, theirs, stats, digest.hex(), again, state_bytes, options.out)
 
