@@ -87,13 +87,16 @@ class Worker {
     pixels_.resize(static_cast<std::size_t>(most));
     slots_.resize(kRing * kSize * kSize * 3 * 4 + 64);
     small_.resize(kSize * kSize * 3);
+    constexpr std::array kMean{0.485, 0.456, 0.406}, kStd{0.229, 0.224, 0.225};
+    Affine affine;
+    for (std::size_t c = 0; c < 3; ++c) affine.normalize(c, kMean[c], kStd[c], 255.0);
     for (int i = 0; i < 2; ++i) {
       specs_[i] = {.height = kSize,
                    .width = kSize,
                    .channels = 3,
                    .layout = i == 0 ? Layout::kHwc : Layout::kChw,
                    .to_float = i == 1,
-                   .affine = normalize_affine({0.485, 0.456, 0.406, 0}, {0.229, 0.224, 0.225, 1}, 255.0)};
+                   .affine = affine};
     }
   }
 

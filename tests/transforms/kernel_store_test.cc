@@ -42,7 +42,9 @@ std::vector<std::byte> expected(const std::vector<std::uint8_t>& pixels, const S
 }
 
 TEST(KernelStore, MatchesTheDefinitionOnEveryTargetWithinItsMemory) {
-  const Affine affine = normalize_affine({0.485, 0.456, 0.406, 0.3}, {0.229, 0.224, 0.225, 0.2}, 255.0);
+  constexpr std::array kMean{0.485, 0.456, 0.406, 0.3}, kStd{0.229, 0.224, 0.225, 0.2};
+  Affine affine;
+  for (std::size_t c = 0; c < 4; ++c) affine.normalize(c, kMean[c], kStd[c], 255.0);
   for (const std::string& target : simd_targets()) {
     ASSERT_TRUE(force_simd_target(target));
     for (const auto& [height, width] :

@@ -69,16 +69,6 @@ void split_plane_bytes(const std::uint8_t* pixels, const StoreSpec& spec, std::u
 
 }  // namespace
 
-Affine normalize_affine(const std::array<double, 4>& mean, const std::array<double, 4>& std, double unit) {
-  Affine affine;
-  for (std::size_t c = 0; c < 4; ++c) {
-    if (std[c] == 0.0) continue;
-    affine.a[c] = static_cast<float>(1.0 / (unit * std[c]));
-    affine.b[c] = static_cast<float>(-mean[c] / std[c]);
-  }
-  return affine;
-}
-
 RowStore::RowStore(const StoreSpec& spec, std::byte* out) : spec_(spec), out_(out) {
   CHECK(spec.channels == 1 || spec.channels == 3 || spec.channels == 4);
   lines_ = spec.stream && !spec.to_float && !spec.flip_vertical &&

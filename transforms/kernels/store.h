@@ -10,16 +10,27 @@ namespace carya::transforms {
 
 enum class Layout : std::uint8_t { kHwc, kChw };
 
+/// (x / unit - mean) / std is x * normal_factor(std, unit) + normal_offset(mean, std), each rounded once from
+/// double. unit: 255 for uint8, 1 for float.
+inline float normal_factor(double std, double unit) {
+  return static_cast<float>(1.0 / (unit * std));
+}
+inline float normal_offset(double mean, double std) {
+  return static_cast<float>(-mean / std);
+}
+
 /// value = x * a + b per channel: float32, the product and the sum rounded each.
 struct Affine {
   std::array<float, 4> a{1, 1, 1, 1};
   std::array<float, 4> b{0, 0, 0, 0};
   bool operator==(const Affine&) const = default;
-};
 
-/// (x / unit - mean) / std as one Affine: a = 1 / (unit std), b = -mean / std, each rounded once from double.
-/// unit: 255 for uint8, 1 for float. `mean` and `std` have 4 entries of which the first `channels` count.
-Affine normalize_affine(const std::array<double, 4>& mean, const std::array<double, 4>& std, double unit);
+  /// Channel `c` becomes (x / unit - mean) / std.
+  void normalize(std::size_t c, double mean, double std, double unit) {
+    a[c] = normal_factor(std, unit);
+    b[c] = normal_offset(mean, std);
+  }
+};
 
 /// What the last pass writes: flip + cast + normalize + layout of uint8 rows.
 struct StoreSpec {

@@ -90,8 +90,8 @@ PointStep Normalize::step(const FieldState& in) const {
   for (std::size_t c = 0; c < count; ++c) {
     const double mean = mean_[std::min(c, mean_.size() - 1)];
     const double std = std_[std::min(c, std_.size() - 1)];
-    step.a.push_back(static_cast<float>(1.0 / (unit * std)));
-    step.b.push_back(static_cast<float>(-mean / std));
+    step.a.push_back(normal_factor(std, unit));
+    step.b.push_back(normal_offset(mean, std));
   }
   step.layout_in = in.layout;
   step.layout_out = layout_.value_or(in.layout);
