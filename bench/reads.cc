@@ -1,6 +1,7 @@
 // Question: what does reading through io/ cost against the bare system calls and the bare disk?
-// Ceilings: warm, one open/read/close loop of one thread into the same memory, per CPU-second; cold
-// (O_DIRECT), fio with one file open at a time and ranges of one large file, same sizes, same depth.
+// Read as a loader reads: through the page cache, with the engine's own depth. Ceilings: warm, one
+// open/read/close loop of one thread into the same memory, per CPU-second; cold (pages dropped before each
+// round), fio with one file open at a time and ranges of one large file, same sizes, same depth.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,9 +33,8 @@ struct Setup {
   std::string dir;
   std::uint64_t files = 2000;
   std::uint64_t file_bytes = 110'000;  // a typical photo of ImageNet
-  std::uint32_t depth = 32;
+  std::uint32_t depth = ReadEngineOptions{}.depth;
   int rounds = 7;
-  double cold_s = 4;
   bool smoke = false;
   bool warm_only = false;
 };
@@ -129,13 +129,13 @@ class EngineLoop {
 
   std::string_view name() const { return engine_->name(); }
 
-  void run(std::uint64_t count, std::int64_t until_ns = INT64_MAX) {
+  void run(std::uint64_t count) {
     done_.resize(setup_.depth);
     free_.clear();
     for (std::uint32_t i = 0; i < setup_.depth; ++i) free_.push_back(i);
     std::uint64_t submitted = 0;
-    finished_ = 0;
-    while (finished_ < count) {
+    std::uint64_t finished = 0;
+    while (finished < count) {
       batch_.clear();
       while (submitted < count && !free_.empty()) {
         batch_.push_back(request(corpus_.order[submitted++ % corpus_.order.size()]));
@@ -146,11 +146,9 @@ class EngineLoop {
         if (!done_[i].ok) std::exit(1);
         free_.push_back(static_cast<std::uint32_t>(done_[i].token));
       }
-      finished_ += ended;
-      if (monotonic_ns() >= until_ns) count = std::min(count, submitted);
+      finished += ended;
     }
   }
-  std::uint64_t finished() const { return finished_; }
 
  private:
   ReadRequest request(std::uint64_t record) {
@@ -172,7 +170,6 @@ class EngineLoop {
   const bool ranges_;
   std::unique_ptr<ReadEngine> engine_;
   int root_ = -1, file_ = -1;
-  std::uint64_t finished_ = 0;
   std::vector<std::uint32_t> free_;
   std::vector<ReadRequest> batch_;
   std::vector<ReadCompletion> done_;
@@ -223,22 +220,33 @@ Warm warm(const Setup& setup, const Corpus& corpus, bool ranges) {
   return {median(bare_rates), median(uring_rates), median(pread_rates)};
 }
 
-/// Reads per second of fio on the same bytes, or 0 without fio.
+/// Out of the page cache, so that the next read of them comes from the disk.
+void forget_pages(const Setup& setup, const Corpus& corpus) {
+  const auto forget = [&](const std::string& name) {
+    const int fd = ::open((setup.dir + "/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0) std::exit(1);
+    ::close(fd);
+  };
+  for (const std::string& name : corpus.names) forget(name);
+  forget("container");
+}
+
+/// Reads per second of fio on the same bytes, through the page cache as a loader reads them, each once and
+/// none of them cached; 0 without fio.
 double fio_rate(const Setup& setup, bool ranges) {
-  const std::string size = std::to_string(setup.file_bytes / 4096 * 4096 + 4096);
+  const std::string whole = std::to_string(setup.file_bytes);
   std::string command =
-      "fio --name=r --ioengine=io_uring --direct=1 --readonly --norandommap --output-format=terse"
-      " --time_based --iodepth=" +
-      std::to_string(setup.depth) +
-      " --runtime=" + std::to_string(std::max(1, static_cast<int>(setup.cold_s)));
+      "fio --name=r --ioengine=io_uring --direct=0 --invalidate=1 --readonly --output-format=terse"
+      " --bs=" +
+      whole + " --iodepth=" + std::to_string(setup.depth);
   if (ranges) {
-    command += " --rw=randread --bs=" + size + " --blockalign=512 --filename=" + setup.dir + "/container";
+    command += " --rw=randread --norandommap --blockalign=512 --filename=" + setup.dir +
+               "/container --number_ios=" + std::to_string(setup.files);
   } else {
     // One file open at a time; whole files: each is one block when the block is as long as the file.
-    const std::string whole = std::to_string(setup.file_bytes / 4096 * 4096);
-    command += " --rw=read --openfiles=1 --file_service_type=random --bs=" + whole +
-               " --nrfiles=" + std::to_string(setup.files) + " --filesize=" + whole +
-               " --directory=" + setup.dir + " --filename_format='files/$filenum'";
+    command +=
+        " --rw=read --openfiles=1 --file_service_type=random --nrfiles=" + std::to_string(setup.files) +
+        " --filesize=" + whole + " --directory=" + setup.dir + " --filename_format='files/$filenum'";
   }
   std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
   if (pipe == nullptr) return 0;
@@ -251,23 +259,25 @@ double fio_rate(const Setup& setup, bool ranges) {
   return at == std::string::npos ? 0 : std::atof(text.c_str() + at + 1);
 }
 
+/// Reads per second, the sides in turns.
 struct Cold {
-  double engine = 0, fio = 0;
+  double uring = 0, pread = 0, fio = 0;
 };
 
 Cold cold(const Setup& setup, const Corpus& corpus, bool ranges) {
-  EngineLoop loop(setup, corpus, {.direct = true}, ranges);
-  std::vector<double> engine, fio;
+  EngineLoop uring(setup, corpus, {}, ranges);
+  EngineLoop pread(setup, corpus, {.kind = ReadEngineOptions::Kind::kPread}, ranges);
+  std::vector<Rate> uring_rates, pread_rates;
+  std::vector<double> fio;
   for (int round = 0; round < (setup.smoke ? 1 : 3); ++round) {
-    const std::int64_t start = monotonic_ns();
-    loop.run(UINT64_MAX, start + static_cast<std::int64_t>(setup.cold_s * 1e9));
-    engine.push_back(static_cast<double>(loop.finished()) /
-                     (1e-9 * static_cast<double>(monotonic_ns() - start)));
+    forget_pages(setup, corpus);
+    uring_rates.push_back(measure(setup.files, [&] { uring.run(setup.files); }));
+    forget_pages(setup, corpus);
+    pread_rates.push_back(measure(setup.files, [&] { pread.run(setup.files); }));
     if (!setup.smoke) fio.push_back(fio_rate(setup, ranges));
   }
-  std::ranges::sort(engine);
   std::ranges::sort(fio);
-  return {engine[engine.size() / 2], fio.empty() ? 0 : fio[fio.size() / 2]};
+  return {median(uring_rates).per_s, median(pread_rates).per_s, fio.empty() ? 0 : fio[fio.size() / 2]};
 }
 
 }  // namespace
@@ -287,7 +297,6 @@ int main(int argc, char** argv) {
   if (setup.smoke) {
     setup.files = 50;
     setup.rounds = 3;
-    setup.cold_s = 0.05;
     setup.dir += "_smoke";
   }
   const Corpus corpus = make_corpus(setup);
@@ -303,16 +312,15 @@ int main(int argc, char** argv) {
   };
   row("warm files/cpu", files.uring.per_cpu_s, files.pread.per_cpu_s, files.bare.per_cpu_s);
   row("warm range/cpu", ranges.uring.per_cpu_s, ranges.pread.per_cpu_s, ranges.bare.per_cpu_s);
-  row("cold files/s", cold_files.engine, 0, cold_files.fio);
-  row("cold ranges/s", cold_ranges.engine, 0, cold_ranges.fio);
+  row("cold files/s", cold_files.uring, cold_files.pread, cold_files.fio);
+  row("cold ranges/s", cold_ranges.uring, cold_ranges.pread, cold_ranges.fio);
   std::printf(
       "{\"bench\": \"reads\", \"files\": %llu, \"bytes\": %llu, \"depth\": %u, \"warm_files_ratio\": %.4f, "
       "\"warm_ranges_ratio\": %.4f, \"cold_files_per_s\": %.0f, \"cold_files_ratio\": %.4f, "
       "\"cold_ranges_per_s\": %.0f, \"cold_ranges_ratio\": %.4f}\n",
       static_cast<unsigned long long>(setup.files), static_cast<unsigned long long>(setup.file_bytes),
       setup.depth, ratio(files.uring.per_cpu_s, files.bare.per_cpu_s),
-      ratio(ranges.uring.per_cpu_s, ranges.bare.per_cpu_s), cold_files.engine,
-      ratio(cold_files.engine, cold_files.fio), cold_ranges.engine,
-      ratio(cold_ranges.engine, cold_ranges.fio));
+      ratio(ranges.uring.per_cpu_s, ranges.bare.per_cpu_s), cold_files.uring,
+      ratio(cold_files.uring, cold_files.fio), cold_ranges.uring, ratio(cold_ranges.uring, cold_ranges.fio));
   return 0;
 }
