@@ -55,7 +55,7 @@ try() { # python, version
   (cd "$place" && env -i HOME="$PWD" PATH=/usr/bin:/bin bin/python wheel_trial.py)
   pip "$place/bin/python" install "$wheel"
   (cd "$place" && env -i HOME="$PWD" PATH=/usr/bin:/bin bin/carya --version)
-  "$place/bin/python" tools/instruction_sets.py "$place"/lib/python*/site-packages/carya/{_core*.so,bin/caryad,bin/carya-worker}
+  "$place/bin/python" tools/instruction_sets.py "$place"/lib/python*/site-packages/carya/{_core*.so,bin/caryad,bin/carya-worker,bin/bench_limit}
 }
 
 mapfile -t found < <(pythons)

@@ -40,6 +40,9 @@ def try_programs() -> None:
     assert said(PROGRAMS / "caryad", "--version").startswith("caryad ")
     assert "--socket" in said(PROGRAMS / "caryad", "--help")
     said(PROGRAMS / "caryad", "--no-such-option", status=2)
+    with tempfile.TemporaryDirectory() as empty:
+        bounds = Path(str(importlib.util.find_spec("carya").origin)).parent / "bin" / "bench_limit"  # type: ignore[union-attr]
+        assert "no photos in" in said(bounds, "--photos", empty, status=1)
     if importlib.util.find_spec("typer"):
         assert said(PROGRAMS / "carya", "--version").startswith("carya ")
         return

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from carya import _core, _daemon
+from carya._bench import limit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -90,10 +91,12 @@ def test_a_target_that_does_not_run_here_is_an_error_that_names_those_that_do() 
 
 
 @X86
-@pytest.mark.parametrize("program", ["extension", "caryad", "carya-worker"])
+@pytest.mark.parametrize("program", ["extension", "caryad", "carya-worker", "bench_limit"])
 def test_programs_use_only_instructions_that_their_dispatch_checks(program: str) -> None:
-    path = Path(_core.__file__ if program == "extension" else _daemon.program(program))
-    assert instruction_sets.offences(path, _core.simd_needs()) == []
+    places = {"extension": lambda: _core.__file__, "bench_limit": limit.find_program}
+    path = places.get(program, lambda: _daemon.program(program))()
+    assert path is not None
+    assert instruction_sets.offences(Path(path), _core.simd_needs()) == []
 
 
 @X86

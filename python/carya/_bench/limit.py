@@ -1,24 +1,23 @@
-"""The bound that a loader is compared with: bench_limit, the bare loop in C++, when it was built."""
+"""The bound that a loader is compared with: bench_limit, the bare loop in C++."""
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import subprocess
+from pathlib import Path
+
+_PACKAGE = Path(__file__).absolute().parent.parent  # in a build folder its files are links into the source tree
 
 
-def find_program() -> str | None:
-    """$CARYA_BENCH_LIMIT, else the newest bench_limit under build/."""
-    chosen = os.environ.get("CARYA_BENCH_LIMIT")
-    if chosen:
-        return chosen
-    found = [path for path in glob.glob("build/*/bench/bench_limit") if os.access(path, os.X_OK)]
-    return max(found, key=os.path.getmtime, default=None)
+def find_program() -> Path | None:
+    """The bench_limit of the wheel, or of the build folder that the package lies in; Debian's package has none."""
+    places = (_PACKAGE / "bin" / "bench_limit", _PACKAGE.parent.parent / "bench" / "bench_limit")
+    return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def bounds(folder: str, smoke: bool) -> dict[str, dict[str, float]]:
-    """`cpu_us` and `per_second` of each bare loop; empty when bench_limit was not built.
+    """`cpu_us` and `per_second` of each bare loop; empty where there is no bench_limit.
 
     Keys: bound A "uint8_threads_1", ...; bound B "own_uint8_threads_1", ... without an index, "own_rows_..." and
     "own_8_..." with complete ones.
@@ -26,7 +25,7 @@ def bounds(folder: str, smoke: bool) -> dict[str, dict[str, float]]:
     program = find_program()
     if program is None:
         return {}
-    command = [program, "--bounds", "--photos", folder, *(["--smoke"] if smoke else ["--rounds", "4"])]
+    command = [str(program), "--bounds", "--photos", folder, *(["--smoke"] if smoke else ["--rounds", "4"])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in reversed(done.stdout.splitlines()):
         if line.startswith("{"):

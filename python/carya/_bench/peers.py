@@ -3,7 +3,9 @@
 All do a random resized crop to 224 and a flip, in batches of 128; float32 is normalized and CHW. torch's
 workers stack uint8 samples straight into shared memory (default_collate), and the trainer normalizes the batch: that is
 cheaper than per sample, and than passing float32 between processes. tf.data, OpenCV and simplejpeg resize without antialias, as
-their users have it; that is less work than what Carya, Pillow and DALI do.
+their users have it; that is less work than what Carya, Pillow and DALI do. FFCV reads the same JPEG bytes from its own
+file, decodes whole pictures with the fast inverse DCT, and gives float32 as a view of HWC. SPDL crops and resizes by
+FFmpeg's filters.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,18 +24,24 @@ import numpy as np
 from .measure import measure, process_tree_cpu_s
 from .photos import BATCH, MEAN, SIDE, STD
 
+# The modules that a peer needs, and what brings them.
 _NEEDS = {
-    "torch+pillow": ("torch", "PIL"),
-    "torch+opencv": ("torch", "cv2"),
-    "torch+simplejpeg": ("torch", "simplejpeg", "cv2"),
-    "tf.data": ("tensorflow",),
-    "dali": ("nvidia.dali",),
+    "torch+pillow": {"torch": "torch", "PIL": "pillow"},
+    "torch+opencv": {"torch": "torch", "cv2": "opencv-python-headless"},
+    "torch+simplejpeg": {"torch": "torch", "simplejpeg": "simplejpeg", "cv2": "opencv-python-headless"},
+    "tf.data": {"tensorflow": "tensorflow"},
+    "dali": {"nvidia.dali": "nvidia-dali-cuda120"},
+    "ffcv": {"torch": "torch", "ffcv": "ffcv"},
+    "grain+opencv": {"grain": "grain", "cv2": "opencv-python-headless"},
+    "spdl": {"spdl.io": "spdl"},
 }
+PEERS = tuple(_NEEDS)
 
 
-def installed() -> list[str]:
-    """Names of the peers whose packages are here."""
-    return [name for name, needs in _NEEDS.items() if all(_importable(need) for need in needs)]
+def missing(name: str) -> str | None:
+    """What to install for a peer, None where all of it is here."""
+    packages = [package for module, package in _NEEDS[name].items() if not _importable(module)]
+    return f"not installed: pip install {' '.join(packages)}" if packages else None
 
 
 def _importable(name: str) -> bool:
@@ -68,9 +78,7 @@ class TorchSamples:
         if self._random is None:
             self._random = np.random.default_rng()
             if self._make != self._pillow:
-                import cv2
-
-                cv2.setNumThreads(0)  # one thread per worker process; more of them only wait for each other
+                _opencv_one_thread()
         image = self._make(self._paths[index], self._random)
         return np.ascontiguousarray(image[:, ::-1]) if self._random.random() < 0.5 else image
 
@@ -97,6 +105,12 @@ class TorchSamples:
             return _cv_crop(simplejpeg.decode_jpeg(file.read(), "RGB"), random)
 
 
+def _opencv_one_thread() -> None:
+    import cv2
+
+    cv2.setNumThreads(0)  # one thread per worker process; more of them only wait for each other
+
+
 def _cv_crop(image: Any, random: np.random.Generator) -> Any:
     import cv2
 
@@ -117,13 +131,23 @@ def torch_batches(paths: list[str], form: str, cores: int, decode: str) -> Itera
         persistent_workers=True,
         prefetch_factor=4,
     )
-    scale = torch.tensor([1 / (255 * value) for value in STD]).view(1, 3, 1, 1)
-    offset = torch.tensor([-m / s for m, s in zip(MEAN, STD, strict=True)]).view(1, 3, 1, 1)
+    finish = _normalizer(form)
     while True:
         for batch in loader:
-            if form == "float32":
-                batch = batch.permute(0, 3, 1, 2).float(memory_format=torch.contiguous_format).mul_(scale).add_(offset)
-            yield len(batch)
+            yield len(finish(batch))
+
+
+def _normalizer(form: str) -> Callable[[Any], Any]:
+    """What the trainer does to a batch of uint8 pictures, a torch tensor."""
+    import torch
+
+    scale = torch.tensor([1 / (255 * value) for value in STD]).view(1, 3, 1, 1)
+    offset = torch.tensor([-m / s for m, s in zip(MEAN, STD, strict=True)]).view(1, 3, 1, 1)
+
+    def normalized(batch: Any) -> Any:
+        return batch.permute(0, 3, 1, 2).float(memory_format=torch.contiguous_format).mul_(scale).add_(offset)
+
+    return normalized if form == "float32" else lambda batch: batch
 
 
 def tf_batches(paths: list[str], form: str, cores: int) -> Iterator[int]:
@@ -180,6 +204,133 @@ def dali_batches(paths: list[str], form: str, cores: int) -> Iterator[int]:
         yield len(batch)
 
 
+def ffcv_batches(paths: list[str], form: str, cores: int) -> Iterator[int]:
+    import ffcv.fields.decoders as decoders
+    import ffcv.fields.rgb_image as rgb_image
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import NormalizeImage, RandomHorizontalFlip, ToTensor, ToTorchImage
+    from ffcv.writer import DatasetWriter
+
+    def encode_same_bytes(destination: Any, image: tuple[int, int, bytes], malloc: Any) -> None:
+        """In place of the field's own, which would decode and encode anew."""
+        destination["height"], destination["width"], data = image
+        destination["mode"] = rgb_image.IMAGE_MODES["jpg"]
+        destination["data_ptr"], storage = malloc(len(data))
+        storage[:] = np.frombuffer(data, np.uint8)
+
+    field = rgb_image.RGBImageField()
+    field.encode = encode_same_bytes
+
+    class Files:
+        def __len__(self) -> int:
+            return len(paths)
+
+        def __getitem__(self, index: int) -> tuple[tuple[int, int, bytes]]:
+            from PIL import Image
+
+            with Image.open(paths[index]) as opened:
+                width, height = opened.size
+            with open(paths[index], "rb") as file:
+                return ((height, width, file.read()),)
+
+    beton = os.path.join(tempfile.mkdtemp(), "photos.beton")
+    DatasetWriter(beton, {"image": field}, num_workers=1).from_indexed_dataset(Files())
+    steps = [decoders.RandomResizedCropRGBImageDecoder((SIDE, SIDE)), RandomHorizontalFlip()]
+    if form == "float32":
+        mean, std = (np.array([255 * value for value in values]) for values in (MEAN, STD))
+        steps += [NormalizeImage(mean, std, np.float32), ToTensor(), ToTorchImage()]
+    else:
+        steps += [ToTensor()]
+    loader = Loader(
+        beton,
+        batch_size=BATCH,
+        num_workers=cores,
+        order=OrderOption.RANDOM,
+        os_cache=True,
+        pipelines={"image": steps},
+    )
+    while True:
+        for (batch,) in loader:
+            yield len(batch)
+
+
+class GrainSample:
+    """A sample by OpenCV, with grain's own random numbers."""
+
+    _ready = False
+
+    def __call__(self, path: str, random: np.random.Generator) -> Any:
+        import cv2
+
+        if not self._ready:
+            _opencv_one_thread()
+            self._ready = True
+        image = _cv_crop(cv2.cvtColor(cv2.imread(path, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB), random)
+        return np.ascontiguousarray(image[:, ::-1]) if random.random() < 0.5 else image
+
+
+def grain_batches(paths: list[str], form: str, cores: int) -> Iterator[int]:
+    import grain
+
+    data = grain.MapDataset.source(paths).seed(1).shuffle().repeat().random_map(GrainSample()).batch(BATCH)
+    stream = data.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=BATCH)).mp_prefetch(
+        grain.MultiprocessingOptions(num_workers=cores, per_worker_buffer_size=2)
+    )
+    for batch in stream:
+        if form == "float32":
+            batch = (batch.transpose(0, 3, 1, 2) * _column(np.array(STD) * 255, True)) + _column(_offset(), False)
+        yield len(batch)
+
+
+def _column(values: Any, inverse: bool) -> Any:
+    """Per channel, as float32, to be broadcast over batches in CHW."""
+    return (1 / np.asarray(values) if inverse else np.asarray(values)).astype(np.float32).reshape(1, 3, 1, 1)
+
+
+def _offset() -> list[float]:
+    return [-m / s for m, s in zip(MEAN, STD, strict=True)]
+
+
+def spdl_batches(paths: list[str], form: str, cores: int) -> Iterator[int]:
+    import spdl.io
+    from spdl.pipeline import PipelineBuilder
+
+    spdl.io.demux_image(paths[0])  # where FFmpeg's libraries lack, this says so; the pipeline would wait for ever
+    random = np.random.default_rng(1)
+
+    def endless() -> Iterator[str]:
+        while True:
+            yield from (paths[index] for index in random.permutation(len(paths)))
+
+    def decode(path: str) -> Any:
+        packets = spdl.io.demux_image(path)
+        left, top, width, height = crop_box(random, packets.height, packets.width)
+        flip = ",hflip" if random.random() < 0.5 else ""
+        steps = f"crop={width}:{height}:{left}:{top},scale={SIDE}:{SIDE}{flip},format=pix_fmts=rgb24"
+        return spdl.io.decode_packets(packets, filter_desc=steps)
+
+    def stack(frames: list[Any]) -> Any:
+        return spdl.io.to_numpy(spdl.io.convert_frames(frames))
+
+    builder = PipelineBuilder().add_source(endless()).pipe(decode, concurrency=cores).aggregate(BATCH)
+    pipeline = builder.pipe(stack).add_sink(4).build(num_threads=cores)
+    scale, offset = _column(np.array(STD) * 255, True), _column(_offset(), False)
+    with pipeline.auto_stop():
+        for batch in pipeline:
+            if form == "float32":
+                batch = batch.transpose(0, 3, 1, 2) * scale + offset
+            yield len(batch)
+
+
+_BATCHES = {
+    "tf.data": tf_batches,
+    "dali": dali_batches,
+    "ffcv": ffcv_batches,
+    "grain+opencv": grain_batches,
+    "spdl": spdl_batches,
+}
+
+
 def main() -> None:
     """Reads one request as JSON on stdin, writes one JSON line."""
     request = json.load(sys.stdin)
@@ -188,7 +339,7 @@ def main() -> None:
     if name.startswith("torch+"):
         batches = torch_batches(paths, form, cores, name.partition("+")[2])
     else:
-        batches = {"tf.data": tf_batches, "dali": dali_batches}[name](paths, form, cores)
+        batches = _BATCHES[name](paths, form, cores)
     rate = measure(batches, request["seconds"], process_tree_cpu_s, warm_batches=2 * cores + 2)
     print(json.dumps({"samples": rate.samples, "wall_s": rate.wall_s, "cpu_s": rate.cpu_s}), flush=True)
 

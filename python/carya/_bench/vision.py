@@ -3,7 +3,7 @@
 Ceilings: the bare loops of `bench/limit` in the same run (bytes in memory, region decode, antialiased resize, store).
 Bound A decodes by libjpeg-turbo, bound B by Carya's own decoder with the index that the loader has: "off", or complete
 ones, "rows" and "8". Must reach 0.92 of B per CPU second. `--peers`: the same work by other loaders, on the same files;
-must reach 4.4 x torch+pillow, and 6 x with the row index.
+must reach 4.4 x torch+pillow, and 6 x with the row index. A peer that is not installed, or fails, has a row that says so.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from .._loader import DecodeIndex, Loader
 from .._pipeline import Pipeline
 from .limit import bounds
 from .measure import Rate, cached_in, measure, median
-from .peers import installed
+from .peers import PEERS, missing
 from .photos import BATCH, MEAN, SIDE, STD, find_photos, warm
 from .report import Options, Report
 
 FORMS = ("uint8", "float32")
 INDEXES: tuple[DecodeIndex, ...] = ("off", "rows", 8)
 _PILLOW = "torch+pillow"
+_PEER_START_S = 120  # some compile, or write the photos into a file of their own
 
 # (loader, form, threads, index) to what was measured, a figure per round.
 Measured = dict[tuple[str, str, int, str], list[Rate]]
@@ -51,6 +52,7 @@ def run(options: Options) -> Report:
         caches = {index: _cache(paths, index, scratch) for index in INDEXES}
         cores = len(os.sched_getaffinity(0))
         found: Measured = {}
+        failed = {peer: reason for peer in PEERS if options.peers and (reason := missing(peer))}
         limits: Bounds = []
         for _ in range(options.rounds):
             limits.append(bounds(os.path.commonpath(paths), options.smoke))
@@ -59,14 +61,21 @@ def run(options: Options) -> Report:
                     for index in INDEXES:
                         rate = _carya(paths, form, threads, index, caches[index], options.seconds)
                         found.setdefault(("carya", form, threads, str(index)), []).append(rate)
-                for peer in installed() if options.peers else ():
-                    peer_rate = _peer(peer, paths, form, cores, options.seconds)
-                    if peer_rate is not None:
+                for peer in PEERS if options.peers else ():
+                    if peer in failed:
+                        continue
+                    try:
+                        peer_rate = _peer(peer, paths, form, cores, options.seconds)
                         found.setdefault((peer, form, cores, "-"), []).append(peer_rate)
+                    except PeerFailed as error:
+                        failed[peer] = str(error)
     report = Report("vision", facts={"photos": len(paths), "mean_bytes": round(mean_bytes), "batch": BATCH})
     report.rows = [_row(*of, rates, limits, found) for of, rates in found.items()]
+    report.rows += [dict.fromkeys(report.rows[0], None) | {"loader": peer, "note": why} for peer, why in failed.items()]
     if not any(limits):
-        report.facts["limit"] = "bench_limit is not built (ninja bench_limit): no ratio to the bounds"
+        report.facts["limit"] = (
+            "bench_limit is not here (a wheel has it; or `ninja bench_limit`): no ratio to the bounds"
+        )
     return report
 
 
@@ -90,6 +99,7 @@ def _row(
         "of_b_wall": _ratio(wall, _bound(limits, b, "per_second")),
         "x_torch_pillow": _ratio(pillow, cpu),
         "x_best_other": _ratio(others, cpu),
+        "note": "",
     }
 
 
@@ -135,14 +145,26 @@ def _sizes(loader: Loader) -> Iterator[int]:
             yield len(batch["image"])
 
 
-def _peer(name: str, paths: list[str], form: str, cores: int, seconds: float) -> Rate | None:
+class PeerFailed(Exception):
+    """A peer ended without a figure; the text is the last line that it said."""
+
+
+def _peer(name: str, paths: list[str], form: str, cores: int, seconds: float) -> Rate:
     """A peer runs in a process of its own: none shares threads, allocators or start-up with another."""
     request = json.dumps({"name": name, "form": form, "cores": cores, "seconds": seconds, "paths": paths})
-    done = subprocess.run(
-        [sys.executable, "-m", "carya._bench.peers"], input=request, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "carya._bench.peers"],
+            input=request,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PEER_START_S + 10 * seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise PeerFailed(f"no figure after {_PEER_START_S + 10 * seconds:.0f} s") from None
     if done.returncode:
-        print(f"{name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return None
+        said = done.stderr.strip().splitlines() or [f"ended with {done.returncode} without a word"]
+        raise PeerFailed(said[-1])
     answer = json.loads(done.stdout.splitlines()[-1])
     return Rate(answer["samples"], answer["wall_s"], answer["cpu_s"])
