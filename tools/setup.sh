@@ -61,6 +61,16 @@ unpack_prometheus() {
     say "no Prometheus: its tests are skipped; the end of build/prometheus.log says: $(tail -n 1 build/prometheus.log)"
 }
 
+# torchvision as a reference of the tests: tests/python/reference_torchvision.py says why not in .venv.
+install_torchvision() {
+  [[ -d build/torchvision/torchvision ]] && return
+  say "installing torchvision into build/torchvision (log: build/torchvision.log)"
+  # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
+  .venv/bin/python -m pip install --disable-pip-version-check --no-compile --quiet --no-deps --target build/torchvision ${PIP_ARGS:-} \
+    torchvision==0.28.0 > build/torchvision.log 2>&1 ||
+    say "no torchvision: its tests are skipped; the end of build/torchvision.log says: $(tail -n 1 build/torchvision.log)"
+}
+
 make_venv() {
   command -v python3 > /dev/null || die "python3 is not in PATH." "Install Python 3.10 or newer: apt-get install python3"
   local version
@@ -86,7 +96,7 @@ install_python() {
   say "installing Python packages: tools/requirements/$group.txt (log: build/pip.log)"
   mkdir -p build
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
-  .venv/bin/python -m pip install --disable-pip-version-check --quiet ${PIP_ARGS:-} \
+  .venv/bin/python -m pip install --disable-pip-version-check --no-compile --quiet ${PIP_ARGS:-} \
     -r "tools/requirements/$group.txt" > build/pip.log 2>&1 ||
     die "pip failed; the end of build/pip.log says:" "$(grep -E 'ERROR|error' build/pip.log | tail -n 3)" \
       "Without a network: PIP_ARGS='--no-index --find-links folder-of-wheels'." \
@@ -99,3 +109,4 @@ install_python() {
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python
+[[ $group != test ]] || install_torchvision

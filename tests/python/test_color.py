@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference_torchvision
 from conftest import picture
 from PIL import Image, ImageEnhance, ImageOps
 
@@ -57,7 +58,7 @@ def pillow(change: Callable[[Image.Image], Image.Image]) -> Callable[[Array], Ar
 def torchvision(name: str, *arguments: Any) -> Callable[[Array], Array]:
     """A function of torchvision.transforms.v2.functional on a uint8 tensor."""
     torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchvision.transforms.v2.functional")
+    functional = reference_torchvision.module("transforms.v2.functional")
 
     def changed(pixels: Array) -> Array:
         planes = torch.from_numpy(pixels.transpose(2, 0, 1).copy())

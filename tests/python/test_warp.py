@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference_torchvision
 from conftest import picture
 from PIL import Image
 
@@ -131,8 +132,8 @@ def test_affine_is_pillow_s_by_the_reference_s_matrix(samples: list[str], move: 
 
 def torchvision_on_pil(name: str, interpolation: str, *arguments: Any, **named: Any) -> Callable[[Array], Array]:
     """A function of torchvision.transforms.v2.functional on a PIL image."""
-    functional = pytest.importorskip("torchvision.transforms.v2.functional")
-    modes = pytest.importorskip("torchvision.transforms").InterpolationMode
+    functional = reference_torchvision.module("transforms.v2.functional")
+    modes = reference_torchvision.module("transforms").InterpolationMode
     mode = {"nearest": modes.NEAREST, "bilinear": modes.BILINEAR}[interpolation]
 
     def changed(pixels: Array) -> Array:
@@ -186,7 +187,7 @@ def test_blur_is_within_one_level(samples: list[str], kernel_size: tuple[int, in
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.0])
 def test_blur_is_within_one_level_of_torchvision(samples: list[str], kernel_size: int, sigma: float) -> None:
     torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchvision.transforms.v2.functional")
+    functional = reference_torchvision.module("transforms.v2.functional")
 
     def theirs(pixels: Array) -> Array:
         planes = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
