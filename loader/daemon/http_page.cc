@@ -80,8 +80,8 @@ class Visit : public std::enable_shared_from_this<Visit> {
 };
 
 std::unexpected<Error> wrong(const std::string& address) {
-  return fail(Code::kInvalidArgument, "metrics: address " + address +
-                                          "; allowed: an absolute path, or a port of the loopback such as "
+  return fail(Code::kInvalidArgument, "metrics: address: got " + address +
+                                          "; give an absolute path, or a port of the loopback such as "
                                           "127.0.0.1:9464");
 }
 

@@ -172,11 +172,11 @@ void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipel
 Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::Progress& progress) {
   const AttachRequest& request = arrival.request;
   if (request.job.empty() || request.job.size() > kJobNameMax)
-    return fail(Code::kInvalidArgument, "job: a name of " + std::to_string(request.job.size()) +
-                                            " bytes; allowed: 1 to " + std::to_string(kJobNameMax));
+    return fail(Code::kInvalidArgument, "job: got a name of " + std::to_string(request.job.size()) +
+                                            " bytes; give 1 to " + std::to_string(kJobNameMax));
   if (request.replicas < 1 || request.replicas > shm::kReadersMax || request.replica >= request.replicas)
-    return refuse(request.job, "replica " + std::to_string(request.replica) + " of " +
-                                   std::to_string(request.replicas) + "; allowed: 1 to " +
+    return refuse(request.job, "got replica " + std::to_string(request.replica) + " of " +
+                                   std::to_string(request.replicas) + "; give 1 to " +
                                    std::to_string(shm::kReadersMax) + " replicas, counted from 0");
   const std::span<const std::byte> text = arrival.document->bytes();
   ASSIGN(auto pipeline,
