@@ -79,7 +79,8 @@ Result<Address> Address::resolve(std::string_view text) {
     out.targets_.push_back(target);
   }
   if (out.targets_.empty())
-    return fail(Code::kInvalidArgument, "worker address " + out.text_ + ": its name has no address");
+    return fail(Code::kInvalidArgument, "worker address " + out.text_ +
+                                            ": its name has no address; give another name, or an IP address");
   return out;
 }
 

@@ -206,7 +206,8 @@ Result<std::unique_ptr<HttpPage>> HttpPage::create(const std::string& address, A
   try {
     state->thread = std::thread([page = state.get()] { page->run(); });
   } catch (const std::system_error&) {
-    return fail(Code::kExhausted, "metrics: no thread can be started");
+    return fail(Code::kExhausted,
+                "metrics: no thread can be started; raise the limit of processes (ulimit -u)");
   }
   return std::unique_ptr<HttpPage>(new HttpPage(std::move(state)));
 }

@@ -128,7 +128,10 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
     TRY(check_same(*found->second, request, *pipeline, *dataset));
     return found->second;
   }
-  if (draining_) return fail(Code::kClosed, "caryad: is draining and takes no new jobs");
+  if (draining_)
+    return fail(
+        Code::kClosed,
+        "caryad: is draining and takes no new jobs; wait for the next one, or give daemon=\"embedded\"");
   if (jobs_.size() >= limits_.jobs)
     return fail(Code::kExhausted, "caryad: " + std::to_string(jobs_.size()) + " jobs of at most " +
                                       std::to_string(limits_.jobs) +
@@ -232,7 +235,8 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
     }
     return std::unexpected(std::move(stream.error()));
   }
-  if (job->ended) return fail(Code::kClosed, "job " + job->name + ": was stopped");
+  if (job->ended)
+    return fail(Code::kClosed, "job " + job->name + ": was stopped; make a new Loader from its state");
   const auto [found, fresh] = job->ranks.try_emplace(options.rank);
   HostRank& rank = found->second;
   if (fresh) {

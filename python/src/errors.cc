@@ -85,6 +85,8 @@ void raise(const loader::Failure& failure) {
   if (!failure.path.empty())
     message += " (" + failure.path + (failure.member.empty() ? "" : ", member " + failure.member) + ")";
   message += ": " + failure.error.message;
+  if (failure.error.code == Code::kExhausted && failure.error.message.find("; ") == std::string::npos)
+    message += "; give fewer threads=, a smaller batch or read_ahead=, or raise the memory limit";
   if (failure.error.code == Code::kCorrupt) {
     const bool advised = failure.error.message.find("; ") != std::string::npos;
     message += std::string(advised ? "; or give" : "; give") +
