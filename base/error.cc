@@ -33,6 +33,24 @@ std::string_view code_name(Code code) {
   return "unknown";
 }
 
+namespace {
+
+/// What lifts a limit of the system, whoever ran into it; empty for what the subject must say.
+std::string_view cure(int sys_errno) {
+  switch (sys_errno) {
+    case EMFILE:
+      return "; raise this process's limit of open files (ulimit -n, or LimitNOFILE= of a service)";
+    case ENFILE:
+      return "; raise the machine's limit of open files (sysctl fs.file-max)";
+    case ENOSPC:
+      return "; make room there";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
 std::unexpected<Error> fail_errno(std::string_view subject, int sys_errno) {
   Code code = Code::kIo;
   switch (sys_errno) {
@@ -56,6 +74,7 @@ std::unexpected<Error> fail_errno(std::string_view subject, int sys_errno) {
   std::string message(subject);
   message += ": ";
   message += std::generic_category().message(sys_errno);
+  message += cure(sys_errno);
   return fail(code, std::move(message), sys_errno);
 }
 

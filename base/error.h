@@ -42,8 +42,9 @@ inline std::unexpected<Error> fail(Code code, std::string message, int sys_errno
   return std::unexpected<Error>(Error{code, std::move(message), sys_errno});
 }
 
-/// An error from errno: the message is `subject: strerror`, the code follows from the errno
-/// (ENOENT kNotFound, EACCES and EPERM kPermission, ENOMEM, ENOSPC, EMFILE and ENFILE kExhausted, else kIo).
+/// An error from errno: the message is `subject: strerror`, and the cure where a limit of the system was
+/// reached; the code follows from the errno (ENOENT kNotFound, EACCES and EPERM kPermission, ENOMEM, ENOSPC,
+/// EMFILE and ENFILE kExhausted, else kIo).
 std::unexpected<Error> fail_errno(std::string_view subject, int sys_errno);
 
 /// Prints the location and ends the process; what CHECK calls. A bug, never the world's doing.

@@ -14,7 +14,7 @@ Result<sockaddr_un> unix_address(const std::string& path, const std::string& sub
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.empty() || path.size() >= sizeof(address.sun_path))
     return fail(Code::kInvalidArgument, subject + ": socket path " + path + " is " +
-                                            std::to_string(path.size()) + " bytes long; allowed: 1 to " +
+                                            std::to_string(path.size()) + " bytes long; give 1 to " +
                                             std::to_string(sizeof(address.sun_path) - 1));
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;

@@ -9,6 +9,7 @@
 #include "io/manifest.h"
 #include "io/manifest_builder.h"
 #include "io/manifest_image.h"
+#include "io/open_failure.h"
 #include "io/source_folder.h"
 
 namespace carya::io {
@@ -19,8 +20,8 @@ constexpr std::uint64_t kBlock = 1024;  // files per task
 std::unexpected<Error> no_file(const std::string& path, const struct stat& status) {
   if (S_ISDIR(status.st_mode))
     return fail(Code::kInvalidArgument,
-                path + ": a folder, not a regular file; name the files in it, or use image_folder");
-  return fail(Code::kInvalidArgument, path + ": not a regular file; leave it out of the list");
+                path + ": a folder, and no file; give the files in it, or carya.image_folder(...)");
+  return fail(Code::kInvalidArgument, path + ": no regular file; leave it out of the list");
 }
 
 Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths, const SourceFolder& folder,
@@ -36,7 +37,7 @@ Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths
         ASSIGN(const UniqueFd file, folder.open_file(paths[i], O_PATH | O_CLOEXEC));
         if (::fstat(file.get(), &status) != 0) return fail_errno(paths[i], errno);
       } else if (::stat(paths[i].c_str(), &status) != 0) {
-        return fail_errno(paths[i], errno);
+        return fail_open(paths[i], errno);
       }
       if (!S_ISREG(status.st_mode)) return no_file(paths[i], status);
       stamps[i] = stamp_of(status);
@@ -53,12 +54,13 @@ Result<std::shared_ptr<const Manifest>> list_files(const std::vector<std::string
                                                    const std::vector<std::int64_t>& labels,
                                                    const ListingOptions& options) {
   if (!labels.empty() && labels.size() != paths.size()) {
-    return fail(Code::kInvalidArgument, std::to_string(labels.size()) + " labels for " +
-                                            std::to_string(paths.size()) + " files: one per file");
+    return fail(Code::kInvalidArgument, "files: labels: got " + std::to_string(labels.size()) +
+                                            "; give one for each of the " + std::to_string(paths.size()) +
+                                            " paths");
   }
   for (const std::string& path : paths) {
     if (path.find('\0') != std::string::npos)
-      return fail(Code::kInvalidArgument, path + ": a path with a NUL");
+      return fail(Code::kInvalidArgument, path + ": a path with a NUL; give it without");
   }
   ASSIGN(const SourceFolder folder, SourceFolder::open(paths, options));
   ASSIGN(const auto stamps, stamps_of(paths, folder, options));

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "io/open_failure.h"
 #include "io/source_folder.h"
 
 namespace carya::io {
@@ -117,7 +118,7 @@ void DirectoryReader::skip(std::string_view name) {
 Status DirectoryReader::look_through(const std::string& name, struct stat& status) const {
   if (resolve_ == 0) {
     if (::fstatat(fd_.get(), name.c_str(), &status, 0) == 0) return {};
-    return fail_errno(shown(name), errno);
+    return fail_open(shown(name), errno);
   }
   const int fd = open_resolved(root_, joined(found_.path, name).c_str(), O_PATH | O_CLOEXEC, resolve_);
   if (fd < 0) return fail_open(shown(name), -fd);
@@ -246,7 +247,7 @@ Result<std::vector<WalkedDirectory>> walk_folder(const std::string& root, unsign
   } else {
     fd.reset(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
-  if (!fd) return fail_errno(root, errno);
+  if (!fd) return fail_open(root, errno);
   Walk walk(fd.get(), root, beneath ? beneath_flags() : 0, progress);
   std::vector<std::thread> others;
   for (unsigned i = 1; i < threads; ++i) {

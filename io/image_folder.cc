@@ -53,7 +53,7 @@ void fill_report(const ManifestImage& manifest, bool from_cache, ListingReport* 
 std::unexpected<Error> empty_class(const std::string& root, std::string_view name) {
   return fail(Code::kNotFound, root + "/" + std::string(name) +
                                    ": the class has no image file (.jpg .jpeg .png); "
-                                   "remove the folder or put images into it");
+                                   "remove the folder, or put images into it");
 }
 
 /// Classes in order and the records of each; every class must have one.
@@ -76,13 +76,16 @@ Status add_records(const std::vector<WalkedDirectory>& directories, ManifestBuil
     for (const WalkedDirectory::File& file : directory.files) {
       path.resize(prefix);
       path += directory.name(file);
-      if (file.bytes >= kRecordBytesMax) return fail(Code::kCorrupt, path + ": impossible size");
+      if (file.bytes >= kRecordBytesMax)
+        return fail(Code::kCorrupt, path + ": impossible size; list it anew: pipeline.open(verify=True)");
       builder->add({.name = path, .bytes = file.bytes, .label = label, .mtime_ns = file.mtime_ns});
     }
   }
   if (builder->class_names.empty()) {
     return fail(Code::kNotFound,
-                builder->root + ": no class folder; an image folder has one folder per class");
+                builder->root +
+                    ": no class folder; give a folder that holds one folder per class, or single files "
+                    "to carya.files([...])");
   }
   if (builder->count() == before) return empty_class(builder->root, current);
   return {};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "io/open_failure.h"
 
 namespace carya::io {
 namespace {
@@ -107,7 +108,7 @@ bool settled(const SourceStamp& stamp) {
 
 Result<std::string> real_path(const std::string& path) {
   const std::unique_ptr<char, decltype(&::free)> resolved(::realpath(path.c_str(), nullptr), &::free);
-  if (resolved == nullptr) return fail_errno(path, errno);
+  if (resolved == nullptr) return fail_open(path, errno);
   return std::string(resolved.get());
 }
 

@@ -77,8 +77,10 @@ struct ListingOptions {
 
 /// What a listing left out, to be named to the user: how many, and some examples.
 struct ListingReport {
+  /// Of a folder: files with other extensions. Of tars: those without an end mark, whose last members may be
+  /// missing.
   std::uint64_t skipped_count = 0;
-  std::vector<std::string> skipped_examples;  ///< at most 8 relative paths with other extensions
+  std::vector<std::string> skipped_examples;  ///< at most 8 of their paths
   bool from_cache = false;
 };
 
@@ -107,6 +109,7 @@ struct TarField {
 };
 Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
     const std::vector<std::string>& tars, const std::vector<TarField>& fields,
-    const std::vector<std::string>& label_extensions, const ListingOptions& options);
+    const std::vector<std::string>& label_extensions, const ListingOptions& options,
+    ListingReport* report = nullptr);
 
 }  // namespace carya::io

@@ -104,7 +104,9 @@ Status PreadEngine::start_threads() {
   const std::uint32_t wanted = std::clamp<std::uint32_t>(options_.pread_threads, 1, kThreadsMax);
   int refused = 0;
   for (std::uint32_t i = 0; i < wanted && refused == 0; ++i) refused = start_thread();
-  if (threads_.empty()) return fail(Code::kExhausted, "start a read thread", refused);
+  if (threads_.empty())
+    return fail(Code::kExhausted, "start of a read thread: refused; raise the limit of processes (ulimit -u)",
+                refused);
   return {};
 }
 

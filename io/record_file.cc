@@ -21,8 +21,7 @@ Status check_as_listed(const Manifest& manifest, std::uint64_t index) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) {
     const Error why = fail_errno(path, errno).error();
-    return fail(Code::kIo,
-                "read: " + why.message + "; it was there when it was listed: list the dataset again",
+    return fail(Code::kIo, "read: " + why.message + "; it was there when it was listed; " + kListAnew,
                 why.sys_errno);
   }
   const SourceStamp now = stamp_of(status);
@@ -31,8 +30,7 @@ Status check_as_listed(const Manifest& manifest, std::uint64_t index) {
       now.bytes == listed->bytes
           ? "written again with the same " + std::to_string(now.bytes) + " B"
           : std::to_string(listed->bytes) + " B then, " + std::to_string(now.bytes) + " B now";
-  return fail(Code::kIo, "read: " + path + ": it changed since it was listed (" + how +
-                             "); open the dataset again, a folder with verify=True");
+  return fail(Code::kIo, "read: " + path + ": it changed since it was listed (" + how + "); " + kListAnew);
 }
 
 }  // namespace carya::io

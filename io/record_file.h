@@ -8,6 +8,9 @@
 
 namespace carya::io {
 
+/// What to do when files are no longer as they were listed.
+inline constexpr const char* kListAnew = "list it anew: pipeline.open(verify=True), then make a new Loader";
+
 /// The file (or container) of a record with its manifest's root: what a person can open.
 std::string record_path(const Manifest& manifest, std::uint64_t index);
 

@@ -8,6 +8,7 @@
 
 #include "io/common_folder.h"
 #include "io/listing.h"
+#include "io/open_failure.h"
 
 namespace carya::io {
 
@@ -36,14 +37,6 @@ Result<UniqueFd> open_real_folder(const std::string& path, int flags) {
   const int fd = open_resolved(AT_FDCWD, path.c_str(), flags | O_DIRECTORY | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
   if (fd < 0) return fail_open(path, fd == -ELOOP ? EXDEV : -fd);
   return UniqueFd(fd);
-}
-
-std::unexpected<Error> fail_open(const std::string& path, int sys_errno) {
-  if (sys_errno == EXDEV)
-    return fail(Code::kPermission,
-                path + ": a link in it leads out of the data set's folder, and the daemon's roots allow none",
-                sys_errno);
-  return fail_errno(path, sys_errno);
 }
 
 Result<SourceFolder> SourceFolder::open(const std::vector<std::string>& paths,

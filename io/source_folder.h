@@ -17,8 +17,6 @@ int open_resolved(int folder, const char* path, int flags, std::uint64_t resolve
 /// A folder by its real path: no link stands in it, also if somebody puts one there now. Errors: kPermission,
 /// kNotFound.
 Result<UniqueFd> open_real_folder(const std::string& path, int flags);
-/// What a failed open says, with the path; a link that leads out of its folder is named as such.
-std::unexpected<Error> fail_open(const std::string& path, int sys_errno);
 
 /// The folder that files have in common, and how they are opened: anywhere, or (ListingOptions::may_read)
 /// beneath it. Threads: const is thread-safe.

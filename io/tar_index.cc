@@ -14,6 +14,7 @@
 #include "io/blocking_read.h"
 #include "io/manifest_builder.h"
 #include "io/manifest_file.h"
+#include "io/record_file.h"
 #include "io/tar_scanner.h"
 
 namespace carya::io {
@@ -51,7 +52,7 @@ class PageReader {
     if (outcome.sys_errno != 0) return fail_errno("read " + subject_, outcome.sys_errno);
     return fail(Code::kIo, "read " + subject_ + " @" + std::to_string(start_) + ": wanted " +
                                std::to_string(wanted) + " B, got " + std::to_string(outcome.bytes) +
-                               " B; it changed: list it again");
+                               " B; it changed: " + kListAnew);
   }
 
   const int fd_;
@@ -95,6 +96,7 @@ Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const Source
     builder.add({.name = member.name, .bytes = member.bytes, .label = number, .offset = member.offset});
     if (seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
   }
+  builder.skipped_count = scanner.ends_with_mark() ? 0 : 1;
   return builder.build();
 }
 
@@ -117,7 +119,7 @@ Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, c
   ASSIGN(const UniqueFd fd, folder.open_file(tar, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   if (::fstat(fd.get(), &status) != 0) return fail_errno(tar, errno);
-  if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, tar + ": not a regular file; name tars");
+  if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, tar + ": no regular file; give tars");
   const SourceStamp stamp = stamp_of(status);
 
   std::string kept = tar + ".carya-index";

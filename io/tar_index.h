@@ -14,7 +14,7 @@ namespace carya::io {
 /// All regular members of one tar, in file order, as a manifest with the tar as its only container: from the
 /// index kept in cache_dir (beside the tar when that is empty) if size and time of the tar still fit, else by
 /// scanning it. The label of a member whose whole content is one decimal integer is that integer; of any
-/// other kNoNumber.
+/// other kNoNumber. skipped_count() is 1 where the tar has no end mark.
 ///
 /// Errors:  kNotFound, kPermission, and those of TarScanner. An index that cannot be read or written is none.
 /// Threads: thread-safe.

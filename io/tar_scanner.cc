@@ -100,7 +100,10 @@ Result<TarScanner::Found> TarScanner::read_header(Header* header) {
   for (bool ended = false;; ended = true) {
     header_at_ = at_;
     const std::uint64_t left = file_bytes_ - at_;
-    if (left == 0) return Found::kEnd;  // also without an end mark: common, and nothing is missing
+    if (left == 0) {
+      ends_with_mark_ = ended;
+      return Found::kEnd;  // also without the mark, which is told and no error: some programs write none
+    }
     *header = Header{};
     const auto block = std::as_writable_bytes(std::span(header->raw)).first(std::min(left, kBlock));
     TRY(read_(at_, block));

@@ -41,6 +41,9 @@ class TarScanner {
 
   /// The next regular member; false at the end.
   Result<bool> next(TarMember* member);
+  /// Whether the last block was of zeros, as writers of tars end them: known at the end. A tar without may
+  /// have been cut off between two members, and nothing else shows that.
+  bool ends_with_mark() const { return ends_with_mark_; }
 
  private:
   struct Header;
@@ -66,6 +69,7 @@ class TarScanner {
   const ReadAt read_;
   std::uint64_t at_ = 0;         // of the next header; at most file_bytes_
   std::uint64_t header_at_ = 0;  // of the current one, for messages
+  bool ends_with_mark_ = false;
   Extended global_;
   Extended next_;
 };

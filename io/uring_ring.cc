@@ -10,6 +10,33 @@ namespace {
 // not see. This is the order between the two that it sees.
 std::atomic<std::uint64_t> g_closed_rings{0};
 
+constexpr const char* kWithout = "give io_engine=\"pread\" or \"auto\"";
+
+/// Why there is no ring, and what allows one.
+std::unexpected<Error> refused(int sys_errno) {
+  switch (sys_errno) {
+    case ENOSYS:
+      return fail(Code::kUnsupported,
+                  "io_uring: this kernel has none, or a seccomp profile hides it; " + std::string(kWithout),
+                  ENOSYS);
+    case EPERM:
+    case EACCES:
+      return fail(Code::kPermission,
+                  "io_uring: refused; allow it (sysctl kernel.io_uring_disabled=0, and a seccomp profile "
+                  "that permits "
+                  "io_uring_setup), or " +
+                      std::string(kWithout),
+                  sys_errno);
+    case ENOMEM:
+      return fail(Code::kExhausted,
+                  "io_uring: no memory for a ring; raise the limit of locked memory (ulimit -l), or " +
+                      std::string(kWithout),
+                  sys_errno);
+    default:
+      return fail_errno("io_uring", sys_errno);
+  }
+}
+
 }  // namespace
 
 UringRing::~UringRing() {
@@ -31,8 +58,7 @@ Status UringRing::open(unsigned entries, unsigned table, unsigned io_wq_workers_
     status = io_uring_queue_init_params(entries, &ring_, &params);
     if (status != 0) {
       if (status == -EINVAL) continue;
-      if (status == -ENOSYS) return fail(Code::kUnsupported, "io_uring: the kernel has none", ENOSYS);
-      return fail_errno("io_uring", -status);
+      return refused(-status);
     }
     static_cast<void>(g_closed_rings.load(std::memory_order_acquire));
     open_ = true;
@@ -40,10 +66,11 @@ Status UringRing::open(unsigned entries, unsigned table, unsigned io_wq_workers_
   }
   constexpr unsigned kNeeded = IORING_FEAT_LINKED_FILE | IORING_FEAT_CQE_SKIP | IORING_FEAT_EXT_ARG;
   if (!open_ || (ring_.features & kNeeded) != kNeeded) {
-    return fail(Code::kUnsupported, "io_uring: the kernel is older than 5.18", -status);
+    return fail(Code::kUnsupported, "io_uring: the kernel is older than 5.18; " + std::string(kWithout),
+                -status);
   }
   status = io_uring_register_files_sparse(&ring_, table);
-  if (status < 0) return fail_errno("io_uring: table of " + std::to_string(table) + " files", -status);
+  if (status < 0) return refused(-status);
   set_workers(io_wq_workers_max);
   return {};
 }

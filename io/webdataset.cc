@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/folder_walk.h"
 #include "io/listing.h"
 #include "io/manifest.h"
 #include "io/manifest_builder.h"
@@ -152,9 +153,11 @@ Result<std::vector<std::shared_ptr<const ManifestImage>>> indexes_of(const std::
 
 Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
     const std::vector<std::string>& tars, const std::vector<TarField>& fields,
-    const std::vector<std::string>& label_extensions, const ListingOptions& options) {
-  if (tars.empty()) return fail(Code::kInvalidArgument, "webdataset: no tar was named");
-  if (fields.empty()) return fail(Code::kInvalidArgument, "webdataset: no field was named");
+    const std::vector<std::string>& label_extensions, const ListingOptions& options, ListingReport* report) {
+  if (tars.empty()) return fail(Code::kInvalidArgument, "webdataset: tars: got none; give one path or more");
+  if (fields.empty())
+    return fail(Code::kInvalidArgument,
+                "webdataset: fields: got none; give one or more, as {\"image\": [\"jpg\"]}");
   ASSIGN(const SourceFolder folder, SourceFolder::open(tars, options));
   ASSIGN(const auto indexes, indexes_of(tars, folder, options));
   std::vector<ManifestBuilder> builders(fields.size());
@@ -165,13 +168,19 @@ Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
       builder.add_source(tars[i], indexes[i]->source_stamps()[0]);
     }
   }
+  for (std::size_t i = 0; report != nullptr && i < tars.size(); ++i) {
+    if (indexes[i]->skipped_count() == 0) continue;
+    ++report->skipped_count;
+    if (report->skipped_examples.size() < kSkippedExamplesMax) report->skipped_examples.push_back(tars[i]);
+  }
   Grouping grouping(fields, label_extensions, &builders);
   for (std::size_t i = 0; i < tars.size(); ++i) {
     TRY(grouping.add_tar(*indexes[i], static_cast<std::uint32_t>(i), tars[i]));
   }
   TRY(grouping.check());
   if (builders[0].count() == 0)
-    return fail(Code::kNotFound, "webdataset: no member in " + tars[0] + " or the others");
+    return fail(Code::kNotFound,
+                "webdataset: no member in " + tars[0] + " or the others; give tars that hold files");
   std::vector<std::shared_ptr<const Manifest>> manifests;
   for (ManifestBuilder& builder : builders) manifests.push_back(ManifestImage::from(builder.build()));
   return manifests;

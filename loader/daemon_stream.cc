@@ -69,8 +69,11 @@ Result<Channel> open_channel(const std::string& socket) {
   ASSIGN(Channel channel, Channel::connect(socket));
   ASSIGN(const PeerCredentials peer, channel.peer());
   if (peer.uid != geteuid() && peer.uid != 0)
-    return fail(Code::kPermission, "daemon: " + socket + " belongs to user " + std::to_string(peer.uid) +
-                                       ", not to this one or root; it is not trusted");
+    return fail(Code::kPermission,
+                "daemon: " + socket + " belongs to user " + std::to_string(peer.uid) + ", and this user (" +
+                    std::to_string(geteuid()) +
+                    ") trusts its own and root's only; run caryad as this user or as a system "
+                    "service, or give daemon=\"embedded\" (CARYA_DAEMON_SOCKET names the socket)");
   const Hello hello{.client = "carya"};
   TRY(ask(channel, {.type = MessageType::kHello, .request = 1, .body = encode(hello)}, MessageType::kWelcome,
           kHelloMs));
@@ -245,7 +248,9 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
     if (gone && patient) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(state->back_off_ns));
       state->back_off_ns = std::min(state->back_off_ns * 2, kBackOffMaxNs);
-      return fail(Code::kTimeout, "loader: the daemon was lost and is not back yet");
+      return fail(
+          Code::kTimeout,
+          "loader: the daemon was lost and is not back yet; try again, or give a longer reattach_timeout=");
     }
     if (!options.embedded)
       return fail(Code::kClosed,

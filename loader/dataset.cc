@@ -62,9 +62,9 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
       names.push_back(name);
       wanted.push_back({extensions.get<std::vector<std::string>>()});
     }
-    ASSIGN(auto listed,
-           io::list_webdataset(source.at("tars").get<std::vector<std::string>>(), wanted,
-                               source.at("label").get<std::vector<std::string>>(), options.listing));
+    ASSIGN(auto listed, io::list_webdataset(source.at("tars").get<std::vector<std::string>>(), wanted,
+                                            source.at("label").get<std::vector<std::string>>(),
+                                            options.listing, &report_));
     for (std::size_t i = 0; i < names.size(); ++i) manifests[names[i]] = listed[i];
     labelled = listed.front();
   } else {
@@ -86,15 +86,16 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
       const auto found = options.arrays.find(field.spec.name);
       if (found == options.arrays.end())
         return fail(Code::kInvalidArgument, "arrays: field " + field.spec.name +
-                                                " was not handed over; an arrays "
-                                                "pipeline read from JSON needs its arrays again");
+                                                " was not handed over; give its memory: "
+                                                "Pipeline.from_json(text, arrays={...})");
       opened.array = found->second;
       if (opened.array.rows != count_ ||
           static_cast<std::int64_t>(opened.array.row_bytes) != field.spec.bytes())
         return fail(Code::kInvalidArgument,
                     "arrays: field " + field.spec.name + " has " + std::to_string(opened.array.rows) +
-                        " rows of " + std::to_string(opened.array.row_bytes) + " B, the pipeline says " +
-                        std::to_string(count_) + " of " + std::to_string(field.spec.bytes()) + " B");
+                        " rows of " + std::to_string(opened.array.row_bytes) +
+                        " B; give the arrays of the pipeline, " + std::to_string(count_) + " of " +
+                        std::to_string(field.spec.bytes()) + " B");
     }
     fields_.push_back(std::move(opened));
   }
@@ -112,8 +113,8 @@ Status Dataset::apply_views(const std::string& views_json) {
       for (const Json& index : view.at("indices")) {
         const auto i = index.get<std::uint64_t>();
         if (i >= count_)
-          return fail(Code::kInvalidArgument, "subset: index " + std::to_string(i) +
-                                                  " given; allowed: 0 to " + std::to_string(count_ - 1));
+          return fail(Code::kInvalidArgument, "subset: indices: got " + std::to_string(i) + "; give 0 to " +
+                                                  std::to_string(count_ - 1));
         chosen.push_back(source_index(i));
       }
     } else {
@@ -175,7 +176,7 @@ Status Dataset::check_record(std::uint64_t record) const {
     if (field.kind != Kind::kEncoded) continue;
     const std::uint64_t bytes = field.manifest->record(source_index(record)).bytes;
     if (bytes > kEncodedBytesMax)
-      return fail(Code::kCorrupt, "read: the record has " + std::to_string(bytes) + " B, allowed are " +
+      return fail(Code::kCorrupt, "read: the record has " + std::to_string(bytes) + " B; give at most " +
                                       std::to_string(kEncodedBytesMax) + " B");
   }
   return {};

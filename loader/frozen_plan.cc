@@ -18,6 +18,8 @@ using transforms::Pipeline;
 
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kAgain = "; freeze it again: carya plan freeze PIPELINE -o PLAN";
+constexpr const char* kWhatItIs =
+    "; give a plan file, which `carya plan freeze PIPELINE -o PLAN` writes, or leave plan= out";
 
 std::unexpected<Error> refuse(const std::string& what) {
   return fail(Code::kInvalidArgument, "plan: " + what);
@@ -64,7 +66,7 @@ Status compare_codecs(const Json& written) {
   const auto* list = written.get<Json::Array>();
   for (std::size_t i = 0; list && i < std::min(list->size(), here.size()); ++i)
     if ((*list)[i].text() != here[i].text())
-      return differs("was made with " + (*list)[i].excerpt() + ", and here is " + here[i].text());
+      return differs("was made with " + (*list)[i].excerpt() + ", and here is " + here[i].excerpt());
   return {};
 }
 
@@ -76,7 +78,7 @@ std::string place(std::size_t index, const std::string& name) {
 Status compare_parameters(const std::string& where, const Json& written, const Json& here) {
   const auto* theirs = written.get<Json::Object>();
   const auto* ours = here.get<Json::Object>();
-  if (!theirs || !ours) return refuse(where + ": parameters = " + written.excerpt() + "; allowed: an object");
+  if (!theirs || !ours) return refuse(where + ": parameters: got " + written.excerpt() + "; give an object");
   for (const auto& [key, value] : *ours) {
     const Json* other = written.find(key);
     if (!other) return differs(where + ": has no " + key + " in the plan");
@@ -98,7 +100,7 @@ Status compare_op(std::size_t index, const Json& written, const Op& here) {
   if (const Status read = params.finish(); !read) return refuse(read.error().message);
   if (name != here.name())
     return differs("operation " + std::to_string(index + 1) + " is " + Json(name).excerpt() +
-                   " in the plan and \"" + here.name() + "\" here");
+                   " in the plan and " + Json(here.name()).excerpt() + " here");
   TRY(compare_parameters(params.subject(), parameters, parameters_of(here)));
   if (const Json ours = version_of(here); version.text() != ours.text())
     return differs(params.subject() + ": is of version " + version.excerpt() + " in the plan and " +
@@ -108,7 +110,7 @@ Status compare_op(std::size_t index, const Json& written, const Op& here) {
 
 Status compare_ops(const Json& written, const Pipeline& pipeline) {
   const auto* list = written.get<Json::Array>();
-  if (!list) return refuse("ops = " + written.excerpt() + "; allowed: a list of operations");
+  if (!list) return refuse("ops: got " + written.excerpt() + "; give a list of operations");
   const auto& ops = pipeline.ops();
   for (std::size_t i = 0; i < std::min(list->size(), ops.size()); ++i)
     TRY(compare_op(i, (*list)[i], *ops[i]));
@@ -120,7 +122,7 @@ Status compare_ops(const Json& written, const Pipeline& pipeline) {
 
 Result<std::vector<std::size_t>> read_order(const Json& written, const Pipeline& pipeline) {
   const auto* list = written.get<Json::Array>();
-  if (!list) return refuse("order = " + written.excerpt() + "; allowed: a list of {index, op}");
+  if (!list) return refuse("order: got " + written.excerpt() + "; give a list of {index, op}");
   std::vector<std::size_t> order;
   for (const Json& entry : *list) {
     Params params("order", entry, "");
@@ -167,11 +169,9 @@ Result<std::string> freeze_plan(const Pipeline& pipeline, const FrozenPlan& plan
 
 Result<FrozenPlan> read_plan(const Pipeline& pipeline, std::string_view text) {
   const Result<Json> parsed = transforms::parse_json(text);
-  if (!parsed)
-    return refuse("cannot be read (" + parsed.error().message +
-                  "); give a file that carya plan freeze wrote");
+  if (!parsed) return refuse(parsed.error().message + kWhatItIs);
   const Json* version = parsed->find("carya_plan");
-  if (!version) return refuse("has no carya_plan; give a file that carya plan freeze wrote");
+  if (!version) return refuse(std::string("has no key carya_plan, so it is no plan") + kWhatItIs);
   if (const auto* number = version->get<std::int64_t>(); !number || *number != kVersion)
     return differs("is of format " + version->excerpt() + ", and this Carya reads format " +
                    std::to_string(kVersion));

@@ -120,7 +120,7 @@ std::shared_ptr<Producer> Job::producer() const {
 /// The next slot of the present session. Errors: those of next().
 Result<shm::Lease> Job::wait(std::int64_t end_ns) {
   while (true) {
-    if (closed_) return fail(Code::kClosed, "loader: it was closed while it waited");
+    if (closed_) return fail(Code::kClosed, "loader: it was closed while it waited; make a new one");
     const std::int64_t left_ms = std::max<std::int64_t>(0, (end_ns - monotonic_ns()) / 1'000'000);
     if (lost_) {
       if (const Status found = attach(); !found) {

@@ -49,7 +49,7 @@ struct Attachment {
   std::uint32_t threads = 1;
   std::uint32_t slots = 0;
   Hash128 dataset{};                ///< fingerprint
-  std::uint64_t skipped_count = 0;  ///< files that a daemon's listing left out, and some of their names
+  std::uint64_t skipped_count = 0;  ///< what a daemon's listing left out (io::ListingReport)
   std::vector<std::string> skipped_examples{};
   std::string io_engine{};  ///< what reads, where this process does; else ""
   /// Where it is made: "embedded", or the daemon's socket.

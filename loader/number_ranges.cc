@@ -90,8 +90,8 @@ Status check_number(std::string_view field, double number) {
   if (found == kRanges.end() || found->field != field)
     return fail(Code::kInvalidArgument, subject + ": has no range in loader/number_ranges.cc; add one");
   if (number >= found->lowest && number <= found->highest) return {};  // false for what is no number
-  return fail(Code::kInvalidArgument, subject + ": got " + text(number) + "; allowed: " +
-                                          text(found->lowest) + " to " + text(found->highest));
+  return fail(Code::kInvalidArgument, subject + ": got " + text(number) + "; give " + text(found->lowest) +
+                                          " to " + text(found->highest));
 }
 
 }  // namespace carya::loader

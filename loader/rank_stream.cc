@@ -53,14 +53,14 @@ Status check_options(const transforms::Pipeline& pipeline, const JobOptions& opt
   if (!pipeline.batch())
     return fail(Code::kInvalidArgument, "loader: the pipeline has no batch; end it with .batch(n)");
   if (options.threads > kThreadsMax)
-    return fail(Code::kInvalidArgument, "threads: got " + std::to_string(options.threads) +
-                                            "; allowed: 1 to " + std::to_string(kThreadsMax));
+    return fail(Code::kInvalidArgument, "threads: got " + std::to_string(options.threads) + "; give 1 to " +
+                                            std::to_string(kThreadsMax));
   if (!(options.io_timeout_s >= 0))
     return fail(Code::kInvalidArgument,
-                "io_timeout: got " + std::to_string(options.io_timeout_s) + "; allowed: seconds, 0 or more");
+                "io_timeout: got " + std::to_string(options.io_timeout_s) + "; give seconds, 0 or more");
   if (options.slots == 1)
     return fail(Code::kInvalidArgument,
-                "slots: got 1; allowed: 2 or more, one to be read while another is filled");
+                "slots: got 1; give 2 or more, one to be read while another is filled");
   return {};
 }
 
@@ -157,10 +157,12 @@ Status RankStream::open_ring(const transforms::Plan& plan, const JobOptions& opt
   if (limits.budget) {
     auto part = limits.budget->reserve(slots * layout.slot_bytes());
     if (!part)
-      return fail(Code::kExhausted,
-                  "slots: " + std::to_string(slots) + " of " + std::to_string(layout.slot_bytes() >> 20) +
-                      " MiB are more than the " + std::to_string(limits.budget->left() >> 20) +
-                      " MiB of shared memory that are left; lower slots= or the batch size");
+      return fail(
+          Code::kExhausted,
+          "slots: " + std::to_string(slots) + " of " + std::to_string(layout.slot_bytes() >> 20) +
+              " MiB are more than the " + std::to_string(limits.budget->left() >> 20) +
+              " MiB of shared memory that are left; give fewer slots= or a smaller batch, or raise [limits] "
+              "shared_memory in caryad.toml");
     ring_part_ = std::move(*part);
   }
   // Readers that share slots may not write what another one reads. One of them that left can hold some for
@@ -238,7 +240,7 @@ Status RankStream::set_threads(std::uint32_t threads) {
   try {
     production_->set_threads(threads);
   } catch (const std::bad_alloc&) {
-    return fail(Code::kExhausted, "loader: no memory for more threads");
+    return fail(Code::kExhausted, "loader: no memory for more threads; give fewer threads=");
   }
   threads_ = threads;
   pump();

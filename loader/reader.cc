@@ -6,6 +6,8 @@
 #include <new>
 
 #include "base/clock.h"
+#include "io/open_failure.h"
+#include "io/record_file.h"
 
 namespace carya::loader {
 namespace {
@@ -13,6 +15,8 @@ namespace {
 constexpr int kIdleMs = 3'600'000;
 /// A shorter io_timeout bounds the retries; storage has at least this long to answer.
 constexpr std::int64_t kAnswerMinNs = 1'000'000'000;
+/// Who may not read a file now may not do so in half a minute either; a folder that is being mounted may.
+constexpr std::int64_t kForbiddenMaxNs = 1'000'000'000;
 constexpr std::int64_t kLookMinNs = 10'000'000;
 constexpr std::int64_t kLookMaxNs = 1'000'000'000;
 
@@ -22,20 +26,27 @@ std::string subject(const ReadOp& op) {
   return text;
 }
 
+bool forbidden(const io::ReadCompletion& completion) {
+  return completion.sys_errno == EACCES || completion.sys_errno == EPERM;
+}
+
 std::string read_failure(const ReadOp& op, const io::ReadCompletion& completion, const Error* refused) {
   const std::string wanted = std::to_string(op.request.length);
-  std::string text = subject(op);
+  const std::string text = subject(op) + ", " + std::to_string(op.attempts) + " tries: ";
+  const std::string changed = std::string("; the dataset changed: ") + io::kListAnew;
   if (completion.sys_errno != 0) {
-    text += ": " + fail_errno("", completion.sys_errno).error().message.substr(2);
-  } else if (refused != nullptr) {
-    text += ": " + refused->message;
-  } else if (completion.bytes > static_cast<std::int64_t>(op.request.length)) {
-    text += ": the file has grown past the " + wanted + " B of the manifest";
-  } else {
-    text += ": wanted " + wanted + " B, got " + std::to_string(completion.bytes) + " B";
+    const std::string system = fail_errno("", completion.sys_errno).error().message.substr(2);
+    if (forbidden(completion))
+      return text + system + ": " + io::this_user() +
+             " may not read it; give that user the right to (chmod, setfacl), or leave the file out";
+    if (completion.sys_errno == ENOENT) return text + system + changed;
+    if (system.find("; ") != std::string::npos) return text + system;
+    return text + system + "; look at its storage (the mount, dmesg), or give a longer io_timeout=";
   }
-  return text + ", after " + std::to_string(op.attempts) +
-         " tries; the dataset changed or its storage fails: list it again";
+  if (refused != nullptr) return text + refused->message + changed;
+  if (completion.bytes > static_cast<std::int64_t>(op.request.length))
+    return text + "the file has grown past the " + wanted + " B of the manifest" + changed;
+  return text + "wanted " + wanted + " B, got " + std::to_string(completion.bytes) + " B" + changed;
 }
 
 std::int64_t answer_limit(const Production& production) {
@@ -46,7 +57,7 @@ std::string no_answer(const ReadOp& op) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3g", static_cast<double>(answer_limit(*op.chunk->owner)) / 1e9);
   return subject(op) + ": no answer for " + seconds +
-         " s; its storage hangs: look at the mount, or raise io_timeout";
+         " s; its storage hangs: look at the mount, or give a longer io_timeout=";
 }
 
 }  // namespace
@@ -176,7 +187,9 @@ void Reader::finish_read(ReadOp& op, const io::ReadCompletion& completion, const
   if (completion.ok) return production.read_done(op, completion, std::nullopt, out);
   const std::int64_t wait =
       std::min(kRetryMaxNs, kRetryFirstNs << std::min<std::uint32_t>(op.attempts - 1, 10));
-  if (!op.chunk->step->dropped && answered_ns_ + wait - op.first_ns < production.options().io_timeout_ns) {
+  std::int64_t most = production.options().io_timeout_ns;
+  if (forbidden(completion)) most = std::min(most, kForbiddenMaxNs);
+  if (!op.chunk->step->dropped && answered_ns_ + wait - op.first_ns < most) {
     op.due_ns = answered_ns_ + wait;
     waiting_.push_back(op);
     production.count_retry();

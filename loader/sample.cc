@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "base/unique_fd.h"
+#include "io/open_failure.h"
 #include "io/record_file.h"
 
 namespace carya::loader {
@@ -21,7 +22,7 @@ Result<std::vector<std::byte>> read_record(const io::Manifest& manifest, std::ui
   const io::RecordAddress address = manifest.record(index);
   const std::string path = io::record_path(manifest, index);
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return fail_errno("open " + path, errno);
+  if (!file) return io::fail_open(path, errno);
   std::vector<std::byte> bytes(address.bytes + 64);
   std::uint64_t done = 0;
   while (done < address.bytes) {
@@ -31,15 +32,15 @@ Result<std::vector<std::byte>> read_record(const io::Manifest& manifest, std::ui
     if (got < 0) return fail_errno("read " + path, errno);
     if (got == 0)
       return fail(Code::kIo, "read " + path + ": wanted " + std::to_string(address.bytes) + " B, got " +
-                                 std::to_string(done) + " B; the file changed: list the dataset again");
+                                 std::to_string(done) + " B; the file changed: " + io::kListAnew);
     done += static_cast<std::uint64_t>(got);
   }
   struct stat facts{};
   if (address.container == UINT32_MAX && fstat(file.get(), &facts) == 0 &&
       static_cast<std::uint64_t>(facts.st_size) != address.bytes)
     return fail(Code::kIo, "read " + path + ": it has " + std::to_string(facts.st_size) +
-                               " B, the manifest says " + std::to_string(address.bytes) +
-                               " B; list the dataset again");
+                               " B, the manifest says " + std::to_string(address.bytes) + " B; " +
+                               io::kListAnew);
   return bytes;
 }
 
@@ -47,8 +48,8 @@ Result<std::vector<transforms::OwnedTensor>> compute_sample(const transforms::Pl
                                                             const Dataset& dataset, std::uint64_t record,
                                                             std::uint64_t epoch) {
   if (record >= dataset.count())
-    return fail(Code::kInvalidArgument, "sample: record " + std::to_string(record) +
-                                            " given; allowed: 0 to " + std::to_string(dataset.count() - 1));
+    return fail(Code::kInvalidArgument, "sample: record: got " + std::to_string(record) + "; give 0 to " +
+                                            std::to_string(dataset.count() - 1));
   TRY(dataset.check_record(record));
   TRY(dataset.check_arrays());
   const std::uint64_t source = dataset.source_index(record);

@@ -9,9 +9,9 @@ namespace carya::loader {
 Result<StreamShape> StreamShape::create(std::uint64_t records, std::uint64_t batch_size,
                                         std::uint64_t global_size, std::uint64_t world_size,
                                         std::uint64_t rank, bool drop_last, bool pad_last) {
-  if (world_size == 0) return fail(Code::kInvalidArgument, "world_size: got 0; allowed: 1 or more");
+  if (world_size == 0) return fail(Code::kInvalidArgument, "world_size: got 0; give 1 or more");
   if (rank >= world_size)
-    return fail(Code::kInvalidArgument, "rank: got " + std::to_string(rank) + "; allowed: 0 to " +
+    return fail(Code::kInvalidArgument, "rank: got " + std::to_string(rank) + "; give 0 to " +
                                             std::to_string(world_size - 1) + " for world_size " +
                                             std::to_string(world_size));
   if (global_size == 0) {
@@ -19,7 +19,7 @@ Result<StreamShape> StreamShape::create(std::uint64_t records, std::uint64_t bat
     if (!product || *product == 0 || *product > (1ull << 40))
       return fail(Code::kInvalidArgument, "batch: batch_size " + std::to_string(batch_size) +
                                               " x world_size " + std::to_string(world_size) +
-                                              "; allowed: 1 to 2^40 samples in a step");
+                                              "; give 1 to 2^40 samples in a step");
     global_size = *product;
   }
   if (global_size % world_size != 0)

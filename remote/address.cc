@@ -39,7 +39,7 @@ bool is_left_behind(const Address& address) {
 
 std::unexpected<Error> no_address(std::string_view text) {
   return fail(Code::kInvalidArgument,
-              "worker address \"" + std::string(text) + "\": want host:port, [::1]:port or unix:/path");
+              "worker address: got \"" + std::string(text) + "\"; give host:port, [::1]:port or unix:/path");
 }
 
 }  // namespace
@@ -79,7 +79,8 @@ Result<Address> Address::resolve(std::string_view text) {
     out.targets_.push_back(target);
   }
   if (out.targets_.empty())
-    return fail(Code::kInvalidArgument, "worker address " + out.text_ + ": its name has no address");
+    return fail(Code::kInvalidArgument, "worker address " + out.text_ +
+                                            ": its name has no address; give another name, or an IP address");
   return out;
 }
 

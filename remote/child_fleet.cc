@@ -220,11 +220,11 @@ std::unexpected<Error> no_line(const std::string& why) {
 
 Result<std::vector<std::string>> members_of(const Json& list) {
   if (!list.is_array() || list.size() > kMembersMax)
-    return no_line("members: want a list of at most " + std::to_string(kMembersMax));
+    return no_line("members: give a list of at most " + std::to_string(kMembersMax));
   std::vector<std::string> members;
   for (const Json& item : list) {
     if (!item.is_string() || !is_worker_address(item.get_ref<const std::string&>()))
-      return no_line("members: want \"host:port\" of each");
+      return no_line("members: give \"host:port\" of each");
     members.push_back(item.get<std::string>());
   }
   std::vector<std::string> sorted = members;
@@ -239,13 +239,13 @@ Result<ChildLine> parse_child_line(const std::string& line) {
   if (line.size() > kLineBytesMax) return no_line("it is too long");
   const Json said = Json::parse(line, nullptr, false);
   if (!said.is_object() || !said.contains("event") || !said["event"].is_string())
-    return no_line("want an object with \"event\"");
+    return no_line("give an object with \"event\"");
   const std::string event = said["event"];
   ChildLine out;
   if (event == "ready") {
     const Json most = said.value("most", Json());
     if (!most.is_number_unsigned() || most.get<std::uint64_t>() > kMembersMax)
-      return no_line("most: want 0 to " + std::to_string(kMembersMax));
+      return no_line("most: give 0 to " + std::to_string(kMembersMax));
     out.event = ChildLine::Event::kReady;
     out.most = most.get<std::uint32_t>();
   } else if (event == "members") {
@@ -253,12 +253,12 @@ Result<ChildLine> parse_child_line(const std::string& line) {
     ASSIGN(out.members, members_of(said.value("members", Json())));
   } else if (event == "log") {
     const Json text = said.value("text", Json());
-    if (!text.is_string()) return no_line("text: want text");
+    if (!text.is_string()) return no_line("text: give text");
     out.event = ChildLine::Event::kLog;
     out.text = text.get<std::string>().substr(0, kTextBytesMax);
     std::ranges::replace_if(out.text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   } else {
-    return no_line("event: want \"ready\", \"members\" or \"log\"");
+    return no_line("event: give \"ready\", \"members\" or \"log\"");
   }
   return out;
 }

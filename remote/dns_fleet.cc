@@ -147,8 +147,8 @@ Result<DnsName> parse_dns_name(const std::string& text) {
   };
   const bool named = !out.name.empty() && out.name.size() <= 253 && std::ranges::all_of(out.name, allowed);
   if (!named || (ported && !is_worker_address(rest)))
-    return fail(Code::kInvalidArgument, "workers \"" + text +
-                                            "\": want dns://name:port (every address of the name), or "
+    return fail(Code::kInvalidArgument, "workers: got \"" + text +
+                                            "\"; give dns://name:port (every address of the name), or "
                                             "dns://name (SRV records of _carya._tcp.name)");
   if (ported) out.port = static_cast<std::uint16_t>(std::stoi(rest.substr(out.name.size() + 1)));
   return out;

@@ -65,10 +65,11 @@ bool is_worker_address(const std::string& text) {
 
 Result<std::unique_ptr<Fleet>> static_fleet(std::vector<std::string> addresses, FleetOptions options) {
   if (addresses.empty())
-    return fail(Code::kInvalidArgument, "workers: the list is empty; want \"host:port\" of each");
+    return fail(Code::kInvalidArgument, "workers: the list is empty; give \"host:port\" of each");
   for (const std::string& address : addresses)
     if (!is_worker_address(address))
-      return fail(Code::kInvalidArgument, "worker address \"" + address + "\": want host:port or unix:/path");
+      return fail(Code::kInvalidArgument,
+                  "worker address: got \"" + address + "\"; give host:port or unix:/path");
   std::vector<std::string> unique;
   for (std::string& address : addresses)
     if (std::ranges::find(unique, address) == unique.end()) unique.push_back(std::move(address));

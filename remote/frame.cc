@@ -30,7 +30,7 @@ bool has_payload(FrameType type) {
 
 std::unexpected<Error> too_long(FrameType type, const char* what, std::uint64_t bytes, std::uint64_t limit) {
   return fail(Code::kCorrupt, std::string(frame_name(type)) + " frame: a " + what + " of " +
-                                  std::to_string(bytes) + " B; allowed: " + std::to_string(limit));
+                                  std::to_string(bytes) + " B; give at most " + std::to_string(limit));
 }
 
 }  // namespace

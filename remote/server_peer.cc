@@ -83,7 +83,8 @@ Status ServerPeer::read_question(const FrameHeader& header, const std::string& b
   ASSIGN(Request asked, decode<Request>(body));
   if (asked.result_bytes > options_.result_bytes_max)
     return fail(Code::kCorrupt, "a result of " + std::to_string(asked.result_bytes) +
-                                    " B is asked for; allowed: " + std::to_string(options_.result_bytes_max));
+                                    " B is asked for; give at most " +
+                                    std::to_string(options_.result_bytes_max));
   TRY(check_window(header.payload_bytes + asked.result_bytes));
   question_.asked = {.plan = asked.plan, .about = std::move(asked.about), .result_bytes = asked.result_bytes};
   return {};

@@ -40,7 +40,7 @@ Result<UniqueFd> create_memfd(const char* name, std::uint64_t bytes, bool hugetl
     const int error = errno;
     const std::string subject = std::string("memfd_create ") + name;
     if (error == EINVAL || error == ENOSYS)
-      return fail(Code::kUnsupported, subject + ": not in this kernel", error);
+      return fail(Code::kUnsupported, subject + ": not in this kernel; Linux 3.17 has it", error);
     return fail_errno(subject, error);
   }
   const std::string subject = std::string("allocate ") + name + " of " + std::to_string(bytes) + " B";

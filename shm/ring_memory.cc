@@ -1,5 +1,10 @@
 #include "shm/ring_memory.h"
 
+#include <sys/resource.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
 #include <new>
 #include <string>
 
@@ -11,14 +16,40 @@ namespace {
 
 using format::ControlHeader;
 
+/// "4.5 GiB": three digits or so, for a person.
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; number >= 1024 && unit + 1 < kUnits.size(); ++unit) number /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || number >= 100 ? "%.0f %s" : "%.1f %s", number, kUnits[unit]);
+  return text;
+}
+
 /// kExhausted, with the figures and what to do about them.
 std::unexpected<Error> no_room(const SlotLayout& layout, const SlotRingOptions& options,
                                const std::string& why, int sys_errno) {
+  const std::uint64_t bytes = options.slots * layout.slot_bytes();
   return fail(Code::kExhausted,
-              "slot ring of " + std::to_string(options.slots) + " slots x " +
-                  std::to_string(layout.slot_bytes()) + " B wants " +
-                  std::to_string(options.slots * layout.slot_bytes()) + " B: " + why +
-                  "; lower `slots` or the batch size" + (options.hugetlb ? ", or do without huge pages" : ""),
+              "slots: " + std::to_string(options.slots) + " of " + bytes_text(layout.slot_bytes()) +
+                  " want " + bytes_text(bytes) + ": " + why +
+                  "; give a smaller batch or image, or fewer slots= (2 at least)" +
+                  (options.hugetlb ? ", or do without huge pages" : ", or raise the memory limit"),
+              sys_errno);
+}
+
+/// Each slot is a file in memory, and a descriptor of this process.
+std::unexpected<Error> no_descriptor(const SlotRingOptions& options, int sys_errno) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string process = sys_errno == EMFILE
+                                  ? "this process may open " + std::to_string(limit.rlim_cur) +
+                                        " files; raise that limit (ulimit -n, or "
+                                        "LimitNOFILE= of a service)"
+                                  : "the machine has no more open files to give; raise sysctl fs.file-max";
+  return fail(Code::kExhausted,
+              "slots: " + std::to_string(options.slots) + " take a descriptor each, and " + process,
               sys_errno);
 }
 
@@ -28,7 +59,7 @@ Result<RingMemory> RingMemory::create(const SlotLayout& layout, const SlotRingOp
   // Pages of the huge page pool are set aside already; the others must still be found.
   const std::uint64_t available = available_slot_bytes();
   if (!options.hugetlb && options.slots * layout.slot_bytes() + format::kControlBytes > available) {
-    return no_room(layout, options, std::to_string(available) + " B of memory are available for slots", 0);
+    return no_room(layout, options, bytes_text(available) + " of memory are left for slots here", 0);
   }
   RingMemory memory;
   Status status = memory.add_control(layout, options);
@@ -36,6 +67,7 @@ Result<RingMemory> RingMemory::create(const SlotLayout& layout, const SlotRingOp
     status = memory.add_slot(layout, options);
   if (status) return memory;
   const Error& error = status.error();
+  if (error.sys_errno == EMFILE || error.sys_errno == ENFILE) return no_descriptor(options, error.sys_errno);
   if (error.code == Code::kExhausted) return no_room(layout, options, error.message, error.sys_errno);
   return std::unexpected(error);
 }

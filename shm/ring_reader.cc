@@ -25,7 +25,7 @@ constexpr long kDozeNs = 50'000;
 constexpr int kSliceMs = 200;  // the longest sleep between two looks at whether the ring still exists
 
 std::unexpected<Error> closed(const std::string& why) {
-  return fail(Code::kClosed, "ring reader: " + why);
+  return fail(Code::kClosed, "ring reader: " + why + "; make a new Loader");
 }
 std::unexpected<Error> corrupt(const std::string& what) {
   return fail(Code::kCorrupt, "ring reader: " + what);

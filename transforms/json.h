@@ -51,7 +51,8 @@ class Json {
   /// Canonical text: no white space, numbers in shortest round-trip form, a double always with '.' or 'e'.
   std::string text() const;
   void append_text(std::string& out) const;
-  /// The text cut to about 60 characters, for error messages.
+  /// The value as Python's repr() shows it (None, True, 'text'), cut to about 60 characters: for error
+  /// messages, since it is Python that users write.
   std::string excerpt() const;
 
  private:
@@ -65,7 +66,8 @@ inline constexpr std::size_t kJsonKeysMax = 1024;
 /// Read one document of at most kJsonBytesMax bytes, nested at most kJsonDepthMax deep, with at most
 /// kJsonKeysMax keys per object, none twice, strings valid UTF-8.
 ///
-/// Errors: kInvalidArgument with the reason and the byte. Cost: linear in the text. Threads: pure.
+/// Errors: kInvalidArgument with the reason, and line and column where it is no JSON. Cost: linear in the
+/// text. Threads: pure.
 Result<Json> parse_json(std::string_view text);
 
 /// `text` as a JSON string with its quotes, UTF-8 kept, control characters escaped.

@@ -50,7 +50,7 @@ Op::Op(std::string name, OpTraits traits, Json::Object canonical) : name_(std::m
 
 std::unexpected<Error> Op::refuse(const FieldState& field, std::string_view allowed) const {
   return fail(Code::kInvalidArgument, name() + ": " + field.spec.name + " is " + field.spec.to_string() +
-                                          "; allowed: " + std::string(allowed));
+                                          "; give " + std::string(allowed));
 }
 
 std::string field_names(const std::vector<FieldState>& fields) {
@@ -66,8 +66,9 @@ Result<std::vector<std::size_t>> find_fields(std::string_view op_name, const std
     const auto found =
         std::find_if(fields.begin(), fields.end(), [&](const FieldState& f) { return f.spec.name == name; });
     if (found == fields.end())
-      return fail(Code::kInvalidArgument, std::string(op_name) + ": fields names \"" + name.substr(0, 60) +
-                                              "\"; allowed: " + field_names(fields));
+      return fail(Code::kInvalidArgument, std::string(op_name) + ": fields: got " +
+                                              Json(name.substr(0, 60)).excerpt() + "; give names among " +
+                                              field_names(fields));
     indices.push_back(static_cast<std::size_t>(found - fields.begin()));
   }
   std::sort(indices.begin(), indices.end());
@@ -83,7 +84,8 @@ Result<std::vector<std::size_t>> fields_or_main(std::string_view op_name,
   if (main == fields.end())
     return fail(Code::kInvalidArgument,
                 std::string(op_name) +
-                    ": fields is missing and there is no \"image\"; allowed: " + field_names(fields));
+                    ": fields is missing and there is no \"image\"; give fields= with names among " +
+                    field_names(fields));
   return std::vector<std::size_t>{static_cast<std::size_t>(main - fields.begin())};
 }
 

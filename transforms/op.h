@@ -106,14 +106,14 @@ class Op {
   const std::string& text() const { return text_; }
 
   /// Shape and dtype rule: check what the op is given and write what it makes. Which fields the op takes is
-  /// in `indices`, ascending. Errors: kInvalidArgument with op, field, what was given and what is allowed.
+  /// in `indices`, ascending. Errors: kInvalidArgument with op, field, what was given and what to give.
   virtual Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const = 0;
 
   /// Of a kGroup and a kViews: the ops that it does, in order. Of the others: none.
   virtual std::span<const std::unique_ptr<Op>> inner() const { return {}; }
 
  protected:
-  /// kInvalidArgument: "name: field is dtype[shape]; allowed: what".
+  /// kInvalidArgument: "name: field is dtype[shape]; give what".
   std::unexpected<Error> refuse(const FieldState& field, std::string_view allowed) const;
 
  private:

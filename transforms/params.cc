@@ -32,7 +32,7 @@ std::optional<double> as_number(const Json& value) {
 Params::Params(std::string subject, const Json& object, std::string_view kind_key)
     : subject_(std::move(subject)), object_(object) {
   if (!object.get<Json::Object>()) {
-    fault_ = Error{Code::kInvalidArgument, subject_ + ": " + object.excerpt() + "; allowed: an object"};
+    fault_ = Error{Code::kInvalidArgument, subject_ + ": got " + object.excerpt() + "; give an object"};
     return;
   }
   if (const Json* kind = kind_key.empty() ? nullptr : object.find(kind_key)) keep(kind_key, *kind);
@@ -45,9 +45,10 @@ const Json* Params::take(std::string_view key) {
 void Params::reject(std::string_view key, std::string_view allowed) {
   if (fault_) return;
   const Json* given = take(key);
-  fault_ = Error{Code::kInvalidArgument, subject_ + ": " + std::string(key) +
-                                             (given ? " = " + given->excerpt() : std::string(" is missing")) +
-                                             "; allowed: " + std::string(allowed)};
+  fault_ =
+      Error{Code::kInvalidArgument, subject_ + ": " + std::string(key) +
+                                        (given ? ": got " + given->excerpt() : std::string(" is missing")) +
+                                        "; give " + std::string(allowed)};
 }
 
 Status Params::fault() const {
@@ -67,8 +68,8 @@ Status Params::finish() {
       if (std::any_of(canonical_.begin(), canonical_.end(), known)) continue;
       std::string allowed;
       for (const auto& member : canonical_) allowed += (allowed.empty() ? "" : ", ") + member.first;
-      fault_ = Error{Code::kInvalidArgument, subject_ + ": unknown key \"" + key.substr(0, 60) +
-                                                 "\" = " + value.excerpt() + "; allowed: " + allowed};
+      fault_ = Error{Code::kInvalidArgument, subject_ + ": unknown key " + Json(key.substr(0, 60)).excerpt() +
+                                                 ": got " + value.excerpt() + "; give " + allowed};
       break;
     }
   }
@@ -90,7 +91,7 @@ bool Params::boolean(std::string_view key, bool otherwise) {
     if (const bool* truth = given->get<bool>())
       value = *truth;
     else
-      reject(key, "true or false");
+      reject(key, "True or False");
   }
   keep(key, Json(value));
   return value;
@@ -305,7 +306,7 @@ std::optional<std::vector<std::string>> Params::strings_or_null(std::string_view
   }
   std::vector<std::string> values = strings(key, std::nullopt);
   if (values.empty() || std::set<std::string>(values.begin(), values.end()).size() != values.size())
-    reject(key, "null or a list of at least one name, none twice");
+    reject(key, "None or a list of at least one name, none twice");
   return values;
 }
 

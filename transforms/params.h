@@ -18,8 +18,7 @@ namespace carya::transforms {
 ///
 /// The first fault is kept and the reads after it give harmless values, so that an op reads all its
 /// parameters in a row and asks once: `finish()`. What was read, in the order it was read, is the canonical
-/// form of the object. Errors: kInvalidArgument "subject: parameter = given; allowed: what". Threads: owner
-/// only.
+/// form of the object. Errors: kInvalidArgument "subject: parameter: got X; give what". Threads: owner only.
 class Params {
  public:
   /// `subject` names the object in errors ("random_crop"). `kind_key` is the key that says what the object is
@@ -32,7 +31,7 @@ class Params {
                        std::optional<std::int64_t> otherwise = std::nullopt);
   /// An integer of 0 to 2^64 - 1; 0 when missing.
   std::uint64_t seed(std::string_view key);
-  /// null or an integer.
+  /// None or an integer.
   std::optional<std::int64_t> integer_or_null(std::string_view key, std::int64_t low, std::int64_t high);
   /// One of `allowed`; the index. The first is the default unless `required`.
   std::size_t choice(std::string_view key, std::initializer_list<std::string_view> allowed,

@@ -67,7 +67,7 @@ Result<BatchSpec> parse_batch(const Json& given, std::string& canonical, std::st
   if (params.ok() && batch_size.has_value() == global_size.has_value())
     params.reject("batch_size", "exactly one of batch_size and global_size");
   if (params.ok() && spec.drop_last && spec.pad_last)
-    params.reject("pad_last", "false when drop_last is true");
+    params.reject("pad_last", "False when drop_last is True");
   TRY(params.finish());
   canonical = Json(params.take_canonical()).text();
   text = batch_size ? std::string("batch(") + std::to_string(*batch_size)
@@ -84,8 +84,9 @@ Result<BatchSpec> parse_batch(const Json& given, std::string& canonical, std::st
 class PipelineParser {
  public:
   Result<std::shared_ptr<const Pipeline>> parse(std::string_view text) {
-    ASSIGN(const Json document, parse_json(text));
-    Params params("pipeline document", document, "");
+    const Result<Json> document = parse_json(text);
+    if (!document) return fail(document.error().code, "pipeline document: " + document.error().message);
+    Params params("pipeline document", *document, "");
     TRY(params.fault());
     params.integer("version", 1, 1);
     const Json& source = params.raw("source");
@@ -121,8 +122,8 @@ class PipelineParser {
     static const Json::Array kNone;
     const auto* views = given.is_null() ? &kNone : given.get<Json::Array>();
     if (!views || views->size() > kOpsMax)
-      return fail(Code::kInvalidArgument, "pipeline document: views = " + given.excerpt() +
-                                              "; allowed: a list of at most " + std::to_string(kOpsMax) +
+      return fail(Code::kInvalidArgument, "pipeline document: views: got " + given.excerpt() +
+                                              "; give a list of at most " + std::to_string(kOpsMax) +
                                               " views");
     Json::Array canonical;
     for (const Json& view : *views) {
@@ -149,8 +150,8 @@ class PipelineParser {
     static const Json::Array kNone;
     const auto* ops = given.is_null() ? &kNone : given.get<Json::Array>();
     const auto refuse = [&] {
-      return fail(Code::kInvalidArgument, "pipeline document: ops = " + given.excerpt() +
-                                              "; allowed: a list of at most " + std::to_string(kOpsMax) +
+      return fail(Code::kInvalidArgument, "pipeline document: ops: got " + given.excerpt() +
+                                              "; give a list of at most " + std::to_string(kOpsMax) +
                                               " ops, those inside of others counted");
     };
     if (!ops || ops->size() > kOpsMax) return refuse();

@@ -45,7 +45,7 @@ struct PipelineLine {
 
 /// The logical chain a user wrote: source, dataset views, shuffle, ops, batch. Immutable. Parsed from the
 /// JSON document that Python builds (transforms/FORMAT.md): every parameter, and every shape an op is given,
-/// is checked here; an error names op, parameter, what was given and what is allowed. Threads: const is
+/// is checked here; an error names op, parameter, what was given and what to give. Threads: const is
 /// thread-safe.
 class Pipeline {
  public:

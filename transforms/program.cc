@@ -15,13 +15,12 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
   for (const FieldState& state : states) {
     if (state.spec.bytes() >= 0) continue;
     const bool encoded = state.form == FieldState::Form::kEncoded;
-    return fail(
-        Code::kInvalidArgument,
-        "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
-            (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
-            (encoded ? " and still encoded; allowed: fixed shapes: add decode_image and a crop or resize"
-                     : "; allowed: fixed shapes: add random_resized_crop, random_crop, center_crop or "
-                       "resize(size=[height, width])"));
+    return fail(Code::kInvalidArgument,
+                "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
+                    (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
+                    (encoded ? " and still encoded; give fixed shapes: add decode_image and a crop or resize"
+                             : "; give fixed shapes: add random_resized_crop, random_crop, center_crop or "
+                               "resize(size=[height, width])"));
   }
   return {};
 }
@@ -132,7 +131,7 @@ Result<std::vector<std::size_t>> running_order(const Program& program) {
   if (order.empty()) return declared;
   if (!std::ranges::is_permutation(order, declared))
     return fail(Code::kInvalidArgument, "plan: order has " + std::to_string(order.size()) +
-                                            " indices; allowed: each of 0 to " + std::to_string(count - 1) +
+                                            " indices; give each of 0 to " + std::to_string(count - 1) +
                                             " once");
   return order;
 }
@@ -153,9 +152,9 @@ Status check_end(const Program& program, const std::vector<FieldState>& states) 
 Status check_cut(const std::vector<FieldState>& states) {
   for (const FieldState& state : states)
     if (state.form == FieldState::Form::kEncoded || state.spec.bytes() < 0)
-      return fail(Code::kInvalidArgument, "plan: a part ends where " + state.spec.name + " is " +
-                                              state.spec.to_string() +
-                                              "; allowed: where everything is decoded and has a fixed shape");
+      return fail(Code::kInvalidArgument,
+                  "plan: a part ends where " + state.spec.name + " is " + state.spec.to_string() +
+                      "; give a place where everything is decoded and has a fixed shape");
   return {};
 }
 
@@ -399,8 +398,8 @@ Status check_steps(const PlanOptions& options, const Op& op, const StepList& ste
     const auto pixels = static_cast<std::uint64_t>(step.height) * static_cast<std::uint64_t>(step.width);
     if (pixels > options.image_pixels_max)
       return fail(Code::kCorrupt, op.name() + ": an image becomes " + size_text({step.height, step.width}) +
-                                      "; allowed here: " + std::to_string(options.image_pixels_max) +
-                                      " pixels");
+                                      "; give a smaller size: at most " +
+                                      std::to_string(options.image_pixels_max) + " pixels here");
   }
   return {};
 }

@@ -24,20 +24,20 @@ SourceField label() {
 
 Status check_names(const std::vector<SourceField>& fields) {
   if (fields.empty() || fields.size() > kFieldsMax)
-    return fail(Code::kInvalidArgument, "source: " + std::to_string(fields.size()) +
-                                            " fields; allowed: 1 to " + std::to_string(kFieldsMax));
+    return fail(Code::kInvalidArgument, "source: " + std::to_string(fields.size()) + " fields; give 1 to " +
+                                            std::to_string(kFieldsMax));
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string& name = fields[i].spec.name;
     const auto good = [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '/';
     };
     if (name.empty() || name.size() > kNameBytesMax || !std::all_of(name.begin(), name.end(), good))
-      return fail(Code::kInvalidArgument, "source: field name " + Json(name).excerpt() +
-                                              "; allowed: 1 to 64 letters, digits, '_', '.', '-' and '/'");
+      return fail(Code::kInvalidArgument, "source: field name: got " + Json(name).excerpt() +
+                                              "; give 1 to 64 letters, digits, '_', '.', '-' and '/'");
     for (std::size_t k = 0; k < i; ++k)
       if (fields[k].spec.name == name)
         return fail(Code::kInvalidArgument,
-                    "source: field \"" + name + "\" is there twice; allowed: distinct names");
+                    "source: field \"" + name + "\" is there twice; give distinct names");
   }
   return {};
 }
@@ -61,10 +61,10 @@ Result<Json::Object> read_lists(Params& params, std::string_view key, std::int64
     bool good = items && (count < 0 || static_cast<std::int64_t>(items->size()) == count);
     for (std::size_t i = 0; good && i < items->size(); ++i) good = (*items)[i].get<std::string>() != nullptr;
     if (!good)
-      return fail(
-          Code::kInvalidArgument,
-          "source: " + std::string(key) + "[\"" + name.substr(0, kNameBytesMax) + "\"] = " + list.excerpt() +
-              (items ? " (" + std::to_string(items->size()) + " entries)" : "") + "; allowed: " + what);
+      return fail(Code::kInvalidArgument,
+                  "source: " + std::string(key) + "[\"" + name.substr(0, kNameBytesMax) + "\"]: got " +
+                      list.excerpt() + (items ? " (" + std::to_string(items->size()) + " entries)" : "") +
+                      "; give " + what);
   }
   return *object;
 }
@@ -80,7 +80,7 @@ Result<SourceSpec> parse_files(Params& params) {
   const auto count = static_cast<std::int64_t>(paths.size());
   const auto labels =
       params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
-                              "null or one label for each of " + std::to_string(count) + " paths");
+                              "None or one label for each of " + std::to_string(count) + " paths");
   ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
   TRY(params.finish());
   SourceSpec spec{"", "files(" + std::to_string(count) + " paths", {encoded("image")}};
@@ -109,7 +109,7 @@ Result<SourceSpec> parse_webdataset(Params& params) {
   for (const auto& [name, list] : fields) {
     if (list.get<Json::Array>()->empty())
       return fail(Code::kInvalidArgument, "source: fields[\"" + name.substr(0, kNameBytesMax) +
-                                              "\"] = []; allowed: at least one extension");
+                                              "\"]: got []; give at least one extension");
     spec.fields.push_back(encoded(name));
   }
   if (!extensions.empty()) spec.fields.push_back(label());
@@ -164,8 +164,8 @@ Result<SourceSpec> parse_source(const Json& object) {
   const Json* type = object.find("type");
   const std::string* name = type ? type->get<std::string>() : nullptr;
   Result<SourceSpec> spec =
-      fail(Code::kInvalidArgument, "source: type " + (type ? type->excerpt() : "is missing") +
-                                       "; allowed: image_folder, files, webdataset, arrays");
+      fail(Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
+                                       "; give image_folder, files, webdataset or arrays");
   if (name && *name == "image_folder") spec = parse_image_folder(params);
   if (name && *name == "files") spec = parse_files(params);
   if (name && *name == "webdataset") spec = parse_webdataset(params);

@@ -21,7 +21,7 @@ struct SourceSpec {
   std::vector<SourceField> fields;  ///< names are distinct
 };
 
-/// Errors: kInvalidArgument with the key, what was given and what is allowed.
+/// Errors: kInvalidArgument with the key, what was given and what to give.
 Result<SourceSpec> parse_source(const Json& object);
 
 /// The chain's state before its first op. Of an arrays source, `image` and every other uint8 array of its

@@ -60,8 +60,10 @@ Result<Channel> Channel::connect(const std::string& path) {
   if (!socket) return fail_errno("daemon: socket", errno);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTDIR)
-      return fail(Code::kNotFound, "daemon: nobody listens at " + path, errno);
-    if (errno == EAGAIN) return fail(Code::kTimeout, "daemon: " + path + " has too many who wait for it");
+      return fail(Code::kNotFound,
+                  "daemon: nobody listens at " + path + "; start caryad, or give daemon=\"embedded\"", errno);
+    if (errno == EAGAIN)
+      return fail(Code::kTimeout, "daemon: " + path + " has too many who wait for it; try again");
     return fail_errno("daemon: connect to " + path, errno);
   }
   return Channel(std::move(socket));
@@ -142,7 +144,8 @@ Status Channel::receive_into(Message& message, int timeout_ms) {
       // Said once, when the peer ended and left something unread; what it sent before can still be read.
       if (errno == ECONNRESET) continue;
       if (!is_again(errno)) return fail_errno("control channel: receive", errno);
-      TRY(wait_for(socket_.get(), POLLIN, end_ns, "no answer"));
+      TRY(wait_for(socket_.get(), POLLIN, end_ns,
+                   "no answer in time; see whether caryad runs (carya status), or restart it"));
       continue;
     }
     take_fds(in, message.fds);
@@ -156,7 +159,7 @@ Status Channel::receive_into(Message& message, int timeout_ms) {
       return fail(Code::kCorrupt, "control channel: " + std::to_string(size) + " bytes that are no message");
     if (message.fds.size() > kMessageFdsMax)
       return fail(Code::kCorrupt, "control channel: " + std::to_string(message.fds.size()) +
-                                      " descriptors with a message; allowed: at most " +
+                                      " descriptors with a message; give at most " +
                                       std::to_string(kMessageFdsMax));
     if (header.major != kProtocolMajor)
       return fail(Code::kUnsupported,

@@ -56,7 +56,7 @@ struct Attached {
   std::uint32_t slots = 0;
   std::uint64_t session = 0;
   std::vector<std::string> class_names;       ///< empty when they are too long for a message
-  std::uint64_t skipped_count = 0;            ///< files that the listing left out
+  std::uint64_t skipped_count = 0;            ///< what the listing left out (io::ListingReport)
   std::vector<std::string> skipped_examples;  ///< some of their names
   std::vector<std::size_t> order;             ///< JobOptions::order, which an older daemon does not know
 };

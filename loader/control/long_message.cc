@@ -16,7 +16,7 @@ bool is_long(std::size_t body_bytes) {
 Result<Message> pack_long(const Message& message) {
   if (message.body.size() > kLongBytesMax)
     return fail(Code::kExhausted, "control channel: an answer of " + std::to_string(message.body.size()) +
-                                      " bytes; allowed: " + std::to_string(kLongBytesMax));
+                                      " bytes; give at most " + std::to_string(kLongBytesMax));
   ASSIGN(UniqueFd body, SealedBytes::copy("carya-answer", std::as_bytes(std::span(message.body))));
   Message packed{.type = MessageType::kLong,
                  .request = message.request,

@@ -35,7 +35,7 @@ Result<std::shared_ptr<const SealedBytes>> SealedBytes::map(const UniqueFd& fd, 
   struct stat info{};
   if (fstat(fd.get(), &info) != 0) return fail(Code::kCorrupt, subject + ": not a descriptor", errno);
   if (info.st_size < 1 || static_cast<std::uint64_t>(info.st_size) > bytes_max)
-    return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; allowed: 1 to " +
+    return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; give 1 to " +
                                     std::to_string(bytes_max));
   // To read a hole makes memory, here: what came must have all of its own.
   if (info.st_blocks * 512 < info.st_size)

@@ -80,8 +80,8 @@ class Visit : public std::enable_shared_from_this<Visit> {
 };
 
 std::unexpected<Error> wrong(const std::string& address) {
-  return fail(Code::kInvalidArgument, "metrics: address " + address +
-                                          "; allowed: an absolute path, or a port of the loopback such as "
+  return fail(Code::kInvalidArgument, "metrics: address: got " + address +
+                                          "; give an absolute path, or a port of the loopback such as "
                                           "127.0.0.1:9464");
 }
 
@@ -206,7 +206,8 @@ Result<std::unique_ptr<HttpPage>> HttpPage::create(const std::string& address, A
   try {
     state->thread = std::thread([page = state.get()] { page->run(); });
   } catch (const std::system_error&) {
-    return fail(Code::kExhausted, "metrics: no thread can be started");
+    return fail(Code::kExhausted,
+                "metrics: no thread can be started; raise the limit of processes (ulimit -u)");
   }
   return std::unique_ptr<HttpPage>(new HttpPage(std::move(state)));
 }

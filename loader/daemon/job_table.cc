@@ -128,7 +128,10 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
     TRY(check_same(*found->second, request, *pipeline, *dataset));
     return found->second;
   }
-  if (draining_) return fail(Code::kClosed, "caryad: is draining and takes no new jobs");
+  if (draining_)
+    return fail(
+        Code::kClosed,
+        "caryad: is draining and takes no new jobs; wait for the next one, or give daemon=\"embedded\"");
   if (jobs_.size() >= limits_.jobs)
     return fail(Code::kExhausted, "caryad: " + std::to_string(jobs_.size()) + " jobs of at most " +
                                       std::to_string(limits_.jobs) +
@@ -172,11 +175,11 @@ void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipel
 Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::Progress& progress) {
   const AttachRequest& request = arrival.request;
   if (request.job.empty() || request.job.size() > kJobNameMax)
-    return fail(Code::kInvalidArgument, "job: a name of " + std::to_string(request.job.size()) +
-                                            " bytes; allowed: 1 to " + std::to_string(kJobNameMax));
+    return fail(Code::kInvalidArgument, "job: got a name of " + std::to_string(request.job.size()) +
+                                            " bytes; give 1 to " + std::to_string(kJobNameMax));
   if (request.replicas < 1 || request.replicas > shm::kReadersMax || request.replica >= request.replicas)
-    return refuse(request.job, "replica " + std::to_string(request.replica) + " of " +
-                                   std::to_string(request.replicas) + "; allowed: 1 to " +
+    return refuse(request.job, "got replica " + std::to_string(request.replica) + " of " +
+                                   std::to_string(request.replicas) + "; give 1 to " +
                                    std::to_string(shm::kReadersMax) + " replicas, counted from 0");
   const std::span<const std::byte> text = arrival.document->bytes();
   ASSIGN(auto pipeline,
@@ -232,7 +235,8 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
     }
     return std::unexpected(std::move(stream.error()));
   }
-  if (job->ended) return fail(Code::kClosed, "job " + job->name + ": was stopped");
+  if (job->ended)
+    return fail(Code::kClosed, "job " + job->name + ": was stopped; make a new Loader from its state");
   const auto [found, fresh] = job->ranks.try_emplace(options.rank);
   HostRank& rank = found->second;
   if (fresh) {

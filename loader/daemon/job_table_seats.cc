@@ -156,11 +156,13 @@ Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>&
 Result<std::uint64_t> JobTable::seek(const Seat& seat, const SeekRequest& request) {
   const std::lock_guard lock(mutex_);
   HostRank* const found = rank_of(seat);
-  if (found == nullptr) return fail(Code::kClosed, "job " + seat.job->name + ": was stopped");
+  if (found == nullptr)
+    return fail(Code::kClosed, "job " + seat.job->name + ": was stopped; make a new Loader from its state");
   HostRank& rank = *found;
   const auto seated = rank.members.find(seat.replica);
   if (seated == rank.members.end())
-    return fail(Code::kClosed, "job " + seat.job->name + ": this reader has left");
+    return fail(Code::kClosed,
+                "job " + seat.job->name + ": this reader has left; make a new Loader from its state");
   HostRank::Member& member = seated->second;
   if (!rank.running)
     return refuse(seat.job->name, "rank " + std::to_string(seat.rank) + " waits for its other replicas");
@@ -194,10 +196,12 @@ Result<Found> JobTable::take_found(const Seat& seat, std::uint64_t sequence) {
 Result<bool> JobTable::set_on_error(const Seat& seat, transforms::OnError policy) {
   const std::lock_guard lock(mutex_);
   HostRank* const rank = rank_of(seat);
-  if (rank == nullptr) return fail(Code::kClosed, "job " + seat.job->name + ": was stopped");
+  if (rank == nullptr)
+    return fail(Code::kClosed, "job " + seat.job->name + ": was stopped; make a new Loader from its state");
   const auto seated = rank->members.find(seat.replica);
   if (seated == rank->members.end())
-    return fail(Code::kClosed, "job " + seat.job->name + ": this reader has left");
+    return fail(Code::kClosed,
+                "job " + seat.job->name + ": this reader has left; make a new Loader from its state");
   TRY(rank->stream->set_on_error(policy));
   rank->options.on_error = policy;  // what one that comes must ask for
   return std::exchange(seated->second.on_error, policy) != policy;

@@ -72,7 +72,8 @@ Status Server::listen() {
   struct stat info{};
   if (lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode))
-      return fail(Code::kInvalidArgument, "caryad: " + path + " exists and is no socket");
+      return fail(Code::kInvalidArgument,
+                  "caryad: " + path + " exists and is no socket; remove it, or give --socket another path");
     unlink(path.c_str());  // of a daemon that was killed
   }
   listening_.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

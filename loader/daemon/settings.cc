@@ -1,5 +1,6 @@
 #include "loader/daemon/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -165,6 +166,18 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
   return readers;
 }
 
+/// The value as the file has it, cut to one line of about 60 characters.
+std::string shown(const toml::node& node) {
+  constexpr std::size_t kShown = 60;
+  std::ostringstream out;
+  out << toml::node_view<const toml::node>(node);
+  std::string text = std::move(out).str();
+  std::ranges::replace(text, '\n', ' ');
+  if (text.size() <= kShown) return text;
+  text.resize(kShown);
+  return text + "...";
+}
+
 std::string place(const toml::node& node, const std::string& name) {
   return name + ":" + std::to_string(node.source().begin.line);
 }
@@ -214,12 +227,13 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
       if (const auto found = keys.find(path); found != keys.end()) {
         const std::string allowed = found->second(node);
         if (!allowed.empty())
-          return fail(Code::kInvalidArgument, place(node, name) + ": " + path + "; allowed: " + allowed);
+          return fail(Code::kInvalidArgument,
+                      place(node, name) + ": " + path + ": got " + shown(node) + "; give " + allowed);
       } else if (node.is_table() && prefix.empty() && (path == "limits" || path == "remote")) {
         TRY(read(*node.as_table(), path + "."));
       } else {
         return fail(Code::kInvalidArgument,
-                    place(node, name) + ": " + path + " is no setting; see caryad(8)");
+                    place(node, name) + ": " + path + " is no setting; see caryad(8) for those there are");
       }
     }
     return {};

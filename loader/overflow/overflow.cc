@@ -126,7 +126,9 @@ Status Overflow::start(Engine& engine, Production& production, std::uint32_t cor
     if (fleet_) fleet_thread_ = std::thread([this] { fleet_->run(); });
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& refused) {
-    return fail(Code::kExhausted, std::string("overflow: start of its thread: ") + refused.what(),
+    return fail(Code::kExhausted,
+                std::string("overflow: start of its thread: ") + refused.what() +
+                    "; raise the limit of processes (ulimit -u)",
                 refused.code().value());
   }
   return {};

@@ -67,7 +67,7 @@ Result<std::string> read_token(const std::string& path) {
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) token.pop_back();
   if (whole && !token.empty()) return token;
   return fail(Code::kInvalidArgument,
-              "--token-file " + path + ": want 1 to " + std::to_string(kTokenBytesMax) + " bytes of text");
+              "--token-file " + path + ": give 1 to " + std::to_string(kTokenBytesMax) + " bytes of text");
 }
 
 /// The rest of what the server is told.
@@ -86,7 +86,7 @@ Status complete(Arguments& arguments) {
   if (arguments.threads == 0) arguments.threads = auto_threads(facts);
   const auto memory = parse_size(arguments.memory, facts.memory_bytes);
   if (!memory)
-    return fail(Code::kInvalidArgument, "--memory " + arguments.memory + ": want " + memory.error().message);
+    return fail(Code::kInvalidArgument, "--memory " + arguments.memory + ": give " + memory.error().message);
   server.bytes_max =
       *memory / (arguments.roots.empty() ? 2 : 3);  // the same for results, and for what is read
   arguments.record_bytes_max = server.bytes_max / arguments.threads;

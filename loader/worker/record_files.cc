@@ -32,7 +32,7 @@ Result<RecordFiles> RecordFiles::open(const std::vector<std::string>& roots, std
     const std::string ours = equals == std::string::npos ? root : root.substr(equals + 1);
     if (!theirs.starts_with('/') || !ours.starts_with('/'))
       return fail(Code::kInvalidArgument,
-                  "--root " + root + ": want an absolute folder, or HOST=FOLDER where hosts see it as HOST");
+                  "--root " + root + ": give an absolute folder, or HOST=FOLDER where hosts see it as HOST");
     UniqueFd folder(::open(ours.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!folder) return fail_errno("--root " + ours, errno);
     drop_slashes(theirs);

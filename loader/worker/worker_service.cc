@@ -155,9 +155,9 @@ void WorkerService::work() {
 
 Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
   if (asked.payload->bytes > options_.plan_bytes_max)
-    return fail(Code::kInvalidArgument, "worker: a plan of " + std::to_string(asked.payload->bytes) +
-                                            " bytes; allowed: " + std::to_string(options_.plan_bytes_max) +
-                                            "; give the worker more --memory");
+    return fail(Code::kInvalidArgument,
+                "worker: a plan of " + std::to_string(asked.payload->bytes) + " bytes; give at most " +
+                    std::to_string(options_.plan_bytes_max) + ", or the worker more --memory");
   const std::lock_guard one(compiling_);
   ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
   ASSIGN(auto plan, WorkerPlan::compile(document, options_.pixels_max));

@@ -33,7 +33,12 @@ def array_memory(data: Mapping[str, Any]) -> dict[str, Array]:
                 raise NotFound(f"arrays: {name}: no file {os.fspath(value)!r}; give the path of a .npy file") from error
             except (ValueError, OSError) as error:
                 raise InvalidArgument(f"arrays: {name}: {error}; give a .npy file of plain numbers") from error
-        value = np.asarray(value)
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            raise InvalidArgument(
+                f"arrays: {name}: rows differ in shape; give rows of one shape: pad them, or write them as files"
+            ) from None
         if value.ndim == 0:
             raise invalid(f"arrays: {name}", value, "an array whose first axis counts the records")
         if value.dtype.kind not in "biuf" or not value.dtype.isnative or value.dtype.itemsize > 8:

@@ -173,6 +173,6 @@ def checked_replica(replica: int, replicas: int) -> tuple[int, int]:
     )
     if not 1 <= replicas <= 32 or not 0 <= replica < replicas:
         raise InvalidArgument(
-            f"Loader: replica={replica}, replicas={replicas}; allowed: 1 to 32 replicas, counted from 0"
+            f"Loader: got replica={replica} of replicas={replicas}; give 1 to 32 replicas, counted from 0"
         )
     return replica, replicas

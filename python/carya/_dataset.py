@@ -52,6 +52,18 @@ def cache_dir(told: bool = True) -> str:
     return ""
 
 
+def say_cache_trouble(folder: str, reason: str) -> None:
+    """Log, once per folder, why decode indexes are not kept in it. `reason`: of `stats()["decode_index"]`."""
+    if folder not in reason or folder in _said_no_cache:  # other reasons are of the data, and no trouble
+        return
+    _said_no_cache.add(folder)
+    _log.warning(
+        "the cache folder keeps no decode index: %s; make room in it, or give CARYA_CACHE_DIR a folder that this user "
+        "can write",
+        reason,
+    )  # fmt: skip
+
+
 def open_dataset(
     pipeline: _core.Pipeline,
     source: Document,
@@ -88,13 +100,20 @@ def attach_job(
 
 
 def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
-    if count:
-        names = ", ".join(examples[:8])
-        warnings.warn(
-            f"{source['type']}({source.get('path', '')}): skipped {count} files with other "
-            f"extensions: {names}{', ...' if count > 8 else ''}",
-            stacklevel=4,
+    if not count:
+        return
+    names = ", ".join(examples[:8]) + (", ..." if count > 8 else "")
+    if source["type"] == "webdataset":
+        text = (
+            f"webdataset: {count} of {len(source['tars'])} tars have no end mark: {names}; each may have been cut off "
+            "between two members, with records missing: compare its size with the original's, and copy or write it anew"
         )
+    else:
+        text = (
+            f"{source['type']}({source.get('path', '')}): skipped {count} files with other extensions: {names}; "
+            "convert them to JPEG or PNG if they are meant to be records"
+        )
+    warnings.warn(text, stacklevel=4)
 
 
 def _absolute(source: Document) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
@@ -15,9 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _core, _daemon, _state
+from ._arguments import named_options, not_a_pipeline
 from ._batch import Batch, Delivered
 from ._batch_functions import BatchFunctions
-from ._dataset import cache_dir, chosen_cache_dir
+from ._dataset import cache_dir, chosen_cache_dir, say_cache_trouble
 from ._errors import (
     Closed,
     Error,
@@ -120,6 +122,7 @@ class Loader:
     # Options of the native job that only `carya tune` and its like set.
     _measuring: ClassVar[dict[str, Any]] = {}
 
+    @named_options
     def __init__(
         self,
         pipeline: Pipeline,
@@ -158,9 +161,9 @@ class Loader:
         verify: float | None = None,
     ) -> None:
         if not isinstance(pipeline, Pipeline):
-            raise invalid("Loader: pipeline", type(pipeline).__name__, "a carya.Pipeline")
+            raise not_a_pipeline(pipeline)
         if pipeline._batch is None:
-            raise InvalidArgument("Loader: pipeline: has no batch; end it with .batch(n)")
+            raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
         self._pipeline = pipeline
         self._native = pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
@@ -188,7 +191,12 @@ class Loader:
         self._fields = [name for name, _, _ in self._native.outputs()]
         self._tuple = self._checked_tuple(as_tuple)
         start = self._restored_start(state)
-        options |= {"cache_dir": cache_dir(), "defer_release": self._defer_release, "label_dtype": self._label_dtype}
+        self._cache_dir: str | None = cache_dir()  # None once its trouble was looked for
+        options |= {
+            "cache_dir": self._cache_dir,
+            "defer_release": self._defer_release,
+            "label_dtype": self._label_dtype,
+        }
         options |= {**self._choose_order(plan, reorder, state), "epoch": start.epoch, "position": start.position}
         options["remote"] = remote_options(
             remote=remote,
@@ -395,6 +403,13 @@ class Loader:
                 "([{k: v.copy() for k, v in batch.items()} for batch in loader]; clone() of a tensor), or "
                 f"Loader(slots={held + 2})"
             )
+
+    def _look_at_cache(self) -> None:
+        """After the first epoch: say when what it learned could not be kept."""
+        folder, self._cache_dir = self._cache_dir, None
+        if folder and self._close.alive:
+            with contextlib.suppress(Error):  # a daemon that is lost at this moment is the next step's business
+                say_cache_trouble(folder, self._job.stats()["decode_index"]["reason"])
 
     def _warn_if_embedded(self) -> None:
         """The stream's maker was lost: say so when there was no other daemon."""
@@ -717,6 +732,7 @@ class _Epoch:
         if self._turn > 0:
             following = _state.Place(loader._next.epoch + 1, 0)
             loader._next, self._turn = following, -1
+            loader._look_at_cache()
         raise StopIteration
 
     def _start(self) -> None:
@@ -738,7 +754,12 @@ def _say_what_reads(engine: str) -> None:
     global _said_what_reads
     if engine.startswith("pread (") and not _said_what_reads:
         _said_what_reads = True
-        _log.warning("reads go through %s, which costs more CPU; `carya doctor` says how to allow io_uring", engine)
+        cure = "`carya doctor` says how to allow io_uring"
+        if "EMFILE" in engine:
+            cure = "this process has no file descriptor left for io_uring: raise its limit of open files (ulimit -n)"
+        elif "ENOMEM" in engine:
+            cure = "io_uring got no memory: raise the limit of locked memory (ulimit -l)"
+        _log.warning("reads go through %s, which costs more CPU; %s", engine, cure)
 
 
 class _Sampler:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ._arguments import no_operation
 from ._color_ops import ColorOps
 from ._document import four_sides, number_list, pair, plain, shorter_side
 from ._errors import invalid
@@ -37,6 +38,11 @@ class Ops(ColorOps, WarpOps):
     ...
     carya.InvalidArgument: random_crop: depends_on "resize" names no op before it; there are decode_image
     """
+
+    if not TYPE_CHECKING:  # a type checker knows the operations by itself
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_operation(type(self), name)
 
     def decode_image(
         self,

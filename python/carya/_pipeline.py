@@ -18,9 +18,10 @@ from ._batch_functions import function_name
 from ._dataset import attach_job, cache_dir, open_dataset
 from ._difference import measure
 from ._document import Document, dump, plain
-from ._errors import InvalidArgument, IoError, NotFound, Permission, Unsupported, invalid
+from ._errors import InvalidArgument, IoError, NotFound, Permission, invalid
 from ._explain_stream import add_stream
 from ._explanation import Explanation
+from ._one_by_one import after_taking, asked_by_torch, draws, frozen
 from ._ops import Ops
 from ._options import REORDERS, Reorder, choice, integer
 from ._order import OrderHints, described
@@ -80,7 +81,7 @@ class Pipeline(Ops):
         -> image uint8 (?, ?, 3), label int64 ()
     """
 
-    __slots__ = ("_batch", "_maps", "_native", "_ops", "_shuffle", "_source", "_views")
+    __slots__ = ("_batch", "_maps", "_native", "_ops", "_shuffle", "_source", "_taken", "_views")
 
     _source: _Source
     _views: tuple[Document, ...]
@@ -89,6 +90,7 @@ class Pipeline(Ops):
     _batch: Document | None
     _maps: tuple[Callable[..., Any], ...]
     _native: _core.Pipeline | None
+    _taken: int | None  # random samples asked for by index; None: what there is to say was said
 
     def __init__(self) -> None:
         raise TypeError("carya.Pipeline is made by carya.image_folder, files, webdataset, arrays or Pipeline.from_json")
@@ -110,8 +112,8 @@ class Pipeline(Ops):
     ) -> Self:
         self = object.__new__(cls)
         for name, value in zip(
-            ("_source", "_views", "_shuffle", "_ops", "_batch", "_maps", "_native"),
-            (source, views, shuffle, ops, batch, maps, None),
+            ("_source", "_views", "_shuffle", "_ops", "_batch", "_maps", "_native", "_taken"),
+            (source, views, shuffle, ops, batch, maps, None, 0),
             strict=True,
         ):
             object.__setattr__(self, name, value)
@@ -493,23 +495,30 @@ class Pipeline(Ops):
         return self.dataset.count
 
     def __getitem__(self, index: int) -> dict[str, Array]:
-        """One sample by record index, with its randomness for epoch 0. For debugging and for map-style users."""
+        """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for
+        `sample(i, epoch=epoch)`.
+
+        Warns once when a pipeline of random operations is read through twice so, or by a worker of a torch DataLoader: the
+        augmentation is that of epoch 0 each time. Errors: Unsupported, where a DataLoader itself asks.
+        """
+        if draws(self._ops):
+            if asked_by_torch(1):
+                raise frozen("DataLoader(pipeline, batch_size=None)")
+            if self._taken is not None:
+                object.__setattr__(self, "_taken", after_taking(self._taken, len(self)))
         return self.sample(index)
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """What a torch DataLoader asks for. Errors: Unsupported where it would get the same augmentation in every epoch."""
         if isinstance(indices, Delivered):
             return indices.batch
-        if any(op["op"].startswith("random_") or op["op"] == "color_jitter" for op in self._ops):
-            raise Unsupported(
-                "DataLoader(pipeline): it does not tell the epoch, and all epochs would have the same augmentation; "
-                "use carya.torch.Loader(pipeline.batch(n)), or give a Dataset whose __getitem__ returns "
-                "pipeline.sample(i, epoch=epoch)"
-            )
-        return [self[index] for index in indices]
+        if draws(self._ops):
+            raise frozen("DataLoader(pipeline)")
+        return [self.sample(index) for index in indices]
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
-        return (self.sample(index) for index in range(len(self)))
+        """The samples of epoch 0, as `pipeline[i]` gives them."""
+        return (self[index] for index in range(len(self)))
 
     def sample(self, index: int, *, epoch: int = 0, seed: int | None = None) -> dict[str, Array]:
         """Compute one sample exactly as a loader would deliver it in `epoch`. Arrays are its own memory.

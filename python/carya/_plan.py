@@ -59,7 +59,7 @@ def read_plan(path: Any, native: _core.Pipeline, reorder: str) -> tuple[str, lis
     try:
         sense, order = native.read_plan(text)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{error} (file {str(path)!r})") from None
+        raise InvalidArgument(f"plan: {str(path)!r}: {str(error).removeprefix('plan: ')}") from None
     if REORDERS.index(sense) > REORDERS.index(reorder):
         raise InvalidArgument(
             f'plan: {str(path)!r} was made under reorder="{sense}", which reorder="{reorder}" does not allow; '

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from ._batch import Batch
+from ._errors import InvalidArgument
 from ._loader import Loader as _Loader
 from ._pipeline import Pipeline
 
@@ -24,8 +25,9 @@ class Loader(_Loader):
     Labels are int32, since jax without 64 bit would copy int64. The last step keeps its full shape (`pad_last`) unless
     the pipeline says `drop_last`: compiled functions see one shape, and `batch.valid` says which rows count.
 
-    rank, world_size: None takes `jax.process_index()` and `jax.process_count()`.
-    sharding: a `jax.sharding.Sharding`; arrays are then global, made of the rows of all processes.
+    rank, world_size: None takes `jax.process_index()` and `jax.process_count()` when `jax.distributed` is initialized (or
+        jax knows of several processes without it), else the launcher's environment, as `carya.Loader` does.
+    sharding: a `jax.sharding.Sharding`; arrays are then global, made of the rows of all processes that jax knows.
 
     >>> import carya, numpy as np
     >>> import carya.jax
@@ -50,12 +52,20 @@ class Loader(_Loader):
         self._sharding = sharding
         # jax on a CPU takes the slot's memory as it is; any other device copies from it, and keeps it until then.
         self._in_place = sharding is None and jax.default_backend() == "cpu"
+        known = _processes()
         super().__init__(
             pipeline,
-            rank=jax.process_index() if rank is None else rank,
-            world_size=jax.process_count() if world_size is None else world_size,
+            rank=known[0] if rank is None else rank,
+            world_size=known[1] if world_size is None else world_size,
             **options,
         )
+        if sharding is not None and self._world_size != jax.process_count():
+            self.close()
+            raise InvalidArgument(
+                f"Loader: sharding: this is rank {self._rank} of {self._world_size}, and jax knows {jax.process_count()} "
+                "process(es), so that no global array can be made; call jax.distributed.initialize() before the loader, or "
+                "give rank=0, world_size=1 where each process trains by itself"
+            )
         self._narrows = jax.dtypes.canonicalize_dtype(np.int64) != np.int64
         self._narrowed: frozenset[str] | None = (
             None  # fields that jax cannot hold without a copy; known at the first batch
@@ -88,6 +98,22 @@ class Loader(_Loader):
 
     def _place_valid(self, valid: np.ndarray[Any, Any]) -> Any:
         return jax.numpy.asarray(valid) if self._in_place else self._placed(valid)
+
+
+def _processes() -> tuple[int, int] | tuple[None, None]:
+    """Rank and world size that jax knows; Nones where it was told nothing, so that the launcher is asked."""
+    if jax.process_count() > 1 or _is_initialized():
+        return jax.process_index(), jax.process_count()
+    return None, None
+
+
+def _is_initialized() -> bool:
+    asked = getattr(jax.distributed, "is_initialized", None)  # jax 0.5 and later
+    if asked is not None:
+        return bool(asked())
+    from jax._src import distributed
+
+    return distributed.global_state.client is not None
 
 
 class _Exported:

@@ -203,10 +203,15 @@ class CudaBackend:
     """CUDA streams and events. `pin` registers the pages of a slot with cudaHostRegister."""
 
     def __init__(self, device: torch.device) -> None:
+        if device.type != "cuda":
+            raise InvalidArgument(
+                f'Loader: device: got {str(device)!r}; give "cpu" or "cuda", or a device_backend= for other devices '
+                f"(without one: tensor.to({str(device)!r}) in the training loop)"
+            )
         if not torch.cuda.is_available():
             raise InvalidArgument(
                 f"Loader: device: got {str(device)!r}, but torch finds no CUDA device here; "
-                'give device="cpu" or install a CUDA build of torch'
+                'give device="cpu", or install a CUDA build of torch'
             )
         self._device = device
         self._stream = torch.cuda.Stream(device)

@@ -81,13 +81,16 @@ py::dict address(const PyDataset& self, std::uint64_t index) {
 py::dict compute_sample(const PyPipeline& pipeline, const PyDataset& dataset, std::uint64_t index,
                         std::uint64_t epoch, std::optional<std::uint64_t> seed,
                         const std::vector<std::size_t>& order) {
-  auto tensors = unwrap([&]() -> Result<std::vector<transforms::OwnedTensor>> {
+  auto computed = [&]() -> Result<std::vector<transforms::OwnedTensor>> {
     const WithoutGil unlocked;
     ASSIGN(const auto plan,
            transforms::Plan::compile(pipeline.pipeline,
                                      {.seed = seed.value_or(pipeline.pipeline->seed()), .order = order}));
     return loader::compute_sample(*plan, *dataset.dataset, index, epoch);
-  }());
+  }();
+  if (!computed && computed.error().code == Code::kCorrupt)
+    raise(loader::make_failure(*dataset.dataset, computed.error(), epoch, 0, index));
+  auto tensors = unwrap(std::move(computed));
   py::dict sample;
   for (transforms::OwnedTensor& tensor : tensors) {
     py::array array(py::dtype(std::string(dtype_name(tensor.spec.dtype))),

@@ -1,7 +1,6 @@
 #include "errors.h"
 
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "text.h"
@@ -13,25 +12,22 @@ namespace py = pybind11;
 
 struct Kind {
   Code code;
-  const char* name;        ///< in the package
-  PyObject** builtin;      ///< second base, so that `except FileNotFoundError` works too; may be null
-  const char* what_to_do;  ///< last sentence, where the message itself does not say it
+  const char* name;    ///< in the package
+  PyObject** builtin;  ///< second base, so that `except FileNotFoundError` works too; may be null
 };
 
 const std::array<Kind, 10>& kinds() {
   static const std::array<Kind, 10> all{{
-      {Code::kInvalidArgument, "InvalidArgument", &PyExc_ValueError, "Correct what was given."},
-      {Code::kNotFound, "NotFound", &PyExc_FileNotFoundError, "Check the path."},
-      {Code::kPermission, "Permission", &PyExc_PermissionError, "Give this user the right to read it."},
-      {Code::kCorrupt, "SampleError", nullptr, "Set on_error=\"replace\" or \"mask\" to go on without it."},
-      {Code::kIo, "IoError", &PyExc_OSError, "Check the storage, then list the dataset again."},
-      {Code::kTimeout, "Timeout", &PyExc_TimeoutError, "Try again, or allow more time."},
-      {Code::kExhausted, "Exhausted", &PyExc_MemoryError,
-       "Lower `slots`, the batch or `read_ahead`, or raise the limit."},
-      {Code::kUnsupported, "Unsupported", nullptr, "Run `carya doctor` to see what this machine offers."},
-      {Code::kClosed, "Closed", nullptr, "Make a new Loader."},
-      {Code::kForked, "ForkedError", nullptr,
-       "Make a Loader of its own in the child, or start processes with spawn."},
+      {Code::kInvalidArgument, "InvalidArgument", &PyExc_ValueError},
+      {Code::kNotFound, "NotFound", &PyExc_FileNotFoundError},
+      {Code::kPermission, "Permission", &PyExc_PermissionError},
+      {Code::kCorrupt, "SampleError", nullptr},
+      {Code::kIo, "IoError", &PyExc_OSError},
+      {Code::kTimeout, "Timeout", &PyExc_TimeoutError},
+      {Code::kExhausted, "Exhausted", &PyExc_MemoryError},
+      {Code::kUnsupported, "Unsupported", nullptr},
+      {Code::kClosed, "Closed", nullptr},
+      {Code::kForked, "ForkedError", nullptr},
   }};
   return all;
 }
@@ -40,29 +36,9 @@ const std::array<Kind, 10>& kinds() {
 std::array<PyObject*, 10> types{};
 PyObject* base_type = nullptr;
 
-/// Whether the message ends by saying what to do, as "...; give a multiple of 8" does.
-bool says_what_to_do(const std::string& message) {
-  constexpr std::array kAdvice{"allowed: ", "give ",  "pass ", "put ", "pack ",   "unpack ", "install ",
-                               "choose ",   "check ", "use ",  "end ", "decode ", "make ",   "see "};
-  for (std::size_t end = message.find("; "); end != std::string::npos; end = message.find("; ", end + 2))
-    for (const char* const advice : kAdvice)
-      if (message.compare(end + 2, std::strlen(advice), advice) == 0) return true;
-  return false;
-}
-
-std::string sentence(const Kind& kind, std::string message) {
-  if (says_what_to_do(message)) return message;
-  if (!message.empty() && message.back() != '.') message += ".";
-  const bool no_ring = message.starts_with("io_uring") && kind.code != Code::kInvalidArgument;
-  return message + " " +
-         (no_ring ? "Allow io_uring (sysctl kernel.io_uring_disabled=0, and a seccomp profile that permits "
-                    "io_uring_setup), or give io_engine=\"pread\" or \"auto\"."
-                  : kind.what_to_do);
-}
-
-[[noreturn]] void raise_instance(const Kind& kind, PyObject* type, const std::string& message,
-                                 const loader::Failure* failure, int sys_errno) {
-  const py::object instance = py::reinterpret_borrow<py::object>(type)(message_text(sentence(kind, message)));
+[[noreturn]] void raise_instance(PyObject* type, const std::string& message, const loader::Failure* failure,
+                                 int sys_errno) {
+  const py::object instance = py::reinterpret_borrow<py::object>(type)(message_text(message));
   if (sys_errno != 0) instance.attr("errno") = sys_errno;
   if (failure != nullptr) {
     instance.attr("record") = failure->record;
@@ -100,8 +76,7 @@ void bind_errors(py::module_& module) {
 
 void raise(const Error& error) {
   for (std::size_t i = 0; i < kinds().size(); ++i)
-    if (kinds()[i].code == error.code)
-      raise_instance(kinds()[i], types[i], error.message, nullptr, error.sys_errno);
+    if (kinds()[i].code == error.code) raise_instance(types[i], error.message, nullptr, error.sys_errno);
   check_failed(__FILE__, __LINE__, "every code has an exception");
 }
 
@@ -110,9 +85,16 @@ void raise(const loader::Failure& failure) {
   if (!failure.path.empty())
     message += " (" + failure.path + (failure.member.empty() ? "" : ", member " + failure.member) + ")";
   message += ": " + failure.error.message;
+  if (failure.error.code == Code::kExhausted && failure.error.message.find("; ") == std::string::npos)
+    message += "; give fewer threads=, a smaller batch or read_ahead=, or raise the memory limit";
+  if (failure.error.code == Code::kCorrupt) {
+    const bool advised = failure.error.message.find("; ") != std::string::npos;
+    message += std::string(advised ? "; or give" : "; give") +
+               " on_error=\"replace\" or \"mask\" to go on without it";
+  }
   for (std::size_t i = 0; i < kinds().size(); ++i)
     if (kinds()[i].code == failure.error.code)
-      raise_instance(kinds()[i], types[i], message, &failure, failure.error.sys_errno);
+      raise_instance(types[i], message, &failure, failure.error.sys_errno);
   check_failed(__FILE__, __LINE__, "every code has an exception");
 }
 

@@ -33,16 +33,16 @@ transforms::OnError parse_policy(const std::string& text) {
   if (text == "raise") return transforms::OnError::kRaise;
   if (text == "replace") return transforms::OnError::kReplace;
   if (text == "mask") return transforms::OnError::kMask;
-  raise(Error{Code::kInvalidArgument,
-              "on_error: got \"" + text + "\"; allowed: \"raise\", \"replace\", \"mask\""});
+  raise(
+      Error{Code::kInvalidArgument, "on_error: got \"" + text + "\"; give \"raise\", \"replace\", \"mask\""});
 }
 
 io::ReadEngineOptions::Kind parse_io_engine(const std::string& text) {
   if (text == "auto") return io::ReadEngineOptions::Kind::kAuto;
   if (text == "uring") return io::ReadEngineOptions::Kind::kUring;
   if (text == "pread") return io::ReadEngineOptions::Kind::kPread;
-  raise(Error{Code::kInvalidArgument,
-              "io_engine: got \"" + text + "\"; allowed: \"auto\", \"uring\", \"pread\""});
+  raise(
+      Error{Code::kInvalidArgument, "io_engine: got \"" + text + "\"; give \"auto\", \"uring\", \"pread\""});
 }
 
 std::optional<loader::RemoteOptions> parse_remote(const std::optional<py::dict>& given) {
@@ -83,7 +83,7 @@ loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std
   if (text == "8" || text == "16") options.spacing = std::stoi(text);
   if (options.wanted && !options.spacing && text != "auto")
     raise(Error{Code::kInvalidArgument,
-                "decode_index: got \"" + text + "\"; allowed: \"auto\", \"off\", \"rows\", 8, 16"});
+                "decode_index: got \"" + text + "\"; give \"auto\", \"off\", \"rows\", 8, 16"});
   return options;
 }
 
@@ -188,7 +188,11 @@ class PyJob {
 
  private:
   void check_not_forked() const {
-    if (getpid() != pid_) raise(Error{Code::kForked, "loader: used in a forked child", 0});
+    if (getpid() != pid_)
+      raise(Error{
+          Code::kForked,
+          "loader: used in a forked child; make a Loader of its own there, or start processes with spawn",
+          0});
   }
 
   const pid_t pid_ = getpid();

@@ -49,6 +49,18 @@ TEST(Error, CodeFollowsFromErrno) {
   EXPECT_EQ(fail_errno("open x", ENOENT).error().message.rfind("open x: ", 0), 0u);
 }
 
+TEST(Error, ALimitOfTheSystemIsSaidWithItsCure) {
+  EXPECT_NE(fail_errno("open x", EMFILE)
+                .error()
+                .message.find("; raise this process's limit of open files (ulimit -n"),
+            std::string::npos);
+  EXPECT_NE(fail_errno("open x", ENFILE).error().message.find("; raise the machine's limit"),
+            std::string::npos);
+  EXPECT_NE(fail_errno("write x", ENOSPC).error().message.find("; make room there"), std::string::npos);
+  EXPECT_EQ(fail_errno("open x", ENOENT).error().message.find("; "), std::string::npos)
+      << "the subject knows";
+}
+
 TEST(Error, EveryCodeHasItsOwnName) {
   for (int code = 0; code <= static_cast<int>(Code::kForked); ++code) {
     EXPECT_NE(code_name(static_cast<Code>(code)), "unknown");

@@ -28,7 +28,7 @@ TEST(NumberRanges, RefuseWhatLiesOutsideByItsName) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Code::kInvalidArgument);
     EXPECT_NE(status.error().message.find("options.threads: got"), std::string::npos);
-    EXPECT_NE(status.error().message.find("allowed: 0 to 1024"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("give 0 to 1024"), std::string::npos) << status.error().message;
   }
   EXPECT_FALSE(check_number("Attach.options.unheard_of", 0)) << "a field without a range is refused";
 }

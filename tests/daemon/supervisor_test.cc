@@ -129,7 +129,7 @@ TEST(SupervisedCaryad, ABrokenConfigurationChangesNothingAndIsLogged) {
     EXPECT_THAT(heard.next(), StartsWith("RELOADING=1"));
     return heard.next();
   };
-  const std::string why = path + ":2: limits.shared_memory; allowed: a size";
+  const std::string why = path + ":2: limits.shared_memory: got '100 parsecs'; give a size";
   EXPECT_THAT(reload("[limits]\nshared_memory = \"100 parsecs\"\n"), HasSubstr("was not reloaded: " + why));
   EXPECT_EQ(daemon.status()->shared_bytes_limit, 100'000'000u);
   const auto body =

@@ -39,7 +39,7 @@ TEST(FileList, RefusesWhatIsNoFileAndLabelsThatDoNotFit) {
   const TempDir dir;
   const Error folder = list_files({dir.path()}, {}, {}).error();
   EXPECT_EQ(folder.code, Code::kInvalidArgument);
-  EXPECT_TRUE(folder.message.ends_with("name the files in it, or use image_folder")) << folder.message;
+  EXPECT_TRUE(folder.message.ends_with("give the files in it, or carya.image_folder(...)")) << folder.message;
   EXPECT_EQ(list_files({dir.write("a", "")}, {1, 2}, {}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(list_files({dir.path("a") + std::string("\0b", 2)}, {}, {}).error().code, Code::kInvalidArgument);
 }

@@ -11,6 +11,7 @@ namespace {
 struct Scan {
   std::vector<TarMember> members;
   std::optional<Error> error;
+  bool ends_with_mark = false;
 };
 
 Scan scan(const std::string& tar) {
@@ -28,7 +29,10 @@ Scan scan(const std::string& tar) {
       result.error = more.error();
       return result;
     }
-    if (!*more) return result;
+    if (!*more) {
+      result.ends_with_mark = scanner.ends_with_mark();
+      return result;
+    }
     EXPECT_LE(member.offset, tar.size());
     EXPECT_LE(member.bytes, tar.size() - member.offset);
     result.members.push_back(member);
@@ -110,6 +114,17 @@ TEST(TarScanner, GoesOnBehindAnEndMark) {
     EXPECT_EQ(found.members[1].name, "@" + std::to_string(one.finish().size()) + ".(cut off or no tar)");
   }
   EXPECT_EQ(scan(one.finish() + std::string(10'000, '\0')).members.size(), 1u);
+}
+
+TEST(TarScanner, AMissingEndMarkIsKnown) {
+  TarMaker maker;
+  maker.file("a.jpg", "a").file("b.jpg", "b");
+  EXPECT_TRUE(scan(maker.finish()).ends_with_mark);
+  EXPECT_TRUE(scan(maker.finish() + maker.finish()).ends_with_mark);
+  EXPECT_FALSE(scan(maker.bytes).ends_with_mark);
+  EXPECT_FALSE(scan(maker.bytes.substr(0, maker.bytes.size() / 2)).ends_with_mark)
+      << "cut between two members";
+  EXPECT_FALSE(scan(maker.finish() + maker.bytes).ends_with_mark);
 }
 
 TEST(TarScanner, WhatIsCutOffIsAMemberWithoutAnExtensionThatIsWanted) {

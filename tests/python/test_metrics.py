@@ -121,7 +121,7 @@ def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "allowed: an absolute path, or a port of the loopback" in done.stderr
+    assert "give an absolute path, or a port of the loopback" in done.stderr
 
 
 def test_documents_name_what_is_exported(daemon: Daemon) -> None:

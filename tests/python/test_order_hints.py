@@ -64,7 +64,7 @@ def test_they_are_shown_and_written_where_they_say_something() -> None:
         (lambda: colors(depends_on=["random_crop"]), carya.InvalidArgument, ["itself"]),
         (lambda: colors(depends_on="color_jitter"), carya.InvalidArgument, ["depends_on", "a list"]),
         (lambda: colors(depends_on=[1]), carya.InvalidArgument, ["depends_on", "a list of strings"]),
-        (lambda: colors(keep_position=1), carya.InvalidArgument, ["keep_position = 1", "true or false"]),
+        (lambda: colors(keep_position=1), carya.InvalidArgument, ["keep_position: got 1", "True or False"]),
         (lambda: colors(keep_positon=True), TypeError, ["random_crop()", "'keep_positon'"]),
         (lambda: colors().invert().invert().invert(depends_on=["invert"]), carya.InvalidArgument, ['"invert#1"']),
         (lambda: colors().batch(2).barrier(), carya.InvalidArgument, ["barrier", "batch"]),

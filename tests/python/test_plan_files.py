@@ -124,7 +124,7 @@ def test_what_differs_is_named(frozen: Path, photos: Path, tmp_path: Path) -> No
         return str(error.value)
 
     said = refusal(chain(photos, 48), frozen)
-    assert "random_crop: has size = [40,40] in the plan and [48,48] here" in said
+    assert "random_crop: has size = [40, 40] in the plan and [48, 48] here" in said
     assert "carya plan freeze" in said
     assert str(frozen) in said
     assert "runs before" in refusal(chain(photos), reordered(frozen, [1, 0, 2, 3, 4]))
@@ -133,9 +133,9 @@ def test_what_differs_is_named(frozen: Path, photos: Path, tmp_path: Path) -> No
     assert 'under reorder="exact"' in refusal(chain(photos), frozen, reorder="off")
     assert "the path of a file" in refusal(chain(photos), 7)
     (tmp_path / "half.json").write_bytes(frozen.read_bytes()[:300])
-    assert "cannot be read" in refusal(chain(photos), tmp_path / "half.json")
+    assert "no JSON at line 8" in refusal(chain(photos), tmp_path / "half.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{")
-    assert "cannot be read" in refusal(chain(photos), tmp_path / "bytes.json")
+    assert "no JSON at line 1, column 1" in refusal(chain(photos), tmp_path / "bytes.json")
     (tmp_path / "large.json").write_bytes(b" " * (5 << 20))
     assert "has over" in refusal(chain(photos), tmp_path / "large.json")
     with pytest.raises(carya.NotFound, match="carya plan freeze"):

@@ -59,8 +59,8 @@ def short() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("\n[limits]\njobs = 0\n", ":3: limits.jobs; allowed: an integer of 1 to 100000"),
-        ('log_level = "loud"', ':1: log_level; allowed: "debug", "info", "warning" or "error"'),
+        ("\n[limits]\njobs = 0\n", ":3: limits.jobs: got 0; give an integer of 1 to 100000"),
+        ('log_level = "loud"', ':1: log_level: got \'loud\'; give "debug", "info", "warning" or "error"'),
         ("lingerseconds = 3", ":1: lingerseconds is no setting"),
         ("[limits", ":1: "),
     ],

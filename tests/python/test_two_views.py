@@ -78,20 +78,20 @@ def test_it_survives_json_and_shows_its_operations(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.two_views(simclr()), "two_views: image is uint8.*; allowed: a picture: put decode_image before"),
+        (lambda p: p.two_views(simclr()), "two_views: image is uint8.*; give a picture: put decode_image before"),
         (lambda p: p.decode_image().two_views([]), r"two_views: ops: got \[\]; give a chain such as carya.ops\(\)"),
-        (lambda p: p.decode_image().two_views(carya.ops()), r"two_views: ops = \[\]; allowed: a list of 1 to 63 ops"),
+        (lambda p: p.decode_image().two_views(carya.ops()), r"two_views: ops: got \[\]; give a list of 1 to 63 ops"),
         (
             lambda p: p.decode_image().two_views(carya.ops().random_horizontal_flip()),
-            r"two_views: ops leave uint8\[\?, \?, 3\]; allowed: one shape for both views: add random_resized_crop",
+            r"two_views: ops leave uint8\[\?, \?, 3\]; give one shape for both views: add random_resized_crop",
         ),
         (
             lambda p: p.decode_image().two_views(carya.ops().random_crop(0)),
-            r"two_views: random_crop: size = \[0,0\]; allowed",
+            r"two_views: random_crop: size: got \[0, 0\]; give",
         ),
         (
             lambda p: p.decode_image().two_views(simclr()).two_views(simclr()),
-            'two_views: .* there is no "image"; allowed: view_0, label, view_1',
+            'two_views: .* there is no "image"; give fields= with names among view_0, label, view_1',
         ),
     ],
 )

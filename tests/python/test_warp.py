@@ -272,27 +272,27 @@ def test_they_survive_json_and_show_their_parameters() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.rotate(5, expand=True), r"rotate: expand = true; allowed: false: the size stays \(pad before it"),
-        (lambda p: p.rotate("x"), r"rotate: angle = \"x\"; allowed: a number, -36000.0 to 36000.0"),
+        (lambda p: p.rotate(5, expand=True), r"rotate: expand: got True; give False: the size stays \(pad before it"),
+        (lambda p: p.rotate("x"), r"rotate: angle: got 'x'; give a number, -36000.0 to 36000.0"),
         (
             lambda p: p.rotate(5, "bicubic"),
-            r"rotate: interpolation = \"bicubic\"; allowed: one of \"nearest\", \"bilin",
+            r"rotate: interpolation: got 'bicubic'; give one of \"nearest\", \"bilin",
         ),
         (lambda p: p.rotate(5, fill=(1, 2)), r"rotate: fill has 2 values and an image 3 channels"),
         (
             lambda p: p.random_rotation(-5),
-            r"random_rotation: degrees = -5; allowed: one number from 0 or \[low, high\]",
+            r"random_rotation: degrees: got -5; give one number from 0 or \[low, high\]",
         ),
-        (lambda p: p.affine(0, (0, 0), -1, 0), r"affine: scale = -1; allowed: a number, 0.001 to 1000.0"),
-        (lambda p: p.affine(0, 3, 1, 0), r"affine: translate = 3; allowed: \[x, y\] in pixels"),
+        (lambda p: p.affine(0, (0, 0), -1, 0), r"affine: scale: got -1; give a number, 0.001 to 1000.0"),
+        (lambda p: p.affine(0, 3, 1, 0), r"affine: translate: got 3; give \[x, y\] in pixels"),
         (
             lambda p: p.random_affine(5, translate=(0, 2)),
-            r"random_affine: translate = \[0,2\]; allowed: null or \[x, y\]",
+            r"random_affine: translate: got \[0, 2\]; give None or \[x, y\]",
         ),
-        (lambda p: p.random_affine(5, shear=(2, 1)), r"random_affine: shear = \[2,1\]; allowed: null, one number"),
-        (lambda p: p.gaussian_blur(4), r"gaussian_blur: kernel_size = 4; allowed: odd numbers up to 127"),
-        (lambda p: p.gaussian_blur(3, (2, 1)), r"gaussian_blur: sigma = \[2,1\]; allowed: one number or \[low, high\]"),
-        (lambda p: p.to_dtype("int64").rotate(5), r"rotate: image is int64.*; allowed: uint8 HWC images"),
+        (lambda p: p.random_affine(5, shear=(2, 1)), r"random_affine: shear: got \[2, 1\]; give None, one number"),
+        (lambda p: p.gaussian_blur(4), r"gaussian_blur: kernel_size: got 4; give odd numbers up to 127"),
+        (lambda p: p.gaussian_blur(3, (2, 1)), r"gaussian_blur: sigma: got \[2, 1\]; give one number or \[low, high\]"),
+        (lambda p: p.to_dtype("int64").rotate(5), r"rotate: image is int64.*; give uint8 HWC images"),
     ],
 )
 def test_errors_name_op_parameter_given_and_allowed(

@@ -60,12 +60,12 @@ def test_plain_tcp_to_other_machines_wants_a_word(address: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--listen", "nowhere"], "want host:port"),
+        (["--listen", "nowhere"], "give host:port"),
         (["--listen", "127.0.0.1:0", "--cert", "x"], "--cert, --key and --ca belong together"),
         (["--listen", "127.0.0.1:0", "--cert", "/no/a", "--key", "/no/b", "--ca", "/no/c"], "/no/"),
         (["--listen", "127.0.0.1:0", "--token-file", "/no/token"], "/no/token: No such file"),
-        (["--listen", "127.0.0.1:0", "--token-file", "/dev/null"], "want 1 to 4096 bytes of text"),
-        (["--listen", "127.0.0.1:0", "--memory", "much"], "--memory much: want a size"),
+        (["--listen", "127.0.0.1:0", "--token-file", "/dev/null"], "give 1 to 4096 bytes of text"),
+        (["--listen", "127.0.0.1:0", "--memory", "much"], "--memory much: give a size"),
         (["--listen", "127.0.0.1:0", "--threads", "x"], "--threads"),
         ([], "--listen is required"),
     ],
@@ -377,7 +377,7 @@ def test_memory_is_limited(photo: Path) -> None:
             assert kind == "Welcome"
             assert (said["request_bytes_max"], said["result_bytes_max"]) == (4 << 20, 4 << 20)
             host.say("Request", {"plan": 1, "about": b"", "result_bytes": 5 << 20}, request=1)
-            assert "allowed: 4194304" in host.hear("Error")[1]["error"]["message"]
+            assert "give at most 4194304" in host.hear("Error")[1]["error"]["message"]
         alive(worker.address, photo)
 
 

@@ -247,7 +247,7 @@ TEST(ChildFleet, OneThatLiesIsKilledAndItsMembersForgotten) {
     echo '{"event":"members","members":["nobody"]}'; while read line; do :; done)",
                                    log.options())));
   fleet->scale(1);
-  log.await("members: want \"host:port\" of each; started again in");
+  log.await("members: give \"host:port\" of each; started again in");
 }
 
 TEST(ChildFleet, OneThatNeverEndsALineIsKilled) {

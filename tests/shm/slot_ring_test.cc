@@ -232,8 +232,9 @@ TEST(SlotRing, TooMuchMemoryIsAnErrorAtCreationWithTheNumbers) {
   const auto ring = SlotRing::create(*layout, {.slots = 2});
   ASSERT_FALSE(ring.has_value());
   EXPECT_EQ(ring.error().code, Code::kExhausted);
-  EXPECT_NE(ring.error().message.find(std::to_string(2 * layout->slot_bytes())), std::string::npos);
-  EXPECT_NE(ring.error().message.find("lower `slots` or the batch size"), std::string::npos);
+  EXPECT_NE(ring.error().message.find("slots: 2 of 64.0 TiB want 128 TiB: "), std::string::npos)
+      << ring.error().message;
+  EXPECT_NE(ring.error().message.find("; give a smaller batch or image, or fewer slots="), std::string::npos);
 }
 
 TEST(SlotRing, HugePagesOfThePoolWorkOrSayThatThereAreNone) {

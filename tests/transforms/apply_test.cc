@@ -149,7 +149,7 @@ TEST(RandomApply, DrawsAreStable) {
 
 TEST(RandomApply, RefusesOpsThatChangeShapesOrAreNoSteps) {
   constexpr const char* kShape =
-      "random_apply: ops change the shape of image, uint8[?, ?, 3]; allowed: geometric and "
+      "random_apply: ops change the shape of image, uint8[?, ?, 3]; give geometric and "
       "color ops that leave shapes as they are";
   EXPECT_EQ(error_of(kDecode + applied(kCrop, "0.5")), kShape);
   EXPECT_EQ(error_of(kDecode + applied(R"({"op":"resize","size":[1009]})", "0.5")), kShape);
@@ -163,22 +163,22 @@ TEST(RandomApply, RefusesOpsThatChangeShapesOrAreNoSteps) {
   for (const char* op : {R"({"op":"to_dtype"})", R"({"op":"decode_image"})",
                          R"({"op":"random_apply","ops":[{"op":"invert"}]})"})
     EXPECT_THAT(error_of(kDecode + applied(op, "0.5")),
-                HasSubstr("; allowed: geometric and color ops that leave shapes"))
+                HasSubstr("; give geometric and color ops that leave shapes"))
         << op;
 }
 
 TEST(RandomApply, ChecksItsParameters) {
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply"})"),
-              HasSubstr("random_apply: ops is missing; allowed: a list of 1 to 63 ops"));
+              HasSubstr("random_apply: ops is missing; give a list of 1 to 63 ops"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply","ops":[]})"),
-              HasSubstr("ops = []; allowed: a list of 1"));
+              HasSubstr("ops: got []; give a list of 1"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply","ops":{"op":"invert"}})"),
-              HasSubstr("allowed: a list of 1"));
+              HasSubstr("give a list of 1"));
   EXPECT_THAT(error_of(kDecode + applied(kFlip, "1.5")),
-              HasSubstr("random_apply: p = 1.5; allowed: a number, 0.0 to 1.0"));
-  EXPECT_THAT(error_of(kDecode + applied("7", "0.5")), HasSubstr("random_apply: ops: 7; allowed: an object"));
+              HasSubstr("random_apply: p: got 1.5; give a number, 0.0 to 1.0"));
+  EXPECT_THAT(error_of(kDecode + applied("7", "0.5")), HasSubstr("random_apply: ops: got 7; give an object"));
   EXPECT_THAT(error_of(kDecode + applied(R"({"op":"random_vertical_flip","p":2})", "0.5")),
-              HasSubstr("random_apply: random_vertical_flip: p = 2; allowed"));
+              HasSubstr("random_apply: random_vertical_flip: p: got 2; give"));
   EXPECT_THAT(error_of(applied(kFlip, "0.5")),
               HasSubstr("random_apply: random_horizontal_flip: image is still encoded"));
   std::string many = R"({"op":"invert"})";

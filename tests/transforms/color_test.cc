@@ -108,40 +108,40 @@ TEST(ColorOps, RefuseWhatIsNoPicture) {
   for (const std::string& op : color_ops()) {
     EXPECT_THAT(error_of(op), HasSubstr("put decode_image before")) << op;
     EXPECT_THAT(error_of(kDecode + R"({"op":"to_dtype"},)" + op),
-                HasSubstr("image is float32[?, ?, 3]; allowed: uint8 HWC images"))
+                HasSubstr("image is float32[?, ?, 3]; give uint8 HWC images"))
         << op;
     EXPECT_THAT(error_of(kDecode + R"({"op":"to_dtype","dtype":"uint8"},)" + op),
-                HasSubstr("allowed: uint8 HWC images: put it before normalize, to_dtype and to_layout"))
+                HasSubstr("give uint8 HWC images: put it before normalize, to_dtype and to_layout"))
         << op;
     std::string label = op;
     label.insert(label.size() - 1, R"(,"fields":["label"])");
-    EXPECT_THAT(error_of(kDecode + label), HasSubstr("label is int64[]; allowed: uint8 HWC images")) << op;
+    EXPECT_THAT(error_of(kDecode + label), HasSubstr("label is int64[]; give uint8 HWC images")) << op;
   }
 }
 
 TEST(ColorOps, CheckTheirParameters) {
   EXPECT_THAT(error_of(kDecode + R"({"op":"solarize"})"), HasSubstr("solarize: threshold is missing"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"solarize","threshold":256})"),
-              HasSubstr("threshold = 256; allowed: a number, 0.0 to 255.0"));
+              HasSubstr("threshold: got 256; give a number, 0.0 to 255.0"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"posterize","bits":9})"),
-              HasSubstr("bits = 9; allowed: an integer, 0 to 8"));
+              HasSubstr("bits: got 9; give an integer, 0 to 8"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"adjust_sharpness","sharpness_factor":-1})"),
-              HasSubstr("sharpness_factor = -1; allowed: a number, 0.0 to 1000.0"));
+              HasSubstr("sharpness_factor: got -1; give a number, 0.0 to 1000.0"));
   EXPECT_THAT(
       error_of(kDecode + R"({"op":"color_jitter","contrast":[0.9,0.1]})"),
-      HasSubstr("contrast = [0.9,0.1]; allowed: null, one number from 0 or [low, high] with low <= high"));
+      HasSubstr("contrast: got [0.9, 0.1]; give None, one number from 0 or [low, high] with low <= high"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_erasing","scale":[0.5,0.1]})"),
-              HasSubstr("scale = [0.5,0.1]; allowed: [low, high] with low <= high"));
+              HasSubstr("scale: got [0.5, 0.1]; give [low, high] with low <= high"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_erasing","ratio":[0,2]})"),
-              HasSubstr("ratio = [0,2]; allowed: [low, high] with low <= high, each 0.001 to 1000.0"));
-  EXPECT_THAT(
-      error_of(kDecode + R"({"op":"random_erasing","value":"noise"})"),
-      HasSubstr("value = \"noise\"; allowed: \"random\", one value, or one per channel, each 0 to 255"));
+              HasSubstr("ratio: got [0, 2]; give [low, high] with low <= high, each 0.001 to 1000.0"));
+  EXPECT_THAT(error_of(kDecode + R"({"op":"random_erasing","value":"noise"})"),
+              HasSubstr("value: got 'noise'; give \"random\", one value, or one per channel, each 0 to 255"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_erasing","value":[1,2]})"),
               HasSubstr("value with one number or one for each of 3 channels (given 2)"));
-  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","hue":-0.1})"), HasSubstr("hue = -0.1; allowed"));
-  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","hue":0.6})"), HasSubstr("hue = 0.6; allowed"));
-  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","brightness":-1})"), HasSubstr("brightness = -1"));
+  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","hue":-0.1})"), HasSubstr("hue: got -0.1; give"));
+  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","hue":0.6})"), HasSubstr("hue: got 0.6; give"));
+  EXPECT_THAT(error_of(kDecode + R"({"op":"color_jitter","brightness":-1})"),
+              HasSubstr("brightness: got -1"));
 }
 
 TEST(ColorOps, GrayscaleSetsTheChannels) {
@@ -158,12 +158,12 @@ TEST(ColorOps, GrayscaleSetsTheChannels) {
   EXPECT_THAT(error_of(kDecode + R"({"op":"grayscale"},{"op":"normalize","mean":[1,2,3],"std":1})"),
               HasSubstr("one for each of 1 channels"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"grayscale","num_output_channels":2})"),
-              HasSubstr("num_output_channels = 2; allowed: 1 or 3"));
+              HasSubstr("num_output_channels: got 2; give 1 or 3"));
   const auto with_alpha = Pipeline::parse(document(
       R"({"op":"grayscale"})", "null",
       R"({"type":"arrays","count":1,"arrays":{"image":{"dtype":"uint8","shape":[4,4,4],"fingerprint":""}}})"));
   ASSERT_FALSE(with_alpha);
-  EXPECT_THAT(with_alpha.error().message, HasSubstr("image is uint8[4, 4, 4]; allowed: 1 or 3 channels"));
+  EXPECT_THAT(with_alpha.error().message, HasSubstr("image is uint8[4, 4, 4]; give 1 or 3 channels"));
 }
 
 TEST(ColorOps, GrayscaleIsDecodingAsGray) {
@@ -198,7 +198,7 @@ TEST(ColorOps, RandomGrayscaleHasItsProbability) {
   EXPECT_GT(tenth, 18);  // 40 +- 6
   EXPECT_LT(tenth, 62);
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_grayscale","p":2})"),
-              HasSubstr("p = 2; allowed: a number, 0.0 to 1.0"));
+              HasSubstr("p: got 2; give a number, 0.0 to 1.0"));
 }
 
 TEST(ColorOps, JitterWritesItsRanges) {

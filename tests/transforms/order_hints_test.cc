@@ -91,17 +91,18 @@ TEST(OrderHints, WhatCannotBeIsAnErrorThatSaysWhatToDo) {
             "depends_on goes in a circle: random_horizontal_flip -> invert -> equalize -> "
             "random_horizontal_flip; remove one of these dependencies");
   EXPECT_EQ(error_of(kDecode + flip_that(R"("keep_position":1)")),
-            "random_horizontal_flip: keep_position = 1; allowed: true or false");
+            "random_horizontal_flip: keep_position: got 1; give True or False");
   EXPECT_EQ(error_of(kDecode + flip_that(R"("depends_on":"decode_image")")),
-            R"(random_horizontal_flip: depends_on = "decode_image"; allowed: a list of strings)");
+            R"(random_horizontal_flip: depends_on: got 'decode_image'; give a list of strings)");
   EXPECT_EQ(
       error_of(kDecode + flip_that(R"("depends_on":["decode_image","decode_image"])")),
-      R"(random_horizontal_flip: depends_on = ["decode_image","decode_image"]; allowed: a list of names )"
+      R"(random_horizontal_flip: depends_on: got ['decode_image', 'decode_image']; give a list of names )"
       "of ops, none twice");
-  EXPECT_EQ(error_of(kDecode + R"({"op":"barrier","p":1})"), "barrier: unknown key \"p\" = 1; allowed: op");
-  EXPECT_EQ(error_of(kDecode + R"({"op":"random_apply","ops":[{"op":"invert","keep_position":true}]})"),
-            R"(random_apply: ops has {"op":"invert","keep_position":true}; ops inside of others run as they )"
-            "are listed: give keep_position and depends_on to random_apply");
+  EXPECT_EQ(error_of(kDecode + R"({"op":"barrier","p":1})"), "barrier: unknown key 'p': got 1; give op");
+  EXPECT_EQ(
+      error_of(kDecode + R"({"op":"random_apply","ops":[{"op":"invert","keep_position":true}]})"),
+      R"(random_apply: ops has {'op': 'invert', 'keep_position': True}; ops inside of others run as they )"
+      "are listed: give keep_position and depends_on to random_apply");
 }
 
 TEST(OrderHints, HostileDependenciesAreLookedUpSoon) {

@@ -107,10 +107,10 @@ TEST(Order, WhatCannotRunIsAnError) {
     const auto plan = Plan::compile(pipeline, {.order = std::move(order)});
     return plan ? std::string("no error") : plan.error().message;
   };
-  const std::string each = "plan: order has 3 indices; allowed: each of 0 to 2 once";
+  const std::string each = "plan: order has 3 indices; give each of 0 to 2 once";
   EXPECT_EQ(message({0, 1, 1}), each);
   EXPECT_EQ(message({0, 1, 7}), each);
-  EXPECT_EQ(message({1}), "plan: order has 1 indices; allowed: each of 0 to 2 once");
+  EXPECT_EQ(message({1}), "plan: order has 1 indices; give each of 0 to 2 once");
   EXPECT_EQ(
       message({0, 2, 1}),
       "plan: the ops cannot run in this order: image ends as uint8[9, 9, 3], declared is uint8[8, 8, 3]");

@@ -107,41 +107,42 @@ TEST(Pipeline, ShapesFollowTheReference) {
 TEST(Pipeline, ErrorsNameOpParameterGivenAndAllowed) {
   const std::string decode = R"({"op":"decode_image"},)";
   EXPECT_EQ(op_error(decode + R"({"op":"random_crop","size":[0,9]})"),
-            "random_crop: size = [0,9]; allowed: [height, width], each 1 to 65535");
+            "random_crop: size: got [0, 9]; give [height, width], each 1 to 65535");
   EXPECT_EQ(op_error(decode + R"({"op":"random_crop"})"),
-            "random_crop: size is missing; allowed: [height, width], each 1 to 65535");
+            "random_crop: size is missing; give [height, width], each 1 to 65535");
   EXPECT_THAT(op_error(decode + R"({"op":"random_horizontal_flip","p":1.5})"),
-              HasSubstr("p = 1.5; allowed: a number, 0.0 to 1.0"));
+              HasSubstr("p: got 1.5; give a number, 0.0 to 1.0"));
   EXPECT_THAT(op_error(decode + R"({"op":"random_horizontal_flip","P":0.5})"),
-              HasSubstr("unknown key \"P\" = 0.5; allowed: op, p"));
+              HasSubstr("unknown key 'P': got 0.5; give op, p"));
   EXPECT_THAT(op_error(decode + R"({"op":"resize","size":[9],"interpolation":"box"})"),
-              HasSubstr("\"box\"; allowed: one of"));
+              HasSubstr("got 'box'; give one of"));
   EXPECT_THAT(op_error(decode + R"({"op":"resize","size":[9],"max_size":9})"),
               HasSubstr("more than the shorter side"));
   EXPECT_THAT(op_error(decode + R"({"op":"random_resized_crop","size":[9,9],"scale":[0.9,0.1]})"),
-              HasSubstr("scale = [0.9,0.1]"));
+              HasSubstr("scale: got [0.9, 0.1]"));
   EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":[1,2],"std":[1,2,3]})"),
-              HasSubstr("std = [1,2,3]; allowed: as many"));
-  EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":0,"std":0})"), HasSubstr("std = 0"));
+              HasSubstr("std: got [1, 2, 3]; give as many"));
+  EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":0,"std":0})"), HasSubstr("std: got 0"));
   EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":[1,2,3,4],"std":1})"),
               HasSubstr("one for each of 3 channels (given 4)"));
   EXPECT_THAT(op_error(decode + R"({"op":"pad","padding":[1,1,1,1],"fill":[1,2,3,4]})"),
               HasSubstr("fill has 4 values"));
-  EXPECT_THAT(op_error(R"({"op":"blur"})"),
-              HasSubstr("unknown op \"blur\"; allowed: adjust_sharpness, affine, autocontrast, center_crop"));
+  EXPECT_THAT(
+      op_error(R"({"op":"blur"})"),
+      HasSubstr("unknown op 'blur'; give one of adjust_sharpness, affine, autocontrast, center_crop"));
   EXPECT_THAT(op_error(R"({"op":"center_crop","size":[9,9]})"),
               HasSubstr("image is still encoded; put decode_image before"));
   EXPECT_THAT(op_error(R"({"op":"normalize","mean":0,"std":1})"), HasSubstr("put decode_image before"));
   EXPECT_THAT(op_error(decode + R"({"op":"decode_image"})"),
               HasSubstr("no encoded field among image, label"));
   EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":0,"std":1},{"op":"center_crop","size":[9,9]})"),
-              HasSubstr("image is float32[3, ?, ?] (CHW); allowed: uint8 HWC images"));
+              HasSubstr("image is float32[3, ?, ?] (CHW); give uint8 HWC images"));
   // Also where the op on values changed nothing: a plan computes those last.
   for (const char* values : {R"({"op":"to_dtype","dtype":"uint8"})", R"({"op":"to_layout","layout":"HWC"})"})
     EXPECT_THAT(op_error(decode + values + R"(,{"op":"center_crop","size":[9,9]})"),
-                HasSubstr("image is uint8[?, ?, 3] (HWC) after an op on values; allowed: uint8 HWC images"));
+                HasSubstr("image is uint8[?, ?, 3] (HWC) after an op on values; give uint8 HWC images"));
   EXPECT_THAT(op_error(decode + R"({"op":"subtract_mean","mean":1})"),
-              HasSubstr("image is uint8[?, ?, 3]; allowed: float32: put to_dtype(\"float32\") before"));
+              HasSubstr("image is uint8[?, ?, 3]; give float32: put to_dtype(\"float32\") before"));
   EXPECT_THAT(op_error(decode + R"({"op":"to_dtype"},{"op":"subtract_mean","mean":[1,2]})"),
               HasSubstr("mean with one number or one for each of 3 channels (given 2)"));
   EXPECT_THAT(op_error(decode + R"({"op":"to_dtype"},{"op":"scale","factor":[1,2]})"),
@@ -150,7 +151,7 @@ TEST(Pipeline, ErrorsNameOpParameterGivenAndAllowed) {
               HasSubstr("scale: factor is missing"));
   EXPECT_THAT(op_error(decode + R"({"op":"to_dtype","fields":["label"]})"), HasSubstr("no label"));
   EXPECT_THAT(op_error(decode + R"({"op":"to_dtype","fields":["mask"]})"),
-              HasSubstr("\"mask\"; allowed: image, label"));
+              HasSubstr("got 'mask'; give names among image, label"));
   EXPECT_THAT(op_error(decode + R"({"op":"to_dtype","fields":["image","image"]})"), HasSubstr("none twice"));
   EXPECT_THAT(op_error(decode + R"({"op":"center_crop","size":[30,30]},{"op":"random_crop","size":[31,30]})"),
               HasSubstr("or pad_if_needed=True"));
@@ -167,24 +168,24 @@ TEST(Pipeline, SeedsHave64Bits) {
   EXPECT_EQ(pipeline->seed(), UINT64_MAX);
   EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
   EXPECT_EQ(pipeline_of(start + "9223372036854775807}}")->seed(), std::uint64_t{INT64_MAX});
-  EXPECT_THAT(error_of(start + "18446744073709551616}}"), HasSubstr("shuffle: seed = "));
+  EXPECT_THAT(error_of(start + "18446744073709551616}}"), HasSubstr("shuffle: seed: got "));
   EXPECT_THAT(error_of(start + "-1}}"),
-              HasSubstr("seed = -1; allowed: an integer, 0 to 18446744073709551615"));
+              HasSubstr("seed: got -1; give an integer, 0 to 18446744073709551615"));
 }
 
 TEST(Pipeline, RefusesHostileDocuments) {
-  EXPECT_THAT(error_of(""), HasSubstr("byte"));
-  EXPECT_THAT(error_of("[]"), HasSubstr("allowed: an object"));
-  EXPECT_THAT(error_of(R"({"version":2,"source":{}})"), HasSubstr("version = 2; allowed"));
-  EXPECT_THAT(error_of(R"({"version":1,"source":null})"), HasSubstr("source: null"));
+  EXPECT_THAT(error_of(""), HasSubstr("no JSON at line 1, column "));
+  EXPECT_THAT(error_of("[]"), HasSubstr("give an object"));
+  EXPECT_THAT(error_of(R"({"version":2,"source":{}})"), HasSubstr("version: got 2; give"));
+  EXPECT_THAT(error_of(R"({"version":1,"source":null})"), HasSubstr("source: got None"));
   EXPECT_THAT(error_of(R"({"version":1,"version":1})"), HasSubstr("\"version\" is there twice"));
-  EXPECT_THAT(error_of(R"({"version":1e999})"), HasSubstr("byte"));
-  EXPECT_THAT(error_of(R"({"version":NaN})"), HasSubstr("byte"));
+  EXPECT_THAT(error_of(R"({"version":1e999})"), HasSubstr("no JSON at line 1, column "));
+  EXPECT_THAT(error_of(R"({"version":NaN})"), HasSubstr("no JSON at line 1, column "));
   EXPECT_THAT(error_of(R"({"version":18446744073709551615})"),
-              HasSubstr("version = 18446744073709551615; allowed"));
-  EXPECT_THAT(error_of("{\"version\":\"\xff\"}"), HasSubstr("byte"));
+              HasSubstr("version: got 18446744073709551615; give"));
+  EXPECT_THAT(error_of("{\"version\":\"\xff\"}"), HasSubstr("no JSON at line 1, column "));
   EXPECT_THAT(error_of(std::string(100'000, '[')), HasSubstr("nested over 16 deep"));
-  EXPECT_THAT(error_of(std::string(kJsonBytesMax + 1, ' ')), HasSubstr("allowed are 67108864 B"));
+  EXPECT_THAT(error_of(std::string(kJsonBytesMax + 1, ' ')), HasSubstr("give at most 67108864 B"));
   std::string keys = "{";
   for (int i = 0; i < 2000; ++i) keys += (i ? ",\"" : "\"") + std::to_string(i) + "\":0";
   EXPECT_THAT(error_of(keys + "}"), HasSubstr("over 1024 keys"));
@@ -196,7 +197,7 @@ TEST(Pipeline, RefusesHostileDocuments) {
 
 TEST(Pipeline, ChecksSourcesViewsAndBatch) {
   const auto source_error = [](const std::string& source) { return error_of(document("", "null", source)); };
-  EXPECT_THAT(source_error(R"({"type":"zip"})"), HasSubstr("allowed: image_folder, files"));
+  EXPECT_THAT(source_error(R"({"type":"zip"})"), HasSubstr("give image_folder, files"));
   EXPECT_THAT(source_error(R"({"type":"image_folder"})"), HasSubstr("path is missing"));
   EXPECT_THAT(source_error(R"({"type":"files","paths":["a","b"],"labels":[1]})"),
               HasSubstr("one label for each of 2"));
@@ -211,8 +212,8 @@ TEST(Pipeline, ChecksSourcesViewsAndBatch) {
                         shape + R"(,"fingerprint":""}}})");
   };
   EXPECT_EQ(array("float64", "[]"), "no error");
-  EXPECT_THAT(array("complex", "[2]"), HasSubstr("dtype = \"complex\""));
-  EXPECT_THAT(array("uint8", "[0]"), HasSubstr("shape = [0]"));
+  EXPECT_THAT(array("complex", "[2]"), HasSubstr("dtype: got 'complex'"));
+  EXPECT_THAT(array("uint8", "[0]"), HasSubstr("shape: got [0]"));
   EXPECT_THAT(array("uint8", "[4294967296,4294967296]"), HasSubstr("B per row"));
   EXPECT_THAT(error_of(document("", R"({"batch_size":1,"global_size":2})")), HasSubstr("exactly one of"));
   EXPECT_THAT(error_of(document("", "{}")), HasSubstr("exactly one of"));

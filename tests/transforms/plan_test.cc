@@ -215,7 +215,7 @@ TEST(Plan, BrokenSamplesSayStageAndReason) {
   const Outcome small = run_guarded(*plan, scratch, {}, {make_jpeg(49, 80), label_bytes(0)});
   ASSERT_TRUE(small.error);
   EXPECT_EQ(small.error->code, Code::kCorrupt);
-  EXPECT_THAT(small.error->message, HasSubstr("random_crop: size = 50x50 of an image of 49x80"));
+  EXPECT_THAT(small.error->message, HasSubstr("random_crop: size: got 50x50 for an image of 49x80"));
   EXPECT_FALSE(run_guarded(*plan, scratch, {}, {make_jpeg(51, 80), label_bytes(0)}).error);
 }
 

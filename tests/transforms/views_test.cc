@@ -190,29 +190,29 @@ TEST(TwoViews, HaveTheirPlacesAmongTheFields) {
 
 TEST(TwoViews, RefuseWhatTheyCannotSeeTwice) {
   EXPECT_THAT(error_of(views(kCrop)),
-              HasSubstr("two_views: image is uint8[?]; allowed: a picture: put decode_image"));
+              HasSubstr("two_views: image is uint8[?]; give a picture: put decode_image"));
   EXPECT_THAT(error_of(kDecode + R"(,{"op":"to_dtype","dtype":"int64"},)" +
                        views(R"({"op":"to_dtype","dtype":"uint8"})")),
-              HasSubstr("allowed: a picture: put it before normalize"));
+              HasSubstr("give a picture: put it before normalize"));
   EXPECT_THAT(
       error_of(kDecode + "," + views(R"({"op":"random_horizontal_flip"})")),
       HasSubstr(
-          "two_views: ops leave uint8[?, ?, 3]; allowed: one shape for both views: add random_resized_crop"));
+          "two_views: ops leave uint8[?, ?, 3]; give one shape for both views: add random_resized_crop"));
   EXPECT_THAT(error_of(kDecode + "," + views(kCrop + R"(,{"op":"to_dtype","fields":["label"]})")),
               HasSubstr("label"));
-  EXPECT_THAT(
-      error_of(kDecode + "," + views(kCrop) + "," + views(kCrop)),
-      HasSubstr("two_views: fields is missing and there is no \"image\"; allowed: view_0, label, view_1"));
+  EXPECT_THAT(error_of(kDecode + "," + views(kCrop) + "," + views(kCrop)),
+              HasSubstr("two_views: fields is missing and there is no \"image\"; give fields= with names "
+                        "among view_0, label, view_1"));
   EXPECT_THAT(error_of(kDecode + "," + views(kDecode)),
-              HasSubstr("two_views: ops has decode_image; allowed: geometric"));
+              HasSubstr("two_views: ops has decode_image; give geometric"));
   EXPECT_THAT(error_of(kDecode + "," + views(views(kCrop))),
-              HasSubstr("two_views: ops has two_views; allowed: geometric"));
+              HasSubstr("two_views: ops has two_views; give geometric"));
   EXPECT_THAT(error_of(kDecode + R"(,{"op":"random_apply","ops":[)" + views(kCrop) + "]}"),
-              HasSubstr("random_apply: ops has two_views; allowed"));
+              HasSubstr("random_apply: ops has two_views; give"));
   EXPECT_THAT(error_of(kDecode + "," + views(R"({"op":"random_crop"})")),
               HasSubstr("two_views: random_crop: size is missing"));
   EXPECT_THAT(error_of(kDecode + R"(,{"op":"two_views"})"),
-              HasSubstr("two_views: ops is missing; allowed: a list of 1 to 63"));
+              HasSubstr("two_views: ops is missing; give a list of 1 to 63"));
   constexpr const char* kMask = R"({"type":"files","paths":["a"],"extra":{"mask":["b"]}})";
   for (const std::string& decode : {kDecode, std::string(R"({"op":"decode_image","fields":["image"]})")})
     EXPECT_THAT(error_of(decode + "," + views(kCrop), kMask), HasSubstr("two_views: mask is uint8[?"))

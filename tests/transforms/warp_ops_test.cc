@@ -153,35 +153,35 @@ TEST(WarpOps, TurnShiftAndStretchAsTheirNamesSay) {
 TEST(WarpOps, CheckTheirParameters) {
   EXPECT_THAT(error_of(kDecode + R"({"op":"rotate"})"), HasSubstr("rotate: angle is missing"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"rotate","angle":3,"expand":true})"),
-              HasSubstr("expand = true; allowed: false: the size stays"));
+              HasSubstr("expand: got True; give False: the size stays"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_rotation","degrees":5,"expand":true})"),
-              HasSubstr("expand = true; allowed: false: the size stays"));
+              HasSubstr("expand: got True; give False: the size stays"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"rotate","angle":3,"interpolation":"bicubic"})"),
-              HasSubstr("interpolation = \"bicubic\"; allowed: one of \"nearest\", \"bilinear\""));
+              HasSubstr("interpolation: got 'bicubic'; give one of \"nearest\", \"bilinear\""));
   EXPECT_THAT(error_of(kDecode + R"({"op":"rotate","angle":3,"fill":[1,2]})"),
               HasSubstr("fill has 2 values and an image 3 channels"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"rotate","angle":3,"center":[1]})"),
-              HasSubstr("center = [1]; allowed: null or [x, y]"));
+              HasSubstr("center: got [1]; give None or [x, y]"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_rotation","degrees":-5})"),
-              HasSubstr("degrees = -5; allowed: one number from 0 or [low, high] with low <= high"));
+              HasSubstr("degrees: got -5; give one number from 0 or [low, high] with low <= high"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_rotation","degrees":[5,4]})"),
-              HasSubstr("degrees = [5,4]; allowed"));
+              HasSubstr("degrees: got [5, 4]; give"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"affine","angle":1,"translate":[0,0],"scale":0,"shear":0})"),
-              HasSubstr("scale = 0; allowed: a number, 0.001 to 1000.0"));
+              HasSubstr("scale: got 0; give a number, 0.001 to 1000.0"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"affine","angle":1,"translate":[0,0],"scale":1,"shear":90})"),
-              HasSubstr("shear = 90; allowed: one number (along x) or [x, y], in degrees"));
+              HasSubstr("shear: got 90; give one number (along x) or [x, y], in degrees"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"affine","angle":1,"translate":3,"scale":1,"shear":9})"),
-              HasSubstr("translate = 3; allowed: [x, y] in pixels"));
+              HasSubstr("translate: got 3; give [x, y] in pixels"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_affine","degrees":1,"translate":[0,1.5]})"),
-              HasSubstr("translate = [0,1.5]; allowed: null or [x, y], parts of the width and the height"));
+              HasSubstr("translate: got [0, 1.5]; give None or [x, y], parts of the width and the height"));
   EXPECT_THAT(error_of(kDecode + R"({"op":"random_affine","degrees":1,"scale":[2,1]})"),
-              HasSubstr("scale = [2,1]; allowed: null or [low, high] with low <= high"));
-  for (const std::string shear : {"-3", "[4,3]", "[1,2,3]", "[1,2,4,3]", "[0,90]"})
+              HasSubstr("scale: got [2, 1]; give None or [low, high] with low <= high"));
+  for (const std::string shear : {"-3", "[4, 3]", "[1, 2, 3]", "[1, 2, 4, 3]", "[0, 90]"})
     EXPECT_THAT(error_of(kDecode + R"({"op":"random_affine","degrees":1,"shear":)" + shear + "}"),
-                HasSubstr("shear = " + shear + "; allowed: null, one number from 0, [low, high] or"));
+                HasSubstr("shear: got " + shear + "; give None, one number from 0, [low, high] or"));
   for (const std::string& op : warp_ops())
     EXPECT_THAT(error_of(kDecode + R"({"op":"to_dtype","dtype":"int64"},)" + op),
-                HasSubstr("allowed: uint8 HWC images"))
+                HasSubstr("give uint8 HWC images"))
         << op;
 }
 
@@ -269,14 +269,14 @@ TEST(WarpOps, ADrawDoesNotDependOnWhatElseIsGiven) {
 }
 
 TEST(GaussianBlurOp, ChecksItsParametersAndWritesThem) {
-  const std::string what = "allowed: odd numbers up to 127: one, or [width, height]";
-  for (const std::string size : {"4", "[3,6]", "[3,0]", "129", "[1,3,5]"})
+  const std::string what = "give odd numbers up to 127: one, or [width, height]";
+  for (const std::string size : {"4", "[3, 6]", "[3, 0]", "129", "[1, 3, 5]"})
     EXPECT_THAT(error_of(kDecode + R"({"op":"gaussian_blur","kernel_size":)" + size + "}"),
-                HasSubstr("kernel_size = " + size + "; " + what));
+                HasSubstr("kernel_size: got " + size + "; " + what));
   EXPECT_THAT(error_of(kDecode + R"({"op":"gaussian_blur"})"), HasSubstr("kernel_size is missing"));
-  for (const std::string sigma : {"0", "[2,1]", "[0,1]", "-1"})
+  for (const std::string sigma : {"0", "[2, 1]", "[0, 1]", "-1"})
     EXPECT_THAT(error_of(kDecode + R"({"op":"gaussian_blur","kernel_size":3,"sigma":)" + sigma + "}"),
-                HasSubstr("sigma = " + sigma + "; allowed: one number or [low, high] with low <= high"));
+                HasSubstr("sigma: got " + sigma + "; give one number or [low, high] with low <= high"));
   EXPECT_EQ(json_of(R"({"op":"gaussian_blur","kernel_size":5})"),
             R"({"op":"gaussian_blur","kernel_size":[5,5],"sigma":[0.1,2.0],"fields":null})");
   EXPECT_EQ(json_of(R"({"op":"gaussian_blur","kernel_size":[5,7],"sigma":1.5})"),

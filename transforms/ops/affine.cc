@@ -40,13 +40,13 @@ std::array<double, 2> read_degrees(Params& params) {
 
 void refuse_expand(Params& params) {
   if (params.boolean("expand", false))
-    params.reject("expand", "false: the size stays (pad before it to keep the corners)");
+    params.reject("expand", "False: the size stays (pad before it to keep the corners)");
 }
 
 // One number x is [-x, x] along x, two are its ends, four those of y too; written out.
 void read_shears(Params& params, RandomAffine::Ranges& ranges) {
   constexpr std::string_view kWhat =
-      "null, one number from 0, [low, high] or [low, high, low, high] with low <= high";
+      "None, one number from 0, [low, high] or [low, high, low, high] with low <= high";
   const auto given = params.numbers_or_null("shear", 1, 4, -kShearMax, kShearMax, kWhat);
   if (!given || !params.ok()) return;
   const std::vector<double>& v = *given;
@@ -72,7 +72,7 @@ WarpOptions WarpOptions::read(Params& params) {
   const auto extra = params.choice_or_null("extra_interpolation", kNames);
   options.extra_interpolation = extra ? kValues[*extra] : options.interpolation;
   if (const auto center =
-          params.numbers_or_null("center", 2, 2, -kCoordinateMax, kCoordinateMax, "null or [x, y]"))
+          params.numbers_or_null("center", 2, 2, -kCoordinateMax, kCoordinateMax, "None or [x, y]"))
     options.center = {(*center)[0], (*center)[1]};
   options.fill = Fill::read(params);
   return options;
@@ -167,10 +167,10 @@ Status AffineTransform::resolve(SampleRng&, ImageSize in, StepList& steps) const
 Result<std::unique_ptr<Op>> RandomAffine::parse(Params& params) {
   Ranges ranges;
   ranges.degrees = read_degrees(params);
-  constexpr std::string_view kParts = "null or [x, y], parts of the width and the height";
+  constexpr std::string_view kParts = "None or [x, y], parts of the width and the height";
   if (const auto translate = params.numbers_or_null("translate", 2, 2, 0.0, 1.0, kParts))
     ranges.translate = {(*translate)[0], (*translate)[1]};
-  constexpr std::string_view kScale = "null or [low, high] with low <= high";
+  constexpr std::string_view kScale = "None or [low, high] with low <= high";
   if (const auto scale = params.numbers_or_null("scale", 2, 2, kScaleMin, kScaleMax, kScale)) {
     ranges.scale = {(*scale)[0], (*scale)[1]};
     if (params.ok() && ranges.scale[0] > ranges.scale[1]) params.reject("scale", kScale);

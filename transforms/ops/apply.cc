@@ -86,8 +86,8 @@ Status RandomApply::check_shapes(const std::vector<FieldState>& fields) const {
     for (std::size_t f = 0; f < fields.size(); ++f)
       if (!taken || !keeps(before[f], after[f]))
         return fail(Code::kInvalidArgument, "random_apply: ops change the shape of " + fields[f].spec.name +
-                                                ", " + fields[f].spec.to_string() +
-                                                "; allowed: " + std::string(kAllowed));
+                                                ", " + fields[f].spec.to_string() + "; give " +
+                                                std::string(kAllowed));
   }
   return {};
 }

@@ -136,10 +136,9 @@ Status RandomCrop::check_fits(ImageSize in, Code code) const {
   const bool fits_rows = in.height < 0 || in.height + padding_.ltrb[1] + padding_.ltrb[3] >= size_.height;
   const bool fits_columns = in.width < 0 || in.width + padding_.ltrb[0] + padding_.ltrb[2] >= size_.width;
   if (fits_rows && fits_columns) return {};
-  return fail(
-      code,
-      name() + ": size = " + size_text(size_) + " of an image of " + size_text(in) +
-          " (width x height, before padding); allowed: at most the padded image, or pad_if_needed=True");
+  return fail(code,
+              name() + ": size: got " + size_text(size_) + " for an image of " + size_text(in) +
+                  " (width x height, before padding); give at most the padded image, or pad_if_needed=True");
 }
 
 Result<ImageSize> RandomCrop::infer_size(ImageSize in) const {

@@ -26,12 +26,12 @@ Status DecodeImage::infer(std::vector<FieldState>& fields, std::vector<std::size
   }
   if (indices.empty())
     return fail(Code::kInvalidArgument, name() + ": no encoded field among " + field_names(fields) +
-                                            "; allowed: fields that are still encoded");
+                                            "; give fields that are still encoded");
   for (const std::size_t i : indices) {
     FieldState& field = fields[i];
     if (field.form != FieldState::Form::kEncoded)
       return fail(Code::kInvalidArgument, name() + ": " + field.spec.name + " is " + field.spec.to_string() +
-                                              "; allowed: fields that are still encoded");
+                                              "; give fields that are still encoded");
     field.form = FieldState::Form::kImage;
     field.layout = Layout::kHwc;
     field.spec.dtype = DType::kUint8;

@@ -54,7 +54,8 @@ Result<ImageSize> Pad::infer_size(ImageSize in) const {
                       in.width < 0 ? -1 : in.width + left + right};
   if (out.height > 0 && out.width > 0 && out.height > kPixelsMax / out.width)
     return fail(Code::kInvalidArgument, "pad: the result is " + size_text(out) +
-                                            "; allowed: " + std::to_string(kPixelsMax) + " pixels");
+                                            "; give padding for at most " + std::to_string(kPixelsMax) +
+                                            " pixels");
   return out;
 }
 
@@ -64,7 +65,7 @@ Status Pad::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   const ImageSize out{in.height + top + bottom, in.width + left + right};
   if (out.height > kPixelsMax / out.width)
     return fail(Code::kCorrupt, "pad: an image of " + size_text(in) + " becomes " + size_text(out) +
-                                    "; allowed: " + std::to_string(kPixelsMax) + " pixels");
+                                    "; give padding for at most " + std::to_string(kPixelsMax) + " pixels");
   if (out == in) return {};
   Step& step = steps.add(Step::Kind::kWindow, out);
   step.top = -top;

@@ -7,6 +7,35 @@ ImageSize size_of(const FieldState& field) {
   return {field.spec.shape[0], field.spec.shape[1]};
 }
 
+std::string facts_of(const std::vector<FieldState>& fields) {
+  std::string out;
+  for (const FieldState& field : fields)
+    out += (out.empty() ? "" : ", ") + field.spec.name + " " + field.spec.to_string();
+  return out;
+}
+
+/// What makes an image of the field that was meant as one.
+std::string make_an_image(const std::vector<FieldState>& fields) {
+  const std::string wanted = "give uint8 of (height, width, channels) with 1, 3 or 4 channels";
+  const auto channels = [](std::int64_t n) { return n == 1 || n == 3 || n == 4; };
+  for (const FieldState& field : fields) {
+    const TensorSpec& spec = field.spec;
+    const std::string& name = spec.name;
+    if (field.form == FieldState::Form::kEncoded)
+      return "put .decode_image(fields=[\"" + name + "\"]) before";
+    if (field.form != FieldState::Form::kTensor || spec.shape.size() < 2 || spec.shape.size() > 3) continue;
+    if (spec.shape.size() == 2) return wanted + ": " + name + " has none, " + name + "[..., None] has 1";
+    if (!channels(spec.shape[2]) && channels(spec.shape[0]))
+      return wanted + " last: " + name + ".transpose(0, 2, 3, 1) turns CHW to HWC";
+    if (!channels(spec.shape[2])) continue;
+    if (spec.dtype != DType::kUint8)
+      return wanted + ": " + name + " is " + std::string(dtype_name(spec.dtype)) +
+             ", so convert it to 0..255: " + "(" + name + " * 255).astype(\"uint8\") where it is 0..1";
+    if (name != kMainField) return "give the array of the images the name \"image\" in carya.arrays({...})";
+  }
+  return wanted + " under the name \"image\"";
+}
+
 // One size for all images of a sample: known dimensions must agree, and tell the unknown ones.
 bool merge(ImageSize& into, ImageSize other) {
   const auto one = [](std::int64_t& a, std::int64_t b) {
@@ -37,20 +66,18 @@ Status GeometricOp::infer(std::vector<FieldState>& fields, std::vector<std::size
                   name() + ": " + field.spec.name + " is " + field.spec.to_string() +
                       (field.layout == Layout::kChw ? " (CHW)" : " (HWC)") +
                       (looks_right ? " after an op on values" : "") +
-                      "; allowed: uint8 HWC images: put it before normalize, to_dtype and to_layout; "
+                      "; give uint8 HWC images: put it before normalize, to_dtype and to_layout; "
                       "to_dtype(\"float32\") may come before");
     if (!merge(size, size_of(field)))
       return fail(Code::kInvalidArgument, name() + ": " + field.spec.name + " is " +
                                               size_text(size_of(field)) + " and an image before it " +
-                                              size_text(size) +
-                                              "; allowed: images of one size (width x height)");
+                                              size_text(size) + "; give images of one size (width x height)");
     TRY(check_channels(field.spec.shape[2]));
     indices.push_back(i);
   }
   if (indices.empty())
-    return fail(Code::kInvalidArgument, name() + ": no image among the fields (" + field_names(fields) +
-                                            "); an encoded field needs decode_image before, an array of "
-                                            "uint8 (height, width, 1, 3 or 4) the name \"image\"");
+    return fail(Code::kInvalidArgument,
+                name() + ": no image among the fields (" + facts_of(fields) + "); " + make_an_image(fields));
   ASSIGN(const ImageSize result, infer_size(size));
   for (const std::size_t i : indices) {
     fields[i].spec.shape[0] = result.height;

@@ -63,7 +63,7 @@ Status Fill::check_channels(std::string_view op_name, std::int64_t channels) con
   if (values.size() == 1 || static_cast<std::int64_t>(values.size()) == channels) return {};
   return fail(Code::kInvalidArgument, std::string(op_name) + ": fill has " + std::to_string(values.size()) +
                                           " values and an image " + std::to_string(channels) +
-                                          " channels; allowed: one value, or one per channel");
+                                          " channels; give one value, or one per channel");
 }
 
 Status Padding::check_room(std::string_view op_name, ImageSize in, std::int64_t top, std::int64_t left,
@@ -73,10 +73,10 @@ Status Padding::check_room(std::string_view op_name, ImageSize in, std::int64_t 
   const bool fits_rows = in.height < 0 || std::max(top, bottom) + spare <= in.height;
   const bool fits_columns = in.width < 0 || std::max(left, right) + spare <= in.width;
   if (fits_rows && fits_columns) return {};
-  return fail(
-      code, std::string(op_name) + ": padding [" + std::to_string(left) + ", " + std::to_string(top) + ", " +
-                std::to_string(right) + ", " + std::to_string(bottom) + "] of an image of " + size_text(in) +
-                "; allowed in reflect mode: less than the image's side, in symmetric mode: at most that");
+  return fail(code, std::string(op_name) + ": padding [" + std::to_string(left) + ", " + std::to_string(top) +
+                        ", " + std::to_string(right) + ", " + std::to_string(bottom) + "] of an image of " +
+                        size_text(in) +
+                        "; give in reflect mode less than the image's side, in symmetric mode at most that");
 }
 
 ImageSize read_size(Params& params, std::string_view key) {

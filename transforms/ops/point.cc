@@ -102,7 +102,7 @@ Result<std::unique_ptr<Op>> ToDtype::parse(Params& params) {
   constexpr std::array kTypes{DType::kFloat32, DType::kUint8, DType::kInt64};
   const DType dtype = kTypes[params.choice("dtype", {"float32", "uint8", "int64"})];
   const bool scale = params.boolean("scale", false);
-  if (params.ok() && scale && dtype == DType::kInt64) params.reject("scale", "false when dtype is int64");
+  if (params.ok() && scale && dtype == DType::kInt64) params.reject("scale", "False when dtype is int64");
   auto fields = params.strings_or_null("fields");
   TRY(params.finish());
   return std::make_unique<ToDtype>(params.take_canonical(), dtype, scale, std::move(fields));

@@ -14,7 +14,7 @@ constexpr std::size_t kHue = 3;
 
 // One number spreads around `center`, where nothing changes; two are the ends. Canonical: the ends.
 ColorJitter::Range read_range(Params& params, std::string_view key, double center, double low, double high) {
-  constexpr std::string_view kWhat = "null, one number from 0 or [low, high] with low <= high";
+  constexpr std::string_view kWhat = "None, one number from 0 or [low, high] with low <= high";
   const auto given = params.numbers_or_null(key, 1, 2, low, high, kWhat);
   if (!given || !params.ok()) return std::nullopt;
   std::array<double, 2> ends{};

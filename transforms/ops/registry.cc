@@ -70,7 +70,7 @@ Result<std::unique_ptr<Op>> parse_op(const Json& object) {
   const std::string* name = kind ? kind->get<std::string>() : nullptr;
   if (!name)
     return fail(Code::kInvalidArgument,
-                "ops: " + object.excerpt() + "; allowed: an object with the key \"op\"");
+                "ops: got " + object.excerpt() + "; give an object with the key \"op\"");
   for (const Entry& entry : kOps) {
     if (entry.name != *name) continue;
     Params params(*name, object, "op");
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Op>> parse_op(const Json& object) {
   }
   std::string allowed;
   for (const Entry& entry : kOps) allowed += (allowed.empty() ? "" : ", ") + std::string(entry.name);
-  return fail(Code::kInvalidArgument, "ops: unknown op " + kind->excerpt() + "; allowed: " + allowed);
+  return fail(Code::kInvalidArgument, "ops: unknown op " + kind->excerpt() + "; give one of " + allowed);
 }
 
 Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*takes)(const Op& op),
@@ -101,7 +101,7 @@ Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*take
     if (!op) return fail(op.error().code, params.subject() + ": " + op.error().message);
     if (!takes(**op))
       return fail(Code::kInvalidArgument,
-                  params.subject() + ": ops has " + (*op)->name() + "; allowed: " + std::string(allowed));
+                  params.subject() + ": ops has " + (*op)->name() + "; give " + std::string(allowed));
     ASSIGN(Json written, parse_json((*op)->json()));
     canonical.push_back(std::move(written));
     inner.push_back(std::move(*op));

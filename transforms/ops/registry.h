@@ -11,7 +11,7 @@
 namespace carya::transforms {
 
 /// The op that this object of the pipeline document describes, every parameter checked.
-/// Errors: kInvalidArgument with op, parameter, what was given and what is allowed.
+/// Errors: kInvalidArgument with op, parameter, what was given and what to give.
 Result<std::unique_ptr<Op>> parse_op(const Json& object);
 
 /// The ops in the list `ops` of an op that does others; its canonical value is theirs. `takes` says which it

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Op>> Resize::parse(Params& params) {
   const Step interpolation = read_resize(params);
   const auto max_size = params.integer_or_null("max_size", 1, kSideMax);
   if (params.ok() && max_size && size.width > 0)
-    params.reject("max_size", "null when size is [height, width]");
+    params.reject("max_size", "None when size is [height, width]");
   if (params.ok() && max_size && *max_size <= size.height)
     params.reject("max_size", "more than the shorter side, " + std::to_string(size.height));
   TRY(params.finish());
@@ -74,8 +74,8 @@ Status Resize::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   const ImageSize size = target(in);
   if (size.height > kPixelsMax / size.width)
     return fail(Code::kCorrupt, "resize: an image of " + size_text(in) + " becomes " + size_text(size) +
-                                    "; allowed: " + std::to_string(kPixelsMax) +
-                                    " pixels (max_size bounds it)");
+                                    "; give a smaller size or max_size=: at most " +
+                                    std::to_string(kPixelsMax) + " pixels");
   step.height = size.height;
   step.width = size.width;
   add_resize(steps, in, step);

@@ -42,7 +42,7 @@ Result<std::size_t> TwoViews::find_picture(const std::vector<FieldState>& fields
   }
   if (fields.size() >= kFieldsMax)
     return fail(Code::kInvalidArgument, "two_views: " + std::to_string(fields.size()) +
-                                            " fields; allowed: at most " + std::to_string(kFieldsMax - 1));
+                                            " fields; give at most " + std::to_string(kFieldsMax - 1));
   return found.front();
 }
 
@@ -56,14 +56,13 @@ Status TwoViews::infer(std::vector<FieldState>& fields, std::vector<std::size_t>
     for (const std::size_t f : taken)
       if (f != picture)
         return fail(Code::kInvalidArgument, "two_views: " + op->name() + " takes " + fields[f].spec.name +
-                                                "; allowed: ops on image alone");
+                                                "; give ops on image alone");
   }
   FieldState view = after[picture];
   if (view.spec.bytes() < 0)
-    return fail(
-        Code::kInvalidArgument,
-        "two_views: ops leave " + view.spec.to_string() +
-            "; allowed: one shape for both views: add random_resized_crop or another op that fixes it");
+    return fail(Code::kInvalidArgument,
+                "two_views: ops leave " + view.spec.to_string() +
+                    "; give one shape for both views: add random_resized_crop or another op that fixes it");
   indices = {picture, fields.size()};
   view.spec.name = "view_0";
   fields[picture] = view;
