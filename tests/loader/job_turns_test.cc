@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "loader/production.h"
 #include "loader/rank_stream.h"
+#include "loader/read_buffer.h"
 #include "tests/loader/job_reading.h"
 #include "tests/pace.h"
 
@@ -72,19 +76,79 @@ struct Handed {
   std::unique_ptr<shm::RingReader> reader;
 };
 
-// It never sleeps, and all slots but one are held: each release falls into the moment in which the engine,
-// which has published just now, finds no free slot and goes to sleep.
-TEST(JobTurns, AReleaseWhileTheEngineGoesToSleepIsNotLost) {
-  constexpr int kHandoffs = 20'000;
-  const Images images(400, 2, "");
-  Handed handed(images.opened, 2);
-  const auto held = handed.reader->next(120'000);
-  ASSERT_TRUE(held);
-  const Patience patience(kHandoffs / 20);
-  int taken = 0;
-  while (taken < kHandoffs && !patience.over())
-    if (handed.reader->next(0)) ++taken;
-  EXPECT_EQ(taken, kHandoffs);
+/// A ring that is told of a release in the very moment in which its owner asks for the bell.
+class LateRelease final : public shm::SlotRing {
+ public:
+  explicit LateRelease(std::shared_ptr<shm::SlotRing> ring) : ring_(std::move(ring)) {}
+  shm::Lease released;
+
+  void set_waiting(bool waiting) override {
+    if (waiting) released.release();  // before the flag is up: it rings no bell
+    ring_->set_waiting(waiting);
+  }
+
+  const shm::SlotLayout& layout() const override { return ring_->layout(); }
+  std::uint32_t slots() const override { return ring_->slots(); }
+  void set_limit(std::uint32_t slots) override { ring_->set_limit(slots); }
+  std::optional<std::uint32_t> acquire() override { return ring_->acquire(); }
+  std::byte* data(std::uint32_t slot) override { return ring_->data(slot); }
+  void publish(std::uint32_t slot, std::uint64_t sequence, const shm::Meta& meta,
+               std::uint32_t mask) override {
+    ring_->publish(slot, sequence, meta, mask);
+  }
+  void abandon(std::uint32_t slot) override { ring_->abandon(slot); }
+  std::uint32_t collect() override { return ring_->collect(); }
+  int event_fd() const override { return ring_->event_fd(); }
+  Result<std::uint32_t> attach_reader(std::uint64_t from) override { return ring_->attach_reader(from); }
+  void retire_reader(std::uint32_t reader, const std::string& why) override {
+    ring_->retire_reader(reader, why);
+  }
+  void keep_untaken(std::uint32_t reader) override { ring_->keep_untaken(reader); }
+  void drop_kept(std::uint64_t before) override { ring_->drop_kept(before); }
+  void stop_keeping() override { ring_->stop_keeping(); }
+  void detach_reader(std::uint32_t reader, const std::string& why) override {
+    ring_->detach_reader(reader, why);
+  }
+  std::string detach_reason(std::uint32_t reader) const override { return ring_->detach_reason(reader); }
+  std::uint32_t held_by(std::uint32_t reader) const override { return ring_->held_by(reader); }
+  std::uint64_t waited_ns(std::uint32_t reader) const override { return ring_->waited_ns(reader); }
+  std::uint64_t least_waited_ns() const override { return ring_->least_waited_ns(); }
+  ReaderFds reader_fds(std::uint32_t reader) const override { return ring_->reader_fds(reader); }
+  shm::SlotRingStats stats() const override { return ring_->stats(); }
+
+ private:
+  std::shared_ptr<shm::SlotRing> ring_;
+};
+
+// As the engine's thread of bells does it: a bell has rung, others have used the slot, and nobody computes.
+TEST(JobTurns, AReleaseJustBeforeTheBellIsAskedForIsNotLost) {
+  const Images images(40, 2, "");
+  const auto ring = std::make_shared<LateRelease>(
+      *shm::SlotRing::create(Handed(images.opened, 2).reader->layout(), {.slots = 2}));
+  const auto planner = std::make_shared<StreamPlanner>(images.opened.pipeline, StreamPlannerOptions());
+  ReadBufferPool pool(1 << 20);
+  const auto production =
+      Production::create(images.opened.pipeline, *planner->first_plan(), images.opened.dataset, ring, pool,
+                         {.shape = *StreamShape::create(40, 4, 0, 1, 0, false, false),
+                          .index = DecodeIndex::open(*images.opened.dataset, {}),
+                          .planner = planner});
+  const std::uint32_t index = *ring->attach_reader(UINT64_MAX);
+  const auto reader = *shm::RingReader::attach(ring->reader_fds(index), index);
+  Outbox out;
+  production->pump(out);
+  while (Chunk* const chunk = production->take_runnable()) {
+    ComputeScratch scratch = production->take_scratch();
+    production->compute(*chunk, scratch);
+    production->finish(*chunk, std::move(scratch), {}, out);
+    production->pump(out);
+  }
+  ring->released = *reader->next(0);
+  const shm::Lease held = *reader->next(0);
+  ring->set_waiting(false);
+  ASSERT_EQ(ring->stats().held, 2u);
+  production->pump(out);
+  EXPECT_EQ(ring->stats().filling, 1u) << "the slot that was released is taken";
+  EXPECT_NE(production->take_runnable(), nullptr);
 }
 
 TEST(JobTurns, AReaderThatSleepsIsWokenForEachBatch) {
