@@ -1,7 +1,10 @@
 #include "remote/tls.h"
 
 #include <gtest/gtest.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 
+#include <memory>
 #include <optional>
 
 #include "tests/remote/certificates.h"
@@ -103,6 +106,30 @@ TEST_F(Tls, TheServersNameIsChecked) {
     ASSERT_FALSE(talk.client_status) << bad;
     EXPECT_EQ(talk.client_status.error().code, Code::kPermission) << talk.client_status.error().message;
     EXPECT_TRUE(talk.server_sink.frames.empty());
+  }
+}
+
+// A client of OpenSSL's own, which has the right certificate.
+TEST_F(Tls, NothingOlderThanTls13IsSpoken) {
+  const TlsFiles files = ours.of("client");
+  for (const int newest : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    auto ends = socket_pair();
+    const auto server = context(ours, "server")->accept(std::move(ends.second), {});
+    ASSERT_TRUE(server);
+    const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> theirs(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+    ASSERT_EQ(SSL_CTX_set_max_proto_version(theirs.get(), newest), 1);
+    ASSERT_EQ(SSL_CTX_use_certificate_chain_file(theirs.get(), files.certificate.c_str()), 1);
+    ASSERT_EQ(SSL_CTX_use_PrivateKey_file(theirs.get(), files.key.c_str(), SSL_FILETYPE_PEM), 1);
+    const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(theirs.get()), SSL_free);
+    ASSERT_EQ(SSL_set_fd(client.get(), ends.first.get()), 1);
+    SSL_set_connect_state(client.get());
+    Result<bool> established = false;
+    for (int i = 0; i < 1000 && established && !*established; ++i) {
+      SSL_do_handshake(client.get());
+      established = (*server)->establish();
+    }
+    EXPECT_EQ(established && *established, newest == TLS1_3_VERSION);
+    ERR_clear_error();
   }
 }
 
