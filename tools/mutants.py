@@ -269,7 +269,7 @@ def environment(place: Path) -> dict[str, str]:
 def run_tests(test: str, place: Path, limit_s: float) -> Outcome:
     words = shlex.split(test)
     if test.startswith("tests/"):
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-rsfE", "-p", "no:cacheprovider", *words]
+        command = [sys.executable, "-m", "pytest", "-x", "-v", "--tb=line", "-rsfE", "-p", "no:cacheprovider", *words]
     else:
         program = programs_of(test)[0]
         built = place / program if (place / program).is_file() else BUILD / program
@@ -301,9 +301,10 @@ def run_tests(test: str, place: Path, limit_s: float) -> Outcome:
 
 
 def failures(test: str, text: str) -> list[str]:
-    """Of GoogleTest also the one that was running when the program died."""
+    """Also the one that was running when the program died or was ended."""
     if test.startswith("tests/"):
-        return [name.split("/")[-1] for name in re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)]
+        found = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+        return [name.split("/")[-1] for name in found or re.findall(r"^(\S+::.*\S)\s*\Z", text, re.MULTILINE)]
     found = re.findall(r"^\[  FAILED  \] ([^\s,]+)(?:,.*)? \(\d+ ms\)", text, re.MULTILINE)
     begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.MULTILINE)
     ended = re.findall(r"^\[ (?: FAILED |      OK| SKIPPED) \] ([^\s,]+)", text, re.MULTILINE)

@@ -96,4 +96,7 @@ def test_who_killed_is_read_from_what_tests_print() -> None:
     skipped = "[  SKIPPED ] A.One (0 ms)\n[==========] 1 test from 1 test suite ran. (1 ms total)\n"
     assert mutants.counts("base_test *", skipped) == (1, 1)
     assert mutants.failures("tests/x.py", "FAILED tests/python/x.py::test_a - assert\n1 failed") == ["x.py::test_a"]
+    hung = "tests/python/x.py::test_a PASSED [ 50%]\ntests/python/x.py::test_b "
+    assert mutants.failures("tests/x.py", hung) == ["x.py::test_b"]
+    assert mutants.failures("tests/x.py", hung + "PASSED [100%]\n\n2 passed in 1 s\n") == []
     assert mutants.counts("tests/x.py", "3 passed, 2 skipped in 1 s") == (5, 2)
