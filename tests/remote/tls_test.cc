@@ -109,28 +109,36 @@ TEST_F(Tls, TheServersNameIsChecked) {
   }
 }
 
-// A client of OpenSSL's own, which has the right certificate.
-TEST_F(Tls, NothingOlderThanTls13IsSpoken) {
-  const TlsFiles files = ours.of("client");
-  for (const int newest : {TLS1_2_VERSION, TLS1_3_VERSION}) {
-    auto ends = socket_pair();
-    const auto server = context(ours, "server")->accept(std::move(ends.second), {});
-    ASSERT_TRUE(server);
-    const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> theirs(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
-    ASSERT_EQ(SSL_CTX_set_max_proto_version(theirs.get(), newest), 1);
-    ASSERT_EQ(SSL_CTX_use_certificate_chain_file(theirs.get(), files.certificate.c_str()), 1);
-    ASSERT_EQ(SSL_CTX_use_PrivateKey_file(theirs.get(), files.key.c_str(), SSL_FILETYPE_PEM), 1);
-    const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(theirs.get()), SSL_free);
-    ASSERT_EQ(SSL_set_fd(client.get(), ends.first.get()), 1);
-    SSL_set_connect_state(client.get());
-    Result<bool> established = false;
-    for (int i = 0; i < 1000 && established && !*established; ++i) {
-      SSL_do_handshake(client.get());
-      established = (*server)->establish();
-    }
-    EXPECT_EQ(established && *established, newest == TLS1_3_VERSION);
-    ERR_clear_error();
+/// Whether a server lets a client of OpenSSL's own in, which speaks up to that version and may have a
+/// certificate.
+bool lets_in(TlsContext& server, const TlsFiles& files, int newest, bool certified) {
+  auto ends = socket_pair();
+  const auto stream = server.accept(std::move(ends.second), {});
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> theirs(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  EXPECT_EQ(SSL_CTX_set_max_proto_version(theirs.get(), newest), 1);
+  if (certified) {
+    EXPECT_EQ(SSL_CTX_use_certificate_chain_file(theirs.get(), files.certificate.c_str()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey_file(theirs.get(), files.key.c_str(), SSL_FILETYPE_PEM), 1);
   }
+  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(theirs.get()), SSL_free);
+  EXPECT_EQ(SSL_set_fd(client.get(), ends.first.get()), 1);
+  SSL_set_connect_state(client.get());
+  Result<bool> established = false;
+  for (int i = 0; i < 1000 && established && !*established; ++i) {
+    SSL_do_handshake(client.get());
+    established = (*stream)->establish();
+  }
+  ERR_clear_error();
+  return established && *established;
+}
+
+TEST_F(Tls, NothingOlderThanTls13IsSpoken) {
+  EXPECT_TRUE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_3_VERSION, true));
+  EXPECT_FALSE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_2_VERSION, true));
+}
+
+TEST_F(Tls, AClientWithoutACertificateIsRefused) {
+  EXPECT_FALSE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_3_VERSION, false));
 }
 
 TEST_F(Tls, CertificatesOfAnotherAuthorityAreRefusedBothWays) {
