@@ -158,7 +158,7 @@ TEST(JobTurns, AReaderThatSleepsIsWokenForEachBatch) {
   const Patience patience(kHandoffs);
   int taken = 0;
   while (taken < kHandoffs && !patience.over())
-    if (handed.reader->next(patience.left_ms())) ++taken;
+    if (handed.reader->next(Patience::kLookMs)) ++taken;
   EXPECT_EQ(taken, kHandoffs);
 }
 

@@ -266,18 +266,18 @@ TEST_F(Pool, RequestsAndAnswersWaitForNoTick) {
   start();
   const std::uint64_t member = join(worker_options.listen);
   const Patience patience(kHandoffs);
+  const auto comes = [&](std::mutex& mutex, std::condition_variable& changed, auto there) {
+    std::unique_lock lock(mutex);
+    while (!there() && !patience.over()) changed.wait_for(lock, std::chrono::milliseconds(Patience::kLookMs));
+    return there();
+  };
   int ended = 0;
-  for (std::uint64_t i = 1; i <= kHandoffs; ++i) {
+  for (std::uint64_t i = 1; i <= kHandoffs && !patience.over(); ++i) {
     ASSERT_TRUE(submit(member, i));
-    std::unique_lock lock(worker.handler.mutex);
-    const auto left = std::chrono::milliseconds(patience.left_ms());
-    if (!worker.handler.came.wait_for(lock, left, [&] { return worker.handler.chunks.size() >= i; })) break;
-    lock.unlock();
+    Worker::Handler& handler = worker.handler;
+    if (!comes(handler.mutex, handler.came, [&] { return handler.chunks.size() >= i; })) break;
     worker.answer(i - 1, "", "");
-    std::unique_lock mine(owner.mutex);
-    if (!owner.changed.wait_for(mine, std::chrono::milliseconds(patience.left_ms()),
-                                [&] { return owner.ends.contains(i); }))
-      break;
+    if (!comes(owner.mutex, owner.changed, [&] { return owner.ends.contains(i); })) break;
     ++ended;
   }
   EXPECT_EQ(ended, kHandoffs);
