@@ -7,6 +7,8 @@
 #   PREFIX=folder   install, uninstall: where to (default /usr/local); DESTDIR=folder is put before all paths
 #   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here)
 #   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
+#   REPEATS=n       stress: how many rounds (default: 200)
+#   MUTANTS=...     mutants: arguments of tools/mutants.py (--tenth, --only PATTERN, --list)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
 #   FOLDERS="io"    asan, tsan: only the C++ tests of these folders below tests
 
@@ -17,14 +19,17 @@ TESTS ?= .
 FOLDERS ?=
 N ?= 1000
 SEED ?=
+REPEATS ?= 200
+MUTANTS ?=
 DATA ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 PY := .venv/bin/python
+TEST_PROGRAMS := $(filter-out faults_test fuzz_test,$(patsubst tests/%/CMakeLists.txt,%_test,$(wildcard tests/*/CMakeLists.txt)))
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults mutants stress bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -100,6 +105,16 @@ faults:  ## N random faults under running jobs (default 1000), each followed by 
 	@tools/setup.sh test
 	@tools/build.sh release faults
 	@build/release/tests/faults/faults -n $(N) --seed '$(SEED)'
+
+mutants:  ## small mistakes put into the code, one at a time: which tests notice each (MUTANTS=--tenth: a tenth)
+	@tools/setup.sh test
+	@tools/build.sh release $(TEST_PROGRAMS) carya_core caryad carya-worker
+	@$(PY) tools/mutants.py $(MUTANTS)
+
+stress:  ## the tests of what has states and threads, REPEATS times on a busy machine
+	@tools/setup.sh test
+	@tools/build.sh release $(TEST_PROGRAMS) carya_core caryad carya-worker
+	@$(PY) tools/stress.py --repeats $(REPEATS)
 
 bench:  ## every bench, with its table and one JSON line
 	@tools/setup.sh test

@@ -3,8 +3,9 @@
 
 A normal run takes at most 40 minutes on two cores from a cold cache. Every test of the shipped build runs each time.
 The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
-others, which the summary names; fuzzing has a budget of time, shared by all targets; GCC and aarch64 build what decides
-bits and compare digests. The full thing runs all of it, and the long forms of tests.
+others, which the summary names; fuzzing has a budget of time, shared by all targets; so has a rotating tenth of the
+mutants (tools/mutants.py); GCC and aarch64 build what decides bits and compare digests. The full thing runs all of it,
+the long forms of tests, and the tests of what has states under load.
 
 The summary has a line per part with its seconds beside those of .ci/seconds.tsv. Machines differ: the median of the
 ratios is this machine's speed, and a part that took over 20 % more than it lets expect is named. --record writes the file.
@@ -31,6 +32,7 @@ LIMIT_S = 40 * 60
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
 GROWTH_MIN_S = 10  # ... if that is this much
 FUZZ_BUDGET_S = 180  # of wall time, for all targets together
+MUTANTS_BUDGET_S = 150  # of wall time, after which none is begun
 DAY_S = 24 * 3600
 
 # Test folders by module; those that start no thread are of no use to the thread sanitizer.
@@ -102,6 +104,8 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
             *(Part(name, ["make", name]) for name in ("asan", "tsan", "gcc", "arm")),
             Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={max(120, seconds)}"]),
             Part("faults", ["make", "faults"]),
+            Part("mutants", ["make", "mutants"]),
+            Part("stress", ["make", "stress"]),
             *PACKAGES,
         ], []
     return [
@@ -111,6 +115,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
         Part("gccbits", ["make", "gccbits"]),
         Part("armbits", ["make", "armbits"]),
         Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"]),
+        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth --seconds {MUTANTS_BUDGET_S}"]),
         *PACKAGES,
     ], left
 

@@ -354,6 +354,32 @@ TEST(Attack, SilentConnectionsKeepNobodyOut) {
   EXPECT_NE(message_of(told).find("too many connections"), std::string::npos) << message_of(told);
 }
 
+// Who has many connections loses one of them, and no other process its only one.
+TEST(Attack, ManyConnectionsOfOneProcessCostNoOtherProcessIts) {
+  const Configured limited("[limits]\nconnections = 8\n");
+  const DaemonProcess daemon({"--config", limited.path()});
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    HandClient alone(daemon.socket());
+    char byte = 'x';
+    if (write(ends[1], &byte, 1) != 1 || read(ends[1], &byte, 1) != 1) _exit(2);
+    const auto answer = alone.ask(HandClient::kStatus, Json::object());
+    _exit(answer && answer->type == HandClient::kStatusIs ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  std::vector<std::unique_ptr<HandClient>> many;
+  for (int i = 0; i < 40; ++i) many.push_back(std::make_unique<HandClient>(daemon.socket()));
+  ASSERT_EQ(write(ends[0], &byte, 1), 1);
+  int status = -1;
+  waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0) << "the only connection of another process was closed";
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST(Attack, WhereAllPlacesAreReadersTheNextOneIsToldSo) {
   const PhotoFolder folder(8);
   const Opened opened = open_folder(folder.path(), kBatch4);

@@ -9,6 +9,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/unix_socket.h"
 #include "loader/control/channel.h"
 #include "loader/control/documents.h"
 #include "loader/control/long_message.h"
@@ -167,6 +168,25 @@ TEST(Channel, RubbishIsAnErrorAndNothingElse) {
   }
 }
 
+TEST(Channel, TooManyDescriptorsAreRefused) {
+  Pair pair = connected();
+  ASSERT_TRUE(pair.channel.send({.type = MessageType::kStatus, .body = Message().body}, 0));
+  std::string good(1000, '\0');
+  good.resize(static_cast<std::size_t>(recv(pair.raw.get(), good.data(), good.size(), 0)));
+  for (const std::size_t count : {kMessageFdsMax, kMessageFdsMax + 1}) {
+    const std::vector<int> fds(count, STDERR_FILENO);
+    std::vector<char> room(CMSG_SPACE(count * sizeof(int)));
+    iovec part{good.data(), good.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    put_fds(message, room, fds);
+    ASSERT_EQ(sendmsg(pair.raw.get(), &message, 0), static_cast<ssize_t>(good.size()));
+    const auto got = pair.channel.receive(1000);
+    EXPECT_EQ(got.has_value(), count == kMessageFdsMax) << count;
+  }
+}
+
 TEST(SealedBytes, GoAndComeBack) {
   const std::string text = "some bytes";
   const auto fd = SealedBytes::copy("test", std::as_bytes(std::span(text)));
@@ -241,6 +261,11 @@ TEST(SealedBytes, OthersAreRefused) {
   const UniqueFd changeable(memfd_create("changeable", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(changeable.get(), 50), 0);
   EXPECT_FALSE(SealedBytes::map(changeable, 100, "document"));
+  // Whoever sent it could change it while it is read.
+  const UniqueFd writable(memfd_create("writable", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(write(writable.get(), "{}", 2), 2);
+  ASSERT_EQ(fcntl(writable.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_FALSE(SealedBytes::map(writable, 100, "document"));
   std::array<int, 2> pipe_ends{};
   ASSERT_EQ(pipe2(pipe_ends.data(), O_CLOEXEC), 0);
   const UniqueFd reading(pipe_ends[0]), writing(pipe_ends[1]);

@@ -18,6 +18,12 @@
 
 namespace carya::loader {
 
+/// The program of this build, or the one that tools/mutants.py wants tried.
+inline const char* caryad_program() {
+  const char* other = std::getenv("CARYA_TEST_CARYAD");
+  return other == nullptr ? CARYAD : other;
+}
+
 /// A real caryad of its own folder, killed at the end.
 class DaemonProcess {
  public:
@@ -42,12 +48,12 @@ class DaemonProcess {
   void start() {
     pid_ = fork();
     if (pid_ == 0) {
-      std::vector<std::string> words{CARYAD, "--socket", socket()};
+      std::vector<std::string> words{caryad_program(), "--socket", socket()};
       words.insert(words.end(), arguments_.begin(), arguments_.end());
       std::vector<char*> argv;
       for (std::string& word : words) argv.push_back(word.data());
       argv.push_back(nullptr);
-      execv(CARYAD, argv.data());
+      execv(argv[0], argv.data());
       _exit(127);
     }
     for (int i = 0; i < 3000; ++i) {

@@ -43,6 +43,17 @@ def test_each_test_folder_is_run_or_named_and_all_within_three_runs(monkeypatch:
     assert seen == everything
 
 
+def test_mutants_run_in_both_forms_and_stress_in_the_full_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARYA_LONG", "")  # which the full thing sets: here it is to be as it was
+    commands = {
+        everything: {part.name: part.command for part in ci.parts(everything)[0]} for everything in (False, True)
+    }
+    assert commands[False]["mutants"] == ["make", "mutants", f"MUTANTS=--tenth --seconds {ci.MUTANTS_BUDGET_S}"]
+    assert commands[True]["mutants"] == ["make", "mutants"]
+    assert commands[True]["stress"] == ["make", "stress"]
+    assert "stress" not in commands[False]
+
+
 def test_a_part_has_grown_by_what_the_speed_of_the_machine_does_not_explain() -> None:
     before = {"test": 400.0, "lint": 100.0, "docs": 5.0, "asan": 200.0}
     twice_as_slow = {name: 2 * seconds for name, seconds in before.items()}

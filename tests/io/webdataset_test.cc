@@ -150,6 +150,7 @@ TEST_F(WebDataset, TheIndexIsKeptAndFollowsTheTar) {
   // Another size, or another time: it is scanned anew.
   maker.file("b.jpg", "yy");
   raw("t.tar", maker.finish());
+  let_settle();  // so that it is the index of these two that is kept
   EXPECT_EQ((*list_webdataset({path}, kImage, {}, cached()))[0]->count(), 2u);
   TarMaker same_size;
   same_size.file("c.jpg", "x").file("d.jpg", "yy");

@@ -85,6 +85,11 @@ TEST(Header, TellsRgbFromYcbcrAsTurboDoes) {
     named[scan + 5 + 2 * c] = static_cast<std::uint8_t>("RGB"[c]);
   }
   EXPECT_EQ(recognise(named), Ordinary::kColour);
+  Bytes both = named;  // JFIF says YCbCr, whatever the components are called
+  both.insert(both.begin() + static_cast<std::ptrdiff_t>(jfif),
+              good.begin() + static_cast<std::ptrdiff_t>(jfif),
+              good.begin() + static_cast<std::ptrdiff_t>(jfif) + 18);
+  EXPECT_EQ(recognise(both), Ordinary::kOrdinary);
   for (int transform = 0; transform < 3; ++transform) {
     Bytes adobe = bare;
     const std::uint8_t segment[16] = {

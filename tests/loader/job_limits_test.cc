@@ -4,14 +4,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "job_reading.h"
+#include "loader/chunk_inputs.h"
 #include "loader/job.h"
+#include "loader/read_buffer.h"
 #include "photo_folder.h"
+#include "tests/jpeg_writer.h"
 
 namespace carya::loader {
 namespace {
@@ -95,6 +101,45 @@ TEST(JobLimits, RecordThatClaimsATerabyteIsBrokenAndNeverRead) {
   EXPECT_EQ(job->quarantine()[0].record, 3u);
   EXPECT_EQ(job->quarantine()[0].stage, "read");
   EXPECT_LT(job->stats().production.buffered_bytes_max, 1u << 30);
+}
+
+TEST(JobLimits, ReadAheadIsBoundedInBytes) {
+  const PhotoFolder folder(40);
+  std::uint64_t largest = 0;
+  for (int i = 0; i < 40; ++i) largest = std::max(largest, std::filesystem::file_size(folder.file(i)));
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const auto job = start(opened, {.epochs = 1, .threads = 3, .read_ahead_bytes = 1});
+  EXPECT_EQ(drain(*job).size(), 40u);
+  EXPECT_LE(job->stats().production.buffered_bytes_max, ReadBufferPool::rounded(buffer_room(largest)))
+      << "one record at a time";
+}
+
+// Whichever thread finds one first, it is the first of the batch that is told.
+TEST(JobLimits, OfSeveralBrokenRecordsTheFirstIsTold) {
+  const PhotoFolder folder(32);
+  std::string paths, labels;
+  for (int i = 0; i < 32; ++i) {
+    paths += (i == 0 ? "\"" : ",\"") + folder.file(i).string() + "\"";
+    labels += i == 0 ? "0" : ",0";
+  }
+  const auto large = write_jpeg(3000, 3000, 3, 90, [](std::size_t y, std::span<unsigned char> row) {
+    for (std::size_t x = 0; x < row.size(); ++x) row[x] = static_cast<unsigned char>(x * 7 + y * x / 3);
+  });
+  std::ofstream(folder.file(0), std::ios::binary)  // it takes long until the chunk's last row is looked at
+      .write(reinterpret_cast<const char*>(large.data()), static_cast<std::streamsize>(large.size()));
+  folder.spoil(7);
+  folder.spoil(8);
+  auto pipeline = transforms::Pipeline::parse(
+      R"({"version":1,"source":{"type":"files","paths":[)" + paths + R"(],"labels":[)" + labels +
+      R"(]},"views":[],"shuffle":null,"ops":[{"op":"decode_image"},{"op":"resize","size":[16,16]}],)"
+      R"("batch":{"batch_size":32,"global_size":null,"drop_last":false,"pad_last":false}})");
+  ASSERT_TRUE(pipeline) << pipeline.error().message;
+  const Opened opened{*pipeline, *Dataset::open(**pipeline, {})};
+  for (int i = 0; i < 3; ++i) {
+    const auto job = start(opened, {.threads = 2});
+    ASSERT_FALSE(job->next(120'000));
+    EXPECT_EQ(job->failure()->record, 7u);
+  }
 }
 
 TEST(JobLimits, CloseEndsAWaitOfAnyLength) {

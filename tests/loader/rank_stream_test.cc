@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <thread>
 
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
@@ -50,6 +51,26 @@ TEST(RankStream, WithLessMemoryTheStreamIsTheSameAndGoesOn) {
   });
   EXPECT_EQ(hashes, expected);
   EXPECT_LT(least, all) << "memory went back meanwhile";
+}
+
+// Batches that lie ready were made under the policy of before: nobody who comes under another one is given
+// them.
+TEST(RankStream, WhatWasMadeUnderAnotherPolicyIsNoPlaceToGoOnFrom) {
+  const PhotoFolder folder(40);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const auto stream = RankStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = 4});
+  ASSERT_TRUE(stream);
+  ASSERT_TRUE((*stream)->attach_reader());
+  ASSERT_TRUE((*stream)->start());
+  while ((*stream)->figures().ring.ready < 4) std::this_thread::yield();
+  EXPECT_EQ((*stream)->sequence_at(0, 4), 2u);
+  EXPECT_FALSE(*(*stream)->set_on_error(transforms::OnError::kRaise)) << "the same as before";
+  EXPECT_EQ((*stream)->sequence_at(0, 4), 2u);
+  EXPECT_TRUE(*(*stream)->set_on_error(transforms::OnError::kMask));
+  EXPECT_EQ((*stream)->sequence_at(0, 4), std::nullopt);
+  ASSERT_TRUE((*stream)->seek(0, 8));
+  EXPECT_NE((*stream)->sequence_at(0, 8), std::nullopt) << "made under the new one";
+  (*stream)->close();
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "loader/overflow/pool_crew.h"
 #include "loader/production.h"
 #include "remote/server.h"
 #include "tests/overflow/photos.h"
+#include "tests/overflow/worker.h"
 
 namespace carya::loader {
 namespace {
@@ -97,6 +100,28 @@ TEST(Liars, AWorkerThatLiesLaterIsFoundAndExpelled) {
   ASSERT_TRUE(is_expelled(*crew));
   ASSERT_TRUE(job->seek(0, 0));
   EXPECT_EQ(drain(*job), alone(opened)) << "nothing of it is left";
+}
+
+// Whoever listens at an address after a reconnect may be another one.
+TEST(Liars, TheFirstChunkAfterAReconnectIsComparedAgain) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const std::string path = folder.socket();
+  const auto crew = crew_at(opened, path, 0);  // none is compared by chance
+  std::optional<Liar> worker(std::in_place, path, UINT64_MAX);
+  const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew});
+  const Rows expected = alone(opened);
+  ASSERT_EQ(drain_until_remote(*job), expected);
+  for (int epoch = 0; epoch < 3000 && crew->figures().at(0).results < 2; ++epoch) drain(*job);
+  EXPECT_FALSE(is_expelled(*crew)) << "an honest one, whose first chunk was the same";
+  worker.reset();
+  std::filesystem::remove(path);
+  worker.emplace(path, 0);
+  for (int epoch = 0; epoch < 3000 && !is_expelled(*crew); ++epoch) {
+    ASSERT_TRUE(job->seek(0, 0));
+    ASSERT_EQ(drain(*job), expected);
+  }
+  EXPECT_TRUE(is_expelled(*crew));
 }
 
 TEST(Liars, OneThatIsHonestAtEachNthResultIsFoundAllTheSame) {

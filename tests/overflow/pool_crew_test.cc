@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "loader/stream_planner.h"
+#include "remote/server.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/photos.h"
@@ -50,6 +53,54 @@ TEST(PoolCrew, AWorkerThatDiesCostsNothingButTime) {
     ASSERT_TRUE(job->seek(0, 0));
     EXPECT_EQ(drain(*job), alone(opened));
     worker = std::make_unique<Worker>(path);
+  }
+}
+
+// A worker that ends as soon as it is asked for a chunk.
+class Deserter final : public remote::ChunkHandler {
+ public:
+  explicit Deserter(const std::string& path)
+      : server_(std::move(*remote::ChunkServer::create({.listen = "unix:" + path}, *this))),
+        thread_([this] { server_->run(); }) {}
+  ~Deserter() override {
+    server_->stop();
+    thread_.join();
+  }
+  bool asked() const { return asked_; }
+
+  Result<std::vector<remote::Fact>> admit(std::uint64_t, const remote::Hello& hello) override {
+    return hello.facts;
+  }
+  void register_plan(remote::Asked asked) override { server_->answer(asked.ticket, remote::Answer{}); }
+  void compute(remote::Asked) override {
+    asked_ = true;
+    server_->stop();
+  }
+  void forget_plan(std::uint64_t, std::uint64_t) override {}
+  void gone(std::uint64_t, const std::string&, const Error&) override {}
+
+ private:
+  std::atomic<bool> asked_{false};
+  std::unique_ptr<remote::ChunkServer> server_;
+  std::thread thread_;
+};
+
+TEST(PoolCrew, AChunkThatIsLostIsComputedHere) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const Rows expected = alone(opened);
+  for (int round = 0; round < 3; ++round) {
+    const std::string path = folder.socket();
+    const Deserter deserter(path);
+    const auto job =
+        start(opened, {.threads = 1, .slots = 6, .crew = crew_at(*opened.pipeline, kAllOps, {path})});
+    for (int epoch = 0; epoch < 3000 && !deserter.asked(); ++epoch) {
+      ASSERT_TRUE(job->seek(0, 0));
+      ASSERT_EQ(drain(*job), expected);
+    }
+    EXPECT_TRUE(deserter.asked());
+    ASSERT_TRUE(job->seek(0, 0));
+    EXPECT_EQ(drain(*job), expected);
   }
 }
 

@@ -63,6 +63,35 @@ def test_a_forked_child_gets_an_error_and_the_parent_goes_on() -> None:
     assert (done.returncode, done.stdout) == (0, "parent done\n"), done.stderr
 
 
+def test_a_child_forked_while_another_thread_takes_a_batch_is_told() -> None:
+    done = run("""
+    loader = carya.Loader(pipeline(), threads=1, slots=2, hold_timeout=600)
+    iterator = iter(loader)
+    held = [next(iterator), next(iterator)]  # all slots: whoever takes the next one waits, and holds the lock
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(next(iterator)))
+    thread.start()
+    while loader._taking.acquire(blocking=False):
+        loader._taking.release()
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(iterator)
+        except carya.ForkedError:
+            os._exit(7)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    held.clear()
+    thread.join()
+    assert len(taken) == 1
+    taken.clear()
+    loader.close()
+    print("parent done")
+    """)
+    assert (done.returncode, done.stdout) == (0, "parent done\n"), done.stderr
+
+
 def test_a_forked_child_may_end_in_order_and_make_its_own_loader() -> None:
     done = run("""
     import warnings

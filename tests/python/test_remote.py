@@ -373,6 +373,7 @@ def test_workers_are_reached_by_tls_and_others_are_not(photos: Path, tmp_path: P
         ({"remote": ["w:1"], "objective": "cost-at-target", "target": -5}, "target: got -5; give a number above 0"),
         ({"remote": ["w:1"], "max_workers": -1}, "max_workers: got -1"),
         ({"remote": ["w:1"], "max_cost_per_hour": 0}, "max_cost_per_hour: got 0"),
+        ({"remote": ["w:1"], "verify": 1.5}, "verify: got 1.5; give a share of 0 to 1"),
         ({"remote": ["w:1"], "placement": "remote:x"}, "placement: got 'remote:x'"),
         ({"placement": "remote:2"}, "remote= names none"),
         ({"remote": ["w:1"], "remote_tls": {"cert": "x"}}, "remote_tls: got"),

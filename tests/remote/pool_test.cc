@@ -13,6 +13,7 @@
 
 #include "remote/address.h"
 #include "remote/server.h"
+#include "tests/pace.h"
 #include "tests/remote/certificates.h"
 #include "tests/remote/recording_handler.h"
 #include "tests/remote/wire.h"
@@ -238,6 +239,48 @@ TEST_F(Pool, WhatCannotBeSubmittedIsSaid) {
   worker.answer(0, "", "");
   EXPECT_EQ(owner.end_of(1), "done unplaced ");
   until([&] { return submit(member, 3).has_value(); });
+}
+
+TEST_F(Pool, AWorkersWindowIsKeptInBytesToo) {
+  worker_options.bytes_max = worker_options.request_bytes_max = worker_options.result_bytes_max = 10'000;
+  Worker worker(worker_options);
+  start();
+  const std::uint64_t member = join(worker_options.listen);
+  const std::uint64_t most = figures(member).window.bytes;
+  ASSERT_EQ(most, 10'000u);
+  ASSERT_TRUE(submit(member, 1, 6'000));
+  EXPECT_EQ(submit(member, 2, 4'001).error().code, Code::kExhausted) << "a byte too many";
+  ASSERT_TRUE(submit(member, 2, 4'000));
+  EXPECT_EQ(submit(member, 3, 1).error().code, Code::kExhausted);
+  worker.answer(0, "", std::string(6'000, 'x'));
+  EXPECT_EQ(owner.end_of(1), "done ");
+  until([&] { return submit(member, 3, 6'000).has_value(); });
+}
+
+// Their loops look at everything once in a tick, which would repair a lost wake-up: a quarter of a second
+// each here.
+TEST_F(Pool, RequestsAndAnswersWaitForNoTick) {
+  constexpr int kHandoffs = 300;
+  worker_options.heartbeat_ms = options.heartbeat_ms = 600'000;
+  Worker worker(worker_options);
+  start();
+  const std::uint64_t member = join(worker_options.listen);
+  const Patience patience(kHandoffs);
+  const auto comes = [&](std::mutex& mutex, std::condition_variable& changed, auto there) {
+    std::unique_lock lock(mutex);
+    while (!there() && !patience.over()) changed.wait_for(lock, std::chrono::milliseconds(Patience::kLookMs));
+    return there();
+  };
+  int ended = 0;
+  for (std::uint64_t i = 1; i <= kHandoffs && !patience.over(); ++i) {
+    ASSERT_TRUE(submit(member, i));
+    Worker::Handler& handler = worker.handler;
+    if (!comes(handler.mutex, handler.came, [&] { return handler.chunks.size() >= i; })) break;
+    worker.answer(i - 1, "", "");
+    if (!comes(owner.mutex, owner.changed, [&] { return owner.ends.contains(i); })) break;
+    ++ended;
+  }
+  EXPECT_EQ(ended, kHandoffs);
 }
 
 TEST_F(Pool, ADeadWorkersRequestsAreLostAndItsSuccessorIsFound) {

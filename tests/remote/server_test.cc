@@ -1,6 +1,8 @@
 #include "remote/server.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -385,6 +387,26 @@ TEST_F(Server, StrangersThatSayNothingKeepNobodyOut) {
   before->push();
   handler.wait(handler.chunks, 0);
   EXPECT_EQ(server->figures().connections, 6u) << "two that are known, and four strangers";
+}
+
+TEST_F(Server, ManyStrangersOfOneAddressKeepNoOtherOneOut) {
+  options.strangers_max = 4;
+  start();
+  UniqueFd other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in here{
+      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK + 1)}, .sin_zero = {}};
+  ASSERT_EQ(bind(other.get(), reinterpret_cast<const sockaddr*>(&here), sizeof(here)), 0) << errno;
+  sockaddr_in there = here;
+  there.sin_port = htons(server->port());
+  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(other.get(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)), 0) << errno;
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(socket());
+  until([&] { return server->figures().refused >= 37; });
+  ASSERT_EQ(fcntl(other.get(), F_SETFL, O_NONBLOCK), 0);
+  Client alone(std::move(other));
+  alone.connection.send(Hello{.client = "alone", .token = options.token});
+  EXPECT_EQ(alone.expect<Welcome>().server, "test");
 }
 
 TEST_F(Server, HandshakesThatStopHalfWayHaveALimitOfTheirOwn) {

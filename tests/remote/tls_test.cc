@@ -1,7 +1,10 @@
 #include "remote/tls.h"
 
 #include <gtest/gtest.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 
+#include <memory>
 #include <optional>
 
 #include "tests/remote/certificates.h"
@@ -104,6 +107,38 @@ TEST_F(Tls, TheServersNameIsChecked) {
     EXPECT_EQ(talk.client_status.error().code, Code::kPermission) << talk.client_status.error().message;
     EXPECT_TRUE(talk.server_sink.frames.empty());
   }
+}
+
+/// Whether a server lets a client of OpenSSL's own in, which speaks up to that version and may have a
+/// certificate.
+bool lets_in(TlsContext& server, const TlsFiles& files, int newest, bool certified) {
+  auto ends = socket_pair();
+  const auto stream = server.accept(std::move(ends.second), {});
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> theirs(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  EXPECT_EQ(SSL_CTX_set_max_proto_version(theirs.get(), newest), 1);
+  if (certified) {
+    EXPECT_EQ(SSL_CTX_use_certificate_chain_file(theirs.get(), files.certificate.c_str()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey_file(theirs.get(), files.key.c_str(), SSL_FILETYPE_PEM), 1);
+  }
+  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(theirs.get()), SSL_free);
+  EXPECT_EQ(SSL_set_fd(client.get(), ends.first.get()), 1);
+  SSL_set_connect_state(client.get());
+  Result<bool> established = false;
+  for (int i = 0; i < 1000 && established && !*established; ++i) {
+    SSL_do_handshake(client.get());
+    established = (*stream)->establish();
+  }
+  ERR_clear_error();
+  return established && *established;
+}
+
+TEST_F(Tls, NothingOlderThanTls13IsSpoken) {
+  EXPECT_TRUE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_3_VERSION, true));
+  EXPECT_FALSE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_2_VERSION, true));
+}
+
+TEST_F(Tls, AClientWithoutACertificateIsRefused) {
+  EXPECT_FALSE(lets_in(*context(ours, "server"), ours.of("client"), TLS1_3_VERSION, false));
 }
 
 TEST_F(Tls, CertificatesOfAnotherAuthorityAreRefusedBothWays) {

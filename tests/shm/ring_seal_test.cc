@@ -169,10 +169,12 @@ TEST_F(ForgedRing, UnsealedFilesAreRefused) {
 }
 
 TEST_F(ForgedRing, WrongSizesAndThingsThatAreNoMemfdsAreRefused) {
-  const auto slot = forged(fds.slots[0], 4096, kSealSize);
   SlotRing::ReaderFds changed = fds;
-  changed.slots[1] = slot.get();
-  EXPECT_EQ(attach_with(changed), Code::kCorrupt);
+  for (const std::uint64_t bytes : {std::uint64_t{4096}, ring->layout().slot_bytes() + 4096}) {
+    const auto slot = forged(fds.slots[0], bytes, kSealSize);
+    changed.slots[1] = slot.get();
+    EXPECT_EQ(attach_with(changed), Code::kCorrupt) << bytes;
+  }
   changed = fds;
   changed.control = fds.slots[0];
   EXPECT_EQ(attach_with(changed), Code::kCorrupt);

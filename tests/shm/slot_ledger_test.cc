@@ -66,6 +66,18 @@ TEST(SlotLedger, DetachFreesWhatNobodyElseHolds) {
   EXPECT_EQ(ledger.attached_mask(), 0u);
 }
 
+TEST(SlotLedger, DetachFreesAlsoWhatWasTaken) {
+  SlotLedger ledger(3);
+  ledger.attach(4);
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    ledger.acquire();
+    ledger.publish(slot, ~0u, slot + 1);
+  }
+  EXPECT_TRUE(ledger.take_to(4, 2).has_value());  // as if it died with two leases
+  EXPECT_EQ(ledger.detach(4), 3u);
+  for (std::uint32_t slot = 0; slot < 3; ++slot) EXPECT_EQ(ledger.state(slot), SlotLedger::State::kFree);
+}
+
 TEST(SlotLedger, ARetiredReaderHoldsWhatItTookAndGetsNothingMore) {
   SlotLedger ledger(3);
   ledger.attach(0);

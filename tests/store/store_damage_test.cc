@@ -48,6 +48,28 @@ std::array<int, 5> versions(const RecordStore& store) {
   return found;
 }
 
+// The scan at opening has seen good bytes; what is read later is checked again.
+TEST(StoreDamage, ABitThatFlipsAfterOpeningIsSeenByTheRead) {
+  Small small;
+  const auto store = open_store(small.path);
+  const std::array<int, 5> all{1, 1, 1, 0, 0};
+  ASSERT_EQ(versions(*store), all);
+  std::string damaged = small.bytes;
+  std::uint64_t failures = 0;
+  for (const int i : {3, 7}) {  // the newest entries of records 3 and 2
+    const std::uint64_t begin = small.ends[static_cast<std::size_t>(i) - 1] + sizeof(EntryHead);
+    const std::uint64_t count = payload_of(Small::record(i), Small::version(i), 40).size();
+    for (std::uint64_t at = begin; at < begin + count; ++at, ++failures) {
+      damaged[at] = static_cast<char>(damaged[at] ^ 4);
+      std::fstream(small.path, std::ios::binary | std::ios::in | std::ios::out)
+          .write(damaged.data(), static_cast<std::streamsize>(damaged.size()));  // the same file, in place
+      EXPECT_EQ(get(*store, Small::record(i)), std::nullopt) << "byte " << at - begin;
+      damaged[at] = small.bytes[at];
+    }
+  }
+  EXPECT_EQ(store->stats().get_failures, failures);
+}
+
 TEST(StoreDamage, TruncatedAtEveryByteKeepsTheWholeEntriesAndGoesOn) {
   Small small;
   for (std::size_t bytes = 0; bytes <= small.bytes.size(); ++bytes) {

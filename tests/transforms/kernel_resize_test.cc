@@ -202,6 +202,26 @@ TEST(KernelResize, TriangleWeightsAreTheSameOnEveryTarget) {
   ASSERT_TRUE(force_simd_target(""));
 }
 
+TEST(KernelResize, WeightsAddUpToOneForEveryFilter) {
+  int wide = 0;
+  for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic})
+    for (const bool antialias : {false, true})
+      for (const std::int64_t out_size : {1, 7, 64})
+        for (std::int64_t in_size = 1; in_size < 20 * out_size; in_size += 1 + in_size / 10) {
+          ResizeTaps taps;
+          taps.update(in_size, out_size, interpolation, antialias);
+          wide += taps.wide() ? 1 : 0;
+          for (std::int64_t i = 0; i < out_size; ++i) {
+            const int sum =
+                taps.wide() ? std::accumulate(taps.wide_weights(i), taps.wide_weights(i) + taps.count(i), 0)
+                            : std::accumulate(taps.narrow(i), taps.narrow(i) + ResizeTaps::kNarrowTaps, 0);
+            ASSERT_EQ(sum, 1 << (taps.wide() ? ResizeTaps::kWideBits : ResizeTaps::kNarrowBits))
+                << in_size << " to " << out_size << " at " << i;
+          }
+        }
+  EXPECT_GT(wide, 0);
+}
+
 TEST(KernelResize, SurvivesAChangeOfTargetBetweenPictures) {
   const Case c = kCases[0];
   const auto pixels = photo_like(c, 5);

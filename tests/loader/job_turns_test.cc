@@ -1,0 +1,166 @@
+// Jobs that share an engine: each has its turns, and each is woken when there is something for it to do.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "loader/production.h"
+#include "loader/rank_stream.h"
+#include "loader/read_buffer.h"
+#include "tests/loader/job_reading.h"
+#include "tests/pace.h"
+
+namespace carya::loader {
+namespace {
+
+/// Images in memory: no reads, so that who computes is all that there is to share.
+class Images {
+ public:
+  Images(std::uint64_t count, std::uint64_t side, const std::string& ops) : values_(count * side * side * 3) {
+    const std::string shape = std::to_string(side) + "," + std::to_string(side) + ",3";
+    const std::string json = R"({"version":1,"source":{"type":"arrays","count":)" + std::to_string(count) +
+                             R"(,"arrays":{"image":{"dtype":"uint8","shape":[)" + shape +
+                             R"(],"fingerprint":"00"}}},"views":[],"shuffle":{"seed":1},"ops":[)" + ops +
+                             R"(],"batch":)" + kBatch4 + "}";
+    const auto pipeline = transforms::Pipeline::parse(json);
+    EXPECT_TRUE(pipeline) << (pipeline ? "" : pipeline.error().message);
+    const std::map<std::string, ArrayMemory> arrays{
+        {"image", {reinterpret_cast<const std::byte*>(values_.data()), side * side * 3, count}}};
+    const auto dataset = Dataset::open(**pipeline, {.arrays = arrays});
+    EXPECT_TRUE(dataset) << (dataset ? "" : dataset.error().message);
+    opened = {*pipeline, *dataset};
+  }
+  Opened opened;
+
+ private:
+  std::vector<std::uint8_t> values_;
+};
+
+TEST(JobTurns, AJobIsNotStarvedByAnotherThatTakesAllItCanGet) {
+  const Images images(400, 96, R"({"op":"gaussian_blur","kernel_size":23})");
+  constexpr std::uint32_t kSlots = 8;
+  const auto greedy = start(images.opened, {.threads = 1, .slots = 32});
+  std::atomic<int> taken{0};
+  std::atomic<bool> done{false};
+  std::thread reading([&] {
+    for (; !done && greedy->next(120'000); ++taken) {
+    }
+  });
+  while (taken < 20) std::this_thread::yield();
+  const auto other = start(images.opened, {.threads = 1, .slots = kSlots});
+  // In turns it has its slots full when the greedy one was given as many batches; ten times as many are
+  // plenty.
+  const int from = taken;
+  while (taken < from + 10 * static_cast<int>(kSlots)) std::this_thread::yield();
+  const std::uint64_t made = other->stats().production.batches;
+  done = true;
+  reading.join();
+  EXPECT_EQ(made, kSlots);
+}
+
+/// A stream with one slot and a reader of its own, beside the engine's threads.
+struct Handed {
+  explicit Handed(const Opened& opened, std::uint32_t slots) {
+    auto made = RankStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = slots});
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    stream = *made;
+    const auto index = stream->attach_reader();
+    EXPECT_TRUE(index);
+    reader = std::move(*shm::RingReader::attach(stream->reader_fds(*index), *index));
+    EXPECT_TRUE(stream->start());
+  }
+  ~Handed() { stream->close(); }
+  std::shared_ptr<RankStream> stream;
+  std::unique_ptr<shm::RingReader> reader;
+};
+
+/// A ring that is told of a release in the very moment in which its owner asks for the bell.
+class LateRelease final : public shm::SlotRing {
+ public:
+  explicit LateRelease(std::shared_ptr<shm::SlotRing> ring) : ring_(std::move(ring)) {}
+  shm::Lease released;
+
+  void set_waiting(bool waiting) override {
+    if (waiting) released.release();  // before the flag is up: it rings no bell
+    ring_->set_waiting(waiting);
+  }
+
+  const shm::SlotLayout& layout() const override { return ring_->layout(); }
+  std::uint32_t slots() const override { return ring_->slots(); }
+  void set_limit(std::uint32_t slots) override { ring_->set_limit(slots); }
+  std::optional<std::uint32_t> acquire() override { return ring_->acquire(); }
+  std::byte* data(std::uint32_t slot) override { return ring_->data(slot); }
+  void publish(std::uint32_t slot, std::uint64_t sequence, const shm::Meta& meta,
+               std::uint32_t mask) override {
+    ring_->publish(slot, sequence, meta, mask);
+  }
+  void abandon(std::uint32_t slot) override { ring_->abandon(slot); }
+  std::uint32_t collect() override { return ring_->collect(); }
+  int event_fd() const override { return ring_->event_fd(); }
+  Result<std::uint32_t> attach_reader(std::uint64_t from) override { return ring_->attach_reader(from); }
+  void retire_reader(std::uint32_t reader, const std::string& why) override {
+    ring_->retire_reader(reader, why);
+  }
+  void keep_untaken(std::uint32_t reader) override { ring_->keep_untaken(reader); }
+  void drop_kept(std::uint64_t before) override { ring_->drop_kept(before); }
+  void stop_keeping() override { ring_->stop_keeping(); }
+  void detach_reader(std::uint32_t reader, const std::string& why) override {
+    ring_->detach_reader(reader, why);
+  }
+  std::string detach_reason(std::uint32_t reader) const override { return ring_->detach_reason(reader); }
+  std::uint32_t held_by(std::uint32_t reader) const override { return ring_->held_by(reader); }
+  std::uint64_t waited_ns(std::uint32_t reader) const override { return ring_->waited_ns(reader); }
+  std::uint64_t least_waited_ns() const override { return ring_->least_waited_ns(); }
+  ReaderFds reader_fds(std::uint32_t reader) const override { return ring_->reader_fds(reader); }
+  shm::SlotRingStats stats() const override { return ring_->stats(); }
+
+ private:
+  std::shared_ptr<shm::SlotRing> ring_;
+};
+
+// As the engine's thread of bells does it: a bell has rung, others have used the slot, and nobody computes.
+TEST(JobTurns, AReleaseJustBeforeTheBellIsAskedForIsNotLost) {
+  const Images images(40, 2, "");
+  const auto ring = std::make_shared<LateRelease>(
+      *shm::SlotRing::create(Handed(images.opened, 2).reader->layout(), {.slots = 2}));
+  const auto planner = std::make_shared<StreamPlanner>(images.opened.pipeline, StreamPlannerOptions());
+  ReadBufferPool pool(1 << 20);
+  const auto production =
+      Production::create(images.opened.pipeline, *planner->first_plan(), images.opened.dataset, ring, pool,
+                         {.shape = *StreamShape::create(40, 4, 0, 1, 0, false, false),
+                          .index = DecodeIndex::open(*images.opened.dataset, {}),
+                          .planner = planner});
+  const std::uint32_t index = *ring->attach_reader(UINT64_MAX);
+  const auto reader = *shm::RingReader::attach(ring->reader_fds(index), index);
+  Outbox out;
+  production->pump(out);
+  while (Chunk* const chunk = production->take_runnable()) {
+    ComputeScratch scratch = production->take_scratch();
+    production->compute(*chunk, scratch);
+    production->finish(*chunk, std::move(scratch), {}, out);
+    production->pump(out);
+  }
+  ring->released = *reader->next(0);
+  const shm::Lease held = *reader->next(0);
+  ring->set_waiting(false);
+  ASSERT_EQ(ring->stats().held, 2u);
+  production->pump(out);
+  EXPECT_EQ(ring->stats().filling, 1u) << "the slot that was released is taken";
+  EXPECT_NE(production->take_runnable(), nullptr);
+}
+
+TEST(JobTurns, AReaderThatSleepsIsWokenForEachBatch) {
+  constexpr int kHandoffs = 300;
+  const Images images(400, 64, R"({"op":"gaussian_blur","kernel_size":23})");
+  Handed handed(images.opened, 2);
+  const Patience patience(kHandoffs);
+  int taken = 0;
+  while (taken < kHandoffs && !patience.over())
+    if (handed.reader->next(Patience::kLookMs)) ++taken;
+  EXPECT_EQ(taken, kHandoffs);
+}
+
+}  // namespace
+}  // namespace carya::loader
