@@ -18,6 +18,7 @@ constexpr double kLookS = 60;  // between two looks of a settled controller
 constexpr double kCutChangeS = 2;
 constexpr std::uint64_t kLocalSeenMin = 4;
 constexpr std::uint64_t kEarlierSeenMin = 2;  // enough to contradict what an earlier run found
+constexpr std::uint64_t kFirstSeenMin = 2;    // enough to ask for a first worker where much speaks for it
 constexpr std::uint64_t kFirstLook = 4;
 constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
 constexpr double kCoresMarginMax = 0.05;
@@ -136,7 +137,10 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
   if (!broken.empty()) world_changed(broken);
   switch (decision_.phase) {
     case Phase::kMeasuring:
-      if (estimate_.local_count() >= (as_before_ ? kEarlierSeenMin : kLocalSeenMin)) look(now_s);
+      if (estimate_.local_count() >= (as_before_ ? kEarlierSeenMin : kLocalSeenMin))
+        look(now_s);
+      else if (estimate_.local_count() >= kFirstSeenMin)
+        ask_first_early(now_s);
       break;
     case Phase::kFirstWorker:
       measure_first_worker(measured, now_s);
@@ -146,7 +150,10 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
       if (!broken.empty()) look(now_s);
       break;
     case Phase::kVerifying:
-      if (!broken.empty() || seen_ >= look_at_seen_) look(now_s);
+      if (!broken.empty() || seen_ >= look_at_seen_)
+        look(now_s);
+      else
+        ask_first_early(now_s);
       break;
     case Phase::kSettled:
       if (now_s >= decision_.looks_again_s) look(now_s);
@@ -304,12 +311,14 @@ bool Controller::may_change(const Choice& to, const Case& change, double now_s) 
 
 void Controller::ask_first(const Choice& choice, double now_s) {
   decision_.phase = Phase::kFirstWorker;
-  decision_.run = {.cut = choice.cut, .workers = 1, .cores = options_.model.cores};
-  decision_.why = text("%u workers would help; one is measured before", choice.workers);
+  const std::uint32_t tried = std::min(choice.workers, std::max<std::uint32_t>(options_.first_workers, 1));
+  decision_.run = {.cut = choice.cut, .workers = tried, .cores = options_.model.cores};
+  decision_.why =
+      text("%u workers would help; %u %s measured before", choice.workers, tried, tried == 1 ? "is" : "are");
   workers_known_ = false;
   estimate_.forget_workers();
   estimate_.forget_whole();
-  pay(1, now_s);
+  pay(tried, now_s);
   asked_s_ = now_s;
   steady_ = false;
 }
@@ -367,11 +376,18 @@ void Controller::settle(const PlacementFacts& facts, const Choice& present, bool
                   text("; %.3g %% sure that no neighbour is better", 100 * decision_.confidence);
 }
 
-std::vector<Neighbour> Controller::neighbours() const {
+Choice Controller::choice_of(const Running& run) const {
   const PlacementFacts facts = estimate_.facts();
-  const auto best = place(facts, options_.prices, options_.goal);
-  return autotune::neighbours(facts, options_.prices, options_.goal, decision_.choice,
-                              best && best->reachable);
+  Choice choice = predict(facts, options_.prices, options_.goal, run.cut, run.workers);
+  if (choice.workers >= workers_allowed(options_.prices, options_.goal))
+    name_limit(choice, facts, options_.prices, options_.goal, serves_);
+  return choice;
+}
+
+std::vector<Neighbour> Controller::neighbours(const Choice& chosen) const {
+  const PlacementFacts facts = estimate_.facts();
+  return autotune::neighbours(facts, options_.prices, options_.goal, chosen,
+                              reachable(facts, options_.prices, options_.goal));
 }
 
 }  // namespace carya::autotune

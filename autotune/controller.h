@@ -21,6 +21,9 @@ struct ControllerOptions {
   PlacementGoal goal;
   double worker_start_s = 30;      ///< from asking for a worker until it works
   double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works
+  /// First workers that are tried together: more than one where they wait for work already, may be unlike
+  /// and cost next to nothing for a few seconds.
+  std::uint32_t first_workers = 1;
   /// The model's worker costs were measured (an earlier run): no first worker is tried alone.
   bool workers_known = false;
   /// What the run before ended with, of the same plan (set_model() takes another): the stream begins with its
@@ -30,7 +33,7 @@ struct ControllerOptions {
 
 enum class Phase : std::uint8_t {
   kMeasuring,    ///< all local, until the host's part is known
-  kFirstWorker,  ///< one worker gets some chunks, to be measured before money is spent on more
+  kFirstWorker,  ///< one worker, or as few as are tried at once, is measured before money is spent on more
   kStarting,     ///< the answer was asked for; its workers start
   kVerifying,    ///< it runs; is it what the model said, and are its neighbours worse?
   kSettled,      ///< they are; watching for the world to change
@@ -70,9 +73,11 @@ class Controller {
   /// is of the new one.
   Status set_model(const PlacementFacts& model, const std::optional<EarlierRun>& earlier = {});
 
-  /// What is known by now, and the choices beside the present one. For `explain`, not for every step.
+  /// What is known by now; what it says of a stream that runs so, and of the choices beside that. For
+  /// `explain`, not for every step.
   PlacementFacts facts() const { return estimate_.facts(); }
-  std::vector<Neighbour> neighbours() const;
+  Choice choice_of(const Running& run) const;
+  std::vector<Neighbour> neighbours(const Choice& chosen) const;
   /// For the next run: what is known and decided by now; none before there is an answer and workers were
   /// measured.
   std::optional<EarlierRun> learned() const;
@@ -110,6 +115,7 @@ class Controller {
   bool workers_came(const Measurements& measured, double now_s) const;
   void measure_first_worker(const Measurements& measured, double now_s);
   bool first_measured() const;
+  void ask_first_early(double now_s);
   void dismiss_first(double now_s);
   void look(double now_s);
   void begin();

@@ -9,9 +9,10 @@ namespace {
 
 constexpr double kConfidence = 0.95;
 constexpr double kSecondsPerHour = 3600;
-// A first worker is measured until its speed is known so well, or so often.
+// A first worker is measured until its speed is known so well, or so often: what is still in doubt then is
+// corrected while the answer runs, which costs less than to wait for it.
 constexpr double kWorkerErrorMax = 0.05;
-constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 20;
+constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 8;
 // After a first worker was tried in vain; twice that after the next, and so on.
 constexpr double kFirstAgainS = 600;
 constexpr std::uint32_t kVainMax = 6;
@@ -26,6 +27,17 @@ bool Controller::first_measured() const {
   if (seen < kWorkerSeenMin || seen >= kWorkerSeenMax) return seen >= kWorkerSeenMax;
   const double reach = confidence_reachable();
   return estimate_.worker_error() <= kWorkerErrorMax && (reach >= kConfidence || reach <= 1 - kConfidence);
+}
+
+/// Between two looks: as soon as workers would surely pay one is tried, for a trial is undone for little.
+void Controller::ask_first_early(double now_s) {
+  if (workers_known_ || as_before_ || now_s < first_again_s_ || decision_.run.workers > 0) return;
+  if (workers_allowed(options_.prices, options_.goal) == 0) return;
+  const PlacementFacts facts = estimate_.facts();
+  const auto best = place_now(facts);
+  if (!best || best->choice.workers == 0) return;
+  const Choice local = predict(facts, options_.prices, options_.goal, std::nullopt, 0);
+  if (weigh(local, best->choice, best->reachable).worth()) ask_first(best->choice, now_s);
 }
 
 void Controller::measure_first_worker(const Measurements& measured, double now_s) {

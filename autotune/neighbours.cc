@@ -48,24 +48,23 @@ std::vector<Neighbour> neighbours(const PlacementFacts& facts, const Prices& pri
     found.push_back({std::move(name), choice, why(goal, choice, chosen, reachable)});
   };
   std::optional<std::size_t> first = chosen.cut;  // where a first worker would work
-  std::optional<Choice> all_remote;
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut) {
-    if (const auto best = best_at_cut(facts, prices, goal, cut, true);
-        best && (!all_remote || better(goal, *best, *all_remote, reachable)))
-      all_remote = best;
     if (const auto best = best_at_cut(facts, prices, goal, cut);
         best && chosen.cut && (cut + 1 == *chosen.cut || cut == *chosen.cut + 1))
       add(cut_name(facts, cut), *best);
     const auto one = [&](std::size_t at) { return predict(facts, prices, goal, at, 1); };
     if (!chosen.cut && (!first || better(goal, one(cut), one(*first), reachable))) first = cut;
   }
-  if (first) add("one worker more", predict(facts, prices, goal, first, chosen.workers + 1));
-  if (first && (chosen.limit == Limit::kWorkersMax || chosen.limit == Limit::kWorkersCostMax))
-    found.back().why += ", beyond " + std::string(limit_name(chosen.limit));
+  if (const std::uint32_t more = chosen.workers + 1; first && more <= goal.workers_there) {
+    add("one worker more", predict(facts, prices, goal, first, more));
+    const Limit limit = more > goal.workers_max ? Limit::kWorkersMax : Limit::kWorkersCostMax;
+    if (more > workers_allowed(prices, goal))
+      found.back().why += ", beyond " + std::string(limit_name(limit));
+  }
   if (chosen.workers > 1)
     add("one worker less", predict(facts, prices, goal, chosen.cut, chosen.workers - 1));
   if (chosen.workers > 0) add("no workers", predict(facts, prices, goal, std::nullopt, 0));
-  if (all_remote) add("all remote", *all_remote);
+  if (const auto all = best_all_remote(facts, prices, goal, reachable)) add("all remote", *all);
   return found;
 }
 

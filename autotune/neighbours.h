@@ -14,8 +14,9 @@ struct Neighbour {
   std::string why;  ///< "3.1 % more per sample", "the trainer would wait 12 % of the time", ...
 };
 
-/// What lies beside `chosen`: a worker more and less, the cuts before and after its own with their best
-/// number of workers, no workers at all, and all samples remote. Numbers must have been checked. Pure.
+/// What lies beside `chosen`: a worker more (where there can be one; also beyond what the goal allows) and
+/// less, the cuts before and after its own with their best number of workers, no workers at all, and all
+/// samples remote. Numbers must have been checked. Pure.
 std::vector<Neighbour> neighbours(const PlacementFacts& facts, const Prices& prices,
                                   const PlacementGoal& goal, const Choice& chosen, bool reachable);
 

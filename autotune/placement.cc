@@ -133,18 +133,6 @@ Best search(const PlacementFacts& facts, const Prices& prices, const PlacementGo
   return {best_of(goal, all, fits), fits};
 }
 
-/// Names the goal's limit where the goal stopped the search.
-void name_limit(Choice& best, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
-                bool serve) {
-  const std::uint32_t allowed = workers_allowed(prices, goal);
-  if (best.limit == Limit::kDemand || best.limit == Limit::kSource || allowed == kAnyWorkersMax) return;
-  PlacementGoal open = goal;
-  open.workers_max = allowed + 1;
-  open.workers_cost_per_hour_max = kInfinite;
-  if (search(facts, prices, open, serve).choice.workers > allowed)
-    best.limit = allowed < goal.workers_max ? Limit::kWorkersCostMax : Limit::kWorkersMax;
-}
-
 }  // namespace
 
 std::string_view objective_name(Objective objective) {
@@ -173,6 +161,8 @@ std::string_view limit_name(Limit limit) {
       return "the link from the host";
     case Limit::kSource:
       return "the source";
+    case Limit::kWorkersThere:
+      return "the workers that there are";
     case Limit::kWorkersMax:
       return "max_workers";
     case Limit::kWorkersCostMax:
@@ -250,7 +240,8 @@ std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal) {
   const double affordable = prices.worker_per_hour > 0
                                 ? goal.workers_cost_per_hour_max / prices.worker_per_hour + kSame
                                 : kInfinite;
-  return static_cast<std::uint32_t>(std::min<double>(goal.workers_max, std::floor(affordable)));
+  return static_cast<std::uint32_t>(
+      std::min<double>({1.0 * goal.workers_max, 1.0 * goal.workers_there, std::floor(affordable)}));
 }
 
 bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool reachable) {
@@ -286,6 +277,29 @@ Result<Best> place(const PlacementFacts& facts, const Prices& prices, const Plac
   TRY(check(goal));
   Best best = search(facts, prices, goal, serve);
   name_limit(best.choice, facts, prices, goal, serve);
+  return best;
+}
+
+void name_limit(Choice& choice, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+                bool serve) {
+  const std::uint32_t allowed = workers_allowed(prices, goal);
+  if (choice.limit == Limit::kDemand || choice.limit == Limit::kSource || allowed == kAnyWorkersMax) return;
+  PlacementGoal open = goal;
+  open.workers_max = open.workers_there = allowed + 1;
+  open.workers_cost_per_hour_max = kInfinite;
+  if (search(facts, prices, open, serve).choice.workers <= allowed) return;
+  choice.limit = allowed == goal.workers_there ? Limit::kWorkersThere
+                 : allowed == goal.workers_max ? Limit::kWorkersMax
+                                               : Limit::kWorkersCostMax;
+}
+
+std::optional<Choice> best_all_remote(const PlacementFacts& facts, const Prices& prices,
+                                      const PlacementGoal& goal, bool reachable) {
+  std::optional<Choice> best;
+  for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
+    if (const auto here = best_at_cut(facts, prices, goal, cut, true);
+        here && (!best || better(goal, *here, *best, reachable)))
+      best = here;
   return best;
 }
 

@@ -44,15 +44,18 @@ enum class Objective : std::uint8_t {
 /// "cost", "speed", "cost-at-target".
 std::string_view objective_name(Objective objective);
 
+inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
+
 struct PlacementGoal {
   Objective objective = Objective::kCost;
   double target = 0;  ///< samples/s of kCostAtTarget; 0: what the trainer takes
   std::uint32_t workers_max = 256;
+  /// That there can be for this stream: more are neither asked for nor offered.
+  std::uint32_t workers_there = kAnyWorkersMax;
   double workers_cost_per_hour_max = std::numeric_limits<double>::infinity();  ///< $, of all workers together
 
   bool operator==(const PlacementGoal&) const = default;
 };
-inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
 
 /// Waiting that the objective kCost accepts, as a share of the trainer's time. Source: issue "Overflow".
 inline constexpr double kStallMax = 0.02;
@@ -65,6 +68,7 @@ enum class Limit : std::uint8_t {
   kLinkIn,
   kLinkOut,
   kSource,
+  kWorkersThere,    ///< workers_there
   kWorkersMax,      ///< workers_max
   kWorkersCostMax,  ///< workers_cost_per_hour_max
 };
@@ -95,7 +99,7 @@ Status check(const PlacementGoal& goal);
 Choice predict(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
                std::optional<std::size_t> cut, std::uint32_t workers, bool all_remote = false);
 
-/// Workers that the goal allows, by number and bill.
+/// Workers that there can be and that the goal allows, by number and bill.
 std::uint32_t workers_allowed(const Prices& prices, const PlacementGoal& goal);
 
 /// Whether `a` is better than `b` by the goal; `reachable`: some choice makes the trainer wait no more than
@@ -112,8 +116,16 @@ struct Best {
 /// is paid for that, and nothing is reachable. Errors: those of check().
 Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
                    bool serve = true);
+/// Of a choice that is the best, or has all the workers that it may have: its limit is that no more can be,
+/// or are allowed, where more would be taken. Numbers must have been checked.
+void name_limit(Choice& choice, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+                bool serve = true);
 /// Whether some choice makes the trainer wait no more than kStallMax. Numbers must have been checked.
 bool reachable(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal);
+/// What the goal calls best of all samples made by workers; none as best_at_cut(). Numbers must have been
+/// checked.
+std::optional<Choice> best_all_remote(const PlacementFacts& facts, const Prices& prices,
+                                      const PlacementGoal& goal, bool reachable);
 /// The best at one cut with at least one worker; none where workers are not allowed or bring nothing. Numbers
 /// must have been checked.
 std::optional<Choice> best_at_cut(const PlacementFacts& facts, const Prices& prices,

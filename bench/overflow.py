@@ -97,13 +97,14 @@ class World:
         workers: int = 2,
         cores: float | list[float] = WORKER_CORES,
         corrupt_every: int = 0,
+        host_cores: float = HOST_CORES,
         **pipeline: Any,
     ) -> None:
         self.bench = bench
         self.pipeline = pipeline
         self._corrupt_every = corrupt_every
         self._proxies: list[subprocess.Popen[bytes]] = []
-        self.machines = machines.Machines(workers, HOST_CORES, cores)
+        self.machines = machines.Machines(workers, host_cores, cores)
         self.workers: list[subprocess.Popen[bytes] | None] = [None] * workers
         self._trainers: list[Trainer] = []
 
@@ -137,10 +138,13 @@ class World:
             worker.wait()
         self.workers[number] = None
 
-    def trainer(self, step_s: float = 0.0, **loader: Any) -> Trainer:
+    def addresses(self) -> list[str]:
         port = PROXY_PORT if self._corrupt_every else PORT
-        remote = [f"{machine.address}:{port}" for machine in self.machines.workers]
-        options = {"remote": remote, "prices": PRICES, "threads": 1, "remote_tls": {"insecure": True}, **loader}
+        return [f"{machine.address}:{port}" for machine in self.machines.workers]
+
+    def trainer(self, step_s: float = 0.0, **loader: Any) -> Trainer:
+        common = {"remote": self.addresses(), "prices": PRICES, "threads": 1, "remote_tls": {"insecure": True}}
+        options = {**common, **loader}
         task = {"photos": self.bench.photos, "pipeline": self.pipeline, "loader": options, "step_s": step_s}
         self._trainers.append(Trainer(self.machines.host.inside, task, self.bench.env))
         return self._trainers[-1]
@@ -154,14 +158,16 @@ class World:
         result.once = result.once and last["not_once"] == 0
         return last
 
-    def fixed(self, seconds: float, result: Result, placement: Any, step_s: float) -> tuple[float, float]:
+    def fixed(
+        self, seconds: float, result: Result, placement: Any, step_s: float, **loader: Any
+    ) -> tuple[float, float]:
         """Rate and stall of a placement that is not decided."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             if not isinstance(placement, str):
                 json.dump(placement, file)
                 file.flush()
                 placement = f"frozen:{file.name}"
-            trainer = self.trainer(step_s, placement=placement)
+            trainer = self.trainer(step_s, placement=placement, **loader)
             trainer.until(lambda line: line["at_s"] > 3, 300)  # workers are welcomed, and work
             watch(trainer, seconds)
             self.finish(trainer, result)

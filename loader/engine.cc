@@ -137,10 +137,25 @@ Status Engine::start_thread(void (Engine::*loop)()) {
   return {};
 }
 
-Status Engine::add(std::shared_ptr<Production> production) {
+/// Chunks that are computed at the same time, over all jobs; each job keeps to its own threads besides. More
+/// than there are cores would only wait for each other.
+std::size_t Engine::compute_limit() const {
+  std::size_t most = 0, all = 0;
+  for (const auto& production : productions_) {
+    most = std::max<std::size_t>(most, production->options().threads);
+    all += production->options().threads;
+  }
+  return std::max(most, std::min<std::size_t>(all, cores_));
+}
+
+Status Engine::start_compute_threads() {
+  for (; compute_threads_ < compute_limit(); ++compute_threads_) TRY(start_thread(&Engine::compute_loop));
+  return {};
+}
+
+Status Engine::add(std::shared_ptr<Production> production, std::uint32_t cores) {
   const std::lock_guard lock(mutex_);
-  for (; compute_threads_ < production->options().threads; ++compute_threads_)
-    TRY(start_thread(&Engine::compute_loop));
+  cores_ = cores;
   if (!keeps_) {
     TRY(start_thread(&Engine::keep_loop));
     keeps_ = true;
@@ -150,6 +165,11 @@ Status Engine::add(std::shared_ptr<Production> production) {
     return fail_errno("engine: watch the bell of a ring", errno);
   leaving_.reserve(leaving_.size() + productions_.size() + 1);  // so that remove() never fails
   productions_.push_back(std::move(production));
+  if (Status started = start_compute_threads(); !started) {
+    epoll_ctl(bells_.get(), EPOLL_CTL_DEL, productions_.back()->ring()->event_fd(), nullptr);
+    productions_.pop_back();
+    return started;
+  }
   keep_.notify_one();  // its index may have to be opened
   Production& added = *productions_.back();
   if (added.crew())
@@ -207,10 +227,10 @@ void Engine::dispatch(Outbox& out) {
   out.runnable = 0;
 }
 
-Status Engine::set_threads(std::uint32_t threads) {
+Status Engine::set_cores(std::uint32_t cores) {
   const std::lock_guard lock(mutex_);
-  for (; compute_threads_ < threads; ++compute_threads_) TRY(start_thread(&Engine::compute_loop));
-  compute_limit_ = threads;
+  cores_ = cores;
+  TRY(start_compute_threads());
   work_.notify_all();
   return {};
 }
@@ -230,7 +250,7 @@ void Engine::compute_loop() {
   name_thread("carya-compute");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (computing_ >= compute_limit_) {  // who computes now takes the next one too
+    if (computing_ >= compute_limit()) {  // who computes now takes the next one too
       work_.wait(lock);
       continue;
     }

@@ -19,10 +19,11 @@ namespace carya::loader {
 
 /// The threads of a process that produce batches, shared by all its jobs: one reads (the io engine's owner),
 /// one sleeps on the rings' bells and looks for reads that storage does not answer (it never waits for
-/// storage itself), `threads` compute, and one keeps: it writes decode indexes and profiles, and plans anew.
-/// One lock guards all scheduling state; it is held for microseconds per chunk. Threads are niced once, block
-/// all signals, and never touch Python. Threads: thread-safe. A forked child must not call anything; what it
-/// destroys is left alone.
+/// storage itself), some compute, and one keeps: it writes decode indexes and profiles, and plans anew. Those
+/// that compute are as many as the jobs' threads together, where the cores are more than that; else as many
+/// as the cores, or as the job with the most. One lock guards all scheduling state; it is held for
+/// microseconds per chunk. Threads are niced once, block all signals, and never touch Python. Threads:
+/// thread-safe. A forked child must not call anything; what it destroys is left alone.
 class Engine {
  public:
   /// The process's engine for this kind of reads; made when there is none. Errors: those of
@@ -39,14 +40,14 @@ class Engine {
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return io_name_; }
 
-  /// Errors: kExhausted (threads, descriptors).
-  Status add(std::shared_ptr<Production> production);
+  /// `cores`: of the machine that this process may use. Errors: kExhausted (threads, descriptors).
+  Status add(std::shared_ptr<Production> production, std::uint32_t cores);
   /// Stop it and wait until none of its chunks is being computed; its reads may still end later, and with
   /// them the engine, whose threads and memory outlive its last user then.
   void remove(const std::shared_ptr<Production>& production);
-  /// From now on at most so many chunks are computed at the same time, over all jobs: the machine has got
-  /// more or fewer cores for us. Errors: kExhausted (threads).
-  Status set_threads(std::uint32_t threads);
+  /// The machine has got more or fewer cores for us; a job with another number of threads for that is told
+  /// first. Errors: kExhausted (threads).
+  Status set_cores(std::uint32_t cores);
   /// Work of a crew of this production has come back. May wait for mutex().
   void end_remote(Production& production, RemoteWork& work, bool computed);
   /// A crew of this production has room; it may have left. May wait for mutex().
@@ -60,6 +61,8 @@ class Engine {
   static void retire(Engine* engine);
   void stop();
   Status start_thread(void (Engine::*loop)());
+  std::size_t compute_limit() const;
+  Status start_compute_threads();
   void dispatch(Outbox& out);
   Chunk* next_chunk();
   void compute_loop();
@@ -93,8 +96,8 @@ class Engine {
   UniqueFd own_bell_;
   std::vector<std::thread> threads_;
   std::size_t compute_threads_ = 0;
-  std::size_t compute_limit_ = SIZE_MAX;  // of chunks computed at the same time
   std::size_t computing_ = 0;
+  std::uint32_t cores_ = 1;
   bool keeps_ = false;  // the keeping thread was started
 };
 

@@ -70,6 +70,17 @@ Result<BestOrder> cost_of(PlannerInput input, const std::vector<std::size_t>& or
   return best;
 }
 
+/// What the order of a loader with reorder="relaxed" would cost, where that is worth while beside `us`.
+Result<Json> relaxed_of(const transforms::Pipeline& pipeline, const Chain& chain, const PlannerInput& input,
+                        double us) {
+  const std::vector<std::size_t> order = fixed_order(pipeline, autotune::Sense::kRelaxed);
+  if (order.empty()) return Json(nullptr);
+  ASSIGN(const BestOrder relaxed, cost_of(input, order));
+  const double its_us = relaxed.cost.cpu_s * kMicro;
+  if (its_us > (1 - kWorthwhileSaving) * us) return Json(nullptr);
+  return Json{{"order", labels(chain, order)}, {"indices", order}, {"us", its_us}};
+}
+
 void add_moves(Json& report, const Chain& chain, const autotune::Alternatives& found) {
   report["moves"] = Json::array();
   for (const autotune::ExchangeSaving& move : found.exchanges)
@@ -151,6 +162,10 @@ Result<std::string> explain_order(const transforms::Pipeline& pipeline, const Pl
                     {"indices", found.best.order()},
                     {"us", found.cost.cpu_s * kMicro}};
   report["proven"] = found.proven;
+  report["relaxed"] = nullptr;
+  if (options.sense == autotune::Sense::kExact || options.sense == autotune::Sense::kRounding) {
+    ASSIGN(report["relaxed"], relaxed_of(pipeline, chain, input, cost.cpu_s * kMicro));
+  }
   report["assumed"] = Json::array();
   for (std::size_t op = 0; op < chain.size(); ++op)
     if (facts.cost_of(chain.label(op), chain.op(op).name) == nullptr)

@@ -24,6 +24,9 @@ struct ReportOptions {
 ///                     pass of the op before), source, samples and age_s of the cost (as facts_json())
 ///   stages            of the order: the ops of each pass, by name
 ///   best              order, indices and us of what the planner chooses now
+///   relaxed           order, indices and us of what a loader with reorder="relaxed" would run; null where
+///   that
+///                     saves less than kWorthwhileSaving, and where it does already or ops stay as declared
 ///   proven            no legal order is cheaper than the best by the model
 ///   assumed           names of the ops whose cost nobody measured here
 ///   sizes             of a mean record: record_bytes, height, width, and of how many pictures (0: assumed)

@@ -111,7 +111,8 @@ Result<std::shared_ptr<RankStream>> RankStream::create(std::shared_ptr<const tra
                              batch.drop_last, batch.pad_last));
   stream->read_ahead_bytes_ = options.read_ahead_bytes;
   stream->seed_ = options.seed.value_or(pipeline->seed());
-  stream->threads_ = options.threads > 0 ? options.threads : auto_threads(read_host_facts());
+  stream->cores_ = limits.cores > 0 ? limits.cores : auto_threads(read_host_facts());
+  stream->threads_ = options.threads > 0 ? options.threads : stream->cores_;
   stream->pipeline_ = pipeline;
   stream->planner_ = make_planner(pipeline, stream->seed_, options);
   ASSIGN(auto plan, stream->planner_->first_plan());
@@ -189,7 +190,7 @@ RankStream::~RankStream() {
 
 Status RankStream::start() {
   CHECK(!started_);
-  TRY(engine_->add(production_));
+  TRY(engine_->add(production_, cores_));
   started_ = true;
   return overflow_ ? overflow_->start(*engine_, *production_, threads_) : Status();
 }
@@ -235,16 +236,20 @@ void RankStream::set_memory_share(double read_ahead, double slots) {
 }
 
 Status RankStream::set_threads(std::uint32_t threads) {
-  TRY(engine_->set_threads(threads));
-  std::unique_lock lock(engine_->mutex());
-  try {
-    production_->set_threads(threads);
-  } catch (const std::bad_alloc&) {
-    return fail(Code::kExhausted, "loader: no memory for more threads; give fewer threads=");
+  {
+    const std::lock_guard lock(engine_->mutex());
+    try {
+      production_->set_threads(threads);
+    } catch (const std::bad_alloc&) {
+      return fail(Code::kExhausted, "loader: no memory for more threads; give fewer threads=");
+    }
   }
+  TRY(engine_->set_cores(threads));
   threads_ = threads;
-  pump();
-  lock.unlock();
+  {
+    const std::lock_guard lock(engine_->mutex());
+    pump();
+  }
   if (overflow_) overflow_->set_cores(std::min(threads, share_.load()));
   return {};
 }

@@ -20,6 +20,7 @@ class Overflow;
 struct RankLimits {
   std::uint32_t readers = 1;  ///< attached to its slots at the same time; several may not write them
   std::shared_ptr<SharedBudget> budget{};  ///< that its slots come out of; null: no other limit than memory
+  std::uint32_t cores = 0;                 ///< for all streams of this process together; 0: auto_threads()
 };
 
 /// One rank's stream, made in this process: its production, its slots, its decode index.
@@ -87,6 +88,8 @@ class RankStream : public Producer {
   /// The machine has more or fewer cores for us now, for all streams together. Errors: kExhausted (threads,
   /// memory).
   Status set_threads(std::uint32_t threads);
+  /// The same of a stream that keeps its number of threads. Errors: kExhausted (threads).
+  Status set_cores(std::uint32_t cores) { return engine_->set_cores(cores); }
   /// What it does with cores, and with workers where it may have some; the prices are the caller's to fill
   /// in.
   autotune::Claim claim() const;
@@ -119,6 +122,7 @@ class RankStream : public Producer {
   std::shared_ptr<StreamPlanner> planner_;
   std::uint64_t seed_ = 0;
   std::uint64_t read_ahead_bytes_ = 0;
+  std::uint32_t cores_ = 1;  // of this process, when it was made
   std::atomic<std::uint32_t> threads_{1};
   std::atomic<std::uint32_t> share_{UINT32_MAX};
   bool started_ = false;

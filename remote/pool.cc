@@ -102,8 +102,9 @@ void WorkerPool::Loop::stop() {
 Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
   ASSIGN(Address address, Address::resolve(text));
   if (!shared_.tls && !shared_.options.insecure && !address.is_local())
-    return fail(Code::kInvalidArgument,
-                "worker " + text + " is another machine: give certificates, or say insecure");
+    return fail(
+        Code::kInvalidArgument,
+        "worker " + text + " is another machine: give certificates, or say insecure on this side too");
   const std::lock_guard lock(shared_.mutex);
   const std::uint64_t id = next_member_++;
   members_[id] = std::make_shared<PoolMember>(id, std::move(address), shared_);

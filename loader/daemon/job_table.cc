@@ -198,6 +198,7 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
   bool threads_auto = false;
+  std::uint32_t cores = 0;
   {
     const std::lock_guard lock(mutex_);
     if (readers() >= limits_.readers)
@@ -216,12 +217,13 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
                             !limits_.remote.fleet_command.empty()))
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
+    cores = cores_;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<RankStream>> stream = RankStream::create(
-      job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_});
+      job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_, .cores = cores});
   const std::lock_guard lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);

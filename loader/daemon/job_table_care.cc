@@ -58,7 +58,8 @@ void JobTable::follow_cores() {
   bool followed = true;
   for (const auto& [name, job] : jobs_)
     for (auto& [number, rank] : job->ranks)
-      if (rank.threads_auto) followed = rank.stream->set_threads(now).has_value() && followed;
+      followed =
+          (rank.threads_auto ? rank.stream->set_threads(now) : rank.stream->set_cores(now)) && followed;
   if (followed) cores_ = now;  // else again at the next tick
 }
 

@@ -30,6 +30,11 @@ constexpr double kWaitsMax = 20;
 /// Storage limits a stream if it was read all the time, and threads were idle.
 constexpr double kReadingShareMin = 0.95, kBusyShareMax = 0.5, kWaitShareMin = 0.1;
 constexpr double kSecondsPerHour = 3600;
+/// In the time of one look later on: an interval is long enough for the means of some chunks, and every
+/// second until the answer runs is paid for.
+constexpr double kLooksUntilSettled = 2;
+/// Workers that run already are tried so many at once: they may be unlike, and each is known after seconds.
+constexpr std::uint32_t kFirstWorkers = 4;
 /// From asking a fleet for a worker until it works.
 constexpr double kFleetStartS = 30;
 constexpr std::size_t kEventsKept = 16;
@@ -95,11 +100,30 @@ void Overflow::follow_fleet(std::optional<std::uint32_t> wanted) {
   });
   for (const std::string& address : members) {
     if (fleet_members_.contains(address)) continue;
-    if (const auto added = crew_->add_worker(address))
+    if (const auto added = crew_->add_worker(address)) {
       fleet_members_[address] = *added;
-    else
+    } else {
       note_event("worker=" + address + " why=\"" + added.error().message + "\"");
+      note_none(added.error().message);
+    }
   }
+}
+
+/// Why no worker is there, as far as those that should be say so; "": one is; none: they say nothing.
+std::optional<std::string> Overflow::why_none(const std::vector<remote::WorkerFigures>& workers) {
+  using State = remote::WorkerFigures::State;
+  std::optional<std::string> why;
+  for (const remote::WorkerFigures& worker : workers) {
+    if (worker.state == State::kUp || worker.state == State::kDraining) return "";
+    if (!worker.reason.empty()) why = "worker " + worker.address + ": " + worker.reason;
+  }
+  return why;
+}
+
+/// It is known until a worker is there: those of a fleet that did not come are forgotten with their reasons.
+void Overflow::note_none(const std::string& why) {
+  const std::lock_guard lock(saying_);
+  none_ = why;
 }
 
 std::uint32_t Overflow::workers_there() const {
@@ -109,7 +133,7 @@ std::uint32_t Overflow::workers_there() const {
 /// Within what the user allows, what there can be, and what other streams leave.
 autotune::PlacementGoal Overflow::goal() const {
   autotune::PlacementGoal goal = options_.goal;
-  goal.workers_max = std::min({goal.workers_max, workers_there(), workers_share_});
+  goal.workers_there = std::min(workers_there(), workers_share_);
   return goal;
 }
 
@@ -173,8 +197,11 @@ void Overflow::set_workers_share(std::uint32_t workers) {
 
 void Overflow::loop() {
   std::unique_lock lock(mutex_);
-  const std::chrono::duration<double> every(options_.look_every_s);
-  while (!changed_.wait_for(lock, every, [this] { return ending_; })) {
+  const auto every = [this] {
+    const bool settled = controller_ && controller_->decision().phase == autotune::Phase::kSettled;
+    return std::chrono::duration<double>(options_.look_every_s / (settled ? 1 : kLooksUntilSettled));
+  };
+  while (!changed_.wait_for(lock, every(), [this] { return ending_; })) {
     lock.unlock();
     try {
       look();
@@ -186,6 +213,7 @@ void Overflow::loop() {
 
 void Overflow::look() {
   Seen now = see();
+  if (const auto why = why_none(crew_->figures())) note_none(*why);
   {
     const std::lock_guard lock(mutex_);
     const autotune::Measurements measured = measure(seen_, now);
@@ -285,6 +313,7 @@ Status Overflow::renew_model(const Seen& seen) {
                                       .goal = goal_ = goal(),
                                       .worker_start_s = options_.worker_start_s,
                                       .worker_billed_s_min = options_.worker_billed_s_min,
+                                      .first_workers = may_come ? kFirstWorkers : 1,
                                       .earlier = earlier_};
   ASSIGN(controller_, autotune::Controller::create(options));
   return {};
@@ -390,14 +419,15 @@ void Overflow::pay(double seconds, double samples) {
   if (!controller_) return;
   const double hours = seconds / kSecondsPerHour;
   bill_.host += options_.prices.host_per_hour * hours;
-  bill_.workers += options_.prices.worker_per_hour * hours * std::max(last_.workers_ready, running_.workers);
+  bill_.workers += options_.prices.worker_per_hour * hours * seen_.crew.used;
   const autotune::PlacementFacts facts = controller_->facts();
   const auto add = [samples](double& sum, const autotune::Choice& choice) {
     if (const double cost = choice.cost_per_sample * samples; std::isfinite(cost)) sum += cost;
   };
   add(bill_.all_local, autotune::predict(facts, options_.prices, options_.goal, std::nullopt, 0));
-  for (const autotune::Neighbour& beside : controller_->neighbours())
-    if (beside.choice.all_remote) add(bill_.all_remote, beside.choice);
+  const bool reachable = autotune::reachable(facts, options_.prices, goal_);
+  if (const auto all = autotune::best_all_remote(facts, options_.prices, goal_, reachable))
+    add(bill_.all_remote, *all);
 }
 
 void Overflow::note_event(const std::string& line) {

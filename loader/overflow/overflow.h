@@ -85,6 +85,8 @@ class Overflow {
       : options_(options), stream_(std::move(stream)) {}
   Status open_fleet();
   void follow_fleet(std::optional<std::uint32_t> wanted);
+  static std::optional<std::string> why_none(const std::vector<remote::WorkerFigures>& workers);
+  void note_none(const std::string& why);
   std::uint32_t workers_there() const;
   autotune::PlacementGoal goal() const;
   void loop();
@@ -131,8 +133,9 @@ class Overflow {
   double now_s_ = 0;  // since start()
   std::string trouble_;
 
-  mutable std::mutex saying_;  // guards events_; nothing is asked for under it
+  mutable std::mutex saying_;  // guards what follows; nothing is asked for under it
   std::deque<std::string> events_;
+  std::string none_;  // why no worker is there; "": some are, or nobody knows
 };
 
 }  // namespace carya::loader

@@ -84,11 +84,14 @@ Json worker_of(const remote::WorkerFigures& worker) {
 
 std::string Overflow::report() const {
   Json workers = Json::array();
-  for (const remote::WorkerFigures& worker : crew_->figures()) workers.push_back(worker_of(worker));
+  const std::vector<remote::WorkerFigures> figures = crew_->figures();
+  for (const remote::WorkerFigures& worker : figures) workers.push_back(worker_of(worker));
+  std::optional<std::string> none = why_none(figures);
   Json events = Json::array();
   {
     const std::lock_guard lock(saying_);
     for (const std::string& line : events_) events.push_back(line);
+    if (!none) none = none_;
   }
   const std::lock_guard lock(mutex_);
   Json report{
@@ -97,7 +100,9 @@ std::string Overflow::report() const {
       {"objective", autotune::objective_name(options_.goal.objective)},
       {"prices", {{"host", options_.prices.host_per_hour}, {"worker", options_.prices.worker_per_hour}}},
       {"fixed", options_.workers_fixed.has_value()},
-      {"trouble", trouble_},
+      {"trouble", !trouble_.empty() || none->empty()
+                      ? trouble_
+                      : "no worker is there, this machine makes all samples: " + *none},
       {"pipeline", stream_.pipeline->fingerprint(transforms::OnError::kRaise).hex()}};
   if (!controller_) {
     report["phase"] = "connecting";
@@ -106,9 +111,10 @@ std::string Overflow::report() const {
   }
   const autotune::Decision& decision = controller_->decision();
   const autotune::PlacementFacts facts = controller_->facts();
-  autotune::Choice choice = decision.choice;
-  if (options_.workers_fixed || decision.phase == autotune::Phase::kMeasuring)
-    choice = autotune::predict(facts, options_.prices, options_.goal, running_.cut, running_.workers);
+  // What runs, with the workers that there can be: a fixed number may be more.
+  autotune::Running now = running_;
+  now.workers = std::min(now.workers, goal_.workers_there);
+  const autotune::Choice choice = controller_->choice_of(now);
   report["phase"] = options_.workers_fixed ? "fixed" : autotune::phase_name(decision.phase);
   report["why"] = options_.workers_fixed ? "as placement= says" : decision.why;
   report["choice"] = choice_of(facts, choice);
@@ -137,7 +143,7 @@ std::string Overflow::report() const {
   for (const autotune::RemoteCut& cut : facts.cuts)
     report["cuts"].push_back(cut_of(*stream_.pipeline, order_, cut));
   report["beside"] = Json::array();
-  for (const autotune::Neighbour& beside : controller_->neighbours()) {
+  for (const autotune::Neighbour& beside : controller_->neighbours(choice)) {
     Json one = choice_of(facts, beside.choice);
     one["name"] = beside.name;
     one["why"] = beside.why;

@@ -143,6 +143,7 @@ CrewTotals PoolCrew::totals() {
   if (receiving_ > 0) totals.receiving_ns += monotonic_ns() - receiving_since_ns_;
   totals.host_ns = cpu_ns_of(thread_);
   for (const auto& [number, member] : members_) {
+    totals.used += member.seen.used && is_there(member) ? 1 : 0;
     totals.ready += member.seen.used && is_ready(member) ? 1 : 0;
     if (is_there(member) && member.speed.known())
       totals.worker_speeds.push_back(member.speed.beside() * member.free);

@@ -32,7 +32,8 @@ struct CrewTotals {
   std::int64_t receiving_ns = 0;     ///< in which the bytes of some result were on their way in
   std::int64_t host_ns = 0;          ///< CPU time of this machine for sending and receiving
   std::int64_t away_p99_ns = 0;      ///< a chunk, there and back; 0: not known yet
-  std::uint32_t ready = 0;           ///< workers in use that are up and have the plan
+  std::uint32_t used = 0;            ///< workers in use: they are there, and get or soon get chunks
+  std::uint32_t ready = 0;           ///< of those, that have the plan
   double worker_cores = 0;           ///< of one, the mean of those that ever came; 0: none did
   /// Beside the fastest if all of it were free, of those that are there and known, fastest first.
   std::vector<double> worker_speeds{};

@@ -171,12 +171,14 @@ def _rank_lines(rank: Document) -> Iterator[str]:
 
 def _decision(placement: Document) -> str:
     """Who computes elsewhere for the job, and the bill so far."""
+    trouble = f"; {placement['trouble']}" if placement.get("trouble") else ""
     if "bill" not in placement:
-        return str(placement["phase"])
-    bill = placement["bill"]
+        return str(placement["phase"]) + trouble
+    bill, running = placement["bill"], placement["running"]
     return (
-        f"{placement['phase']}, {placement['running']['workers']} workers at work; bill ${bill['host'] + bill['workers']:.4g}, "
-        f"workers' part ${bill['workers']:.4g} (all local ${bill['all_local']:.4g}, all remote ${bill['all_remote']:.4g})"
+        f"{placement['phase']}, {running['workers_ready']} of {running['workers']} workers at work; "
+        f"bill ${bill['host'] + bill['workers']:.4g}, workers' part ${bill['workers']:.4g} "
+        f"(all local ${bill['all_local']:.4g}, all remote ${bill['all_remote']:.4g}){trouble}"
     )
 
 

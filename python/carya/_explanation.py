@@ -31,7 +31,7 @@ class Explanation(dict[str, Any]):
 
     def __str__(self) -> str:
         blocks = [
-            _order(self),
+            [*_relaxed(self), *_order(self)],
             _difference(self),
             _passes(self, timed) if (timed := timed_order(self)) else _operations(self),
             _earlier(self),
@@ -103,6 +103,17 @@ def origin(op: dict[str, Any]) -> str:
         return "assumed"
     shared = "with its pass, " if op["source"] == "shared" else ""
     return f"{shared}{op['samples']:,.0f} samples, {age(op['age_s'])}"
+
+
+def _relaxed(report: Explanation) -> Iterator[str]:
+    """What the user gives up without having said so, where it is much."""
+    relaxed = report.get("relaxed")
+    if relaxed and not report.get("plan"):
+        yield (
+            f'reorder="relaxed" would make a sample {report["us"] / relaxed["us"]:.2g} times as cheap by the estimates '
+            f"({microseconds(relaxed['us'])} us of CPU time, not {microseconds(report['us'])}): {' > '.join(relaxed['order'])}. "
+            'The bits would be others; explain("relaxed") measures how far they lie apart.'
+        )
 
 
 def _order(report: Explanation) -> Iterator[str]:

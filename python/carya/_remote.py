@@ -194,20 +194,24 @@ def _frozen(path: str, native: Any) -> dict[str, Any]:
 class Placement(dict[str, Any]):
     """Where the samples of a loader are made, and why: a dict that prints as a text.
 
-    phase: "connecting", "measuring", "first worker" (one is measured before more are asked for), "starting", "verifying",
+    phase: "connecting", "measuring", "first worker" (one, or some that run already, is measured before more are asked for), "starting", "verifying",
     "settled", "fixed" (by `placement=`), "local" (no `remote=`). why: the last decision in words.
-    choice: what the model says of the present one: workers, ops_remote (how many operations workers run; the rest stays here),
+    choice: what the model says of what runs, by what is known now: workers, ops_remote (how many operations workers run; the rest stays here),
     cores, remote_share, samples_per_s, stall_share, cost_per_hour, cost_per_million ($ per million samples), limit.
     beside: the same of its neighbours (a worker more or less, other cuts, none, all remote), with name and why they lost.
     demand_per_s, local_per_s, local_us, worker_cores, link_in_bytes_per_s, link_out_bytes_per_s, source_bytes_per_s: what is known by now; None: not.
     worker_speeds: of the workers that were measured, beside the fastest and without what other hosts use of them, fastest first.
     cuts: each place where the plan can be cut, with bytes and CPU microseconds per sample on both sides.
-    workers: each one's address, state, chunks, bytes, rates and latencies. events: the last things that befell them. bill: $ so far, and what all local and all remote
-    would have cost. changes, confidence (0 to 1), looks_again_in_s.
+    workers: each one's address, state, chunks, bytes, rates and latencies. events: the last things that befell them.
+    trouble: why there is none of the workers that there should be, or what else stands in the way; "": nothing does.
+    bill: $ so far (of workers while they are there and used), and what all local and all remote would have cost. changes,
+    confidence (0 to 1), looks_again_in_s.
     """
 
     def __str__(self) -> str:
         lines = [f"{self['phase']}: {self['why']}"]
+        if self.get("trouble"):
+            lines.append(f"trouble: {self['trouble']}")
         choice = self.get("choice")
         if choice:
             lines += self._facts()
@@ -218,8 +222,6 @@ class Placement(dict[str, Any]):
                 f"  {worker['address']:<28} {worker['state']:<10} {worker['chunks']:>8} chunks "
                 f"{worker['bytes_per_s'] / 1e6:8.1f} MB/s  hedged {worker['hedged']} lost {worker['lost']} {worker['reason']}"
             )
-        if self.get("trouble"):
-            lines.append(f"trouble: {self['trouble']}")
         bill = self.get("bill")
         if bill:
             lines.append(

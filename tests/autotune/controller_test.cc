@@ -37,6 +37,38 @@ TEST(Controller, OneWorkerIsMeasuredThenTheAnswerIsJumpedTo) {
   EXPECT_EQ(run.decision().phase, Phase::kSettled);
 }
 
+TEST(Controller, AWorkerThatWaitsForWorkIsMeasuredWithinEightSeconds) {
+  for (const double demand : {10'000., 12'800., 20'000., 32'000.})
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      ControllerOptions waiting = options(demand);
+      waiting.worker_start_s = 1;
+      Trial run(planned(demand), waiting, seed);
+      run.world.noise = 0.1;
+      bool tried = false;
+      while (run.world.now_s < 8 && !(tried && run.decision().phase != Phase::kFirstWorker)) {
+        run.go(0.5, 0.5);
+        tried |= run.decision().phase == Phase::kFirstWorker;
+      }
+      EXPECT_TRUE(tried) << demand << " " << seed;
+      EXPECT_NE(run.decision().phase, Phase::kFirstWorker) << demand << " " << seed;
+    }
+}
+
+TEST(Controller, WorkersThatMayBeUnlikeAreTriedTogether) {
+  ControllerOptions list = options(20'000);
+  list.worker_start_s = 1;
+  list.first_workers = 4;
+  list.goal.workers_there = 3;
+  PlacementFacts truth = planned(20'000);
+  truth.worker_speeds = {1, 0.5, 0.1};
+  Trial run(truth, list);
+  run.world.fleet = 3;
+  while (run.decision().phase != Phase::kFirstWorker) run.go(1);
+  EXPECT_EQ(run.decision().run.workers, 2U) << "as many as would help by what is known";
+  run.go(60);
+  EXPECT_EQ(run.decision().run.workers, run.best().workers);
+}
+
 TEST(Controller, AllWorkersThatThereMayBeAreAnAnswer) {
   ControllerOptions few = options(60'000);
   few.goal.workers_max = 2;  // one more would be better
@@ -208,8 +240,9 @@ TEST(Controller, WorkersThatNeverComeAreNotWaitedFor) {
   EXPECT_GE(run.decision().run.workers, run.best().workers);
 }
 
-TEST(Controller, NoMoneyIsSpentToEndWaitingThatMayNotEnd) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+TEST(Controller, HardlyAnyMoneyIsSpentToEndWaitingThatMayNotEnd) {
+  int paid_more = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     // The most that the link lets through is 95 % of the demand, where 98 % would have to be paid for.
     ControllerOptions dear = options(0);
     dear.prices = {.host_per_hour = 0.3, .worker_per_hour = 0.5};
@@ -224,8 +257,9 @@ TEST(Controller, NoMoneyIsSpentToEndWaitingThatMayNotEnd) {
       run.go(1);
       paid_s += run.decision().run.workers > 0 ? 1 : 0;
     }
-    EXPECT_LE(paid_s, 200) << seed;  // first workers
+    paid_more += paid_s > 200 ? 1 : 0;  // more than first workers
   }
+  EXPECT_LE(paid_more, 3);  // what is said to be 95 % sure is so in that share of the runs at least
 }
 
 TEST(Controller, AFirstWorkerThatIsPaidForWorksOn) {
@@ -257,7 +291,7 @@ TEST(Controller, SaysWhatItDoesInWordsAndNumbers) {
   EXPECT_THAT(run.decision().why, HasSubstr("workers, cut after 2 ops"));
   EXPECT_THAT(run.decision().why, HasSubstr("samples/s, limited by the "));
   EXPECT_GT(run.decision().looks_again_s, 200);
-  EXPECT_GE(run.controller.neighbours().size(), 4U);
+  EXPECT_GE(run.controller.neighbours(run.decision().choice).size(), 4U);
 }
 
 TEST(Controller, HostileMeasurementsChangeNothing) {

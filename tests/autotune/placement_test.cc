@@ -79,6 +79,9 @@ TEST(Placement, GoalsBindAndAreNamed) {
   PlacementGoal goal{.workers_max = 2};
   EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 2U);
   EXPECT_EQ(place(facts, kPrices, goal)->choice.limit, Limit::kWorkersMax);
+  goal = {.workers_max = 2, .workers_there = 1};
+  EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 1U);
+  EXPECT_EQ(place(facts, kPrices, goal)->choice.limit, Limit::kWorkersThere);
   goal = {.workers_cost_per_hour_max = 0.5};
   EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 1U);
   EXPECT_EQ(place(facts, kPrices, goal)->choice.limit, Limit::kWorkersCostMax);
@@ -276,6 +279,23 @@ TEST(Neighbours, SayWhatTheyCostAndWhyTheyLost) {
   EXPECT_THAT(named("cut after 1 op"), HasSubstr("the trainer would wait"));
   EXPECT_THAT(choice_text(facts, best->choice),
               HasSubstr("3 workers, cut after 2 ops, 71.4 % of the samples; 1 cores here; 3500 samples/s"));
+}
+
+TEST(Neighbours, NoWorkerIsOfferedThatThereCannotBe) {
+  const PlacementFacts facts = four_cores_short();
+  const auto offered = [&](const PlacementGoal& goal) {
+    std::string why = "nothing";
+    for (const Neighbour& beside :
+         neighbours(facts, kPrices, goal, predict(facts, kPrices, goal, 1, 2), false)) {
+      EXPECT_LE(beside.choice.workers, 3U) << beside.name;
+      if (beside.name == "one worker more") why = beside.why;
+    }
+    return why;
+  };
+  EXPECT_EQ(offered({.workers_there = 2}), "nothing");
+  EXPECT_THAT(offered({.workers_max = 2, .workers_there = 3}), HasSubstr(", beyond max_workers"));
+  EXPECT_THAT(offered({.workers_there = 3, .workers_cost_per_hour_max = 1}),
+              HasSubstr(", beyond max_cost_per_hour"));
 }
 
 TEST(Neighbours, NoInfinityIsEverSaid) {

@@ -1,9 +1,12 @@
 // How many of its threads a stream uses: those that its reader needs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
+#include "loader/host.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 
@@ -34,6 +37,24 @@ TEST(JobCores, FollowTheReaderDownAndUp) {
   EXPECT_TRUE(reaches(*job, 1, std::chrono::milliseconds(50), 1));
   EXPECT_TRUE(reaches(*job, 4, {}, 500));
   EXPECT_EQ(job->stats().threads, 4U);
+}
+
+std::uint32_t compute_threads() {
+  std::uint32_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    count += read_file(task.path() / "comm") == "carya-compute\n" ? 1 : 0;
+  return count;
+}
+
+TEST(JobCores, JobsThatSayHowManyThreadsTheyWantHaveThemAll) {
+  const PhotoFolder folder(16);
+  const Opened opened = open_folder(folder.path(), kBatch2);
+  const auto one = start(opened, {.threads = 1}), other = start(opened, {.threads = 1});
+  const std::uint32_t cores = auto_threads(read_host_facts());
+  while (compute_threads() < std::min(2U, cores)) std::this_thread::yield();  // they name themselves
+  const auto third = start(opened, {.threads = 1});
+  for (const auto& job : {one, other, third}) EXPECT_TRUE(job->next(60'000));
+  EXPECT_EQ(compute_threads(), std::min(3U, cores));
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ class Machines:
 
     def __init__(self, workers: int, host_cores: float = 0, worker_cores: float | Sequence[float] = 0) -> None:
         each = [worker_cores] * workers if isinstance(worker_cores, int | float) else list(worker_cores)
+        self.cores_of_workers = each
         self._cores = [host_cores, *each]
         self._all: list[Machine] = []
 

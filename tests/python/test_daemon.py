@@ -143,6 +143,20 @@ def test_the_torch_stream_is_the_embedded_one(daemon: Daemon, photos: Path) -> N
         assert digest(loader) == wanted
 
 
+def test_jobs_of_one_thread_each_do_not_share_it(daemon: Daemon, photos: Path) -> None:
+    def computing() -> int:
+        tasks = Path(f"/proc/{daemon.process.pid}/task").iterdir()
+        return [(task / "comm").read_text() for task in tasks].count("carya-compute\n")
+
+    options: dict[str, Any] = {"daemon": daemon.socket, "threads": 1}
+    with (
+        carya.Loader(vision(photos), job="one", **options) as one,
+        carya.Loader(vision(photos), job="other", **options),
+    ):
+        next(iter(one))
+        until(lambda: computing() == min(2, len(os.sched_getaffinity(0))))
+
+
 def test_arrays_travel_with_the_job(daemon: Daemon) -> None:
     random = np.random.default_rng(2)
     given = {"x": random.normal(size=(50, 3)).astype(np.float32), "y": np.arange(50)}

@@ -125,6 +125,25 @@ def test_before_anything_ran_all_is_assumed(photos: Path) -> None:
     assert "cores allowed" in text
 
 
+def test_what_relaxed_would_bring_is_said_first(photos: Path) -> None:
+    pipeline = carya.image_folder(photos).decode_image().equalize().resize((16, 16)).batch(4)
+    report = pipeline.explain()
+    assert report["order"] == report["declared"]
+    assert report["relaxed"]["order"] == pipeline.explain("relaxed")["order"] == ["decode_image", "resize", "equalize"]
+    assert report["relaxed"]["indices"] == [0, 2, 1]
+    assert report["relaxed"]["us"] < 0.95 * report["us"]
+    said = str(report).splitlines()[0]
+    assert said.startswith('reorder="relaxed" would make a sample ')
+    assert "decode_image > resize > equalize. The bits would be others" in said
+    with carya.Loader(pipeline) as loader:
+        assert loader.explain()["relaxed"]["order"] == report["relaxed"]["order"]
+    for sense in ("relaxed", "off"):
+        assert pipeline.explain(sense)["relaxed"] is None  # type: ignore[arg-type]
+    nothing_moves = carya.image_folder(photos).decode_image().resize((16, 16)).batch(4).explain()
+    assert nothing_moves["relaxed"] is None
+    assert "relaxed" not in str(nothing_moves)
+
+
 def test_passes_are_marked(photos: Path) -> None:
     report = chain(photos).explain()
     assert report["stages"][0][0] == "decode_image"

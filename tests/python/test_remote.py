@@ -95,19 +95,7 @@ def test_a_name_stands_for_workers(photos: Path, worker: Worker) -> None:
 
 
 def test_a_child_process_runs_the_workers(photos: Path, worker: Worker, tmp_path: Path) -> None:
-    """One that knows two, and gives as many as are wanted."""
-    script = tmp_path / "child.py"
-    script.write_text(
-        "import json, sys\n"
-        f"known, wanted = {at(worker)!r}, 0\n"
-        "for line in sys.stdin:\n"
-        "    asked = json.loads(line)\n"
-        "    if asked['command'] == 'start': print(json.dumps({'event': 'ready', 'most': 1}), flush=True)\n"
-        "    if asked['command'] == 'stop': break\n"
-        "    wanted = asked.get('count', wanted)\n"
-        "    print(json.dumps({'event': 'members', 'members': known[:wanted]}), flush=True)\n"
-    )
-    fleet = carya.fleet.ChildFleet((sys.executable, str(script)), "{}", price=0.7)
+    fleet = child_of_workers(tmp_path, *at(worker))
     with carya.Loader(vision(photos), remote=fleet, placement="remote:1", threads=1) as loader:
         assert read_until_remote(loader) == epoch_digest(vision(photos))
         assert loader.placement()["prices"]["worker"] == 0.7
@@ -304,6 +292,86 @@ def test_the_next_run_begins_with_what_the_last_one_knew_of_workers(
         until(lambda: digest(loader) and loader.placement()["phase"] != "connecting")
         assert "earlier" not in loader.placement()
         assert any("overflow" in line for line in loader.stats()["plan_log"])
+
+
+def test_what_lies_beside_is_beside_what_runs_and_can_be(photos: Path, worker: Worker) -> None:
+    with workers.running("--insecure") as second:
+        options: dict[str, Any] = {"remote": at(worker, second), "threads": 1}
+        with carya.Loader(vision(photos), placement="remote:2", **options) as loader:
+            read_until_remote(loader)
+            placement = loader.placement()
+            assert placement["choice"]["workers"] == 2
+            beside = {one["name"]: one["workers"] for one in placement["beside"]}
+            assert "one worker more" not in beside  # there is none
+            assert beside["one worker less"] == 1
+            assert beside["no workers"] == 0
+        with carya.Loader(vision(photos), placement="remote:1", **options) as loader:
+            read_until_remote(loader)
+            placement = loader.placement()
+            assert placement["choice"]["workers"] == 1
+            assert {one["name"]: one["workers"] for one in placement["beside"]}["one worker more"] == 2
+        with carya.Loader(vision(photos), placement="remote:9", **options) as loader:
+            read_until_remote(loader)
+            assert loader.placement()["choice"]["workers"] == 2
+
+
+def child_of_workers(folder: Path, *addresses: str) -> carya.fleet.ChildFleet:
+    """A fleet that knows these, and gives as many as are wanted."""
+    script = folder / "child.py"
+    script.write_text(
+        "import json, sys\n"
+        f"known, wanted = {list(addresses)!r}, 0\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    if asked['command'] == 'start': print(json.dumps({'event': 'ready', 'most': len(known)}), flush=True)\n"
+        "    if asked['command'] == 'stop': break\n"
+        "    wanted = asked.get('count', wanted)\n"
+        "    print(json.dumps({'event': 'members', 'members': known[:wanted]}), flush=True)\n"
+    )
+    return carya.fleet.ChildFleet((sys.executable, str(script)), "{}", price=0.7)
+
+
+def trouble(loader: carya.Loader) -> str:
+    """What the placement says once it says something; it is printed, and nothing was paid."""
+    said = str(until(lambda: loader.placement()["trouble"]))
+    placement = until(lambda: (now := loader.placement()).get("bill", {}).get("seconds", 0) > 2 and now)
+    assert f"trouble: {placement['trouble']}" in str(placement)
+    assert placement["running"]["workers"] == 1  # it would have one
+    assert placement["bill"]["workers"] == 0
+    return said
+
+
+def test_a_fleet_that_has_no_worker_says_so_and_bills_nothing(photos: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"placement": "remote:1", "threads": 1}
+    with workers.running("--insecure", "--listen", "0.0.0.0:0") as open_to_all:
+        # insecure on the workers' side only: 192.0.2.1 stands for a machine that is none of ours.
+        fleet = child_of_workers(tmp_path, f"192.0.2.1:{open_to_all.port}")
+        with carya.Loader(vision(photos), remote=fleet, **options) as loader:
+            assert "is another machine: give certificates, or say insecure on this side too" in trouble(loader)
+    files = workers.make_certificates(tmp_path / "ca", "127.0.0.1")
+    with workers.running(
+        "--cert", files["server.pem"], "--key", files["server.key"], "--ca", files["ca.pem"]
+    ) as secured:
+        # And on the host's only.
+        options |= {"remote": at(secured), "remote_tls": {"insecure": True}}
+        with carya.Loader(vision(photos), **options) as loader:
+            assert trouble(loader).startswith(
+                f"no worker is there, this machine makes all samples: worker {at(secured)[0]}"
+            )
+
+
+def test_a_daemon_says_that_it_has_no_worker_wherever_it_prints(photos: Path, tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text(f'[remote]\nworkers = ["unix:{tmp_path}/none"]\n')
+    with (
+        running_daemon("--config", str(config)) as daemon,
+        carya.Loader(vision(photos), daemon=daemon.socket, job="train", threads=1) as loader,
+    ):
+        assert digest(loader) == epoch_digest(vision(photos))
+        until(lambda: loader.placement()["trouble"])
+        for command in (["placement", "show", "train"], ["status"], ["top", "--once"]):
+            shown = cli(*command, "--socket", daemon.socket).stdout
+            assert "no worker is there" in " ".join(shown.split()), command
 
 
 def test_local_says_so(photos: Path) -> None:
