@@ -29,7 +29,7 @@ TEST_PROGRAMS := $(filter-out faults_test fuzz_test,$(patsubst tests/%/CMakeList
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults mutants stress bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults long mutants stress bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -105,6 +105,11 @@ faults:  ## N random faults under running jobs (default 1000), each followed by 
 	@tools/setup.sh test
 	@tools/build.sh release faults
 	@build/release/tests/faults/faults -n $(N) --seed '$(SEED)'
+
+long:  ## the long forms of the decoder's tests (TESTS=/AVX2: those of one SIMD target)
+	@tools/setup.sh test
+	@tools/build.sh release jpeg_test
+	@CARYA_LONG=1 $(PY) tools/test.py --build build/release --folders jpeg --tests '$(TESTS)'
 
 mutants:  ## small mistakes put into the code, one at a time: which tests notice each (MUTANTS=--tenth: a tenth)
 	@tools/setup.sh test

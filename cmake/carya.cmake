@@ -71,6 +71,17 @@ endfunction()
 set(CARYA_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <expected> <filesystem>
   <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <unordered_map> <variant> <vector>)
 
+# carya_optimized(<target> <name> <group>): under the sanitizers, only what computes a lot is optimized. Sets `group` to the group
+# of precompiled headers, whose options must be the target's.
+set(CARYA_COMPUTING base simd jpeg transforms autotune)
+function(carya_optimized target name group)
+  set(group ${group} PARENT_SCOPE)
+  if(CARYA_SANITIZE AND name IN_LIST CARYA_COMPUTING)
+    target_compile_options(${target} PRIVATE -O1)
+    set(group ${group}_optimized PARENT_SCOPE)
+  endif()
+endfunction()
+
 # carya_module(<name> DEPS <carya modules> LIBS <third party>): the static library carya::<name> of this folder.
 function(carya_module name)
   cmake_parse_arguments(M "" "" "DEPS;LIBS;SUBDIRS" ${ARGN})
@@ -90,7 +101,8 @@ function(carya_module name)
   add_library(carya::${name} ALIAS carya_${name})
   target_link_libraries(carya_${name} PUBLIC carya_flags ${M_DEPS} PRIVATE ${M_LIBS})
   set_target_properties(carya_${name} PROPERTIES LINKER_LANGUAGE CXX)
-  carya_precompiled(carya_${name} FOR modules HEADERS ${CARYA_STD_HEADERS} <nlohmann/json.hpp>)
+  carya_optimized(carya_${name} ${name} modules)
+  carya_precompiled(carya_${name} FOR ${group} HEADERS ${CARYA_STD_HEADERS} <nlohmann/json.hpp>)
 endfunction()
 
 # carya_shipped(<target>): a program or library that is installed. It brings the C++ runtime along, because the host may
@@ -110,7 +122,8 @@ function(carya_test name)
   if(sources)
     add_executable(${name}_test ${sources})
     target_link_libraries(${name}_test PRIVATE ${M_DEPS} ${M_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
-    carya_precompiled(${name}_test FOR tests HEADERS ${CARYA_STD_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
+    carya_optimized(${name}_test ${name} tests)
+    carya_precompiled(${name}_test FOR ${group} HEADERS ${CARYA_STD_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
     gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600 LABELS ${name})
   endif()
 endfunction()

@@ -3,9 +3,11 @@
 
 A normal run takes at most 40 minutes on two cores from a cold cache. Every test of the shipped build runs each time.
 The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
-others, which the summary names; fuzzing has a budget of time, shared by all targets; so has a rotating tenth of the
-mutants (tools/mutants.py); GCC and aarch64 build what decides bits and compare digests. The full thing runs all of it,
-the long forms of tests, and the tests of what has states under load.
+others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs all of
+them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
+shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). GCC and aarch64 build what decides
+bits and compare digests. Faults under running jobs and the long forms of tests take turns. Of the packages, those are
+tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under load.
 
 The summary has a line per part with its seconds beside those of .ci/seconds.tsv. Machines differ: the median of the
 ratios is this machine's speed, and a part that took over 20 % more than it lets expect is named. --record writes the file.
@@ -31,8 +33,8 @@ SECONDS = ROOT / ".ci" / "seconds.tsv"
 LIMIT_S = 40 * 60
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
 GROWTH_MIN_S = 10  # ... if that is this much
-FUZZ_BUDGET_S = 180  # of wall time, for all targets together
-MUTANTS_BUDGET_S = 150  # of wall time, after which none is begun
+FUZZ_BUDGET_S = 120  # of wall time, for all targets together
+MUTANTS_BUDGET_S = 100  # of wall time, after which none is begun
 DAY_S = 24 * 3600
 
 # Test folders by module; those that start no thread are of no use to the thread sanitizer.
@@ -46,11 +48,24 @@ TESTS = {
     "loader": ("loader", "overflow", "daemon", "faults"),
 }
 WITHOUT_THREADS = {"jpeg", "transforms", "autotune"}
+# The trials of packages, and the files that are their own.
+PACKAGES = {
+    "wheel-trial": r"pyproject\.toml|tools/wheel|packaging/wheel|cmake/|python/CMakeLists",
+    "deb-trial": r"packaging/(deb|install|man|systemd|trial)",
+    "container-trial": r"packaging/(container|trial)",
+}
 
 
 class Part(NamedTuple):
     name: str
     command: list[str]
+
+
+# What takes long, a part of it in turn; the full thing has all of it.
+LONG = [
+    Part("faults", ["make", "faults", "N=300"]),
+    *(Part("long", ["make", "long", f"TESTS=/{target}"]) for target in ("AVX2", "SSE4", "EMU128")),
+]
 
 
 def git(*words: str) -> str:
@@ -79,21 +94,42 @@ def reached_modules(files: list[str]) -> set[str]:
     return reached
 
 
-def sanitized_folders(turn: int) -> tuple[list[str], list[str]]:
-    """The test folders that the sanitizers run, and those that they leave to later runs."""
-    reached = reached_modules(changed_files())
-    rest = [module for module in TESTS if module not in reached]
-    chosen = reached | {module for place, module in enumerate(rest) if place % 3 == turn % 3}
-    folders = {module: TESTS[module] for module in TESTS}
-    run = [folder for module in folders if module in chosen for folder in folders[module]]
-    left = [folder for module in folders if module not in chosen for folder in folders[module]]
-    return run, left
+def a_third(things: list[str], turn: int) -> set[str]:
+    return {thing for place, thing in enumerate(things) if place % 3 == turn % 3}
+
+
+def sanitized_folders(files: list[str], turn: int) -> dict[str, list[str]]:
+    """By sanitizer: the folders of tests that it runs."""
+    reached = reached_modules(files)
+    modules = reached | a_third([module for module in TESTS if module not in reached], turn)
+    chosen = {"asan": modules, "tsan": modules}
+    if 2 * len(reached) > len(TESTS):
+        chosen["asan" if turn % 2 else "tsan"] = a_third(list(TESTS), turn // 2)
+    return {
+        name: [
+            folder
+            for module, folders in TESTS.items()
+            if module in chosen[name]
+            for folder in folders
+            if name == "asan" or folder not in WITHOUT_THREADS
+        ]
+        for name in chosen
+    }
+
+
+def tried_packages(files: list[str], turn: int) -> list[Part]:
+    """Only who may make trees of a system can try packages; another user (root is not) has the wheel tried in environments."""
+    if os.geteuid() != 0:
+        return [Part("wheel", ["make", "wheel", "PYTHONS=3.11"])]
+    chosen = {name for name, own in PACKAGES.items() if any(re.match(own, file) for file in files)}
+    chosen |= a_third(list(PACKAGES), turn)
+    return [Part(name, ["make", name, "PYTHONS=3.11"]) for name in PACKAGES if name in chosen]
 
 
 def parts(everything: bool) -> tuple[list[Part], list[str]]:
-    """The parts in the order of what fails most, and the test folders that the sanitizers leave to later runs."""
-    run, left = sanitized_folders(int(git("rev-list", "--count", "HEAD")))
-    threads = [folder for folder in run if folder not in WITHOUT_THREADS]
+    """The parts in the order of what fails most, and what they leave to later runs, in words."""
+    files, turn = changed_files(), int(git("rev-list", "--count", "HEAD"))
+    run = sanitized_folders(files, turn)
     targets = len(list((ROOT / "tests" / "fuzz").glob("*_fuzz.cc")))
     seconds = max(5, FUZZ_BUDGET_S * (os.cpu_count() or 1) // targets)
     begin = [Part("test", ["make", "test"]), Part("lint", ["make", "lint"]), Part("docs", ["make", "docs"])]
@@ -106,26 +142,27 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
             Part("faults", ["make", "faults"]),
             Part("mutants", ["make", "mutants"]),
             Part("stress", ["make", "stress"]),
-            *PACKAGES,
+            *(Part(name, ["make", name, "PYTHONS=3.11"]) for name in PACKAGES),
         ], []
+    packages = tried_packages(files, turn)
+    folders = [folder for folders in TESTS.values() for folder in folders]
+    left = [f"{name} of {', '.join(rest)}" for name in run if (rest := left_out(name, folders, run))]
+    left += [name for name in PACKAGES if name not in {part.name for part in packages}]
     return [
         *begin,
-        Part("asan", ["make", "asan", f"FOLDERS={' '.join(run)}"]),
-        *([Part("tsan", ["make", "tsan", f"FOLDERS={' '.join(threads)}"])] if threads else []),
+        *(Part(name, ["make", name, f"FOLDERS={' '.join(run[name])}"]) for name in run if run[name]),
         Part("gccbits", ["make", "gccbits"]),
         Part("armbits", ["make", "armbits"]),
         Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"]),
         Part("mutants", ["make", "mutants", f"MUTANTS=--tenth --seconds {MUTANTS_BUDGET_S}"]),
-        *PACKAGES,
+        LONG[turn % len(LONG)],
+        *packages,
     ], left
 
 
-# Only what may make trees of a system can try packages; elsewhere (an ordinary user) the wheel is tried in environments.
-PACKAGES = (
-    [Part(name, ["make", name, "PYTHONS=3.11"]) for name in ("wheel-trial", "deb-trial", "container-trial")]
-    if os.geteuid() == 0
-    else [Part("wheel", ["make", "wheel", "PYTHONS=3.11"])]
-)
+def left_out(sanitizer: str, folders: list[str], run: dict[str, list[str]]) -> list[str]:
+    useless = WITHOUT_THREADS if sanitizer == "tsan" else set()
+    return [folder for folder in folders if folder not in run[sanitizer] and folder not in useless]
 
 
 def recorded() -> dict[str, float]:
@@ -156,9 +193,7 @@ def show(taken: dict[str, float], failed: list[str], left: list[str]) -> None:
     total = sum(seconds for name, seconds in taken.items() if " " not in name)
     print(f"{'all':32} {total:8.0f} {sum(s for n, s in before.items() if ' ' not in n):8.0f}")
     if left:
-        print(
-            f"sanitizers: left to later runs, as the change does not reach them: {', '.join(left)} (make all-checks runs all)"
-        )
+        print(f"left to later runs (make all-checks runs all): {'; '.join(left)}")
     if more:
         print(f"grown by more than 20 %: {', '.join(more)}")
     if total > LIMIT_S:

@@ -15,6 +15,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ CODE_FOLDERS = (
     "examples",
 )
 BENCH_TIMEOUT_S = 300
+TEST_JOBS = int(os.environ.get("TEST_JOBS", "2"))  # tests, or benches, at a time
 HANG_S = 600  # one test, of any language: not a bar for speed, the end of a hang
 
 
@@ -138,7 +140,7 @@ def run_ctest(tally: Tally, build: Path, pattern: str, folders: str, left_out: l
     command = ["ctest", "--test-dir", str(build), "--quiet", "--timeout", str(HANG_S), "-R", pattern]
     command += ["-L", f"^({'|'.join(folders.split())})$"] if folders else []
     command += ["-E", "|".join(left_out)] if left_out else []
-    command += ["--output-junit", str(report), "--parallel", os.environ.get("TEST_JOBS", "2")]
+    command += ["--output-junit", str(report), "--parallel", str(TEST_JOBS)]
     subprocess.run(command, env=environment(build), stdout=subprocess.DEVNULL, check=False)
     count(tally, read_junit(report, "ctest"))
 
@@ -149,7 +151,7 @@ def run_pytest(tally: Tally, build: Path, folders: list[str]) -> None:
     report.unlink(missing_ok=True)
     log = build / "pytest.log"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=25", f"--junitxml={report}"]
-    command += ["-n", os.environ.get("TEST_JOBS", "2"), "--dist", "worksteal"]
+    command += ["-n", str(TEST_JOBS), "--dist", "worksteal"]
     command += ["-o", f"cache_dir={build / 'pytest-cache'}", "-o", f"faulthandler_timeout={HANG_S}"]
     command += ["-o", "faulthandler_exit_on_timeout=true", *existing]
     with log.open("w") as output:
@@ -180,11 +182,12 @@ def check_formatting(tally: Tally) -> None:
 
 
 def smoke_benches(tally: Tally, build: Path) -> None:
+    """Two at a time: they show that they work, and their figures mean nothing."""
     benches = sorted(path for path in (build / "bench").glob("bench_*") if path.is_file() and os.access(path, os.X_OK))
     commands = [[str(path)] for path in benches]
     commands += [[sys.executable, str(path)] for path in sorted((ROOT / "bench").glob("*.py"))]
-    for command in commands:
-        name = f"bench smoke: {Path(command[-1]).name}"
+
+    def run(command: list[str]) -> tuple[bool, str]:
         try:
             done = subprocess.run(
                 [*command, "--smoke"],
@@ -196,9 +199,12 @@ def smoke_benches(tally: Tally, build: Path) -> None:
                 timeout=BENCH_TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            tally.add(name, False, f"not finished after {BENCH_TIMEOUT_S} s")
-            continue
-        tally.add(name, done.returncode == 0, done.stdout + done.stderr)
+            return False, f"not finished after {BENCH_TIMEOUT_S} s"
+        return done.returncode == 0, done.stdout + done.stderr
+
+    with ThreadPoolExecutor(TEST_JOBS) as pool:
+        for command, (good, text) in zip(commands, pool.map(run, commands), strict=True):
+            tally.add(f"bench smoke: {Path(command[-1]).name}", good, text)
 
 
 def main() -> int:

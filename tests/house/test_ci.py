@@ -31,16 +31,31 @@ def test_a_change_reaches_its_module_and_those_above(files: list[str], reached: 
     assert ci.reached_modules(files) == reached
 
 
-def test_each_test_folder_is_run_or_named_and_all_within_three_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*_test.cc"))} | {"faults"}
-    monkeypatch.setattr(ci, "changed_files", lambda: ["docs/plan.md"])
-    seen: set[str] = set()
+@pytest.mark.parametrize("files", [["docs/plan.md"], ["io/reader.cc"], ["base/hash.h"]])
+def test_each_sanitizer_runs_every_folder_of_tests_that_it_is_for_within_six_runs(files: list[str]) -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*_test.cc"))} | {"faults"}
+    seen: dict[str, set[str]] = {"asan": set(), "tsan": set()}
+    for turn in range(6):
+        for name, run in ci.sanitized_folders(files, turn).items():
+            assert set(run) | set(ci.left_out(name, sorted(folders), {name: run})) >= folders - ci.WITHOUT_THREADS
+            seen[name] |= set(run)
+    assert seen == {"asan": folders, "tsan": folders - ci.WITHOUT_THREADS}
+
+
+def test_what_a_change_reaches_is_run_by_both_sanitizers_or_by_one_in_turn() -> None:
+    own = {"io", "store", "loader", "overflow", "daemon", "faults"}
+    for turn in range(6):
+        few, all_of_it = (ci.sanitized_folders(files, turn) for files in (["io/reader.cc"], ["base/hash.h"]))
+        assert own <= set(few["asan"])
+        assert own <= set(few["tsan"])
+        assert own <= set(all_of_it["tsan" if turn % 2 else "asan"])
+
+
+def test_packages_are_tried_when_their_files_change_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ci.os, "geteuid", lambda: 0)
+    assert {part.name for turn in range(3) for part in ci.tried_packages([], turn)} == set(ci.PACKAGES)
     for turn in range(3):
-        run, left = ci.sanitized_folders(turn)
-        assert set(run) | set(left) == everything
-        assert not set(run) & set(left)
-        seen |= set(run)
-    assert seen == everything
+        assert "deb-trial" in {part.name for part in ci.tried_packages(["packaging/deb.sh"], turn)}
 
 
 def test_mutants_run_in_both_forms_and_stress_in_the_full_thing(monkeypatch: pytest.MonkeyPatch) -> None:

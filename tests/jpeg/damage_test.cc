@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "tests/amount.h"
 #include "tests/jpeg/compare_test_lib.h"
 #include "transforms/simd/targets.h"
 
@@ -25,7 +26,7 @@ class Damage : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Damage, IsHandedOverOrDecodedAsTurboDoes) {
   std::mt19937_64 random(21);
-  const int files = testing::long_tests() ? 100000 : 4000;
+  const int files = long_tests() ? 100000 : 4000;
   std::map<Outcome, int> outcomes;
   int done_with_warnings = 0;
   for (int i = 0; i < files; ++i) {
@@ -92,7 +93,7 @@ TEST(DamageOnAllTargets, SameOutcomesAndPixels) {
   std::vector<Bytes> files;
   std::mt19937_64 random(24);
   Decoder decoder;
-  for (int i = 0; i < (testing::long_tests() ? 5000 : 500); ++i) {
+  for (int i = 0; i < (long_tests() ? 5000 : 500); ++i) {
     Recipe recipe = testing::random_recipe(random, 60);
     if (i % 3 == 0) recipe.quant_scale = draw(random, 500, 6500);  // coarse tables: ranges in doubt
     files.push_back(testing::encode(recipe, random));

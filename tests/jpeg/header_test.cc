@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/amount.h"
 #include "tests/jpeg/compare_test_lib.h"
 
 namespace carya::jpeg {
@@ -116,7 +117,7 @@ TEST(Header, ChangedBytesAreJudgedAsTurboDoes) {
   std::mt19937_64 random(42);
   Decoder decoder;
   int same = 0;
-  for (int i = 0; i < (testing::long_tests() ? 200000 : 6000); ++i) {
+  for (int i = 0; i < (long_tests() ? 200000 : 6000); ++i) {
     const Recipe recipe = testing::random_recipe(random, 40);
     Bytes jpeg = testing::encode(recipe, random);
     if (decoder.recognise(jpeg) != Ordinary::kOrdinary) continue;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "tests/amount.h"
 #include "tests/jpeg/compare_test_lib.h"
 #include "transforms/simd/targets.h"
 
@@ -37,7 +38,7 @@ class IndexOnTarget : public ::testing::TestWithParam<std::string> {
 
 TEST_P(IndexOnTarget, RegionsHaveTheSamePixels) {
   std::mt19937_64 random(31);
-  const int files = testing::long_tests() ? 4000 : 250;
+  const int files = long_tests() ? 4000 : 250;
   int used = 0;
   for (int i = 0; i < files; ++i) {
     Recipe recipe = testing::random_recipe(random, 200);
@@ -70,7 +71,7 @@ TEST_P(IndexOnTarget, RegionsHaveTheSamePixels) {
 
 TEST_P(IndexOnTarget, GrowsFromRegionToRegion) {
   std::mt19937_64 random(32);
-  for (int i = 0; i < (testing::long_tests() ? 2000 : 150); ++i) {
+  for (int i = 0; i < (long_tests() ? 2000 : 150); ++i) {
     Recipe recipe = testing::random_recipe(random, 200);
     recipe.quant_scale = recipe.restart_mcus = 0;
     const Bytes jpeg = testing::encode(recipe, random);
@@ -100,7 +101,7 @@ TEST_P(IndexOnTarget, LiesCostNothingButTime) {
   int refused = 0;
   int caught = 0;
   int wrong = 0;
-  for (int i = 0; i < (testing::long_tests() ? 20000 : 1500); ++i) {
+  for (int i = 0; i < (long_tests() ? 20000 : 1500); ++i) {
     Recipe recipe = testing::random_recipe(random, 120);
     recipe.quant_scale = recipe.restart_mcus = 0;
     const Bytes jpeg = testing::encode(recipe, random);
@@ -141,7 +142,7 @@ TEST_P(IndexOnTarget, LiesCostNothingButTime) {
 
 TEST_P(IndexOnTarget, OfADamagedScanIsNotMadeOrUsed) {
   std::mt19937_64 random(34);
-  for (int i = 0; i < (testing::long_tests() ? 20000 : 1500); ++i) {
+  for (int i = 0; i < (long_tests() ? 20000 : 1500); ++i) {
     Recipe recipe = testing::random_recipe(random, 90);
     recipe.quant_scale = recipe.restart_mcus = 0;
     const Bytes good = testing::encode(recipe, random);

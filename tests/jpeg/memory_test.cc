@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include "tests/amount.h"
 #include "tests/jpeg/compare_test_lib.h"
 #include "transforms/simd/targets.h"
 
@@ -82,7 +83,7 @@ class Memory : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Memory, StaysInsideGuardPages) {
   std::mt19937_64 random(51);
-  for (int i = 0; i < (testing::long_tests() ? 5000 : 300); ++i) {
+  for (int i = 0; i < (long_tests() ? 5000 : 300); ++i) {
     const Recipe recipe = testing::random_recipe(random, 120);
     Bytes jpeg = testing::encode(recipe, random);
     if (decoder_.recognise(jpeg) != Ordinary::kOrdinary) continue;

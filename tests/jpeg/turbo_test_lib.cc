@@ -180,9 +180,4 @@ std::vector<File> test_data(const std::string& folder) {
   return files;
 }
 
-bool long_tests() {
-  const char* value = std::getenv("CARYA_LONG");
-  return value != nullptr && value[0] == '1';
-}
-
 }  // namespace carya::jpeg::testing

@@ -59,7 +59,4 @@ struct File {
 };
 std::vector<File> test_data(const std::string& folder);
 
-/// CARYA_LONG=1: the long versions of the tests.
-bool long_tests();
-
 }  // namespace carya::jpeg::testing

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "tests/amount.h"
 #include "tests/transforms/drawn_chains.h"
 #include "tests/transforms/samples_test_lib.h"
 
@@ -74,8 +75,8 @@ class Pairs {
         const auto back = Plan::compile(*parsed, {.order = {0, 2, 1, 3, 4}});
         EXPECT_TRUE(there && back) << first << second << (back ? "" : back.error().message);
         if (!there || !back) continue;
-        ++count;
-        look(**parsed, **there, **back, first + " and " + second);
+        if (count++ % static_cast<std::size_t>(one_case_of(4)) == 0)
+          look(**parsed, **there, **back, first + " and " + second);
       }
     return count;
   }
@@ -186,7 +187,7 @@ TEST(InexactOrder, EveryPairThatIsDeclaredRelaxedKeepsShapesVerdictsNumbersAndTh
     EXPECT_NEAR(declared.deviation, relaxed.deviation, 16) << what;
   });
   EXPECT_GT(pairs, 80U);
-  EXPECT_GT(with_own_names, 80U);
+  EXPECT_GT(with_own_names * static_cast<std::size_t>(one_case_of(4)), 80U);
 }
 
 TEST(InexactOrder, EveryRelaxedOrderOfAChainRunsAsItWouldWrittenSo) {
