@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "loader/host.h"
 #include "tests/daemon/daemon_process.h"
 #include "tests/loader/photo_folder.h"
 
@@ -351,6 +352,7 @@ TEST(Daemon, FollowsTheCoresItMayUse) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "one core";
+  if (read_host_facts().allowed_cores < CPU_COUNT(&before)) GTEST_SKIP() << "a quota of fewer cores";
   const PhotoFolder folder(24);
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto expected = drain(*start(opened, {}));
