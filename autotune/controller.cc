@@ -311,7 +311,11 @@ bool Controller::may_change(const Choice& to, const Case& change, double now_s) 
 
 void Controller::ask_first(const Choice& choice, double now_s) {
   decision_.phase = Phase::kFirstWorker;
-  const std::uint32_t tried = std::min(choice.workers, std::max<std::uint32_t>(options_.first_workers, 1));
+  // Of workers that are tried together the fastest stay, so more are tried than would help.
+  const std::uint32_t tried =
+      options_.first_workers <= 1
+          ? 1
+          : std::min(options_.first_workers, workers_allowed(options_.prices, options_.goal));
   decision_.run = {.cut = choice.cut, .workers = tried, .cores = options_.model.cores};
   decision_.why =
       text("%u workers would help; %u %s measured before", choice.workers, tried, tried == 1 ? "is" : "are");

@@ -64,7 +64,7 @@ TEST(Controller, WorkersThatMayBeUnlikeAreTriedTogether) {
   Trial run(truth, list);
   run.world.fleet = 3;
   while (run.decision().phase != Phase::kFirstWorker) run.go(1);
-  EXPECT_EQ(run.decision().run.workers, 2U) << "as many as would help by what is known";
+  EXPECT_EQ(run.decision().run.workers, 3U) << "more than would help: the fastest stay";
   run.go(60);
   EXPECT_EQ(run.decision().run.workers, run.best().workers);
 }
