@@ -42,7 +42,7 @@ Status crowd(const Host& host, Random& random, std::vector<std::shared_ptr<loade
     auto job = host.newcomer("newcomer" + std::to_string(i), static_cast<std::uint32_t>(2 + random() % 15));
     if (!job) {
       const Error& error = job.error();
-      if (error.code == Code::kExhausted && error.message.find(" B of memory are ") != std::string::npos)
+      if (error.code == Code::kExhausted && error.message.find("B of memory are left") != std::string::npos)
         return {};
       return fail(Code::kCorrupt, "a newcomer heard, instead of numbers: " + error.message);
     }
