@@ -6,6 +6,7 @@
 
 #include "autotune/order.h"
 #include "transforms/params.h"
+#include "transforms/codecs.h"
 #include "transforms/plan.h"
 
 namespace carya::loader {

@@ -6,6 +6,9 @@
 
 namespace carya::loader {
 
+/// Threads that one stream, or one worker, may be given.
+inline constexpr std::uint32_t kThreadsMax = 1024;
+
 /// What this process may use of its machine.
 struct HostFacts {
   std::string kernel;  ///< "6.1.0-..."

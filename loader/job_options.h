@@ -10,14 +10,13 @@
 #include "autotune/op_model.h"
 #include "io/read_engine.h"
 #include "loader/decode_index.h"
+#include "loader/host.h"
 #include "loader/overflow/remote_options.h"
 #include "transforms/pipeline.h"
 
 namespace carya::loader {
 
 class Crew;
-
-inline constexpr std::uint32_t kThreadsMax = 1024;
 
 /// For tests only: orders of the pipeline's ops, each of all indices.
 struct PlanTesting {

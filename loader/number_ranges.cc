@@ -6,7 +6,8 @@
 #include <limits>
 #include <sstream>
 
-#include "loader/job_options.h"
+#include "autotune/placement.h"
+#include "loader/host.h"
 #include "loader/overflow/chunk_message.h"
 #include "shm/slot_ring.h"
 #include "transforms/decode_index.h"

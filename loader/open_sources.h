@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/read_engine.h"
-#include "loader/chunk.h"
+#include "loader/read_op.h"
 
 namespace carya::loader {
 

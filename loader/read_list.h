@@ -1,6 +1,6 @@
 #pragma once
 
-#include "loader/chunk.h"
+#include "loader/read_op.h"
 
 namespace carya::loader {
 

@@ -1,6 +1,7 @@
+#include "transforms/codecs.h"
+
 #include "transforms/kernels/jpeg_turbo.h"
 #include "transforms/kernels/png.h"
-#include "transforms/plan.h"
 
 namespace carya::transforms {
 

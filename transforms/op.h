@@ -15,6 +15,11 @@
 
 namespace carya::transforms {
 
+/// Ops of a pipeline, at most.
+inline constexpr std::size_t kOpsMax = 64;
+/// Fields of a sample, at most.
+inline constexpr std::size_t kFieldsMax = 64;
+
 /// What the chain knows of one field at one point, while shapes are inferred.
 struct FieldState {
   enum class Form : std::uint8_t {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <set>
 
-#include "transforms/ops/geometry.h"
 #include "transforms/params.h"
 
 namespace carya::transforms {

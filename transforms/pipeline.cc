@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "transforms/codecs.h"
 #include "transforms/ops/geometry.h"
 #include "transforms/ops/registry.h"
 #include "transforms/params.h"
-#include "transforms/plan.h"
 #include "transforms/source.h"
 
 namespace carya::transforms {

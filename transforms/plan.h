@@ -129,7 +129,4 @@ class Plan {
 /// whole process (tests, bench), from the next sample on.
 void use_own_jpeg(bool wanted);
 
-/// "libjpeg-turbo 2.1.5", "libspng 0.7.3", ... as they enter the fingerprint.
-std::vector<std::string> codec_versions();
-
 }  // namespace carya::transforms

@@ -11,9 +11,6 @@
 
 namespace carya::transforms {
 
-/// Fields of a sample.
-inline constexpr std::size_t kFieldsMax = 64;
-
 /// The "source" object of the pipeline document, checked: its canonical form and what each record brings.
 struct SourceSpec {
   std::string json;                 ///< canonical

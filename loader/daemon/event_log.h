@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "loader/daemon/server.h"
+#include "loader/program/log_level.h"
 
 namespace carya::loader {
 

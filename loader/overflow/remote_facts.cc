@@ -4,8 +4,8 @@
 #include <charconv>
 #include <string>
 
-#include "loader/job_options.h"
-#include "transforms/plan.h"
+#include "loader/host.h"
+#include "transforms/codecs.h"
 
 namespace carya::loader {
 namespace {

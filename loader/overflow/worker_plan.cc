@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "transforms/codecs.h"
 #include "transforms/pipeline.h"
 
 namespace carya::loader {

@@ -11,6 +11,7 @@
 #include "job.h"
 #include "loader/host.h"
 #include "simulation.h"
+#include "transforms/codecs.h"
 #include "transforms/plan.h"
 #include "transforms/simd/targets.h"
 

@@ -52,9 +52,6 @@ struct Step {
   std::uint8_t ends_stage = 0;  ///< number of the profile's stage that ends with it, from 1; 0: none
 };
 
-/// Ops in a pipeline, and what they can come down to.
-inline constexpr std::size_t kOpsMax = 64;
-
 /// The steps of one sample; fixed room, so that resolving allocates nothing.
 struct StepList {
   std::array<Step, 2 * kOpsMax> steps;
