@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "loader/number_ranges.h"
+#include "loader/wire/number_ranges.h"
 #include "remote/archive.h"
 
 namespace carya::archive {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "loader/job_options.h"
+#include "loader/job/job_options.h"
 
 namespace carya::loader {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autotune/remote_cut.h"
-#include "loader/plan_choice.h"
+#include "loader/plan/order_choice.h"
 #include "transforms/plan.h"
 
 namespace carya::loader {

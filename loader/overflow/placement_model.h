@@ -6,7 +6,7 @@
 
 #include "autotune/placement.h"
 #include "base/error.h"
-#include "loader/plan_profile.h"
+#include "loader/plan/plan_profile.h"
 #include "transforms/pipeline.h"
 
 namespace carya::loader {

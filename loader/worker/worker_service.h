@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "loader/overflow/worker_plan.h"
+#include "loader/wire/worker_plan.h"
 #include "loader/worker/record_files.h"
 #include "remote/server.h"
 

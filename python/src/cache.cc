@@ -10,7 +10,7 @@
 #include "io/store/store_list.h"
 #include "job.h"
 #include "job_stats.h"
-#include "loader/index_completion.h"
+#include "loader/data/index_builder.h"
 #include "progress_call.h"
 #include "text.h"
 #include "without_gil.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "loader/dataset.h"
+#include "loader/data/dataset.h"
 #include "transforms/pipeline.h"
 
 namespace carya::python {

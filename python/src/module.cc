@@ -9,7 +9,7 @@
 #include "dataset.h"
 #include "errors.h"
 #include "job.h"
-#include "loader/host.h"
+#include "loader/host/host.h"
 #include "simulation.h"
 #include "transforms/codecs.h"
 #include "transforms/plan.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "loader/overflow/worker_plan.h"
+#include "loader/wire/worker_plan.h"
 #include "transforms/pipeline.h"
 
 namespace {

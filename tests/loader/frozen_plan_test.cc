@@ -1,4 +1,4 @@
-#include "loader/frozen_plan.h"
+#include "loader/plan/frozen_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "loader/plan_chain.h"
-#include "loader/frozen_plan.h"
-#include "loader/plan_profile.h"
+#include "loader/plan/frozen_plan.h"
+#include "loader/plan/plan_profile.h"
+#include "loader/plan/planner_input.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "loader/plan_profile.h"
+#include "loader/plan/plan_profile.h"
 
 #include <gtest/gtest.h>
 

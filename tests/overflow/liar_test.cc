@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "loader/overflow/pool_crew.h"
-#include "loader/production.h"
+#include "loader/overflow/remote_executor.h"
+#include "loader/stream/scheduler.h"
 #include "remote/server.h"
 #include "tests/overflow/photos.h"
 #include "tests/overflow/worker.h"

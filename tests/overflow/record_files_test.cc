@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "io/listing.h"
-#include "loader/overflow/pool_crew.h"
-#include "loader/overflow/record_address.h"
+#include "loader/overflow/remote_executor.h"
+#include "loader/wire/record_address.h"
 #include "tests/overflow/photos.h"
 #include "tests/overflow/worker.h"
 
