@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "io/manifest.h"
 #include "loader/data/mapped_file.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -13,7 +13,7 @@
 
 #include "io/store/record_store.h"
 #include "loader/data/dataset.h"
-#include "transforms/decode_index.h"
+#include "transforms/kernels/codec/field_index.h"
 
 namespace carya::loader {
 

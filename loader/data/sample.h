@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "loader/data/dataset.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

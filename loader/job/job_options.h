@@ -12,7 +12,7 @@
 #include "loader/data/decode_index.h"
 #include "loader/host/host.h"
 #include "loader/overflow/remote_options.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -10,7 +10,7 @@
 #include "loader/host/pressure.h"
 #include "loader/stream/scheduler.h"
 #include "shm/slot_ring.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -10,7 +10,7 @@
 #include "loader/job/producer.h"
 #include "loader/read/shared_budget.h"
 #include "loader/stream/stream_shape.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

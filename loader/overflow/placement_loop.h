@@ -18,7 +18,7 @@
 #include "loader/overflow/remote_options.h"
 #include "loader/plan/stream_planner.h"
 #include "remote/fleet.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -5,7 +5,7 @@
 
 #include "autotune/remote_cut.h"
 #include "loader/plan/order_choice.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -7,7 +7,7 @@
 #include "autotune/placement.h"
 #include "base/error.h"
 #include "loader/plan/plan_profile.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "autotune/order.h"
-#include "transforms/codecs.h"
-#include "transforms/params.h"
-#include "transforms/plan.h"
+#include "transforms/op/params.h"
+#include "transforms/pipeline/codec_versions.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "autotune/fit.h"
-#include "transforms/order_hints.h"
+#include "transforms/op/order_hints.h"
 
 namespace carya::loader {
 namespace {

@@ -9,8 +9,8 @@
 #include "autotune/earlier_run.h"
 #include "loader/plan/planner_input.h"
 #include "loader/plan/trainer_stats.h"
-#include "transforms/pipeline.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/pipeline.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "autotune/fit.h"
-#include "transforms/source.h"
+#include "transforms/pipeline/source.h"
 
 namespace carya::loader {
 namespace {

@@ -11,7 +11,7 @@
 #include "autotune/order.h"
 #include "autotune/profile.h"
 #include "base/error.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -13,7 +13,7 @@
 #include "autotune/op_model.h"
 #include "loader/plan/order_choice.h"
 #include "loader/plan/plan_profile.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "loader/stream/chunk.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -4,7 +4,7 @@
 #include "loader/data/decode_index.h"
 #include "loader/stream/chunk.h"
 #include "loader/stream/slot_rows.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

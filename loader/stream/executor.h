@@ -10,7 +10,7 @@
 #include "loader/data/dataset.h"
 #include "loader/stream/chunk.h"
 #include "loader/wire/chunk_message.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

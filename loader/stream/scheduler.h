@@ -22,7 +22,7 @@
 #include "loader/stream/slot_rows.h"
 #include "loader/stream/stream_shape.h"
 #include "shm/slot_ring.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shm/slot_ring.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "loader/host/host.h"
-#include "transforms/codecs.h"
+#include "transforms/pipeline/codec_versions.h"
 
 namespace carya::loader {
 namespace {

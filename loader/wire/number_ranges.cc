@@ -10,7 +10,7 @@
 #include "loader/host/host.h"
 #include "loader/wire/chunk_message.h"
 #include "shm/slot_ring.h"
-#include "transforms/decode_index.h"
+#include "transforms/kernels/codec/field_index.h"
 #include "transforms/ops/geometry.h"
 
 namespace carya::loader {

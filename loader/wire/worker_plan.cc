@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "transforms/codecs.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/codec_versions.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 namespace {

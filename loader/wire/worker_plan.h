@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "loader/wire/chunk_message.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

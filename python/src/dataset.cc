@@ -11,7 +11,7 @@
 #include "loader/plan/order_report.h"
 #include "progress_call.h"
 #include "text.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 #include "without_gil.h"
 
 namespace carya::python {

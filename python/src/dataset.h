@@ -7,7 +7,7 @@
 #include <string>
 
 #include "loader/data/dataset.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::python {
 

@@ -11,8 +11,8 @@
 #include "job.h"
 #include "loader/host/host.h"
 #include "simulation.h"
-#include "transforms/codecs.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/codec_versions.h"
+#include "transforms/plan/plan.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::python {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "loader/plan/frozen_plan.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "loader/wire/worker_plan.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace {
 

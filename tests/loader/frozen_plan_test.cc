@@ -6,7 +6,7 @@
 
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "transforms/order_hints.h"
-#include "transforms/plan.h"
+#include "transforms/op/order_hints.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "transforms/kernels/pad.h"
-#include "transforms/kernels/resize.h"
-#include "transforms/kernels/warp.h"
-#include "transforms/op.h"
+#include "transforms/kernels/image/pad.h"
+#include "transforms/kernels/resize/resize.h"
+#include "transforms/kernels/warp/warp.h"
+#include "transforms/op/op.h"
 
 namespace carya::transforms {
 
