@@ -4,12 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "autotune/sharing.h"
+#include "autotune/sharing/sharing.h"
 
 namespace carya::loader {
 
-/// How the streams of a host share its cores and its workers over time: by money (autotune/sharing.h), and
-/// steadily. Pure. Threads: owner only.
+/// How the streams of a host share its cores and its workers over time: by money
+/// (autotune/sharing/sharing.h), and steadily. Pure. Threads: owner only.
 class HostShares {
  public:
   struct Bidder {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_model.h"
+#include "autotune/order/op_model.h"
 #include "io/read_engine.h"
 #include "loader/data/decode_index.h"
 #include "loader/host/host.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "autotune/sharing.h"
+#include "autotune/sharing/sharing.h"
 #include "loader/engine/engine.h"
 #include "loader/job/job_options.h"
 #include "loader/job/producer.h"

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "autotune/controller.h"
-#include "autotune/sharing.h"
+#include "autotune/controller/controller.h"
+#include "autotune/sharing/sharing.h"
 #include "base/error.h"
 #include "loader/overflow/remote_executor.h"
 #include "loader/overflow/remote_options.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "autotune/remote_cut.h"
+#include "autotune/placement/remote_cut.h"
 #include "loader/plan/order_choice.h"
 #include "transforms/plan/plan.h"
 

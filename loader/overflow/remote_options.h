@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/placement.h"
+#include "autotune/placement/placement.h"
 
 namespace carya::loader {
 

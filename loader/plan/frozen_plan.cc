@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "autotune/order.h"
+#include "autotune/order/order.h"
 #include "transforms/op/params.h"
 #include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/plan.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/op_model.h"
+#include "autotune/order/op_model.h"
 #include "base/error.h"
 #include "loader/plan/planner_input.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/cost.h"
+#include "autotune/order/cost.h"
 #include "base/error.h"
 #include "loader/plan/plan_profile.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "autotune/fit.h"
+#include "autotune/order/fit.h"
 #include "transforms/op/order_hints.h"
 
 namespace carya::loader {

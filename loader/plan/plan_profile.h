@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/earlier_run.h"
+#include "autotune/controller/earlier_run.h"
 #include "loader/plan/planner_input.h"
 #include "loader/plan/trainer_stats.h"
 #include "transforms/pipeline/pipeline.h"
@@ -56,8 +56,8 @@ PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& pro
 
 /// What the planner goes by, from what was measured: mean sizes of records and pictures, and a cost for each
 /// op that ran. A stage gives a mean, one point of a cost, so assumed costs keep their shape and are scaled
-/// (autotune/fit.h); a stage of several ops scales them together. What nobody measured is assumed, times what
-/// the machine takes of assumed costs in the mean. Numbers that cannot be are left out.
+/// (autotune/order/fit.h); a stage of several ops scales them together. What nobody measured is assumed,
+/// times what the machine takes of assumed costs in the mean. Numbers that cannot be are left out.
 PipelineFacts facts_of(const transforms::Pipeline& pipeline, const PlanProfile& profile);
 
 /// The facts and what is behind them, as a JSON object:

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "autotune/fit.h"
+#include "autotune/order/fit.h"
 #include "transforms/pipeline/source.h"
 
 namespace carya::loader {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "autotune/alternatives.h"
-#include "autotune/chain.h"
-#include "autotune/order.h"
-#include "autotune/profile.h"
+#include "autotune/order/alternatives.h"
+#include "autotune/order/chain.h"
+#include "autotune/order/order.h"
+#include "autotune/order/profile.h"
 #include "base/error.h"
 #include "transforms/pipeline/pipeline.h"
 

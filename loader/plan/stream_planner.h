@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_model.h"
+#include "autotune/order/op_model.h"
 #include "loader/plan/order_choice.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "autotune/cores_needed.h"
-#include "autotune/flow.h"
+#include "autotune/sharing/chunking.h"
+#include "autotune/sharing/cores_needed.h"
 #include "base/permutation.h"
 #include "loader/data/dataset.h"
 #include "loader/data/decode_index.h"

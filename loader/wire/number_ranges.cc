@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "autotune/placement.h"
+#include "autotune/placement/placement.h"
 #include "loader/host/host.h"
 #include "loader/wire/chunk_message.h"
 #include "shm/slot_ring.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "autotune/order.h"
+#include "autotune/order/order.h"
 #include "loader/plan/order_choice.h"
 #include "loader/plan/profile_file.h"
 #include "tests/io/temp_dir.h"
