@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "loader/wire/number_ranges.h"
-#include "remote/archive.h"
+#include "remote/protocol/archive.h"
 
 namespace carya::archive {
 

@@ -15,8 +15,8 @@
 #include "loader/plan/order_choice.h"
 #include "loader/stream/scheduler.h"
 #include "loader/wire/record_address.h"
-#include "remote/child_fleet.h"
-#include "remote/dns_fleet.h"
+#include "remote/fleet/child_fleet.h"
+#include "remote/fleet/dns_fleet.h"
 
 namespace carya::loader {
 namespace {

@@ -17,7 +17,7 @@
 #include "loader/overflow/remote_executor.h"
 #include "loader/overflow/remote_options.h"
 #include "loader/plan/stream_planner.h"
-#include "remote/fleet.h"
+#include "remote/fleet/fleet.h"
 #include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {

@@ -20,7 +20,7 @@
 #include "loader/overflow/worker_selection.h"
 #include "loader/overflow/worker_speed.h"
 #include "loader/stream/executor.h"
-#include "remote/pool.h"
+#include "remote/pool/pool.h"
 
 namespace carya::loader {
 

@@ -8,7 +8,7 @@
 
 #include "base/cbor_check.h"
 #include "loader/wire/number_ranges.h"
-#include "remote/archive.h"
+#include "remote/protocol/archive.h"
 
 namespace carya::archive {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "remote/messages.h"
+#include "remote/protocol/messages.h"
 
 namespace carya::loader {
 

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "loader/wire/worker_plan.h"
 #include "loader/worker/record_files.h"
-#include "remote/server.h"
+#include "remote/server/server.h"
 
 namespace carya::loader {
 

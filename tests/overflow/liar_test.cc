@@ -7,7 +7,7 @@
 
 #include "loader/overflow/remote_executor.h"
 #include "loader/stream/scheduler.h"
-#include "remote/server.h"
+#include "remote/server/server.h"
 #include "tests/overflow/photos.h"
 #include "tests/overflow/worker.h"
 

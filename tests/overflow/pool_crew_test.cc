@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "loader/plan/stream_planner.h"
-#include "remote/server.h"
+#include "remote/server/server.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/photos.h"
