@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/permutation.h"
-#include "io/record_file.h"
+#include "io/files/record_file.h"
 
 namespace carya::loader {
 namespace {

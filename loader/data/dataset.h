@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "io/manifest.h"
+#include "io/manifest/manifest.h"
 #include "loader/data/mapped_file.h"
 #include "transforms/pipeline/pipeline.h"
 
@@ -60,7 +60,7 @@ class Dataset {
   /// kCorrupt for a record that is broken whatever its bytes are: an encoded field of more than
   /// kEncodedBytesMax, a label that is not an integer.
   Status check_record(std::uint64_t record) const;
-  /// kIo when a file (or tar) of the record is not the one that was listed; see io/record_file.h.
+  /// kIo when a file (or tar) of the record is not the one that was listed; see io/files/record_file.h.
   Status check_as_listed(std::uint64_t record) const;
   /// kIo when a file that lies behind an array is not what it was.
   Status check_arrays() const;

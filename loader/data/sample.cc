@@ -8,8 +8,8 @@
 #include <deque>
 
 #include "base/unique_fd.h"
-#include "io/open_failure.h"
-#include "io/record_file.h"
+#include "io/files/open_failure.h"
+#include "io/files/record_file.h"
 
 namespace carya::loader {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "io/source_folder.h"
+#include "io/files/source_folder.h"
 #include "loader/stream/executor.h"
 
 namespace carya::loader {

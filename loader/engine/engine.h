@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 #include "loader/read/read_scheduler.h"
 #include "loader/stream/scheduler.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autotune/order/op_model.h"
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 #include "loader/data/decode_index.h"
 #include "loader/host/host.h"
 #include "loader/overflow/remote_options.h"

@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/unique_fd.h"
-#include "io/manifest_file.h"
+#include "io/files/manifest_file.h"
 #include "loader/host/host.h"
 #include "transforms/simd/targets.h"
 

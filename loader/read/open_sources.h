@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 #include "loader/read/read_op.h"
 
 namespace carya::loader {

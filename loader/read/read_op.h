@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "io/manifest.h"
-#include "io/read_engine.h"
+#include "io/manifest/manifest.h"
+#include "io/read/read_engine.h"
 
 namespace carya::loader {
 

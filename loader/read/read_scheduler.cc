@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/clock.h"
-#include "io/open_failure.h"
-#include "io/record_file.h"
+#include "io/files/open_failure.h"
+#include "io/files/record_file.h"
 
 namespace carya::loader {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 #include "loader/read/open_sources.h"
 #include "loader/read/read_list.h"
 #include "loader/stream/scheduler.h"

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "io/record_file.h"
+#include "io/files/record_file.h"
 
 namespace carya::loader {
 namespace {

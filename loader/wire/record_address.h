@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "io/manifest.h"
+#include "io/manifest/manifest.h"
 #include "loader/data/dataset.h"
 #include "loader/wire/chunk_message.h"
 

@@ -6,7 +6,7 @@
 
 #include "dataset.h"
 #include "errors.h"
-#include "io/manifest_file.h"
+#include "io/files/manifest_file.h"
 #include "io/store/store_list.h"
 #include "job.h"
 #include "job_stats.h"

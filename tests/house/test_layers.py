@@ -143,10 +143,10 @@ def test_headers_start_with_pragma_once(header: str) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "allowed"),
     [
-        ("loader/engine/engine.cc", "io/manifest.h", True),
-        ("io/manifest.cc", "loader/engine/engine.h", False),
-        ("io/manifest.cc", "transforms/op/op.h", False),
-        ("base/hash.cc", "io/manifest.h", False),
+        ("loader/engine/engine.cc", "io/manifest/manifest.h", True),
+        ("io/manifest/manifest.cc", "loader/engine/engine.h", False),
+        ("io/manifest/manifest.cc", "transforms/op/op.h", False),
+        ("base/hash.cc", "io/manifest/manifest.h", False),
         ("transforms/plan/plan.cc", "transforms/jpeg/decoder.h", True),
         ("loader/engine/engine.cc", "transforms/jpeg/decoder.h", False),
         ("transforms/jpeg/decoder.cc", "transforms/op/op.h", False),
@@ -155,9 +155,9 @@ def test_headers_start_with_pragma_once(header: str) -> None:
         ("transforms/simd/targets.cc", "transforms/jpeg/decoder.h", False),
         ("transforms/plan/plan.cc", "transforms/simd/targets.h", True),
         ("loader/engine/engine.cc", "transforms/simd/targets.h", True),
-        ("io/manifest.cc", "transforms/simd/targets.h", False),
+        ("io/manifest/manifest.cc", "transforms/simd/targets.h", False),
         ("tests/io/manifest_test.cc", "loader/engine/engine.h", True),
-        ("io/manifest.cc", "tests/io/maker.h", False),
+        ("io/manifest/manifest.cc", "tests/io/maker.h", False),
     ],
 )
 def test_the_rule_itself(source: str, target: str, allowed: bool) -> None:

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "io/listing.h"
+#include "io/files/listing.h"
 #include "loader/overflow/remote_executor.h"
 #include "loader/wire/record_address.h"
 #include "tests/overflow/photos.h"
