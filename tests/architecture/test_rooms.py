@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 
 import pytest
@@ -88,3 +89,10 @@ def test_room_has_a_readme_that_names_its_files(folder: str) -> None:
     text = readme.read_text()
     missing = sorted(stem for stem in stems(folder) if stem not in text)
     assert not missing, f"{folder}/README.md does not name {missing}"
+
+
+def test_the_picture_of_the_rooms_is_of_this_tree() -> None:
+    sys.path.insert(0, str(ROOT / "tools" / "docs"))
+    import rooms
+
+    assert rooms.PICTURE.read_text() == rooms.draw(), "draw it again: python tools/docs/rooms.py"
