@@ -56,7 +56,7 @@ echo debian > "$info/INSTALLER"
 install -d "$tree/installed/usr/bin"
 cat > "$tree/installed/usr/bin/carya" << 'END'
 #!/usr/bin/python3
-from carya._cli import main
+from carya._cli.main import main
 
 main()
 END

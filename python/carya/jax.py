@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from . import _core
-from ._batch import Batch
 from ._errors import InvalidArgument
-from ._loader import Loader as _Loader
-from ._pipeline import Pipeline
+from ._loading.batch import Batch
+from ._loading.loader import Loader as _Loader
+from ._pipeline.pipeline import Pipeline
 
 __all__ = ["Loader"]
 

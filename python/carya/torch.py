@@ -11,11 +11,11 @@ import torch
 import torch.utils._pytree
 
 from . import _core
-from ._batch import Batch
-from ._devices import Backend, CopiesUnderWay, Event, RetiredLeases
 from ._errors import Error, InvalidArgument
-from ._loader import Loader as _Loader
-from ._pipeline import Pipeline
+from ._loading.batch import Batch
+from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases
+from ._loading.loader import Loader as _Loader
+from ._pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +34,7 @@ class Loader(_Loader):
         computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
         current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
     device: copy every batch to this device on the loader's own stream, one batch ahead; tensors are on the device.
-    device_backend: another kind of device, as an object with the methods of `carya._devices.Backend`.
+    device_backend: another kind of device, as an object with the methods of `carya._loading.devices.Backend`.
 
     >>> import carya, numpy as np
     >>> import carya.torch

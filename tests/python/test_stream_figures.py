@@ -13,8 +13,8 @@ import pytest
 from daemons import running, until
 
 import carya
-from carya._explain_stream import add_stream, lines
-from carya._loader import Reading
+from carya._explain.stream import add_stream, lines
+from carya._loading.loader import Reading
 
 RATES = {"read_latency_s", "read_bytes_per_s", "read_age_s", "demand_per_s", "demand_age_s"}
 KEYS = RATES | {"make_per_s", "step_s", "stall_share", "ready_slots", "slots", "pressure", "limit", "functions"}

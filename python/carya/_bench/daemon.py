@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core, _daemon, files
-from .._loader import Loader
-from .._pipeline import Pipeline
+from .._loading.loader import Loader
+from .._pipeline.pipeline import Pipeline
 from .handoff import ROWS, SLOTS, Rounds, two_tensors
 from .measure import Rate, measure, median, percentile, process_tree_cpu_s
 from .peers import TorchSamples
