@@ -20,7 +20,7 @@ MODULES = [
     "carya._pipeline.ops",
     "carya._options",
     "carya._pipeline.pipeline",
-    "carya._pipeline.plan_file",
+    "carya._loading.plan_file",
     "carya._simulate.svg",
     "carya._pipeline.sources",
     "carya._pipeline.warp_ops",

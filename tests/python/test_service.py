@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 import carya
-from carya import _core, _daemon
+from carya import _core, _programs
 from carya._cli import service as service_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
-CARYAD = _daemon.program()
+CARYAD = _programs.program()
 BIN = str(Path(CARYAD).parent)
 HANG_S = 60
 
@@ -81,11 +81,11 @@ def test_wrong_arguments_are_status_2(tmp_path: Path) -> None:
 
 
 def test_the_packages_script_becomes_the_program() -> None:
-    script = [sys.executable, "-c", "import carya._daemon; carya._daemon.main()"]
+    script = [sys.executable, "-c", "import carya._programs; carya._programs.main()"]
     shown = subprocess.run([*script, "--version"], capture_output=True, text=True, check=True)
-    assert shown.stdout == subprocess.run([_daemon.program(), "--version"], capture_output=True, text=True).stdout
+    assert shown.stdout == subprocess.run([_programs.program(), "--version"], capture_output=True, text=True).stdout
     # A package without the program does not look in PATH, where it would find itself.
-    alone = "import carya._daemon as d; d.__file__ = '/nowhere/_daemon.py'; d.main()"
+    alone = "import carya._programs as d; d.__file__ = '/nowhere/_programs.py'; d.main()"
     missing = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "/nowhere/bin/caryad: No such file" in missing.stderr
@@ -442,7 +442,7 @@ def test_service_help_has_an_example(home: Path) -> None:
 def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The tree of another system, into which every user may look, with a package of its own."""
     pytest.importorskip("typer")
-    monkeypatch.setattr(_daemon, "program", lambda: str(program))
+    monkeypatch.setattr(_programs, "program", lambda: str(program))
     root = Path(tempfile.mkdtemp())
     root.chmod(0o755)
     program = root / "opt" / "venv" / "caryad"
@@ -459,7 +459,7 @@ def scope(root: Path, run_as: str = "carya") -> service_command.Scope:
 def test_system_service_has_the_real_path_of_this_caryad(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = system / "opt" / "venv" / "caryad"
     (system / "link").symlink_to(real.parent)
-    monkeypatch.setattr(_daemon, "program", lambda: str(system / "link" / "caryad"))
+    monkeypatch.setattr(_programs, "program", lambda: str(system / "link" / "caryad"))
     before = os.umask(0o077)
     try:
         result = service_command.install(scope=scope(system))

@@ -23,7 +23,7 @@ from said import said
 from streams import numbers, records
 
 import carya
-from carya import _core, _daemon
+from carya import _core, _programs
 from carya._loading import loader
 
 NOBODY = 61234  # a user that nobody is
@@ -119,7 +119,7 @@ def test_row_44_a_daemon_of_another_user(open_folder: Path) -> None:
     open_folder.chmod(0o777)
     socket = str(open_folder / "caryad.sock")
     daemon = subprocess.Popen(
-        [_daemon.program(), "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
+        [_programs.program(), "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
         env={**os.environ, "HOME": str(open_folder), "CARYA_CACHE_DIR": ""},
     )  # fmt: skip
     try:

@@ -67,8 +67,8 @@ def register(app: Any, typer: Any) -> None:
         as_json: bool = in_json,
     ) -> None:
         """Write the plan that a loader would choose here and now; `carya.Loader(p, plan="plan.json")` keeps to it."""
+        from .._loading.plan_file import plan_text
         from .._options import REORDERS, choice
-        from .._pipeline.plan_file import plan_text
         from .pipeline_file import load_pipeline
 
         text = plan_text(load_pipeline(target, data), reorder=choice("reorder", reorder, REORDERS))

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import _daemon
+from .. import _programs
 from .._errors import InvalidArgument, NotFound, Permission, invalid
 
 UNITS = ("caryad.service", "caryad.socket")
@@ -124,7 +124,7 @@ def install(config: str | None = None, dry_run: bool = False, scope: Scope = _OF
     chosen = Path(config).absolute() if config else scope.config
     if config and not scope.at(chosen).is_file():
         raise NotFound(f"carya service: --config {config}: no such file; leave it out to begin with the defaults")
-    program = Path(_daemon.program()).absolute()
+    program = Path(_programs.program()).absolute()
     files = {scope.units / unit: _unit(unit, scope) for unit in UNITS}
     if scope.system:
         program = program.resolve()

@@ -64,7 +64,7 @@ def register(app: Any, typer: Any) -> None:
         that the table is for you to see; a plan file (-o) keeps the order for ever. Ctrl-C shows what is known so far.
         --reorder relaxed also tries the order with other pixels that a loader with this `reorder` runs.
         """
-        from .._pipeline.plan_file import plan_text
+        from .._loading.plan_file import plan_text
         from .measuring import tune
         from .pipeline_file import load_pipeline
 

@@ -100,14 +100,6 @@ class Batch(dict[str, Any]):
         return _rebuild, (dict(self), place)
 
 
-class Delivered(list[Any]):
-    """A batch of a loader on its way through a DataLoader that a framework made of the loader's parts."""
-
-    def __init__(self, batch: Any) -> None:
-        super().__init__()
-        self.batch = batch
-
-
 def _rebuild(data: dict[str, Any], place: tuple[Any, ...]) -> Batch:
     batch = Batch(data)
     batch._stamp, batch._records, batch._valid, batch.step, batch.epoch, batch.position = place

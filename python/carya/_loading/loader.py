@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .. import _core, _daemon
+from .. import _core
 from .._errors import (
     Closed,
     Error,
@@ -34,10 +34,12 @@ from .._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from .._pipeline.arguments import named_options, not_a_pipeline
 from .._pipeline.batch_functions import BatchFunctions
 from .._pipeline.dataset import cache_dir, chosen_cache_dir, say_cache_trouble
+from .._pipeline.one_by_one import Delivered
 from .._pipeline.pipeline import Pipeline
-from .._pipeline.plan_file import read_plan
+from . import daemon as _daemon
 from . import state as _state
-from .batch import Batch, Delivered
+from .batch import Batch
+from .plan_file import read_plan
 from .ranks import launched
 from .remote import LOCAL, Objective, Placement, remote_options
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from .._errors import InvalidArgument, invalid
 from .._options import WHOLE_MAX, choice, flag, whole
-from .._pipeline.plan_file import read_frozen
 from ..fleet import ChildFleet
+from .plan_file import read_frozen
 
 Objective = Literal["cost", "speed", "cost-at-target"]
 OBJECTIVES: tuple[Objective, ...] = ("cost", "speed", "cost-at-target")

@@ -1,4 +1,7 @@
-"""Samples taken one by one (`pipeline[i]`), which tells no epoch: refused or told where the augmentation would stand still."""
+"""Samples taken one by one (`pipeline[i]`), which tells no epoch: refused or told where the augmentation would stand still.
+
+A DataLoader that a framework makes of a loader asks one by one too, and gets the loader's own batches (`Delivered`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,14 @@ _FROZEN = (
     "{}: it does not tell the epoch, so that all epochs have the same augmentation; use "
     "carya.torch.Loader(pipeline.batch(n)) (carya.Loader, carya.jax.Loader), or pipeline.sample(i, epoch=epoch)"
 )
+
+
+class Delivered(list[Any]):
+    """A batch of a loader on its way through a DataLoader that a framework made of the loader's parts."""
+
+    def __init__(self, batch: Any) -> None:
+        super().__init__()
+        self.batch = batch
 
 
 def draws(ops: Iterable[Mapping[str, Any]]) -> bool:

@@ -13,16 +13,15 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, IoError, NotFound, Permission, invalid
-from .._explain.difference import measure
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
-from .._loading.batch import Delivered
 from .._options import REORDERS, Reorder, choice, integer
 from .arrays import array_memory, arrays_document
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
+from .difference import measure
 from .document import Document, dump, plain
-from .one_by_one import after_taking, asked_by_torch, draws, frozen
+from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
 from .ops import Ops
 from .order import OrderHints, described
 

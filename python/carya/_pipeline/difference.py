@@ -11,7 +11,7 @@ from .. import _core
 from .._errors import SampleError
 
 if TYPE_CHECKING:
-    from .._pipeline.pipeline import Pipeline
+    from .pipeline import Pipeline
 
 RECORDS = 32
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._errors import InvalidArgument, IoError, NotFound, Permission, invalid
 from .._options import REORDERS
-from .dataset import cache_dir
+from .._pipeline.dataset import cache_dir
 
 if TYPE_CHECKING:
-    from .pipeline import Pipeline
+    from .._pipeline.pipeline import Pipeline
 
 _BYTES_MAX = 4 << 20
 
