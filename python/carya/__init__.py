@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _pickled as _pickled
 from ._core import version as __version__
 from ._errors import (
     Closed,
