@@ -71,7 +71,8 @@ class Loader(_Loader):
             None  # fields that jax cannot hold without a copy; known at the first batch
         )
 
-    def _wrap(self, core: _core.Batch) -> Batch:
+    def _wrap(self, taken: Any) -> Batch:
+        core: _core.Batch = taken
         batch = Batch()
         for name in self._fields:
             if self._in_place:

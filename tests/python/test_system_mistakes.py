@@ -24,7 +24,7 @@ from streams import numbers, records
 
 import carya
 from carya import _core, _programs
-from carya._loading import loader
+from carya._loading import job
 
 NOBODY = 61234  # a user that nobody is
 IS_ROOT = os.getuid() == 0
@@ -192,9 +192,9 @@ def test_row_51_too_few_open_files_are_said_as_what_they_are() -> None:
 def test_row_51_why_there_is_no_io_uring_is_said_as_what_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str, advice: str
 ) -> None:
-    monkeypatch.setattr(loader, "_said_what_reads", False)
+    monkeypatch.setattr(job, "_said_what_reads", False)
     for _ in range(2):
-        loader._say_what_reads(f"pread (io_uring: {why})")
+        job.say_what_reads(f"pread (io_uring: {why})")
     (record,) = caplog.records
     assert record.getMessage() == f"reads go through pread (io_uring: {why}), which costs more CPU; {advice}"
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import logging
 import os
 import threading
-import time
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .. import _core
 from .._errors import (
     Closed,
     Error,
     Exhausted,
     ForkedError,
     InvalidArgument,
-    NotFound,
-    Permission,
-    Timeout,
-    Unsupported,
     invalid,
 )
 from .._explain.explanation import Explanation
@@ -33,15 +24,17 @@ from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, job_options, seconds, whole
 from .._pipeline.arguments import named_options, not_a_pipeline
 from .._pipeline.batch_functions import BatchFunctions
-from .._pipeline.dataset import cache_dir, chosen_cache_dir, say_cache_trouble
-from .._pipeline.one_by_one import Delivered
+from .._pipeline.dataset import cache_dir, say_cache_trouble
 from .._pipeline.pipeline import Pipeline
-from . import daemon as _daemon
 from . import state as _state
-from .batch import Batch
+from .dataloader_attributes import DataLoaderAttributes
+from .delivery import SLICE_S, Delivery
+from .epoch import Epoch
+from .job import close_job, say_what_reads, start_job
 from .plan_file import read_plan
 from .ranks import launched
 from .remote import LOCAL, Objective, Placement, remote_options
+from .state import Place
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,14 +44,8 @@ if TYPE_CHECKING:
 OnError = Literal["raise", "replace", "mask"]
 DecodeIndex = Literal["auto", "off", "rows", 8, 16]
 
-# A wait is cut into slices so that signals (Ctrl-C) are seen in between.
-_SLICE_S = 0.2
 
-_log = logging.getLogger("carya")
-_said_what_reads = False
-
-
-class Loader:
+class Loader(Delivery, DataLoaderAttributes):
     """Delivers the batches of a pipeline as numpy arrays that lie in shared memory.
 
     Each `for` is one epoch, and the next `for` is the next epoch, without a gap. A `break` abandons the rest of the
@@ -116,11 +103,6 @@ class Loader:
     ...     [batch["x"].tolist() for batch in loader], len(loader)
     ([[0, 1, 2, 3], [4, 5]], 2)
     """
-
-    _label_dtype = "int64"
-    _defer_release = False
-    # Waits for what a device still reads of the slots, before the engine lets go of them. Must not refer to the loader.
-    _drain: Callable[[], None] | None = None
 
     # Options of the native job that only `carya tune` and its like set.
     _measuring: ClassVar[dict[str, Any]] = {}
@@ -214,10 +196,20 @@ class Loader:
             native=self._native,
         )
         options |= self._measuring
-        self._job = self._make_job(options, daemon, job, (replica, replicas), reattach_timeout, on_daemon_loss)
+        self._job = start_job(
+            pipeline,
+            self._order,
+            options,
+            daemon=daemon,
+            job=job,
+            replica=replica,
+            replicas=replicas,
+            reattach_timeout=reattach_timeout,
+            on_daemon_loss=on_daemon_loss,
+        )
         self._place, self._reattached = self._job.place, self._job.reattached
-        _say_what_reads(self._job.io_engine)
-        self._close = weakref.finalize(self, _close_job, self._job, os.getpid(), self._drain)
+        say_what_reads(self._job.io_engine)
+        self._close = weakref.finalize(self, close_job, self._job, os.getpid(), self._drain)
         self._close.atexit = self._drain is not None  # else the native side closes, and tells waiting threads nothing
         self._count = self._job.count
         self._stamp = _state.stamp(
@@ -228,9 +220,8 @@ class Loader:
             self._job.seed,
             self._job.global_size,
         )
-        # Where the stream of the job goes on; None while nobody can say: a batch was taken and not yet yielded.
-        self._job_at: _state.Place | None = start
-        self._next = _state.Place(0, 0)  # first position not yet yielded
+        self._job_at = start
+        self._next = Place(0, 0)  # first position not yet yielded
         self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
         self._restored = False  # since the restore nothing was yielded
         self._chosen_epoch: int | None = None
@@ -255,62 +246,6 @@ class Loader:
         self._sense = self._reorder if self._order or self._reorder == "off" else "exact"
         return {"reorder": self._sense, "order": self._order or kept or []}
 
-    def _make_job(
-        self,
-        options: dict[str, Any],
-        daemon: str,
-        job: str | None,
-        place: tuple[int, int],
-        reattach_timeout: float,
-        on_daemon_loss: str,
-    ) -> _core.Job:
-        """A job of the daemon that `daemon` says, or of this process. `place`: replica, replicas."""
-        replica, replicas = _daemon.checked_replica(*place)
-        _daemon.check_job_name(job)
-        reattach_s = seconds("reattach_timeout", reattach_timeout)
-        goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
-        # A daemon runs no command for a loader: a fleet that this process starts is this process's.
-        own_fleet = daemon == "auto" and bool((options.get("remote") or {}).get("fleet_command"))
-        socket = "" if own_fleet else _daemon.find_daemon(daemon)
-        if replicas > 1 and not socket:
-            raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
-        if not socket:
-            return _core.Job(self._native, self._pipeline.open(), **options)
-        fingerprint = self._native.fingerprint(self._on_error, self._order)
-        asked = {
-            "socket": socket,
-            "job": _daemon.job_name(job, self._world_size, fingerprint),
-            "replica": replica,
-            "replicas": replicas,
-            "reattach_timeout": reattach_s,
-            "embedded": goes_on,
-            "cache_dir": cache_dir(told=False) or chosen_cache_dir(),  # the daemon may, or a service's start makes it
-        }
-        return self._attached(asked, options, daemon == "auto" and replicas == 1)
-
-    def _attached(self, asked: dict[str, Any], options: dict[str, Any], may_do_without: bool) -> _core.Job:
-        """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
-        why: Error
-        try:
-            return self._pipeline.attach(asked, options)
-        except (Unsupported, Closed, Timeout, NotFound, Permission) as error:
-            if str(error).startswith(("control channel", "caryad", "daemon")):
-                if not may_do_without or isinstance(error, Permission):
-                    raise
-                why, dataset = error, self._pipeline.open()
-            elif isinstance(error, NotFound | Permission):  # of the data
-                try:
-                    dataset = self._pipeline.open()
-                except Error:
-                    raise error from None  # it is so here too
-                why = _daemon.blind(error, asked["socket"])
-                if not may_do_without:
-                    raise why from error
-            else:
-                raise
-        warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=5)
-        return _core.Job(self._native, dataset, **options)
-
     def _checked_tuple(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         if names is None:
             return None
@@ -320,31 +255,32 @@ class Loader:
             raise invalid("Loader: as_tuple", names, f"a sequence of the pipeline's outputs {tuple(self._fields)}")
         return tuple(names)
 
-    def _restored_start(self, state: dict[str, Any] | None) -> _state.Place:
+    def _restored_start(self, state: dict[str, Any] | None) -> Place:
         """Where the job starts, so that a restored one prefetches what is needed; checked later, on load."""
         if isinstance(state, dict):
             epoch, position = state.get("epoch"), state.get("position")
             exists = isinstance(epoch, int) and epoch >= 0 and (self._epochs is None or epoch < self._epochs)
             if exists and isinstance(position, int) and position >= 0:
-                return _state.Place(int(epoch or 0), int(position or 0))
-        return _state.Place(0, 0)
+                return Place(int(epoch or 0), int(position or 0))
+        return Place(0, 0)
 
     # Iterating ------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
         if not self._close.alive:
             raise Closed("Loader: it is closed; make a new one")
-        return _Epoch(self)
+        return Epoch(self)
 
     def _begin(self) -> None:
         """Choose the epoch of a new iterator and point the job at it."""
+        self._prepare_epoch()
         self._turn += 1
         place = self._next
         if self._chosen_epoch is not None:
             same = self._inside and self._chosen_epoch == place.epoch
-            place = place if same else _state.Place(self._chosen_epoch, 0)
+            place = place if same else Place(self._chosen_epoch, 0)
         elif place.position > 0 and not self._inside:
-            place = _state.Place(place.epoch + 1, 0)  # a break abandoned the rest
+            place = Place(place.epoch + 1, 0)  # a break abandoned the rest
         if self._epochs is not None and place.epoch >= self._epochs:
             raise Closed(
                 f"Loader: epoch {place.epoch} does not exist, epochs={self._epochs}; "
@@ -361,51 +297,10 @@ class Loader:
     def _lock(self) -> Any:
         """Acquired: one thread at a time takes a batch, so that several that share an iterator share its batches."""
         lock = self._taking
-        while not lock.acquire(timeout=_SLICE_S):
+        while not lock.acquire(timeout=SLICE_S):
             if os.getpid() != self._pid:  # forked while another thread had it, which is not here
                 raise ForkedError("Loader: used in a forked child; make a Loader of its own there")
         return lock
-
-    def _seek(self, place: _state.Place) -> None:
-        self._job.seek(place.epoch, place.position)
-        self._job_at = place
-
-    def _take(self) -> Any:
-        """The next batch of the job, waited for in slices. What a subclass's `_wrap` understands."""
-        job = self._job
-        batch = job.next(_SLICE_S)
-        if batch is None:
-            batch = self._wait()
-        if self._place != "embedded" and job.reattached != self._reattached:
-            self._warn_if_embedded()
-        return batch
-
-    def _wait(self) -> Any:
-        """A batch that is long in coming."""
-        job = self._job
-        look_at = time.monotonic() + self._hold_timeout - _SLICE_S
-        while True:
-            batch = job.next(_SLICE_S)
-            if batch is not None:
-                return batch
-            if time.monotonic() >= look_at:
-                self._check_held()
-                look_at = time.monotonic() + 1.0
-
-    def _check_held(self) -> None:
-        """Errors: Exhausted when all slots are in the reader's hands, so that there is none for the next batch."""
-        slots = self._job.stats()["slots"]["count"]
-        if self._job.held() < slots:
-            return
-        gc.collect()  # batches in reference cycles
-        held = self._job.held()
-        if held >= slots:
-            raise Exhausted(
-                f"Loader: no batch for {self._hold_timeout:g} s, because this process holds {held} of {slots} slots; "
-                "drop references to earlier batches; give what is kept, as list(loader) does, as copies "
-                "([{k: v.copy() for k, v in batch.items()} for batch in loader]; clone() of a tensor), or "
-                f"Loader(slots={held + 2})"
-            )
 
     def _look_at_cache(self) -> None:
         """After the first epoch: say when what it learned could not be kept."""
@@ -413,23 +308,6 @@ class Loader:
         if folder and self._close.alive:
             with contextlib.suppress(Error):  # a daemon that is lost at this moment is the next step's business
                 say_cache_trouble(folder, self._job.stats()["decode_index"]["reason"])
-
-    def _warn_if_embedded(self) -> None:
-        """The stream's maker was lost: say so when there was no other daemon."""
-        lost, self._place, self._reattached = self._place, self._job.place, self._job.reattached
-        if self._place == "embedded":
-            warnings.warn(
-                f"carya: the daemon at {lost} was lost; this process goes on by itself, with the same batches, and uses "
-                "its own cores from now on; restart caryad, then the training, to go back",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-
-    def _wrap(self, core: _core.Batch) -> Batch:
-        """The public batch of a leased slot."""
-        batch = Batch(zip(self._fields, core.arrays(), strict=True))
-        batch._core = core
-        return batch
 
     def _yield(self) -> Any:
         if self._job_at is None:
@@ -447,8 +325,8 @@ class Loader:
         batch.step, batch.epoch, batch.position = item.place
         result: Any = batch if self._tuple is None else tuple([batch[name] for name in self._tuple])
         result = self._functions(result)
-        left, place = self._steps_left - 1, _state.Place(batch.epoch, batch.position)
-        after = place if left else _state.Place(batch.epoch + 1, 0)
+        left, place = self._steps_left - 1, Place(batch.epoch, batch.position)
+        after = place if left else Place(batch.epoch + 1, 0)
         # All at once, without a call in between: Python takes Ctrl-C only at calls and jumps back.
         self._steps_left, self._next, self._job_at, self._inside = left, place, after, False
         return result
@@ -498,73 +376,6 @@ class Loader:
         self._chosen_epoch = epoch
 
     # What frameworks look at ----------------------------------------------------------------------------------------
-
-    @property
-    def batch_size(self) -> int:
-        """Rows of a full batch of this rank."""
-        return self._job.global_size // self._world_size
-
-    @property
-    def dataset(self) -> Pipeline:
-        """The pipeline, as a map-style dataset of single samples."""
-        return self._pipeline
-
-    @property
-    def drop_last(self) -> bool:
-        assert self._pipeline._batch is not None
-        return bool(self._pipeline._batch["drop_last"])
-
-    @property
-    def sampler(self) -> _Sampler:
-        """Has `set_epoch`, as distributed samplers do; the order itself is the pipeline's."""
-        return _Sampler(self)
-
-    @property
-    def batch_sampler(self) -> _BatchSampler:
-        """One item per step, which `dataset` and `collate_fn` turn into the loader's own batch: what `skip_first_batches` of
-        Accelerate and the Trainer of Transformers make a DataLoader of."""
-        return _BatchSampler(self)
-
-    @property
-    def collate_fn(self) -> Callable[[Any], Any]:
-        """Nothing is left to do: batches are made as a whole."""
-        return _as_it_is
-
-    @property
-    def num_workers(self) -> int:
-        """Worker processes of the trainer's: none. `threads` are the loader's own."""
-        return 0
-
-    @property
-    def pin_memory(self) -> bool:
-        """Whether somebody else is to pin the batches: no. `stats()["pinned"]` says what a torch loader does."""
-        return False
-
-    @property
-    def persistent_workers(self) -> bool:
-        return False
-
-    @property
-    def prefetch_factor(self) -> None:
-        """That of worker processes: none. `slots` batches are made ahead."""
-        return None
-
-    @property
-    def timeout(self) -> float:
-        return 0
-
-    @property
-    def worker_init_fn(self) -> None:
-        return None
-
-    @property
-    def multiprocessing_context(self) -> None:
-        return None
-
-    @property
-    def generator(self) -> None:
-        """Randomness is keyed by `seed`, and no generator's."""
-        return None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -705,114 +516,3 @@ class Reading(Loader):
     """For who reads and does not train, as `carya run` does: how fast it takes batches is no demand, and not kept."""
 
     _measuring: ClassVar[dict[str, Any]] = {"trains": False}
-
-
-class _Epoch:
-    """One `for` over a loader. Taking the first batch makes it the loader's only live iterator."""
-
-    __slots__ = ("_loader", "_turn")
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._turn = 0
-
-    def __iter__(self) -> _Epoch:
-        return self
-
-    def __next__(self) -> Any:
-        lock = self._loader._lock()
-        try:
-            return self._following()
-        finally:
-            lock.release()
-
-    def _following(self) -> Any:
-        loader = self._loader
-        if self._turn != loader._turn or not self._turn:
-            self._start()
-        if loader._steps_left:
-            return loader._yield()
-        if self._turn > 0:
-            following = _state.Place(loader._next.epoch + 1, 0)
-            loader._next, self._turn = following, -1
-            loader._look_at_cache()
-        raise StopIteration
-
-    def _start(self) -> None:
-        if not self._loader._close.alive:
-            raise Closed("Loader: it is closed; make a new one")
-        if self._turn == -1:
-            raise StopIteration
-        if self._turn:
-            raise InvalidArgument(
-                "Loader: this iterator was overtaken by a newer one (or by load_state_dict); "
-                "keep one `for` at a time, or make a second Loader"
-            )
-        self._loader._begin()
-        self._turn = self._loader._turn
-
-
-def _say_what_reads(engine: str) -> None:
-    """Log, once per process, that io_uring was refused and reads cost more."""
-    global _said_what_reads
-    if engine.startswith("pread (") and not _said_what_reads:
-        _said_what_reads = True
-        cure = "`carya doctor` says how to allow io_uring"
-        if "EMFILE" in engine:
-            cure = "this process has no file descriptor left for io_uring: raise its limit of open files (ulimit -n)"
-        elif "ENOMEM" in engine:
-            cure = "io_uring got no memory: raise the limit of locked memory (ulimit -l)"
-        _log.warning("reads go through %s, which costs more CPU; %s", engine, cure)
-
-
-class _Sampler:
-    """What trainers call on `loader.sampler`."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def set_epoch(self, epoch: int) -> None:
-        """As the loader's, of a trainer that may count one ahead after a restore.
-
-        Lightning counts an epoch in which `max_steps` ended it as done, saves that, and asks for the rest of it all the same.
-        """
-        loader = self._loader
-        if loader._restored and type(epoch) is int:
-            comes = loader._next.epoch + (loader._job.steps_from(loader._next.position) == 0)
-            loader._ahead = int(loader._next.position > 0 and epoch == comes + 1)
-        loader.set_epoch(epoch - loader._ahead if loader._ahead else epoch)
-
-    def __len__(self) -> int:
-        return len(self._loader) * self._loader.batch_size
-
-
-class _BatchSampler:
-    """What trainers look at as `loader.batch_sampler`."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self.sampler = loader.sampler
-        self.batch_size = loader.batch_size
-        self.drop_last = loader.drop_last
-
-    def __iter__(self) -> Iterator[Delivered]:
-        return map(Delivered, self._loader)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def _close_job(job: _core.Job, pid: int, drain: Callable[[], None] | None) -> None:
-    # A forked child inherits the finalizer but not the engine's threads: it must not touch them.
-    if os.getpid() != pid:
-        return
-    if drain is not None:
-        drain()
-    job.close()
