@@ -14,7 +14,6 @@ from daemons import running, until
 
 import carya
 from carya._explain.stream import add_stream, lines
-from carya._loading.loader import Reading
 
 RATES = {"read_latency_s", "read_bytes_per_s", "read_age_s", "demand_per_s", "demand_age_s"}
 KEYS = RATES | {"make_per_s", "step_s", "stall_share", "ready_slots", "slots", "pressure", "limit", "functions"}
@@ -217,7 +216,7 @@ def test_unknown_pressure_is_not_said() -> None:
 
 
 def test_who_only_reads_has_no_demand(photos: Path) -> None:
-    with Reading(chain(photos), epochs=6, daemon="embedded") as loader:
+    with carya.Loader._create(chain(photos), measuring={"trains": False}, epochs=6, daemon="embedded") as loader:
         for _ in range(6):
             for _batch in loader:
                 pass

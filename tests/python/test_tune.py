@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from daemons import until
@@ -107,8 +108,8 @@ def test_each_setting_is_what_it_says(photos: Path) -> None:
     assert [setting.threads for setting in settings] == [1, 1, 1, 1, 2, 4]
     stages, orders = [], []
     for setting in settings:
-        probe = type("Probe", (carya.Loader,), {"_measuring": setting.options})
-        with probe(chain(photos), epochs=1, daemon="embedded", threads=setting.threads) as loader:
+        given: dict[str, Any] = {"epochs": 1, "daemon": "embedded", "threads": setting.threads}
+        with carya.Loader._create(chain(photos), measuring=setting.options, **given) as loader:
             rows = sum(len(batch.records) for batch in loader)
             stages.append([stage["name"] for stage in loader.stats()["ops"]])
             orders.append(loader.stats()["order"])

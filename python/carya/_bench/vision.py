@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core, files
-from .._loading.loader import DecodeIndex, Loader
+from .._loading.loader import Loader
+from .._loading.loader_options import DecodeIndex
 from .._pipeline.pipeline import Pipeline
 from .limit import bounds
 from .measure import Rate, cached_in, measure, median

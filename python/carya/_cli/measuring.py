@@ -12,7 +12,7 @@ from typing import Any
 from .. import _core
 from .._errors import InvalidArgument
 from .._explain.explanation import Explanation
-from .._loading.loader import Loader, Reading
+from .._loading.loader import Loader
 from .._options import Reorder
 from .._pipeline.pipeline import Pipeline
 
@@ -50,7 +50,13 @@ def profile(pipeline: Pipeline, seconds: float, progress: Progress) -> Explanati
 
     Errors: those of the loader.
     """
-    with Reading(_measurable(pipeline), reorder="off", on_error="replace", daemon="embedded") as loader:
+    with Loader._create(
+        _measurable(pipeline),
+        measuring={"trains": False},
+        reorder="off",
+        on_error="replace",
+        daemon="embedded",
+    ) as loader:
         begun = time.perf_counter()
         samples, cpu = 0, _cpu_s()
         for batch in _endless(loader):
@@ -144,9 +150,15 @@ def _thread_counts(threads: int) -> Iterable[int]:
 
 def _slice(pipeline: Pipeline, setting: Setting, seconds: float) -> tuple[float, float]:
     """Samples per second and CPU microseconds per sample of one stretch, after a first batch that is not counted."""
-    probe = type("Probe", (Loader,), {"_measuring": {**setting.options, "trains": False}})
     samples = 0
-    with probe(pipeline, threads=setting.threads, on_error="replace", decode_index="off", daemon="embedded") as loader:
+    with Loader._create(
+        pipeline,
+        measuring={**setting.options, "trains": False},
+        threads=setting.threads,
+        on_error="replace",
+        decode_index="off",
+        daemon="embedded",
+    ) as loader:
         batches = iter(_endless(loader))
         next(batches)
         begun, cpu = time.perf_counter(), _cpu_s()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._errors import SampleError
-from .._loading.loader import Loader, Reading
+from .._loading.loader import Loader
 from .._pipeline.pipeline import Pipeline
 
 # Between two updates of the progress: asking for figures costs a batch of small samples' time.
@@ -35,8 +35,9 @@ def run_pipeline(pipeline: Pipeline, request: Request, as_json: bool) -> None:
     cpu, start = _cpu_s(), time.perf_counter()
     samples = steps = 0
     shown = 0.0
-    with Reading(
+    with Loader._create(
         pipeline,
+        measuring={"trains": False},
         threads=request.threads,
         on_error=request.on_error,
         seed=request.seed,

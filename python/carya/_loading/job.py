@@ -6,61 +6,40 @@ import logging
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from .. import _core
 from .._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported
-from .._options import choice, seconds
 from .._pipeline.dataset import cache_dir, chosen_cache_dir
 from .._pipeline.pipeline import Pipeline
-from .daemon import blind, check_job_name, checked_replica, find_daemon, job_name
+from .daemon import blind, find_daemon, job_name
+from .loader_options import LoaderOptions
 
 _log = logging.getLogger("carya")
 _said_what_reads = False
 
 
-def start_job(
-    pipeline: Pipeline,
-    order: list[int],
-    options: dict[str, Any],
-    *,
-    daemon: str,
-    job: str | None,
-    replica: int,
-    replicas: int,
-    reattach_timeout: float,
-    on_daemon_loss: str,
-) -> _core.Job:
-    """A job of the daemon that `daemon` says, or of this process. `order`: of operations that give other bits."""
-    replica, replicas = checked_replica(replica, replicas)
-    check_job_name(job)
-    reattach_s = seconds("reattach_timeout", reattach_timeout)
-    goes_on = choice("on_daemon_loss", on_daemon_loss, ("embedded", "raise")) == "embedded"
+def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
+    """A job of the daemon that the options say, or of this process. Errors: those of either."""
+    remote, asked = options.job.remote, options.asked
     # A daemon runs no command for a loader: a fleet that this process starts is this process's.
-    own_fleet = daemon == "auto" and bool((options.get("remote") or {}).get("fleet_command"))
-    socket = "" if own_fleet else find_daemon(daemon)
-    if replicas > 1 and not socket:
+    own_fleet = options.daemon == "auto" and remote is not None and bool(remote.fleet_command)
+    asked.socket = "" if own_fleet else find_daemon(options.daemon)
+    if asked.replicas > 1 and not asked.socket:
         raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
-    if not socket:
-        return _core.Job(pipeline.native, pipeline.open(), **options)
-    fingerprint = pipeline.native.fingerprint(options["on_error"], order)
-    asked = {
-        "socket": socket,
-        "job": job_name(job, options["world_size"], fingerprint),
-        "replica": replica,
-        "replicas": replicas,
-        "reattach_timeout": reattach_s,
-        "embedded": goes_on,
-        "cache_dir": cache_dir(told=False) or chosen_cache_dir(),  # the daemon may, or a service's start makes it
-    }
-    return _attached(pipeline, asked, options, daemon == "auto" and replicas == 1)
+    if not asked.socket:
+        return _core.Job(pipeline.native, pipeline.open(), options.job, defer_release=defer_release)
+    fingerprint = pipeline.native.fingerprint(options.job.on_error, options.order)
+    asked.job = job_name(options.name, options.job.world_size, fingerprint)
+    asked.cache_dir = cache_dir(told=False) or chosen_cache_dir()  # the daemon may, or a service's start makes it
+    return _attached(pipeline, options, defer_release)
 
 
-def _attached(pipeline: Pipeline, asked: dict[str, Any], options: dict[str, Any], may_do_without: bool) -> _core.Job:
+def _attached(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
     """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
+    may_do_without = options.daemon == "auto" and options.asked.replicas == 1
     why: Error
     try:
-        return pipeline.attach(asked, options)
+        return pipeline.attach(options.asked, options.job, defer_release)
     except (Unsupported, Closed, Timeout, NotFound, Permission) as error:
         if str(error).startswith(("control channel", "caryad", "daemon")):
             if not may_do_without or isinstance(error, Permission):
@@ -71,13 +50,13 @@ def _attached(pipeline: Pipeline, asked: dict[str, Any], options: dict[str, Any]
                 dataset = pipeline.open()
             except Error:
                 raise error from None  # it is so here too
-            why = blind(error, asked["socket"])
+            why = blind(error, options.asked.socket)
             if not may_do_without:
                 raise why from error
         else:
             raise
-    warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=5)
-    return _core.Job(pipeline.native, dataset, **options)
+    warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=6)
+    return _core.Job(pipeline.native, dataset, options.job, defer_release=defer_release)
 
 
 def say_what_reads(engine: str) -> None:

@@ -7,9 +7,9 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._errors import (
     Closed,
@@ -21,28 +21,23 @@ from .._errors import (
 )
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
-from .._options import REORDERS, Reorder, choice, job_options, seconds, whole
+from .._options import Reorder, choice, whole
 from .._pipeline.arguments import named_options, not_a_pipeline
 from .._pipeline.batch_functions import BatchFunctions
-from .._pipeline.dataset import cache_dir, say_cache_trouble
+from .._pipeline.dataset import say_cache_trouble
 from .._pipeline.pipeline import Pipeline
-from . import state as _state
 from .dataloader_attributes import DataLoaderAttributes
 from .delivery import SLICE_S, Delivery
 from .epoch import Epoch
 from .job import close_job, say_what_reads, start_job
-from .plan_file import read_plan
-from .ranks import launched
-from .remote import LOCAL, Objective, Placement, remote_options
-from .state import Place
+from .loader_options import ON_ERROR, DecodeIndex, LoaderOptions, OnError
+from .remote import LOCAL, Objective, Placement
+from .state import Place, check, stamp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..fleet import ChildFleet
-
-OnError = Literal["raise", "replace", "mask"]
-DecodeIndex = Literal["auto", "off", "rows", 8, 16]
 
 
 class Loader(Delivery, DataLoaderAttributes):
@@ -94,6 +89,11 @@ class Loader(Delivery, DataLoaderAttributes):
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
     "server_name", and "insecure": True for plain TCP.
 
+    None, which all options have at first, is the default. Defaults: threads="auto", slots="auto", read_ahead="64MB",
+    on_error="raise", prefetch_epochs=True, io_timeout=30.0, io_engine="auto", decode_index="auto", reorder="exact",
+    hold_timeout=10.0, daemon="auto", replica=0, replicas=1, reattach_timeout=30.0, on_daemon_loss="embedded",
+    objective="cost", placement="auto", verify=0.01.
+
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
     IoError, which `next()` raises again until the loader is closed or the policy changes (`loader.on_error = "mask"`).
 
@@ -104,9 +104,6 @@ class Loader(Delivery, DataLoaderAttributes):
     ([[0, 1, 2, 3], [4, 5]], 2)
     """
 
-    # Options of the native job that only `carya tune` and its like set.
-    _measuring: ClassVar[dict[str, Any]] = {}
-
     @named_options
     def __init__(
         self,
@@ -116,111 +113,82 @@ class Loader(Delivery, DataLoaderAttributes):
         world_size: int | None = None,
         epochs: int | None = None,
         state: dict[str, Any] | None = None,
-        threads: int | Literal["auto"] = "auto",
-        slots: int | Literal["auto"] = "auto",
-        read_ahead: int | str = "64MB",
-        on_error: OnError = "raise",
+        threads: int | Literal["auto"] | None = None,
+        slots: int | Literal["auto"] | None = None,
+        read_ahead: int | str | None = None,
+        on_error: OnError | None = None,
         seed: int | None = None,
         as_tuple: Sequence[str] | None = None,
-        prefetch_epochs: bool = True,
-        io_timeout: float = 30.0,
-        io_engine: Literal["auto", "uring", "pread"] = "auto",
-        decode_index: DecodeIndex = "auto",
-        reorder: Reorder = "exact",
+        prefetch_epochs: bool | None = None,
+        io_timeout: float | None = None,
+        io_engine: Literal["auto", "uring", "pread"] | None = None,
+        decode_index: DecodeIndex | None = None,
+        reorder: Reorder | None = None,
         plan: str | os.PathLike[str] | None = None,
-        hold_timeout: float = 10.0,
-        daemon: str = "auto",
+        hold_timeout: float | None = None,
+        daemon: str | None = None,
         job: str | None = None,
-        replica: int = 0,
-        replicas: int = 1,
-        reattach_timeout: float = 30.0,
-        on_daemon_loss: Literal["embedded", "raise"] = "embedded",
+        replica: int | None = None,
+        replicas: int | None = None,
+        reattach_timeout: float | None = None,
+        on_daemon_loss: Literal["embedded", "raise"] | None = None,
         remote: str | Sequence[str] | ChildFleet | None = None,
         prices: Mapping[str, float | str] | None = None,
-        objective: Objective = "cost",
+        objective: Objective | None = None,
         target: float | None = None,
         max_workers: int | None = None,
         max_cost_per_hour: float | None = None,
-        placement: str = "auto",
+        placement: str | None = None,
         remote_tls: Mapping[str, Any] | None = None,
         verify: float | None = None,
     ) -> None:
+        given = dict(locals())
+        del given["self"], given["pipeline"]
+        self._open(pipeline, given, {})
+
+    @classmethod
+    def _create(cls, pipeline: Pipeline, *, measuring: Mapping[str, Any], **options: Any) -> Self:
+        """A loader for who measures or only looks: `measuring` has attributes of the native options that users have none of.
+
+        `trains=False`: how fast it takes batches is no demand, and not kept, as of `carya run`.
+        """
+        loader = cls.__new__(cls)
+        loader._open(pipeline, options, measuring)
+        return loader
+
+    def _open(self, pipeline: Pipeline, given: Mapping[str, Any], measuring: Mapping[str, Any]) -> None:
+        """`given`: options by name; None is not given."""
         if not isinstance(pipeline, Pipeline):
             raise not_a_pipeline(pipeline)
         if pipeline._batch is None:
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
-        self._pipeline = pipeline
-        self._native = pipeline.native
+        given = {name: value for name, value in given.items() if value is not None}
+        options = LoaderOptions(pipeline, given, self._label_dtype)
+        self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for
+        for name, value in measuring.items():
+            setattr(options.job, name, value)
+        self._pipeline, self._native = pipeline, pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
-        found_rank, found_world = (0, 1) if rank is not None and world_size is not None else launched()
-        options = job_options(
-            rank=found_rank if rank is None else rank,
-            world_size=found_world if world_size is None else world_size,
-            epochs=epochs,
-            threads=threads,
-            slots=slots,
-            read_ahead=read_ahead,
-            on_error=on_error,
-            seed=seed,
-            prefetch_epochs=prefetch_epochs,
-            io_timeout=io_timeout,
-            io_engine=io_engine,
-            decode_index=decode_index,
-        )
-        self._on_error: str = options["on_error"]
-        self._epochs: int | None = options["epochs"]
-        self._prefetch_epochs: bool = options["prefetch_epochs"]
-        self._rank: int = options["rank"]
-        self._world_size: int = options["world_size"]
-        self._hold_timeout = seconds("hold_timeout", hold_timeout)
-        self._fields = [name for name, _, _ in self._native.outputs()]
-        self._tuple = self._checked_tuple(as_tuple)
-        start = self._restored_start(state)
-        self._cache_dir: str | None = cache_dir()  # None once its trouble was looked for
-        options |= {
-            "cache_dir": self._cache_dir,
-            "defer_release": self._defer_release,
-            "label_dtype": self._label_dtype,
-        }
-        options |= {**self._choose_order(plan, reorder, state), "epoch": start.epoch, "position": start.position}
-        options["remote"] = remote_options(
-            remote=remote,
-            prices=prices,
-            objective=objective,
-            target=target,
-            max_workers=max_workers,
-            max_cost_per_hour=max_cost_per_hour,
-            placement=placement,
-            remote_tls=remote_tls,
-            verify=verify,
-            native=self._native,
-        )
-        options |= self._measuring
-        self._job = start_job(
-            pipeline,
-            self._order,
-            options,
-            daemon=daemon,
-            job=job,
-            replica=replica,
-            replicas=replicas,
-            reattach_timeout=reattach_timeout,
-            on_daemon_loss=on_daemon_loss,
-        )
+        self._order, self._reorder, self._plan = options.order, options.reorder, options.plan
+        self._sense, self._on_error = options.job.reorder, options.job.on_error
+        self._epochs, self._prefetch_epochs = options.job.epochs, options.job.prefetch_epochs
+        self._rank, self._world_size = options.job.rank, options.job.world_size
+        self._hold_timeout, self._fields, self._tuple = options.hold_timeout, options.fields, options.as_tuple
+        self._job = start_job(pipeline, options, self._defer_release)
         self._place, self._reattached = self._job.place, self._job.reattached
         say_what_reads(self._job.io_engine)
         self._close = weakref.finalize(self, close_job, self._job, os.getpid(), self._drain)
         self._close.atexit = self._drain is not None  # else the native side closes, and tells waiting threads nothing
         self._count = self._job.count
-        self._stamp = _state.stamp(
+        self._stamp = stamp(
             self._native,
-            self._order,
+            options.order,
             self._job.dataset_fingerprint,
             self._on_error,
             self._job.seed,
             self._job.global_size,
         )
-        self._job_at = start
+        self._job_at = options.start
         self._next = Place(0, 0)  # first position not yet yielded
         self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
         self._restored = False  # since the restore nothing was yielded
@@ -230,39 +198,8 @@ class Loader(Delivery, DataLoaderAttributes):
         self._steps_left = 0
         self._taking = threading.RLock()  # of the thread that takes a batch; map_batch may take another
         self._pid = os.getpid()
-        if state is not None:
-            self.load_state_dict(state)
-
-    def _choose_order(self, plan: Any, reorder: Any, state: Any) -> dict[str, Any]:
-        """Options of the native job: in which sense operations may move, and an order that is kept."""
-        self._reorder: str = choice("reorder", reorder, REORDERS)
-        kept: list[int] | None = None
-        if plan is not None:
-            self._reorder, kept = read_plan(plan, self._native, self._reorder)
-        self._plan = None if plan is None else str(plan)
-        # Where the bits are not the declared ones. Inside of such an order nothing moves; where there is none, what keeps
-        # the bits may.
-        self._order = _state.choose_order(self._native, self._reorder, state, kept)
-        self._sense = self._reorder if self._order or self._reorder == "off" else "exact"
-        return {"reorder": self._sense, "order": self._order or kept or []}
-
-    def _checked_tuple(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        if names is None:
-            return None
-        listed = not isinstance(names, str) and isinstance(names, Iterable)
-        names = tuple(names) if listed else names
-        if not listed or any(name not in self._fields for name in names):
-            raise invalid("Loader: as_tuple", names, f"a sequence of the pipeline's outputs {tuple(self._fields)}")
-        return tuple(names)
-
-    def _restored_start(self, state: dict[str, Any] | None) -> Place:
-        """Where the job starts, so that a restored one prefetches what is needed; checked later, on load."""
-        if isinstance(state, dict):
-            epoch, position = state.get("epoch"), state.get("position")
-            exists = isinstance(epoch, int) and epoch >= 0 and (self._epochs is None or epoch < self._epochs)
-            if exists and isinstance(position, int) and position >= 0:
-                return Place(int(epoch or 0), int(position or 0))
-        return Place(0, 0)
+        if "state" in given:
+            self.load_state_dict(given["state"])
 
     # Iterating ------------------------------------------------------------------------------------------------------
 
@@ -352,7 +289,7 @@ class Loader(Delivery, DataLoaderAttributes):
         `strict=False` accepts what can be accepted. Another global batch size is always accepted, and logged. An order
         that is not this loader's needs `Loader(state=...)`, which runs the state's where `reorder` allows it.
         """
-        place = _state.check(state, self._stamp, self._native, self._reorder, self._on_error, self._count, strict)
+        place = check(state, self._stamp, self._native, self._reorder, self._on_error, self._count, strict)
         self._turn += 1  # an iterator from before the restore may not go on
         self._next = place
         self._job_at = None  # a stream that stopped at an error is asked anew
@@ -415,7 +352,7 @@ class Loader(Delivery, DataLoaderAttributes):
 
     @on_error.setter
     def on_error(self, policy: OnError) -> None:
-        checked = choice("on_error", policy, ("raise", "replace", "mask"))
+        checked = choice("on_error", policy, ON_ERROR)
         self._job.set_on_error(checked)
         self._on_error = checked
         self._job_at = None  # also what a device was given ahead was made under the old policy
@@ -510,9 +447,3 @@ class Loader(Delivery, DataLoaderAttributes):
             f"cannot pickle {type(self).__module__}.Loader: it owns threads and shared memory; "
             "pickle loader.pipeline and loader.state_dict(), and make a new Loader from them"
         )
-
-
-class Reading(Loader):
-    """For who reads and does not train, as `carya run` does: how fast it takes batches is no demand, and not kept."""
-
-    _measuring: ClassVar[dict[str, Any]] = {"trains": False}

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from .. import _core
 from .._errors import InvalidArgument, invalid
 from .._options import WHOLE_MAX, choice, flag, whole
-from ..fleet import ChildFleet
-from .plan_file import read_frozen
+
+if TYPE_CHECKING:
+    from ..fleet import ChildFleet
 
 Objective = Literal["cost", "speed", "cost-at-target"]
 OBJECTIVES: tuple[Objective, ...] = ("cost", "speed", "cost-at-target")
+
+_ASSUMED = _core.RemoteOptions()  # has the prices of who gives none
 
 # $ per hour, on demand, read November 2026; docs/remote.md has them too. Sources: Google Cloud us-central1, as Pecan (USENIX ATC
 # 2024) was evaluated with; AWS us-east-1, by SkyPilot's catalog (v8/aws/vms.csv of skypilot-org/skypilot-catalog at 00148f2a).
 PRICES: dict[str, float] = {
     # machines with accelerators
-    "v2-8": 4.96,
+    "v2-8": _ASSUMED.host_price,
     "v3-8": 8.8,
     "g6.12xlarge": 4.6016,
     "g6.16xlarge": 3.3968,
@@ -30,7 +35,7 @@ PRICES: dict[str, float] = {
     "p5.4xlarge": 6.88,
     "p5.48xlarge": 55.04,
     # general ones, for workers
-    "n2-standard-8": 0.427319,
+    "n2-standard-8": _ASSUMED.worker_price,
     "m8i-flex.2xlarge": 0.4022,
     "m8i-flex.4xlarge": 0.8044,
     "m8i-flex.8xlarge": 1.6088,
@@ -39,43 +44,30 @@ PRICES: dict[str, float] = {
     "r5a.2xlarge": 0.452,
     "r5a.4xlarge": 0.904,
 }
-_DEFAULT_PRICES = {"host": "v2-8", "worker": "n2-standard-8"}
 
 _TLS_FILES = {"cert": "certificate", "key": "key", "ca": "authority"}
 
 
-def remote_options(
-    *,
-    remote: Any,
-    prices: Any,
-    objective: Any,
-    target: Any,
-    max_workers: Any,
-    max_cost_per_hour: Any,
-    placement: Any,
-    remote_tls: Any,
-    verify: Any,
-    native: Any,
-) -> dict[str, Any] | None:
-    """What the native job takes as `remote`; None where this machine makes all. Errors: InvalidArgument."""
+def remote_options(given: Mapping[str, Any], placement: Any, native: _core.Pipeline) -> _core.RemoteOptions | None:
+    """What the native job takes as `remote`; None where this machine makes all. `given`: what the user gave, by name.
+
+    Errors: InvalidArgument.
+    """
+    options = _core.RemoteOptions()
+    remote = given.get("remote")
     where = _where(remote)
     fixed = _placement(placement, native)
-    goal = choice("objective", objective, OBJECTIVES)
-    if target is not None and goal != "cost-at-target":
+    options.objective = choice("objective", given.get("objective", options.objective), OBJECTIVES)
+    if "target" in given and options.objective != "cost-at-target":
         raise InvalidArgument('Loader: target: only objective="cost-at-target" has one; give that, or leave target out')
     if fixed.get("workers_fixed") and not where:
         raise InvalidArgument("Loader: placement: asks for workers, and remote= names none; give remote=[...]")
-    options = {
-        **where,
-        "prices": _prices(_priced(prices, remote)),
-        "objective": OBJECTIVES.index(goal),
-        "target": _amount("target", target, 0.0),
-        "workers_max": 100_000 if max_workers is None else whole("max_workers", max_workers, 0, "a count", 100_000),
-        "cost_max": _amount("max_cost_per_hour", max_cost_per_hour, math.inf),
-        **_tls(remote_tls),
-        "verify": _share("verify", verify, 0.01),
-        **fixed,
-    }
+    options.host_price, options.worker_price = _prices(_priced(given.get("prices"), remote))
+    for name, read in _READERS.items():
+        if name in given:
+            setattr(options, name, read(name, given[name]))
+    for name, value in {**where, **_tls(given.get("remote_tls")), **fixed}.items():
+        setattr(options, name, value)
     return options if where else None
 
 
@@ -83,8 +75,8 @@ def _where(remote: Any) -> dict[str, Any]:
     """Addresses, a name that stands for some, or a fleet that a child process runs; {} for none."""
     if remote is None:
         return {}
-    if isinstance(remote, ChildFleet):
-        return {"workers": [], "fleet_command": list(remote.command), "fleet_options": remote.options}
+    if fleet := _as_fleet(remote):
+        return {"workers": [], "fleet_command": list(fleet.command), "fleet_options": fleet.options}
     if isinstance(remote, str) and remote.startswith("dns://"):
         return {"workers": [], "dns": remote}
     listed = [remote] if isinstance(remote, str) else remote
@@ -97,24 +89,21 @@ def _where(remote: Any) -> dict[str, Any]:
     return {"workers": workers} if workers else {}
 
 
+def _as_fleet(remote: Any) -> ChildFleet | None:
+    """`remote` if it is a fleet: whoever made one has loaded carya.fleet, which others need not."""
+    fleet = sys.modules.get("carya.fleet")
+    return remote if fleet is not None and isinstance(remote, fleet.ChildFleet) else None
+
+
 def _priced(prices: Any, remote: Any) -> Any:
     """A fleet knows what its workers cost, if the user does not say."""
-    if isinstance(remote, ChildFleet) and remote.price > 0 and (prices is None or isinstance(prices, Mapping)):
-        return {"worker": remote.price, **(prices or {})}
+    fleet = _as_fleet(remote)
+    if fleet and fleet.price > 0 and (prices is None or isinstance(prices, Mapping)):
+        return {"worker": fleet.price, **(prices or {})}
     return prices
 
 
-def _amount(name: str, value: Any, otherwise: float) -> float:
-    return _number(name, value, otherwise, lambda amount: amount > 0, "a number above 0, or None")
-
-
-def _share(name: str, value: Any, otherwise: float) -> float:
-    return _number(name, value, otherwise, lambda share: 0 <= share <= 1, "a share of 0 to 1, or None")
-
-
-def _number(name: str, value: Any, otherwise: float, right: Callable[[float], bool], allowed: str) -> float:
-    if value is None:
-        return otherwise
+def _number(name: str, value: Any, right: Callable[[float], bool], allowed: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -124,15 +113,29 @@ def _number(name: str, value: Any, otherwise: float, right: Callable[[float], bo
     return number
 
 
+def _amount(name: str, value: Any) -> float:
+    return _number(name, value, lambda amount: amount > 0, "a number above 0, or None")
+
+
+# How each further option is read.
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "target": _amount,
+    "max_workers": lambda name, value: whole(name, value, 0, "a count", 100_000),
+    "max_cost_per_hour": _amount,
+    "verify": lambda name, value: _number(name, value, lambda share: 0 <= share <= 1, "a share of 0 to 1, or None"),
+}
+
+
 def _prices(prices: Any) -> tuple[float, float]:
     """$ per hour of the host and of a worker: numbers, or names of machine types in PRICES."""
-    allowed = '{"host": 4.96, "worker": 0.43} in $ per hour, or machine types such as ' + ", ".join(
-        f'"{name}"' for name in PRICES
+    allowed = (
+        f'{{"host": {_ASSUMED.host_price:g}, "worker": {_ASSUMED.worker_price:.2g}}} in $ per hour, or machine types such as '
+        + ", ".join(f'"{name}"' for name in PRICES)
     )
     if prices is not None and not isinstance(prices, Mapping):
         raise invalid("Loader: prices", prices, allowed)
-    given = {**_DEFAULT_PRICES, **(prices or {})}
-    if set(given) != set(_DEFAULT_PRICES):
+    given = {"host": _ASSUMED.host_price, "worker": _ASSUMED.worker_price, **(prices or {})}
+    if set(given) != {"host", "worker"}:
         raise invalid("Loader: prices", prices, allowed)
     found = []
     for value in (given["host"], given["worker"]):
@@ -171,6 +174,8 @@ def _placement(placement: Any, native: Any) -> dict[str, Any]:
 
 
 def _frozen(path: str, native: Any) -> dict[str, Any]:
+    from .plan_file import read_frozen  # few loaders have one
+
     text = read_frozen(path, "placement", "carya placement freeze PIPELINE -o FILE")
     try:
         document = json.loads(text)

@@ -85,8 +85,9 @@ def attach_job(
     pipeline: _core.Pipeline,
     source: Document,
     arrays: dict[str, np.ndarray[Any, Any]] | None,
-    daemon: dict[str, Any],
-    options: dict[str, Any],
+    daemon: _core.DaemonOptions,
+    options: _core.JobOptions,
+    defer_release: bool,
 ) -> _core.Job:
     """A job that a daemon makes: it opens the source of `pipeline`, and reports how far a long listing is."""
     _check_memory(source, arrays)
@@ -94,7 +95,8 @@ def attach_job(
     if found != source:  # the daemon is somewhere else
         pipeline = _core.Pipeline.parse(json.dumps({**json.loads(pipeline.to_json()), "source": found}))
     with ListingProgress(str(source.get("path", source["type"]))) as progress:
-        job = _core.Job(pipeline, None, daemon={**daemon, "arrays": arrays, "progress": progress}, **options)
+        daemon.arrays, daemon.progress = arrays, progress
+        job = _core.Job(pipeline, None, options, daemon=daemon, defer_release=defer_release)
     _warn_of_skipped(source, *job.skipped)
     return job
 

@@ -19,7 +19,6 @@ from .._options import REORDERS, Reorder, choice, integer
 from .arrays import array_memory, arrays_document
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
-from .difference import measure
 from .document import Document, dump, plain
 from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
 from .ops import Ops
@@ -430,6 +429,8 @@ class Pipeline(Ops):
         add_stream(report, None)
         if not order:
             return report
+        from .difference import measure
+
         if data is not None:
             report["difference"] = measure(self._over(data), order)
         else:
@@ -471,9 +472,9 @@ class Pipeline(Ops):
         self._source.opened[key] = dataset
         return dataset
 
-    def attach(self, daemon: dict[str, Any], options: dict[str, Any]) -> _core.Job:
+    def attach(self, daemon: _core.DaemonOptions, options: _core.JobOptions, defer_release: bool) -> _core.Job:
         """A job that a daemon makes, its memory sent along; with the progress of a long listing."""
-        return attach_job(self.native, self._source.document, self._source.arrays, daemon, options)
+        return attach_job(self.native, self._source.document, self._source.arrays, daemon, options, defer_release)
 
     @property
     def dataset(self) -> _core.Dataset:
