@@ -45,6 +45,26 @@ Status check_times(const ControllerOptions& options) {
   return {};
 }
 
+// A first worker is measured until its speed is known so well, or so often: what is still in doubt then is
+// corrected while the answer runs, which costs less than to wait for it.
+constexpr double kWorkerErrorMax = 0.05;
+constexpr std::size_t kWorkerSeenMin = 4, kWorkerSeenMax = 8;
+// After a first worker was tried in vain; twice that after the next, and so on. Also the earliest time at which
+// one worker is tried alone after an earlier run measured workers.
+constexpr double kFirstAgainS = 600;
+constexpr std::uint32_t kVainMax = 6;
+// Workers may need so much of what is assumed, in such a share of cases.
+constexpr double kHope = 0.6, kHopeShare = 0.1;
+
+/// Workers with so much another number of cores are others.
+constexpr double kSameCores = 0.01;
+
+std::optional<std::size_t> cut_after(const PlacementFacts& facts, std::size_t ops_remote) {
+  for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
+    if (facts.cuts[cut].ops_remote == ops_remote) return cut;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view phase_name(Phase phase) {
@@ -392,6 +412,109 @@ std::vector<Neighbour> Controller::neighbours(const Choice& chosen) const {
   const PlacementFacts facts = estimate_.facts();
   return autotune::neighbours(facts, options_.prices, options_.goal, chosen,
                               reachable(facts, options_.prices, options_.goal));
+}
+
+/// Its speed is known well enough, and whether workers can serve the trainer.
+bool Controller::first_measured() const {
+  const std::size_t seen = estimate_.worker_count();
+  if (seen < kWorkerSeenMin || seen >= kWorkerSeenMax) return seen >= kWorkerSeenMax;
+  const double reach = confidence_reachable();
+  return estimate_.worker_error() <= kWorkerErrorMax && (reach >= kConfidence || reach <= 1 - kConfidence);
+}
+
+/// Between two looks: as soon as workers would surely pay one is tried, for a trial is undone for little.
+void Controller::ask_first_early(double now_s) {
+  if (workers_known_ || as_before_ || now_s < first_again_s_ || decision_.run.workers > 0) return;
+  if (workers_allowed(options_.prices, options_.goal) == 0) return;
+  const PlacementFacts facts = estimate_.facts();
+  const auto best = place_now(facts);
+  if (!best || best->choice.workers == 0) return;
+  const Choice local = predict(facts, options_.prices, options_.goal, std::nullopt, 0);
+  if (weigh(local, best->choice, best->reachable).worth()) ask_first(best->choice, now_s);
+}
+
+void Controller::measure_first_worker(const Measurements& measured, double now_s) {
+  if (first_measured()) {
+    if (!workers_known_) serves_ = false;  // costs that were assumed said so
+    workers_known_ = true;
+    const PlacementFacts facts = estimate_.facts();
+    const auto best = place_now(facts);
+    const Choice local = predict(facts, options_.prices, options_.goal, std::nullopt, 0);
+    const bool pays = best && best->choice.workers > 0 && weigh(local, best->choice, best->reachable).worth();
+    // It costs the same until its minimum is over, so it works on.
+    if (!pays && !paid_.empty() && now_s < paid_.back().until_s) return;
+    dismiss_first(now_s);  // if it is part of the answer, the look asks for it before it has gone
+    decision_.why = "a first worker was measured";
+    return look(now_s);
+  }
+  if (measured.workers_ready > 0 || estimate_.worker_count() > 0 || !workers_came(measured, now_s)) return;
+  dismiss_first(now_s);
+  decision_.why = "no worker came; all local";
+}
+
+void Controller::dismiss_first(double now_s) {
+  first_again_s_ = now_s + kFirstAgainS * (1U << std::min(vain_++, kVainMax));
+  decision_.run = {.cores = options_.model.cores};
+  estimate_.forget_whole();  // that was with the worker
+  steady_ = false;
+  paid_.clear();
+  start_verifying();
+}
+
+/// The answer if workers were much better than they are thought to be, as long as nobody has measured one: if
+/// it saves so much that a trial pays though it will mostly fail.
+std::optional<Choice> Controller::worth_a_trial(const Choice& present) const {
+  PlacementFacts facts = estimate_.facts_of_this_run();
+  for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
+  const auto best = place(facts, options_.prices, options_.goal);
+  if (!best || best->choice.workers == 0) return std::nullopt;
+  const double saving =
+      (present.cost_per_sample - best->choice.cost_per_sample) * best->choice.rate * horizon_s_;
+  const double paid_s = options_.worker_start_s + options_.worker_billed_s_min;
+  const double cost = options_.prices.worker_per_hour * paid_s / kSecondsPerHour;
+  return kHopeShare * saving > cost ? std::optional(best->choice) : std::nullopt;
+}
+
+void Controller::begin() {
+  workers_known_ = options_.workers_known;
+  as_before_ = options_.earlier.has_value();
+  if (!as_before_) return;
+  estimate_.begin_with(*options_.earlier);
+  workers_known_ = workers_known_ || estimate_.workers_measured();
+  serves_ = options_.earlier->serves;
+}
+
+/// The earlier run has shown its answer to be the best, so the burden of proof is turned round: it is taken
+/// unless another one is better with confidence, or it does not pay in the work left. True: it was asked for.
+bool Controller::begin_with_earlier(const PlacementFacts& facts, const Best& best, const Choice& present,
+                                    double now_s) {
+  const EarlierRun& earlier = *options_.earlier;
+  if (workers_known_) first_again_s_ = now_s + kFirstAgainS;
+  if (earlier.workers == 0) return false;
+  const auto cut = cut_after(facts, earlier.ops_remote);
+  const bool same_workers =
+      std::abs(facts.worker_cores - earlier.worker_cores) <= kSameCores * facts.worker_cores;
+  if (!cut || !same_workers || earlier.workers > workers_allowed(options_.prices, options_.goal))
+    return false;
+  const Choice again = predict(facts, options_.prices, options_.goal, cut, earlier.workers);
+  if (weigh(again, best.choice, best.reachable).worth()) return false;
+  const Case change = weigh(present, again, best.reachable);
+  const double waits = present.stall - kStallMax;
+  const bool ends_waiting = best.reachable && waits > 0 && again.stall - kStallMax < waits / 2;
+  if (!change.serves && !ends_waiting && !(change.saving > change.cost)) return false;
+  ask(again, change, now_s);
+  last_ = {};  // to correct it undoes nothing that was found in this run
+  decision_.why = "an earlier run ended so: " + decision_.why;
+  return true;
+}
+
+std::optional<EarlierRun> Controller::learned() const {
+  const bool answered = decision_.phase != Phase::kMeasuring && decision_.phase != Phase::kFirstWorker;
+  if (!answered || !estimate_.workers_measured()) return std::nullopt;
+  EarlierRun run = estimate_.learned(decision_.run.cut.value_or(estimate_.cut()));
+  run.workers = decision_.run.workers;
+  run.serves = serves_;
+  return run;
 }
 
 }  // namespace carya::autotune

@@ -25,8 +25,8 @@ struct ReportOptions {
 ///   stages            of the order: the ops of each pass, by name
 ///   best              order, indices and us of what the planner chooses now
 ///   relaxed           order, indices and us of what a loader with reorder="relaxed" would run; null where
-///   that
-///                     saves less than kWorthwhileSaving, and where it does already or ops stay as declared
+///                     that saves less than kWorthwhileSaving, and where it does already or ops stay as
+///                     declared
 ///   proven            no legal order is cheaper than the best by the model
 ///   assumed           names of the ops whose cost nobody measured here
 ///   sizes             of a mean record: record_bytes, height, width, and of how many pictures (0: assumed)
@@ -35,9 +35,8 @@ struct ReportOptions {
 ///   fusions           of the best: op, with, saved_us, at_least
 ///   alternatives      orders within 20 % of the best: order, us, loss, text
 ///   stream            what a stream met, this one or an earlier one: read_latency_s, read_bytes_per_s (while
-///   reads
-///                     were under way) and their age read_age_s; demand_per_s (samples/s that the trainer
-///                     takes when it never waits) and demand_age_s; null where nobody measured it
+///                     reads were under way) and their age read_age_s; demand_per_s (samples/s that the
+///                     trainer takes when it never waits) and demand_age_s; null where nobody measured it
 ///   parallelism       threads that a loader takes by itself here, cores that it may use
 /// Errors: those of the planner.
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,

@@ -17,7 +17,7 @@ struct NumberRange {
 };
 
 /// The one table of all numbers that clients of the daemon and hosts of a worker send: messages of
-/// PROTOCOL.md by their names there, and RemotePlan and RemoteChunk (overflow/FORMAT.md). A number that is
+/// PROTOCOL.md by their names there, and RemotePlan and RemoteChunk (wire/FORMAT.md). A number that is
 /// not in it is refused, and a test compares it with the documents' fields.
 std::span<const NumberRange> number_ranges();
 

@@ -50,7 +50,7 @@ class Pipeline:
     def check_order(self, order: Sequence[int], reorder: str) -> None: ...
     def op_labels(self) -> list[str]: ...
     def freeze_plan(self, *, reorder: str, order: Sequence[int]) -> str:
-        """JSON: what binds a plan file to this pipeline (loader/PLAN.md)."""
+        """JSON: what binds a plan file to this pipeline (loader/plan/PLAN.md)."""
     def read_plan(self, text: str | bytes) -> tuple[str, list[int]]:
         """`reorder` and the order of a plan file's text, checked against this pipeline."""
 

@@ -33,16 +33,14 @@ struct PictureSource {
 /// One picture of one sample on its way through its steps, with as little work as gives the same bits as one
 /// step after the other, each whole:
 ///  1. Windows inside the picture only narrow the region that is still to be read, and flips only turn a flag
-///  (a flip
-///     passes a window, at the mirrored place).
+///     (a flip passes a window, at the mirrored place).
 ///  2. The region is decoded when a step needs pixels: a resize, a window that reaches outside, or the end.
 ///  3. A resize whose later steps are only windows inside and flips goes row by row into the store.
 ///  4. A color op whose values depend on their own pixel only waits for the windows and flips behind it and
-///  for
-///     others like it: a large picture goes through all of them band by band, while a band is in the cache.
-///     Any other is applied to the whole picture; flips that came before it may wait until after it.
+///     for others like it: a large picture goes through all of them band by band, while a band is in the
+///     cache. Any other is applied to the whole picture; flips that came before it may wait until after it.
 ///  5. A warp waits for the windows behind it, makes no more than they leave, and reads no more than that
-///  takes.
+///     takes.
 /// Threads: owner only; lives on the stack. Errors: kCorrupt (the codec refuses), kExhausted.
 class Picture {
  public:

@@ -10,8 +10,7 @@ namespace carya::transforms {
 ///
 /// Shape:   `out` has the height, width and channels of `in` and does not overlap it; none is empty.
 /// Exact:   integers: sums of pairs in 1/128 level by 15-bit weights, each product rounded to 1/128 level
-/// (the
-///          rounding multiply of vectors, pmulhrsw); the same bits on every machine and SIMD target, and
+///          (the rounding multiply of vectors, pmulhrsw); the same bits on every machine and SIMD target, and
 ///          mirrored for a mirrored picture. A picture of one value stays as it is.
 /// Threads: pure. Errors: none. Cost: no heap allocation; 12 KiB of stack.
 void blur(const ImageView& in, const BlurTaps& along_rows, const BlurTaps& along_columns,

@@ -82,10 +82,9 @@ class ImageDecoder {
   ///
   /// Shape:   out is (region.height, region.width, color_channels(mode)).
   /// Errors:  kCorrupt: what the codec refuses only when it starts (a missing table, a PNG's checksum); the
-  /// same verdict for
-  ///          every region, so a pipeline that drops all pixels still has to decode one. kInvalidArgument:
-  ///          region outside, out of another shape, nothing open. kExhausted: no memory. `out` is unspecified
-  ///          after an error.
+  ///          same verdict for every region, so a pipeline that drops all pixels still has to decode one.
+  ///          kInvalidArgument: region outside, out of another shape, nothing open. kExhausted: no memory.
+  ///          `out` is unspecified after an error.
   Status decode_region(const Region& region, ColorMode mode, const MutableImageView& out);
 
   /// The same pixels in the decoder's own memory, valid until the next call: what a kernel reads once and

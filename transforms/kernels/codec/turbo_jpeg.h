@@ -14,12 +14,10 @@ namespace carya::transforms {
 /// See ImageDecoder for modes; CMYK and YCCK are taken as inverted (Adobe), as Pillow does.
 ///
 /// Broken:  the header is refused or over a cap, no end marker (FF D9) follows the first scan's header, or
-/// the library refuses a
-///          table or a later scan. Damage inside a scan is concealed and counted, the same for every region;
-///          what lies below the region of a one-scan file is not looked at.
+///          the library refuses a table or a later scan. Damage inside a scan is concealed and counted, the
+///          same for every region; what lies below the region of a one-scan file is not looked at.
 /// Memory:  the library's pools live in an arena of ours, kept between pictures. A file in several scans
-/// needs
-///          6 bytes per pixel; others a band of rows.
+///          needs 6 bytes per pixel; others a band of rows.
 /// Threads: owner only.
 /// Cost:    ~7 ns per compressed byte down to the region's last row + 0.9 ns per pixel of the region.
 /// Source:  ITU-T T.81; tests/transforms/kernel_jpeg_test.cc (same bits as decoding all and cropping).

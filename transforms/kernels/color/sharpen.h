@@ -12,8 +12,7 @@ namespace carya::transforms {
 /// Exact:   integers, then blend(): the same bits on every machine, and mirrored for a mirrored picture.
 /// Threads: pure. Errors: none.
 /// Source:  Pillow ImageEnhance.Sharpness; within 1 level of torchvision v2 adjust_sharpness on tensors,
-/// which
-///          blends in another order.
+///          which blends in another order.
 void sharpen(const ImageView& in, float factor, const MutableImageView& out);
 
 }  // namespace carya::transforms

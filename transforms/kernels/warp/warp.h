@@ -33,16 +33,15 @@ Region warp_reads(const WarpSpec& spec, const Region& window, std::int64_t heigh
 /// Shape:   `out` has the height and width of `window` and the channels (1, 3 or 4) of `in`, and does not
 ///          overlap it. All channels are treated alike, an alpha channel too.
 /// Filter:  kNearest takes the pixel that the place is in: the ones that Pillow takes. kBilinear weighs the
-/// four
-///          pixels around, the outermost ones repeated up to the border, and cuts the fraction off, as Pillow
-///          does: the rows in 1/128 level by 15-bit weights, rounded, then the columns by 14-bit weights.
+///          four pixels around, the outermost ones repeated up to the border, and cuts the fraction off, as
+///          Pillow does: the rows in 1/128 level by 15-bit weights, rounded, then the columns by 14-bit
+///          weights.
 /// Exact:   integers (WarpGrid), or doubles that are added up one by one: the same bits on every machine and
-/// SIMD
-///          target.
+///          SIMD target.
 /// Threads: pure. Errors: none.
 /// Source:  Pillow's Geometry.c (ImagingScaleAffine, affine_fixed, bilinear_filter8); bilinear is within 1
-/// level of it, but for
-///          places within 2^-32 pixel of the border, which may be inside here and outside there.
+///          level of it, but for places within 2^-32 pixel of the border, which may be inside here and
+///          outside there.
 void warp(const WarpSource& in, const WarpSpec& spec, const Region& window, const MutableImageView& out);
 
 }  // namespace carya::transforms

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import ROOT
+from tree import ROOT
 
 _spec = importlib.util.spec_from_file_location("carya_mutants", ROOT / "tools" / "mutants.py")
 assert _spec

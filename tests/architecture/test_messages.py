@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import MODULES, ROOT, sources
+from tree import MODULES, ROOT, sources
 
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
 # The other dialect that there was, and sentences for all cases, which are wrong for most.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from house import MODULES, ROOT, sources, without_comments
+from tree import MODULES, ROOT, sources, without_comments
 
 # Names that must not appear in the code of any module. base/det_math.cc is where exp, log, sin and cos come from, and
 # even it uses none of them.

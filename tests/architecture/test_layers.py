@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from house import ANYTHING_GOES, INCLUDE, INNER, LEVELS, MODULES, ROOT, module_of, sources
+from tree import ANYTHING_GOES, INCLUDE, INNER, LEVELS, MODULES, ROOT, module_of, sources
 
 # Third-party headers by folder (DESIGN section 11). Python's own binding layer may use pybind11 anywhere.
 THIRD_PARTY = {
@@ -52,7 +52,7 @@ def arrow_error(source: str, target: str) -> str | None:
         if source_module == "transforms":
             return None
     if target_module not in LEVELS or source_module not in LEVELS:
-        return f"{source} includes {target}: {target_module}/ has no level in tests/house/house.py"
+        return f"{source} includes {target}: {target_module}/ has no level in tests/architecture/tree.py"
     if LEVELS[target_module] < LEVELS[source_module]:
         return None
     way = "sideways" if LEVELS[target_module] == LEVELS[source_module] else "up"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import ROOT
+from tree import ROOT
 
 PACKAGE = ROOT / "python" / "carya"
 MODULES_MAX = 15

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from house import ANYTHING_GOES, MODULES, ROOT, sources, without_comments
+from tree import ANYTHING_GOES, MODULES, ROOT, sources, without_comments
 
 X86 = re.compile(
     r"\b_mm\d*_\w+|\b__m(?:64|128|256|512)[id]?\b|\b__mmask\d+|\b_(?:pdep|pext|xgetbv)\w*|\b__rdtscp?\b|"
