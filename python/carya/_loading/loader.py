@@ -85,11 +85,11 @@ class Loader(Delivery, DataLoaderAttributes):
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
-    verify: share of what workers send that this host computes too and compares, 0 to 1; None: 0.01. Which chunks these are is secret.
+    verify: share of what workers send that this host computes too and compares, 0 to 1. Which chunks these are is secret.
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
     "server_name", and "insecure": True for plain TCP.
 
-    None, which all options have at first, is the default. Defaults: threads="auto", slots="auto", read_ahead="64MB",
+    An option that is not given, or None, has its default. Defaults: threads="auto", slots="auto", read_ahead="64MB",
     on_error="raise", prefetch_epochs=True, io_timeout=30.0, io_engine="auto", decode_index="auto", reorder="exact",
     hold_timeout=10.0, daemon="auto", replica=0, replicas=1, reattach_timeout=30.0, on_daemon_loss="embedded",
     objective="cost", placement="auto", verify=0.01.
