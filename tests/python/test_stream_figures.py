@@ -215,6 +215,13 @@ def test_unknown_pressure_is_not_said() -> None:
     assert "the CPU quota was used up in 25.0% of its periods" in line
 
 
+def test_who_measures_names_options_that_there_are() -> None:
+    with pytest.raises(TypeError, match="no_such"):
+        carya.Loader._create(carya.arrays({"x": np.arange(4)}).batch(2), measuring={}, no_such=1)
+    with pytest.raises(AttributeError, match="no_such"):
+        carya.Loader._create(carya.arrays({"x": np.arange(4)}).batch(2), measuring={"no_such": 1})
+
+
 def test_who_only_reads_has_no_demand(photos: Path) -> None:
     with carya.Loader._create(chain(photos), measuring={"trains": False}, epochs=6, daemon="embedded") as loader:
         for _ in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import threading
@@ -152,6 +153,7 @@ class Loader(Delivery, DataLoaderAttributes):
 
         `trains=False`: how fast it takes batches is no demand, and not kept, as of `carya run`.
         """
+        inspect.signature(cls.__init__).bind(None, pipeline, **options)  # TypeError for one that there is not
         loader = cls.__new__(cls)
         loader._open(pipeline, options, measuring)
         return loader
