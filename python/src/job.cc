@@ -196,7 +196,7 @@ std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const PyDaemo
     const auto alive = weak.lock();
     return !alive || (*alive)(seen);
   };
-  if (daemon.on_loss == "embedded")
+  if (daemon.goes_on)
     asked.embedded = [native = pipeline.pipeline, dataset, options]() -> Result<loader::Attach> {
       ASSIGN(auto opened, loader::Dataset::open(*native, dataset));
       return loader::attach_embedded(native, std::move(opened), options);

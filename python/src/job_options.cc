@@ -28,6 +28,8 @@ constexpr Names<Engine, 3> kEngines{
 
 constexpr Names<bool, 2> kLabels{{{"int64", false}, {"int32", true}}};
 
+constexpr Names<bool, 2> kLosses{{{"embedded", true}, {"raise", false}}};
+
 /// MCUs between points; none: the finest within the budget.
 constexpr Names<std::optional<int>, 4> kSpacings{{{"auto", std::nullopt}, {"rows", 0}, {"8", 8}, {"16", 16}}};
 
@@ -155,9 +157,9 @@ void def_asked(py::class_<PyDaemonOptions>& bound, const char* name, Value loade
 void add_daemon(py::module_& module) {
   py::class_<PyDaemonOptions> options(module, "DaemonOptions", py::is_final());
   options.def(py::init())
-      .def_readwrite("on_loss", &PyDaemonOptions::on_loss)
       .def_readwrite("arrays", &PyDaemonOptions::arrays)
       .def_readwrite("progress", &PyDaemonOptions::progress);
+  def_named(options, "on_loss", kLosses, &PyDaemonOptions::goes_on);
   def_asked(options, "socket", &loader::DaemonOptions::socket);
   def_asked(options, "job", &loader::DaemonOptions::job);
   def_asked(options, "replica", &loader::DaemonOptions::replica);

@@ -13,7 +13,7 @@ namespace carya::python {
 /// Which daemon a job is of. Its defaults are DaemonOptions'.
 struct PyDaemonOptions {
   loader::DaemonOptions asked;
-  std::string on_loss = "embedded";              ///< "embedded": go on in this process; "raise"
+  bool goes_on = true;                           ///< without it, in this process; else its loss is an error
   pybind11::object arrays = pybind11::none();    ///< of an `arrays` source: dict of numpy arrays
   pybind11::object progress = pybind11::none();  ///< called with the records listed so far
 };

@@ -13,7 +13,7 @@ from streams import numbers
 
 import carya
 from carya import _core
-from carya._loading import loader_options, remote
+from carya._loading import remote
 from carya._options import byte_size
 
 ROOT = Path(__file__).parents[2]
@@ -26,32 +26,35 @@ def said() -> dict[str, Any]:
     return {name: ast.literal_eval(value) for name, value in re.findall(r'(\w+)=("[^"]*"|[^,\s]+)', text[1])}
 
 
-def real(name: str) -> Any:
+def native(name: str) -> Any:
+    """The default of loader/, or of who alone knows the option."""
     if name == "on_daemon_loss":
         return _core.DaemonOptions().on_loss
     for options in (_core.JobOptions(), _core.RemoteOptions(), _core.DaemonOptions()):
         if hasattr(options, name):
             value = getattr(options, name)
             return "auto" if name in ("threads", "slots") and value == 0 else value
-    return loader_options.DEFAULTS[name]
+    return {"hold_timeout": 10.0, "daemon": "auto", "placement": "auto"}[name]
 
 
 def test_help_says_the_defaults_that_there_are() -> None:
     found = said()
+    parameters = inspect.signature(carya.Loader.__init__).parameters
+    assert {name: repr(parameters[name].default) for name in found} == {name: repr(found[name]) for name in found}
     assert byte_size("read_ahead", found.pop("read_ahead")) == _core.JobOptions().read_ahead
-    assert found == {name: real(name) for name in found}
+    assert found == {name: native(name) for name in found}
+    assert f"0 to 1; None: {_core.RemoteOptions().verify}." in (carya.Loader.__doc__ or "")
 
 
 def test_help_leaves_no_default_out() -> None:
-    parameters = inspect.signature(carya.Loader.__init__).parameters
-    assert all(one.default is None for one in parameters.values() if one.kind is one.KEYWORD_ONLY)
     # These have none: without them nothing is bounded, restored, renamed, or done elsewhere; a rank is the launcher's.
-    without = {
-        "rank", "world_size", "epochs", "state", "seed", "as_tuple", "plan", "job", "remote", "prices", "target",
-        "max_workers", "max_cost_per_hour", "remote_tls",
-    }  # fmt: skip
+    parameters = inspect.signature(carya.Loader.__init__).parameters
+    without = {name for name, one in parameters.items() if one.default is None}
     assert parameters.keys() - {"self", "pipeline"} == said().keys() | without
-    assert not said().keys() & without
+    assert without == {
+        "rank", "world_size", "epochs", "state", "seed", "as_tuple", "plan", "job", "remote", "prices", "target",
+        "max_workers", "max_cost_per_hour", "remote_tls", "verify",
+    }  # fmt: skip
 
 
 def test_what_is_not_given_is_what_help_says() -> None:
@@ -59,6 +62,13 @@ def test_what_is_not_given_is_what_help_says() -> None:
         for loader in (bare, told):
             assert (loader.on_error, loader._reorder, loader._hold_timeout) == ("raise", "exact", 10.0)
         assert [batch["x"].tolist() for batch in bare] == [batch["x"].tolist() for batch in told]
+
+
+@pytest.mark.parametrize("name", sorted(said()))
+def test_none_is_refused_where_there_is_a_default(name: str) -> None:
+    options: dict[str, Any] = {name: None}
+    with pytest.raises(carya.InvalidArgument, match=name):
+        carya.Loader(numbers(8, batch_size=4), **options)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +79,7 @@ def test_what_is_not_given_is_what_help_says() -> None:
         (_core.JobOptions, "label_dtype", ["int64", "int32"]),
         (_core.JobOptions, "decode_index", ["off", "auto", "rows", "8", "16"]),
         (_core.JobOptions, "reorder", ["off", "exact", "rounding", "relaxed"]),
+        (_core.DaemonOptions, "on_loss", ["embedded", "raise"]),
         (_core.RemoteOptions, "objective", list(remote.OBJECTIVES)),
     ],
 )

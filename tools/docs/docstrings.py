@@ -35,12 +35,14 @@ def _things(owner: Any) -> Iterator[Any]:
 def _defaults(thing: Any) -> dict[str, str | None]:
     """The parameters of a function, or of a class's __init__, with their defaults; None where there is none.
 
-    Of options whose defaults are the native module's, the docstring says them: "Defaults: threads="auto", ...".
+    Where the sources only name the native module's default, the docstring says it: "Defaults: threads="auto", ...".
     """
     function = thing.members.get("__init__") if thing.is_class else thing
     parameters = getattr(function, "parameters", None) or ()
-    defaults = {one.name: one.default and str(one.default) for one in parameters if one.name != "self"}
-    return defaults | {name: value for name, value in said_defaults(thing.docstring.value) if name in defaults}
+    said = dict(said_defaults(thing.docstring.value))
+    for one in parameters:
+        one.default = said.get(one.name, one.default)  # the page's signature shows it too
+    return {one.name: one.default and str(one.default) for one in parameters if one.name != "self"}
 
 
 def said_defaults(text: str) -> list[tuple[str, str]]:

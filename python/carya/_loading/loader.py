@@ -31,7 +31,7 @@ from .dataloader_attributes import DataLoaderAttributes
 from .delivery import SLICE_S, Delivery
 from .epoch import Epoch
 from .job import close_job, say_what_reads, start_job
-from .loader_options import ON_ERROR, DecodeIndex, LoaderOptions, OnError
+from .loader_options import NOT_GIVEN, ON_ERROR, DecodeIndex, LoaderOptions, OnError, given_only
 from .remote import LOCAL, Objective, Placement
 from .state import Place, check, stamp
 
@@ -86,14 +86,13 @@ class Loader(Delivery, DataLoaderAttributes):
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
-    verify: share of what workers send that this host computes too and compares, 0 to 1. Which chunks these are is secret.
+    verify: share of what workers send that this host computes too and compares, 0 to 1; None: 0.01. Which chunks these are is secret.
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
     "server_name", and "insecure": True for plain TCP.
 
-    An option that is not given, or None, has its default. Defaults: threads="auto", slots="auto", read_ahead="64MB",
-    on_error="raise", prefetch_epochs=True, io_timeout=30.0, io_engine="auto", decode_index="auto", reorder="exact",
-    hold_timeout=10.0, daemon="auto", replica=0, replicas=1, reattach_timeout=30.0, on_daemon_loss="embedded",
-    objective="cost", placement="auto", verify=0.01.
+    Defaults: threads="auto", slots="auto", read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
+    io_engine="auto", decode_index="auto", reorder="exact", hold_timeout=10.0, daemon="auto", replica=0, replicas=1,
+    reattach_timeout=30.0, on_daemon_loss="embedded", objective="cost", placement="auto".
 
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
     IoError, which `next()` raises again until the loader is closed or the policy changes (`loader.on_error = "mask"`).
@@ -114,32 +113,32 @@ class Loader(Delivery, DataLoaderAttributes):
         world_size: int | None = None,
         epochs: int | None = None,
         state: dict[str, Any] | None = None,
-        threads: int | Literal["auto"] | None = None,
-        slots: int | Literal["auto"] | None = None,
-        read_ahead: int | str | None = None,
-        on_error: OnError | None = None,
+        threads: int | Literal["auto"] = NOT_GIVEN["threads"],
+        slots: int | Literal["auto"] = NOT_GIVEN["slots"],
+        read_ahead: int | str = NOT_GIVEN["read_ahead"],
+        on_error: OnError = NOT_GIVEN["on_error"],
         seed: int | None = None,
         as_tuple: Sequence[str] | None = None,
-        prefetch_epochs: bool | None = None,
-        io_timeout: float | None = None,
-        io_engine: Literal["auto", "uring", "pread"] | None = None,
-        decode_index: DecodeIndex | None = None,
-        reorder: Reorder | None = None,
+        prefetch_epochs: bool = NOT_GIVEN["prefetch_epochs"],
+        io_timeout: float = NOT_GIVEN["io_timeout"],
+        io_engine: Literal["auto", "uring", "pread"] = NOT_GIVEN["io_engine"],
+        decode_index: DecodeIndex = NOT_GIVEN["decode_index"],
+        reorder: Reorder = NOT_GIVEN["reorder"],
         plan: str | os.PathLike[str] | None = None,
-        hold_timeout: float | None = None,
-        daemon: str | None = None,
+        hold_timeout: float = NOT_GIVEN["hold_timeout"],
+        daemon: str = NOT_GIVEN["daemon"],
         job: str | None = None,
-        replica: int | None = None,
-        replicas: int | None = None,
-        reattach_timeout: float | None = None,
-        on_daemon_loss: Literal["embedded", "raise"] | None = None,
+        replica: int = NOT_GIVEN["replica"],
+        replicas: int = NOT_GIVEN["replicas"],
+        reattach_timeout: float = NOT_GIVEN["reattach_timeout"],
+        on_daemon_loss: Literal["embedded", "raise"] = NOT_GIVEN["on_daemon_loss"],
         remote: str | Sequence[str] | ChildFleet | None = None,
         prices: Mapping[str, float | str] | None = None,
-        objective: Objective | None = None,
+        objective: Objective = NOT_GIVEN["objective"],
         target: float | None = None,
         max_workers: int | None = None,
         max_cost_per_hour: float | None = None,
-        placement: str | None = None,
+        placement: str = NOT_GIVEN["placement"],
         remote_tls: Mapping[str, Any] | None = None,
         verify: float | None = None,
     ) -> None:
@@ -159,16 +158,14 @@ class Loader(Delivery, DataLoaderAttributes):
         return loader
 
     def _open(self, pipeline: Pipeline, given: Mapping[str, Any], measuring: Mapping[str, Any]) -> None:
-        """`given`: options by name; None is not given."""
+        """`given`: options by name, also those that the user did not give."""
         if not isinstance(pipeline, Pipeline):
             raise not_a_pipeline(pipeline)
         if pipeline._batch is None:
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
-        given = {name: value for name, value in given.items() if value is not None}
+        given = given_only(given)
         options = LoaderOptions(pipeline, given, self._label_dtype)
         self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for
-        for name, value in measuring.items():
-            setattr(options.job, name, value)
         self._pipeline, self._native = pipeline, pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
         self._order, self._reorder, self._plan = options.order, options.reorder, options.plan
@@ -176,6 +173,8 @@ class Loader(Delivery, DataLoaderAttributes):
         self._epochs, self._prefetch_epochs = options.job.epochs, options.job.prefetch_epochs
         self._rank, self._world_size = options.job.rank, options.job.world_size
         self._hold_timeout, self._fields, self._tuple = options.hold_timeout, options.fields, options.as_tuple
+        for name, value in measuring.items():
+            setattr(options.job, name, value)
         self._job = start_job(pipeline, options, self._defer_release)
         self._place, self._reattached = self._job.place, self._job.reattached
         say_what_reads(self._job.io_engine)

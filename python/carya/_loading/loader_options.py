@@ -28,8 +28,46 @@ OnError = Literal["raise", "replace", "mask"]
 DecodeIndex = Literal["auto", "off", "rows", 8, 16]
 ON_ERROR: tuple[OnError, ...] = ("raise", "replace", "mask")
 
-# Of what only this side knows. All other defaults are those of the native options (loader/job/job_options.h).
-DEFAULTS: dict[str, Any] = {"hold_timeout": 10.0, "daemon": "auto", "placement": "auto"}
+_JOB, _REMOTE, _DAEMON = _core.JobOptions(), _core.RemoteOptions(), _core.DaemonOptions()
+
+# What is taken where an option is not given. Only the first three are said here; the others are the native options'.
+DEFAULTS: dict[str, Any] = {
+    "hold_timeout": 10.0,
+    "daemon": "auto",
+    "placement": "auto",
+    **{name: getattr(_JOB, name) or "auto" for name in ("threads", "slots")},  # 0: automatic
+    "read_ahead": f"{_JOB.read_ahead // 10**6}MB",
+    **{name: getattr(_JOB, name) for name in ("on_error", "prefetch_epochs", "io_timeout", "io_engine")},
+    **{name: getattr(_JOB, name) for name in ("decode_index", "reorder")},
+    **{name: getattr(_DAEMON, name) for name in ("replica", "replicas", "reattach_timeout")},
+    "on_daemon_loss": _DAEMON.on_loss,
+    "objective": _REMOTE.objective,
+}
+
+
+class NotGiven:
+    """Stands in a signature for an option that the user did not give; `help()` shows the default that is taken."""
+
+    __slots__ = ("_default",)
+
+    def __init__(self, default: Any) -> None:
+        self._default = default
+
+    def __repr__(self) -> str:
+        return repr(self._default)
+
+
+NOT_GIVEN: dict[str, Any] = {name: NotGiven(default) for name, default in DEFAULTS.items()}
+
+
+def given_only(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `options` that the user gave. None is one that was not, where there is no default to refuse it for."""
+    return {
+        name: value
+        for name, value in options.items()
+        if not isinstance(value, NotGiven) and (value is not None or name in DEFAULTS)
+    }
+
 
 # How each option of the native job is read. Errors: InvalidArgument with what is allowed.
 _READERS: dict[str, Callable[[str, Any], Any]] = {
