@@ -10,7 +10,7 @@ namespace carya::shm {
 
 void Lease::Ledger::release(std::uint32_t slot, std::uint32_t generation) {
   {
-    const std::lock_guard lock(releasing);
+    const MutexLock lock(releasing);
     format::ReaderPage& shared = own_page();
     // Relaxed: the tail publishes the entry, with the owner's load of the tail in collect().
     shared.releases[tail % format::kQueueEntries].store(format::pack(slot, generation),

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "shm/fork_watch.h"
 #include "shm/region.h"
@@ -26,8 +26,8 @@ struct Lease::Ledger {
 
   // Several threads release; the page has one tail. Only this ledger's releases wait for it, a few
   // nanoseconds.
-  std::mutex releasing;
-  std::uint64_t tail = 0;  // what the page's tail says, under `releasing`
+  Mutex releasing;
+  std::uint64_t tail GUARDED_BY(releasing) = 0;  // what the page's tail says
 
   bool forked() const { return epoch != fork_epoch(); }
   const format::ControlHeader& header() const {

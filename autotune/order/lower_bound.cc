@@ -48,7 +48,6 @@ LowerBound::LowerBound(const Precedence& precedence, const StageModel& model) : 
       }
     }
   }
-  for (const double ns : floor_ns_) total_ns_ += ns;
 }
 
 Size LowerBound::least(Size size, OpSet ops) const {

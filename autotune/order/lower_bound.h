@@ -15,7 +15,6 @@ class LowerBound {
 
   /// The least that any legal plan pays for the op.
   double op_ns(std::size_t op) const { return floor_ns_[op]; }
-  double total_ns() const { return total_ns_; }
   /// The least that the ops outside `done` cost when `size` is what `done` leaves. At least the sum of their
   /// op_ns(). Cost: linear in the number of ops.
   double rest_ns(OpSet done, const Size& size) const;
@@ -28,7 +27,6 @@ class LowerBound {
   OpSet measured_ = 0;  // ops that are part of a measured stage
   OpSet follows_ = 0;   // ops that can be charged as followers, and save by it
   std::vector<double> floor_ns_;
-  double total_ns_ = 0;
 };
 
 }  // namespace carya::autotune

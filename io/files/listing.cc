@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "io/files/open_failure.h"
 
 namespace carya::io {
@@ -31,7 +32,7 @@ std::int64_t in_ns(const timespec& time) {
 
 bool ListingProgress::add(std::uint64_t seen) {
   if (stopped()) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   seen_ += seen;
   const std::int64_t now = monotonic_ns();
   if (progress_ && now - told_ns_ >= kTellEveryNs) {
@@ -51,7 +52,7 @@ unsigned listing_threads(std::uint32_t asked) {
 Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress,
                       const std::function<Status(std::uint64_t)>& task) {
   std::atomic<std::uint64_t> next = 0;
-  std::mutex mutex;
+  Mutex mutex;
   std::optional<Error> error;                 // guarded by mutex
   std::atomic<std::uint64_t> failed = count;  // lowest index that failed; written under mutex
   const auto run = [&] {
@@ -61,7 +62,7 @@ Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& pr
       if (index >= failed.load(std::memory_order_relaxed) || progress.stopped()) return;
       Status status = task(index);
       if (status) continue;
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (index < failed.load(std::memory_order_relaxed)) {
         failed = index;
         error = std::move(status.error());

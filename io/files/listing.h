@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "io/manifest/manifest.h"
 #include "io/manifest/manifest_layout.h"
 
@@ -26,9 +26,9 @@ class ListingProgress {
 
  private:
   const Progress& progress_;
-  std::mutex mutex_;
-  std::uint64_t seen_ = 0;    // guarded by mutex_
-  std::int64_t told_ns_ = 0;  // guarded by mutex_
+  Mutex mutex_;
+  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;
+  std::int64_t told_ns_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> stopped_ = false;
 };
 

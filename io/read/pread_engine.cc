@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "io/files/blocking_read.h"
 #include "io/files/open_files.h"
 
@@ -64,7 +63,7 @@ class PreadEngine final : public ReadEngine {
     bool cancelled;
   };
   void run();
-  bool end_running(std::uint64_t token);
+  bool end_running(std::uint64_t token) REQUIRES(mutex_);
   int start_thread();
   ReadOutcome read(const Job& job) const;
 
@@ -73,14 +72,14 @@ class PreadEngine final : public ReadEngine {
   OpenFiles files_;              // owner only
   std::uint32_t in_flight_ = 0;  // owner only: submitted and not handed out
 
-  std::mutex mutex_;  // guards what follows; todo_ and done_ together hold at most depth
-  std::condition_variable work_;
-  std::condition_variable finished_;
-  std::vector<Job> todo_;
-  std::vector<ReadCompletion> done_;
-  std::vector<Running> running_;
-  bool woken_ = false;
-  bool closing_ = false;
+  Mutex mutex_;  // todo_ and done_ together hold at most depth
+  Condition work_;
+  Condition finished_;
+  std::vector<Job> todo_ GUARDED_BY(mutex_);
+  std::vector<ReadCompletion> done_ GUARDED_BY(mutex_);
+  std::vector<Running> running_ GUARDED_BY(mutex_);
+  bool woken_ GUARDED_BY(mutex_) = false;
+  bool closing_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // owner only; at most kThreadsMax, those that ended among them
 };
 
@@ -118,7 +117,7 @@ void PreadEngine::widen(std::uint32_t waiting) {
 
 PreadEngine::~PreadEngine() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
     todo_.clear();
   }
@@ -130,7 +129,7 @@ void PreadEngine::submit(std::span<const ReadRequest> requests) {
   CHECK(requests.size() <= room());
   const std::int64_t now = monotonic_ns();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const ReadRequest& request : requests) {
       Job job{request, -1, -1, now};
       if (request.file >= 0) {
@@ -152,9 +151,10 @@ void PreadEngine::submit(std::span<const ReadRequest> requests) {
 }
 
 std::size_t PreadEngine::poll(std::span<ReadCompletion> out, int timeout_ms) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
-  finished_.wait_until(lock, limit, [this] { return woken_ || !done_.empty(); });
+  while (!woken_ && done_.empty() && finished_.wait_until(lock, limit)) {
+  }
   woken_ = false;
   const std::size_t count = std::min(out.size(), done_.size());
   std::copy_n(done_.begin(), count, out.begin());
@@ -165,16 +165,16 @@ std::size_t PreadEngine::poll(std::span<ReadCompletion> out, int timeout_ms) {
 
 void PreadEngine::wake() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     woken_ = true;
   }
   finished_.notify_one();
 }
 
 void PreadEngine::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    work_.wait(lock, [this] { return closing_ || !todo_.empty(); });
+    while (!closing_ && todo_.empty()) work_.wait(lock);
     if (closing_) return;
     const Job job = todo_.front();
     todo_.erase(todo_.begin());
@@ -190,7 +190,7 @@ void PreadEngine::run() {
   }
 }
 
-/// Whether it was cancelled. Under the lock.
+/// Whether it was cancelled.
 bool PreadEngine::end_running(std::uint64_t token) {
   const auto found = std::find_if(running_.begin(), running_.end(),
                                   [&](const Running& running) { return running.token == token; });
@@ -205,7 +205,7 @@ void PreadEngine::cancel(std::uint64_t token) {
     return running.token == token && !running.cancelled;
   };
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto waits = std::find_if(todo_.begin(), todo_.end(), is_it); waits != todo_.end()) {
       const ReadOutcome outcome = judge_errno(ECANCELED);
       done_.push_back(
@@ -218,7 +218,7 @@ void PreadEngine::cancel(std::uint64_t token) {
   }
   // First the stand-in: where there is none, the thread must go on when it is let go.
   if (threads_.size() == kThreadsMax || start_thread() != 0) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto stuck = std::find_if(running_.begin(), running_.end(), is_running);
   if (stuck != running_.end()) stuck->cancelled = true;  // else it has ended just now: one thread more
 }

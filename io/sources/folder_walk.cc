@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "io/files/open_failure.h"
 #include "io/files/source_folder.h"
@@ -180,9 +180,9 @@ class Walk {
   }
 
   void run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return ending() || !todo_.empty() || busy_ == 0; });
+      while (!ending() && todo_.empty() && busy_ > 0) changed_.wait(lock);
       if (ending() || todo_.empty()) break;
       const Pending pending = std::move(todo_.front());
       todo_.pop_front();
@@ -203,26 +203,28 @@ class Walk {
     changed_.notify_all();
   }
 
+  /// After all run() have ended.
   Result<std::vector<WalkedDirectory>> take() {
+    const MutexLock lock(mutex_);
     if (stopped_) return listing_stopped();
     if (error_) return std::unexpected(std::move(*error_));
     return std::move(done_);
   }
 
  private:
-  bool ending() const { return stopped_ || error_.has_value(); }
+  bool ending() const REQUIRES(mutex_) { return stopped_ || error_.has_value(); }
 
   const int root_;
   const std::string& root_path_;
   const std::uint64_t resolve_;
   ListingProgress& progress_;
-  std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
-  std::deque<Pending> todo_;
-  std::vector<WalkedDirectory> done_;
-  std::optional<Error> error_;
-  unsigned busy_ = 0;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<Pending> todo_ GUARDED_BY(mutex_);
+  std::vector<WalkedDirectory> done_ GUARDED_BY(mutex_);
+  std::optional<Error> error_ GUARDED_BY(mutex_);
+  unsigned busy_ GUARDED_BY(mutex_) = 0;
+  bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

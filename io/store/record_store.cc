@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "io/store/store_check.h"
 #include "io/store/store_state.h"
 
@@ -160,11 +161,15 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(const std::string& path, 
   state->identity = identity;
   state->options = options;
   state->process = ::getpid();
-  if (options.read_only) {
-    state->read_only_reason = "opened read-only";
-  } else {
-    state->pending.reserve(options.pending_bytes_max);
-    state->outgoing.reserve(options.pending_bytes_max);
+  const MutexLock writing(state->writing);
+  {
+    const MutexLock appending(state->appending);
+    if (options.read_only) {
+      state->read_only_reason = "opened read-only";
+    } else {
+      state->pending.reserve(options.pending_bytes_max);
+      state->outgoing.reserve(options.pending_bytes_max);
+    }
   }
   const OpenMode mode = options.read_only          ? OpenMode::kReadOnly
                         : options.replace_mismatch ? OpenMode::kCreate
@@ -185,7 +190,7 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(const std::string& path, 
 }
 
 std::optional<std::size_t> RecordStore::get(std::uint64_t record, std::span<std::byte> out) const {
-  const std::shared_lock lock(state_->switching);
+  const SharedLock lock(state_->switching);
   const StoreGeneration* now = state_->generation.get();
   if (now == nullptr) return std::nullopt;
   const std::optional<RecordTable::Place> place = now->table.get(record);
@@ -203,7 +208,7 @@ std::optional<std::size_t> RecordStore::get(std::uint64_t record, std::span<std:
 }
 
 std::optional<std::size_t> RecordStore::bytes_of(std::uint64_t record) const {
-  const std::shared_lock lock(state_->switching);
+  const SharedLock lock(state_->switching);
   if (state_->generation == nullptr) return std::nullopt;
   const std::optional<RecordTable::Place> place = state_->generation->table.get(record);
   if (!place) return std::nullopt;
@@ -212,7 +217,7 @@ std::optional<std::size_t> RecordStore::bytes_of(std::uint64_t record) const {
 
 bool RecordStore::append(std::uint64_t record, std::span<const std::byte> bytes) {
   State& state = *state_;
-  const std::lock_guard lock(state.appending);
+  const MutexLock lock(state.appending);
   const std::uint64_t span = entry_span(bytes.size());
   const bool fits = record < state.identity.record_count && bytes.size() <= state.options.entry_bytes_max &&
                     span <= state.options.pending_bytes_max - state.pending.size();
@@ -233,7 +238,7 @@ bool RecordStore::append(std::uint64_t record, std::span<const std::byte> bytes)
 }
 
 StoreStats RecordStore::stats() const {
-  const std::lock_guard lock(state_->appending);
+  const MutexLock lock(state_->appending);
   StoreStats stats = state_->seen;
   stats.pending_bytes = state_->pending.size();
   stats.refused_count = state_->refused_count;
@@ -246,7 +251,7 @@ StoreStats RecordStore::stats() const {
 Result<StoreCheck> RecordStore::verify() const {
   StoreFile copy;
   {
-    const std::shared_lock lock(state_->switching);
+    const SharedLock lock(state_->switching);
     if (state_->generation == nullptr)
       return fail(Code::kNotFound, "store " + state_->path + ": there is no file");
     copy.header = state_->generation->file.header;
@@ -302,7 +307,7 @@ Status RecordStore::State::write_outgoing() {
   if (kept.bytes != 0) now.scanned_end = begin + kept.bytes;
   if (written.bytes != 0) now.file_bytes = begin + written.bytes;
   {
-    const std::lock_guard lock(appending);
+    const MutexLock lock(appending);
     refused_count += allowed.left_count + kept.left_count;
     quota_reached |= allowed.left_count != 0;
   }
@@ -318,10 +323,10 @@ Status RecordStore::State::write_outgoing() {
 Status RecordStore::flush() {
   State& state = *state_;
   TRY(state.check_process());
-  const std::lock_guard writing(state.writing);
+  const MutexLock writing(state.writing);
   for (int turn = 0; turn < 2; ++turn) {  // what a time-out kept, then what came since
     if (state.outgoing.empty()) {
-      const std::lock_guard appending(state.appending);
+      const MutexLock appending(state.appending);
       std::swap(state.outgoing, state.pending);
     }
     if (state.outgoing.empty() || state.generation == nullptr) break;
@@ -345,7 +350,7 @@ Status RecordStore::flush() {
 Status RecordStore::refresh() {
   State& state = *state_;
   TRY(state.check_process());
-  const std::lock_guard writing(state.writing);
+  const MutexLock writing(state.writing);
   const OpenMode mode = state.options.read_only ? OpenMode::kReadOnly : OpenMode::kWrite;
   const bool renamed =
       state.generation != nullptr && state.generation->file.name_of(state.path) == StoreFile::Name::kOther;
@@ -384,7 +389,7 @@ Result<std::unique_ptr<StoreGeneration>> RecordStore::State::write_successor() c
 Result<bool> RecordStore::compact(bool always) {
   State& state = *state_;
   TRY(state.check_process());
-  const std::lock_guard writing(state.writing);
+  const MutexLock writing(state.writing);
   if (state.generation == nullptr || !state.writable()) {
     return fail(Code::kPermission, "compact " + state.path + ": " + stats().read_only_reason);
   }
@@ -439,7 +444,7 @@ Status RecordStore::State::discard_damaged() {
 void RecordStore::State::become(std::unique_ptr<StoreGeneration> next) {
   const std::string reason = next->file.read_only_reason;
   {
-    const std::unique_lock lock(switching);
+    const ExclusiveLock lock(switching);
     std::swap(generation, next);
   }
   if (!reason.empty()) make_read_only(reason);
@@ -478,12 +483,12 @@ void RecordStore::State::drop_outgoing() {
     at += entry_span(head.bytes);
   }
   outgoing.clear();
-  const std::lock_guard lock(appending);
+  const MutexLock lock(appending);
   refused_count += count;
 }
 
 void RecordStore::State::publish_numbers() {
-  const std::lock_guard lock(appending);
+  const MutexLock lock(appending);
   seen.entries = generation->entries;
   seen.live_bytes = generation->live_bytes;
   seen.file_bytes = generation->file_bytes;
@@ -492,12 +497,12 @@ void RecordStore::State::publish_numbers() {
 }
 
 void RecordStore::State::make_read_only(const std::string& reason) {
-  const std::lock_guard lock(appending);
+  const MutexLock lock(appending);
   if (read_only_reason.empty()) read_only_reason = reason;
 }
 
 bool RecordStore::State::writable() const {
-  const std::lock_guard lock(appending);
+  const MutexLock lock(appending);
   return read_only_reason.empty();
 }
 

@@ -2,13 +2,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/store/record_store.h"
 #include "io/store/record_table.h"
 #include "io/store/store_file.h"
@@ -42,41 +41,41 @@ struct RecordStore::State {
   StoreOptions options;
   pid_t process = 0;
 
-  std::mutex writing;
-  std::vector<std::byte> outgoing;  // guarded by writing: entries on their way to the file
+  Mutex writing;
+  std::vector<std::byte> outgoing GUARDED_BY(writing);  // entries on their way to the file
 
-  mutable std::shared_mutex switching;
+  mutable SharedMutex switching;
   /// The pointer changes under `writing` and `switching`; all but file and table belongs to the holder of
   /// `writing`.
   std::unique_ptr<StoreGeneration> generation;  // null: there is no file
 
-  mutable std::mutex appending;
-  std::vector<std::byte> pending;  // guarded by appending, as all below
-  std::string read_only_reason;
-  bool quota_reached = false;
-  std::uint64_t refused_count = 0;
-  StoreStats seen;  // the generation's numbers, for stats()
+  mutable Mutex appending;
+  std::vector<std::byte> pending GUARDED_BY(appending);
+  std::string read_only_reason GUARDED_BY(appending);
+  bool quota_reached GUARDED_BY(appending) = false;
+  std::uint64_t refused_count GUARDED_BY(appending) = 0;
+  StoreStats seen GUARDED_BY(appending);  // the generation's numbers, for stats()
 
   mutable std::atomic<std::uint64_t> get_failures{0};
 
-  /// Open the file, scan it, and make it the generation. The caller holds `writing`.
-  Status open_generation(OpenMode mode);
-  /// Scan what is new in the file. The caller holds `writing`.
-  Status catch_up();
+  /// Open the file, scan it, and make it the generation.
+  Status open_generation(OpenMode mode) REQUIRES(writing);
+  /// Scan what is new in the file.
+  Status catch_up() REQUIRES(writing);
   /// A fresh file in the place of the generation's, whose damage a scan could not get over.
-  Status discard_damaged();
-  void become(std::unique_ptr<StoreGeneration> next);
+  Status discard_damaged() REQUIRES(writing);
+  void become(std::unique_ptr<StoreGeneration> next) REQUIRES(writing);
   void publish_numbers();
   void make_read_only(const std::string& reason);
   bool writable() const;
   Status check_process() const;
 
   /// The lock of the file that `path` names, which is the generation afterwards, and whole in the table.
-  Result<FileLock> lock_current();
-  /// Write `outgoing`, which is emptied in any case. The caller holds the lock.
-  Status write_outgoing();
+  Result<FileLock> lock_current() REQUIRES(writing);
+  /// Write `outgoing`, which is emptied in any case. The caller holds the file's lock too.
+  Status write_outgoing() REQUIRES(writing);
   /// Forget `outgoing` and count it as refused.
-  void drop_outgoing();
+  void drop_outgoing() REQUIRES(writing);
   /// Step 4 of the protocol. The caller holds the lock of the generation's file.
   Result<std::unique_ptr<StoreGeneration>> write_successor() const;
 };

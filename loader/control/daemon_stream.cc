@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "loader/control/long_message.h"
 #include "loader/control/sealed_bytes.h"
 #include "shm/fd_passing.h"
@@ -135,8 +136,7 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
                                                         shape.rank, shape.drop_last, shape.pad_last));
   ASSIGN(const shm::ReceivedReader received, shm::receive_reader_fds(channel.fd(), kFdsMs));
   ASSIGN(auto reader, shm::RingReader::attach(received.fds(), received.reader));
-  auto stream = std::shared_ptr<DaemonStream>(new DaemonStream(std::move(channel)));
-  stream->request_ = 2;
+  auto stream = std::shared_ptr<DaemonStream>(new DaemonStream(std::move(channel), 2));
   return Attachment{.producer = std::move(stream),
                     .reader = std::move(reader),
                     .session = attached.session,
@@ -153,7 +153,7 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
 
 /// The body of its answer. What it said at its end it says for ever.
 Result<std::string> DaemonStream::ask_for(MessageType question, std::string body, MessageType wanted) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (notice_) return std::unexpected(*notice_);
   Result<Message> answer = ask(channel_, {.type = question, .request = ++request_, .body = std::move(body)},
                                wanted, kAskMs, {}, &notice_);
@@ -187,8 +187,8 @@ Result<ProducerStats> DaemonStream::stats() const {
 }
 
 Status DaemonStream::check() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return {};  // somebody asks it something, and will hear
+  if (!mutex_.try_lock()) return {};  // somebody asks it something, and will hear
+  const MutexLock lock(mutex_, std::adopt_lock);
   if (notice_) return std::unexpected(*notice_);
   Result<Message> message = channel_.receive(0);
   if (!message) {
@@ -202,7 +202,7 @@ Status DaemonStream::check() {
 }
 
 void DaemonStream::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!channel_) return;
   static_cast<void>(channel_.send(
       {.type = MessageType::kDetach, .request = ++request_, .body = encode(DetachRequest{demand_per_s_})},

@@ -4,11 +4,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "loader/control/channel.h"
 #include "loader/control/documents.h"
 #include "loader/data/dataset.h"
@@ -51,15 +51,16 @@ class DaemonStream : public Producer {
   void close() override;
 
  private:
-  explicit DaemonStream(Channel channel) : channel_(std::move(channel)) {}
+  DaemonStream(Channel channel, std::uint32_t requests_made)
+      : channel_(std::move(channel)), request_(requests_made) {}
 
   Result<std::string> ask_for(MessageType question, std::string body, MessageType wanted) const;
 
-  mutable std::mutex mutex_;  // one question at a time
-  mutable Channel channel_;
-  mutable std::uint32_t request_ = 0;
-  mutable std::optional<Error> notice_;  // its last words
-  std::atomic<double> demand_per_s_{0};  // told at the end
+  mutable Mutex mutex_;  // one question at a time
+  mutable Channel channel_ GUARDED_BY(mutex_);
+  mutable std::uint32_t request_ GUARDED_BY(mutex_) = 0;
+  mutable std::optional<Error> notice_ GUARDED_BY(mutex_);  // its last words
+  std::atomic<double> demand_per_s_{0};                     // told at the end
 };
 
 /// A question to a daemon and its answer's body. For programs that ask once: status, drain, logs.

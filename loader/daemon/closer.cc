@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace carya::loader {
 
 Closer::Closer() : state_(std::make_shared<State>()) {
@@ -13,15 +15,17 @@ Closer::Closer() : state_(std::make_shared<State>()) {
 }
 
 Closer::~Closer() {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  state_->changed.wait_for(lock, std::chrono::seconds(1), [this] { return state_->ended; });
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!state_->ended && state_->changed.wait_until(lock, limit)) {
+  }
 }
 
 void Closer::take(UniqueFd fd) {
   if (!fd) return;
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->waiting.push_back(std::move(fd));
   state_->changed.notify_all();
 }
@@ -32,9 +36,9 @@ void Closer::take(std::vector<UniqueFd>& fds) {
 }
 
 void Closer::run(State& state) {
-  std::unique_lock lock(state.mutex);
+  MutexLock lock(state.mutex);
   while (true) {
-    state.changed.wait(lock, [&state] { return state.stopping || !state.waiting.empty(); });
+    while (!state.stopping && state.waiting.empty()) state.changed.wait(lock);
     if (state.waiting.empty()) break;
     UniqueFd fd = std::move(state.waiting.front());
     state.waiting.pop_front();

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace carya::loader {
@@ -28,11 +27,11 @@ class Closer {
 
  private:
   struct State {
-    std::mutex mutex;  // guards what follows
-    std::condition_variable changed;
-    std::deque<UniqueFd> waiting;
-    bool stopping = false;
-    bool ended = false;
+    Mutex mutex;
+    Condition changed;
+    std::deque<UniqueFd> waiting GUARDED_BY(mutex);
+    bool stopping GUARDED_BY(mutex) = false;
+    bool ended GUARDED_BY(mutex) = false;
   };
   static void run(State& state);
   std::shared_ptr<State> state_;

@@ -3,15 +3,16 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "loader/host/host.h"
+#include "loader/host/pressure.h"
 
 namespace carya::loader {
 namespace {
 
 constexpr std::size_t kJobNameMax = 200;
-std::unexpected<Error> refuse(const std::string& job, const std::string& what) {
-  return fail(Code::kInvalidArgument, "job " + job + ": " + what);
-}
+constexpr std::size_t kClassNameBytesMax = 16 << 10;  // of an answer
+constexpr std::size_t kExampleBytesMax = 1 << 10;
 
 std::vector<std::size_t> order_with_other_bits(const JobOptions& options) {
   return options.reorder > autotune::Sense::kExact ? options.order : std::vector<std::size_t>{};
@@ -46,6 +47,12 @@ Status check_same(const HostJob& job, const AttachRequest& request, const transf
                   "runs its ops in another order; give all its ranks the same reorder=, plan= and state=");
   return {};
 }
+
+std::unexpected<Error> stopped(const Seat& seat) {
+  return fail(Code::kClosed, "job " + seat.job->name + ": was stopped; make a new Loader from its state");
+}
+
+constexpr std::int64_t kRateNs = 1'000'000'000;
 
 }  // namespace
 
@@ -87,7 +94,7 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
   const AttachRequest& request = arrival.request;
   const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
     // reopened, which checks the folders' times.
     const auto found = arrival.arrays.empty() ? datasets_.find(key) : datasets_.end();
@@ -111,7 +118,7 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
   }
   ASSIGN(auto dataset, Dataset::open(pipeline, options));
   if (arrival.arrays.empty()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     OpenDataset& listed = datasets_[key];
     if (listed.dataset && listed.dataset->fingerprint() == dataset->fingerprint()) dataset = listed.dataset;
     listed = {dataset, monotonic_ns()};
@@ -119,7 +126,7 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
   return dataset;
 }
 
-/// The job of that name, made when there is none. Under the lock.
+/// The job of that name, made when there is none.
 Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
                                                     std::shared_ptr<const transforms::Pipeline> pipeline,
                                                     std::shared_ptr<const Dataset> dataset) {
@@ -157,7 +164,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
   return job;
 }
 
-/// A successor that wants something else: what lingers is of no use to it. Under the lock.
+/// A successor that wants something else: what lingers is of no use to it.
 void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline,
                            const Dataset& dataset, std::vector<std::shared_ptr<RankStream>>& ended) {
   const auto found = jobs_.find(request.job);
@@ -186,7 +193,7 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
   AllowedFolders folders;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     folders = limits_.folders;
     if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
   }
@@ -200,7 +207,7 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   bool threads_auto = false;
   std::uint32_t cores = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (readers() >= limits_.readers)
       return fail(Code::kExhausted, "caryad: " + std::to_string(limits_.readers) +
                                         " readers, the limit; raise [limits] readers");
@@ -208,7 +215,7 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
     ASSIGN(job, find_job(arrival, pipeline, dataset));
     if (const auto found = job->ranks.find(options.rank); found != job->ranks.end()) {
       HostRank& rank = found->second;
-      TRY(check_place(rank, request));
+      TRY(rank.check_place(request));
       const std::string differs = difference(rank.options, options);
       if (differs.empty()) return take_seat(job, rank, arrival);
       return refuse(request.job, "rank " + std::to_string(options.rank) + " has another " + differs);
@@ -224,10 +231,10 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<RankStream>> stream = RankStream::create(
       job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_, .cores = cores});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);
-    TRY(check_place(rank, request));
+    TRY(rank.check_place(request));
     return take_seat(job, rank, arrival);
   }
   if (!stream) {
@@ -248,7 +255,7 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
     rank.replicas = request.replicas;
     share_memory(rank);
   } else {  // another replica was faster
-    TRY(check_place(rank, request));
+    TRY(rank.check_place(request));
   }
   return take_seat(job, rank, arrival);
 }
@@ -263,14 +270,256 @@ void JobTable::end_rank(HostJob& job, std::uint64_t rank, std::vector<std::share
   jobs_.erase(job.name);
 }
 
+HostRank* JobTable::rank_of(const Seat& seat) const {
+  const auto found = seat.job->ranks.find(seat.rank);
+  return found != seat.job->ranks.end() && found->second.stream == seat.stream ? &found->second : nullptr;
+}
+
+///
+Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank,
+                                                 const Arrival& arrival) {
+  const AttachRequest& request = arrival.request;
+  ASSIGN(const std::uint32_t reader, rank.join(request, arrival.pid, limits_.linger_s));
+  Attachment result{.seat = {job, request.options.rank, request.replica, reader, rank.stream}};
+  result.answer = {.job = job->name,
+                   .dataset = job->dataset->fingerprint(),
+                   .shape = rank.stream->shape(),
+                   .seed = rank.stream->seed(),
+                   .threads = rank.stream->threads(),
+                   .slots = rank.stream->slots(),
+                   .session = rank.session};
+  result.answer.order = rank.options.order;
+  const io::ListingReport& listing = job->dataset->report();
+  result.answer.skipped_count = listing.skipped_count;
+  for (const std::string& name : listing.skipped_examples)
+    result.answer.skipped_examples.push_back(name.substr(0, kExampleBytesMax));
+  std::size_t name_bytes = 0;
+  for (const std::string& name : job->dataset->class_names()) name_bytes += name.size() + 9;
+  if (name_bytes <= kClassNameBytesMax) result.answer.class_names = job->dataset->class_names();
+  return result;
+}
+
+Result<std::uint64_t> JobTable::seek(const Seat& seat, const SeekRequest& request) {
+  const MutexLock lock(mutex_);
+  HostRank* const rank = rank_of(seat);
+  if (rank == nullptr) return stopped(seat);
+  return rank->seek(seat.job->name, seat.rank, seat.replica, request);
+}
+
+Result<Found> JobTable::take_found(const Seat& seat, std::uint64_t sequence) {
+  ASSIGN(Found found, seat.stream->take_found(sequence));
+  const MutexLock lock(mutex_);
+  if (HostRank* const rank = rank_of(seat); rank != nullptr) rank->quarantined += found.quarantine.size();
+  return found;
+}
+
+Result<bool> JobTable::set_on_error(const Seat& seat, transforms::OnError policy) {
+  const MutexLock lock(mutex_);
+  HostRank* const rank = rank_of(seat);
+  if (rank == nullptr) return stopped(seat);
+  return rank->set_on_error(seat.job->name, seat.replica, policy);
+}
+
+void JobTable::leave(const Seat& seat, Leaving how, const std::string& reason, UniqueFd process) {
+  std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock
+  {
+    const MutexLock lock(mutex_);
+    HostRank* const rank = rank_of(seat);
+    if (rank == nullptr) return;
+    rank->members.erase(seat.replica);
+    if (how == Leaving::kClosed && rank->members.empty())
+      // Arrays of this reader may live on: no slot of its ring is ever written again.
+      end_rank(*seat.job, seat.rank, ended);
+    else
+      rank->part(seat.reader, how, reason, std::move(process), limits_.linger_s);
+  }
+  for (const auto& stream : ended) stream->close();
+}
+
 SeatState JobTable::state(const Seat& seat) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (seat.job->stopped) return SeatState::kJobStopped;
   return rank_of(seat) != nullptr ? SeatState::kLive : SeatState::kRankEnded;
 }
 
 std::string JobTable::lie(const Seat& seat) const {
   return seat.stream->detach_reason(seat.reader);
+}
+
+std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
+  std::vector<std::shared_ptr<RankStream>> ended;
+  bool busy = false;
+  {
+    const MutexLock lock(mutex_);
+    follow_cores();
+    if (now_ns - shared_ns_ >= kRateNs) {
+      share_host();
+      shared_ns_ = now_ns;
+    }
+    follow_memory();
+    std::vector<std::pair<std::shared_ptr<HostJob>, std::uint64_t>> over;
+    for (const auto& [name, job] : jobs_) {
+      for (auto& [number, rank] : job->ranks) {
+        busy = true;
+        rank.end_departed();
+        if (rank.lingers_until_ns != 0 && now_ns >= rank.lingers_until_ns) over.emplace_back(job, number);
+        if (now_ns - rank.before_ns < kRateNs) continue;
+        const std::uint64_t samples = rank.stream->figures().production.samples;
+        if (rank.before_ns != 0)
+          rank.samples_per_s = static_cast<double>(samples - rank.samples_before) * 1e9 /
+                               static_cast<double>(now_ns - rank.before_ns);
+        rank.samples_before = samples;
+        rank.before_ns = now_ns;
+      }
+    }
+    for (const auto& [job, number] : over) end_rank(*job, number, ended);
+    std::erase_if(datasets_, [&](const auto& entry) REQUIRES(mutex_) {
+      return !in_use(entry.second.dataset) &&
+             now_ns - entry.second.used_ns > static_cast<std::int64_t>(limits_.linger_s * 1e9);
+    });
+    busy = busy || !datasets_.empty();
+  }
+  for (const auto& stream : ended) stream->close();
+  return busy ? std::optional(kRateNs) : std::nullopt;
+}
+
+/// Affinity and quota may change at any time.
+void JobTable::follow_cores() {
+  const std::uint32_t now = cores_allowed();
+  if (now == cores_) return;
+  bool followed = true;
+  for (const auto& [name, job] : jobs_)
+    for (auto& [number, rank] : job->ranks)
+      followed =
+          (rank.threads_auto ? rank.stream->set_threads(now) : rank.stream->set_cores(now)) && followed;
+  if (followed) cores_ = now;  // else again at the next tick
+}
+
+/// Cores and workers among the streams that somebody reads.
+void JobTable::share_host() {
+  std::vector<std::shared_ptr<RankStream>> streams;
+  std::vector<HostShares::Bidder> bidders;
+  for (const auto& [name, job] : jobs_)
+    for (const auto& [number, rank] : job->ranks) {
+      if (!rank.threads_auto || !rank.running || rank.members.empty()) continue;
+      autotune::Claim claim = rank.stream->claim();
+      claim.prices = limits_.remote.prices;
+      streams.push_back(rank.stream);
+      bidders.push_back({rank.stream.get(), std::move(claim), rank.stream->workers_of(limits_.remote)});
+    }
+  const auto shares = shares_.look(bidders, cores_);
+  for (std::size_t i = 0; shares && i < streams.size(); ++i)
+    streams[i]->set_share((*shares)[i].threads, (*shares)[i].workers);
+}
+
+///
+void JobTable::follow_memory() {
+  const bool changed = memory_.follow(read_memory_pressure());
+  // A ring of fewer slots is not told of takes: it is looked at here.
+  if (!changed && memory_.slots() == 1) return;
+  for (const auto& [name, job] : jobs_)
+    for (auto& [number, rank] : job->ranks) share_memory(rank);
+}
+
+void JobTable::set_limits(const JobLimits& limits) {
+  const MutexLock lock(mutex_);
+  limits_ = limits;
+  budget_->set_limit(limits.shared_bytes);
+}
+
+void JobTable::drain() {
+  const MutexLock lock(mutex_);
+  draining_ = true;
+}
+
+Status JobTable::stop(const std::string& name) {
+  std::vector<std::shared_ptr<RankStream>> ended;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = jobs_.find(name);
+    if (found == jobs_.end())
+      return fail(Code::kNotFound, "job " + name + ": not here; carya status lists those that are");
+    const std::shared_ptr<HostJob> job = found->second;
+    for (auto& [number, rank] : job->ranks) ended.push_back(std::move(rank.stream));
+    job->ranks.clear();
+    job->ended = job->stopped = true;
+    jobs_.erase(found);
+  }
+  for (const auto& stream : ended) stream->close();
+  return {};
+}
+
+void JobTable::stop_all() {
+  std::vector<std::string> names;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [name, job] : jobs_) names.push_back(name);
+  }
+  for (const std::string& name : names) static_cast<void>(stop(name));
+}
+
+std::uint64_t JobTable::held() const {
+  const MutexLock lock(mutex_);
+  std::uint64_t held = 0;
+  for (const auto& [name, job] : jobs_)
+    for (const auto& [number, rank] : job->ranks)
+      for (const auto& [replica, member] : rank.members) held += rank.stream->held_by(member.reader);
+  return held;
+}
+
+void JobTable::describe(DaemonStatus& status) const {
+  const MutexLock lock(mutex_);
+  const std::int64_t now_ns = monotonic_ns();
+  status.shared_bytes = budget_->used();
+  status.shared_bytes_limit = limits_.shared_bytes;
+  for (const auto& [name, job] : jobs_) {
+    JobStatus line{.job = name,
+                   .source = job->pipeline->lines().empty() ? "" : job->pipeline->lines().front().text,
+                   .records = job->dataset->count(),
+                   .world_size = job->world_size,
+                   .state = "lingering"};
+    for (const auto& [number, rank] : job->ranks) {
+      RankStatus entry{.rank = number,
+                       .samples_per_s = rank.samples_per_s,
+                       .slot_bytes = rank.stream->ring_bytes(),
+                       .quarantined = rank.quarantined,
+                       .threads = std::min(rank.stream->threads(), rank.stream->share())};
+      if (rank.lingers_until_ns != 0)
+        entry.lingers_s =
+            static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
+      const ProducerStats stats = rank.stream->figures();
+      entry.placement = rank.stream->placement();
+      entry.batches = stats.production.batches;
+      entry.samples = stats.production.samples;
+      entry.bytes_read = stats.production.bytes_read;
+      entry.epoch = stats.production.epoch;
+      entry.position = stats.production.position;
+      entry.threads_used = stats.production.cores;
+      entry.slots = stats.slots;
+      entry.reads = stats.production.reads;
+      entry.read_latency_s = static_cast<double>(stats.production.read_latency_ns) * 1e-9;
+      entry.reads_within = stats.production.reads_within;
+      entry.ops = stats.production.ops;
+      entry.free = stats.ring.free;
+      entry.filling = stats.ring.filling;
+      entry.ready = stats.ring.ready;
+      entry.held = stats.ring.held;
+      status.io_engine = stats.io_engine;
+      status.threads = std::max(status.threads, stats.threads);
+      for (const auto& [replica, member] : rank.members) {
+        const double attached_s = static_cast<double>(now_ns - member.since_ns) * 1e-9;
+        const double stall_s = static_cast<double>(rank.stream->waited_ns(member.reader)) * 1e-9;
+        entry.readers.push_back({.pid = member.pid,
+                                 .replica = replica,
+                                 .held = rank.stream->held_by(member.reader),
+                                 .attached_s = attached_s,
+                                 .stall_s = std::min(stall_s, attached_s)});
+      }
+      if (!rank.members.empty()) line.state = "running";
+      line.ranks.push_back(std::move(entry));
+    }
+    status.jobs.push_back(std::move(line));
+  }
 }
 
 }  // namespace carya::loader

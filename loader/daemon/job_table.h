@@ -4,16 +4,17 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
 #include "loader/daemon/core_shares.h"
 #include "loader/daemon/data_roots.h"
+#include "loader/daemon/host_rank.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/job/rank_stream.h"
 
@@ -31,41 +32,6 @@ struct JobLimits {
   RemoteOptions remote{};
 
   bool operator==(const JobLimits&) const = default;
-};
-
-/// One rank of a job: its stream and who reads it.
-struct HostRank {
-  struct Member {
-    std::uint32_t reader = 0;  ///< of the ring
-    std::uint64_t pid = 0;
-    std::int64_t since_ns = 0;
-    std::uint64_t seeks = 0;  ///< that it has asked for
-    transforms::OnError on_error{};
-  };
-  /// A reader that closed its loader while others go on, and may still look at what it holds.
-  struct Departed {
-    std::uint32_t reader = 0;  ///< of the ring, retired
-    UniqueFd process;          ///< pidfd
-  };
-
-  std::shared_ptr<RankStream> stream;
-  JobOptions options;
-  bool threads_auto = false;                ///< as many as the cores that are allowed
-  std::map<std::uint32_t, Member> members;  ///< by replica
-  std::vector<Departed> departed;
-  std::uint32_t replicas = 1;
-  bool started = false;
-  bool running = false;  ///< all replicas have come since it was last without any; some may have left again
-  std::uint64_t session = 0;              ///< that all members read
-  std::uint64_t epoch = 0, position = 0;  ///< where that session begins
-  std::optional<std::uint64_t> from;  ///< while they gather: the sequence that all begin with; none: all do
-  std::uint64_t seeks = 0;
-  std::int64_t lingers_until_ns = 0;  ///< 0: somebody reads it
-  std::uint64_t quarantined = 0;
-  // For rates: samples at an earlier moment.
-  std::uint64_t samples_before = 0;
-  std::int64_t before_ns = 0;
-  double samples_per_s = 0;
 };
 
 /// One job: a pipeline over a dataset, for several ranks.
@@ -104,13 +70,6 @@ enum class SeatState : std::uint8_t {
   kLive,
   kRankEnded,   ///< a new stream may be had
   kJobStopped,  ///< by an operator
-};
-
-/// How a reader left.
-enum class Leaving : std::uint8_t {
-  kClosed,  ///< it said so, and may still look at what it holds: nothing of that is rewritten
-  kDied,    ///< its process is gone: its rank is kept warm for a successor
-  kThrown,  ///< it lied: it loses what it holds
 };
 
 /// The jobs of a daemon. Threads: thread-safe; attach() may take as long as a listing, and others do not wait
@@ -165,37 +124,34 @@ class JobTable {
                                                       const io::Progress& progress);
   Result<std::shared_ptr<HostJob>> find_job(const Arrival& arrival,
                                             std::shared_ptr<const transforms::Pipeline> pipeline,
-                                            std::shared_ptr<const Dataset> dataset);
-  Result<Attachment> take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank, const Arrival& arrival);
-  /// Whether some job reads it. Under the lock, as all that follows.
-  bool in_use(const std::shared_ptr<const Dataset>& dataset) const;
-  bool is_read(const std::shared_ptr<const Dataset>& dataset) const;
+                                            std::shared_ptr<const Dataset> dataset) REQUIRES(mutex_);
+  Result<Attachment> take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank, const Arrival& arrival)
+      REQUIRES(mutex_);
+  /// Whether some job reads it.
+  bool in_use(const std::shared_ptr<const Dataset>& dataset) const REQUIRES(mutex_);
+  bool is_read(const std::shared_ptr<const Dataset>& dataset) const REQUIRES(mutex_);
   /// The rank whose stream the seat is of; null when that ended.
-  HostRank* rank_of(const Seat& seat) const;
-  void share_memory(HostRank& rank) const;
+  HostRank* rank_of(const Seat& seat) const REQUIRES(mutex_);
+  void share_memory(HostRank& rank) const REQUIRES(mutex_);
   void drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline, const Dataset& dataset,
-                   std::vector<std::shared_ptr<RankStream>>& ended);
-  Status check_place(const HostRank& rank, const AttachRequest& request) const;
-  Result<std::uint32_t> attach_reader(HostRank& rank, const AttachRequest& request) const;
-  Status set_going(HostRank& rank) const;
-  void linger(HostRank& rank) const;
-  static void end_departed(HostRank& rank);
-  void follow_cores();
-  void share_host();
-  void follow_memory();
-  std::uint64_t readers() const;
-  void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<RankStream>>& ended);
+                   std::vector<std::shared_ptr<RankStream>>& ended) REQUIRES(mutex_);
+  void follow_cores() REQUIRES(mutex_);
+  void share_host() REQUIRES(mutex_);
+  void follow_memory() REQUIRES(mutex_);
+  std::uint64_t readers() const REQUIRES(mutex_);
+  void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<RankStream>>& ended)
+      REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  JobLimits limits_;
+  mutable Mutex mutex_;
+  JobLimits limits_ GUARDED_BY(mutex_);
   const std::shared_ptr<SharedBudget> budget_;  // limits_.shared_bytes
-  bool draining_ = false;
-  std::uint32_t cores_;  // allowed now: affinity and quota
-  HostShares shares_;
-  std::int64_t shared_ns_ = 0;  // when they were last looked at
-  MemoryShare memory_;
-  std::map<std::string, std::shared_ptr<HostJob>> jobs_;
-  std::map<std::string, OpenDataset> datasets_;  // by source and views
+  bool draining_ GUARDED_BY(mutex_) = false;
+  std::uint32_t cores_ GUARDED_BY(mutex_);  // allowed now: affinity and quota
+  HostShares shares_ GUARDED_BY(mutex_);
+  std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when they were last looked at
+  MemoryShare memory_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<HostJob>> jobs_ GUARDED_BY(mutex_);
+  std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // by source and views
 };
 
 }  // namespace carya::loader

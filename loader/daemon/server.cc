@@ -14,8 +14,10 @@
 
 #include "base/clock.h"
 #include "base/unix_socket.h"
-#include "loader/daemon/server_connection.h"
+#include "loader/control/long_message.h"
+#include "loader/daemon/process_status.h"
 #include "loader/program/event_field.h"
+#include "shm/fd_passing.h"
 
 namespace carya::loader {
 namespace {
@@ -37,10 +39,29 @@ Status make_private_folder(const std::string& folder) {
   return {};
 }
 
+constexpr std::size_t kDocumentBytesMax = 64 << 20;
+constexpr std::size_t kArrayBytesMax = 1ULL << 40;
+
 }  // namespace
 
+/// A client of the server.
+struct Server::Connection {
+  std::uint64_t id = 0;
+  Channel channel;
+  PeerCredentials peer;
+  UniqueFd process;          // pidfd
+  std::int64_t said_ns = 0;  // when it came, or last said something
+  bool greeted = false;
+  bool attaching = false;
+  std::optional<Seat> seat;
+  std::int64_t hung_up_ns = 0;  // its socket ended; its process may live
+};
+
 Server::Server(ServerOptions options)
-    : options_(std::move(options)), jobs_(options_.limits), started_ns_(monotonic_ns()) {}
+    : options_(std::move(options)),
+      jobs_(options_.limits),
+      started_ns_(monotonic_ns()),
+      attachments_(jobs_, [this] { wake(); }) {}
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   auto server = std::unique_ptr<Server>(new Server(std::move(options)));
@@ -97,11 +118,7 @@ void Server::end() {
   own_path_ = false;
   stop_ = true;
   listening_.reset();
-  {
-    std::unique_lock lock(made_mutex_);
-    waiting_attachments_.clear();
-    attached_all_.wait(lock, [this] { return attaching_.empty(); });
-  }
+  attachments_.stop();
   jobs_.stop_all();
   for (auto& [id, connection] : connections_) dropped_.push_back(std::move(connection));
   connections_.clear();
@@ -298,10 +315,7 @@ void Server::drop(std::uint64_t id, Leaving how, const std::string& reason) {
   dropped_.push_back(std::move(found->second));  // whoever answers it at this moment has a reference
   connections_.erase(found);
   open_ = connections_.size();
-  if (connection->attaching) {  // if it waits for its turn still, it has lost it
-    const std::lock_guard lock(made_mutex_);
-    std::erase_if(waiting_attachments_, [id](const Waiting& one) { return one.connection == id; });
-  }
+  if (connection->attaching) attachments_.withdraw(id);
   if (!connection->seat) return;
   const Seat& seat = *connection->seat;
   ++(how == Leaving::kClosed ? detached_ : killed_);
@@ -355,6 +369,215 @@ void Server::end_hung_up(const AttachRequest& request) {
            other.seat->rank == request.options.rank && other.seat->replica == request.replica;
   });
   if (old != connections_.end()) drop(old->first, Leaving::kClosed, "it comes again");
+}
+
+void Server::read_message(Connection& connection) {
+  std::vector<UniqueFd> refused;
+  Result<Message> message = connection.channel.receive(0, &refused);
+  closer_.take(refused);
+  if (!message) {
+    const Error& error = message.error();
+    if (error.code == Code::kTimeout) return;
+    if (error.code == Code::kClosed) return hung_up(connection);
+    refuse(connection, 0, error);
+    options_.log(LogLevel::kWarning,
+                 "refused" + field("pid", connection.peer.pid) + field("why", error.message));
+    // It may hold slots still: those are not rewritten.
+    return drop(connection.id, Leaving::kClosed, error.message);
+  }
+  const std::uint32_t request = message->request;
+  const std::uint64_t id = connection.id;
+  connection.said_ns = monotonic_ns();
+  const Status done = answer(connection, *message);
+  closer_.take(message->fds);
+  if (!done) {
+    if (!connections_.contains(id)) return;
+    refuse(connection, request, done.error());
+    if (done.error().code == Code::kCorrupt) {
+      options_.log(LogLevel::kWarning,
+                   "refused" + field("pid", connection.peer.pid) + field("why", done.error().message));
+      drop(id, Leaving::kClosed, done.error().message);
+    }
+  }
+}
+
+/// Its socket ended. If its process ends too, it died; if not, it closed the socket and may hold slots.
+void Server::hung_up(Connection& connection) {
+  if (!connection.seat) return drop(connection.id, Leaving::kDied, "closed");
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.channel.fd(), nullptr);
+  connection.hung_up_ns = monotonic_ns();
+}
+
+Status Server::reply(Connection& connection, const Message& question, MessageType type, std::string body) {
+  Message answer{.type = type, .request = question.request, .body = std::move(body)};
+  if (is_long(answer.body.size())) {
+    if (question.minor < kLongMinor)
+      return fail(Code::kUnsupported, "caryad: an answer of " + std::to_string(answer.body.size()) +
+                                          " bytes is too long for this client; use that of " +
+                                          options_.version);
+    ASSIGN(answer, pack_long(answer));
+  }
+  return connection.channel.send(answer, 0);
+}
+
+void Server::refuse(Connection& connection, std::uint32_t request, const Error& error) {
+  const MessageType type = request == 0 ? MessageType::kNotice : MessageType::kError;
+  static_cast<void>(
+      connection.channel.send({.type = type, .request = request, .body = encode(ErrorIs{error})}, 0));
+}
+
+Status Server::answer(Connection& connection, const Message& message) {
+  if (message.type == MessageType::kHello) {
+    ASSIGN(const Hello hello, decode<Hello>(message.body));
+    connection.greeted = true;
+    return reply(connection, message, MessageType::kWelcome,
+                 encode(Welcome{options_.version, static_cast<std::uint64_t>(getpid()), instance_, drain_}));
+  }
+  if (!connection.greeted) return fail(Code::kCorrupt, "control message: before a hello");
+  switch (message.type) {
+    case MessageType::kAttach:
+      return answer_attach(connection, message);
+    case MessageType::kStatus:
+      return reply(connection, message, MessageType::kStatusIs, encode(status()));
+    case MessageType::kDrain:
+      drain();
+      return reply(connection, message, MessageType::kDone, Message().body);
+    case MessageType::kStopJob: {
+      ASSIGN(const StopJobRequest request, decode<StopJobRequest>(message.body));
+      TRY(jobs_.stop(request.job));
+      options_.log(LogLevel::kInfo,
+                   "stopped" + field("job", request.job) + field("pid", connection.peer.pid));
+      Status done = reply(connection, message, MessageType::kDone, Message().body);
+      find_ended();  // drops readers of the job: whoever asked may be one
+      return done;
+    }
+    case MessageType::kLogs: {
+      ASSIGN(const LogsRequest request, decode<LogsRequest>(message.body));
+      LogsAre logs;
+      if (options_.last_lines) logs.lines = options_.last_lines(std::min<std::uint64_t>(request.lines, 1000));
+      while (message.minor < kLongMinor && logs.lines.size() > 1 && is_long(encode(logs).size()))
+        logs.lines.erase(logs.lines.begin(),
+                         logs.lines.begin() + static_cast<std::ptrdiff_t>(logs.lines.size() / 4 + 1));
+      return reply(connection, message, MessageType::kLogsAre, encode(logs));
+    }
+    default:
+      return answer_seated(connection, message);
+  }
+}
+
+Status Server::answer_seated(Connection& connection, const Message& message) {
+  if (!connection.seat) return fail(Code::kCorrupt, "control message: of a kind that needs an attachment");
+  const Seat& seat = *connection.seat;
+  switch (message.type) {
+    case MessageType::kSeek: {
+      ASSIGN(const SeekRequest request, decode<SeekRequest>(message.body));
+      ASSIGN(const std::uint64_t session, jobs_.seek(seat, request));
+      return reply(connection, message, MessageType::kSession, encode(SessionIs{session}));
+    }
+    case MessageType::kPolicy: {
+      ASSIGN(const PolicyRequest request, decode<PolicyRequest>(message.body));
+      ASSIGN(const bool changed, jobs_.set_on_error(seat, request.on_error));
+      return reply(connection, message, MessageType::kPolicySet, encode(PolicySet{changed}));
+    }
+    case MessageType::kTakeFound: {
+      ASSIGN(const TakeFoundRequest request, decode<TakeFoundRequest>(message.body));
+      ASSIGN(const Found found, jobs_.take_found(seat, request.sequence));
+      return reply(connection, message, MessageType::kFound, encode(found));
+    }
+    case MessageType::kStats: {
+      ASSIGN(const ProducerStats stats, seat.stream->stats());
+      return reply(connection, message, MessageType::kStatsAre, encode(stats));
+    }
+    case MessageType::kDetach: {
+      ASSIGN(const DetachRequest request, decode<DetachRequest>(message.body));
+      seat.stream->note_demand(request.demand_per_s);
+      drop(connection.id, Leaving::kClosed, "closed");
+      return {};
+    }
+    default:
+      return fail(Code::kUnsupported,
+                  "control message: of a kind that this daemon does not know; it is " + options_.version);
+  }
+}
+
+Status Server::answer_attach(Connection& connection, const Message& message) {
+  if (connection.seat || connection.attaching)
+    return fail(Code::kCorrupt, "control message: attached already; one connection is one reader");
+  auto arrival = std::make_shared<Arrival>();
+  ASSIGN(arrival->request, decode<AttachRequest>(message.body));
+  if (message.fds.size() != 1 + arrival->request.arrays.size())
+    return fail(Code::kCorrupt, "control message: " + std::to_string(message.fds.size()) +
+                                    " descriptors for " + std::to_string(arrival->request.arrays.size()) +
+                                    " arrays and a pipeline");
+  ASSIGN(arrival->document, SealedBytes::map(message.fds[0], kDocumentBytesMax, "pipeline document"));
+  for (std::size_t i = 1; i < message.fds.size(); ++i) {
+    ASSIGN(auto rows, SealedBytes::map(message.fds[i], kArrayBytesMax, "array"));
+    arrival->arrays.push_back(std::move(rows));
+  }
+  arrival->pid = static_cast<std::uint64_t>(connection.peer.pid);
+  end_hung_up(arrival->request);
+  connection.attaching = true;
+  attachments_.start(connection.id, message.request, std::move(arrival));
+  return {};
+}
+
+void Server::take_made() {
+  AttachThreads::News news = attachments_.take();
+  for (const auto& [id, records] : news.listed)
+    if (const auto found = connections_.find(id); found != connections_.end())
+      static_cast<void>(found->second->channel.send(
+          {.type = MessageType::kProgress, .body = encode(Progress{records})}, 0));
+  // Also one that failed may have left a dataset to look after.
+  if (!news.made.empty() && next_tick_ns_ == 0) next_tick_ns_ = monotonic_ns();
+  for (AttachThreads::Made& one : news.made) {
+    const auto found = connections_.find(one.connection);
+    if (found == connections_.end()) {  // it did not wait
+      if (one.attachment) jobs_.leave(one.attachment->seat, Leaving::kDied, "it did not wait");
+      continue;
+    }
+    Connection& connection = *found->second;
+    connection.attaching = false;
+    Status seated = one.attachment ? seat(connection, one.request, *one.attachment)
+                                   : Status(std::unexpected(one.attachment.error()));
+    if (seated) continue;
+    options_.log(LogLevel::kWarning,
+                 "not attached" + field("pid", connection.peer.pid) + field("why", seated.error().message));
+    refuse(connection, one.request, seated.error());
+  }
+}
+
+Status Server::seat(Connection& connection, std::uint32_t request, JobTable::Attachment& attachment) {
+  const Seat& seat = attachment.seat;
+  Status sent = connection.channel.send(
+      {.type = MessageType::kAttached, .request = request, .body = encode(attachment.answer)}, 0);
+  if (sent)
+    sent =
+        shm::send_reader_fds(connection.channel.fd(), seat.reader, seat.stream->reader_fds(seat.reader), 0);
+  if (!sent) {
+    jobs_.leave(seat, Leaving::kDied, "its descriptors could not be sent");
+    return sent;
+  }
+  ++attached_;
+  options_.log(LogLevel::kInfo, "attached" + field("job", seat.job->name) + field("rank", seat.rank) +
+                                    field("replica", seat.replica) + field("uid", connection.peer.uid) +
+                                    field("pid", connection.peer.pid) +
+                                    field("slots", attachment.answer.slots));
+  connection.seat = std::move(attachment.seat);
+  return {};
+}
+
+DaemonStatus Server::status() const {
+  DaemonStatus status{.daemon = options_.version,
+                      .up_s = static_cast<double>(monotonic_ns() - started_ns_) * 1e-9,
+                      .state = drain_ ? "draining" : "ready",
+                      .socket = options_.socket,
+                      .connections = open_,
+                      .attached = attached_,
+                      .detached = detached_,
+                      .killed = killed_};
+  describe_process(status);
+  jobs_.describe(status);
+  return status;
 }
 
 }  // namespace carya::loader

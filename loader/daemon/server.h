@@ -1,17 +1,15 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "loader/control/channel.h"
+#include "loader/daemon/attach_threads.h"
 #include "loader/daemon/closer.h"
 #include "loader/daemon/job_table.h"
 #include "loader/program/log_level.h"
@@ -57,13 +55,6 @@ class Server {
 
  private:
   struct Connection;
-  /// An attachment that was made, to be handed over by the serving thread.
-  struct Made {
-    std::uint64_t connection = 0;
-    std::uint32_t request = 0;
-    Result<JobTable::Attachment> attachment;
-  };
-
   explicit Server(ServerOptions options);
   Status listen();
   void wake() const;
@@ -73,11 +64,8 @@ class Server {
   Status answer(Connection& connection, const Message& message);
   Status answer_attach(Connection& connection, const Message& message);
   Status answer_seated(Connection& connection, const Message& message);
-  void attach_in_thread(std::uint64_t id, std::uint32_t request, std::shared_ptr<Arrival> arrival);
-  void start_attachments();
-  void end_attachment(std::uint64_t pid, Made made);
   void take_made();
-  Status seat(Connection& connection, const Made& made, JobTable::Attachment& attachment);
+  Status seat(Connection& connection, std::uint32_t request, JobTable::Attachment& attachment);
   Status reply(Connection& connection, const Message& question, MessageType type, std::string body);
   void refuse(Connection& connection, std::uint32_t request, const Error& error);
   bool make_room();
@@ -110,20 +98,7 @@ class Server {
   std::int64_t next_alive_ns_ = 0;  // 0: nobody watches
   std::int64_t idle_since_ns_ = 0;
   std::atomic<std::uint64_t> attached_{0}, detached_{0}, killed_{0}, open_{0};
-
-  std::mutex made_mutex_;  // guards what follows
-  std::vector<Made> made_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> listed_;  // connection, records: progress to be told
-  /// An attachment that waits for its turn.
-  struct Waiting {
-    std::uint64_t connection = 0;
-    std::uint32_t request = 0;
-    std::uint64_t pid = 0;
-    std::function<void()> work;
-  };
-  std::map<std::uint64_t, std::uint32_t> attaching_;  // by process
-  std::deque<Waiting> waiting_attachments_;
-  std::condition_variable attached_all_;
+  AttachThreads attachments_;
 };
 
 }  // namespace carya::loader

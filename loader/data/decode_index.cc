@@ -4,10 +4,10 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "io/store/store_list.h"
 
 namespace carya::loader {
@@ -38,19 +38,19 @@ Result<std::shared_ptr<io::RecordStore>> open_shared(const std::string& path,
                                                      const io::StoreIdentity& identity,
                                                      const io::StoreOptions& options) {
   struct Known {
-    std::mutex opening;  // guards store; held for as long as opening it takes
-    std::weak_ptr<io::RecordStore> store;
+    Mutex opening;  // held for as long as opening the store takes
+    std::weak_ptr<io::RecordStore> store GUARDED_BY(opening);
   };
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<std::pair<pid_t, std::string>, std::shared_ptr<Known>> stores;
   std::shared_ptr<Known> known;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     std::shared_ptr<Known>& place = stores[{getpid(), path}];  // a forked child opens its own
     if (!place) place = std::make_shared<Known>();
     known = place;
   }
-  const std::lock_guard lock(known->opening);
+  const MutexLock lock(known->opening);
   if (auto store = known->store.lock(); store && store->identity() == identity) return store;
   ASSIGN(std::unique_ptr<io::RecordStore> store, io::RecordStore::open(path, identity, options));
   std::shared_ptr<io::RecordStore> shared = std::move(store);
@@ -285,7 +285,7 @@ DecodeIndexStats DecodeIndex::stats() const {
     stats.bytes += store.file_bytes;
     if (stats.reason.empty()) stats.reason = store.read_only_reason;
   }
-  const std::lock_guard lock(looking_);
+  const MutexLock lock(looking_);
   if (looked_ns_ == 0 || monotonic_ns() - looked_ns_ > kLookNs) {
     known_share_ = points_known_share();
     looked_ns_ = monotonic_ns();

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/store/record_store.h"
 #include "loader/data/dataset.h"
 #include "transforms/kernels/codec/field_index.h"
@@ -129,9 +129,9 @@ class DecodeIndex {
   std::atomic<std::int64_t> flushed_ns_{0}, compacted_ns_{0};
   std::atomic<std::uint64_t> dropped_seen_{0};
 
-  mutable std::mutex looking_;  // guards what follows
-  mutable std::int64_t looked_ns_ = 0;
-  mutable double known_share_ = 0;
+  mutable Mutex looking_;
+  mutable std::int64_t looked_ns_ GUARDED_BY(looking_) = 0;
+  mutable double known_share_ GUARDED_BY(looking_) = 0;
 };
 
 /// Points per MCU row that fit a budget: 8, 16, or 0 for rows; nothing when even rows do not.

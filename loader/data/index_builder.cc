@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "loader/data/sample.h"
 #include "loader/host/host.h"
 
 namespace carya::loader {
 namespace {
 
-constexpr std::chrono::milliseconds kProgressEvery{100};
+constexpr std::int64_t kProgressNs = 100'000'000;
 
 /// What the threads share; the counters order nothing.
 struct Work {
@@ -23,9 +22,9 @@ struct Work {
   std::uint64_t count = 0;
   std::atomic<std::uint64_t> next{0}, done{0}, complete{0}, made{0}, unsuited{0}, unreadable{0};
   std::atomic<bool> stopping{false};
-  std::mutex mutex;
-  std::condition_variable ended;
-  std::size_t running = 0;
+  Mutex mutex;
+  Condition ended;
+  std::size_t running GUARDED_BY(mutex) = 0;
 };
 
 bool is_complete(transforms::IndexMaker& maker, const transforms::FieldIndex& index) {
@@ -68,7 +67,7 @@ void run(Work& work) {
     complete_record(work, maker, scratch, source);
     ++work.done;
   }
-  const std::lock_guard lock(work.mutex);
+  const MutexLock lock(work.mutex);
   --work.running;
   work.ended.notify_all();
 }
@@ -86,12 +85,13 @@ Result<IndexCompletionReport> complete_index(const Dataset& dataset, const Index
     ++fields;
   }
   const std::uint32_t allowed = std::max(1u, static_cast<std::uint32_t>(read_host_facts().allowed_cores));
-  work.running = options.threads > 0 ? options.threads : allowed;
+  const std::size_t wanted = options.threads > 0 ? options.threads : allowed;
   std::vector<std::thread> threads;
-  for (std::size_t i = work.running; i > 0; --i) threads.emplace_back([&work] { run(work); });
   {
-    std::unique_lock lock(work.mutex);
-    while (!work.ended.wait_for(lock, kProgressEvery, [&] { return work.running == 0; })) {
+    MutexLock lock(work.mutex);
+    for (; work.running < wanted; ++work.running) threads.emplace_back([&work] { run(work); });
+    while (work.running > 0) {
+      work.ended.wait_for_ns(lock, kProgressNs);
       lock.unlock();
       if (options.progress && !options.progress(work.done)) work.stopping = true;
       lock.lock();

@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace carya::loader {
 
 void ChunkCheck::begin() {
@@ -12,7 +14,7 @@ void ChunkCheck::begin() {
 
 void ChunkCheck::add(std::unique_ptr<RemoteWork> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) waiting_.push_back(std::move(work));
   }
   if (work) return told_(std::move(work), Verdict::kUnknown, false);
@@ -21,7 +23,7 @@ void ChunkCheck::add(std::unique_ptr<RemoteWork> work) {
 
 void ChunkCheck::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_one();
@@ -33,9 +35,9 @@ void ChunkCheck::end() {
 }
 
 void ChunkCheck::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    while (!stopping_ && waiting_.empty()) changed_.wait(lock);
     if (waiting_.empty()) return;
     std::unique_ptr<RemoteWork> work = std::move(waiting_.front());
     waiting_.pop_front();

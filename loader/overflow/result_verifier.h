@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "loader/stream/executor.h"
 #include "loader/wire/worker_plan.h"
 
@@ -45,10 +44,10 @@ class ChunkCheck {
   transforms::Scratch scratch_;     // the thread's
   std::vector<std::byte> payload_;  // the same, as are these
   std::vector<std::byte> rows_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::unique_ptr<RemoteWork>> waiting_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::unique_ptr<RemoteWork>> waiting_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace carya::loader {
 
@@ -40,35 +41,35 @@ class SharedBudget : public std::enable_shared_from_this<SharedBudget> {
   }
   /// None: so many are not left.
   std::optional<Part> reserve(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bytes > limit_ - std::min(limit_, used_)) return std::nullopt;
     used_ += bytes;
     return Part(shared_from_this(), bytes);
   }
   /// What is reserved stays so, also beyond a lower limit.
   void set_limit(std::uint64_t limit) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     limit_ = limit;
   }
   std::uint64_t used() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return used_;
   }
   std::uint64_t left() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return limit_ - std::min(limit_, used_);
   }
 
  private:
   explicit SharedBudget(std::uint64_t limit) : limit_(limit) {}
   void give_back(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     used_ -= bytes;
   }
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::uint64_t limit_ = 0;
-  std::uint64_t used_ = 0;
+  mutable Mutex mutex_;
+  std::uint64_t limit_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t used_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carya::loader

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "loader/program/event_field.h"
 #include "loader/wire/compatibility.h"
 
@@ -47,7 +48,7 @@ Status WorkerService::start(remote::ChunkServer& server) {
 
 void WorkerService::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     jobs_.clear();
   }
@@ -71,7 +72,7 @@ void WorkerService::register_plan(remote::Asked asked) {
 void WorkerService::compute(remote::Asked asked) {
   std::shared_ptr<const WorkerPlan> plan;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = plans_.find({asked.ticket.connection, asked.plan});
     if (found != plans_.end()) plan = found->second;
   }
@@ -81,7 +82,7 @@ void WorkerService::compute(remote::Asked asked) {
 }
 
 void WorkerService::forget_plan(std::uint64_t connection, std::uint64_t plan) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   plans_.erase({connection, plan});
 }
 
@@ -94,7 +95,7 @@ void WorkerService::cancel(const remote::Ticket& ticket) {
 void WorkerService::drop(const std::function<bool(const remote::Ticket&)>& unwanted) {
   std::vector<remote::Ticket> dropped;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(jobs_, [&](const Job& job) {
       if (!unwanted(job.asked.ticket)) return false;
       dropped.push_back(job.asked.ticket);
@@ -107,7 +108,7 @@ void WorkerService::drop(const std::function<bool(const remote::Ticket&)>& unwan
 
 void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(plans_, [&](const auto& plan) { return plan.first.first == connection; });
   }
   drop([&](const remote::Ticket& ticket) { return ticket.connection == connection; });
@@ -125,7 +126,7 @@ void WorkerService::refused(const std::string& peer, const Error& reason) {
 
 void WorkerService::add(Job job) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.push_back(std::move(job));
   }
   changed_.notify_one();
@@ -133,9 +134,9 @@ void WorkerService::add(Job job) {
 
 void WorkerService::work() {
   transforms::Scratch scratch;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    while (!stopping_ && jobs_.empty()) changed_.wait(lock);
     if (stopping_) return;
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
@@ -158,11 +159,11 @@ Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
     return fail(Code::kInvalidArgument,
                 "worker: a plan of " + std::to_string(asked.payload->bytes) + " bytes; give at most " +
                     std::to_string(options_.plan_bytes_max) + ", or the worker more --memory");
-  const std::lock_guard one(compiling_);
+  const MutexLock one(compiling_);
   ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
   ASSIGN(auto plan, WorkerPlan::compile(document, options_.pixels_max));
   const RemoteReady ready = ready_for(document);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   plans_[{asked.ticket.connection, asked.plan}] = std::move(plan);
   return remote::Answer{.about = encode_remote(ready)};
 }

@@ -1,19 +1,18 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "loader/wire/worker_plan.h"
 #include "loader/worker/record_files.h"
 #include "remote/server/server.h"
@@ -77,12 +76,12 @@ class WorkerService final : public remote::ChunkHandler {
 
   WorkerOptions options_;
   remote::ChunkServer* server_ = nullptr;
-  RecordFiles files_;     // since start()
-  std::mutex compiling_;  // one plan is parsed at a time: that takes more memory than anything else
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;
-  std::map<PlanKey, std::shared_ptr<const WorkerPlan>> plans_;
+  RecordFiles files_;  // since start()
+  Mutex compiling_;    // one plan is parsed at a time: that takes more memory than anything else
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  std::map<PlanKey, std::shared_ptr<const WorkerPlan>> plans_ GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
   std::atomic<bool> stopping_ = false;
   std::int64_t refusal_logged_ns_ = 0;  // the server's thread alone: a flood is one line a second

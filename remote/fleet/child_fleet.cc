@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/poller.h"
 #include "base/unix_socket.h"
 #include "remote/fleet/child_process.h"
@@ -113,18 +113,18 @@ class ChildFleet final : public Fleet {
   }
   void scale(std::uint32_t count) override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       wanted_ = count;
     }
     poller_.wake();
   }
   std::vector<std::string> members() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto count = std::min<std::size_t>(wanted_.value_or(0), members_.size());
     return {members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(count)};
   }
   std::uint32_t most() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return most_;
   }
   double price_per_hour() const override { return options_.fleet.price_per_hour; }
@@ -167,7 +167,7 @@ class ChildFleet final : public Fleet {
     const std::int64_t now = monotonic_ns();
     std::optional<std::uint32_t> wanted;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       wanted = wanted_;
     }
     if (wanted && wanted != life.told) life.say({{"command", "scale"}, {"count", *wanted}});
@@ -200,7 +200,7 @@ class ChildFleet final : public Fleet {
   }
 
   void set_members(std::vector<std::string> members, std::optional<std::uint32_t> most = {}) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     members_ = std::move(members);
     if (most) most_ = *most;
   }
@@ -208,10 +208,10 @@ class ChildFleet final : public Fleet {
   ChildFleetOptions options_;
   Poller poller_;
   std::atomic<bool> stopped_{false};
-  mutable std::mutex mutex_;
-  std::vector<std::string> members_;
-  std::uint32_t most_ = 0;
-  std::optional<std::uint32_t> wanted_;
+  mutable Mutex mutex_;
+  std::vector<std::string> members_ GUARDED_BY(mutex_);
+  std::uint32_t most_ GUARDED_BY(mutex_) = 0;
+  std::optional<std::uint32_t> wanted_ GUARDED_BY(mutex_);
 };
 
 std::unexpected<Error> no_line(const std::string& why) {

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace carya::remote {
 namespace {
@@ -66,7 +66,7 @@ class DnsFleet final : public Fleet {
   }
 
   void run() override {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopped_) {
       lock.unlock();
       auto found = options_.look_up(name_);
@@ -77,27 +77,29 @@ class DnsFleet final : public Fleet {
         options_.fleet.log(line);
         lock.lock();
       }
-      changed_.wait_for(lock, std::chrono::milliseconds(options_.refresh_ms), [this] { return stopped_; });
+      const auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.refresh_ms);
+      while (!stopped_ && changed_.wait_until(lock, next)) {
+      }
     }
   }
   void stop() override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
     }
     changed_.notify_all();
   }
   void scale(std::uint32_t count) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wanted_ = count;
   }
   std::vector<std::string> members() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto count = std::min<std::size_t>(wanted_, members_.size());
     return {members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(count)};
   }
   std::uint32_t most() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return static_cast<std::uint32_t>(members_.size());
   }
   double price_per_hour() const override { return options_.fleet.price_per_hour; }
@@ -105,8 +107,8 @@ class DnsFleet final : public Fleet {
 
  private:
   /// Those that were there already keep their order, so that scaling does not change who they are. What is
-  /// to be logged. Under the mutex.
-  std::string take(Result<std::vector<std::string>> found) {
+  /// to be logged.
+  std::string take(Result<std::vector<std::string>> found) REQUIRES(mutex_) {
     if (!found || found->empty()) {
       const std::string why = found ? "it stands for nobody" : found.error().message;
       if (std::exchange(trouble_, why) == why) return {};
@@ -126,12 +128,12 @@ class DnsFleet final : public Fleet {
 
   const DnsName name_;
   DnsFleetOptions options_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::string> members_;
-  std::string trouble_;  // of the last lookup, as it was logged
-  std::uint32_t wanted_ = UINT32_MAX;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::vector<std::string> members_ GUARDED_BY(mutex_);
+  std::string trouble_ GUARDED_BY(mutex_);  // of the last lookup, as it was logged
+  std::uint32_t wanted_ GUARDED_BY(mutex_) = UINT32_MAX;
+  bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

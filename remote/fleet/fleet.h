@@ -42,10 +42,6 @@ struct FleetOptions {
   std::function<void(const std::string&)> log{};  ///< one line per event; called by the thread in run()
 };
 
-/// Workers that somebody else runs at these addresses, in order of preference. Errors: kInvalidArgument: an
-/// address of another form than "host:port" or "unix:/path", or none.
-Result<std::unique_ptr<Fleet>> static_fleet(std::vector<std::string> addresses, FleetOptions options);
-
 /// Whether it is "host:port", "[::1]:port" or "unix:/path", of printable characters, at most 300 bytes. No
 /// name is looked up.
 bool is_worker_address(const std::string& text);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "remote/pool/pool_member.h"
 
 namespace carya::remote {
@@ -32,16 +33,15 @@ class WorkerPool::Loop {
  private:
   void serve_all(const std::vector<std::uint64_t>& ready, std::int64_t now_ns);
   void renew_list();
-  void write_to(std::uint64_t member);
+  void write_to(std::uint64_t member) REQUIRES(shared_.mutex);
 
   PoolShared shared_;
   std::atomic<bool> stopped_{false};
 
-  // Under the mutex.
-  std::map<std::uint64_t, std::shared_ptr<PoolMember>> members_;
-  std::uint64_t next_member_ = 1;
-  std::set<std::uint64_t> written_to_;  // members that have something to send
-  bool changed_ = false;                // members, or plans: all are looked at
+  std::map<std::uint64_t, std::shared_ptr<PoolMember>> members_ GUARDED_BY(shared_.mutex);
+  std::uint64_t next_member_ GUARDED_BY(shared_.mutex) = 1;
+  std::set<std::uint64_t> written_to_ GUARDED_BY(shared_.mutex);  // members that have something to send
+  bool changed_ GUARDED_BY(shared_.mutex) = false;                // members, or plans: all are looked at
 
   std::map<std::uint64_t, std::shared_ptr<PoolMember>> list_;  // the thread in run()
 };
@@ -70,7 +70,7 @@ void WorkerPool::Loop::run() {
 void WorkerPool::Loop::serve_all(const std::vector<std::uint64_t>& ready, std::int64_t now_ns) {
   std::set<std::uint64_t> due;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     due.swap(written_to_);
   }
   due.insert(ready.begin(), ready.end());
@@ -81,7 +81,7 @@ void WorkerPool::Loop::serve_all(const std::vector<std::uint64_t>& ready, std::i
 void WorkerPool::Loop::renew_list() {
   std::vector<std::shared_ptr<PoolMember>> removed;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     if (!changed_) return;
     changed_ = false;
     for (const auto& [id, member] : members_) {
@@ -105,7 +105,7 @@ Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
     return fail(
         Code::kInvalidArgument,
         "worker " + text + " is another machine: give certificates, or say insecure on this side too");
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   const std::uint64_t id = next_member_++;
   members_[id] = std::make_shared<PoolMember>(id, std::move(address), shared_);
   changed_ = true;
@@ -114,7 +114,7 @@ Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
 }
 
 void WorkerPool::Loop::remove_member(std::uint64_t member) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   const auto found = members_.find(member);
   if (found == members_.end()) return;
   found->second->remove();
@@ -123,7 +123,7 @@ void WorkerPool::Loop::remove_member(std::uint64_t member) {
 }
 
 Status WorkerPool::Loop::add_plan(std::uint64_t plan, std::string about, Payload document) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   if (shared_.plans.size() >= kPlansMax)
     return fail(Code::kExhausted, "more than " + std::to_string(kPlansMax) + " plans");
   if (plan == 0 ||
@@ -135,12 +135,12 @@ Status WorkerPool::Loop::add_plan(std::uint64_t plan, std::string about, Payload
 }
 
 void WorkerPool::Loop::drop_plan(std::uint64_t plan) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   shared_.plans.erase(plan);
 }
 
 Status WorkerPool::Loop::submit(std::uint64_t member, Submission submission) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   const auto found = members_.find(member);
   if (found == members_.end() || found->second->is_removed())
     return fail(Code::kClosed, "no worker " + std::to_string(member));
@@ -149,7 +149,6 @@ Status WorkerPool::Loop::submit(std::uint64_t member, Submission submission) {
   return {};
 }
 
-/// Under the mutex.
 void WorkerPool::Loop::write_to(std::uint64_t member) {
   if (written_to_.empty()) shared_.poller.wake();
   written_to_.insert(member);
@@ -158,7 +157,7 @@ void WorkerPool::Loop::write_to(std::uint64_t member) {
 bool WorkerPool::Loop::withdraw(std::uint64_t request) {
   std::shared_ptr<Connection> connection;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     const auto found = shared_.member_of.find(request);
     if (found == shared_.member_of.end()) return false;
     const std::uint64_t member = found->second;
@@ -171,7 +170,7 @@ bool WorkerPool::Loop::withdraw(std::uint64_t request) {
 }
 
 std::vector<WorkerFigures> WorkerPool::Loop::figures() const {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   std::vector<WorkerFigures> out;
   for (const auto& [id, member] : members_) out.push_back(member->figures());
   return out;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace carya::remote {
 namespace {
@@ -49,9 +50,8 @@ PoolMember::~PoolMember() {
   if (connection_) connection_->close();
 }
 
-// Under the mutex.
-
 Status PoolMember::submit(Submission submission) {
+  shared_.mutex.assert_held();
   const std::string subject = "worker " + address_.text();
   if (figures_.state != State::kUp) return fail(Code::kClosed, subject + " is not there");
   if (!registered_plans_.contains(submission.plan))
@@ -78,6 +78,7 @@ Status PoolMember::submit(Submission submission) {
 }
 
 std::shared_ptr<Connection> PoolMember::withdraw(std::uint64_t request) {
+  shared_.mutex.assert_held();
   const auto found = outstanding_.find(request);
   if (found == outstanding_.end() || found->second.withdrawn) return nullptr;
   ++figures_.withdrawn;
@@ -97,6 +98,7 @@ std::shared_ptr<Connection> PoolMember::withdraw(std::uint64_t request) {
 }
 
 WorkerFigures PoolMember::figures() const {
+  shared_.mutex.assert_held();
   WorkerFigures out = figures_;
   out.p50_s = latencies_.quantile(0.5);
   out.p99_s = latencies_.quantile(0.99);
@@ -116,20 +118,27 @@ void PoolMember::serve(std::int64_t now_ns) {
     send_written();
     status = connection_->on_ready();
   } while (status && connection_->queued_frames() == 0 && has_written());
-  if (!status) return disconnect(status.error(), now_ns, figures_.state != State::kDraining);
+  if (!status) {
+    bool draining = false;
+    {
+      const MutexLock lock(shared_.mutex);
+      draining = figures_.state == State::kDraining;
+    }
+    return disconnect(status.error(), now_ns, !draining);
+  }
   if (is_through()) return disconnect({Code::kClosed, "the worker goes away", 0}, now_ns, false);
   watch();
 }
 
 /// Requests wait for room in a connection that can send.
 bool PoolMember::has_written() const {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   return welcome_ && !written_.empty();
 }
 
 /// The worker goes away, and nothing of ours is left there.
 bool PoolMember::is_through() const {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   return figures_.state == State::kDraining && outstanding_.empty();
 }
 
@@ -144,7 +153,7 @@ Status PoolMember::connect(std::int64_t now_ns) {
   } else {
     stream = plain_stream(std::move(socket));
   }
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   connection_ = std::make_shared<Connection>(std::move(stream), *this);
   connection_->send(shared_.options.hello);
   figures_.state = State::kConnecting;
@@ -168,7 +177,7 @@ void PoolMember::send_written() {
   std::vector<std::uint64_t> cancelled;
   std::map<std::uint64_t, PoolShared::Plan> plans;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     std::uint64_t bytes = 0;
     auto end = written_.begin();
     while (end != written_.end() && bytes < kUnsentBytes && connection_->queued_frames() < kUnsentFrames)
@@ -176,7 +185,7 @@ void PoolMember::send_written() {
     written.assign(std::move_iterator(written_.begin()), std::move_iterator(end));
     written_.erase(written_.begin(), end);
     cancelled.swap(cancelled_);
-    const auto is_gone = [&](std::uint64_t plan) { return !shared_.plans.contains(plan); };
+    const auto is_gone = [kept = &shared_.plans](std::uint64_t plan) { return !kept->contains(plan); };
     std::erase_if(asked_plans_, is_gone);
     std::erase_if(registered_plans_, is_gone);
     for (const auto& [number, plan] : shared_.plans)
@@ -209,7 +218,7 @@ Status PoolMember::judge(std::int64_t now_ns) {
 }
 
 void PoolMember::renew_rates(std::int64_t now_ns) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   const double seconds = static_cast<double>(now_ns - rates_ns_) / 1e9;
   const auto renew = [&](double& rate, std::uint64_t now, std::uint64_t& before) {
     const double fresh = static_cast<double>(now - before) / seconds;
@@ -229,7 +238,12 @@ std::int64_t PoolMember::next_delay_ns(bool parked) {
   const PoolOptions& options = shared_.options;
   std::uint64_t wait_ms = options.park_ms;
   if (!parked) {
-    const std::uint64_t doublings = std::min<std::uint64_t>(figures_.failures, 20);
+    std::uint64_t failures = 0;
+    {
+      const MutexLock lock(shared_.mutex);
+      failures = figures_.failures;
+    }
+    const std::uint64_t doublings = std::min<std::uint64_t>(failures, 20);
     wait_ms = std::min(options.backoff_max_ms, options.backoff_min_ms << (doublings > 0 ? doublings - 1 : 0));
   }
   const std::uint64_t half_ns = wait_ms * static_cast<std::uint64_t>(kMs) / 2;
@@ -249,7 +263,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
   std::vector<std::uint64_t> lost;
   bool parked = false;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     for (const auto& [request, one] : outstanding_) {
       if (one.withdrawn) continue;
       lost.push_back(request);
@@ -281,7 +295,7 @@ Result<Placement> PoolMember::place(const FrameHeader& header, const std::string
     return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " is not for a worker to say");
   ASSIGN(const ChunkResult result, decode<ChunkResult>(body));
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     const auto found = outstanding_.find(header.request);
     if (found == outstanding_.end()) return nobody_asked(header);
     if (header.payload_bytes > found->second.result_bytes)
@@ -303,7 +317,7 @@ Status PoolMember::take(const FrameHeader& header, const std::string& body, bool
       return {};
     case FrameType::kPong: {
       ASSIGN(const Pong pong, decode<Pong>(body));
-      const std::lock_guard lock(shared_.mutex);
+      const MutexLock lock(shared_.mutex);
       const double free =
           static_cast<double>(std::clamp<std::uint64_t>(pong.free, 1, Pong::kAll)) / Pong::kAll;
       figures_.free += (free - figures_.free) / kPongs;
@@ -323,14 +337,14 @@ Status PoolMember::take(const FrameHeader& header, const std::string& body, bool
     case FrameType::kCredit: {
       ASSIGN(const Credit credit, decode<Credit>(body));
       {
-        const std::lock_guard lock(shared_.mutex);
+        const MutexLock lock(shared_.mutex);
         figures_.window = credit.window;
       }
       shared_.events.room(id_);
       return {};
     }
     case FrameType::kDrain: {
-      const std::lock_guard lock(shared_.mutex);
+      const MutexLock lock(shared_.mutex);
       figures_.state = WorkerFigures::State::kDraining;
       return {};
     }
@@ -347,7 +361,7 @@ Status PoolMember::take_welcome(const std::string& body) {
   heartbeat_ = Heartbeat(shared_.options.heartbeat_ms, shared_.options.silent_ms, monotonic_ns());
   welcome_ = true;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     figures_.state = WorkerFigures::State::kUp;
     figures_.kind = connection_->kind();
     figures_.window = welcome.window;
@@ -363,7 +377,7 @@ Status PoolMember::take_registered(const FrameHeader& header, const std::string&
   ASSIGN(Registered said, decode<Registered>(body));
   if (said.plan != header.request || !asked_plans_.contains(said.plan)) return {};  // dropped meanwhile
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     registered_plans_.insert(said.plan);
   }
   shared_.events.registered(id_, said.plan, std::move(said.about));
@@ -384,7 +398,7 @@ Status PoolMember::take_refusal(const FrameHeader& header, const std::string& bo
 }
 
 Result<bool> PoolMember::finish(std::uint64_t request, std::uint64_t payload_bytes, bool result) {
-  const std::lock_guard lock(shared_.mutex);
+  const MutexLock lock(shared_.mutex);
   const auto found = outstanding_.extract(request);
   if (found.empty())
     return fail(Code::kCorrupt, "an answer to request " + std::to_string(request) + ", which was not asked");
@@ -418,7 +432,7 @@ Status PoolMember::take_failed(const FrameHeader& header, const std::string& bod
     error = std::move(failed.error);
   } else {
     ASSIGN(const UnknownPlan unknown, decode<UnknownPlan>(body));
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     registered_plans_.erase(unknown.plan);
     asked_plans_.erase(unknown.plan);  // asked again with what is sent next
   }
@@ -426,7 +440,7 @@ Status PoolMember::take_failed(const FrameHeader& header, const std::string& bod
   error.message = "worker " + address_.text() + ": " + error.message;
   const bool lost = error.code == Code::kClosed;
   {
-    const std::lock_guard lock(shared_.mutex);
+    const MutexLock lock(shared_.mutex);
     if (wanted) ++(lost ? figures_.lost : figures_.failed);
   }
   if (wanted && lost) shared_.events.lost(header.request, error);

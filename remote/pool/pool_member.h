@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/poller.h"
 #include "remote/pool/latencies.h"
 #include "remote/pool/link_rate.h"
@@ -32,10 +32,11 @@ struct PoolShared {
     std::string about;
     Payload document;
   };
-  // Under the mutex, as all that a member says is so.
-  mutable std::mutex mutex;
-  std::map<std::uint64_t, Plan> plans;
-  std::unordered_map<std::uint64_t, std::uint64_t> member_of;  // of each request that has no event yet
+  // Held also while a member calls `events`.
+  mutable Mutex mutex;
+  std::map<std::uint64_t, Plan> plans GUARDED_BY(mutex);
+  /// The member of each request that has no event yet.
+  std::unordered_map<std::uint64_t, std::uint64_t> member_of GUARDED_BY(mutex);
 };
 
 /// One worker as its host sees it. Its connection belongs to the thread in run(); what others ask is written
@@ -52,8 +53,14 @@ class PoolMember final : public FrameSink {
   /// Its connection is to be asked too, without the mutex; null: the request has not gone.
   std::shared_ptr<Connection> withdraw(std::uint64_t request);
   WorkerFigures figures() const;
-  bool is_removed() const { return removed_; }
-  void remove() { removed_ = true; }
+  bool is_removed() const {
+    shared_.mutex.assert_held();
+    return removed_;
+  }
+  void remove() {
+    shared_.mutex.assert_held();
+    removed_ = true;
+  }
 
   // The thread in run(), without the mutex.
   /// Connects, sends and receives what it can.
@@ -111,16 +118,17 @@ class PoolMember final : public FrameSink {
   std::int64_t rates_ns_ = 0;
   std::uint64_t rate_results_ = 0, rate_bytes_ = 0;
 
-  // Under the mutex (connection_: changed under it, used by run()'s thread without).
+  // Changed under the mutex, used by run()'s thread without: no other thread changes it.
   std::shared_ptr<Connection> connection_;
-  std::map<std::uint64_t, Outstanding> outstanding_;
-  std::vector<Submission> written_;       // not yet given to the connection
-  std::vector<std::uint64_t> cancelled_;  // withdrawn, which the worker has not been told
-  std::set<std::uint64_t> registered_plans_;
-  WorkerFigures figures_;
-  Latencies latencies_;
-  std::uint64_t request_bytes_max_ = 0, result_bytes_max_ = 0;
-  bool removed_ = false;
+  std::map<std::uint64_t, Outstanding> outstanding_ GUARDED_BY(shared_.mutex);
+  std::vector<Submission> written_ GUARDED_BY(shared_.mutex);       // not yet given to the connection
+  std::vector<std::uint64_t> cancelled_ GUARDED_BY(shared_.mutex);  // the worker has not been told yet
+  std::set<std::uint64_t> registered_plans_ GUARDED_BY(shared_.mutex);
+  WorkerFigures figures_ GUARDED_BY(shared_.mutex);
+  Latencies latencies_ GUARDED_BY(shared_.mutex);
+  std::uint64_t request_bytes_max_ GUARDED_BY(shared_.mutex) = 0;
+  std::uint64_t result_bytes_max_ GUARDED_BY(shared_.mutex) = 0;
+  bool removed_ GUARDED_BY(shared_.mutex) = false;
 };
 
 }  // namespace carya::remote

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
+
 namespace carya::remote {
 namespace {
 
@@ -33,7 +35,7 @@ Connection::~Connection() {
 void Connection::close() {
   closed_ = true;
   queue_.clear();
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   parts_.clear();
   arriving_ = false;
 }
@@ -144,7 +146,12 @@ Status Connection::read_some() {
     if (filled.bytes < filled.room || is_paused()) break;  // the socket had no more
     turn += filled.bytes;
   }
-  stream_->set_wanted(stage_ == Stage::kPayload ? static_cast<std::size_t>(left_bytes_) : 1);
+  std::size_t wanted = 1;
+  if (stage_ == Stage::kPayload) {
+    const MutexLock lock(parts_mutex_);
+    wanted = static_cast<std::size_t>(left_bytes_);
+  }
+  stream_->set_wanted(wanted);
   return {};
 }
 
@@ -184,7 +191,7 @@ Result<bool> Connection::step() {
     case Stage::kWhole: {
       bool placed = false;
       {
-        const std::lock_guard lock(parts_mutex_);
+        const MutexLock lock(parts_mutex_);
         placed = arriving_ && !withdrawn_;
         arriving_ = false;
       }
@@ -219,7 +226,7 @@ bool Connection::take_body() {
 void Connection::begin_payload() {
   stage_ = header_.payload_bytes > 0 ? Stage::kPlace : Stage::kWhole;
   if (stage_ == Stage::kWhole) return;
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   arriving_ = true;
   withdrawn_ = false;
   arriving_request_ = header_.request;
@@ -237,7 +244,7 @@ Status Connection::place() {
     stage_ = Stage::kLater;
     return {};
   }
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   if (placement.where == Placement::Where::kDiscard) withdrawn_ = true;
   if (!withdrawn_) {
     std::uint64_t room = 0;
@@ -250,7 +257,7 @@ Status Connection::place() {
   return {};
 }
 
-/// Moves on by bytes of the payload that have been received. Under the lock.
+/// Moves on by bytes of the payload that have been received.
 void Connection::advance_parts(std::size_t bytes) {
   const bool hashed = (header_.flags & kHashed) != 0;
   left_bytes_ -= bytes;
@@ -265,7 +272,7 @@ void Connection::advance_parts(std::size_t bytes) {
 
 /// The part of the payload that came with what was before it. True when it is all there.
 bool Connection::take_payload() {
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   const std::size_t count = std::min<std::uint64_t>(left_bytes_, input_end_ - input_begin_);
   std::size_t at = input_begin_;
   std::size_t left = count;
@@ -290,7 +297,7 @@ Result<bool> Connection::take_hash() {
   std::memcpy(&hash, input_.data() + input_begin_, kHashBytes);
   input_begin_ += kHashBytes;
   stage_ = Stage::kWhole;
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   if (!withdrawn_ && hash != arrived_.digest().low)
     return fail(Code::kCorrupt, std::string(frame_name(header_.type)) + " frame " +
                                     std::to_string(header_.request) + ": its bytes changed on the way");
@@ -318,7 +325,7 @@ Result<Connection::Filled> Connection::fill() {
 }
 
 Result<Connection::Filled> Connection::fill_payload() {
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   input_begin_ = input_end_ = 0;
   iovec parts[kPartsMax];
   std::size_t count = 0, room = 0;
@@ -343,7 +350,7 @@ Result<Connection::Filled> Connection::fill_payload() {
 }
 
 bool Connection::withdraw(std::uint64_t request) {
-  const std::lock_guard lock(parts_mutex_);
+  const MutexLock lock(parts_mutex_);
   if (!arriving_ || withdrawn_ || arriving_request_ != request) return false;
   withdrawn_ = true;
   parts_.clear();

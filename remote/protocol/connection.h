@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mutex.h"
 #include "remote/protocol/byte_stream.h"
 #include "remote/protocol/frame.h"
 #include "remote/protocol/messages.h"
@@ -82,7 +82,6 @@ class Connection {
   bool withdraw(std::uint64_t request);
 
   int fd() const { return stream_->fd(); }
-  bool is_established() const { return established_; }
   bool is_paused() const { return stage_ == Stage::kLater; }
   /// What to ask the poller for, and whether to come back at once because bytes wait in TLS's own buffer.
   bool wants_read() const { return !is_paused(); }
@@ -129,7 +128,7 @@ class Connection {
   Result<bool> take_hash();
   Result<Filled> fill();
   Result<Filled> fill_payload();
-  void advance_parts(std::size_t bytes);
+  void advance_parts(std::size_t bytes) REQUIRES(parts_mutex_);
 
   std::unique_ptr<ByteStream> stream_;
   FrameSink& sink_;
@@ -155,14 +154,15 @@ class Connection {
   std::vector<std::byte> discard_;
   std::uint64_t copied_bytes_ = 0;
 
-  // Guards what follows, and every write into parts_: whoever holds it knows that nobody else writes there.
-  std::mutex parts_mutex_;
-  bool arriving_ = false;  // a payload of arriving_request_ is being placed or received
-  bool withdrawn_ = false;
-  std::uint64_t arriving_request_ = 0;
-  std::vector<std::span<std::byte>> parts_;  // what is still to be filled; none: discard
-  std::uint64_t left_bytes_ = 0;             // of the payload
-  Hasher128 arrived_;                        // of the frame so far, where it has a hash
+  // Held also for every write into parts_: whoever holds it knows that nobody else writes there.
+  Mutex parts_mutex_;
+  bool arriving_ GUARDED_BY(parts_mutex_) =
+      false;  // a payload of arriving_request_ is being placed or received
+  bool withdrawn_ GUARDED_BY(parts_mutex_) = false;
+  std::uint64_t arriving_request_ GUARDED_BY(parts_mutex_) = 0;
+  std::vector<std::span<std::byte>> parts_ GUARDED_BY(parts_mutex_);  // still to be filled; none: discard
+  std::uint64_t left_bytes_ GUARDED_BY(parts_mutex_) = 0;             // of the payload
+  Hasher128 arrived_ GUARDED_BY(parts_mutex_);  // of the frame so far, where it has a hash
 
   std::atomic<std::uint64_t> received_bytes_{0};
   std::atomic<std::uint64_t> sent_bytes_{0};

@@ -79,11 +79,6 @@ Result<Message> decode(const std::string& body) {
   return message;
 }
 
-bool server_may_say(FrameType type) {
-  return type != FrameType::kHello && type != FrameType::kRegister && type != FrameType::kRequest &&
-         type != FrameType::kCancel;
-}
-
 bool client_may_say(FrameType type) {
   return type == FrameType::kHello || type == FrameType::kRegister || type == FrameType::kRequest ||
          type == FrameType::kCancel || type == FrameType::kPing || type == FrameType::kPong ||

@@ -110,8 +110,7 @@ std::string encode(const Message& message);
 template <typename Message>
 Result<Message> decode(const std::string& body);
 
-/// Whether a peer of this kind may say this at all.
-bool server_may_say(FrameType type);
+/// Whether a client may say this at all.
 bool client_may_say(FrameType type);
 
 }  // namespace carya::remote

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "remote/protocol/address.h"
 
 namespace carya::remote {
@@ -43,7 +44,7 @@ void ChunkServer::Loop::stop() {
 
 void ChunkServer::Loop::drain() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     drain_wanted_ = true;
   }
   poller_.wake();
@@ -52,7 +53,7 @@ void ChunkServer::Loop::drain() {
 void ChunkServer::Loop::answer(const Ticket& ticket, Result<Answer> answer) {
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first = answers_.empty();
     answers_.emplace_back(ticket, std::move(answer));
   }
@@ -285,7 +286,7 @@ void ChunkServer::Loop::share_window(std::int64_t now_ns) {
 void ChunkServer::Loop::tick(std::int64_t now_ns) {
   bool wanted = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wanted = drain_wanted_;
   }
   if (wanted && !drains_) start_draining();
@@ -424,7 +425,7 @@ void ChunkServer::Loop::cancel(ServerPeer& peer, std::uint64_t request) {
 void ChunkServer::Loop::take_answers() {
   std::vector<std::pair<Ticket, Result<Answer>>> answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     answers.swap(answers_);
   }
   for (auto& [ticket, answer] : answers) {

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/poller.h"
 #include "base/unique_fd.h"
 #include "remote/server/fair_queue.h"
@@ -105,10 +105,9 @@ class ChunkServer::Loop final : public PeerHost {
   std::atomic<std::uint64_t> connections_{0}, connections_so_far_{0}, refused_{0}, queued_{0}, handling_{0};
   std::atomic<std::uint64_t> answered_{0}, failed_{0}, late_{0}, request_bytes_{0}, result_bytes_{0};
 
-  // Under the mutex.
-  std::mutex mutex_;
-  std::vector<std::pair<Ticket, Result<Answer>>> answers_;
-  bool drain_wanted_ = false;
+  Mutex mutex_;
+  std::vector<std::pair<Ticket, Result<Answer>>> answers_ GUARDED_BY(mutex_);
+  bool drain_wanted_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace carya::remote

@@ -1,4 +1,5 @@
 #include "loader/daemon/settings.h"
+#include "loader/program/size_text.h"
 
 #include <gmock/gmock.h>
 

@@ -65,27 +65,13 @@ struct Log {
   Addresses lines;
 };
 
-TEST(StaticFleet, HasTheFirstOfItsListThatAreWanted) {
-  Running fleet(static_fleet({"b:1", "a:2", "b:1", "unix:/x"}, {.price_per_hour = 0.5}));
-  EXPECT_EQ(fleet->most(), 3U);
-  EXPECT_EQ(fleet->members(), (Addresses{"b:1", "a:2", "unix:/x"}));
-  fleet->scale(1);
-  EXPECT_EQ(fleet->members(), (Addresses{"b:1"}));
-  fleet->scale(99);
-  EXPECT_EQ(fleet->members().size(), 3U);
-  fleet->scale(0);
-  EXPECT_TRUE(fleet->members().empty());
-  EXPECT_EQ(fleet->price_per_hour(), 0.5);
-  EXPECT_FALSE(static_fleet({}, {}));
-}
-
-TEST(StaticFleet, RefusesWhatIsNoAddress) {
+TEST(WorkerAddress, WhatIsNoneIsTold) {
   for (const char* text : {"", "a", "a:", ":1", "a:0", "a:70000", "a:1x", "a b:1", "a:1\n", "::1:7",
                            "unix:", "unix:x", "a/b:1", "[:1", "[]:1", "\"a\":1"})
-    EXPECT_FALSE(static_fleet({text}, {})) << text;
+    EXPECT_FALSE(is_worker_address(text)) << text;
   for (const char* text : {"a:1", "10.0.0.7:65535", "[::1]:7", "unix:/run/w", "a-b.c_d:80"})
-    EXPECT_TRUE(static_fleet({text}, {})) << text;
-  EXPECT_FALSE(static_fleet({std::string(300, 'a') + ":1"}, {}));
+    EXPECT_TRUE(is_worker_address(text)) << text;
+  EXPECT_FALSE(is_worker_address(std::string(300, 'a') + ":1"));
 }
 
 TEST(DnsFleet, NamesAreReadOrRefused) {

@@ -59,12 +59,6 @@ constexpr Entry kOps[] = {
 
 }  // namespace
 
-std::vector<std::string_view> op_names() {
-  std::vector<std::string_view> names;
-  for (const Entry& entry : kOps) names.push_back(entry.name);
-  return names;
-}
-
 Result<std::unique_ptr<Op>> parse_op(const Json& object) {
   const Json* kind = object.find("op");
   const std::string* name = kind ? kind->get<std::string>() : nullptr;

@@ -20,7 +20,4 @@ Result<std::unique_ptr<Op>> parse_op(const Json& object);
 Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*takes)(const Op& op),
                                                      std::string_view allowed);
 
-/// All op names, sorted.
-std::vector<std::string_view> op_names();
-
 }  // namespace carya::transforms

@@ -75,14 +75,4 @@ void crop_padded(const ImageView& in, const Region& window, PaddingMode mode,
   for (std::int64_t y = 0; y < window.height; ++y) padded_row(in, window, y, mode, fill, out.row(y));
 }
 
-void crop_padded_rows(const ImageView& in, const Region& window, PaddingMode mode,
-                      const std::array<std::uint8_t, 4>& fill, std::uint8_t* row_buffer,
-                      const RowSink& sink) {
-  CHECK(in.height > 0 && in.width > 0 && in.channels >= 1 && in.channels <= 4);
-  for (std::int64_t y = 0; y < window.height; ++y) {
-    padded_row(in, window, y, mode, fill, row_buffer);
-    sink(y, row_buffer);
-  }
-}
-
 }  // namespace carya::transforms

@@ -26,8 +26,4 @@ std::int64_t padded_index(std::int64_t at, std::int64_t size, PaddingMode mode);
 void crop_padded(const ImageView& in, const Region& window, PaddingMode mode,
                  const std::array<std::uint8_t, 4>& fill, const MutableImageView& out);
 
-/// The same row by row: rows [0, window.height) to `sink`. `row_buffer` has window.width * in.channels bytes.
-void crop_padded_rows(const ImageView& in, const Region& window, PaddingMode mode,
-                      const std::array<std::uint8_t, 4>& fill, std::uint8_t* row_buffer, const RowSink& sink);
-
 }  // namespace carya::transforms

@@ -1,0 +1,91 @@
+#include "loader/daemon/attach_threads.h"
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace carya::loader {
+namespace {
+
+constexpr std::uint32_t kRunningMax = 8;
+constexpr std::uint32_t kRunningPerProcess = 4;
+constexpr std::int64_t kProgressNs = 200'000'000;
+
+}  // namespace
+
+AttachThreads::AttachThreads(JobTable& jobs, std::function<void()> wake)
+    : jobs_(jobs), wake_(std::move(wake)) {}
+
+void AttachThreads::start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<Arrival> arrival) {
+  const MutexLock lock(mutex_);
+  waiting_.push_back({.connection = connection, .request = request, .arrival = std::move(arrival)});
+  start_waiting();
+}
+
+void AttachThreads::withdraw(std::uint64_t connection) {
+  const MutexLock lock(mutex_);
+  std::erase_if(waiting_, [connection](const Waiting& one) { return one.connection == connection; });
+}
+
+AttachThreads::News AttachThreads::take() {
+  const MutexLock lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+void AttachThreads::stop() {
+  stop_ = true;
+  MutexLock lock(mutex_);
+  waiting_.clear();
+  while (!running_.empty()) ended_.wait(lock);
+}
+
+/// In a thread of its own.
+void AttachThreads::run(const Waiting& one) {
+  std::int64_t told_ns = monotonic_ns();
+  const auto progress = [&](std::uint64_t records) {
+    if (const std::int64_t now_ns = monotonic_ns(); now_ns - told_ns > kProgressNs) {
+      told_ns = now_ns;
+      const MutexLock lock(mutex_);
+      news_.listed.push_back({one.connection, records});
+      wake_();
+    }
+    return !stop_;
+  };
+  auto attachment = jobs_.attach(*one.arrival, progress);
+  const std::uint64_t pid = one.arrival->pid;
+  const MutexLock lock(mutex_);
+  news_.made.push_back({one.connection, one.request, std::move(attachment)});
+  wake_();
+  if (--running_[pid] == 0) running_.erase(pid);
+  start_waiting();
+  ended_.notify_all();
+}
+
+void AttachThreads::start_waiting() {
+  std::uint32_t all = 0;
+  for (const auto& [pid, count] : running_) all += count;
+  for (; all < kRunningMax; ++all) {
+    const auto next = std::ranges::find_if(waiting_, [running = &running_](const Waiting& one) {
+      const auto its = running->find(one.arrival->pid);
+      return its == running->end() || its->second < kRunningPerProcess;
+    });
+    if (next == waiting_.end()) return;
+    Waiting one = std::move(*next);
+    waiting_.erase(next);
+    const std::uint64_t connection = one.connection, pid = one.arrival->pid;
+    const std::uint32_t request = one.request;
+    try {
+      std::thread([this, one = std::move(one)] { run(one); }).detach();
+      ++running_[pid];
+    } catch (const std::system_error&) {
+      --all;
+      news_.made.push_back({connection, request, fail(Code::kExhausted, "caryad: no thread can be started")});
+      wake_();
+    }
+  }
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "loader/daemon/job_table.h"
+
+namespace carya::loader {
+
+/// Attachments under way. Opening a dataset may take as long as a listing, so each attachment has a thread of its own
+/// and the serving thread never waits. At most 8 run at a time, at most 4 of them for one process: a process whose
+/// listings never end keeps nobody else from attaching. Threads: thread-safe.
+class AttachThreads {
+ public:
+  /// An attachment that has ended.
+  struct Made {
+    std::uint64_t connection = 0;
+    std::uint32_t request = 0;
+    Result<JobTable::Attachment> attachment;
+  };
+  /// Records that a listing has seen so far.
+  struct Listed {
+    std::uint64_t connection = 0;
+    std::uint64_t records = 0;
+  };
+  struct News {
+    std::vector<Made> made;
+    std::vector<Listed> listed;
+  };
+
+  /// `wake` is called from any thread when take() has something to give. Both must outlive stop().
+  AttachThreads(JobTable& jobs, std::function<void()> wake);
+  ~AttachThreads() { stop(); }
+
+  /// Attach when a thread is free. take() gives the result, also where no thread could be started.
+  void start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<Arrival> arrival);
+  /// The connection is gone: if its attachment still waits for a thread, it is forgotten.
+  void withdraw(std::uint64_t connection);
+  News take();
+  /// Forget what waits, end listings, wait for the threads.
+  void stop();
+
+ private:
+  struct Waiting {
+    std::uint64_t connection = 0;
+    std::uint32_t request = 0;
+    std::shared_ptr<Arrival> arrival;
+  };
+  void run(const Waiting& one);
+  void start_waiting() REQUIRES(mutex_);
+
+  JobTable& jobs_;
+  const std::function<void()> wake_;
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  News news_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint32_t> running_ GUARDED_BY(mutex_);  // by process
+  std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
+  Condition ended_;
+};
+
+}  // namespace carya::loader

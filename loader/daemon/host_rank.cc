@@ -1,0 +1,165 @@
+#include "loader/daemon/host_rank.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace carya::loader {
+namespace {
+
+std::string place_text(std::uint64_t epoch, std::uint64_t position) {
+  return "epoch " + std::to_string(epoch) + " position " + std::to_string(position);
+}
+
+}  // namespace
+
+std::unexpected<Error> refuse(const std::string& job, const std::string& what) {
+  return fail(Code::kInvalidArgument, "job " + job + ": " + what);
+}
+
+Status HostRank::check_place(const AttachRequest& request) const {
+  const std::string subject = "rank " + std::to_string(request.options.rank);
+  if (replicas != request.replicas)
+    return refuse(request.job, subject + " has replicas=" + std::to_string(replicas) + ", this one says " +
+                                   std::to_string(request.replicas));
+  if (const auto taken = members.find(request.replica); taken != members.end())
+    return refuse(request.job, subject + " is read by process " + std::to_string(taken->second.pid) +
+                                   " already; end that one, or give this loader another name with job=");
+  if (members.empty() || running) return {};
+  if (epoch != request.options.epoch || position != request.options.position)
+    return refuse(request.job, subject + ": replica " + std::to_string(request.replica) + " asks for " +
+                                   place_text(request.options.epoch, request.options.position) +
+                                   ", replica " + std::to_string(members.begin()->first) + " for " +
+                                   place_text(epoch, position) +
+                                   "; restore all replicas from the same checkpoint");
+  return {};
+}
+
+/// A place in the rank's ring, for a replica that agrees with the others.
+Result<std::uint32_t> HostRank::attach_reader(const AttachRequest& request) {
+  RankStream& ring = *stream;
+  const std::uint64_t to_epoch = request.options.epoch, to_position = request.options.position;
+  end_departed();
+  if (running && !members.empty()) {  // beside others, which are not to be disturbed
+    const auto at = ring.sequence_at(to_epoch, to_position);
+    Result<std::uint32_t> reader = at ? ring.attach_reader(*at) : fail(Code::kNotFound, "");
+    if (reader || reader.error().code != Code::kNotFound) return reader;
+    const ProductionStats made = ring.figures().production;
+    return refuse(request.job, "rank " + std::to_string(request.options.rank) + ": replica " +
+                                   std::to_string(request.replica) + " asks for " +
+                                   place_text(to_epoch, to_position) + ", the others' stream stands at " +
+                                   place_text(made.epoch, made.position) +
+                                   " and has not all that this one needs; restore all replicas from the same "
+                                   "checkpoint, after the others have ended");
+  }
+  if (members.empty()) {  // the first: the others must ask for its place
+    epoch = to_epoch;
+    position = to_position;
+    seeks = 0;
+    running = false;
+    from.reset();
+    if (started)  // it lingered: what is ready is not made again
+      if (const auto at = ring.sequence_at(to_epoch, to_position)) {
+        Result<std::uint32_t> reader = ring.attach_reader(*at);
+        if (reader) {
+          from = at;
+          session = ring.session();
+          ring.take_up(*at);
+        }
+        if (reader || reader.error().code != Code::kNotFound) return reader;
+      }
+    // A stream that begins where the request says needs no seek: it was made there.
+    const bool here = !started && options.epoch == to_epoch && options.position == to_position;
+    session = here ? ring.session() : ring.place(to_epoch, to_position);
+  }
+  return from ? ring.attach_reader(*from) : ring.attach_reader();
+}
+
+/// Nobody reads it any more, and a successor may come.
+void HostRank::linger(double linger_s) {
+  running = false;
+  stream->pause();
+  lingers_until_ns = monotonic_ns() + static_cast<std::int64_t>(linger_s * 1e9);
+}
+
+void HostRank::end_departed() {
+  std::erase_if(departed, [&](const HostRank::Departed& one) {
+    pollfd process{.fd = one.process.get(), .events = POLLIN, .revents = 0};
+    const bool ended = one.process && poll(&process, 1, 0) > 0;
+    if (!ended && !stream->is_done(one.reader)) return false;
+    stream->detach_reader(one.reader, ended ? "its process ended" : "it has left");
+    return true;
+  });
+}
+
+Result<std::uint32_t> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {
+  ASSIGN(const std::uint32_t reader, attach_reader(request));
+  lingers_until_ns = 0;
+  members[request.replica] = {
+      .reader = reader, .pid = pid, .since_ns = monotonic_ns(), .seeks = seeks, .on_error = options.on_error};
+  if (members.size() != replicas || running) return reader;
+  stream->resume();  // the last replica has come
+  if (Status going = started ? Status() : stream->start(); !going) {
+    stream->detach_reader(reader, "the stream could not be started");
+    members.erase(request.replica);
+    if (members.empty()) linger(linger_s);
+    return std::unexpected(std::move(going.error()));
+  }
+  started = running = true;
+  return reader;
+}
+
+Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
+                                     const SeekRequest& request) {
+  const auto seated = members.find(replica);
+  if (seated == members.end())
+    return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
+  Member& member = seated->second;
+  if (!running) return refuse(job, "rank " + std::to_string(rank) + " waits for its other replicas");
+  // Whoever asked for the present place may have left.
+  const bool ahead_left =
+      std::ranges::none_of(members, [&](const auto& other) { return other.second.seeks > member.seeks; });
+  if (ahead_left && (epoch != request.epoch || position != request.position)) member.seeks = seeks;
+  if (member.seeks == seeks) {  // the first to ask
+    ASSIGN(session, stream->seek(request.epoch, request.position));
+    epoch = request.epoch;
+    position = request.position;
+    ++seeks;
+  } else if (epoch != request.epoch || position != request.position) {
+    return refuse(job, "rank " + std::to_string(rank) + ": replica " + std::to_string(replica) +
+                           " asks for " + place_text(request.epoch, request.position) +
+                           ", another one asked for " + place_text(epoch, position));
+  }
+  ++member.seeks;
+  return session;
+}
+
+Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replica,
+                                    transforms::OnError policy) {
+  const auto seated = members.find(replica);
+  if (seated == members.end())
+    return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
+  TRY(stream->set_on_error(policy));
+  options.on_error = policy;  // what one that comes must ask for
+  return std::exchange(seated->second.on_error, policy) != policy;
+}
+
+void HostRank::part(std::uint32_t reader, Leaving how, const std::string& reason, UniqueFd process,
+                    double linger_s) {
+  if (how == Leaving::kClosed) {
+    // What this reader holds is not written again; the other replicas go on with the rest.
+    stream->retire_reader(reader, reason);
+    departed.push_back({.reader = reader, .process = std::move(process)});
+    end_departed();
+    return;
+  }
+  if (members.empty() && started && how == Leaving::kDied)
+    stream->linger(reader, reason);
+  else
+    stream->detach_reader(reader, reason);
+  if (members.empty()) linger(linger_s);
+}
+
+}  // namespace carya::loader
