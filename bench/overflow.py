@@ -30,7 +30,7 @@ import machines  # noqa: E402
 import proxies  # noqa: E402
 from trainer import Trainer  # noqa: E402
 
-from carya import _daemon  # noqa: E402
+from carya import _programs  # noqa: E402
 from carya._bench.photos import find_photos, warm  # noqa: E402
 from carya._bench.report import Options  # noqa: E402
 
@@ -128,7 +128,7 @@ class World:
 
     def start_worker(self, number: int) -> None:
         machine = self.machines.workers[number]
-        program = (_daemon.program("carya-worker"), "--listen", f"0.0.0.0:{PORT}", "--insecure", "--threads", "1")
+        program = (_programs.program("carya-worker"), "--listen", f"0.0.0.0:{PORT}", "--insecure", "--threads", "1")
         self.workers[number] = subprocess.Popen(machine.inside(*program), stderr=subprocess.DEVNULL)
 
     def kill_worker(self, number: int) -> None:

@@ -44,7 +44,7 @@ quietly packaging/install.sh "$build/python/carya/bin" /usr "$PWD/$tree/installe
 site=$tree/installed/usr/lib/python3/dist-packages
 package=$site/carya
 mkdir -p "$package"
-(cd python && find carya -type f -not -path '*/__pycache__/*' -not -name '*.so' -exec cp --parents -t "../$site" {} +)
+(cd python && find carya -type f -not -path '*/__pycache__/*' -not -name '*.so' -not -name README.md -exec cp --parents -t "../$site" {} +)
 cp "$build/python/carya/_core$suffix" "$package/"
 mkdir "$package/service"
 cp -r packaging/systemd packaging/caryad.toml "$package/service/"
@@ -56,7 +56,7 @@ echo debian > "$info/INSTALLER"
 install -d "$tree/installed/usr/bin"
 cat > "$tree/installed/usr/bin/carya" << 'END'
 #!/usr/bin/python3
-from carya._cli import main
+from carya._cli.main import main
 
 main()
 END

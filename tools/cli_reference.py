@@ -18,9 +18,9 @@ def section() -> str:
     """The text after MARK."""
     import typer
 
-    from carya import _cli
+    from carya._cli import main
 
-    return "\n".join(line for name, command in commands(_app(_cli, typer)) for line in _described(name, command))
+    return "\n".join(line for name, command in commands(_app(main, typer)) for line in _described(name, command))
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

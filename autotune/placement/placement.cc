@@ -147,6 +147,13 @@ std::string_view objective_name(Objective objective) {
   return "";
 }
 
+Result<Objective> objective_from_name(std::string_view name) {
+  for (const Objective objective : {Objective::kCost, Objective::kSpeed, Objective::kCostAtTarget})
+    if (name == objective_name(objective)) return objective;
+  return fail(Code::kInvalidArgument,
+              "objective: got \"" + std::string(name) + "\"; give \"cost\", \"speed\" or \"cost-at-target\"");
+}
+
 std::string_view limit_name(Limit limit) {
   switch (limit) {
     case Limit::kDemand:

@@ -36,6 +36,10 @@ struct Prices {
   bool operator==(const Prices&) const = default;
 };
 
+/// Of machines whose prices nobody gave. Source: Google Cloud us-central1, on demand, of v2-8 and of
+/// n2-standard-8, which Pecan (USENIX ATC 2024) was evaluated with.
+inline constexpr Prices kAssumedPrices{.host_per_hour = 4.96, .worker_per_hour = 0.427319};
+
 enum class Objective : std::uint8_t {
   kCost,          ///< least cost per sample, among those that make the trainer wait <= 2 %, if there are any
   kSpeed,         ///< highest rate, then least cost
@@ -43,6 +47,8 @@ enum class Objective : std::uint8_t {
 };
 /// "cost", "speed", "cost-at-target".
 std::string_view objective_name(Objective objective);
+/// Errors: kInvalidArgument with the three names.
+Result<Objective> objective_from_name(std::string_view name);
 
 inline constexpr std::uint32_t kAnyWorkersMax = 100'000;  ///< of workers_max
 

@@ -7,8 +7,8 @@ namespace carya::autotune::simulator {
 namespace {
 
 constexpr double kImageNet = 1'281'167, kCoco = 118'272, kSpeech = 281'241;
-constexpr Prices kV2{.host_per_hour = 4.96, .worker_per_hour = 0.427319};
-constexpr Prices kV3{.host_per_hour = 8.8, .worker_per_hour = 0.427319};
+constexpr Prices kV2 = kAssumedPrices;
+constexpr Prices kV3{.host_per_hour = 8.8, .worker_per_hour = kAssumedPrices.worker_per_hour};
 constexpr double kLocalWorkers = 10;
 constexpr double kWorkerCores = 8;
 constexpr double kStepNoise = 0.02;    // of a second; 0.4 % of a window of 500 elements of ResNet-50

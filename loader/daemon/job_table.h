@@ -29,7 +29,7 @@ struct JobLimits {
   AllowedFolders folders;     ///< that clients may name
   double linger_s = 60;       ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
   /// Of jobs whose loader names no workers; without workers: those make all samples here.
-  RemoteOptions remote{.prices = {.host_per_hour = 4.96, .worker_per_hour = 0.427319}};
+  RemoteOptions remote{};
 
   bool operator==(const JobLimits&) const = default;
 };

@@ -26,23 +26,24 @@ struct PlanTesting {
   std::optional<std::int64_t> look_after_ns{};  ///< StreamPlannerOptions
 };
 
-/// How one rank's stream is made.
+/// How one rank's stream is made. These are the only defaults: the Python package and a daemon have none of
+/// their own.
 struct JobOptions {
   std::uint64_t rank = 0;
   std::uint64_t world_size = 1;
   std::optional<std::uint64_t> epochs;  ///< none: without end
   std::uint32_t threads = 0;            ///< 0: auto_threads(); at most kThreadsMax
   std::uint32_t slots = 0;              ///< 0: enough for `threads`, one held and one ready; else at least 2
-  std::uint64_t read_ahead_bytes = 64 << 20;
+  std::uint64_t read_ahead_bytes = 64'000'000;
   transforms::OnError on_error = transforms::OnError::kRaise;
   std::optional<std::uint64_t> seed;  ///< overrides the pipeline's, for order and ops
   bool prefetch_epochs = true;
-  double io_timeout_s = 10;  ///< retries of a failing read end after this
+  double io_timeout_s = 30;  ///< retries of a failing read end after this
   io::ReadEngineOptions::Kind io_engine = io::ReadEngineOptions::Kind::kAuto;
   std::uint64_t epoch = 0;  ///< where the stream begins
   std::uint64_t position = 0;
-  bool label_int32 = false;  ///< labels as int32 (jax would copy int64)
-  DecodeIndexOptions decode_index{};
+  bool label_int32 = false;                         ///< labels as int32 (jax would copy int64)
+  DecodeIndexOptions decode_index{.wanted = true};  ///< without a cache folder: none
   std::string cache_dir{};  ///< where what was measured of the pipeline is kept; "": nowhere
   /// kOff: ops run as declared; kExact: in the cheapest order that gives the same bits.
   autotune::Sense reorder = autotune::Sense::kExact;

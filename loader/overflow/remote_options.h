@@ -24,7 +24,8 @@ struct RemoteOptions {
   std::string server_name{};  ///< that their certificates must have; "": the host that was given
   bool insecure = false;      ///< plain TCP also to other machines
   std::string token{};        ///< for meshes that do TLS themselves; "": none
-  autotune::Prices prices{};  ///< both 0: what a worker costs beside the host is not known
+  /// Both 0: what a worker costs beside the host is not known.
+  autotune::Prices prices = autotune::kAssumedPrices;
   autotune::PlacementGoal goal{};
   double worker_start_s = 1;       ///< from asking for a worker until it works
   double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works

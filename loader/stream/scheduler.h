@@ -36,9 +36,9 @@ struct ProductionOptions {
   std::optional<std::uint64_t> epochs;  ///< how many epochs from 0 the stream has; none: without end
   bool prefetch_epochs = true;          ///< go on into the next epoch while this one drains
   transforms::OnError on_error = transforms::OnError::kRaise;
-  std::uint32_t threads = 1;                  ///< chunks of this job computed at the same time
-  std::uint64_t read_ahead_bytes = 64 << 20;  ///< of read buffers at most (one chunk is always allowed)
-  std::int64_t io_timeout_ns = 10'000'000'000;
+  std::uint32_t threads = 1;           ///< chunks of this job computed at the same time
+  std::uint64_t read_ahead_bytes = 0;  ///< of read buffers at most (one chunk is always allowed)
+  std::int64_t io_timeout_ns = 0;
   bool label_int32 = false;
   std::shared_ptr<DecodeIndex> index{};      ///< never null
   std::shared_ptr<StreamPlanner> planner{};  ///< never null

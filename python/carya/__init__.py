@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._batch import Batch
-from ._chain import OpChain, ops
+from . import _pickled as _pickled
 from ._core import version as __version__
 from ._errors import (
     Closed,
@@ -31,10 +30,12 @@ from ._errors import (
     Timeout,
     Unsupported,
 )
-from ._loader import Loader
-from ._pipeline import Pipeline
-from ._remote import Placement
-from ._sources import arrays, files, image_folder, webdataset
+from ._loading.batch import Batch
+from ._loading.loader import Loader
+from ._loading.remote import Placement
+from ._pipeline.chain import OpChain, ops
+from ._pipeline.pipeline import Pipeline
+from ._pipeline.sources import arrays, files, image_folder, webdataset
 
 if TYPE_CHECKING:
     from . import fleet as fleet

@@ -1,6 +1,6 @@
 """`python -m carya` is the command `carya`."""
 
-from ._cli import main
+from ._cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -112,35 +112,76 @@ class Batch:
         """All the user's tensors, in the order of `names()`."""
     def dlpack(self, name: str) -> object: ...
 
+class JobOptions:
+    """How one rank's stream is made (loader/job/job_options.h). A new one has the defaults, the only ones there are."""
+
+    rank: int
+    world_size: int
+    epochs: int | None
+    threads: int  # 0: automatic
+    slots: int  # 0: automatic
+    read_ahead: int  # bytes
+    on_error: str
+    seed: int | None
+    prefetch_epochs: bool
+    io_timeout: float  # seconds
+    io_engine: str
+    epoch: int
+    position: int
+    label_dtype: str
+    decode_index: str  # "auto", "off", "rows", "8", "16"
+    cache_dir: str
+    reorder: str
+    order: Sequence[int]
+    fuse: bool
+    trains: bool
+    remote: RemoteOptions | None
+
+class RemoteOptions:
+    """Workers that a stream may use (loader/overflow/remote_options.h), with the defaults."""
+
+    workers: list[str]
+    dns: str
+    fleet_command: list[str]
+    fleet_options: str
+    certificate: str
+    key: str
+    authority: str
+    server_name: str
+    insecure: bool
+    token: str
+    host_price: float  # $ per hour
+    worker_price: float
+    objective: str
+    target: float
+    max_workers: int
+    max_cost_per_hour: float
+    verify: float
+    workers_fixed: int | None
+    cut_fixed: int | None
+
+class DaemonOptions:
+    """Which daemon makes the batches, and for whom (loader/control/daemon_stream.h)."""
+
+    socket: str
+    job: str
+    replica: int
+    replicas: int
+    cache_dir: str
+    reattach_timeout: float  # seconds
+    on_loss: str  # "embedded" or "raise"
+    arrays: dict[str, np.ndarray[Any, Any]] | None
+    progress: Callable[[int], bool] | None
+
 class Job:
     def __init__(
         self,
         pipeline: Pipeline,
         dataset: Dataset | None,
+        options: JobOptions,
         *,
-        rank: int,
-        world_size: int,
-        threads: int,
-        slots: int,
-        read_ahead: int,
-        on_error: str,
-        seed: int | None,
-        prefetch_epochs: bool,
-        epochs: int | None,
-        io_timeout: float,
-        io_engine: str,
-        epoch: int,
-        position: int,
-        defer_release: bool,
-        label_dtype: str,
-        decode_index: str = "off",
-        cache_dir: str = "",
-        reorder: str = "exact",
-        order: Sequence[int] = (),
-        fuse: bool = True,
-        trains: bool = True,
-        remote: dict[str, Any] | None = None,
-        daemon: dict[str, Any] | None = None,
+        daemon: DaemonOptions | None = None,
+        defer_release: bool = False,
     ) -> None: ...
     @property
     def dataset_fingerprint(self) -> str: ...

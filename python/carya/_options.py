@@ -1,4 +1,4 @@
-"""Reading the loader's options: "auto", sizes with units, names."""
+"""Reading what a user gave: "auto", sizes with units, names."""
 
 from __future__ import annotations
 
@@ -110,35 +110,3 @@ def decode_index_name(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value not in ("auto", "off", "rows", 8, 16):
         raise invalid("Loader: decode_index", value, '"auto", "off", "rows", 8 or 16')
     return str(value)
-
-
-def job_options(
-    *,
-    rank: Any,
-    world_size: Any,
-    epochs: Any,
-    threads: Any,
-    slots: Any,
-    read_ahead: Any,
-    on_error: Any,
-    seed: Any,
-    prefetch_epochs: Any,
-    io_timeout: Any,
-    io_engine: Any,
-    decode_index: Any,
-) -> dict[str, Any]:
-    """Options of the loader as the native job takes them. Errors: InvalidArgument with what is allowed."""
-    return {
-        "rank": whole("rank", rank, 0, "an integer of 0 or more"),
-        "world_size": whole("world_size", world_size, 1, "a count of 1 or more"),
-        "epochs": None if epochs is None else whole("epochs", epochs, 1, "a count of 1 or more, or None"),
-        "threads": count_or_auto("threads", threads, 1, 1024),
-        "slots": count_or_auto("slots", slots, 2, 256),
-        "read_ahead": byte_size("read_ahead", read_ahead),
-        "on_error": choice("on_error", on_error, ("raise", "replace", "mask")),
-        "seed": None if seed is None else whole("seed", seed, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1),
-        "prefetch_epochs": flag("prefetch_epochs", prefetch_epochs),
-        "io_timeout": seconds("io_timeout", io_timeout),
-        "io_engine": choice("io_engine", io_engine, ("auto", "uring", "pread")),
-        "decode_index": decode_index_name(decode_index),
-    }

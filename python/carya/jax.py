@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from . import _core
-from ._batch import Batch
 from ._errors import InvalidArgument
-from ._loader import Loader as _Loader
-from ._pipeline import Pipeline
+from ._loading.batch import Batch
+from ._loading.loader import Loader as _Loader
+from ._pipeline.pipeline import Pipeline
 
 __all__ = ["Loader"]
 
@@ -71,7 +71,8 @@ class Loader(_Loader):
             None  # fields that jax cannot hold without a copy; known at the first batch
         )
 
-    def _wrap(self, core: _core.Batch) -> Batch:
+    def _wrap(self, taken: Any) -> Batch:
+        core: _core.Batch = taken
         batch = Batch()
         for name in self._fields:
             if self._in_place:

@@ -11,11 +11,13 @@ import torch
 import torch.utils._pytree
 
 from . import _core
-from ._batch import Batch
-from ._devices import Backend, CopiesUnderWay, Event, RetiredLeases
 from ._errors import Error, InvalidArgument
-from ._loader import Loader as _Loader
-from ._pipeline import Pipeline
+from ._loading.batch import Batch
+from ._loading.delivery import Taken
+from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases
+from ._loading.loader import Loader as _Loader
+from ._loading.state import Place
+from ._pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +36,7 @@ class Loader(_Loader):
         computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
         current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
     device: copy every batch to this device on the loader's own stream, one batch ahead; tensors are on the device.
-    device_backend: another kind of device, as an object with the methods of `carya._devices.Backend`.
+    device_backend: another kind of device, as an object with the methods of `carya._loading.devices.Backend`.
 
     >>> import carya, numpy as np
     >>> import carya.torch
@@ -79,7 +81,7 @@ class Loader(_Loader):
             **options,
         )
 
-    def _begin(self) -> None:
+    def _prepare_epoch(self) -> None:
         group = _group() if self._found else None
         if group is not None and group != (self._rank, self._world_size):
             self._found = False  # said once
@@ -88,17 +90,16 @@ class Loader(_Loader):
                 f"it says rank {group[0]} of {group[1]}: ranks may read the same records; make the loader after "
                 "init_process_group, or give it rank= and world_size=",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        super()._begin()
 
-    def _take(self) -> Any:
+    def _take(self) -> Taken:
         if self._retired is None:
             return super()._take()
         self._poll()
         if not self._copies:
-            return self._job_next_with_polls()
-        staged = self._staged.popleft() if self._staged else self._stage(self._job_next_with_polls())
+            return self._next_with_polls()
+        staged = self._staged.popleft() if self._staged else self._stage(self._next_with_polls())
         self._stage_ahead()
         return staged
 
@@ -108,14 +109,14 @@ class Loader(_Loader):
         if self._defer_release:
             self._retired.poll(self._job.take_retired())
 
-    def _job_next_with_polls(self) -> _core.Batch:
+    def _next_with_polls(self) -> _core.Batch:
         """As the base class waits, but leases whose events come to pass meanwhile go back."""
         core = self._job.next(0.0)
         while core is None:
             core = self._job.next(0.001)
             self._poll()
             if core is None and self._held_back() == 0:
-                return super()._take()  # type: ignore[no-any-return]
+                return self._next_batch()
         return core
 
     def _held_back(self) -> int:
@@ -140,20 +141,20 @@ class Loader(_Loader):
             if core is not None:
                 self._staged.append(self._stage(core))
 
-    def _seek(self, place: Any) -> None:
+    def _seek(self, place: Place) -> None:
         self._staged.clear()  # copies under way keep their slots until they are done
         super()._seek(place)
 
-    def _wrap(self, item: Any) -> Batch:
+    def _wrap(self, taken: Any) -> Batch:
         if self._copies:
             assert self._backend is not None
-            self._backend.make_visible(item.tensors, item.event)
-            core: _core.Batch = item.core
-            batch = Batch(zip(self._fields, item.tensors, strict=True))
+            self._backend.make_visible(taken.tensors, taken.event)
+            core: _core.Batch = taken.core
+            batch = Batch(zip(self._fields, taken.tensors, strict=True))
             batch._records = core.records.copy()
             batch._valid = torch.from_numpy(core.valid.copy())
             return batch
-        core = item
+        core = taken
         from_numpy = torch.from_numpy
         batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
         if self._backend is not None:
@@ -188,7 +189,7 @@ class Loader(_Loader):
 
 
 class _Staged:
-    """A batch on its way to the device. Has what `Loader._yield` reads of a core batch."""
+    """A batch on its way to the device: what `_take` gives where the loader copies."""
 
     __slots__ = ("core", "event", "place", "tensors")
 

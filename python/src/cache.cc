@@ -8,7 +8,7 @@
 #include "errors.h"
 #include "io/files/manifest_file.h"
 #include "io/store/store_list.h"
-#include "job.h"
+#include "job_options.h"
 #include "job_stats.h"
 #include "loader/data/index_builder.h"
 #include "progress_call.h"
@@ -22,7 +22,7 @@ py::dict complete_index(const PyDataset& dataset, const std::string& decode_inde
                         const std::string& cache_dir, std::uint32_t threads, py::object progress) {
   auto call = std::make_shared<ProgressCall>(std::move(progress));
   const loader::IndexCompletionOptions options{
-      .index = parse_decode_index(decode_index, cache_dir),
+      .index = decode_index_from_name(decode_index, cache_dir),
       .threads = threads,
       .progress = [call](std::uint64_t done) { return (*call)(done); }};
   auto made = [&] {

@@ -10,6 +10,7 @@
 #include "batch.h"
 #include "dataset.h"
 #include "errors.h"
+#include "job_options.h"
 #include "job_stats.h"
 #include "loader/control/daemon_stream.h"
 #include "loader/job/job.h"
@@ -28,66 +29,6 @@ std::set<class PyJob*>& live_jobs() {
   static std::set<PyJob*> jobs;  // under the GIL
   return jobs;
 }
-
-transforms::OnError parse_policy(const std::string& text) {
-  if (text == "raise") return transforms::OnError::kRaise;
-  if (text == "replace") return transforms::OnError::kReplace;
-  if (text == "mask") return transforms::OnError::kMask;
-  raise(
-      Error{Code::kInvalidArgument, "on_error: got \"" + text + "\"; give \"raise\", \"replace\", \"mask\""});
-}
-
-io::ReadEngineOptions::Kind parse_io_engine(const std::string& text) {
-  if (text == "auto") return io::ReadEngineOptions::Kind::kAuto;
-  if (text == "uring") return io::ReadEngineOptions::Kind::kUring;
-  if (text == "pread") return io::ReadEngineOptions::Kind::kPread;
-  raise(
-      Error{Code::kInvalidArgument, "io_engine: got \"" + text + "\"; give \"auto\", \"uring\", \"pread\""});
-}
-
-std::optional<loader::RemoteOptions> parse_remote(const std::optional<py::dict>& given) {
-  if (!given) return std::nullopt;
-  const py::dict& from = *given;
-  const auto [host, worker] = from["prices"].cast<std::pair<double, double>>();
-  const auto text = [&](const char* name) {
-    return from.contains(name) ? from[name].cast<std::string>() : std::string();
-  };
-  loader::RemoteOptions remote{.workers = from["workers"].cast<std::vector<std::string>>(),
-                               .dns = text("dns"),
-                               .fleet_command = from.contains("fleet_command")
-                                                    ? from["fleet_command"].cast<std::vector<std::string>>()
-                                                    : std::vector<std::string>(),
-                               .fleet_options = from.contains("fleet_options") ? text("fleet_options") : "{}",
-                               .certificate = text("certificate"),
-                               .key = text("key"),
-                               .authority = text("authority"),
-                               .server_name = text("server_name"),
-                               .insecure = from.contains("insecure") && from["insecure"].cast<bool>(),
-                               .token = text("token"),
-                               .prices = {.host_per_hour = host, .worker_per_hour = worker},
-                               .goal = {.objective = autotune::Objective(from["objective"].cast<int>()),
-                                        .target = from["target"].cast<double>(),
-                                        .workers_max = from["workers_max"].cast<std::uint32_t>(),
-                                        .workers_cost_per_hour_max = from["cost_max"].cast<double>()}};
-  if (from.contains("verify")) remote.verify = from["verify"].cast<double>();
-  if (from.contains("workers_fixed")) remote.workers_fixed = from["workers_fixed"].cast<std::uint32_t>();
-  if (from.contains("cut_fixed")) remote.cut_fixed = from["cut_fixed"].cast<std::uint64_t>();
-  return remote;
-}
-
-}  // namespace
-
-loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std::string& cache_dir) {
-  loader::DecodeIndexOptions options{.wanted = text != "off", .cache_dir = cache_dir};
-  if (text == "rows") options.spacing = 0;
-  if (text == "8" || text == "16") options.spacing = std::stoi(text);
-  if (options.wanted && !options.spacing && text != "auto")
-    raise(Error{Code::kInvalidArgument,
-                "decode_index: got \"" + text + "\"; give \"auto\", \"off\", \"rows\", 8, 16"});
-  return options;
-}
-
-namespace {
 
 py::dict to_dict(const Failure& failure) {
   py::dict entry;
@@ -151,7 +92,7 @@ class PyJob {
   }
 
   void set_on_error(const std::string& policy) {
-    const transforms::OnError wanted = parse_policy(policy);
+    const transforms::OnError wanted = policy_from_name(policy);
     unwrap([&] {
       const WithoutGil unlocked;
       return job_->set_on_error(wanted);
@@ -241,27 +182,21 @@ py::list PyJob::quarantine() const {
 }
 
 /// A job that a daemon makes; should that one be lost for good, one of this process.
-std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const py::dict& daemon,
+std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const PyDaemonOptions& daemon,
                                        const loader::JobOptions& options, bool defer_release) {
-  loader::DaemonOptions asked;
-  asked.socket = daemon["socket"].cast<std::string>();
-  asked.job = daemon["job"].cast<std::string>();
-  asked.replica = daemon["replica"].cast<std::uint32_t>();
-  asked.replicas = daemon["replicas"].cast<std::uint32_t>();
-  asked.cache_dir = daemon["cache_dir"].cast<std::string>();
-  asked.reattach_timeout_s = daemon["reattach_timeout"].cast<double>();
+  loader::DaemonOptions asked = daemon.asked;
   loader::DatasetOptions dataset;
   py::list memory;
-  if (!daemon["arrays"].is_none()) dataset.arrays = array_memory(daemon["arrays"], memory);
+  if (!daemon.arrays.is_none()) dataset.arrays = array_memory(daemon.arrays, memory);
   dataset.listing.cache_dir = asked.cache_dir;
   asked.arrays = dataset.arrays;
-  auto call = std::make_shared<ProgressCall>(daemon["progress"]);
+  auto call = std::make_shared<ProgressCall>(daemon.progress);
   // The job outlives this call, and may be destroyed without the GIL.
   asked.progress = [weak = std::weak_ptr(call)](std::uint64_t seen) {
     const auto alive = weak.lock();
     return !alive || (*alive)(seen);
   };
-  if (daemon["embedded"].cast<bool>())
+  if (daemon.goes_on)
     asked.embedded = [native = pipeline.pipeline, dataset, options]() -> Result<loader::Attach> {
       ASSIGN(auto opened, loader::Dataset::open(*native, dataset));
       return loader::attach_embedded(native, std::move(opened), options);
@@ -274,36 +209,11 @@ std::unique_ptr<PyJob> make_daemon_job(const PyPipeline& pipeline, const py::dic
   return std::make_unique<PyJob>(unwrap(std::move(job)), memory, defer_release);
 }
 
-std::unique_ptr<PyJob> make_job(
-    const PyPipeline& pipeline, const py::object& dataset, std::uint64_t rank, std::uint64_t world_size,
-    std::uint32_t threads, std::uint32_t slots, std::uint64_t read_ahead, const std::string& on_error,
-    std::optional<std::uint64_t> seed, bool prefetch_epochs, std::optional<std::uint64_t> epochs,
-    double io_timeout, const std::string& io_engine, std::uint64_t epoch, std::uint64_t position,
-    bool defer_release, const std::string& label_dtype, const std::string& decode_index,
-    const std::string& cache_dir, const std::string& reorder, const std::vector<std::size_t>& order,
-    bool fuse, bool trains, const std::optional<py::dict>& remote, const std::optional<py::dict>& daemon) {
-  const loader::JobOptions options{.rank = rank,
-                                   .world_size = world_size,
-                                   .epochs = epochs,
-                                   .threads = threads,
-                                   .slots = slots,
-                                   .read_ahead_bytes = read_ahead,
-                                   .on_error = parse_policy(on_error),
-                                   .seed = seed,
-                                   .prefetch_epochs = prefetch_epochs,
-                                   .io_timeout_s = io_timeout,
-                                   .io_engine = parse_io_engine(io_engine),
-                                   .epoch = epoch,
-                                   .position = position,
-                                   .label_int32 = label_dtype == "int32",
-                                   .decode_index = parse_decode_index(decode_index, cache_dir),
-                                   .cache_dir = cache_dir,
-                                   .reorder = unwrap(autotune::sense_from_name(reorder)),
-                                   .order = order,
-                                   .fuse = fuse,
-                                   .trains = trains,
-                                   .remote = parse_remote(remote)};
-  if (daemon) return make_daemon_job(pipeline, *daemon, options, defer_release);
+/// `dataset`: None with `daemon`, which opens it.
+std::unique_ptr<PyJob> make_job(const PyPipeline& pipeline, const py::object& dataset,
+                                const loader::JobOptions& options, const PyDaemonOptions* daemon,
+                                bool defer_release) {
+  if (daemon != nullptr) return make_daemon_job(pipeline, *daemon, options, defer_release);
   const auto native = dataset.cast<const PyDataset&>().dataset;
   auto job = [&] {
     const WithoutGil unlocked;
@@ -316,15 +226,8 @@ std::unique_ptr<PyJob> make_job(
 
 void bind_job(py::module_& module) {
   py::class_<PyJob>(module, "Job", py::is_final())
-      .def(py::init(&make_job), py::arg("pipeline"), py::arg("dataset"), py::kw_only(), py::arg("rank") = 0,
-           py::arg("world_size") = 1, py::arg("threads") = 0, py::arg("slots") = 0,
-           py::arg("read_ahead") = 64 << 20, py::arg("on_error") = "raise", py::arg("seed") = py::none(),
-           py::arg("prefetch_epochs") = true, py::arg("epochs") = py::none(), py::arg("io_timeout") = 10.0,
-           py::arg("io_engine") = "auto", py::arg("epoch") = 0, py::arg("position") = 0,
-           py::arg("defer_release") = false, py::arg("label_dtype") = "int64",
-           py::arg("decode_index") = "off", py::arg("cache_dir") = "", py::arg("reorder") = "exact",
-           py::arg("order") = std::vector<std::size_t>(), py::arg("fuse") = true, py::arg("trains") = true,
-           py::arg("remote") = py::none(), py::arg("daemon") = py::none())
+      .def(py::init(&make_job), py::arg("pipeline"), py::arg("dataset"), py::arg("options"), py::kw_only(),
+           py::arg("daemon") = py::none(), py::arg("defer_release") = false)
       .def_property_readonly("seed", [](const PyJob& self) { return self.job().seed(); })
       .def_property_readonly("global_size", [](const PyJob& self) { return self.shape().global_size; })
       .def_property_readonly("count", [](const PyJob& self) { return self.shape().records; })

@@ -2,15 +2,9 @@
 
 #include <pybind11/pybind11.h>
 
-#include <string>
-
-#include "loader/data/decode_index.h"
-
 namespace carya::python {
 
-/// The loader's option "auto", "off", "rows", "8" or "16".
-loader::DecodeIndexOptions parse_decode_index(const std::string& text, const std::string& cache_dir);
-
+/// `Job`: one rank's stream in Python's hands.
 void bind_job(pybind11::module_& module);
 
 }  // namespace carya::python

@@ -9,6 +9,7 @@
 #include "dataset.h"
 #include "errors.h"
 #include "job.h"
+#include "job_options.h"
 #include "loader/host/host.h"
 #include "simulation.h"
 #include "transforms/pipeline/codec_versions.h"
@@ -74,6 +75,7 @@ PYBIND11_MODULE(_core, module) {
   bind_errors(module);
   bind_batch(module);
   bind_dataset(module);
+  bind_job_options(module);
   bind_job(module);
   bind_cache(module);
   bind_daemon(module);

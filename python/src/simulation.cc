@@ -18,7 +18,7 @@ namespace {
 namespace py = pybind11;
 namespace simulator = autotune::simulator;
 
-// What comes in was checked and completed by carya/_scenario.py.
+// What comes in was checked and completed by carya/_simulate/scenario.py.
 double number(const py::handle& part, const char* name) {
   return py::cast<double>(part[name]);
 }

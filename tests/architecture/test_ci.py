@@ -24,7 +24,7 @@ _spec.loader.exec_module(ci)
         (["tests/overflow/pool_test.cc"], {"loader"}),
         (["tests/jpeg/a_test.cc"], {"transforms"}),
         (["CMakePresets.json"], {"base", "shm", "io", "transforms", "autotune", "remote", "loader"}),
-        (["docs/plan.md", "python/carya/_loader.py"], set()),
+        (["docs/plan.md", "python/carya/_loading/loader.py"], set()),
     ],
 )
 def test_a_change_reaches_its_module_and_those_above(files: list[str], reached: set[str]) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from carya import _core, _daemon
+from carya import _core, _programs
 
 
 def until(done: Callable[[], Any], seconds: float = 300) -> Any:
@@ -38,7 +38,7 @@ class Daemon:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [_daemon.program(), "--socket", self.socket, *self._arguments], cwd="/", stderr=subprocess.DEVNULL
+            [_programs.program(), "--socket", self.socket, *self._arguments], cwd="/", stderr=subprocess.DEVNULL
         )
         until(lambda: _core.daemon_listens(self.socket))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import carya
-from carya import _doctor
+from carya._cli import doctor
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -157,14 +157,14 @@ GOOD = {
     ],
 )
 def test_doctor_judges_each_fact(change: dict[str, object], subject: str) -> None:
-    assert _doctor.judge(GOOD) == []
-    (problem,) = _doctor.judge({**GOOD, **change})
+    assert doctor.judge(GOOD) == []
+    (problem,) = doctor.judge({**GOOD, **change})
     assert problem.subject == subject
     assert problem.fix
 
 
 def test_doctor_says_which_simd_target_runs_and_why_no_better_one(capsys: pytest.CaptureFixture[str]) -> None:
-    _doctor.show({**GOOD, "simd_chosen": "AVX2"}, [])
+    doctor.show({**GOOD, "simd_chosen": "AVX2"}, [])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "AVX2 (by CARYA_SIMD); not AVX3: this processor, or its kernel, lacks avx512f" in shown
     assert "AVX3_DL" not in shown
@@ -211,9 +211,9 @@ def test_the_reference_says_what_help_says() -> None:
     head, text = reference.DOCUMENT.read_text().split(reference.MARK)
     assert text.strip() == reference.section().strip()
     typer = pytest.importorskip("typer")
-    from carya import _cli
+    from carya._cli.main import make_app
 
-    names = [name for name, _ in reference.commands(typer.main.get_command(_cli.make_app(typer)))]
+    names = [name for name, _ in reference.commands(typer.main.get_command(make_app(typer)))]
     assert [name for name in names if f"`carya {name}`" not in head] == []
 
 

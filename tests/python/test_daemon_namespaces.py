@@ -21,7 +21,7 @@ import pytest
 from daemons import until
 
 import carya
-from carya import _core, _daemon
+from carya import _core, _programs
 
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
@@ -45,7 +45,7 @@ def contained(hidden: Path | None = None, *arguments: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="caryad-") as folder:
         socket = f"{folder}/caryad.sock"
         hide = f"mount -t tmpfs tmpfs '{hidden}' && " if hidden else ""
-        command = [*UNSHARE, "sh", "-c", f'{hide}exec "$@"', "-", _daemon.program(), "--socket", socket, *arguments]
+        command = [*UNSHARE, "sh", "-c", f'{hide}exec "$@"', "-", _programs.program(), "--socket", socket, *arguments]
         with subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL) as process:
             try:
                 until(lambda: process.poll() is not None or _core.daemon_listens(socket))

@@ -14,7 +14,7 @@ import pytest
 from daemons import running
 
 import carya
-from carya._explanation import Explanation, microseconds
+from carya._explain.explanation import Explanation, microseconds
 
 SVG = "{http://www.w3.org/2000/svg}"
 

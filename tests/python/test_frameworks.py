@@ -141,3 +141,16 @@ def test_resize_is_torchvisions(photos: Path, size: tuple[int, int]) -> None:
         difference = np.abs(expected - got)
         assert difference.max() <= 2
         assert (difference > 1).mean() <= 0.001
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_a_loader_overrides_what_the_contract_names(name: str) -> None:
+    from carya._loading.delivery import Delivery
+
+    loader = pytest.importorskip(f"carya.{name}").Loader
+    own = {
+        key for key in vars(loader) if key.startswith("_") and not key.startswith("__") and hasattr(carya.Loader, key)
+    }
+    assert own
+    assert own <= vars(Delivery).keys()
+    assert not own & {key for key in vars(carya.Loader) if not key.startswith("__")}

@@ -50,7 +50,7 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 def test_the_command_names_what_it_lacks(tmp_path: object) -> None:
-    code = "import sys; sys.modules['typer'] = None; sys.argv = ['carya']; from carya._cli import main; main()"
+    code = "import sys; sys.modules['typer'] = None; sys.argv = ['carya']; from carya._cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install rich typer" in done.stderr

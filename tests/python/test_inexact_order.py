@@ -15,7 +15,7 @@ import pytest
 from daemons import Daemon, running
 
 import carya
-from carya._plan import plan_text
+from carya._loading.plan_file import plan_text
 
 DECLARED = ["decode_image", "color_jitter", "gaussian_blur", "grayscale", "random_crop"]
 

@@ -17,7 +17,7 @@ from daemons import Daemon, running, until
 from streams import numbers, records
 
 import carya
-from carya import _core, _daemon
+from carya import _core, _programs
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\["\\n])*",?)+)\})? (\S+)')
@@ -114,7 +114,7 @@ def test_a_unix_socket_is_of_this_user_alone() -> None:
 )
 def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [_daemon.program(), "--socket", str(tmp_path / "s"), "--metrics", address],
+        [_programs.program(), "--socket", str(tmp_path / "s"), "--metrics", address],
         capture_output=True,
         text=True,
         timeout=300,

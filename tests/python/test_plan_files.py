@@ -101,20 +101,21 @@ def test_a_daemon_keeps_it_too(frozen: Path, photos: Path) -> None:
 
 def test_a_daemon_believes_no_order(photos: Path) -> None:
     """What came over the socket is checked there, whatever the trainer's side has checked."""
-    asked = {
-        "job": "j", "replica": 0, "replicas": 1, "reattach_timeout": 1.0, "embedded": False, "cache_dir": "",
-        "arrays": None, "progress": lambda seen: True,
-    }  # fmt: skip
-    options: dict[str, Any] = {"daemon": asked, "reorder": "exact"}
+
+    def ask(order: list[int], reorder: str = "exact") -> _core.Job:
+        asked, options = _core.DaemonOptions(), _core.JobOptions()
+        asked.socket, asked.job, asked.on_loss, asked.reattach_timeout = daemon.socket, "j", "raise", 1.0
+        options.order, options.reorder = order, reorder
+        return _core.Job(native, None, options, daemon=asked)
+
     native = chain(photos).native
     with running() as daemon:
-        asked["socket"] = daemon.socket
         for order in ([4, 3, 2, 1, 0], [0, 0, 1, 2, 3], [0, 1], [2**63] * 5, list(range(1000))):
             with pytest.raises(carya.InvalidArgument, match=r"^(plan|options\.order\[\]): "):
-                _core.Job(native, None, order=order, **options)
+                ask(order)
         with pytest.raises(carya.InvalidArgument, match=r'runs before .*reorder="off" does not allow'):
-            _core.Job(native, None, order=[0, 3, 1, 2, 4], **{**options, "reorder": "off"})
-        _core.Job(native, None, order=[0, 3, 1, 2, 4], **options).close()
+            ask([0, 3, 1, 2, 4], "off")
+        ask([0, 3, 1, 2, 4]).close()
 
 
 def test_what_differs_is_named(frozen: Path, photos: Path, tmp_path: Path) -> None:

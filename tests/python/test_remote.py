@@ -22,7 +22,7 @@ from streams import digest, epoch_digest
 from workers import Worker
 
 import carya
-from carya import _remote
+from carya._loading import remote
 
 
 @pytest.fixture
@@ -457,6 +457,6 @@ def test_options_that_cannot_be_are_refused(photos: Path, options: dict[str, Any
 
 
 def test_prices_of_machine_types() -> None:
-    assert _remote._prices({"host": "v3-8"}) == (8.8, 0.427319)
-    assert _remote._prices({"host": "p5.48xlarge", "worker": "m8i-flex.4xlarge"}) == (55.04, 0.8044)
-    assert _remote._prices(None) == (4.96, 0.427319)
+    assert remote._prices({"host": "v3-8"}) == (8.8, 0.427319)
+    assert remote._prices({"host": "p5.48xlarge", "worker": "m8i-flex.4xlarge"}) == (55.04, 0.8044)
+    assert remote._prices(None) == (4.96, 0.427319)

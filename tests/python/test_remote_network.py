@@ -20,7 +20,7 @@ from PIL import Image
 from trainer import Digest, Trainer, pipeline
 
 import carya
-from carya import _daemon
+from carya import _programs
 
 PORT, PROXY_PORT = 7070, 7071
 WAIT_S = 400  # the end of a hang
@@ -60,7 +60,7 @@ class World:
         self.trainer = Trainer(made.host.inside, task, dict(os.environ))
 
     def start(self, machine: Machine) -> None:
-        program = _daemon.program("carya-worker")
+        program = _programs.program("carya-worker")
         command = machine.inside(program, "--listen", f"0.0.0.0:{PORT}", "--threads", "1", "--insecure")
         self._workers[machine] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 

@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 
 import carya
-from carya import _cli_service, _core, _daemon
+from carya import _core, _programs
+from carya._cli import service as service_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
-CARYAD = _daemon.program()
+CARYAD = _programs.program()
 BIN = str(Path(CARYAD).parent)
 HANG_S = 60
 
@@ -80,11 +81,11 @@ def test_wrong_arguments_are_status_2(tmp_path: Path) -> None:
 
 
 def test_the_packages_script_becomes_the_program() -> None:
-    script = [sys.executable, "-c", "import carya._daemon; carya._daemon.main()"]
+    script = [sys.executable, "-c", "import carya._programs; carya._programs.main()"]
     shown = subprocess.run([*script, "--version"], capture_output=True, text=True, check=True)
-    assert shown.stdout == subprocess.run([_daemon.program(), "--version"], capture_output=True, text=True).stdout
+    assert shown.stdout == subprocess.run([_programs.program(), "--version"], capture_output=True, text=True).stdout
     # A package without the program does not look in PATH, where it would find itself.
-    alone = "import carya._daemon as d; d.__file__ = '/nowhere/_daemon.py'; d.main()"
+    alone = "import carya._programs as d; d.__file__ = '/nowhere/_programs.py'; d.main()"
     missing = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "/nowhere/bin/caryad: No such file" in missing.stderr
@@ -247,7 +248,7 @@ def test_units_are_valid(installed: Path, tmp_path: Path, kind: str) -> None:
     """`systemd-analyze verify` is silent about the units as they are installed, here below another folder."""
     analyze = need("systemd-analyze")
     folder = installed / "usr/lib/systemd" / kind
-    units = (*_cli_service.UNITS, *(["carya-worker.service"] if kind == "system" else []))
+    units = (*service_command.UNITS, *(["carya-worker.service"] if kind == "system" else []))
     for unit in units:
         text = (folder / unit).read_text().replace("/usr/bin/carya", f"{BIN}/carya")
         (tmp_path / unit).write_text(text)
@@ -347,7 +348,7 @@ def test_every_key_of_the_configuration_is_in_the_page() -> None:
 
 def test_every_command_of_carya_is_in_its_page() -> None:
     typer = pytest.importorskip("typer")
-    from carya import _cli
+    from carya._cli.main import make_app
 
     def commands(group: object, prefix: str = "") -> Iterator[str]:
         for name, command in group.commands.items():  # type: ignore[attr-defined]
@@ -356,7 +357,7 @@ def test_every_command_of_carya_is_in_its_page() -> None:
             else:
                 yield prefix + name
 
-    names = list(commands(typer.main.get_command(_cli.make_app(typer))))
+    names = list(commands(typer.main.get_command(make_app(typer))))
     assert "service install" in names
     missing = [name for name in names if not re.search(rf"^\.It Ic {name}\b", page("carya.1"), re.MULTILINE)]
     assert not missing
@@ -387,7 +388,7 @@ def test_service_install_writes_units_that_start_this_caryad(home: Path) -> None
     assert result["next"] == ["systemctl --user daemon-reload", "systemctl --user enable --now caryad.socket"]
     start = re.search("^ExecStart=(.*)$", (folder / "caryad.service").read_text(), re.MULTILINE)
     assert start
-    assert start[1] == f'{_cli_service.quoted(CARYAD)} --config "{config}" --socket %t/carya/caryad.sock'
+    assert start[1] == f'{service_command.quoted(CARYAD)} --config "{config}" --socket %t/carya/caryad.sock'
     if shutil.which("systemd-analyze"):
         verified = run(
             "systemd-analyze", "--user", "verify", "--man=no", str(folder / "caryad.service"), XDG_RUNTIME_DIR=str(home)
@@ -441,7 +442,7 @@ def test_service_help_has_an_example(home: Path) -> None:
 def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The tree of another system, into which every user may look, with a package of its own."""
     pytest.importorskip("typer")
-    monkeypatch.setattr(_daemon, "program", lambda: str(program))
+    monkeypatch.setattr(_programs, "program", lambda: str(program))
     root = Path(tempfile.mkdtemp())
     root.chmod(0o755)
     program = root / "opt" / "venv" / "caryad"
@@ -451,22 +452,22 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-def scope(root: Path, run_as: str = "carya") -> _cli_service.Scope:
-    return _cli_service.Scope(True, str(root), run_as)
+def scope(root: Path, run_as: str = "carya") -> service_command.Scope:
+    return service_command.Scope(True, str(root), run_as)
 
 
 def test_system_service_has_the_real_path_of_this_caryad(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = system / "opt" / "venv" / "caryad"
     (system / "link").symlink_to(real.parent)
-    monkeypatch.setattr(_daemon, "program", lambda: str(system / "link" / "caryad"))
+    monkeypatch.setattr(_programs, "program", lambda: str(system / "link" / "caryad"))
     before = os.umask(0o077)
     try:
-        result = _cli_service.install(scope=scope(system))
+        result = service_command.install(scope=scope(system))
     finally:
         os.umask(before)
     units, config = system / "etc/systemd/system", system / "etc/carya/caryad.toml"
     users = system / "etc/sysusers.d/carya.conf"
-    assert set(result["files"]) == {str(units / unit) for unit in _cli_service.UNITS} | {str(config), str(users)}
+    assert set(result["files"]) == {str(units / unit) for unit in service_command.UNITS} | {str(config), str(users)}
     assert all(stat.S_IMODE(Path(path).stat().st_mode) == 0o644 for path in result["files"])
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o755
     assert result["next"][:3] == [
@@ -483,12 +484,12 @@ def test_system_service_has_the_real_path_of_this_caryad(system: Path, monkeypat
     verified = run(need("systemd-analyze"), "verify", "--man=no", str(units / "caryad.service"))
     assert verified.stdout + verified.stderr == ""
     config.write_text("# mine\n")
-    assert str(config) not in _cli_service.install(scope=scope(system))["files"]
+    assert str(config) not in service_command.install(scope=scope(system))["files"]
     assert config.read_text() == "# mine\n"
 
 
 def test_system_service_of_another_user(system: Path) -> None:
-    result = _cli_service.install(scope=scope(system, "alice"))
+    result = service_command.install(scope=scope(system, "alice"))
     units = system / "etc/systemd/system"
     assert "\nUser=alice\n" in (units / "caryad.service").read_text()
     assert "Group=" not in re.sub("(?m)^#.*", "", (units / "caryad.service").read_text())
@@ -501,37 +502,37 @@ def test_system_service_refuses_a_program_that_its_user_cannot_reach(system: Pat
     program = system / "opt" / "venv" / "caryad"
     program.parent.chmod(0o700)
     with pytest.raises(carya.Permission, match=re.escape(f"{program.parent} (mode 700) does not let it; install")):
-        _cli_service.install(scope=scope(system))
+        service_command.install(scope=scope(system))
     assert not (system / "etc").exists()
     program.parent.chmod(0o711)
     program.chmod(0o744)
     with pytest.raises(carya.Permission, match="cannot run"):
-        _cli_service.install(scope=scope(system))
+        service_command.install(scope=scope(system))
     program.chmod(0o755)
     config = system / "mine.toml"
     config.write_text("")
     config.chmod(0o600)
     with pytest.raises(carya.Permission, match="cannot read"):
-        _cli_service.install(str(config), scope=_cli_service.Scope(True, "", "carya"), dry_run=True)
-    _cli_service.install(scope=scope(system), dry_run=True)
+        service_command.install(str(config), scope=service_command.Scope(True, "", "carya"), dry_run=True)
+    service_command.install(scope=scope(system), dry_run=True)
     # Who owns the folder can.
     program.parent.chmod(0o700)
     owner = pwd.getpwuid(os.geteuid()).pw_name
-    _cli_service.install(scope=scope(system, owner), dry_run=True)
+    service_command.install(scope=scope(system, owner), dry_run=True)
 
 
 def test_system_service_uninstall_removes_all_but_the_configuration(system: Path) -> None:
-    _cli_service.install(scope=scope(system))
+    service_command.install(scope=scope(system))
     units = system / "etc/systemd/system"
     for link in ("sockets.target.wants/caryad.socket", "multi-user.target.wants/caryad.service"):
         (units / link).parent.mkdir()
         (units / link).symlink_to(units / link.split("/")[1])
     (units / "other.service").write_text("")
-    assert len(_cli_service.uninstall(scope=scope(system))["files"]) == 5
+    assert len(service_command.uninstall(scope=scope(system))["files"]) == 5
     left = {str(path.relative_to(system)) for path in (system / "etc").rglob("*") if not path.is_dir()}
     assert left == {"etc/carya/caryad.toml", "etc/systemd/system/other.service"}
     (units / "caryad.service").write_text("[Service]\nExecStart=/bin/true\n")
-    for command in (_cli_service.install, _cli_service.uninstall):
+    for command in (service_command.install, service_command.uninstall):
         with pytest.raises(carya.InvalidArgument, match="is not Carya's; move it away first"):
             command(scope=scope(system))
 
@@ -556,4 +557,4 @@ def test_system_service_options_are_checked(home: Path, tmp_path: Path) -> None:
     ],
 )
 def test_paths_in_units_are_read_as_they_are(word: str, written: str) -> None:
-    assert _cli_service.quoted(word) == written
+    assert service_command.quoted(word) == written

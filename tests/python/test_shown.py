@@ -7,9 +7,11 @@ import json
 import pytest
 from rich.console import Console
 
-from carya import _cli_daemon, _cli_placement, _core
-from carya._remote import LOCAL, Placement
-from carya._shown import shown
+from carya import _core
+from carya._cli import daemon
+from carya._cli import placement as placement_command
+from carya._cli.shown import shown
+from carya._loading.remote import LOCAL, Placement
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\n\x9b31m\u202e[red]\ud800"
 
@@ -44,10 +46,10 @@ def status() -> dict[str, object]:
 def test_status_and_placement_of_hostile_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_cli_daemon, "read_status", lambda _socket: status())
-    _cli_daemon.show_status(None, as_json=False)
+    monkeypatch.setattr(daemon, "read_status", lambda _socket: status())
+    daemon.show_status(None, as_json=False)
     placement = Placement(LOCAL | {"why": HOSTILE})
-    _cli_placement.print_placements(HOSTILE, {0: placement}, as_json=False)
+    placement_command.print_placements(HOSTILE, {0: placement}, as_json=False)
     out = capsys.readouterr().out
     assert "\\x1b[2J" in out
     assert harmless(out), [c for c in out if not harmless(c)]

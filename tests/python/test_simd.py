@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from carya import _core, _daemon
+from carya import _core, _programs
 from carya._bench import limit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -79,8 +79,8 @@ def test_the_target_of_the_environment_is_the_one_that_runs() -> None:
 def test_a_target_that_does_not_run_here_is_an_error_that_names_those_that_do() -> None:
     programs = {
         "carya": [sys.executable, "-c", "import carya"],
-        "caryad": [_daemon.program(), "--idle-exit", "1"],
-        "carya-worker": [_daemon.program("carya-worker"), "--listen", "127.0.0.1:0"],
+        "caryad": [_programs.program(), "--idle-exit", "1"],
+        "carya-worker": [_programs.program("carya-worker"), "--listen", "127.0.0.1:0"],
     }
     for name, command in programs.items():
         env = {**os.environ, "CARYA_SIMD": "AVX9000"}
@@ -94,7 +94,7 @@ def test_a_target_that_does_not_run_here_is_an_error_that_names_those_that_do() 
 @pytest.mark.parametrize("program", ["extension", "caryad", "carya-worker", "bench_limit"])
 def test_programs_use_only_instructions_that_their_dispatch_checks(program: str) -> None:
     places = {"extension": lambda: _core.__file__, "bench_limit": limit.find_program}
-    path = places.get(program, lambda: _daemon.program(program))()
+    path = places.get(program, lambda: _programs.program(program))()
     assert path is not None
     assert instruction_sets.offences(Path(path), _core.simd_needs()) == []
 
@@ -102,7 +102,7 @@ def test_programs_use_only_instructions_that_their_dispatch_checks(program: str)
 @X86
 def test_a_program_without_symbols_is_refused_by_the_check(tmp_path: Path) -> None:
     stripped = tmp_path / "carya-worker"
-    subprocess.run(["strip", "-o", str(stripped), _daemon.program("carya-worker")], check=True)
+    subprocess.run(["strip", "-o", str(stripped), _programs.program("carya-worker")], check=True)
     with pytest.raises(SystemExit, match="stripped of its symbols"):
         instruction_sets.offences(stripped, _core.simd_needs())
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carya import InvalidArgument, _simulate_svg
-from carya._scenario import complete, load_scenario
+from carya import InvalidArgument
+from carya._simulate import svg
+from carya._simulate.scenario import complete, load_scenario
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -86,7 +87,7 @@ def test_pecans_workloads_have_all_rows_and_ours_costs_least(tmp_path: Path) -> 
     ("top", "ticks"), [(1, [0, 1]), (3, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4, 5]), (17, [0, 5, 10, 15])]
 )
 def test_workers_are_counted_in_whole_numbers(top: float, ticks: list[float]) -> None:
-    assert _simulate_svg._ticks(top, (1, 2, 5), whole=True) == ticks
+    assert svg._ticks(top, (1, 2, 5), whole=True) == ticks
 
 
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009), severity 1.
@@ -119,7 +120,7 @@ def lab(light: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_lines_differ_for_everyone(vision: str) -> None:
-    colors = _simulate_svg._COLORS
+    colors = svg._COLORS
     assert len(colors) == 8
     for one, other in itertools.combinations(colors, 2):
         seen = [lab(VISIONS[vision] @ linear(color)) for color in (one, other)]
@@ -129,8 +130,8 @@ def test_lines_differ_for_everyone(vision: str) -> None:
 def test_lines_stand_out_of_both_papers() -> None:
     """The contrast that WCAG 2.1 asks of graphics: 3 to 1."""
     for paper in ("#ffffff", "#14191f"):
-        assert paper in _simulate_svg._STYLE
-        for color in _simulate_svg._COLORS:
+        assert paper in svg._STYLE
+        for color in svg._COLORS:
             light = sorted((XYZ[1] @ linear(each) for each in (paper, color)), reverse=True)
             assert (light[0] + 0.05) / (light[1] + 0.05) > 3, (paper, color)
 

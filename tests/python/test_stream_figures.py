@@ -13,8 +13,7 @@ import pytest
 from daemons import running, until
 
 import carya
-from carya._explain_stream import add_stream, lines
-from carya._loader import Reading
+from carya._explain.stream import add_stream, lines
 
 RATES = {"read_latency_s", "read_bytes_per_s", "read_age_s", "demand_per_s", "demand_age_s"}
 KEYS = RATES | {"make_per_s", "step_s", "stall_share", "ready_slots", "slots", "pressure", "limit", "functions"}
@@ -216,8 +215,15 @@ def test_unknown_pressure_is_not_said() -> None:
     assert "the CPU quota was used up in 25.0% of its periods" in line
 
 
+def test_who_measures_names_options_that_there_are() -> None:
+    with pytest.raises(TypeError, match="no_such"):
+        carya.Loader._create(carya.arrays({"x": np.arange(4)}).batch(2), measuring={}, no_such=1)
+    with pytest.raises(AttributeError, match="no_such"):
+        carya.Loader._create(carya.arrays({"x": np.arange(4)}).batch(2), measuring={"no_such": 1})
+
+
 def test_who_only_reads_has_no_demand(photos: Path) -> None:
-    with Reading(chain(photos), epochs=6, daemon="embedded") as loader:
+    with carya.Loader._create(chain(photos), measuring={"trains": False}, epochs=6, daemon="embedded") as loader:
         for _ in range(6):
             for _batch in loader:
                 pass

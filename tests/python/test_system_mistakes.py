@@ -23,7 +23,8 @@ from said import said
 from streams import numbers, records
 
 import carya
-from carya import _core, _daemon, _loader
+from carya import _core, _programs
+from carya._loading import job
 
 NOBODY = 61234  # a user that nobody is
 IS_ROOT = os.getuid() == 0
@@ -118,7 +119,7 @@ def test_row_44_a_daemon_of_another_user(open_folder: Path) -> None:
     open_folder.chmod(0o777)
     socket = str(open_folder / "caryad.sock")
     daemon = subprocess.Popen(
-        [_daemon.program(), "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
+        [_programs.program(), "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
         env={**os.environ, "HOME": str(open_folder), "CARYA_CACHE_DIR": ""},
     )  # fmt: skip
     try:
@@ -191,9 +192,9 @@ def test_row_51_too_few_open_files_are_said_as_what_they_are() -> None:
 def test_row_51_why_there_is_no_io_uring_is_said_as_what_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str, advice: str
 ) -> None:
-    monkeypatch.setattr(_loader, "_said_what_reads", False)
+    monkeypatch.setattr(job, "_said_what_reads", False)
     for _ in range(2):
-        _loader._say_what_reads(f"pread (io_uring: {why})")
+        job.say_what_reads(f"pread (io_uring: {why})")
     (record,) = caplog.records
     assert record.getMessage() == f"reads go through pread (io_uring: {why}), which costs more CPU; {advice}"
 

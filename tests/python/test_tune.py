@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from daemons import until
 from test_explain import chain
 
 import carya
-from carya import _core, _tune
+from carya import _core
+from carya._cli import measuring
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -94,20 +96,20 @@ def test_tune_tries_an_order_with_other_bits_when_it_is_allowed(photos: Path, tm
     result = json.loads(command(*words, "--json"))
     assert result["settings"][2]["setting"] == "relaxed order + fusion"
     fixed = pipeline.native.fixed_order("relaxed")
-    settings = _tune._settings(pipeline.explain(), 2, "relaxed", fixed)
+    settings = measuring._settings(pipeline.explain(), 2, "relaxed", fixed)
     assert [setting.options["reorder"] for setting in settings] == ["off", "off", "relaxed", "relaxed"]
     assert settings[-1].options["order"] == fixed == [0, 2, 1]
     assert '"exact"' in command(*words[:-1], "none", code=1)
 
 
 def test_each_setting_is_what_it_says(photos: Path) -> None:
-    report = _tune.profile(chain(photos), 0.3, lambda done, whole, text: None)
-    settings = _tune._settings(report, 4)
+    report = measuring.profile(chain(photos), 0.3, lambda done, whole, text: None)
+    settings = measuring._settings(report, 4)
     assert [setting.threads for setting in settings] == [1, 1, 1, 1, 2, 4]
     stages, orders = [], []
     for setting in settings:
-        probe = type("Probe", (carya.Loader,), {"_measuring": setting.options})
-        with probe(chain(photos), epochs=1, daemon="embedded", threads=setting.threads) as loader:
+        given: dict[str, Any] = {"epochs": 1, "daemon": "embedded", "threads": setting.threads}
+        with carya.Loader._create(chain(photos), measuring=setting.options, **given) as loader:
             rows = sum(len(batch.records) for batch in loader)
             stages.append([stage["name"] for stage in loader.stats()["ops"]])
             orders.append(loader.stats()["order"])
@@ -120,18 +122,18 @@ def test_each_setting_is_what_it_says(photos: Path) -> None:
 
 def test_an_order_as_written_has_no_setting_of_its_own(photos: Path) -> None:
     pipeline = carya.image_folder(str(photos)).decode_image().equalize().resize((24, 24)).batch(200)
-    result = _tune.tune(pipeline, 0.05, 1, lambda done, whole, text: None)
+    result = measuring.tune(pipeline, 0.05, 1, lambda done, whole, text: None)
     assert [line["setting"] for line in result["settings"]][:2] == ["as written, one by one", "fusion"]
     assert result["order"] == result["declared"]
 
 
 def test_small_and_unbatched_data_is_measured_too(photos: Path) -> None:
     few = carya.image_folder(str(photos)).take(3).decode_image().resize((8, 8)).batch(128, drop_last=True)
-    assert _tune.profile(few, 0.05, lambda done, whole, text: None)["run"]["samples"] >= 3
+    assert measuring.profile(few, 0.05, lambda done, whole, text: None)["run"]["samples"] >= 3
     unbatched = carya.image_folder(str(photos)).decode_image().resize((8, 8))
-    assert _tune.profile(unbatched, 0.05, lambda done, whole, text: None)["run"]["samples"] > 0
+    assert measuring.profile(unbatched, 0.05, lambda done, whole, text: None)["run"]["samples"] > 0
     functions = few.map_batch(lambda batch: 1 / 0)
-    assert _tune.profile(functions, 0.05, lambda done, whole, text: None)["run"]["samples"] >= 3
+    assert measuring.profile(functions, 0.05, lambda done, whole, text: None)["run"]["samples"] >= 3
 
 
 def test_ctrl_c_ends_cleanly(photos: Path, tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_tune_says_what_it_knows_when_it_is_stopped(photos: Path) -> None:
         if text.startswith("round 3: order"):
             raise KeyboardInterrupt
 
-    result = _tune.tune(chain(photos), 0.05, 9, stop)
+    result = measuring.tune(chain(photos), 0.05, 9, stop)
     assert not result["finished"]
     assert result["rounds"] == 2
 
@@ -167,9 +169,9 @@ def test_tune_says_what_it_knows_when_it_is_stopped(photos: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _tune.tune(chain(photos), 0.05, 9, at_once)
+        measuring.tune(chain(photos), 0.05, 9, at_once)
 
 
 def test_threads_that_are_tried() -> None:
-    assert [list(_tune._thread_counts(count)) for count in (1, 2, 3, 8)] == [[], [2], [3], [4, 8]]
+    assert [list(measuring._thread_counts(count)) for count in (1, 2, 3, 8)] == [[], [2], [3], [4, 8]]
     assert _core.doctor()["auto_threads"] >= 1

@@ -23,9 +23,9 @@ from PIL import Image
 from workers import make_certificates, running
 
 import carya
-from carya import _core, _daemon
+from carya import _core, _programs
 
-PROGRAM = _daemon.program("carya-worker")
+PROGRAM = _programs.program("carya-worker")
 FACTS = [
     {"name": "chunks", "value": "2"},
     *({"name": "codec", "value": codec} for codec in _core.doctor()["codecs"]),
@@ -45,7 +45,7 @@ def test_help_teaches_and_version_is_said() -> None:
     shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=True).stdout
     for text in ("--insecure", "tools/test_ca.sh", "carya-worker --listen 0.0.0.0:7070 --cert"):
         assert text in shown
-    script = [sys.executable, "-c", "import carya._daemon; carya._daemon.worker_main()", "--version"]
+    script = [sys.executable, "-c", "import carya._programs; carya._programs.worker_main()", "--version"]
     assert subprocess.run(script, capture_output=True, text=True, check=True).stdout.startswith("carya-worker ")
 
 

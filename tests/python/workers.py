@@ -12,7 +12,7 @@ from pathlib import Path
 
 from daemons import until
 
-from carya import _daemon
+from carya import _programs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ class Worker:
         with log.open("w") as out:
             self.process = subprocess.Popen(
                 [
-                    *(program or [_daemon.program("carya-worker")]),
+                    *(program or [_programs.program("carya-worker")]),
                     *("--threads", "1", "--max-silence", "600", *listen, *arguments),
                 ],
                 cwd="/",

@@ -33,10 +33,22 @@ def _things(owner: Any) -> Iterator[Any]:
 
 
 def _defaults(thing: Any) -> dict[str, str | None]:
-    """The parameters of a function, or of a class's __init__, with their defaults; None where there is none."""
+    """The parameters of a function, or of a class's __init__, with their defaults; None where there is none.
+
+    Where the sources only name the native module's default, the docstring says it: "Defaults: threads="auto", ...".
+    """
     function = thing.members.get("__init__") if thing.is_class else thing
     parameters = getattr(function, "parameters", None) or ()
+    said = dict(said_defaults(thing.docstring.value))
+    for one in parameters:
+        one.default = said.get(one.name, one.default)  # the page's signature shows it too
     return {one.name: one.default and str(one.default) for one in parameters if one.name != "self"}
+
+
+def said_defaults(text: str) -> list[tuple[str, str]]:
+    """Names and values of a docstring's "Defaults: name=value, name=value." """
+    said = re.search(r"\bDefaults: (.*?)\.(?:\n\n|\s*$)", text, re.DOTALL)
+    return re.findall(r'(\w+)=("[^"]*"|[^,\s]+)', said[1]) if said else []
 
 
 def page_text(text: str, defaults: Mapping[str, str | None]) -> str:

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import _core, _daemon, files
-from .._loader import Loader
-from .._pipeline import Pipeline
+from .. import _core, _programs, files
+from .._loading.loader import Loader
+from .._pipeline.pipeline import Pipeline
 from .handoff import ROWS, SLOTS, Rounds, two_tensors
 from .measure import Rate, measure, median, percentile, process_tree_cpu_s
 from .peers import TorchSamples
@@ -72,7 +72,7 @@ def _row(what: str, value: float, unit: str, bar: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _serving(socket: str) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon of this bench, killed at its end."""
-    with subprocess.Popen([_daemon.program(), "--socket", socket], stderr=subprocess.DEVNULL) as daemon:
+    with subprocess.Popen([_programs.program(), "--socket", socket], stderr=subprocess.DEVNULL) as daemon:
         try:
             while not _core.daemon_listens(socket):
                 time.sleep(0.001)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .._sources import arrays
+from .._pipeline.sources import arrays
 from .measure import percentile
 from .report import Options, Report
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._loader import Loader
-from .._pipeline import Pipeline
-from .._sources import arrays
+from .._loading.loader import Loader
+from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import arrays
 from .measure import measure, median
 from .report import Options, Report
 

@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._chain import ops as chain
 from .._errors import InvalidArgument
-from .._loader import Loader
-from .._pipeline import Pipeline
-from .._sources import files
+from .._loading.loader import Loader
+from .._pipeline.chain import ops as chain
+from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import files
 from .measure import Rate, cached_in, measure, median
 from .peers import crop_box
 from .photos import find_photos, warm

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._loader import Loader
-from .._sources import arrays
+from .._loading.loader import Loader
+from .._pipeline.sources import arrays
 from .measure import Rate, measure, median
 from .report import Options, Report
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core, files
-from .._loader import DecodeIndex, Loader
-from .._pipeline import Pipeline
+from .._loading.loader import Loader
+from .._loading.loader_options import DecodeIndex
+from .._pipeline.pipeline import Pipeline
 from .limit import bounds
 from .measure import Rate, cached_in, measure, median
 from .peers import PEERS, missing

@@ -30,7 +30,7 @@ class WorkerActor:
     def __init__(self, arguments: list[str]) -> None:
         import ray
 
-        from carya._daemon import program
+        from carya._programs import program
 
         host = ray.util.get_node_ip_address()
         listen = f"[{host}]:0" if ":" in host else f"{host}:0"

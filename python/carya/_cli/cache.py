@@ -1,0 +1,220 @@
+"""`carya cache`: what lies in the cache folder, and is it whole. `carya index`: completing it ahead."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from typing import Any
+
+from .. import _core
+from .._errors import Error, InvalidArgument, NotFound
+from .._options import decode_index_name
+from .._pipeline.dataset import cache_dir
+from .._pipeline.sources import image_folder, webdataset
+
+# Names that Carya gives to manifests, the last two in older versions; other files are left alone.
+_MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manifest")
+_PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
+_PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
+
+
+def index_dataset(path: str, verify: bool, decode_index: str, threads: int, as_json: bool) -> None:
+    """List `path`, keep the manifest, complete the decode index, say what was found."""
+    start = time.perf_counter()
+    source = image_folder(path) if os.path.isdir(path) else webdataset(path)
+    pipeline = source.decode_image()
+    dataset = pipeline.open(verify=verify)
+    result: dict[str, Any] = {
+        "path": path,
+        "records": dataset.count,
+        "classes": len(dataset.class_names),
+        "skipped": dataset.skipped_count,
+        "fingerprint": dataset.fingerprint,
+        "from_cache": dataset.from_cache,
+        "verified": verify,
+        "cache": cache_dir(),
+    }
+    spacing = decode_index_name(int(decode_index) if decode_index.isdigit() else decode_index)
+    if spacing == "off":
+        result["decode_index"] = None
+    else:
+        result |= _complete(dataset, spacing, threads, as_json)
+    result["seconds"] = round(time.perf_counter() - start, 3)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        _show_lines(result)
+
+
+def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool) -> dict[str, Any]:
+    """The decode index of all files, completed; why not, where there can be none."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        "decode index", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, disable=as_json
+    ) as progress:
+        task = progress.add_task("", total=dataset.count)
+
+        def show(done: int) -> bool:
+            progress.update(task, completed=done)
+            return True
+
+        try:
+            report = _core.complete_index(
+                dataset, decode_index=spacing, cache_dir=cache_dir(), threads=threads, progress=show
+            )
+        except _core.Unsupported as error:
+            return {"decode_index": None, "decode_index_reason": str(error)}
+        progress.update(task, completed=dataset.count)
+    stats = report.pop("decode_index")
+    return {
+        "decode_index": stats["spacing"],
+        **{f"index_{name}": count for name, count in report.items()},
+        "index_entries": stats["entries"],
+        "index_points_known_share": round(stats["points_known_share"], 4),
+        "index_bytes": stats["bytes"],
+    }
+
+
+def files() -> list[dict[str, Any]]:
+    """Manifests, stores and profiles of the cache folder, by name."""
+    folder = cache_dir()
+    if not folder:
+        raise NotFound("cache: there is no folder that can be written; set CARYA_CACHE_DIR to one")
+    found: list[dict[str, Any]] = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if not _MANIFEST.fullmatch(name) or not os.path.isfile(path):
+            continue
+        line = {"name": name, "kind": "manifest", "bytes": os.path.getsize(path), "path": path}
+        try:
+            found.append({**line, **_core.read_manifest(path), "valid": True})
+        except Error:
+            found.append({**line, "fingerprint": "", "records": 0, "root": "", "valid": False})
+    roots = {line["fingerprint"]: line["root"] for line in found if line["valid"]}
+    for store in _core.list_stores(folder):
+        root = roots.get(store["fingerprint"], "")
+        found.append({"name": os.path.basename(store["path"]), "root": root, **store})
+    return found + _profiles(folder)
+
+
+def _profiles(folder: str) -> list[dict[str, Any]]:
+    """What pipelines were measured to cost; `records`: samples that this is of."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        named = _PROFILE.fullmatch(name)
+        if not named or not os.path.isfile(path):
+            continue
+        line = {"name": name, "kind": "profile", "bytes": os.path.getsize(path), "path": path, "root": ""}
+        found.append({**line, "fingerprint": named[1], **_profile_facts(path)})
+    return found
+
+
+def _profile_facts(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            orders = json.loads(file.read(_PROFILE_BYTES_MAX))["orders"]
+        samples = sum(int(order["stages"][0]["samples"]) for order in orders if order["stages"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        return {"records": 0, "valid": False}
+    return {"records": samples, "valid": True}
+
+
+def _chosen(names: list[str]) -> list[dict[str, Any]]:
+    """The files with these names, or whose fingerprint begins with one of them; all without names."""
+    known = files()
+    if not names:
+        return known
+    chosen = []
+    for name in names:
+        hits = [
+            line for line in known if line["name"] == name or (len(name) >= 6 and line["fingerprint"].startswith(name))
+        ]
+        if not hits:
+            raise NotFound(f"cache: {name} is not in {cache_dir()}; `carya cache ls` shows what is")
+        chosen += [line for line in hits if line not in chosen]
+    return chosen
+
+
+def show(as_json: bool) -> None:
+    """`carya cache ls`."""
+    found = files()
+    if as_json:
+        print(json.dumps({"cache": cache_dir(), "bytes": sum(line["bytes"] for line in found), "files": found}))
+        return
+    _table(found, ("kind", "records", "bytes", "valid", "name", "root"))
+    print(f"{len(found)} files, {sum(line['bytes'] for line in found):,} B in {cache_dir()}")
+
+
+def remove(names: list[str], everything: bool, as_json: bool) -> None:
+    """`carya cache rm`."""
+    if bool(names) == everything:
+        raise InvalidArgument("cache rm: give names or the beginning of a fingerprint, or --all, not both")
+    chosen = _chosen(names)
+    for line in chosen:
+        if line["kind"] in ("manifest", "profile"):
+            os.unlink(line["path"])
+        else:
+            _core.remove_store(line["path"])
+    removed = [line["name"] for line in chosen]
+    freed = sum(line["bytes"] for line in chosen)
+    if as_json:
+        print(json.dumps({"removed": removed, "bytes": freed}))
+    else:
+        print("\n".join([*removed, f"{len(removed)} files, {freed:,} B removed"]))
+
+
+def verify(names: list[str], as_json: bool) -> None:
+    """`carya cache verify`: reads and checks every byte; exit status 1 when something is damaged."""
+    lines = [_checked(line) for line in _chosen(names)]
+    whole = all(line["ok"] for line in lines)
+    if as_json:
+        print(json.dumps({"ok": whole, "files": lines}))
+    else:
+        _table(lines, ("ok", "kind", "records", "entries", "damaged_count", "name", "problem"))
+    if not whole:
+        print(
+            "carya: damaged files cost time and nothing else; `carya cache rm NAME` removes them, and they are made anew",
+            file=sys.stderr,
+        )
+        raise SystemExit(1)
+
+
+def _checked(line: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if line["kind"] == "profile":
+            return {**line, "ok": line["valid"], "problem": "" if line["valid"] else "no profile"}
+        if line["kind"] == "manifest":
+            _core.read_manifest(line["path"])
+            return {**line, "ok": True, "problem": ""}
+        check = _core.verify_store(line["path"])
+    except Error as error:
+        return {**line, "ok": False, "problem": str(error)}
+    damaged = check["damaged_count"]
+    # How many records have an entry is the check's; how many there could be is the header's.
+    facts = {"entries": check["records"], "damaged_count": damaged, "damaged_bytes": check["damaged_bytes"]}
+    return {**line, **facts, "ok": damaged == 0, "problem": f"{damaged} damaged places" if damaged else ""}
+
+
+def _show_lines(result: dict[str, Any]) -> None:
+    width = max(map(len, result))
+    for key, value in result.items():
+        shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        print(f"{key:{width}} {shown}")
+
+
+def _table(lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    table = Table(*(Column(name.replace("_", " "), overflow="fold") for name in columns))
+    for line in lines:
+        values = [line.get(name, "") for name in columns]
+        table.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in values))
+    Console().print(table)

@@ -1,0 +1,196 @@
+"""`carya status`, `top`, `logs`, `drain` and `job stop`: what a person wants of the daemon."""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .. import _core
+from .._errors import NotFound
+from .._pipeline.document import Document
+from .shown import shown
+
+_REFRESH_S = 1.0
+
+
+def _find(socket: str | None) -> str:
+    """Errors: NotFound, when nobody listens."""
+    place = socket or _core.daemon_socket()
+    if not _core.daemon_listens(place):
+        raise NotFound(
+            f'no daemon listens at {place}; start one with `caryad --socket {place}`, or by Loader(daemon="spawn")'
+        )
+    return place
+
+
+def read_status(socket: str | None) -> Document:
+    """What the daemon says of itself, its jobs, their ranks and readers. Errors: NotFound."""
+    status: Document = json.loads(_core.daemon_status(_find(socket)))
+    for job in status["jobs"]:
+        for rank in job["ranks"]:
+            for reader in rank["readers"]:
+                reader["stall_share"] = reader["stall_s"] / reader["attached_s"] if reader["attached_s"] > 0 else 0.0
+    return status
+
+
+def show_status(socket: str | None, as_json: bool) -> None:
+    """`carya status`."""
+    from rich.console import Console
+
+    status = read_status(socket)
+    if as_json:
+        print(json.dumps(status))
+    else:
+        Console().print(_lines(shown(status)))
+
+
+def top(socket: str | None, once: bool, as_json: bool) -> None:
+    """`carya top`: the status every second, until q or Ctrl-C."""
+    from rich.console import Console
+    from rich.live import Live
+
+    if once or as_json:
+        show_status(socket, as_json)
+        return
+    status = read_status(socket)
+    console = Console()
+    with (
+        _keys() as pressed,
+        Live(_lines(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
+    ):
+        try:
+            while pressed(_REFRESH_S) != "q":
+                view.update(_lines(shown(read_status(socket))), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+@contextmanager
+def _keys() -> Iterator[Any]:
+    """Waits for a key at most so many seconds; where there is no keyboard it only waits."""
+    if not sys.stdin.isatty():
+        yield lambda seconds: time.sleep(seconds)
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+
+    def pressed(seconds: float) -> str:
+        return sys.stdin.read(1) if select.select([sys.stdin], [], [], seconds)[0] else ""
+
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def logs(socket: str | None, lines: int, as_json: bool) -> None:
+    """`carya logs`."""
+    found = _core.daemon_logs(_find(socket), lines)
+    if as_json:
+        print(json.dumps({"lines": found}))
+    else:
+        for line in found:
+            print(shown(line))
+
+
+def drain(socket: str | None, as_json: bool) -> None:
+    """`carya drain`."""
+    place = _find(socket)
+    _core.daemon_drain(place)
+    _say(as_json, {"draining": place}, f"{place} takes no new jobs and ends when nothing is leased")
+
+
+def stop_job(socket: str | None, name: str, as_json: bool) -> None:
+    """`carya job stop`. Errors: NotFound."""
+    _core.daemon_stop_job(_find(socket), name)
+    _say(as_json, {"stopped": name}, f"job {name} was stopped")
+
+
+def _say(as_json: bool, document: Document, text: str) -> None:
+    print(json.dumps(document) if as_json else shown(text))
+
+
+def _lines(status: Document) -> Any:
+    """Lines that are wrapped where the terminal ends, so that 80 columns are enough; a table of all figures wants 200."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    shared, limit = _bytes(status["shared_bytes"]), _bytes(status["shared_bytes_limit"])
+    lines = [
+        (0, f"{status['daemon']}, {status['state']}, pid {status['pid']}, up {_duration(status['up_s'])}"),
+        (0, f"at {status['socket']}"),
+        (0, f"cpu {status['cpu_s']:.1f} s, threads {status['threads']}, memory {_bytes(status['memory_bytes'])}"),
+        (0, f"slots {shared} of {limit}, descriptors {status['descriptors']} of {status['descriptors_limit']}"),
+        (0, f"readers: {status['attached']} attached, {status['detached']} left, {status['killed']} killed so far"),
+    ]
+    for job in status["jobs"]:
+        lines += [(0, ""), (0, f"job {job['job']}"), (2, _job_line(job))]
+        for rank in job["ranks"]:
+            lines += [(2, f"rank {rank['rank']}: {_progress_line(rank)}"), *((4, line) for line in _rank_lines(rank))]
+    if not status["jobs"]:
+        lines.append((0, "no jobs"))
+    return Group(*(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)) for indent, text in lines))
+
+
+def _job_line(job: Document) -> str:
+    return f"{job['state']}, {job['source']}, {job['records']:,} records, world {job['world_size']}"
+
+
+def _progress_line(rank: Document) -> str:
+    return f"{rank['samples_per_s']:,.0f} samples/s, epoch {rank['epoch']} at {rank['position']:,}"
+
+
+def _rank_lines(rank: Document) -> Iterator[str]:
+    states = ", ".join(f"{rank[state]} {state}" for state in ("ready", "held", "filling", "free"))
+    readers = ", ".join(f"{reader['pid']} ({reader['stall_share']:.0%} stalled)" for reader in rank["readers"])
+    yield f"slots: {rank['slots']} ({_bytes(rank['slot_bytes'])}), {states}"
+    yield (
+        f"threads {rank['threads_used']} of {rank['threads']}, {rank['samples']:,} samples, "
+        f"{_bytes(rank['bytes_read'])} read, {rank['quarantined']} quarantined"
+    )
+    yield f"readers: {readers or 'none; kept ' + format(rank['lingers_s'], '.0f') + ' s more'}"
+    placement = shown(json.loads(rank.get("placement") or "{}"))
+    if placement:
+        yield f"placement: {_decision(placement)}"
+    for worker in placement.get("workers", []):
+        yield (
+            f"worker {worker['address']}, {worker['state']}: {worker['chunks_per_s']:.0f} chunks/s, "
+            f"{worker['bytes_per_s'] / 1e6:.1f} MB/s, in flight {worker['in_flight']} of {worker['credits']}, "
+            f"{worker['chunks']:,} chunks, {_bytes(worker['received_bytes'])} received, {worker['hedged']} hedged, {worker['lost']} lost"
+        )
+
+
+def _decision(placement: Document) -> str:
+    """Who computes elsewhere for the job, and the bill so far."""
+    trouble = f"; {placement['trouble']}" if placement.get("trouble") else ""
+    if "bill" not in placement:
+        return str(placement["phase"]) + trouble
+    bill, running = placement["bill"], placement["running"]
+    return (
+        f"{placement['phase']}, {running['workers_ready']} of {running['workers']} workers at work; "
+        f"bill ${bill['host'] + bill['workers']:.4g}, workers' part ${bill['workers']:.4g} "
+        f"(all local ${bill['all_local']:.4g}, all remote ${bill['all_remote']:.4g}){trouble}"
+    )
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

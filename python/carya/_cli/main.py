@@ -1,0 +1,267 @@
+"""The command `carya`. Needs rich and typer, which come with an installed package; the library does without."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Entry point; exit status 0 done, 1 an error of Carya (one line on stderr), 2 wrong usage."""
+    try:
+        import rich
+        import typer
+    except ImportError as error:
+        print(f"carya: the command line needs rich and typer ({error}): pip install rich typer", file=sys.stderr)
+        raise SystemExit(2) from None
+    del rich
+    from .._errors import Error
+
+    try:
+        make_app(typer)(prog_name="carya")  # also of `python -m carya`; completion goes by it
+    except Error as error:
+        print(f"carya: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def make_app(typer: Any) -> Any:
+    """The typer application with its commands.
+
+    typer 0.7, which Debian 12 has, knows no `str | None`: an option that may be missing is `str = typer.Option(None)`.
+    """
+    app = typer.Typer(
+        name="carya",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    _add_version(app, typer)
+    _add_run(app, typer)
+    _add_plan(app, typer)
+    _add_doctor(app, typer)
+    _add_bench(app, typer)
+    _add_index(app, typer)
+    _add_cache(app, typer)
+    _add_service(app, typer)
+    _add_daemon(app, typer)
+    return app
+
+
+def _example(text: str) -> str:
+    return f"Example: {text}"
+
+
+def _add_version(app: Any, typer: Any) -> None:
+    def show(wanted: bool) -> None:
+        if wanted:
+            from .. import _core
+
+            print(f"carya {_core.version} ({_core.compiler}, Python {platform.python_version()})")
+            raise typer.Exit
+
+    @app.callback()  # type: ignore[untyped-decorator]
+    def carya(
+        version: bool = typer.Option(False, "--version", callback=show, is_eager=True, help="Version and build."),
+    ) -> None:
+        """Carya: a shared-memory data loader. Try `carya doctor`, then `carya run demo`."""
+
+
+def _add_run(app: Any, typer: Any) -> None:
+    from . import plan
+
+    @app.command(  # type: ignore[untyped-decorator]
+        "run", epilog=_example("carya run pipeline.json --epochs 2 --threads 4")
+    )
+    def run(
+        target: str = typer.Argument(..., help="A pipeline document (JSON), train.py:pipeline, or the word demo."),
+        data: str = typer.Option(None, help="This folder, with one folder of photos per class, in place of its own."),
+        epochs: int = typer.Option(1, min=1, help="Epochs to iterate."),
+        steps: int = typer.Option(None, min=1, help="Stop after this many steps."),
+        threads: int = typer.Option(0, min=0, help="Threads; 0 is automatic."),
+        on_error: str = typer.Option("raise", help="raise, replace or mask."),
+        seed: int = typer.Option(None, min=0, help="Overrides the pipeline's seed."),
+        io_engine: str = typer.Option("auto", help="auto, uring or pread."),
+        reorder: str = typer.Option("exact", help=plan.REORDER),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
+    ) -> None:
+        """Iterate a pipeline: progress with samples/s, share of time stalled and CPU use, then a table."""
+        from .pipeline_file import load_pipeline
+        from .run import Request, run_pipeline
+
+        request = Request(epochs, steps, threads or "auto", on_error, seed, io_engine, reorder)
+        run_pipeline(load_pipeline(target, data), request, as_json)
+
+
+def _add_plan(app: Any, typer: Any) -> None:
+    from . import placement, plan, simulate, tune
+
+    plan.register(app, typer)
+    placement.register(app, typer)
+    tune.register(app, typer)
+    simulate.register(app, typer)
+
+
+def _add_doctor(app: Any, typer: Any) -> None:
+    @app.command("doctor", epilog=_example("carya doctor --json"))  # type: ignore[untyped-decorator]
+    def doctor(as_json: bool = typer.Option(False, "--json", help="One JSON line.")) -> None:
+        """What this machine offers Carya; each problem with its fix."""
+        from . import doctor
+
+        facts, problems = doctor.examine()
+        if as_json:
+            print(json.dumps({**facts, "problems": [problem._asdict() for problem in problems]}))
+        else:
+            doctor.show(facts, problems)
+
+
+def _add_bench(app: Any, typer: Any) -> None:
+    @app.command("bench", epilog=_example("carya bench vision --data photos --peers"))  # type: ignore[untyped-decorator]
+    def bench(
+        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, orders, start or daemon."),
+        data: str = typer.Option(None, help="Folder of JPEGs (vision, start, daemon)."),
+        seconds: float = typer.Option(5.0, help="Per measured configuration."),
+        rounds: int = typer.Option(3, min=1, help="Interleaved rounds; the median counts."),
+        files: int = typer.Option(1_281_167, min=1, help="start: empty files for the listing."),
+        peers: bool = typer.Option(False, "--peers", help="vision, ops: also what else is installed."),
+        daemon: bool = typer.Option(False, "--daemon", help="vision: through a daemon, beside embedded mode."),
+        smoke: bool = typer.Option(False, "--smoke", help="A short run; its figures mean nothing."),
+        as_json: bool = typer.Option(False, "--json", help="Only the JSON line."),
+    ) -> None:
+        """Measure against the ceiling of each task, in the same run."""
+        from .._bench import Options
+        from .._bench import run as run_bench
+
+        options = Options(data, seconds, rounds, peers, daemon, smoke, files)
+        report = run_bench(name, options)
+        if not as_json:
+            print(report.table())
+        print(report.to_json())
+
+
+def _add_index(app: Any, typer: Any) -> None:
+    @app.command("index", epilog=_example("carya index imagenet/train --verify"))  # type: ignore[untyped-decorator]
+    def index(
+        path: str = typer.Argument(..., help="A folder with one folder per class, or a tar or pattern of tars."),
+        verify: bool = typer.Option(False, "--verify", help="Check the size and time of every file."),
+        decode_index: str = typer.Option("auto", help="Points inside JPEGs: auto, off, rows, 16 or 8."),
+        threads: int = typer.Option(0, min=0, help="Threads; 0 is all allowed cores."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
+    ) -> None:
+        """List a dataset, keep its manifest and complete its decode index, so that training starts fast at once."""
+        from .cache import index_dataset
+
+        index_dataset(path, verify, decode_index, threads, as_json)
+
+
+def _add_service(app: Any, typer: Any) -> None:
+    from . import service
+
+    service.register(app, typer)
+
+
+def _add_cache(app: Any, typer: Any) -> None:
+    cache = typer.Typer(
+        name="cache",
+        help="What is kept beside datasets: manifests and decode indexes. All of it can be made anew.",
+        epilog=_example("carya cache ls"),
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.add_typer(cache)
+    chosen = typer.Argument(None, help="Names as `ls` shows them, or beginnings of fingerprints.")
+    checked = typer.Argument(None, help="As for rm; all files when none is given.")
+
+    @cache.command("ls", epilog=_example("carya cache ls --json"))  # type: ignore[untyped-decorator]
+    def ls(as_json: bool = typer.Option(False, "--json", help="One JSON line.")) -> None:
+        """Show the files of the cache folder."""
+        from . import cache
+
+        cache.show(as_json)
+
+    @cache.command("rm", epilog=_example("carya cache rm c8f2f0c4"))  # type: ignore[untyped-decorator]
+    def rm(
+        names: list[str] = chosen,
+        everything: bool = typer.Option(False, "--all", help="All manifests and stores."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line."),
+    ) -> None:
+        """Remove files of the cache folder; running jobs go on and begin new ones."""
+        from . import cache
+
+        cache.remove(names or [], everything, as_json)
+
+    @cache.command("verify", epilog=_example("carya cache verify --json"))  # type: ignore[untyped-decorator]
+    def verify(
+        names: list[str] = checked,
+        as_json: bool = typer.Option(False, "--json", help="One JSON line."),
+    ) -> None:
+        """Read and check every byte; exit status 1 when something is damaged."""
+        from . import cache
+
+        cache.verify(names or [], as_json)
+
+
+def _add_daemon(app: Any, typer: Any) -> None:
+    at = typer.Option(None, "--socket", help="Where the daemon listens; else as loaders find it.")
+    in_json = typer.Option(False, "--json", help="One JSON line.")
+
+    @app.command("status", epilog=_example("carya status --json"))  # type: ignore[untyped-decorator]
+    def status(socket: str = at, as_json: bool = in_json) -> None:
+        """The daemon, its jobs, ranks and readers: rates, share of time stalled, slots, memory."""
+        from . import daemon
+
+        daemon.show_status(socket, as_json)
+
+    @app.command("top", epilog=_example("carya top"))  # type: ignore[untyped-decorator]
+    def top(
+        socket: str = at,
+        once: bool = typer.Option(False, "--once", help="Show it once and end."),
+        as_json: bool = in_json,
+    ) -> None:
+        """The status, every second; q or Ctrl-C ends."""
+        from . import daemon
+
+        daemon.top(socket, once, as_json)
+
+    @app.command("logs", epilog=_example("carya logs -n 50"))  # type: ignore[untyped-decorator]
+    def logs(
+        socket: str = at,
+        lines: int = typer.Option(100, "-n", "--lines", min=1, max=1000, help="How many of the last lines."),
+        as_json: bool = in_json,
+    ) -> None:
+        """The last lines of the daemon's log."""
+        from . import daemon
+
+        daemon.logs(socket, lines, as_json)
+
+    @app.command("drain", epilog=_example("carya drain"))  # type: ignore[untyped-decorator]
+    def drain(socket: str = at, as_json: bool = in_json) -> None:
+        """Let the daemon finish what is leased, refuse new jobs, and end. Loaders wait for its successor."""
+        from . import daemon
+
+        daemon.drain(socket, as_json)
+
+    job = typer.Typer(
+        name="job",
+        help="Jobs of the daemon.",
+        epilog=_example("carya job stop exp7"),
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.add_typer(job)
+
+    @job.callback()  # type: ignore[untyped-decorator]
+    def jobs() -> None:
+        """Jobs of the daemon."""
+
+    @job.command("stop", epilog=_example("carya job stop exp7"))  # type: ignore[untyped-decorator]
+    def stop(
+        name: str = typer.Argument(..., help="The job's name, as status shows it."),
+        socket: str = at,
+        as_json: bool = in_json,
+    ) -> None:
+        """End a job of the daemon; its readers are told."""
+        from . import daemon
+
+        daemon.stop_job(socket, name, as_json)

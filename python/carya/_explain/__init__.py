@@ -1,0 +1,1 @@
+"""Why a pipeline runs as it does (README.md)."""

@@ -1,0 +1,233 @@
+"""Why a pipeline runs as it does: for a program (a dict), a person (text) and the eye (a picture)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from . import stream
+
+
+class Explanation(dict[str, Any]):
+    """What `Pipeline.explain()` and `Loader.explain()` give: a dict that prints as a text and draws itself.
+
+    >>> import carya
+    >>> p = carya.image_folder("photos").decode_image().color_jitter(0.4, hue=0.1).random_crop(224).batch(8)
+    >>> print(str(p.explain()).splitlines()[0])
+    decode_image > random_crop > color_jitter
+    >>> p.explain().svg().startswith("<svg")
+    True
+    """
+
+    def svg(self) -> str:
+        """A picture of the plan, as the text of an SVG file: the operations as written and as they run, what each costs,
+        which ones moved, and the size of a sample between them."""
+        from .svg import draw
+
+        return draw(self)
+
+    def _repr_svg_(self) -> str:  # what notebooks look for
+        return self.svg()
+
+    def __str__(self) -> str:
+        blocks = [
+            [*_relaxed(self), *_order(self)],
+            _difference(self),
+            _passes(self, timed) if (timed := timed_order(self)) else _operations(self),
+            _earlier(self),
+            _moves(self),
+            _others(self),
+            [*_parallelism(self), *stream.lines(self)],
+        ]
+        return "\n\n".join(text for block in blocks if (text := "\n".join(block)))
+
+
+def microseconds(us: float) -> str:
+    """Three digits, or all that a sample may take.
+
+    >>> microseconds(0.0357), microseconds(6), microseconds(498.97), microseconds(12345.6)
+    ('0.04', '6.00', '499', '12,346')
+    """
+    return f"{us:,.0f}" if us >= 100 else f"{us:.1f}" if us >= 10 else f"{us:.2f}"
+
+
+def size(count: float) -> str:
+    """Bytes for a person.
+
+    >>> size(900), size(562_500), size(5e6)
+    ('900 B', '549 KiB', '4.8 MiB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    if count < 1000 << 10:
+        return f"{count / 1024:.0f} KiB" if count >= 10 << 10 else f"{count / 1024:.1f} KiB"
+    return f"{count / (1 << 20):,.1f} MiB"
+
+
+def age(seconds: float) -> str:
+    """How long ago.
+
+    >>> age(0.2), age(70), age(8000), age(400_000)
+    ('now', '70 s ago', '2 h ago', '5 days ago')
+    """
+    if seconds < 1:
+        return "now"
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
+
+
+def moves_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the cheapest order turns round and the one that runs does too."""
+    place = {name: number for number, name in enumerate(report["order"])}
+    return [move for move in report["moves"] if place[move["op"]] < place[move["passes"]]]
+
+
+def timed_order(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The order that runs as its passes were timed; None: only the estimates of its operations are known.
+
+    An estimate is of an operation by itself, over the whole picture, and serves to compare orders; a pass may read only
+    the region that later ones need. So a text has the figures of one of the two.
+    """
+    for ran in report["measured"]:
+        if ran["order"] == report["order"] and ran["us"] > 0:
+            return dict(ran)
+    return None
+
+
+def origin(op: dict[str, Any]) -> str:
+    """Where the cost of an operation is from."""
+    if op["source"] == "assumed":
+        return "assumed"
+    shared = "with its pass, " if op["source"] == "shared" else ""
+    return f"{shared}{op['samples']:,.0f} samples, {age(op['age_s'])}"
+
+
+def _relaxed(report: Explanation) -> Iterator[str]:
+    """What the user gives up without having said so, where it is much."""
+    relaxed = report.get("relaxed")
+    if relaxed and not report.get("plan"):
+        yield (
+            f'reorder="relaxed" would make a sample {report["us"] / relaxed["us"]:.2g} times as cheap by the estimates '
+            f"({microseconds(relaxed['us'])} us of CPU time, not {microseconds(report['us'])}): {' > '.join(relaxed['order'])}. "
+            'The bits would be others; explain("relaxed") measures how far they lie apart.'
+        )
+
+
+def _order(report: Explanation) -> Iterator[str]:
+    timed = timed_order(report)
+    us = f"{microseconds(timed['us'] if timed else report['us'])} us of CPU time per sample"
+    kind = "as timed" if timed else "as estimated"
+    yield " > ".join(report["order"])
+    if report["order"] == report["declared"]:
+        yield f"This is the order as written: {us}, {kind}."
+    else:
+        ratio = report["declared_us"] / max(report["us"], 1e-9)
+        yield f"{us} in this order, {kind}; as written ({' > '.join(report['declared'])}) {ratio:.2g} times that, by the estimates."
+        yield "The bits are the same." if report["same_bits"] else "The bits are others."
+    best = report["best"]
+    if best["us"] < 0.99 * report["us"]:
+        kept = "; the plan was given and is kept" if report.get("plan") else ""
+        less = 1 - best["us"] / report["us"]
+        yield f"By the estimates the cheapest order is {' > '.join(best['order'])}: {less:.0%} less{kept}."
+    if not report["proven"]:
+        yield "There are too many orders to look at all of them; a cheaper one may exist."
+
+
+def _difference(report: Explanation) -> Iterator[str]:
+    if report["same_bits"] or "difference" not in report:
+        return
+    measured = report["difference"]
+    if measured is None:
+        yield "How far the results lie apart was not measured: the data cannot be read here; give --data FOLDER."
+        return
+    yield f"Measured over {measured['records']:,} records, to what is written:"
+    for name, tensor in measured["tensors"].items():
+        psnr = "no noise" if tensor["psnr"] is None else f"PSNR {tensor['psnr']:.1f} dB"
+        yield f"  {name}: mean {tensor['mean']:.3g}, max {tensor['max']:.3g}, {psnr}."
+
+
+def _operations(report: Explanation) -> list[str]:
+    total = max(report["us"], 1e-9)
+    rows = [("operation, as estimated", "CPU us", "share", "bytes in", "bytes out", "inflation", "source")]
+    for op in report["ops"]:
+        rows.append((("+ " if op["fused"] else "") + op["op"], *_figures(op, total), origin(op)))
+    lines = _table(rows, left=(0, 6))
+    if any(op["fused"] for op in report["ops"]):
+        lines.append("+ in the same pass as the operation above it")
+    return lines
+
+
+def _passes(report: Explanation, timed: Mapping[str, Any]) -> Iterator[str]:
+    rows = [("pass, as timed", "CPU us", "share", "bytes in", "bytes out", "inflation", "samples")]
+    for stage in timed["stages"]:
+        rows.append((stage["name"], *_figures(stage, timed["us"]), f"{stage['samples']:,.0f}"))
+    yield from _table(rows, left=(0,))
+    yield f"Timed {age(timed['age_s'])}."
+
+
+def _earlier(report: Explanation) -> Iterator[str]:
+    for ran in report["measured"]:
+        if ran["order"] != report["order"]:
+            yield f"{microseconds(ran['us'])} us as {' > '.join(ran['order'])}: {ran['samples']:,.0f} samples, {age(ran['age_s'])}."
+
+
+def _figures(line: dict[str, Any], total: float) -> tuple[str, ...]:
+    inflation = line["bytes_out"] / line["bytes_in"] if line["bytes_in"] > 0 else 0.0
+    return (
+        microseconds(line["us"]),
+        f"{line['us'] / total:.0%}",
+        f"{line['bytes_in']:,.0f}",
+        f"{line['bytes_out']:,.0f}",
+        f"{inflation:.2f}",
+    )
+
+
+def _moves(report: Explanation) -> Iterator[str]:
+    moves = moves_of(report)
+    for op in dict.fromkeys(move["op"] for move in moves):
+        passed = [f"{move['passes']} ({_saved(move)})" for move in moves if move["op"] == op]
+        yield f"{op} runs before {', '.join(passed)}."
+    timed = timed_order(report)
+    for fusion in report["fusions"] if report["order"] == report["best"]["order"] else ():
+        if timed is None or any({fusion["op"], fusion["with"]} <= set(stage["ops"]) for stage in timed["stages"]):
+            yield f"{fusion['op']} shares the pass of {fusion['with']} ({_saved(fusion)})."
+
+
+def _saved(line: dict[str, Any]) -> str:
+    return f"saves {'at least' if line['at_least'] else 'about'} {microseconds(line['saved_us'])} us by the estimates"
+
+
+def _others(report: Explanation) -> Iterator[str]:
+    if report["alternatives"]:
+        yield "Within 20 % of the cheapest, and why not:"
+        yield from (f"  {other['text']}" for other in report["alternatives"])
+
+
+def _parallelism(report: Explanation) -> Iterator[str]:
+    given = report["parallelism"]
+    threads = given["threads"]
+    timed = timed_order(report)
+    us = timed["us"] if timed else report["us"]
+    line = f"Parallelism: {threads} thread{'s' if threads != 1 else ''}"
+    if "slots" in given:
+        line += (
+            f", {given['slots']} slots, tasks of {given['chunk_rows']} samples, {given['ahead_chunks']} of them ahead"
+        )
+    line += f"; {given['cores']:g} cores allowed."
+    if us > 0:
+        line += f" At {microseconds(us)} us a thread makes {1e6 / us:,.0f} samples/s, all of them {threads * 1e6 / us:,.0f}."
+    yield line
+
+
+def _table(rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,81 @@
+"""The native job behind a loader: of a daemon or of this process, and its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable
+
+from .. import _core
+from .._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported
+from .._pipeline.dataset import cache_dir, chosen_cache_dir
+from .._pipeline.pipeline import Pipeline
+from .daemon import blind, find_daemon, job_name
+from .loader_options import LoaderOptions
+
+_log = logging.getLogger("carya")
+_said_what_reads = False
+
+
+def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
+    """A job of the daemon that the options say, or of this process. Errors: those of either."""
+    remote, asked = options.job.remote, options.asked
+    # A daemon runs no command for a loader: a fleet that this process starts is this process's.
+    own_fleet = options.daemon == "auto" and remote is not None and bool(remote.fleet_command)
+    asked.socket = "" if own_fleet else find_daemon(options.daemon)
+    if asked.replicas > 1 and not asked.socket:
+        raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
+    if not asked.socket:
+        return _core.Job(pipeline.native, pipeline.open(), options.job, defer_release=defer_release)
+    fingerprint = pipeline.native.fingerprint(options.job.on_error, options.order)
+    asked.job = job_name(options.name, options.job.world_size, fingerprint)
+    asked.cache_dir = cache_dir(told=False) or chosen_cache_dir()  # the daemon may, or a service's start makes it
+    return _attached(pipeline, options, defer_release)
+
+
+def _attached(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
+    """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
+    may_do_without = options.daemon == "auto" and options.asked.replicas == 1
+    why: Error
+    try:
+        return pipeline.attach(options.asked, options.job, defer_release)
+    except (Unsupported, Closed, Timeout, NotFound, Permission) as error:
+        if str(error).startswith(("control channel", "caryad", "daemon")):
+            if not may_do_without or isinstance(error, Permission):
+                raise
+            why, dataset = error, pipeline.open()
+        elif isinstance(error, NotFound | Permission):  # of the data
+            try:
+                dataset = pipeline.open()
+            except Error:
+                raise error from None  # it is so here too
+            why = blind(error, options.asked.socket)
+            if not may_do_without:
+                raise why from error
+        else:
+            raise
+    warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=6)
+    return _core.Job(pipeline.native, dataset, options.job, defer_release=defer_release)
+
+
+def say_what_reads(engine: str) -> None:
+    """Log, once per process, that io_uring was refused and reads cost more."""
+    global _said_what_reads
+    if engine.startswith("pread (") and not _said_what_reads:
+        _said_what_reads = True
+        cure = "`carya doctor` says how to allow io_uring"
+        if "EMFILE" in engine:
+            cure = "this process has no file descriptor left for io_uring: raise its limit of open files (ulimit -n)"
+        elif "ENOMEM" in engine:
+            cure = "io_uring got no memory: raise the limit of locked memory (ulimit -l)"
+        _log.warning("reads go through %s, which costs more CPU; %s", engine, cure)
+
+
+def close_job(job: _core.Job, pid: int, drain: Callable[[], None] | None) -> None:
+    # A forked child inherits the finalizer but not the engine's threads: it must not touch them.
+    if os.getpid() != pid:
+        return
+    if drain is not None:
+        drain()
+    job.close()

@@ -1,0 +1,1 @@
+"""The chain a user writes, and its source (README.md)."""

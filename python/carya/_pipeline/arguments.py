@@ -1,0 +1,154 @@
+"""What a user of another library writes by its names, told in Carya's: options of loaders, operations, datasets."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Concatenate, ParamSpec
+
+from .._errors import InvalidArgument, invalid
+
+Options = ParamSpec("Options")
+
+_NO_WORKERS = "leave it out: no worker process is started, and random numbers are keyed by seed="
+
+# Options that loaders of torch, tf.data, DALI and Grain have, and what does the same here.
+_ELSEWHERE = {
+    "batch_sampler": "give rank= and world_size= for the part of this process; the order is pipeline.shuffle(seed=...)",
+    "batch_size": "give it to the pipeline: pipeline.batch(batch_size)",
+    "collate_fn": "give it to the pipeline: pipeline.batch(n).map_batch(fn)",
+    "dataset": "give the pipeline first, without a name: Loader(pipeline)",
+    "device_id": 'give device="cuda:0" to carya.torch.Loader',
+    "drop_last": "give it to the pipeline: pipeline.batch(n, drop_last=True)",
+    "drop_remainder": "give it to the pipeline: pipeline.batch(n, drop_last=True)",
+    "epoch": "call loader.set_epoch(epoch) before the `for`",
+    "generator": "give seed=, or the seed of pipeline.shuffle(seed=...)",
+    "in_order": "leave it out: batches always come in the order of the stream",
+    "multiprocessing_context": _NO_WORKERS,
+    "num_epochs": "give epochs=",
+    "num_replicas": "give world_size=",
+    "num_shards": "give world_size=",
+    "num_threads": "give threads=",
+    "num_workers": 'give threads=, CPU threads of this process ("auto": the cores that are allowed)',
+    "persistent_workers": _NO_WORKERS,
+    "pin_memory_device": "give device= to carya.torch.Loader",
+    "prefetch": "give slots=, the batches of memory to work ahead in, and read_ahead=, bytes",
+    "prefetch_factor": "give slots=, the batches of memory to work ahead in, and read_ahead=, bytes",
+    "sampler": "give the pipeline an order, pipeline.shuffle(seed=...) or .subset(indices); ranks share it by rank= and "
+    "world_size=",
+    "shard_id": "give rank=",
+    "shard_index": "give rank=",
+    "shuffle": "give it to the pipeline: pipeline.shuffle(seed=...)",
+    "timeout": "give io_timeout=, the seconds that a failing read is tried again",
+    "transform": "give the pipeline operations, as .random_resized_crop(224), or .batch(n).map_batch(fn)",
+    "worker_init_fn": _NO_WORKERS,
+}  # fmt: skip
+
+# Options of one kind of loader only.
+_OF_OTHERS = {
+    "device": "carya.torch.Loader",
+    "device_backend": "carya.torch.Loader",
+    "pin_memory": "carya.torch.Loader",
+    "sharding": "carya.jax.Loader",
+}
+
+# Operations that other libraries have, by their letters alone.
+_OPERATIONS_ELSEWHERE = {
+    **dict.fromkeys(
+        ("map", "apply", "transform", "lambda", "filter", "collate"),
+        ".batch(n).map_batch(fn), a Python function of whole batches; .subset(indices) chooses records",
+    ),
+    **dict.fromkeys(("totensor", "toimage"), '.to_dtype("float32", scale=True).to_layout("CHW")'),
+    "prefetch": "Loader(slots=), the batches of memory to work ahead in",
+    "repeat": "Loader(epochs=), or another `for` over the loader: each is the next epoch",
+    "shard": "Loader(rank=, world_size=)",
+    "skip": ".subset(range(n, len(pipeline)))",
+    "cache": "nothing: listings and decode indexes are kept in $CARYA_CACHE_DIR by themselves",
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that `name` was most likely meant to be; "" when none is.
+
+    >>> nearest("RandomResizeCrop", ["random_crop", "random_resized_crop"])
+    'random_resized_crop'
+    """
+    import difflib  # of mistakes only
+
+    letters = {_letters(word): word for word in known}
+    found = difflib.get_close_matches(_letters(name), letters, n=1, cutoff=0.7)
+    return letters[found[0]] if found else ""
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def named_options(
+    init: Callable[Concatenate[Any, Options], None],
+) -> Callable[Concatenate[Any, Options], None]:
+    """The `__init__` of a loader, that answers options which it does not have with Carya's name for them. TypeError."""
+
+    @functools.wraps(init)
+    def checked(self: Any, /, *given: Options.args, **options: Options.kwargs) -> None:
+        if len(given) > 1:
+            raise TypeError(
+                f"Loader: got {given[1]!r} behind the pipeline; give options by name, as Loader(pipeline, threads=4), and "
+                "the batch size to pipeline.batch(n)"
+            )
+        known = inspect.signature(init).parameters if options else {}
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            own = inspect.signature(type(self).__init__).parameters
+            told = [_told(name, options[name], {*known, *own} - {"self", "options"}) for name in unknown]
+            raise TypeError("Loader: " + "; ".join(told))
+        init(self, *given, **options)
+
+    return checked
+
+
+def _told(name: str, value: object, known: Iterable[str]) -> str:
+    shown = repr(value)
+    got = f"got {name}={shown if len(shown) <= 60 else shown[:60] + '...'}"
+    if name in _ELSEWHERE:
+        return f"{got}; {_ELSEWHERE[name]}"
+    if name in _OF_OTHERS:
+        return f"{got}; give it to {_OF_OTHERS[name]}"
+    near = nearest(name, known)
+    return f"{got}, which is no option; give {near + '=' if near else 'one of help(carya.Loader)'}"
+
+
+def no_operation(kind: type, name: str) -> AttributeError:
+    """What to raise for an attribute that a pipeline or a chain of operations has not."""
+    if name.startswith("_"):
+        return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+    told = _OPERATIONS_ELSEWHERE.get(_letters(name))
+    if told is None:
+        near = nearest(name, (known for known in dir(kind) if not known.startswith("_")))
+        told = f".{near}" if near else "another"
+    return AttributeError(
+        f"carya.{kind.__name__}: got .{name}, which is no operation; give {told}; help(carya.Pipeline) and the "
+        "reference of operations (docs/reference/ops.md) list all"
+    )
+
+
+def not_a_pipeline(given: object) -> InvalidArgument:
+    """What to raise where a pipeline is wanted and something else was given: how to make one of it."""
+    wanted = "a pipeline: carya.image_folder(path), files, webdataset or arrays, then operations and .batch(n)"
+    if isinstance(given, str | os.PathLike):
+        wanted = (
+            f"a pipeline of it: carya.image_folder({os.fspath(given)!r}).decode_image().resize((224, 224)).batch(32)"
+        )
+    elif isinstance(given, Mapping) or type(given).__module__ == "numpy":
+        arrays = "..." if isinstance(given, Mapping) else '{"x": ...}'
+        wanted = f"a pipeline of the arrays: carya.arrays({arrays}).batch(32)"
+    elif hasattr(given, "__getitem__") or hasattr(given, "__iter__"):
+        wanted = (
+            "a pipeline, since Carya runs no Dataset of Python code: name its files, carya.files(paths, labels=labels), or "
+            "its arrays, carya.arrays({...}); the guide docs/guides/from-torch.md shows both"
+        )
+        shown = type(given).__name__
+        return InvalidArgument(f"Loader: pipeline: got an object of type {shown}; give {wanted}")
+    return invalid("Loader: pipeline", given, wanted)

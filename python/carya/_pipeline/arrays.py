@@ -1,0 +1,75 @@
+"""The memory of an `arrays` source: checked, and described for the pipeline's document."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidArgument, NotFound, invalid
+from .document import Document
+
+Array = np.ndarray[Any, Any]
+
+# Arrays up to this size are fingerprinted whole; of larger ones, which may be mapped files of terabytes, evenly spaced
+# blocks are read (and dtype, shape and name always count).
+_WHOLE_BYTES = 64 << 20
+_BLOCKS = 256
+_BLOCK_BYTES = 64 << 10
+
+
+def array_memory(data: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays of an `arrays` source, checked: C-contiguous, equal lengths; paths are mapped."""
+    if not isinstance(data, Mapping) or not data:
+        raise invalid("arrays: data", data, "a mapping of names to arrays or .npy paths")
+    memory: dict[str, Array] = {}
+    for name, value in data.items():
+        if isinstance(value, str | os.PathLike):
+            try:
+                value = np.load(value, mmap_mode="r", allow_pickle=False)
+            except FileNotFoundError as error:
+                raise NotFound(f"arrays: {name}: no file {os.fspath(value)!r}; give the path of a .npy file") from error
+            except (ValueError, OSError) as error:
+                raise InvalidArgument(f"arrays: {name}: {error}; give a .npy file of plain numbers") from error
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            raise InvalidArgument(
+                f"arrays: {name}: rows differ in shape; give rows of one shape: pad them, or write them as files"
+            ) from None
+        if value.ndim == 0:
+            raise invalid(f"arrays: {name}", value, "an array whose first axis counts the records")
+        if value.dtype.kind not in "biuf" or not value.dtype.isnative or value.dtype.itemsize > 8:
+            raise invalid(f"arrays: {name}: dtype", str(value.dtype), "bool, an integer or float16/32/64")
+        memory[str(name)] = np.ascontiguousarray(value)
+    counts = {name: len(value) for name, value in memory.items()}
+    if len(set(counts.values())) > 1:
+        raise invalid("arrays: lengths", counts, "arrays with one row per record, all of the same length")
+    return memory
+
+
+def arrays_document(memory: Mapping[str, Array]) -> Document:
+    """The source object of arrays: names, dtypes, row shapes and a fingerprint of the bytes."""
+    described = {
+        name: {"dtype": str(value.dtype), "shape": list(value.shape[1:]), "fingerprint": _fingerprint(value)}
+        for name, value in memory.items()
+    }
+    return {"type": "arrays", "count": len(next(iter(memory.values()))), "arrays": described}
+
+
+def _fingerprint(value: Array) -> str:
+    import hashlib
+
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{value.dtype} {value.shape}".encode())
+    flat = value.reshape(-1).view(np.uint8) if value.size else np.zeros(0, np.uint8)
+    if flat.nbytes <= _WHOLE_BYTES:
+        digest.update(flat.data)
+    else:
+        last = flat.nbytes - _BLOCK_BYTES
+        for block in range(_BLOCKS):
+            start = last * block // (_BLOCKS - 1)
+            digest.update(flat[start : start + _BLOCK_BYTES].data)
+    return digest.hexdigest()

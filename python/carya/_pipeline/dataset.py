@@ -1,0 +1,138 @@
+"""Opening a dataset: where manifests are kept, progress of a long listing, what was left out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument
+from .document import Document
+from .progress import ListingProgress
+
+_log = logging.getLogger("carya")
+_said_no_cache: set[str] = set()
+
+
+def chosen_cache_dir() -> str:
+    """Folder for manifests and indexes: $CARYA_CACHE_DIR, else carya/ in $XDG_CACHE_HOME or ~/.cache.
+
+    It may not be there yet: that of a system service is made when the service starts.
+    """
+    chosen = os.environ.get("CARYA_CACHE_DIR")
+    if not chosen:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        chosen = os.path.join(base, "carya")
+    return os.path.abspath(chosen)
+
+
+def cache_dir(told: bool = True) -> str:
+    """The chosen folder, made if it is missing; "" (nothing is kept) when this process cannot make or write it, which is
+    logged once unless `told` is false."""
+    chosen = chosen_cache_dir()
+    why = "not writable for this user"
+    try:
+        os.makedirs(chosen, exist_ok=True)
+        if os.access(chosen, os.W_OK):
+            return chosen
+    except OSError as error:
+        why = error.strerror or str(error)
+    if told and chosen not in _said_no_cache:
+        _said_no_cache.add(chosen)
+        _log.warning(
+            "no cache: %s: %s; listings and decode indexes are made anew in every run; "
+            "give CARYA_CACHE_DIR a folder that this user can write",
+            chosen, why,
+        )  # fmt: skip
+    return ""
+
+
+def say_cache_trouble(folder: str, reason: str) -> None:
+    """Log, once per folder, why decode indexes are not kept in it. `reason`: of `stats()["decode_index"]`."""
+    if folder not in reason or folder in _said_no_cache:  # other reasons are of the data, and no trouble
+        return
+    _said_no_cache.add(folder)
+    _log.warning(
+        "the cache folder keeps no decode index: %s; make room in it, or give CARYA_CACHE_DIR a folder that this user "
+        "can write",
+        reason,
+    )  # fmt: skip
+
+
+def open_dataset(
+    pipeline: _core.Pipeline,
+    source: Document,
+    arrays: dict[str, np.ndarray[Any, Any]] | None,
+    verify: bool,
+    threads: int,
+) -> _core.Dataset:
+    """Open the source of `pipeline` and apply its views; name files that were skipped."""
+    _check_memory(source, arrays)
+    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+        dataset = _core.Dataset.open(
+            pipeline, arrays=arrays, cache_dir=cache_dir(), verify=verify, threads=threads, progress=progress
+        )
+    _warn_of_skipped(source, dataset.skipped_count, dataset.skipped_examples)
+    return dataset
+
+
+def attach_job(
+    pipeline: _core.Pipeline,
+    source: Document,
+    arrays: dict[str, np.ndarray[Any, Any]] | None,
+    daemon: _core.DaemonOptions,
+    options: _core.JobOptions,
+    defer_release: bool,
+) -> _core.Job:
+    """A job that a daemon makes: it opens the source of `pipeline`, and reports how far a long listing is."""
+    _check_memory(source, arrays)
+    found = _absolute(source)
+    if found != source:  # the daemon is somewhere else
+        pipeline = _core.Pipeline.parse(json.dumps({**json.loads(pipeline.to_json()), "source": found}))
+    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+        daemon.arrays, daemon.progress = arrays, progress
+        job = _core.Job(pipeline, None, options, daemon=daemon, defer_release=defer_release)
+    _warn_of_skipped(source, *job.skipped)
+    return job
+
+
+def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
+    if not count:
+        return
+    names = ", ".join(examples[:8]) + (", ..." if count > 8 else "")
+    if source["type"] == "webdataset":
+        text = (
+            f"webdataset: {count} of {len(source['tars'])} tars have no end mark: {names}; each may have been cut off "
+            "between two members, with records missing: compare its size with the original's, and copy or write it anew"
+        )
+    else:
+        text = (
+            f"{source['type']}({source.get('path', '')}): skipped {count} files with other extensions: {names}; "
+            "convert them to JPEG or PNG if they are meant to be records"
+        )
+    warnings.warn(text, stacklevel=4)
+
+
+def _absolute(source: Document) -> Document:
+    """The source with its paths from the root."""
+    found = dict(source)
+    if "path" in found:
+        found["path"] = os.path.abspath(found["path"])
+    for key in ("paths", "tars"):
+        if key in found:
+            found[key] = [os.path.abspath(path) for path in found[key]]
+    if found.get("extra"):
+        found["extra"] = {name: [os.path.abspath(path) for path in paths] for name, paths in found["extra"].items()}
+    return found
+
+
+def _check_memory(source: Document, arrays: dict[str, np.ndarray[Any, Any]] | None) -> None:
+    if source["type"] == "arrays" and arrays is None:
+        raise InvalidArgument(
+            "arrays: the document has no memory of its own; give it with Pipeline.from_json(text, arrays={...})"
+        )

@@ -1,0 +1,350 @@
+"""The operations of a pipeline, one method each, with torchvision's names, defaults and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from .._errors import invalid
+from .arguments import no_operation
+from .color_ops import ColorOps
+from .document import four_sides, number_list, pair, plain, shorter_side
+from .warp_ops import WarpOps
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from .chain import OpChain
+    from .order import OrderHints
+
+Interpolation = Literal["nearest", "bilinear", "bicubic"]
+PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
+Layout = Literal["CHW", "HWC"]
+
+
+class Ops(ColorOps, WarpOps):
+    """Methods that append an operation. Every parameter, and every shape the op is given, is checked at once.
+
+    Every one of them also takes, by keyword (`**order`): `keep_position=True`: no operation passes it, and it passes
+    none; `depends_on=["random_crop"]`: operations before it that run before it, whatever else moves ("random_crop#1" is
+    the second so called). They forbid orders to a loader (`reorder=`) and change no bit of what is written.
+
+    >>> import carya
+    >>> p = carya.image_folder("photos").decode_image().color_jitter(0.4, keep_position=True).random_crop(224).batch(8)
+    >>> p.explain()["order"]
+    ['decode_image', 'color_jitter', 'random_crop']
+    >>> carya.image_folder("photos").decode_image().random_crop(96, depends_on=["resize"])
+    Traceback (most recent call last):
+    ...
+    carya.InvalidArgument: random_crop: depends_on "resize" names no op before it; there are decode_image
+    """
+
+    if not TYPE_CHECKING:  # a type checker knows the operations by itself
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_operation(type(self), name)
+
+    def decode_image(
+        self,
+        mode: Literal["RGB", "L"] = "RGB",
+        apply_exif: bool = False,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Decode JPEG or PNG, told by content and not by file name.
+
+        Shape: encoded bytes -> (height, width, 3) for "RGB", (height, width, 1) for "L"; uint8, 0..255, sRGB.
+        16-bit PNG samples keep their high byte, gray ones too (Pillow clips those at 255). `apply_exif` turns the
+        picture as its EXIF orientation says. `fields`: None decodes every encoded field.
+        Errors: InvalidArgument here; a broken or unknown file is bad data when its sample is made (`on_error`).
+        Reference: torchvision.io.decode_image / PIL.Image.open(...).convert(mode).
+
+        >>> import carya
+        >>> print(carya.image_folder("photos").decode_image().outputs[0])
+        ('image', 'uint8', (None, None, 3))
+        """
+        return self._with_op("decode_image", order, mode=mode, apply_exif=apply_exif, fields=plain(fields))
+
+    def random_resized_crop(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        interpolation: Interpolation = "bilinear",
+        antialias: bool = True,
+        extra_interpolation: Interpolation | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Crop a random part (area `scale`, aspect `ratio`, log-uniform) and resize it to `size`.
+
+        Shape: (h, w, c) -> (size[0], size[1], c); uint8 stays uint8. `size`: pixels, one number is a square.
+        Extra images are cut alike and resized by `extra_interpolation` (give "nearest" for masks).
+        Errors: InvalidArgument (sizes below 1, scale or ratio not ascending and positive, input is no image).
+        Reference: torchvision.transforms.v2.RandomResizedCrop; after a decode only the needed region is decoded.
+
+        >>> import carya
+        >>> photos = carya.image_folder("photos").decode_image()
+        >>> photos.random_resized_crop(224).outputs[0]
+        ('image', 'uint8', (224, 224, 3))
+        """
+        return self._with_op(
+            "random_resized_crop",
+            order,
+            size=pair(size),
+            scale=plain(scale),
+            ratio=plain(ratio),
+            interpolation=interpolation,
+            antialias=antialias,
+            extra_interpolation=extra_interpolation,
+        )
+
+    def random_crop(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float | Sequence[float] = 0,
+        padding_mode: PaddingMode = "constant",
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Cut `size` at a random place, after padding.
+
+        Shape: (h, w, c) -> (size[0], size[1], c). `padding`: pixels for all sides, (left/right, top/bottom), or
+        (left, top, right, bottom). A smaller image without `pad_if_needed` is bad data.
+        Errors: InvalidArgument. Reference: torchvision.transforms.v2.RandomCrop.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().random_crop(32, padding=4).outputs[0]
+        ('image', 'uint8', (32, 32, 3))
+        """
+        return self._with_op(
+            "random_crop",
+            order,
+            size=pair(size),
+            padding=four_sides(padding),
+            pad_if_needed=pad_if_needed,
+            fill=number_list(fill),
+            padding_mode=padding_mode,
+        )
+
+    def center_crop(self, size: int | Sequence[int], **order: Unpack[OrderHints]) -> Self:
+        """Cut `size` out of the middle; a smaller image is padded with 0.
+
+        Shape: (h, w, c) -> (size[0], size[1], c). Errors: InvalidArgument.
+        Reference: torchvision.transforms.v2.CenterCrop.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().resize(256).center_crop(224).outputs[0]
+        ('image', 'uint8', (224, 224, 3))
+        """
+        return self._with_op("center_crop", order, size=pair(size))
+
+    def crop(self, top: int, left: int, height: int, width: int, **order: Unpack[OrderHints]) -> Self:
+        """Cut a fixed rectangle (pixels); what lies past the image is 0.
+
+        Shape: (h, w, c) -> (height, width, c). Errors: InvalidArgument.
+        Reference: torchvision.transforms.v2.functional.crop.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().crop(0, 0, 20, 30).outputs[0]
+        ('image', 'uint8', (20, 30, 3))
+        """
+        return self._with_op("crop", order, top=plain(top), left=plain(left), height=plain(height), width=plain(width))
+
+    def resize(
+        self,
+        size: int | Sequence[int],
+        interpolation: Interpolation = "bilinear",
+        max_size: int | None = None,
+        antialias: bool = True,
+        extra_interpolation: Interpolation | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Resize: one number is the shorter side (aspect kept, longer side at most `max_size`), two are exact.
+
+        Shape: (h, w, c) -> (size[0], size[1], c), or (?, ?, c) for a shorter side.
+        Errors: InvalidArgument. Reference: torchvision.transforms.v2.Resize on a PIL image; within 1 level of Pillow
+        for 99.9 % of values and never more than 2 away.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().resize((128, 96)).outputs[0]
+        ('image', 'uint8', (128, 96, 3))
+        """
+        return self._with_op(
+            "resize",
+            order,
+            size=shorter_side(size),
+            interpolation=interpolation,
+            max_size=plain(max_size),
+            antialias=antialias,
+            extra_interpolation=extra_interpolation,
+        )
+
+    def random_horizontal_flip(self, p: float = 0.5, **order: Unpack[OrderHints]) -> Self:
+        """Mirror left and right with probability `p`, all images of the sample alike.
+
+        Shape and dtype stay. Errors: InvalidArgument (p outside 0..1).
+        Reference: torchvision.transforms.v2.RandomHorizontalFlip.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().random_horizontal_flip(p=0.25).outputs[0]
+        ('image', 'uint8', (None, None, 3))
+        """
+        return self._with_op("random_horizontal_flip", order, p=plain(p))
+
+    def random_vertical_flip(self, p: float = 0.5, **order: Unpack[OrderHints]) -> Self:
+        """Mirror top and bottom with probability `p`, all images of the sample alike.
+
+        Shape and dtype stay. Errors: InvalidArgument (p outside 0..1).
+        Reference: torchvision.transforms.v2.RandomVerticalFlip.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().random_vertical_flip().outputs[0]
+        ('image', 'uint8', (None, None, 3))
+        """
+        return self._with_op("random_vertical_flip", order, p=plain(p))
+
+    def pad(
+        self,
+        padding: int | Sequence[int],
+        fill: float | Sequence[float] = 0,
+        padding_mode: PaddingMode = "constant",
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Add pixels: one number for all sides, (left/right, top/bottom), or (left, top, right, bottom).
+
+        Shape: (h, w, c) -> (top + h + bottom, left + w + right, c). Errors: InvalidArgument.
+        Reference: torchvision.transforms.v2.Pad.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().resize((10, 10)).pad((1, 2)).outputs[0]
+        ('image', 'uint8', (14, 12, 3))
+        """
+        return self._with_op(
+            "pad", order, padding=four_sides(padding), fill=number_list(fill), padding_mode=padding_mode
+        )
+
+    def random_apply(self, ops: OpChain, p: float = 0.5, **order: Unpack[OrderHints]) -> Self:
+        """Do the operations of `ops`, a chain begun with `carya.ops()`, all of them or none, with probability `p`.
+
+        Shape and dtype stay: `ops` holds geometric and color operations that together leave every image its shape (on images
+        of unknown size: each its own). Each draws as if it stood in the pipeline by itself, whatever `random_apply` drew.
+        Errors: InvalidArgument (p outside 0..1; no operation, one on values, one that changes a shape, another random_apply).
+        Reference: torchvision.transforms.v2.RandomApply; own random numbers.
+
+        >>> import carya
+        >>> jitter = carya.ops().color_jitter(0.8, 0.8, 0.8, 0.2)
+        >>> carya.image_folder("photos").decode_image().random_apply(jitter, p=0.8).outputs[0]
+        ('image', 'uint8', (None, None, 3))
+        """
+        return self._with_op("random_apply", order, ops=_documents("random_apply", ops), p=plain(p))
+
+    def two_views(self, ops: OpChain, **order: Unpack[OrderHints]) -> Self:
+        """Two pictures of one, as contrastive learning wants them: `image` becomes `view_0` and `view_1`, each drawn by itself.
+
+        `ops`: a chain begun with `carya.ops()`, which each view goes through with random numbers of its own: any operations
+        on `image` that end in one shape. The picture is read and decoded once. `view_0` is bit for bit the `image` of the
+        same operations without `two_views`. Shape: (h, w, c) -> twice the shape after `ops`.
+        Errors: InvalidArgument (`image` not decoded, or an image beside it; `ops` that leave the size open, decode, or take
+        another field).
+        Reference: the augmentation of SimCLR (arXiv:2002.05709).
+
+        >>> import carya
+        >>> simclr = carya.ops().random_resized_crop(96).random_horizontal_flip()
+        >>> simclr = simclr.random_apply(carya.ops().color_jitter(0.8, 0.8, 0.8, 0.2), p=0.8).random_grayscale(p=0.2)
+        >>> [name for name, _, _ in carya.image_folder("photos").decode_image().two_views(simclr).outputs]
+        ['view_0', 'label', 'view_1']
+        """
+        return self._with_op("two_views", order, ops=_documents("two_views", ops))
+
+    def normalize(
+        self,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        layout: Literal["CHW", "HWC", "keep"] = "CHW",
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """(x - mean) / std per channel as float32, computed as x * a + b; on uint8 it implies division by 255.
+
+        Shape: (h, w, c) -> (c, h, w) for "CHW". `mean`, `std`: one number or one per channel, in units of 0..1.
+        `fields`: None means `image` alone. Errors: InvalidArgument (std of 0, number of channels).
+        Reference: torchvision v2 ToDtype(float32, scale=True) then Normalize.
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().resize((8, 8))
+        >>> p.normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)).outputs[0]
+        ('image', 'float32', (3, 8, 8))
+        """
+        return self._with_op(
+            "normalize", order, mean=number_list(mean), std=number_list(std), layout=layout, fields=plain(fields)
+        )
+
+    def subtract_mean(
+        self, mean: float | Sequence[float], fields: Sequence[str] | None = None, **order: Unpack[OrderHints]
+    ) -> Self:
+        """x - mean per channel, of float32 values in their own units.
+
+        Shape and dtype stay. `mean`: one number or one per channel. `fields`: None means `image` alone.
+        Errors: InvalidArgument (not float32, number of channels). Reference: numpy's float32 subtraction; exact.
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().to_dtype("float32").to_layout("CHW")
+        >>> p.subtract_mean((123.7, 116.3, 103.5)).outputs[0]
+        ('image', 'float32', (3, None, None))
+        """
+        return self._with_op("subtract_mean", order, mean=number_list(mean), fields=plain(fields))
+
+    def scale(
+        self, factor: float | Sequence[float], fields: Sequence[str] | None = None, **order: Unpack[OrderHints]
+    ) -> Self:
+        """x * factor per channel, of float32 values.
+
+        Shape and dtype stay. `factor`: one number or one per channel. `fields`: None means `image` alone.
+        Errors: InvalidArgument (not float32, number of channels). Reference: numpy's float32 product; exact.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().to_dtype("float32").scale(1 / 127.5).outputs[0]
+        ('image', 'float32', (None, None, 3))
+        """
+        return self._with_op("scale", order, factor=number_list(factor), fields=plain(fields))
+
+    def to_dtype(
+        self,
+        dtype: Any = "float32",
+        scale: bool = False,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Convert the element type; with `scale`, uint8 0..255 becomes 0..1 and back.
+
+        Shape stays. `dtype`: a numpy dtype or its name. `fields`: None means `image` alone. An image cast to float32 is
+        still an image to crops, resizes, flips, pads and warps, and with `scale` to `invert`, `grayscale`, `color_jitter`
+        and `gaussian_blur`: they compute in float32 then, without rounding to levels, at several times the cost; the
+        cast costs least as the last of them. Errors: InvalidArgument. Reference: torchvision.transforms.v2.ToDtype.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().to_dtype("float32", scale=True).outputs[0]
+        ('image', 'float32', (None, None, 3))
+        """
+        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+        return self._with_op("to_dtype", order, dtype=name, scale=scale, fields=plain(fields))
+
+    def to_layout(self, layout: Layout, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
+        """Order of the axes: "CHW" (planes, as torch wants it) or "HWC" (interleaved, as decoded).
+
+        Shape: (h, w, c) <-> (c, h, w). `fields`: None means `image` alone. Errors: InvalidArgument.
+        Reference: torchvision.transforms.v2.functional.pil_to_tensor.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().resize((8, 9)).to_layout("CHW").outputs[0]
+        ('image', 'uint8', (3, 8, 9))
+        """
+        return self._with_op("to_layout", order, layout=layout, fields=plain(fields))
+
+
+def _documents(op: str, ops: Any) -> Any:
+    documents = getattr(ops, "_op_documents", None)
+    if documents is None:
+        raise invalid(f"{op}: ops", ops, "a chain such as carya.ops().color_jitter(0.4)")
+    return documents()

@@ -1,0 +1,559 @@
+"""The logical chain a user writes: source, views, shuffle, ops, batch. Immutable; every call returns a new one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from .._explain.explanation import Explanation
+from .._explain.stream import add_stream
+from .._options import REORDERS, Reorder, choice, integer
+from .arrays import array_memory, arrays_document
+from .batch_functions import function_name
+from .dataset import attach_job, cache_dir, open_dataset
+from .document import Document, dump, plain
+from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
+from .ops import Ops
+from .order import OrderHints, described
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Array = np.ndarray[Any, Any]
+
+# Lists longer than this are left out of the document that each further call checks: they were checked when they came
+# in, and a million paths need not be parsed again for every op.
+_LONG_LIST = 1000
+
+
+class _Source:
+    """What a pipeline reads from: the document's source, and the memory of an `arrays` source beside it."""
+
+    __slots__ = ("arrays", "document", "opened", "slim")
+
+    def __init__(self, document: Document, arrays: dict[str, Array] | None = None) -> None:
+        self.document = document
+        self.arrays = arrays
+        self.slim = _slim_source(document)
+        self.opened: dict[str, _core.Dataset] = {}  # views as JSON -> dataset; shared by the pipelines of this source
+
+
+def _slim_source(document: Document) -> Document:
+    paths = document.get("paths")
+    if document.get("type") != "files" or not isinstance(paths, list) or len(paths) <= _LONG_LIST:
+        return document
+    labels = document.get("labels")
+    extra = document.get("extra") or {}
+    return {
+        **document,
+        "paths": paths[:1],
+        "labels": labels[:1] if isinstance(labels, list) else labels,
+        "extra": {name: column[:1] for name, column in extra.items()},
+    }
+
+
+def _slim_view(view: Document) -> Document:
+    indices = view.get("indices")
+    return {**view, "indices": indices[:1]} if isinstance(indices, list) and len(indices) > _LONG_LIST else view
+
+
+class Pipeline(Ops):
+    """A chain of operations over a dataset. Made by `carya.image_folder`, `files`, `webdataset` or `arrays`.
+
+    Immutable: every method returns a new pipeline, and every parameter is checked at once.
+
+    >>> import carya
+    >>> print(carya.image_folder("photos").shuffle(seed=1).decode_image())
+    image_folder("photos")
+        -> image uint8 (?), label int64 ()
+    shuffle(seed=1)
+    decode_image(mode="RGB", apply_exif=False)
+        -> image uint8 (?, ?, 3), label int64 ()
+    """
+
+    __slots__ = ("_batch", "_maps", "_native", "_ops", "_shuffle", "_source", "_taken", "_views")
+
+    _source: _Source
+    _views: tuple[Document, ...]
+    _shuffle: Document | None
+    _ops: tuple[Document, ...]
+    _batch: Document | None
+    _maps: tuple[Callable[..., Any], ...]
+    _native: _core.Pipeline | None
+    _taken: int | None  # random samples asked for by index; None: what there is to say was said
+
+    def __init__(self) -> None:
+        raise TypeError("carya.Pipeline is made by carya.image_folder, files, webdataset, arrays or Pipeline.from_json")
+
+    @classmethod
+    def _start(cls, document: Document, arrays: dict[str, Array] | None = None) -> Self:
+        _core.Pipeline.parse(dump({"version": 1, "source": document}))  # the whole source, once
+        return cls._make(_Source(document, arrays), (), None, (), None, ())
+
+    @classmethod
+    def _make(
+        cls,
+        source: _Source,
+        views: tuple[Document, ...],
+        shuffle: Document | None,
+        ops: tuple[Document, ...],
+        batch: Document | None,
+        maps: tuple[Callable[..., Any], ...],
+    ) -> Self:
+        self = object.__new__(cls)
+        for name, value in zip(
+            ("_source", "_views", "_shuffle", "_ops", "_batch", "_maps", "_native", "_taken"),
+            (source, views, shuffle, ops, batch, maps, None, 0),
+            strict=True,
+        ):
+            object.__setattr__(self, name, value)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("carya.Pipeline is immutable: its methods return a new pipeline")
+
+    def _with(self, **changes: Any) -> Self:
+        """A copy with some parts replaced, checked by the native parser."""
+        parts: dict[str, Any] = {
+            "views": self._views,
+            "shuffle": self._shuffle,
+            "ops": self._ops,
+            "batch": self._batch,
+            "maps": self._maps,
+        }
+        parts.update(changes)
+        made = self._make(self._source, **parts)
+        text = dump(made._document(slim=True))
+        native = _core.Pipeline.parse(text)
+        if made._source.slim is made._source.document and not any(_slim_view(view) is not view for view in made._views):
+            object.__setattr__(made, "_native", native)
+        return made
+
+    def _document(self, slim: bool = False) -> Document:
+        return {
+            "version": 1,
+            "source": self._source.slim if slim else self._source.document,
+            "views": [_slim_view(view) for view in self._views] if slim else list(self._views),
+            "shuffle": self._shuffle,
+            "ops": list(self._ops),
+            "batch": self._batch,
+        }
+
+    @property
+    def native(self) -> _core.Pipeline:
+        """The parsed pipeline of the native module. For the loaders."""
+        if self._native is None:
+            object.__setattr__(self, "_native", _core.Pipeline.parse(dump(self._document())))
+        assert self._native is not None
+        return self._native
+
+    # Views and order ------------------------------------------------------------------------------------------------
+
+    def subset(self, indices: Sequence[int] | Array) -> Self:
+        """Only these records, in this order; record i of the result is record `indices[i]`. Before `shuffle`.
+
+        Errors: InvalidArgument (negative index here; past the end when the dataset is opened).
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(5)}).subset([4, 0])
+        >>> int(p[0]["x"]), len(p)
+        (4, 2)
+        """
+        listed = plain(indices)
+        if not isinstance(listed, list):
+            raise invalid("subset: indices", indices, "a list, range or array of record numbers")
+        return self._with_view("subset", {"view": "subset", "indices": listed})
+
+    def take(self, count: int) -> Self:
+        """The first `count` records (all, if there are fewer). Before `shuffle`.
+
+        >>> import carya, numpy as np
+        >>> len(carya.arrays({"x": np.arange(5)}).take(3))
+        3
+        """
+        return self._with_view("take", {"view": "take", "count": plain(count)})
+
+    def split(self, fraction: float, *, seed: int = 0) -> tuple[Self, Self]:
+        """Two disjoint parts of the records, chosen at random by `seed`: `fraction` of them, and the rest.
+
+        >>> import carya, numpy as np
+        >>> train, val = carya.arrays({"x": np.arange(10)}).split(0.8, seed=1)
+        >>> len(train), len(val)
+        (8, 2)
+        """
+        view = {"view": "split", "fraction": plain(fraction), "seed": plain(seed)}
+        return self._with_view("split", {**view, "part": 0}), self._with_view("split", {**view, "part": 1})
+
+    def _with_view(self, name: str, view: Document) -> Self:
+        if self._shuffle is not None or self._batch is not None:
+            raise InvalidArgument(f"{name}: comes after shuffle or batch; call .{name}(...) before .shuffle(...)")
+        try:
+            return self._with(views=(*self._views, view))
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{name}: {error}") from None
+
+    def shuffle(self, seed: int = 0) -> Self:
+        """A new order of the records in every epoch, by a keyed permutation that needs no memory.
+
+        `seed` also keys the random numbers of the ops; `Loader(seed=)` overrides it. Same seed, same stream.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(6)}).shuffle(seed=3).batch(6)
+        >>> with carya.Loader(p) as loader:
+        ...     sorted(next(iter(loader))["x"].tolist())
+        [0, 1, 2, 3, 4, 5]
+        """
+        if self._shuffle is not None:
+            raise InvalidArgument("shuffle: the pipeline is shuffled already; call .shuffle(...) once")
+        if seed is None:
+            raise invalid(
+                "shuffle: seed", None, "an integer of 0 or more; for another order in each run, draw one and note it"
+            )
+        if self._batch is not None:
+            raise InvalidArgument("shuffle: comes after batch; call .shuffle(...) before .batch(...)")
+        return self._with(shuffle={"seed": plain(seed)})
+
+    def batch(
+        self,
+        batch_size: int | None = None,
+        *,
+        global_size: int | None = None,
+        drop_last: bool = False,
+        pad_last: bool = False,
+    ) -> Self:
+        """Group records into batches: `batch_size` per rank, or `global_size` over all ranks.
+
+        The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
+        `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
+        fewer records than ranks are left, each of the others repeats one of them, with `valid=False`.
+        Errors: InvalidArgument (both or no size, below 1, both tails, an output whose shape is not known).
+
+        >>> import carya, numpy as np
+        >>> carya.arrays({"x": np.arange(5)}).batch()
+        Traceback (most recent call last):
+        ...
+        carya.InvalidArgument: batch: batch_size: got None; give a number of records per rank, or global_size=
+        """
+        if self._batch is not None:
+            raise InvalidArgument("batch: the pipeline has a batch already; call .batch(...) once")
+        if batch_size is None and global_size is None:
+            raise invalid("batch: batch_size", None, "a number of records per rank, or global_size=")
+        for name, _, shape in self.outputs:
+            if None in shape:
+                raise InvalidArgument(
+                    f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); decode it and bring it to "
+                    "one size first, for example by .resize((224, 224)) or .random_resized_crop(224)"
+                )
+        return self._with(
+            batch={
+                "batch_size": plain(batch_size),
+                "global_size": plain(global_size),
+                "drop_last": plain(drop_last),
+                "pad_last": plain(pad_last),
+            }
+        )
+
+    def map_batch(self, fn: Callable[[Any], Any]) -> Self:
+        """Call `fn(batch)` on every yielded batch, in the trainer's process; what it returns is yielded.
+
+        After `batch`. A pipeline with Python functions cannot be written as JSON.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(4)}).batch(4).map_batch(lambda batch: batch["x"].sum())
+        >>> with carya.Loader(p) as loader:
+        ...     [int(total) for total in loader]
+        [6]
+        """
+        if self._batch is None:
+            raise InvalidArgument("map_batch: comes before batch; call .batch(...) first")
+        if not callable(fn):
+            raise invalid("map_batch: fn", fn, "a function of one batch")
+        return self._with(maps=(*self._maps, fn))
+
+    def barrier(self) -> Self:
+        """No operation passes this place: what is written before it runs before what is written after it.
+
+        It changes no bit of what is written; `keep_position=True` and `depends_on=[...]` of an operation hold single ones.
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().color_jitter(0.4).barrier().random_crop(224).batch(8)
+        >>> p.explain()["order"]
+        ['decode_image', 'color_jitter', 'random_crop']
+        """
+        if self._batch is not None:
+            raise InvalidArgument("barrier: comes after batch; call .barrier() before .batch(...)")
+        return self._with(ops=(*self._ops, {"op": "barrier"}))
+
+    def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
+        if self._batch is not None:
+            raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
+        made = self._with(ops=(*self._ops, described(op, parameters, order)))
+        if op == "normalize":
+            self._check_normalize(parameters)
+        return made
+
+    def _check_normalize(self, parameters: Mapping[str, Any]) -> None:
+        """Errors: InvalidArgument for what is allowed and never meant: twice, or means of 0..255 for values of 0..1."""
+        fields = set(parameters["fields"] or ["image"])
+        for op in self._ops:
+            twice = fields & set(op.get("fields") or ["image"]) if op["op"] == "normalize" else None
+            if twice:
+                raise InvalidArgument(
+                    f"normalize: {min(twice)} is normalized already; use one .normalize(...), "
+                    "or .subtract_mean(...) and .scale(...) for what comes after it"
+                )
+        mean = parameters["mean"] if isinstance(parameters["mean"], list) else [parameters["mean"]]
+        of_bytes = any(dtype == "uint8" for name, dtype, _ in self.outputs if name in fields)
+        if of_bytes and max(mean) > 2:
+            raise invalid(
+                "normalize: mean", max(mean),
+                f"it in units of 0..1, so {max(mean) / 255:.4g} in place of {max(mean)}, and std likewise (uint8 is divided "
+                'by 255 first), or put .to_dtype("float32") before it, which keeps 0..255',
+            )  # fmt: skip
+
+    # Looking at it --------------------------------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> list[tuple[str, str, tuple[int | None, ...]]]:
+        """(name, dtype, shape of one sample) after the last op; None in a shape is known only per sample.
+
+        >>> import carya, numpy as np
+        >>> carya.arrays({"x": np.zeros((5, 2), np.uint8)}).outputs
+        [('x', 'uint8', (2,))]
+        """
+        return self.native.outputs()
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        shown: list[_core.TensorFacts] = []
+        for text, tensors in self.native.lines():
+            lines.append(text)
+            if tensors != shown:
+                lines.append("    -> " + ", ".join(_facts(*tensor) for tensor in tensors))
+                shown = tensors
+        return "\n".join(lines + [f"map_batch({function_name(fn)})" for fn in self._maps])
+
+    def to_json(self) -> str:
+        """The pipeline document (transforms/FORMAT.md): canonical text, equal for equal pipelines.
+
+        Errors: InvalidArgument naming the function when there is a `map_batch`.
+        """
+        if self._maps:
+            raise InvalidArgument(
+                f"to_json: map_batch({function_name(self._maps[0])}) is a Python function and has no JSON form; "
+                "write the pipeline before .map_batch(...) and add the function after reading it"
+            )
+        return self.native.to_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, arrays: Mapping[str, Any] | None = None) -> Self:
+        """The pipeline of a document. `arrays` hands over the memory of an `arrays` source.
+
+        Errors: InvalidArgument (the document is hostile until checked; unknown keys are named).
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().resize((8, 8)).batch(2)
+        >>> carya.Pipeline.from_json(p.to_json()).to_json() == p.to_json()
+        True
+        """
+        if not isinstance(text, str | bytes):
+            raise invalid("from_json: text", text, "the text that to_json() wrote")
+        try:
+            native = _core.Pipeline.parse(text if isinstance(text, bytes) else text.encode())
+        except UnicodeEncodeError:
+            raise invalid("from_json: text", text, "the text that to_json() wrote, in UTF-8") from None
+        document = json.loads(native.to_json())
+        memory = None
+        if arrays is not None:
+            memory = array_memory(arrays)
+            given = arrays_document(memory)
+            if document["source"] != given:
+                raise InvalidArgument(
+                    "from_json: the arrays given are not those of the document (names, dtypes, shapes or bytes "
+                    "differ); give the same arrays that the pipeline was written with"
+                )
+        return cls._make(
+            _Source(document["source"], memory),
+            tuple(document["views"]),
+            document["shuffle"],
+            tuple(document["ops"]),
+            document["batch"],
+            (),
+        )
+
+    def explain(
+        self, reorder: Reorder = "exact", *, data: str | os.PathLike[str] | Pipeline | None = None
+    ) -> Explanation:
+        """In which order a loader with this `reorder` begins to run the operations, what each costs, and why.
+
+        By what earlier loaders of these operations measured on this machine (`CARYA_CACHE_DIR`), where there were any. A dict
+        that prints as a text and draws itself (`.svg()`). Keys: `declared`, `order` (names; "name#1" is the second so called);
+        `indices` (the order by declared places); `declared_us`, `us` (CPU time of one sample by the cost model); `best` (the
+        cheapest order by it: `order`, `indices`, `us`); `relaxed` (the same of what a loader with `reorder="relaxed"` would run,
+        where that saves 5 % or more; else None); `proven` (no legal order is cheaper); `assumed` (operations that nobody
+        measured here); `declared_ops`, `ops` (in either order: `op`, `text`, `us`, `bytes_in`, `bytes_out`, `fused` with the
+        operation before, and of the cost its `source`, "measured", "shared" or "assumed", `samples`, `age_s`); `stages`
+        (operations by pass); `sizes` (of a mean record); `measured` (orders that ran); `moves` (which `op` runs before which it
+        `passes`, `saved_us`, `at_least`); `fusions`; `alternatives` (orders within 20 %: `order`, `us`, `loss`, `text`);
+        `parallelism` (`threads`, `cores`); `stream` (as `Loader.explain()` says, of an earlier loader); `reorder`; `same_bits` (the order gives the bits of what is written);
+        `difference`: where it does not, how far the results lie apart, measured over 32 records: `records`, `broken`
+        (left out), `tensors` (by name: `mean` and `max` of the absolute difference in the tensor's units, `psnr` in dB, None
+        when nothing differs). The records are those of `data`, a folder of photos or a pipeline whose source has the same
+        fields; else the pipeline's own where they can be read; else `difference` is None.
+        Errors: InvalidArgument (more operations than the planner takes; `data` that does not fit), those of reading `data`.
+
+        >>> import carya, numpy as np
+        >>> p = carya.image_folder("photos").decode_image().color_jitter(0.4, hue=0.1).random_crop(224).batch(8)
+        >>> p.explain()["order"]
+        ['decode_image', 'random_crop', 'color_jitter']
+        >>> pictures = np.arange(4 * 64 * 64 * 3, dtype=np.uint8).reshape(4, 64, 64, 3)
+        >>> p = carya.arrays({"image": pictures}).equalize().resize((16, 16)).batch(4)
+        >>> report = p.explain("relaxed")
+        >>> report["order"], report["same_bits"], report["difference"]["records"]
+        (['resize', 'equalize'], False, 4)
+        """
+        sense = choice("reorder", reorder, REORDERS)
+        order = self.native.fixed_order(sense)
+        running = list(range(len(self.native.op_labels()))) if sense == "off" else order
+        planned = sense if order or sense == "off" else "exact"
+        report = Explanation(json.loads(self.native.explain(cache_dir(), running, planned)))
+        report |= {"reorder": sense, "same_bits": not order, "difference": None}
+        add_stream(report, None)
+        if not order:
+            return report
+        from .difference import measure
+
+        if data is not None:
+            report["difference"] = measure(self._over(data), order)
+        else:
+            with contextlib.suppress(NotFound, Permission, IoError):
+                report["difference"] = measure(self, order)
+        return report
+
+    def _over(self, data: str | os.PathLike[str] | Pipeline) -> Pipeline:
+        """The same operations over another source."""
+        document = {"type": "image_folder", "path": os.fspath(data)} if not isinstance(data, Pipeline) else None
+        source = data._source if isinstance(data, Pipeline) else _Source(document or {})
+        views = data._views if isinstance(data, Pipeline) else ()
+        made = self._make(source, views, self._shuffle, self._ops, self._batch, ())
+        if [output[:2] for output in made.outputs] != [output[:2] for output in self.outputs]:
+            raise invalid("explain: data", _facts(*made.outputs[0]), "a source with the fields of the pipeline's own")
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self._views, self._shuffle, self._ops, self._batch, self._maps)
+        return _rebuild, (self._source.document, self._source.arrays, parts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pipeline):
+            return NotImplemented
+        return self._maps == other._maps and self.native.to_json() == other.native.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.native.to_json(), self._maps))
+
+    # Samples --------------------------------------------------------------------------------------------------------
+
+    def open(self, *, verify: bool = False, threads: int = 0) -> _core.Dataset:
+        """Open the source anew and apply the views. `verify` checks every file's size and time.
+
+        Errors: NotFound, Permission, IoError, InvalidArgument.
+        """
+        key = dump({"source": {}, "views": list(self._views)})
+        dataset = open_dataset(self.native, self._source.document, self._source.arrays, verify, threads)
+        self._source.opened[key] = dataset
+        return dataset
+
+    def attach(self, daemon: _core.DaemonOptions, options: _core.JobOptions, defer_release: bool) -> _core.Job:
+        """A job that a daemon makes, its memory sent along; with the progress of a long listing."""
+        return attach_job(self.native, self._source.document, self._source.arrays, daemon, options, defer_release)
+
+    @property
+    def dataset(self) -> _core.Dataset:
+        """The dataset with the views applied, opened once and then kept."""
+        key = dump({"source": {}, "views": list(self._views)})
+        return self._source.opened.get(key) or self.open()
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes; index = label. Empty when labels have no names."""
+        return self.dataset.class_names
+
+    def address(self, index: int) -> dict[str, Any]:
+        """Where record `index` is: path, member, offset, bytes, label."""
+        return self.dataset.address(self._checked(index))
+
+    def __len__(self) -> int:
+        """Number of records, after the views; also after `batch`, where `len(loader)` is the number of steps."""
+        return self.dataset.count
+
+    def __getitem__(self, index: int) -> dict[str, Array]:
+        """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for
+        `sample(i, epoch=epoch)`.
+
+        Warns once when a pipeline of random operations is read through twice so, or by a worker of a torch DataLoader: the
+        augmentation is that of epoch 0 each time. Errors: Unsupported, where a DataLoader itself asks.
+        """
+        if draws(self._ops):
+            if asked_by_torch(1):
+                raise frozen("DataLoader(pipeline, batch_size=None)")
+            if self._taken is not None:
+                object.__setattr__(self, "_taken", after_taking(self._taken, len(self)))
+        return self.sample(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """What a torch DataLoader asks for. Errors: Unsupported where it would get the same augmentation in every epoch."""
+        if isinstance(indices, Delivered):
+            return indices.batch
+        if draws(self._ops):
+            raise frozen("DataLoader(pipeline)")
+        return [self.sample(index) for index in indices]
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        """The samples of epoch 0, as `pipeline[i]` gives them."""
+        return (self[index] for index in range(len(self)))
+
+    def sample(self, index: int, *, epoch: int = 0, seed: int | None = None) -> dict[str, Array]:
+        """Compute one sample exactly as a loader would deliver it in `epoch`. Arrays are its own memory.
+
+        `index` is the number that `batch.records` shows. `seed`: None takes the pipeline's.
+        Errors: IndexError, SampleError (the record is broken), IoError, NotFound.
+
+        >>> import carya, numpy as np
+        >>> carya.arrays({"x": np.arange(3) * 10}).sample(2, epoch=3)["x"].item()
+        20
+        """
+        epoch = integer("sample: epoch", epoch, 0, "an integer of 0 to 2^62")
+        if seed is not None:
+            seed = integer("sample: seed", seed, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1)
+        return _core.sample(self.native, self.dataset, self._checked(index), epoch, seed)
+
+    def _checked(self, index: int) -> int:
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise invalid("record", index, "one record number; several are .subset([...]) or .take(n)") from None
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"record {number} of {count}: give 0 to {count - 1}")
+        return number % count
+
+
+def _rebuild(document: Document, arrays: dict[str, Array] | None, parts: tuple[Any, ...]) -> Pipeline:
+    return Pipeline._make(_Source(document, arrays), *parts)
+
+
+def _facts(name: str, dtype: str, shape: tuple[int | None, ...]) -> str:
+    return f"{name} {dtype} {_shape(shape)}"
+
+
+def _shape(shape: tuple[int | None, ...]) -> str:
+    return f"({', '.join('?' if side is None else str(side) for side in shape)})"

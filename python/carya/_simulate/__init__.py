@@ -1,0 +1,1 @@
+"""Scenarios of remote workers and their plots (README.md)."""
