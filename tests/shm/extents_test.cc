@@ -21,6 +21,11 @@ namespace carya::shm {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+#ifdef CARYA_SANITIZED
+constexpr std::uint64_t kSteps = 2'000;
+#else
+constexpr std::uint64_t kSteps = 20'000;
+#endif
 
 /// Bytes that only this extent has: of its place and length and a number of its own.
 std::byte mark(const Extent& extent, std::uint64_t number, std::uint64_t at) {
@@ -38,17 +43,17 @@ bool is_filled(std::span<const std::byte> memory, const Extent& extent, std::uin
 }
 
 TEST(Extents, RandomAllocationsAndFreesKeepToTheModel) {
-  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    auto extents = Extents::create("test", 4 * kMiB);
+    auto extents = Extents::create("test", kMiB);
     ASSERT_TRUE(extents.has_value()) << extents.error().message;
     const std::uint64_t all_free = extents->free_bytes();
     auto reader = ExtentReader::map(extents->fd(), 8 * kMiB, "extents");
     ASSERT_TRUE(reader.has_value()) << reader.error().message;
     std::map<std::uint64_t, std::pair<Extent, std::uint64_t>> model;  // offset -> extent, its number
     int refused = 0;
-    for (std::uint64_t step = 0; step < 20'000; ++step) {
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
       const bool allocates = model.empty() || random() % 100 < 55;
       if (allocates) {
         const std::uint64_t bytes = 1 + (random() % 10 == 0 ? random() % 200'000 : random() % 3'000);
