@@ -121,10 +121,10 @@ stress:  ## the tests of what has states and threads, REPEATS times on a busy ma
 	@tools/build.sh release $(TEST_PROGRAMS) carya_core caryad carya-worker
 	@$(PY) tools/stress.py --repeats $(REPEATS)
 
-bench:  ## every bench, with its table and one JSON line
+bench:  ## every bench, and one table of all their cases
 	@tools/setup.sh test
 	@tools/build.sh release
-	@tools/bench.sh
+	@$(PY) tools/bench.py
 
 wheel:  ## a wheel in dist/ for each CPython that is here, tried in fresh environments
 	@tools/setup.sh wheel

@@ -1,19 +1,17 @@
 // Question: what does each color op and each turn cost on a picture of 224 x 224 x 3 in the cache, and what
 // do several on one that no cache holds? Ceiling: the same plan without an op, which copies the picture into
-// its slot.
-//
-// Usage: bench_colors [--smoke]. A table, then one JSON line.
+// its slot. Each case runs the copy and the op in turns; us per picture are CPU time, medians.
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstring>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "bench/pairs.h"
+#include "bench/program.h"
 #include "transforms/plan/plan.h"
 
 namespace {
@@ -27,7 +25,6 @@ struct Case {
   const char* name;
   const char* op;
   std::int64_t side = kSide;
-  double us = 1e9;
 };
 
 std::shared_ptr<const Plan> plan_of(const Case& c) {
@@ -41,22 +38,48 @@ std::shared_ptr<const Plan> plan_of(const Case& c) {
   return *plan;
 }
 
+/// CPU microseconds per picture.
 double us_per_picture(const Plan& plan, Scratch& scratch, std::span<const std::byte> in,
-                      std::vector<std::byte>& out, int pictures) {
+                      std::vector<std::byte>& out, std::size_t pictures) {
   const std::array<std::span<const std::byte>, 1> inputs{in};
   const std::array<std::byte*, 1> outputs{out.data()};
-  const std::int64_t start = carya::thread_cpu_ns();
-  for (int i = 0; i < pictures; ++i)
-    CHECK(plan.run(scratch, {.record = static_cast<std::uint64_t>(i)}, inputs, outputs).has_value());
-  return static_cast<double>(carya::thread_cpu_ns() - start) / 1e3 / pictures;
+  return 1e-3 * carya::bench::cpu_ns_per_item(pictures, [&] {
+           for (std::uint64_t i = 0; i < pictures; ++i)
+             CHECK(plan.run(scratch, {.record = i}, inputs, outputs).has_value());
+         });
+}
+
+/// Smooth with some noise, as a photo is.
+std::vector<std::byte> picture() {
+  std::vector<std::byte> bytes(kLargeSide * kLargeSide * 3);
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    state = state * 1664525U + 1013904223U;
+    bytes[i] = static_cast<std::byte>(60 + i / 3 % 224 / 2 + i % 3 * 20 + (state >> 28));
+  }
+  return bytes;
+}
+
+void color_op(benchmark::State& state, const Case& c, bool smoke) {
+  static const std::vector<std::byte> bytes = picture();
+  const auto in = std::span(bytes).first(static_cast<std::size_t>(c.side * c.side * 3));
+  std::vector<std::byte> out(in.size());
+  const std::size_t pictures =
+      smoke ? 3 : static_cast<std::size_t>(100 * kSide * kSide / (c.side * c.side)) + 1;
+  const auto copy = plan_of({"copy", "", c.side}), plan = plan_of(c);
+  Scratch scratch;
+  const auto us = [&](const Plan& one) { return us_per_picture(one, scratch, in, out, pictures); };
+  carya::bench::run_in_turns(state,
+                             {{"copy_us", [&] { return us(*copy); }}, {"us", [&] { return us(*plan); }}});
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(pictures));
+  state.SetBytesProcessed(state.items_processed() * static_cast<std::int64_t>(in.size()));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool smoke = argc > 1 && std::strcmp(argv[1], "--smoke") == 0;
-  std::vector<Case> cases = {
-      {"copy", ""},
+  carya::bench::Program program(argc, argv);
+  const Case cases[] = {
       {"invert", R"({"op":"invert"})"},
       {"solarize", R"({"op":"solarize","threshold":128})"},
       {"posterize", R"({"op":"posterize","bits":4})"},
@@ -77,31 +100,15 @@ int main(int argc, char** argv) {
       {"rotate bilinear", R"({"op":"rotate","angle":15,"interpolation":"bilinear"})"},
       {"affine bilinear",
        R"({"op":"affine","angle":5,"translate":[3,4],"scale":1.1,"shear":8,"interpolation":"bilinear"})"},
-      {"1500: copy", "", kLargeSide},
       {"1500: 1 op", R"({"op":"posterize","bits":4})", kLargeSide},
       {"1500: 3 ops", R"({"op":"posterize","bits":4},{"op":"invert"},{"op":"solarize","threshold":128})",
        kLargeSide},
       {"1500: color_jitter",
        R"({"op":"color_jitter","brightness":0.4,"contrast":0.4,"saturation":0.4,"hue":0.1})", kLargeSide},
   };
-  std::vector<std::byte> in(kLargeSide * kLargeSide * 3);
-  std::vector<std::byte> out(in.size());
-  std::uint32_t state = 1;
-  for (std::size_t i = 0; i < in.size(); ++i) {  // smooth with some noise, as a photo is
-    state = state * 1664525U + 1013904223U;
-    in[i] = static_cast<std::byte>(60 + i / 3 % 224 / 2 + i % 3 * 20 + (state >> 28));
-  }
-  Scratch scratch;
-  for (int round = 0; round < (smoke ? 1 : 9); ++round)  // interleaved; the best round of each counts
-    for (Case& c : cases) {
-      const auto bytes = static_cast<std::size_t>(c.side * c.side * 3);
-      const int pictures = smoke ? 3 : static_cast<int>(100 * kSide * kSide / (c.side * c.side)) + 1;
-      c.us = std::min(c.us, us_per_picture(*plan_of(c), scratch, std::span(in).first(bytes), out, pictures));
-    }
-  std::printf("%-18s %12s %10s\n", "op", "CPU us", "x copy");
-  for (const Case& c : cases) std::printf("%-18s %12.1f %10.1f\n", c.name, c.us, c.us / cases[0].us);
-  std::printf("{\"bench\": \"colors\"");
-  for (const Case& c : cases) std::printf(", \"%s_us\": %.2f", c.name, c.us);
-  std::printf("}\n");
-  return 0;
+  for (const Case& c : cases)
+    benchmark::RegisterBenchmark(c.name, color_op, c, program.smoke())
+        ->Iterations(program.smoke() ? 1 : 9)
+        ->UseManualTime();
+  return program.run();
 }

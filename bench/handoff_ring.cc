@@ -2,8 +2,7 @@
 // Ceiling: the cost does not depend on the batch: a few cache lines move between two cores. For comparison,
 // in the same run: memcpy of the batch into warm memory, and the batch sent over a Unix socket between two
 // threads. Bar: p50 <= 3 us for batches of 38.5 MB (64 x 3 x 224 x 224 float32), 0 bytes copied.
-//
-// Usage: bench_handoff_ring [--smoke] [--batches N]
+// Own flag: --batches N. Times are of the clock on the wall; p50 and p99 are counters in us.
 
 #include <sys/socket.h>
 
@@ -13,16 +12,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
+#include <functional>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/program.h"
 #include "shm/slot_ring.h"
 
 namespace {
 
 using namespace carya;
+using bench::must;
 
 struct Sizes {
   std::uint64_t rows = 64;  // 64 * 3 * 224 * 224 * 4 B = 38.5 MB
@@ -30,24 +31,7 @@ struct Sizes {
   int copies = 25;          // memcpy and socket transfers of the whole batch
 };
 
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "bench_handoff_ring: %s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-
-/// Median and 99th percentile of what was measured, in ns.
-struct Spread {
-  double p50 = 0;
-  double p99 = 0;
-};
-Spread spread_of(std::vector<std::int64_t>& ns) {
-  std::sort(ns.begin(), ns.end());
-  return {static_cast<double>(ns[ns.size() / 2]), static_cast<double>(ns[ns.size() * 99 / 100])};
-}
+using Nanoseconds = std::vector<std::int64_t>;
 
 /// A ring of two tensors, image and label, and one reader of it.
 struct Bench {
@@ -69,8 +53,8 @@ struct Bench {
 
 /// next() on a slot that another thread published a moment ago, so that the ring's cache lines come from its
 /// core: only next() is timed. The lease goes back untimed.
-Spread time_ready(Bench& bench, int batches) {
-  std::vector<std::int64_t> ns;
+Nanoseconds time_ready(Bench& bench, int batches) {
+  Nanoseconds ns;
   std::atomic<int> wanted{0};
   std::atomic<int> published{0};
   std::thread owner([&] {
@@ -91,12 +75,12 @@ Spread time_ready(Bench& bench, int batches) {
     if (lease.sequence() != bench.sequence) std::exit(2);
   }
   owner.join();
-  return spread_of(ns);
+  return ns;
 }
 
 /// From publish() to the lease in the hands of a thread that was asleep: adds the kernel's wake-up.
-Spread time_asleep(Bench& bench, int batches) {
-  std::vector<std::int64_t> ns;
+Nanoseconds time_asleep(Bench& bench, int batches) {
+  Nanoseconds ns;
   std::thread reader([&] {
     for (int i = 0; i < batches; ++i) {
       shm::Lease lease = must(bench.reader->next(10'000));
@@ -110,7 +94,7 @@ Spread time_asleep(Bench& bench, int batches) {
     bench.ring->publish(*slot, ++bench.sequence, shm::Meta{static_cast<std::uint64_t>(monotonic_ns())});
   }
   reader.join();
-  return spread_of(ns);
+  return ns;
 }
 
 /// Bytes of the batch that are not the owner's own memory: each page of a lease is looked at for a mark that
@@ -130,28 +114,28 @@ std::uint64_t bytes_copied(Bench& bench) {
   return copied;
 }
 
-Spread time_memcpy(const Bench& bench, int copies) {
+Nanoseconds time_memcpy(Bench& bench, int copies) {
   const std::uint64_t bytes = bench.batch_bytes();
   std::vector<std::byte> target(bytes);  // written once here, so that no copy meets a fresh page
   const std::byte* source = bench.ring->data(0) + bench.layout.tensors()[0].offset;
-  std::vector<std::int64_t> ns;
+  Nanoseconds ns;
   for (int i = 0; i < copies; ++i) {
     const std::int64_t start = monotonic_ns();
     std::memcpy(target.data(), source, bytes);
     asm volatile("" : : "r"(target.data()) : "memory");
     ns.push_back(monotonic_ns() - start);
   }
-  return spread_of(ns);
+  return ns;
 }
 
-Spread time_socket(const Bench& bench, int copies) {
+Nanoseconds time_socket(Bench& bench, int copies) {
   const std::uint64_t bytes = bench.batch_bytes();
   std::vector<std::byte> target(bytes);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::exit(2);
   const UniqueFd out(ends[0]), in(ends[1]);
   const std::byte* source = bench.ring->data(0) + bench.layout.tensors()[0].offset;
-  std::vector<std::int64_t> ns;
+  Nanoseconds ns;
   for (int i = 0; i < copies; ++i) {
     const std::int64_t start = monotonic_ns();
     std::thread sender([&] {
@@ -169,48 +153,66 @@ Spread time_socket(const Bench& bench, int copies) {
     ns.push_back(monotonic_ns() - start);
     sender.join();
   }
-  return spread_of(ns);
+  return ns;
 }
 
-void print_line(const char* what, const Spread& spread, const Spread& ready) {
-  std::printf("  %-34s %12.2f %12.2f %12.0f x\n", what, spread.p50 / 1e3, spread.p99 / 1e3,
-              spread.p50 / ready.p50);
+/// A case: `measure(n)` times n hand-overs of `bytes` that move; 0: none do.
+void timed(benchmark::State& state, const std::function<Nanoseconds(int)>& measure, std::uint64_t bytes) {
+  Nanoseconds ns = measure(static_cast<int>(state.max_iterations));
+  std::size_t nth = 0;
+  for ([[maybe_unused]] auto _ : state) state.SetIterationTime(1e-9 * static_cast<double>(ns[nth++]));
+  std::ranges::sort(ns);
+  state.counters["p50_us"] = 1e-3 * static_cast<double>(ns[ns.size() / 2]);
+  state.counters["p99_us"] = 1e-3 * static_cast<double>(ns[ns.size() * 99 / 100]);
+  state.SetItemsProcessed(state.iterations());
+  if (bytes != 0) state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
+}
+
+void copied(benchmark::State& state, Bench& bench) {
+  std::uint64_t bytes = 0;
+  for ([[maybe_unused]] auto _ : state) bytes = bytes_copied(bench);
+  state.counters["bytes_copied"] = static_cast<double>(bytes);
+  if (bytes != 0) state.SkipWithError("the batch was copied");
+}
+
+void create(benchmark::State& state, const Sizes& sizes) {
+  for ([[maybe_unused]] auto _ : state) {
+    const Bench bench(sizes);
+    const shm::SlotRingStats stats = bench.ring->stats();
+    state.counters["batch_bytes"] = static_cast<double>(bench.batch_bytes());
+    state.counters["huge_share"] = static_cast<double>(stats.huge_bytes) / static_cast<double>(stats.bytes);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  carya::bench::Program program(argc, argv);
   Sizes sizes;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag(argv[i]);
-    if (flag == "--smoke") sizes = {4, 500, 3};
-    if (flag == "--batches" && i + 1 < argc) sizes.batches = std::max(100, std::atoi(argv[++i]));
-  }
-  const std::int64_t create_start = monotonic_ns();
-  Bench bench(sizes);
-  const double create_ms = static_cast<double>(monotonic_ns() - create_start) / 1e6;
-  const Spread ready = time_ready(bench, sizes.batches);
-  const Spread asleep = time_asleep(bench, std::max(100, sizes.batches / 20));
-  const Spread copy = time_memcpy(bench, sizes.copies);
-  const Spread socket = time_socket(bench, sizes.copies);
-  const std::uint64_t copied = bytes_copied(bench);
-  const shm::SlotRingStats stats = bench.ring->stats();
-  const double batch_mb = static_cast<double>(bench.batch_bytes()) / 1e6;
-  const double huge_share = static_cast<double>(stats.huge_bytes) / static_cast<double>(stats.bytes);
-  std::printf(
-      "{\"bench\":\"handoff_ring\",\"batch_mb\":%.1f,\"ready_p50_us\":%.3f,\"ready_p99_us\":%.3f,"
-      "\"asleep_p50_us\":%.2f,\"asleep_p99_us\":%.2f,\"memcpy_p50_us\":%.0f,\"socket_p50_us\":%.0f,"
-      "\"bytes_copied\":%llu,\"huge_share\":%.2f,\"create_ms\":%.1f,\"bar_p50_us\":3,\"met\":%s}\n",
-      batch_mb, ready.p50 / 1e3, ready.p99 / 1e3, asleep.p50 / 1e3, asleep.p99 / 1e3, copy.p50 / 1e3,
-      socket.p50 / 1e3, static_cast<unsigned long long>(copied), huge_share, create_ms,
-      ready.p50 <= 3000 && copied == 0 ? "true" : "false");
-  std::printf("%.1f MB batches%21s %12s %12s %14s\n", batch_mb, "", "p50 us", "p99 us", "p50 / ready");
-  print_line("slot ready -> lease", ready, ready);
-  print_line("publish -> lease, reader asleep", asleep, ready);
-  print_line("memcpy of the batch", copy, ready);
-  print_line("Unix socket, two threads", socket, ready);
-  std::printf("  bytes copied: %llu; ring of %.0f MB made in %.1f ms, %.0f %% in huge pages\n",
-              static_cast<unsigned long long>(copied), static_cast<double>(stats.bytes) / 1e6, create_ms,
-              huge_share * 100);
-  return copied == 0 ? 0 : 1;
+  if (program.smoke()) sizes = {4, 500, 3};
+  sizes.batches = std::max(100, static_cast<int>(program.number("--batches", sizes.batches)));
+  benchmark::RegisterBenchmark("create", create, sizes)
+      ->Iterations(1)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime();
+  std::unique_ptr<Bench> bench;  // made by the first case that the flags choose
+  const auto made = [&]() -> Bench& {
+    if (!bench) bench = std::make_unique<Bench>(sizes);
+    return *bench;
+  };
+  const auto add = [&](const char* name, Nanoseconds (*measure)(Bench&, int), int times, bool moves) {
+    const auto run = [&made, measure, moves](benchmark::State& state) {
+      timed(state, [&](int n) { return measure(made(), n); }, moves ? made().batch_bytes() : 0);
+    };
+    benchmark::RegisterBenchmark(name, run)->Iterations(times)->UseManualTime()->Unit(
+        benchmark::kMicrosecond);
+  };
+  add("slot ready to lease", time_ready, sizes.batches, false);
+  add("publish to lease, reader asleep", time_asleep, std::max(100, sizes.batches / 20), false);
+  add("memcpy of the batch", time_memcpy, sizes.copies, true);
+  add("Unix socket, two threads", time_socket, sizes.copies, true);
+  benchmark::RegisterBenchmark("bytes copied", [&](benchmark::State& state) {
+    copied(state, made());
+  })->Iterations(1);
+  return program.run();
 }

@@ -1,19 +1,17 @@
 // Question: how much faster than libjpeg-turbo does transforms/jpeg decode photos, whole and in part, on one
 // core? Ceiling: there is none to reach but libjpeg-turbo's own loop over the same bytes, timed in the same
-// run, one image after the other; the ratio to it is reported per image. Times are CPU time, headers and
-// tables included.
-//
-//   bench_jpeg [--photos DIR] [--reps N] [--every N] [--target NAME] [--smoke]
+// run, one image after the other; the ratio to it is taken per image. Times are CPU time, headers and
+// tables included. Own flags: --photos DIR, --reps N, --every N, --target NAME.
 
-#include <time.h>
 #include <algorithm>
 #include <cmath>
 #include <csetjmp>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <random>
 #include <string>
@@ -21,6 +19,10 @@
 
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/median.h"
+#include "bench/program.h"
 #include "transforms/jpeg/decoder.h"
 #include "transforms/jpeg/index.h"
 #include "transforms/simd/targets.h"
@@ -42,12 +44,6 @@ struct Photo {
   Index rows{0};
   Index every8{8};
 };
-
-double cpu_seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // The crop of torchvision's RandomResizedCrop at its defaults.
 Region random_resized_crop(int width, int height, std::mt19937_64& random) {
@@ -152,10 +148,13 @@ std::vector<Photo> load(const std::filesystem::path& folder, std::size_t every) 
   return photos;
 }
 
-enum Case { kTurboFull, kTurboRegion, kFull, kRegion, kRowIndex, kIndex8, kFullRowIndex, kMakeIndex, kCases };
-constexpr const char* kCaseNames[kCases] = {"turbo full",     "turbo region",     "full",
-                                            "region",         "region_row_index", "region_8mcu_index",
-                                            "full_row_index", "full_making_8mcu"};
+enum Case { kFull, kRegion, kRowIndex, kIndex8, kFullRowIndex, kMakeIndex, kCases };
+constexpr const char* kCaseNames[kCases] = {
+    "full", "region", "region_row_index", "region_8mcu_index", "full_row_index", "full_making_8mcu"};
+
+bool is_whole(Case which) {
+  return which == kFull || which == kFullRowIndex || which == kMakeIndex;
+}
 
 struct Runner {
   Turbo turbo;
@@ -171,10 +170,6 @@ struct Runner {
   bool run(Case which, const Photo& photo, const Region& crop) {
     const Region whole{0, 0, photo.width, photo.height};
     switch (which) {
-      case kTurboFull:
-        return turbo.decode(photo.bytes, nullptr, out);
-      case kTurboRegion:
-        return turbo.decode(photo.bytes, &crop, out);
       case kFull:
         return own(photo, whole, nullptr);
       case kRegion:
@@ -194,142 +189,114 @@ struct Runner {
   }
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
+/// The least room that both decoders need for any of the photos.
+std::size_t pixels_most(const std::vector<Photo>& photos) {
+  std::size_t pixels = 0;
+  for (const Photo& photo : photos)
+    pixels = std::max(pixels, static_cast<std::size_t>(photo.width) * static_cast<std::size_t>(photo.height));
+  return pixels;
 }
 
-// Per photo and case, the median of the repetitions in seconds. Every repetition has another crop.
-std::vector<std::vector<double>> measure(const std::vector<Photo>& photos, int reps) {
-  Runner runner;
-  std::size_t pixels = 0;
-  for (const Photo& photo : photos) {
-    pixels = std::max(pixels, static_cast<std::size_t>(photo.width) * static_cast<std::size_t>(photo.height));
+/// Each repetition has another crop of each photo, which both decode at once, one first in turns.
+class Measured {
+ public:
+  Measured(const std::vector<Photo>& photos, Case which)
+      : photos_(photos), which_(which), turbo_ns_(photos.size()), own_ns_(photos.size()) {
+    runner_.out.resize(3 * pixels_most(photos));
   }
-  runner.out.resize(3 * pixels);
-  std::vector<std::vector<std::vector<double>>> times(kCases,
-                                                      std::vector<std::vector<double>>(photos.size()));
-  std::mt19937_64 random(7);
-  for (int rep = 0; rep < reps; ++rep) {
-    for (std::size_t p = 0; p < photos.size(); ++p) {
-      const Region crop = random_resized_crop(photos[p].width, photos[p].height, random);
-      for (int turn = 0; turn < kCases; ++turn) {
-        const Case which = static_cast<Case>((turn + rep + static_cast<int>(p)) % kCases);
-        const double begin = cpu_seconds();
-        const bool done = runner.run(which, photos[p], crop);
-        times[which][p].push_back(cpu_seconds() - begin);
-        if (!done) {
-          std::fprintf(stderr, "%s: %s did not decode\n", photos[p].name.c_str(), kCaseNames[which]);
-          std::exit(1);
-        }
+
+  void repeat() {
+    for (std::size_t p = 0; p < photos_.size(); ++p) {
+      const Photo& photo = photos_[p];
+      const Region crop = random_resized_crop(photo.width, photo.height, random_);
+      const Region* const region = is_whole(which_) ? nullptr : &crop;
+      for (int turn = 0; turn < 2; ++turn) {
+        const bool own = (p + static_cast<std::size_t>(turn) + repetitions_) % 2 == 1;
+        const std::int64_t start = carya::thread_cpu_ns();
+        const bool done =
+            own ? runner_.run(which_, photo, crop) : runner_.turbo.decode(photo.bytes, region, runner_.out);
+        (own ? own_ns_ : turbo_ns_)[p].push_back(static_cast<double>(carya::thread_cpu_ns() - start));
+        CHECK(done);  // load() has decoded every photo
       }
     }
+    ++repetitions_;
   }
-  std::vector<std::vector<double>> medians(kCases);
-  for (int which = 0; which < kCases; ++which) {
-    for (const auto& values : times[which]) medians[which].push_back(median(values));
-  }
-  return medians;
-}
 
-struct Ratio {
-  double p5, p50, p95;
-};
-Ratio ratio(const std::vector<double>& above, const std::vector<double>& below) {
-  std::vector<double> values;
-  for (std::size_t i = 0; i < above.size(); ++i) values.push_back(above[i] / below[i]);
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return {values[n * 5 / 100], values[n / 2], values[n * 95 / 100]};
-}
-
-void report(const std::vector<Photo>& photos, const std::vector<std::vector<double>>& medians) {
-  const double n = static_cast<double>(photos.size());
-  double bytes = 0;
-  std::size_t row_bytes = 0;
-  std::size_t every8_bytes = 0;
-  for (const Photo& photo : photos) {
-    bytes += static_cast<double>(photo.bytes.size());
-    Bytes packed;
-    photo.rows.write(packed);
-    row_bytes += packed.size();
-    packed.clear();
-    photo.every8.write(packed);
-    every8_bytes += packed.size();
-  }
-  std::printf(
-      "target %s, %zu photos of %.0f bytes on average; index bytes per photo: rows %.0f, every 8 MCUs %.0f\n",
-      carya::simd_target().c_str(), photos.size(), bytes / n, static_cast<double>(row_bytes) / n,
-      static_cast<double>(every8_bytes) / n);
-  std::printf("%-20s %10s   ratio to libjpeg-turbo: total, p5, p50, p95\n", "case", "us/photo");
-  std::string json = "{\"bench\":\"jpeg\",\"target\":\"" + carya::simd_target() +
-                     "\",\"photos\":" + std::to_string(photos.size());
-  for (int which = 0; which < kCases; ++which) {
-    double sum = 0;
-    for (double value : medians[which]) sum += value;
-    const bool whole = which == kFull || which == kFullRowIndex || which == kMakeIndex;
-    const auto& reference = medians[whole ? kTurboFull : kTurboRegion];
-    double reference_sum = 0;
-    for (double value : reference) reference_sum += value;
-    if (which <= kTurboRegion) {
-      std::printf("%-20s %10.1f\n", kCaseNames[which], sum / n * 1e6);
-      continue;
+  /// Of each photo the median of the repetitions: their means in us, and the quotients over the photos.
+  void report(benchmark::State& state) const {
+    double own = 0, turbo = 0;
+    std::vector<double> ratio;
+    for (std::size_t p = 0; p < photos_.size(); ++p) {
+      const double own_ns = carya::bench::median(own_ns_[p]), turbo_ns = carya::bench::median(turbo_ns_[p]);
+      own += own_ns;
+      turbo += turbo_ns;
+      ratio.push_back(turbo_ns / own_ns);
     }
-    const Ratio r = ratio(reference, medians[which]);
-    std::printf("%-20s %10.1f   %5.2f  %5.2f %5.2f %5.2f\n", kCaseNames[which], sum / n * 1e6,
-                reference_sum / sum, r.p5, r.p50, r.p95);
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  ",\"%s\":{\"us\":%.1f,\"total\":%.3f,\"p5\":%.3f,\"p50\":%.3f,\"p95\":%.3f}",
-                  kCaseNames[which], sum / n * 1e6, reference_sum / sum, r.p5, r.p50, r.p95);
-    json += text;
+    std::ranges::sort(ratio);
+    const auto n = static_cast<double>(photos_.size());
+    state.counters["us"] = own / n / 1e3;
+    state.counters["turbo_us"] = turbo / n / 1e3;
+    state.counters["ratio"] = turbo / own;
+    state.counters["ratio_p5"] = ratio[ratio.size() * 5 / 100];
+    state.counters["ratio_p50"] = ratio[ratio.size() / 2];
+    state.counters["ratio_p95"] = ratio[ratio.size() * 95 / 100];
   }
-  std::printf("%s}\n", json.c_str());
+
+ private:
+  const std::vector<Photo>& photos_;
+  const Case which_;
+  Runner runner_;
+  std::mt19937_64 random_{7};
+  std::size_t repetitions_ = 0;
+  std::vector<std::vector<double>> turbo_ns_, own_ns_;  // per photo, of each repetition
+};
+
+void decode(benchmark::State& state, const std::vector<Photo>& photos, Case which) {
+  Measured measured(photos, which);
+  for ([[maybe_unused]] auto _ : state) measured.repeat();
+  measured.report(state);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(photos.size()));
+}
+
+/// What the photos are, beside the figures.
+void describe(const std::vector<Photo>& photos) {
+  std::size_t bytes = 0;
+  Bytes rows, every8;
+  for (const Photo& photo : photos) {
+    bytes += photo.bytes.size();
+    photo.rows.write(rows);
+    photo.every8.write(every8);
+  }
+  const auto mean = [&](std::size_t all) { return std::to_string(all / photos.size()); };
+  benchmark::AddCustomContext("target", carya::simd_target());
+  benchmark::AddCustomContext("photos", std::to_string(photos.size()));
+  benchmark::AddCustomContext("bytes per photo", mean(bytes));
+  benchmark::AddCustomContext("bytes per row index", mean(rows.size()));
+  benchmark::AddCustomContext("bytes per 8-MCU index", mean(every8.size()));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  carya::bench::Program program(argc, argv);
   const char* data = std::getenv("CARYA_TEST_DATA");
-  std::string folder = data == nullptr ? "" : std::string(data) + "/images/imagenet_sample";
-  int reps = 5;
-  std::size_t every = 1;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (option == "--smoke") {
-      reps = 1;
-      every = 100;
-    } else if (option == "--photos") {
-      folder = value;
-      ++i;
-    } else if (option == "--reps") {
-      reps = std::max(1, std::atoi(value));
-      ++i;
-    } else if (option == "--every") {
-      every = static_cast<std::size_t>(std::max(1, std::atoi(value)));
-      ++i;
-    } else if (option == "--target" && carya::force_simd_target(value)) {
-      ++i;
-    } else {
-      std::fprintf(stderr,
-                   "bench_jpeg [--photos DIR] [--reps N] [--every N] [--target NAME] [--smoke]; targets:");
-      for (const std::string& name : carya::simd_targets()) std::fprintf(stderr, " %s", name.c_str());
-      std::fprintf(stderr, "\n");
-      return 2;
-    }
+  const std::string folder =
+      program.text("--photos", data == nullptr ? "" : std::string(data) + "/images/imagenet_sample");
+  const std::size_t repetitions = program.count("--reps", program.smoke() ? 1 : 5);
+  const std::size_t every = program.count("--every", program.smoke() ? 100 : 1);
+  if (const auto forced = carya::force_simd_target(program.text("--target")); !forced) {
+    std::fprintf(stderr, "bench_jpeg: %s\n", forced.error().message.c_str());
+    return 2;
   }
-  if (folder.empty() || !std::filesystem::is_directory(folder)) {
-    std::printf(
-        "{\"bench\":\"jpeg\",\"skipped\":\"no folder of photos: --photos DIR or CARYA_TEST_DATA\"}\n");
-    return 0;
-  }
-  const std::vector<Photo> photos = load(folder, every);
-  if (photos.empty()) {
-    std::printf("{\"bench\":\"jpeg\",\"skipped\":\"no ordinary JPEG in the folder\"}\n");
-    return 0;
-  }
-  report(photos, measure(photos, reps));
-  return 0;
+  std::vector<Photo> photos;
+  if (!folder.empty() && std::filesystem::is_directory(folder)) photos = load(folder, every);
+  if (photos.empty())
+    std::fprintf(stderr, "bench_jpeg: left out: no ordinary JPEG; give --photos DIR or CARYA_TEST_DATA\n");
+  else
+    describe(photos);
+  for (int which = 0; which < kCases && !photos.empty(); ++which)
+    benchmark::RegisterBenchmark(kCaseNames[which], decode, std::cref(photos), static_cast<Case>(which))
+        ->Iterations(static_cast<std::int64_t>(repetitions))
+        ->Unit(benchmark::kMillisecond);
+  return program.run();
 }

@@ -1,36 +1,37 @@
 // Question: what does one position of the shuffled order cost at a billion records?
 // Ceiling: DESIGN section 4 asks for at most 50 ns mean; no memory beyond the object.
-//
-// Usage: bench_permutation [--smoke]. One JSON line, then a table.
 
 #include "base/permutation.h"
 
-#include <cstdio>
-#include <cstring>
+#include <cstdint>
 
-#include "base/clock.h"
+#include "bench/program.h"
+
+namespace {
+
+void position(benchmark::State& state) {
+  const auto records = static_cast<std::uint64_t>(state.range(0));
+  const carya::Permutation permutation(1, 0, records);
+  std::uint64_t sum = 0;
+  std::uint64_t at = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    sum += permutation(at);
+    if (++at == records) at = 0;
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations());
+  state.counters["object_bytes"] = sizeof(carya::Permutation);
+}
+BENCHMARK(position)
+    ->ArgName("records")
+    ->Arg(1'000)
+    ->Arg(1'281'167)
+    ->Arg(1'000'000'000)
+    ->Arg((std::int64_t{1} << 30) + 1)
+    ->Arg(std::int64_t{1} << 48);
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  const bool smoke = argc > 1 && std::strcmp(argv[1], "--smoke") == 0;
-  const std::uint64_t positions = smoke ? 100'000 : 20'000'000;
-  const std::uint64_t counts[] = {1'000, 1'281'167, 1'000'000'000, (std::uint64_t{1} << 30) + 1,
-                                  std::uint64_t{1} << 48};
-  double cost_ns[5];
-  std::uint64_t sum = 0;  // printed, so that nothing is optimized away
-  for (int i = 0; i < 5; ++i) {
-    const carya::Permutation permutation(1, 0, counts[i]);
-    const std::int64_t start = carya::thread_cpu_ns();
-    for (std::uint64_t position = 0, at = 0; position < positions; ++position) {
-      sum += permutation(at);
-      if (++at == counts[i]) at = 0;
-    }
-    cost_ns[i] = static_cast<double>(carya::thread_cpu_ns() - start) / static_cast<double>(positions);
-  }
-  std::printf(
-      "{\"bench\": \"permutation\", \"cpu_ns_at_1e9\": %.2f, \"bar_ns\": 50, \"object_bytes\": %zu}\n",
-      cost_ns[2], sizeof(carya::Permutation));
-  std::printf("%18s %14s   (sum %llx)\n", "records", "CPU ns/position", static_cast<unsigned long long>(sum));
-  for (int i = 0; i < 5; ++i)
-    std::printf("%18llu %14.2f\n", static_cast<unsigned long long>(counts[i]), cost_ns[i]);
-  return 0;
+  return carya::bench::Program(argc, argv).run();
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/median.h"
 #include "tests/jpeg_writer.h"
 #include "transforms/kernels/codec/turbo_jpeg.h"
 
@@ -25,16 +26,6 @@ struct Photo {
   Region region;
   bool flip = false;
 };
-
-inline double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
-
-inline double spread(const std::vector<double>& values) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return values.empty() ? 0.0 : (*high - *low) / median(values);
-}
 
 // A seeded draw with torchvision's meaning of random_resized_crop (area 8 to 100 %, ratio 3/4 to 4/3).
 class Draws {

@@ -1,12 +1,10 @@
 // Question: how long does it take to find the best order and fusion of a chain, and the alternatives?
 // Ceiling: 8, 12, 16 free ops in 5, 50, 500 ms; 40 ops with constraints in 50 ms; the slowest of several
 // chains made by chance counts. Beside it: all orders of 8 free ops tried one by one, without any fusion.
-//
-// Usage: bench_planning [--smoke]. One JSON line, then a table.
+// Counters in ms are CPU time.
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "autotune/order/alternatives.h"
 #include "autotune/order/order.h"
 #include "base/clock.h"
+#include "bench/program.h"
 
 namespace {
 
@@ -127,21 +126,37 @@ Times slowest(const Kind& kind, std::uint64_t chains) {
   return times;
 }
 
+void plan(benchmark::State& state, const Kind& kind, std::uint64_t chains) {
+  Times times;
+  for ([[maybe_unused]] auto _ : state) {
+    times = slowest(kind, chains);
+    state.SetIterationTime(times.order_ms * 1e-3);
+  }
+  state.counters["chains"] = static_cast<double>(chains);
+  state.counters["order_ms"] = times.order_ms;
+  state.counters["bar_ms"] = kind.bar_ms;
+  state.counters["alternatives_ms"] = times.alternatives_ms;
+  state.counters["proven"] = times.proven ? 1 : 0;
+}
+
+void try_all(benchmark::State& state) {
+  const Problem problem = make(kKinds[0], 0);
+  for ([[maybe_unused]] auto _ : state) state.SetIterationTime(try_all_ms(problem) * 1e-3);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool smoke = argc > 1 && std::strcmp(argv[1], "--smoke") == 0;
-  std::vector<Times> times;
+  bench::Program program(argc, argv);
+  benchmark::RegisterBenchmark("try all 8", try_all)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
   for (const Kind& kind : kKinds)
-    times.push_back(smoke && kind.ops > 8 ? Times{} : slowest(kind, smoke ? 2 : 20));
-  std::printf("{\"bench\": \"planning\", \"try_all_8_ms\": %.3f", try_all_ms(make(kKinds[0], 0)));
-  for (std::size_t i = 0; i < std::size(kKinds); ++i)
-    std::printf(", \"%s\": {\"order_ms\": %.3f, \"alternatives_ms\": %.3f, \"bar_ms\": %.0f, \"proven\": %s}",
-                kKinds[i].name, times[i].order_ms, times[i].alternatives_ms, kKinds[i].bar_ms,
-                times[i].proven ? "true" : "false");
-  std::printf("}\n%20s %12s %8s %16s %8s\n", "chain", "order, ms", "bar", "alternatives, ms", "proven");
-  for (std::size_t i = 0; i < std::size(kKinds); ++i)
-    std::printf("%20s %12.3f %8.0f %16.3f %8s\n", kKinds[i].name, times[i].order_ms, kKinds[i].bar_ms,
-                times[i].alternatives_ms, times[i].proven ? "yes" : "no");
-  return 0;
+    if (!program.smoke() || kind.ops <= 8)
+      benchmark::RegisterBenchmark(kind.name, plan, kind, program.smoke() ? 2 : 20)
+          ->Iterations(1)
+          ->UseManualTime()
+          ->Unit(benchmark::kMillisecond);
+  return program.run();
 }

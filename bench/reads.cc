@@ -1,7 +1,8 @@
 // Question: what does reading through io/ cost against the bare system calls and the bare disk?
 // Read as a loader reads: through the page cache, with the engine's own depth. Ceilings: warm, one
 // open/read/close loop of one thread into the same memory, per CPU-second; cold (pages dropped before each
-// round), fio with one file open at a time and ranges of one large file, same sizes, same depth.
+// round), fio with one file open at a time and ranges of one large file, same sizes, same depth. Counters are
+// ns per read: CPU time of all threads (warm), time on the wall (cold). Own flags: --dir, --files, --depth.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/unique_fd.h"
+#include "bench/pairs.h"
+#include "bench/program.h"
 #include "io/read/read_engine.h"
 
 namespace {
@@ -34,13 +38,6 @@ struct Setup {
   std::uint64_t files = 2000;
   std::uint64_t file_bytes = 110'000;  // a typical photo of ImageNet
   std::uint32_t depth = ReadEngineOptions{}.depth;
-  int rounds = 7;
-  bool smoke = false;
-  bool warm_only = false;
-};
-
-struct Rate {
-  double per_s = 0, per_cpu_s = 0;
 };
 
 /// CPU seconds of all threads of this process, those of the kernel's io-wq among them.
@@ -50,20 +47,16 @@ double cpu_now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-Rate measure(std::uint64_t count, const std::function<void()>& work) {
-  const double cpu = cpu_now_s();
-  const std::int64_t wall = monotonic_ns();
+double cpu_ns_per_read(std::uint64_t count, const std::function<void()>& work) {
+  const double start = cpu_now_s();
   work();
-  const double n = static_cast<double>(count);
-  return {n / (1e-9 * static_cast<double>(monotonic_ns() - wall)), n / std::max(cpu_now_s() - cpu, 1e-9)};
+  return (cpu_now_s() - start) * 1e9 / static_cast<double>(count);
 }
 
-Rate median(std::vector<Rate> rates) {
-  const auto middle = [&](double Rate::* field) {
-    std::ranges::sort(rates, {}, field);
-    return rates[rates.size() / 2].*field;
-  };
-  return {middle(&Rate::per_s), middle(&Rate::per_cpu_s)};
+double ns_per_read(std::uint64_t count, const std::function<void()>& work) {
+  const std::int64_t start = monotonic_ns();
+  work();
+  return static_cast<double>(monotonic_ns() - start) / static_cast<double>(count);
 }
 
 struct FreeAligned {
@@ -198,26 +191,25 @@ void bare_ranges(const Setup& setup, const Corpus& corpus, int fd) {
   }
 }
 
-struct Warm {
-  Rate bare, uring, pread;
-};
+void count_reads(benchmark::State& state, const Setup& setup) {
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(setup.files));
+  state.SetBytesProcessed(state.items_processed() * static_cast<std::int64_t>(setup.file_bytes));
+}
 
-Warm warm(const Setup& setup, const Corpus& corpus, bool ranges) {
-  const int root = ::open(setup.dir.c_str(), O_RDONLY | O_DIRECTORY);
-  const int container = ::openat(root, "container", O_RDONLY);
+void warm(benchmark::State& state, const Setup& setup, const Corpus& corpus, bool ranges) {
+  const UniqueFd root(::open(setup.dir.c_str(), O_RDONLY | O_DIRECTORY));
+  const UniqueFd container(::openat(root.get(), "container", O_RDONLY));
   EngineLoop uring(setup, corpus, {}, ranges);
   EngineLoop pread(setup, corpus, {.kind = ReadEngineOptions::Kind::kPread}, ranges);
-  std::vector<Rate> bare_rates, uring_rates, pread_rates;
-  const auto bare = [&] { ranges ? bare_ranges(setup, corpus, container) : bare_files(setup, corpus, root); };
+  const auto bare = [&] {
+    ranges ? bare_ranges(setup, corpus, container.get()) : bare_files(setup, corpus, root.get());
+  };
   bare();  // into the page cache
-  for (int round = 0; round < setup.rounds; ++round) {
-    bare_rates.push_back(measure(setup.files, bare));
-    uring_rates.push_back(measure(setup.files, [&] { uring.run(setup.files); }));
-    pread_rates.push_back(measure(setup.files, [&] { pread.run(setup.files); }));
-  }
-  ::close(container);
-  ::close(root);
-  return {median(bare_rates), median(uring_rates), median(pread_rates)};
+  const auto cost = [&](const std::function<void()>& work) { return cpu_ns_per_read(setup.files, work); };
+  bench::run_in_turns(state, {{"bare", [&] { return cost(bare); }},
+                              {"pread", [&] { return cost([&] { pread.run(setup.files); }); }},
+                              {"uring", [&] { return cost([&] { uring.run(setup.files); }); }}});
+  count_reads(state, setup);
 }
 
 /// Out of the page cache, so that the next read of them comes from the disk.
@@ -259,68 +251,42 @@ double fio_rate(const Setup& setup, bool ranges) {
   return at == std::string::npos ? 0 : std::atof(text.c_str() + at + 1);
 }
 
-/// Reads per second, the sides in turns.
-struct Cold {
-  double uring = 0, pread = 0, fio = 0;
-};
-
-Cold cold(const Setup& setup, const Corpus& corpus, bool ranges) {
+void cold(benchmark::State& state, const Setup& setup, const Corpus& corpus, bool ranges) {
   EngineLoop uring(setup, corpus, {}, ranges);
   EngineLoop pread(setup, corpus, {.kind = ReadEngineOptions::Kind::kPread}, ranges);
-  std::vector<Rate> uring_rates, pread_rates;
-  std::vector<double> fio;
-  for (int round = 0; round < (setup.smoke ? 1 : 3); ++round) {
+  const auto cost = [&](EngineLoop& loop) {
     forget_pages(setup, corpus);
-    uring_rates.push_back(measure(setup.files, [&] { uring.run(setup.files); }));
-    forget_pages(setup, corpus);
-    pread_rates.push_back(measure(setup.files, [&] { pread.run(setup.files); }));
-    if (!setup.smoke) fio.push_back(fio_rate(setup, ranges));
-  }
-  std::ranges::sort(fio);
-  return {median(uring_rates).per_s, median(pread_rates).per_s, fio.empty() ? 0 : fio[fio.size() / 2]};
+    return ns_per_read(setup.files, [&] { loop.run(setup.files); });
+  };
+  std::vector<bench::Side> sides;
+  if (fio_rate(setup, ranges) > 0)  // it is there
+    sides.push_back({"fio", [&] { return 1e9 / fio_rate(setup, ranges); }});
+  sides.push_back({"pread", [&] { return cost(pread); }});
+  sides.push_back({"uring", [&] { return cost(uring); }});
+  bench::run_in_turns(state, sides);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(setup.files));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::Program program(argc, argv);
   Setup setup;
-  setup.dir = "bench_reads_data";
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view arg = argv[i];
-    if (arg == "--smoke") setup.smoke = true;
-    if (arg == "--warm-only") setup.warm_only = true;
-    if (arg == "--dir" && i + 1 < argc) setup.dir = argv[++i];
-    if (arg == "--files" && i + 1 < argc) setup.files = std::strtoull(argv[++i], nullptr, 10);
-    if (arg == "--depth" && i + 1 < argc)
-      setup.depth = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
-  }
-  if (setup.smoke) {
-    setup.files = 50;
-    setup.rounds = 3;
-    setup.dir += "_smoke";
-  }
+  setup.dir = program.text("--dir", "bench_reads_data");
+  if (program.smoke()) setup.dir += "_smoke";
+  setup.files = program.count("--files", program.smoke() ? 50 : setup.files);
+  setup.depth = static_cast<std::uint32_t>(program.count("--depth", setup.depth));
   const Corpus corpus = make_corpus(setup);
-  const Warm files = warm(setup, corpus, false);
-  const Warm ranges = warm(setup, corpus, true);
-  const Cold cold_files = setup.warm_only ? Cold{} : cold(setup, corpus, false);
-  const Cold cold_ranges = setup.warm_only ? Cold{} : cold(setup, corpus, true);
-
-  const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0; };
-  std::printf("%-14s %12s %12s %12s %8s\n", "reads of 110KB", "io_uring", "pread pool", "ceiling", "ratio");
-  const auto row = [&](const char* name, double uring, double pread, double ceiling) {
-    std::printf("%-14s %12.0f %12.0f %12.0f %8.3f\n", name, uring, pread, ceiling, ratio(uring, ceiling));
+  const auto add = [&](const char* name, auto* run, bool ranges, std::int64_t rounds) {
+    benchmark::RegisterBenchmark(
+        name, [&setup, &corpus, run, ranges](benchmark::State& state) { run(state, setup, corpus, ranges); })
+        ->Iterations(rounds)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
   };
-  row("warm files/cpu", files.uring.per_cpu_s, files.pread.per_cpu_s, files.bare.per_cpu_s);
-  row("warm range/cpu", ranges.uring.per_cpu_s, ranges.pread.per_cpu_s, ranges.bare.per_cpu_s);
-  row("cold files/s", cold_files.uring, cold_files.pread, cold_files.fio);
-  row("cold ranges/s", cold_ranges.uring, cold_ranges.pread, cold_ranges.fio);
-  std::printf(
-      "{\"bench\": \"reads\", \"files\": %llu, \"bytes\": %llu, \"depth\": %u, \"warm_files_ratio\": %.4f, "
-      "\"warm_ranges_ratio\": %.4f, \"cold_files_per_s\": %.0f, \"cold_files_ratio\": %.4f, "
-      "\"cold_ranges_per_s\": %.0f, \"cold_ranges_ratio\": %.4f}\n",
-      static_cast<unsigned long long>(setup.files), static_cast<unsigned long long>(setup.file_bytes),
-      setup.depth, ratio(files.uring.per_cpu_s, files.bare.per_cpu_s),
-      ratio(ranges.uring.per_cpu_s, ranges.bare.per_cpu_s), cold_files.uring,
-      ratio(cold_files.uring, cold_files.fio), cold_ranges.uring, ratio(cold_ranges.uring, cold_ranges.fio));
-  return 0;
+  add("warm files", warm, false, program.smoke() ? 3 : 7);
+  add("warm ranges", warm, true, program.smoke() ? 3 : 7);
+  add("cold files", cold, false, program.smoke() ? 1 : 3);
+  add("cold ranges", cold, true, program.smoke() ? 1 : 3);
+  return program.run();
 }

@@ -3,12 +3,12 @@
 // same path, in turns. Bar: plain >= 0.9 and TLS >= 0.85 of the bare loop's bytes per second, <= 1.25 of its
 // CPU time per byte.
 //
-// Usage: bench_remote [--smoke] [--seconds S] [--rounds N] [--bytes B] [--ahead K]    worker in a process of
-// its own
-//        bench_remote --serve HOST:PORT --ca DIR            only the worker, at PORT to PORT + 3
-//        bench_remote --worker HOST:PORT --ca DIR [...]     only the host
-//        bench_remote --worker HOST:PORT --ca DIR --side K  one run of one side: 0 bare, 1 ours, 2 and 3 with
-//        TLS
+// Each round runs both sides in turns; counters are GB/s, and the host's CPU ns per KB. The worker is a process
+// of its own. Own flags: --seconds S, --rounds N, --bytes B, --ahead K, and for two machines or namespaces
+//   bench_remote --serve HOST:PORT --ca DIR            only the worker, at PORT to PORT + 3
+//   bench_remote --worker HOST:PORT --ca DIR [...]     only the host
+//   bench_remote --worker HOST:PORT --ca DIR --side K  one run of one side, one JSON line: 0 bare, 1 ours, 2 and 3
+//                                                      with TLS
 // DIR is what tools/test_ca.sh makes.
 
 #include <fcntl.h>
@@ -37,6 +37,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/pairs.h"
+#include "bench/program.h"
 #include "remote/pool/pool.h"
 #include "remote/protocol/address.h"
 #include "remote/server/server.h"
@@ -45,24 +47,17 @@ namespace {
 
 using namespace carya;
 using namespace carya::remote;
+using bench::must;
 
 struct Settings {
   double seconds = 1;
-  int rounds = 5;
+  std::size_t rounds = 5;
   std::size_t bytes = 1 << 20;
   std::size_t ahead = 8;  // results on their way, each into a slot of the host
   std::string host = "127.0.0.1";
   int port = 0;
   std::string ca;
-  int side = -1;  // the only one to run
 };
-
-template <typename T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  std::fprintf(stderr, "bench_remote: %s\n", result.error().message.c_str());
-  std::exit(1);
-}
 
 /// Memory for results as a ring's slots have it: huge pages where the kernel gives them, touched.
 class Slots {
@@ -282,40 +277,6 @@ Measured ours(const Settings& settings, int port, bool tls) {
   return out;
 }
 
-struct Row {
-  const char* name;
-  std::vector<Measured> runs;
-  double median(double Measured::* field) const {
-    std::vector<double> sorted;
-    for (const Measured& run : runs) sorted.push_back(run.*field);
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
-};
-
-void print(const Settings& settings, const std::array<Row, 4>& rows) {
-  std::printf("results of %.2f MB, %zu on their way, median of %d rounds of %.1f s\n",
-              static_cast<double>(settings.bytes) / 1e6, settings.ahead, settings.rounds, settings.seconds);
-  std::printf("  %-22s %10s %14s %10s %10s\n", "", "GB/s", "CPU ns/KB", "of bare", "CPU ratio");
-  std::array<double, 4> rate{}, cpu{};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rate[i] = rows[i].median(&Measured::bytes_per_s);
-    cpu[i] = rows[i].median(&Measured::cpu_ns_per_byte);
-    const std::size_t base = i / 2 * 2;
-    std::printf("  %-22s %10.3f %14.1f %10.3f %10.3f\n", rows[i].name, rate[i] / 1e9, cpu[i] * 1000,
-                rate[i] / rate[base], cpu[i] / cpu[base]);
-  }
-  const bool met = rate[1] >= 0.9 * rate[0] && rate[3] >= 0.85 * rate[2] && cpu[1] <= 1.25 * cpu[0] &&
-                   cpu[3] <= 1.25 * cpu[2];
-  std::printf(
-      "{\"bench\":\"remote\",\"bytes\":%zu,\"bare_bytes_per_s\":%.0f,\"plain_bytes_per_s\":%.0f,"
-      "\"bare_tls_bytes_per_s\":%.0f,\"tls_bytes_per_s\":%.0f,\"plain_rate\":%.3f,\"tls_rate\":%.3f,"
-      "\"plain_cpu\":%.3f,\"tls_cpu\":%.3f,\"cpu_ns_per_kb\":[%.1f,%.1f,%.1f,%.1f],\"met\":%s}\n",
-      settings.bytes, rate[0], rate[1], rate[2], rate[3], rate[1] / rate[0], rate[3] / rate[2],
-      cpu[1] / cpu[0], cpu[3] / cpu[2], cpu[0] * 1000, cpu[1] * 1000, cpu[2] * 1000, cpu[3] * 1000,
-      met ? "true" : "false");
-}
-
 void set_address(Settings& settings, const std::string& text) {
   const std::size_t colon = text.rfind(':');
   settings.host = text.substr(0, colon);
@@ -327,21 +288,27 @@ Measured run_side(const Settings& settings, const std::array<int, 4>& ports, int
   return side % 2 == 0 ? bare(settings, ports[2 + tls], tls) : ours(settings, ports[tls], tls);
 }
 
-void run_host(const Settings& settings, const std::array<int, 4>& ports) {
-  if (settings.side >= 0) {
-    const Measured run = run_side(settings, ports, settings.side);
-    std::printf("{\"bytes_per_s\":%.0f,\"cpu_ns_per_kb\":%.1f}\n", run.bytes_per_s,
-                run.cpu_ns_per_byte * 1000);
-    return;
+/// The bare loop and ours; `tls`: both with TLS.
+void results(benchmark::State& state, const Settings& settings, const std::array<int, 4>& ports, bool tls) {
+  bench::Rounds rounds;
+  const auto run = [&](const std::string& name, int side) {
+    const Measured run = run_side(settings, ports, side + 2 * tls);
+    rounds.add(name + "_gb_per_s", run.bytes_per_s / 1e9);
+    rounds.add(name + "_cpu_ns_per_kb", run.cpu_ns_per_byte * 1000);
+    if (side == 1) state.SetIterationTime(static_cast<double>(settings.bytes) / run.bytes_per_s);
+  };
+  bool bare_first = true;
+  for ([[maybe_unused]] auto _ : state) {
+    if (bare_first) run("bare", 0);
+    run("ours", 1);
+    if (!bare_first) run("bare", 0);
+    bare_first = !bare_first;
   }
-  std::array<Row, 4> rows{
-      {{"bare recv", {}}, {"remote, plain", {}}, {"bare SSL_read", {}}, {"remote, TLS", {}}}};
-  for (int round = 0; round < settings.rounds; ++round)
-    for (int nth = 0; nth < 4; ++nth) {
-      const int side = (nth + round) % 4;  // each is first, and last, as often
-      rows[static_cast<std::size_t>(side)].runs.push_back(run_side(settings, ports, side));
-    }
-  print(settings, rows);
+  rounds.report(state);
+  rounds.compare(state, "ours_gb_per_s", "bare_gb_per_s");
+  rounds.compare(state, "ours_cpu_ns_per_kb", "bare_cpu_ns_per_kb");
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<std::int64_t>(settings.bytes));  // of one result each
 }
 
 /// A worker in a process of its own on this machine; it ends with this one.
@@ -363,32 +330,44 @@ std::array<int, 4> start_worker(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::Program program(argc, argv);
   Settings settings;
-  bool serves = false, connects = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag(argv[i]);
-    if (flag == "--smoke") settings.seconds = 0.05, settings.rounds = 1;
-    if (i + 1 == argc) break;
-    if (flag == "--seconds") settings.seconds = std::atof(argv[++i]);
-    if (flag == "--rounds") settings.rounds = std::max(1, std::atoi(argv[++i]));
-    if (flag == "--bytes") settings.bytes = static_cast<std::size_t>(std::max(1, std::atoi(argv[++i])));
-    if (flag == "--ahead") settings.ahead = static_cast<std::size_t>(std::max(1, std::atoi(argv[++i])));
-    if (flag == "--ca") settings.ca = argv[++i];
-    if (flag == "--side") settings.side = std::clamp(std::atoi(argv[++i]), 0, 3);
-    if (flag == "--serve") serves = true, set_address(settings, argv[++i]);
-    if (flag == "--worker") connects = true, set_address(settings, argv[++i]);
+  if (program.smoke()) settings.seconds = 0.05, settings.rounds = 1;
+  settings.seconds = program.number("--seconds", settings.seconds);
+  settings.rounds = program.count("--rounds", settings.rounds);
+  settings.bytes = program.count("--bytes", settings.bytes);
+  settings.ahead = program.count("--ahead", settings.ahead);
+  settings.ca = program.text("--ca");
+  const std::string serves = program.text("--serve"), worker = program.text("--worker");
+  const std::string side = program.text("--side");
+  if (!serves.empty()) {
+    set_address(settings, serves);
+    serve(settings, -1);
   }
-  if (serves) serve(settings, -1);
-  if (connects) {
-    const int port = settings.port;
-    run_host(settings, {port, port + 1, port + 2, port + 3});
+  std::string folder;
+  std::array<int, 4> ports{};
+  if (worker.empty()) {
+    folder = (std::filesystem::temp_directory_path() / "carya_bench_XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) must<int>(fail_errno("mkdtemp", errno));
+    settings.ca = folder;
+    if (std::system((std::string(CARYA_TEST_CA) + " " + folder + " > /dev/null").c_str()) != 0) return 1;
+    ports = start_worker(settings);
+  } else {
+    set_address(settings, worker);
+    for (int i = 0; i < 4; ++i) ports[static_cast<std::size_t>(i)] = settings.port + i;
+  }
+  if (!side.empty()) {
+    const Measured run = run_side(settings, ports, std::clamp(std::atoi(side.c_str()), 0, 3));
+    std::printf("{\"bytes_per_s\":%.0f,\"cpu_ns_per_kb\":%.1f}\n", run.bytes_per_s,
+                run.cpu_ns_per_byte * 1000);
     return 0;
   }
-  std::string folder = (std::filesystem::temp_directory_path() / "carya_bench_XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) must<int>(fail_errno("mkdtemp", errno));
-  settings.ca = folder;
-  if (std::system((std::string(CARYA_TEST_CA) + " " + folder + " > /dev/null").c_str()) != 0) return 1;
-  run_host(settings, start_worker(settings));
-  std::filesystem::remove_all(folder);
-  return 0;
+  for (const bool tls : {false, true})
+    benchmark::RegisterBenchmark(tls ? "TLS" : "plain", results, settings, ports, tls)
+        ->Iterations(static_cast<std::int64_t>(settings.rounds))
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  const int ended = program.run();
+  if (!folder.empty()) std::filesystem::remove_all(folder);
+  return ended;
 }

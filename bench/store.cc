@@ -1,35 +1,34 @@
 // Question: what does a record store cost per entry? A loader looks up a batch of 128 decode indexes at once.
 // Ceilings, measured in the same run on the same bytes: a bare pread (get), a bare memcpy (append), one bare
-// pwrite per MiB (flush). The file is in the page cache; records are looked up in random order. CPU time,
-// median of rounds.
-//   bench_store [--entries N] [--bytes N] [--rounds N] [--dir DIR] [--smoke]
+// pwrite per MiB (flush). The file is in the page cache; records are looked up in random order. CPU ns per
+// entry, median of rounds. Own flags: --entries N, --bytes N, --rounds N, --dir DIR.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/permutation.h"
 #include "base/unique_fd.h"
+#include "bench/pairs.h"
+#include "bench/program.h"
 #include "io/store/record_store.h"
 #include "io/store/store_format.h"
 
 namespace {
 
 using namespace carya;
+using bench::must;
 
 struct Setup {
   std::uint64_t entries = 100'000;
   std::size_t bytes = 600;
-  int rounds = 9;
+  std::size_t rounds = 9;
   std::string dir = "bench_store_data";
 };
 
@@ -38,18 +37,7 @@ struct Costs {  // ns per entry
 };
 
 double per_entry(const Setup& setup, const std::function<void()>& work) {
-  const std::int64_t start = thread_cpu_ns();
-  work();
-  return static_cast<double>(thread_cpu_ns() - start) / static_cast<double>(setup.entries);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return std::move(*result);
+  return bench::cpu_ns_per_item(setup.entries, work);
 }
 
 /// One bare write per MiB of the same bytes.
@@ -108,62 +96,42 @@ Costs run_round(const Setup& setup, int round) {
   });
   std::filesystem::remove(path);
   std::filesystem::remove(bare_path);
-  if (!right) {
-    std::fprintf(stderr, "bench_store: an entry was refused or lost\n");
-    std::exit(1);
-  }
+  CHECK(right);  // no entry was refused or lost
   return costs;
 }
 
-double median(const std::vector<Costs>& rounds, double Costs::* field) {
-  std::vector<double> values;
-  for (const Costs& costs : rounds) values.push_back(costs.*field);
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-void report(const Setup& setup, const std::vector<Costs>& rounds) {
-  const double get = median(rounds, &Costs::get), pread = median(rounds, &Costs::pread);
-  const double append = median(rounds, &Costs::append), copy = median(rounds, &Costs::copy);
-  const double flush = median(rounds, &Costs::flush), write = median(rounds, &Costs::write);
-  const double open = median(rounds, &Costs::open);
-  std::printf("%llu entries of %zu B, CPU ns per entry, median of %zu\n",
-              static_cast<unsigned long long>(setup.entries), setup.bytes, rounds.size());
-  std::printf("  %-8s %8s %8s  %s\n", "", "store", "bare", "ratio");
-  std::printf("  %-8s %8.0f %8.0f  %.2f  (pread)\n", "get", get, pread, get / pread);
-  std::printf("  %-8s %8.0f %8.0f  %.2f  (memcpy)\n", "append", append, copy, append / copy);
-  std::printf("  %-8s %8.0f %8.0f  %.2f  (pwrite)\n", "flush", flush, write, flush / write);
-  std::printf("  %-8s %8.0f\n", "open", open);
-  std::printf(
-      "{\"bench\": \"store\", \"entries\": %llu, \"bytes\": %zu, \"get_ns\": %.1f, \"pread_ns\": %.1f, "
-      "\"append_ns\": %.1f, \"memcpy_ns\": %.1f, \"flush_ns\": %.1f, \"pwrite_ns\": %.1f, \"open_ns\": "
-      "%.1f}\n",
-      static_cast<unsigned long long>(setup.entries), setup.bytes, get, pread, append, copy, flush, write,
-      open);
+void store(benchmark::State& state, const Setup& setup) {
+  std::filesystem::create_directories(setup.dir);
+  bench::Rounds rounds;
+  int round = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    const Costs costs = run_round(setup, round++);
+    rounds.add("get", costs.get);
+    rounds.add("pread", costs.pread);
+    rounds.add("append", costs.append);
+    rounds.add("memcpy", costs.copy);
+    rounds.add("flush", costs.flush);
+    rounds.add("pwrite", costs.write);
+    rounds.add("open", costs.open);
+  }
+  rounds.report(state);
+  rounds.compare(state, "get", "pread");
+  rounds.compare(state, "append", "memcpy");
+  rounds.compare(state, "flush", "pwrite");
+  std::error_code ignored;
+  std::filesystem::remove(setup.dir, ignored);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::Program program(argc, argv);
   Setup setup;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view arg = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (arg == "--entries") setup.entries = std::strtoull(value, nullptr, 10);
-    if (arg == "--bytes") setup.bytes = std::strtoull(value, nullptr, 10);
-    if (arg == "--rounds") setup.rounds = std::max(1, std::atoi(value));
-    if (arg == "--dir") setup.dir = value;
-    if (arg == "--smoke") {
-      setup.entries = 2000;
-      setup.rounds = 1;
-      setup.dir += "_smoke";
-    }
-  }
-  std::filesystem::create_directories(setup.dir);
-  std::vector<Costs> rounds;
-  for (int round = 0; round < setup.rounds; ++round) rounds.push_back(run_round(setup, round));
-  std::error_code ignored;
-  std::filesystem::remove(setup.dir, ignored);
-  report(setup, rounds);
-  return 0;
+  if (program.smoke()) setup = {.entries = 2000, .rounds = 1, .dir = "bench_store_data_smoke"};
+  setup.entries = program.count("--entries", setup.entries);
+  setup.bytes = program.count("--bytes", setup.bytes);
+  setup.rounds = program.count("--rounds", setup.rounds);
+  setup.dir = program.text("--dir", setup.dir);
+  benchmark::RegisterBenchmark("store", store, setup)->Iterations(static_cast<std::int64_t>(setup.rounds));
+  return program.run();
 }

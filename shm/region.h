@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/mapping.h"
 
 namespace carya::shm {
 
@@ -16,8 +17,7 @@ inline constexpr std::uint64_t kSlotAlign = 2u
 /// says.
 class Region {
  public:
-  /// kPrivate: what is written stays in this process, and is gone after forget_writes().
-  enum class Access : std::uint8_t { kReadOnly, kReadWrite, kPrivate };
+  using Access = Mapping::Access;  ///< kPrivate: what is written is gone after forget_writes()
 
   /// The caller has checked the file's size (check_memfd), so that no access can be a SIGBUS.
   /// Errors: kExhausted (address space, mappings), kPermission (the file is sealed against writing).
@@ -25,7 +25,7 @@ class Region {
   Region() = default;
   Region(Region&& other) noexcept;
   Region& operator=(Region&& other) noexcept;
-  ~Region() { unmap(); }
+  ~Region() { leave_inherited(); }
 
   /// Build all page tables now, so that no later access faults. Kernels before 5.14 do it at the first touch.
   void prefault() const;
@@ -34,14 +34,13 @@ class Region {
   /// Ask for huge pages (MADV_COLLAPSE, Linux 6.1); returns how many bytes got them. Failure is no error.
   std::uint64_t collapse() const;
 
-  std::byte* data() const { return data_; }
-  std::uint64_t bytes() const { return bytes_; }
+  std::byte* data() const { return mapping_.data(); }
+  std::uint64_t bytes() const { return mapping_.bytes(); }
 
  private:
-  void unmap() noexcept;
+  void leave_inherited() noexcept;
 
-  std::byte* data_ = nullptr;
-  std::uint64_t bytes_ = 0;
+  Mapping mapping_;
   std::uint32_t epoch_ = 0;  // fork_epoch() in which it was mapped
   Access access_ = Access::kReadOnly;
 };

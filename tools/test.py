@@ -213,7 +213,9 @@ def main() -> int:
     parser.add_argument("--tests", default=".", help="only C++ tests whose name matches")
     parser.add_argument("--folders", default="", help="only C++ tests of these folders below tests")
     parser.add_argument("--python", action="store_true", help="also tests/python")
-    parser.add_argument("--architecture", action="store_true", help="also the rules of the source tree and the formatting")
+    parser.add_argument(
+        "--architecture", action="store_true", help="also the rules of the source tree and the formatting"
+    )
     parser.add_argument("--bench", action="store_true", help="also the smoke runs of the benches")
     parser.add_argument(
         "--leave-out", type=Path, help="a file with parts of names, one a line: C++ tests that are not run"

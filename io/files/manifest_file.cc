@@ -1,7 +1,6 @@
 #include "io/files/manifest_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <filesystem>
 
 #include "base/hash.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "io/files/blocking_read.h"
 
@@ -39,12 +39,11 @@ Result<std::shared_ptr<const ManifestImage>> load_manifest(const std::string& pa
     return fail(Code::kCorrupt, "manifest " + path + ": not a manifest");
   }
   const auto size = static_cast<std::size_t>(status.st_size);
-  void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return fail_errno("memory for " + path, errno);
-  const std::shared_ptr<const void> owner(at, [size](void* p) { ::munmap(p, size); });
-  const ReadOutcome read = blocking_read_range(raw, 0, size, static_cast<std::byte*>(at));
+  ASSIGN(Mapping mapping, Mapping::anonymous(size, "memory for " + path));
+  const auto memory = std::make_shared<const Mapping>(std::move(mapping));
+  const ReadOutcome read = blocking_read_range(raw, 0, size, memory->data());
   if (!read.ok) return fail(Code::kIo, "read " + path + ": not all of it", read.sys_errno);
-  return ManifestImage::open({static_cast<const std::byte*>(at), size}, owner);
+  return ManifestImage::open({memory->data(), size}, memory);
 }
 
 Status replace_file(const std::string& path, std::span<const std::byte> bytes) {

@@ -1,9 +1,7 @@
 #include "io/store/record_table.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <string>
 #include <utility>
 
 #include "io/store/store_format.h"
@@ -23,44 +21,35 @@ std::optional<RecordTable::Place> unpack(std::uint64_t word) {
                             .bytes = static_cast<std::uint32_t>(word & kStoreEntryBytesMax)};
 }
 
-std::size_t map_bytes(std::uint64_t record_count) {
-  return std::max<std::size_t>(record_count, 1) * sizeof(std::uint64_t);
-}
-
 }  // namespace
 
 Result<RecordTable> RecordTable::create(std::uint64_t record_count) {
   CHECK(record_count <= kStoreRecordsMax);
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* memory = ::mmap(nullptr, map_bytes(record_count), PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  if (memory == MAP_FAILED) {
+  const std::size_t bytes = std::max<std::size_t>(record_count, 1) * sizeof(std::uint64_t);
+  auto memory = Mapping::anonymous(bytes, "table of records");
+  if (!memory)
     return fail(Code::kExhausted, "table of " + std::to_string(record_count) + " records: no address space",
-                errno);
-  }
-  return RecordTable(memory, record_count);
+                memory.error().sys_errno);
+  return RecordTable(std::move(*memory), record_count);
 }
 
-RecordTable::RecordTable(void* memory, std::uint64_t record_count)
-    : words_(static_cast<std::atomic<std::uint64_t>*>(memory)), record_count_(record_count) {}
+RecordTable::RecordTable(Mapping memory, std::uint64_t record_count)
+    : memory_(std::move(memory)), record_count_(record_count) {}
 
 RecordTable::RecordTable(RecordTable&& other) noexcept
-    : words_(std::exchange(other.words_, nullptr)), record_count_(std::exchange(other.record_count_, 0)) {}
-
-RecordTable::~RecordTable() {
-  if (words_ != nullptr) ::munmap(static_cast<void*>(words_), map_bytes(record_count_));
-}
+    : memory_(std::move(other.memory_)), record_count_(std::exchange(other.record_count_, 0)) {}
 
 std::optional<RecordTable::Place> RecordTable::get(std::uint64_t record) const {
   if (record >= record_count_) return std::nullopt;
-  return unpack(words_[record].load(std::memory_order_acquire));  // partner: put; the entry is in the file
+  return unpack(word(record).load(std::memory_order_acquire));  // partner: put; the entry is in the file
 }
 
 std::optional<RecordTable::Place> RecordTable::put(std::uint64_t record, Place place) {
   CHECK(record < record_count_ && place.bytes <= kStoreEntryBytesMax);
   CHECK(place.offset != 0 && place.offset % kEntryAlign == 0 && place.offset < kStoreBytesMax);
-  const std::uint64_t word = (place.offset / kEntryAlign) << kBytesBits | place.bytes;
-  const std::uint64_t before = words_[record].load(std::memory_order_relaxed);  // only this thread puts
-  words_[record].store(word, std::memory_order_release);                        // partner: get
+  const std::uint64_t packed = (place.offset / kEntryAlign) << kBytesBits | place.bytes;
+  const std::uint64_t before = word(record).load(std::memory_order_relaxed);  // only this thread puts
+  word(record).store(packed, std::memory_order_release);                      // partner: get
   return unpack(before);
 }
 

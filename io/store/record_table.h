@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/mapping.h"
 
 namespace carya::io {
 
@@ -22,7 +23,6 @@ class RecordTable {
 
   /// Errors: kExhausted (address space).
   static Result<RecordTable> create(std::uint64_t record_count);
-  ~RecordTable();
   RecordTable(RecordTable&& other) noexcept;
   RecordTable& operator=(RecordTable&&) = delete;
 
@@ -35,9 +35,12 @@ class RecordTable {
   std::optional<Place> put(std::uint64_t record, Place place);
 
  private:
-  RecordTable(void* memory, std::uint64_t record_count);
+  RecordTable(Mapping memory, std::uint64_t record_count);
+  std::atomic<std::uint64_t>& word(std::uint64_t record) const {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.data())[record];
+  }
 
-  std::atomic<std::uint64_t>* words_ = nullptr;  // 0: no entry (offset 0 is the file's header)
+  Mapping memory_;  // a word per record; 0: no entry (offset 0 is the file's header)
   std::uint64_t record_count_ = 0;
 };
 

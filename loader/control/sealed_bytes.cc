@@ -1,7 +1,6 @@
 #include "loader/control/sealed_bytes.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -20,10 +19,10 @@ constexpr unsigned kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_W
 Result<UniqueFd> SealedBytes::copy(const char* name, std::span<const std::byte> bytes) {
   ASSIGN(UniqueFd fd, shm::create_memfd(name, std::max<std::size_t>(bytes.size(), 1), false));
   if (!bytes.empty()) {
-    void* const memory = mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (memory == MAP_FAILED) return fail_errno(std::string("map ") + name, errno);
-    std::memcpy(memory, bytes.data(), bytes.size());
-    munmap(memory, bytes.size());  // a writable mapping would keep the seal off
+    // Only for the copy: a writable mapping keeps the seal off.
+    ASSIGN(const Mapping memory,
+           Mapping::of_file(fd.get(), bytes.size(), Mapping::Access::kReadWrite, std::string("map ") + name));
+    std::memcpy(memory.data(), bytes.data(), bytes.size());
   }
   TRY(shm::seal_memfd(fd.get(), kSeals));
   return fd;
@@ -43,13 +42,8 @@ Result<std::shared_ptr<const SealedBytes>> SealedBytes::map(const UniqueFd& fd, 
                                     std::to_string(info.st_blocks * 512) + " have memory");
   const auto size = static_cast<std::size_t>(info.st_size);
   TRY(shm::check_memfd(fd.get(), size, kSeals, what));
-  void* const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) return fail_errno(subject, errno);
-  return std::shared_ptr<const SealedBytes>(new SealedBytes({static_cast<const std::byte*>(memory), size}));
-}
-
-SealedBytes::~SealedBytes() {
-  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  ASSIGN(Mapping memory, Mapping::of_file(fd.get(), size, Mapping::Access::kReadOnly, subject));
+  return std::shared_ptr<const SealedBytes>(new SealedBytes(std::move(memory)));
 }
 
 }  // namespace carya::loader

@@ -4,8 +4,10 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 
 namespace carya::loader {
@@ -20,15 +22,11 @@ class SealedBytes {
   /// Errors: kCorrupt (a device, a file of the disk, one that could be changed or has holes), kExhausted.
   static Result<std::shared_ptr<const SealedBytes>> map(const UniqueFd& fd, std::size_t bytes_max,
                                                         std::string_view what);
-  ~SealedBytes();
-  SealedBytes(const SealedBytes&) = delete;
-  SealedBytes& operator=(const SealedBytes&) = delete;
-
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return {mapping_.data(), mapping_.bytes()}; }
 
  private:
-  explicit SealedBytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::span<const std::byte> bytes_;
+  explicit SealedBytes(Mapping mapping) : mapping_(std::move(mapping)) {}
+  Mapping mapping_;
 };
 
 }  // namespace carya::loader

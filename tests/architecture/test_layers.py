@@ -20,7 +20,7 @@ THIRD_PARTY = {
     "turbojpeg.h": ("transforms",),
     "spng.h": ("transforms",),
     "hwy/": ("transforms", "transforms/jpeg", "transforms/simd"),
-    "boost/interprocess/": ("shm",),
+    "boost/interprocess/": ("base", "shm"),
     "boost/asio": ("remote", "loader"),
     "boost/beast": ("loader",),
     "openssl/": ("remote",),

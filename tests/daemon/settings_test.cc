@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "loader/program/size_text.h"
+
 namespace carya::loader {
 namespace {
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import carya
+from carya._bench import limit
 from carya._cli import doctor
 
 pytest.importorskip("typer")
@@ -178,6 +179,17 @@ def test_each_bench_runs(arguments: str) -> None:
     assert report["bench"] == arguments.split()[0]
     assert report["rows"]
     assert all(np.isfinite(value) for row in report["rows"] for value in row.values() if isinstance(value, float))
+
+
+def test_the_bounds_of_a_bench_are_read_from_its_program() -> None:
+    """`carya bench vision` reads the last JSON line of bench_limit: both forms, one and two threads, each loop."""
+    if limit.find_program() is None:
+        pytest.skip("bench_limit is not built here")
+    found = limit.bounds("", smoke=True)
+    loops = ("", "own_", "own_rows_", "own_8_")
+    wanted = {f"{loop}{form}_threads_{n}" for loop in loops for form in ("uint8", "float32") for n in (1, 2)}
+    assert set(found) == wanted
+    assert all(row["cpu_us"] > 0 and row["per_second"] > 0 for row in found.values())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
