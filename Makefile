@@ -47,7 +47,7 @@ demo:  ## train a small model on real photos, stop and resume it, beside torch's
 test:  ## build, all tests, layers, formatting, bench smoke runs; ends with one summary line
 	@tools/setup.sh test
 	@tools/build.sh release
-	@$(PY) tools/test.py --build build/release --python --house --bench --tests '$(TESTS)'
+	@$(PY) tools/test.py --build build/release --python --architecture --bench --tests '$(TESTS)'
 
 gcc:  ## the same C++ tests built by GCC, and the same digests of the stream
 	@tools/setup.sh test

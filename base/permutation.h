@@ -12,11 +12,10 @@ namespace carya {
 /// since count is more than half of the domain (or tiny) the mean is below two passes. Constraints that the
 /// quality rests on:
 ///  - 16 rounds up to 16 bits, 8 above: small halves mix slowly, and the orders of a small count are counted
-///  by tests;
+///    by tests;
 ///  - at least 2^6, since halves below 3 bits give few round functions;
 ///  - one keyed exchange of the values 0 and 1 after the rounds: a Feistel network with halves of 2 bits or
-///  more only
-///    makes even permutations, and half of the orders of 64 or 128 records would never be seen.
+///    more only makes even permutations, and half of the orders of 64 or 128 records would never be seen.
 /// Round keys are Philox words of (seed, epoch), so neighbouring seeds and epochs have nothing in common.
 /// Range: count 0..2^48. Cost: 14 ns mean per position at 10^9; at worst, just above a power of two, 53 ns
 /// (bench_permutation). Threads: pure, const.

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 
 #include "base/cgroup.h"
 #include "base/clock.h"
-#include "loader/pressure.h"
-#include "loader/stream_figures.h"
+#include "loader/host/pressure.h"
+#include "loader/plan/trainer_stats.h"
 
 namespace {
 

@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "bench/photos.h"
 #include "bench/plain_jpeg.h"
-#include "transforms/decode_index.h"
-#include "transforms/kernels/image_codec.h"
-#include "transforms/kernels/jpeg_reader.h"
-#include "transforms/kernels/jpeg_turbo.h"
-#include "transforms/kernels/resize.h"
-#include "transforms/kernels/store.h"
+#include "transforms/kernels/codec/field_index.h"
+#include "transforms/kernels/codec/image_codec.h"
+#include "transforms/kernels/codec/jpeg_dispatch.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
+#include "transforms/kernels/resize/resize.h"
+#include "transforms/kernels/store/store.h"
 #include "transforms/simd/targets.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/jpeg_writer.h"
-#include "transforms/kernels/jpeg_turbo.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
 
 namespace carya::bench {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/alternatives.h"
-#include "autotune/order.h"
+#include "autotune/order/alternatives.h"
+#include "autotune/order/order.h"
 #include "base/clock.h"
 
 namespace {

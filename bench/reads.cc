@@ -19,7 +19,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 
 namespace {
 

@@ -37,9 +37,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "remote/address.h"
-#include "remote/pool.h"
-#include "remote/server.h"
+#include "remote/pool/pool.h"
+#include "remote/protocol/address.h"
+#include "remote/server/server.h"
 
 namespace {
 

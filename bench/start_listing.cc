@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "io/manifest.h"
+#include "io/manifest/manifest.h"
 
 namespace {
 

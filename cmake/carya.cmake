@@ -1,4 +1,4 @@
-# How every folder of the house becomes one target. Files are globbed: a new file pair needs no edit here.
+# How every module becomes one target. Files are globbed: a new file pair needs no edit here.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)

@@ -15,7 +15,7 @@
 
 namespace carya::shm {
 
-/// The owner of a ring: slots in slot_ring.cc with the protocol, readers in owned_ring_readers.cc. Threads:
+/// The owner of a ring; slot_ring.cc has the protocol and all of its functions. Threads:
 /// as SlotRing says.
 class OwnedRing final : public SlotRing {
  public:

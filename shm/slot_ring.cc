@@ -1,10 +1,12 @@
 #include "shm/slot_ring.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 
 #include "base/fault_point.h"
 #include "shm/futex.h"
@@ -12,57 +14,49 @@
 #include "shm/memory_limit.h"
 #include "shm/owned_ring.h"
 
-// The protocol. O: the owner (this file). R: a reader (ring_reader.cc, lease.cc).
+// The protocol between the owner (this file) and a reader (ring_reader.cc, lease.cc), in the order of a slot's life.
 //
-//  1. O allocates, maps, pre-faults, then seals everything at creation. Sealed sizes: nobody can cut a file
-//  under a
-//     mapping, so no access is ever a SIGBUS. FUTURE_WRITE after O's own mapping: O alone can write control.
-//  2. O makes a new page and a new attach_id for each attachment: a reader that was detached still has its
-//  old page
-//     mapped, and what it writes there must not count for its successor.
-//  3. O acquires: FREE -> FILLING, generation + 1. From here no reader knows the slot, so O may write it
-//  plainly.
-//  4. O publishes: sequence, meta, generation, state, holders; then a delivery (slot, generation) in the
-//  queue of each
-//     reader; then that queue's tail. The tail is the only word a reader looks at first, so all before it is
-//     visible once the tail is. A queue has room for every slot and a slot is outstanding once: it cannot
-//     overflow.
-//  5. O changes wake_word, then reads the reader's wait flag and wakes the futex only if it is set. R sets
-//  the flag,
-//     then looks at the tail again, then sleeps on the wake_word it read before both. All four are
-//     sequentially consistent: either O sees the flag or R sees the tail, so no wake-up is lost and none
-//     costs a system call when R is awake. R's word for "I sleep" can be a lie: it costs O one system call
-//     per batch and nothing else.
-//  6. R takes: reads tail, delivery, slot entry, each once and checked; then its attach_id again. O withdraws
-//  the
-//     attach_id before it reuses anything, so an unchanged id means that what was read is whole.
-//  7. R publishes `taken` in its page before it can release that slot: O tells held from pending, and refuses
-//  the
-//     release of what was never taken.
-//  8. R releases: an entry (slot, generation) in its release ring, then the ring's tail. A slot is released
-//  at most
-//     once per generation and not delivered again before O has read the release: the ring cannot overflow
-//     either.
-//  9. O collects: for each reader the tail (at most what is outstanding), `taken`, then each entry against
-//  the ledger
-//     in private memory. Any lie detaches that reader with its reason; the entries before it stand, they were
-//     true.
-// 10. O sets owner_waiting, collects once more, then sleeps on event_fd(). R rings its bell after a release
-// if it sees
-//     owner_waiting. Sequentially consistent like 5: no release is slept through, and a busy O is never rung.
-// 11. Each reader has a bell of its own behind one epoll descriptor, edge-triggered and never read: a reader
-// can
-//     neither steal another's ring nor make O block in a read.
-// 12. O detaches: attach_id = 0, wake; its holds are dropped at once. For a reader that died, hung up or
-// lied.
-// 13. O retires a reader that lives and will take no more: attach_id = 0, then it reads `taken`. R stores
-// `taken`, then
-//     looks at its attach_id once more and gives the slot back unseen if that has changed. Sequentially
-//     consistent like 5: either O sees the slot as taken, and nobody writes it before its release, or R sees
-//     that it was retired. Both may see it, so that the one release may come of a slot that O has dropped:
-//     what a retired reader releases and does not hold is passed over.
-// 14. O ends: closed = 1, wake all. Nothing is written after that, so leases stay readable as long as they
-// live.
+//  1. Creation. The owner allocates, maps and pre-faults all memory, then seals it. A sealed file cannot be cut under a
+//     mapping, so no access raises SIGBUS. The owner maps the control file before it adds F_SEAL_FUTURE_WRITE, so the
+//     owner alone can write it.
+//  2. Attachment. The owner makes a new page and a new attach_id for each attachment. A reader that was detached still
+//     has its old page mapped, and what it writes there does not count for its successor.
+//  3. Acquiring. The owner moves a slot from FREE to FILLING and increments its generation. No reader knows the slot
+//     from here on, so the owner writes it with plain stores.
+//  4. Publishing. The owner stores sequence, meta, generation, state and holders; then a delivery (slot, generation) in
+//     each reader's queue; then the tail of that queue. A reader looks at the tail first, so a tail that is visible
+//     makes everything before it visible. A queue has room for every slot, and a slot is outstanding once: a queue
+//     cannot overflow.
+//  5. Waking a reader. The owner changes wake_word, then reads the reader's wait flag, and wakes the futex only if the
+//     flag is set. The reader sets the flag, looks at the tail again, then sleeps on the wake_word that it read before
+//     both. All four accesses are sequentially consistent: either the owner sees the flag or the reader sees the tail.
+//     So no wake-up is lost, and none costs a system call while the reader is awake. A reader that sets the flag and
+//     does not sleep costs the owner one system call per batch and nothing else.
+//  6. Taking. The reader reads the tail, the delivery and the slot entry, each once and checked, then its attach_id
+//     again. The owner withdraws the attach_id before it reuses anything, so an unchanged attach_id means that what was
+//     read is whole.
+//  7. Holding. The reader publishes `taken` in its page before it can release that slot. So the owner tells slots that
+//     are held from slots that are pending, and refuses the release of a slot that was never taken.
+//  8. Releasing. The reader writes an entry (slot, generation) into its release ring, then the tail of that ring. A slot
+//     is released at most once per generation, and is not delivered again before the owner has read the release: the
+//     release ring cannot overflow.
+//  9. Collecting. For each reader the owner reads the tail (at most what is outstanding), `taken`, and then compares each
+//     entry with the ledger in its private memory. Any lie detaches that reader with its reason; the entries before the
+//     lie stand, because they were true.
+// 10. Waiting for releases. The owner sets owner_waiting, collects once more, then sleeps on event_fd(). A reader rings
+//     its doorbell after a release if it sees owner_waiting. Both are sequentially consistent as in 5: the owner sleeps
+//     through no release, and a busy owner is never rung.
+// 11. Doorbells. Each reader has an eventfd of its own behind one epoll descriptor, edge-triggered and never read: a
+//     reader can neither consume another reader's ring nor make the owner block in a read.
+// 12. Detaching. The owner stores attach_id = 0, wakes the reader, and drops its holds at once. This is for a reader that
+//     died, hung up or lied.
+// 13. Retiring a reader that lives and takes no more. The owner stores attach_id = 0, then reads `taken`. The reader
+//     stores `taken`, then looks at its attach_id once more, and gives the slot back unseen if it has changed. Both are
+//     sequentially consistent as in 5: either the owner sees the slot as taken, and nobody writes it before its release,
+//     or the reader sees that it was retired. Both may see it, so the one release may name a slot that the owner has
+//     dropped: the owner ignores releases of slots that a retired reader does not hold.
+// 14. The end. The owner stores closed = 1 and wakes all readers. Nothing is written after that, so leases stay readable
+//     as long as they live.
 
 namespace carya::shm {
 
@@ -256,6 +250,192 @@ Result<std::shared_ptr<SlotRing>> SlotRing::create(const SlotLayout& layout, con
   auto ring = std::make_shared<OwnedRing>(layout, options);
   TRY(ring->open());
   return ring;
+}
+
+using format::ReaderEntry;
+using format::ReaderPage;
+
+/// Protocol 9. Adds the slots that became FREE; an error is the reason to detach the reader.
+Status OwnedRing::collect_reader(std::uint32_t reader, std::uint32_t& freed) {
+  Reader& account = readers_[reader];
+  const ReaderPage& page = account.shared();
+  const std::uint64_t tail =
+      page.tail.load(std::memory_order_seq_cst);  // with release(): entries and `taken`
+  if (tail == account.head) return {};
+  // Of a retired reader one may have been dropped here while it was given back there (protocol 13).
+  const bool retired = ledger_.retired(reader);
+  if (tail - account.head > ledger_.outstanding(reader) + (retired ? 1 : 0)) {
+    return fail(Code::kCorrupt, "says it released " + std::to_string(tail - account.head) +
+                                    " slots, it has " + std::to_string(ledger_.outstanding(reader)));
+  }
+  TRY(ledger_.take_to(reader, page.taken.load(std::memory_order_relaxed)));
+  while (account.head != tail) {
+    const std::uint64_t entry =
+        page.releases[account.head % format::kQueueEntries].load(std::memory_order_relaxed);
+    const std::uint32_t slot = format::slot_of(entry);
+    const Result<bool> became_free = ledger_.release(reader, slot, format::generation_of(entry));
+    if (!became_free && !retired) return std::unexpected(became_free.error());
+    ++account.head;
+    if (!became_free) continue;
+    mirror(slot);
+    if (*became_free) ++freed;
+  }
+  return {};
+}
+
+Status OwnedRing::open_reader(Reader& reader, std::uint32_t index, std::uint32_t attach_id) {
+  ASSIGN(reader.page_fd, create_memfd("carya-reader", format::kPageBytes, false));
+  {
+    ASSIGN(Region writable,
+           Region::map(reader.page_fd.get(), format::kPageBytes, Region::Access::kReadWrite));
+    auto* page = new (writable.data()) ReaderPage{};
+    page->magic = format::kPageMagic;
+    page->version = format::kVersion;
+    page->reader = index;
+    page->attach_id = attach_id;
+    page->entries = format::kQueueEntries;
+  }
+  TRY(seal_memfd(reader.page_fd.get(), kSealSize));
+  ASSIGN(reader.page, Region::map(reader.page_fd.get(), format::kPageBytes, Region::Access::kReadOnly));
+  reader.page.prefault();
+  reader.bell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!reader.bell) return fail_errno("slot ring: bell of reader " + std::to_string(index), errno);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u32 = index;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, reader.bell.get(), &event) != 0) {
+    return fail_errno("slot ring: watch the bell of reader " + std::to_string(index), errno);
+  }
+  return {};
+}
+
+Result<std::uint32_t> OwnedRing::attach_reader(std::uint64_t from_sequence) {
+  if (forked()) return fail(Code::kForked, "slot ring: used in a forked child");
+  std::uint32_t index = 0;
+  while (index < readers_.size() && ledger_.attached(index)) ++index;
+  if (index == readers_.size()) {
+    return fail(Code::kExhausted,
+                "slot ring: all " + std::to_string(index) + " readers are attached; raise `readers`");
+  }
+  const auto ready = ledger_.ready_from(from_sequence);
+  if (!ready)
+    return fail(Code::kNotFound, "slot ring: batch " + std::to_string(from_sequence) +
+                                     ", or one after it, is not here any more");
+  Reader reader;
+  if (++attachments_ == 0) ++attachments_;  // 0 means detached
+  TRY(open_reader(reader, index, attachments_));
+  reader.reason.clear();
+  readers_[index] = std::move(reader);
+  ledger_.attach(index);
+  ReaderEntry& entry = reader_entry(index);
+  entry.tail.store(0, std::memory_order_release);
+  entry.attach_id.store(attachments_,
+                        std::memory_order_release);  // with the acquire in attach(): a tail of 0
+  for (const std::uint32_t slot : *ready) {
+    ledger_.deliver(slot, index);
+    mirror(slot);
+    hand_over(slot, index);
+  }
+  return index;
+}
+
+std::bitset<kSlotsMax> OwnedRing::slots_of(std::uint32_t reader) const {
+  std::bitset<kSlotsMax> slots;
+  for (std::uint32_t slot = 0; slot < options_.slots; ++slot)
+    slots[slot] = (ledger_.holders(slot) & 1u << reader) != 0;
+  return slots;
+}
+
+void OwnedRing::mirror_all(const std::bitset<kSlotsMax>& slots) {
+  for (std::uint32_t slot = 0; slot < options_.slots; ++slot)
+    if (slots[slot]) mirror(slot);
+}
+
+/// What the reader released and took until now; detached when that is a lie.
+Status OwnedRing::listen_last(std::uint32_t reader) {
+  std::uint32_t freed = 0;
+  Status honest = collect_reader(reader, freed);
+  if (honest)
+    honest = ledger_.take_to(reader, readers_[reader].shared().taken.load(std::memory_order_seq_cst));
+  if (!honest) take_back(reader, honest.error().message);
+  return honest;
+}
+
+/// Protocol 13.
+void OwnedRing::retire_reader(std::uint32_t reader, const std::string& reason) {
+  CHECK(reader < readers_.size());
+  if (forked() || !ledger_.attached(reader) || ledger_.retired(reader)) return;
+  reader_entry(reader).attach_id.store(0, std::memory_order_seq_cst);
+  wake(reader);
+  if (!listen_last(reader)) return;
+  const std::bitset<kSlotsMax> mine = slots_of(reader);
+  ledger_.retire(reader);
+  mirror_all(mine);
+  readers_[reader].reason = reason.empty() ? "retired" : reason;
+}
+
+void OwnedRing::keep_untaken(std::uint32_t reader) {
+  CHECK(reader < readers_.size());
+  if (forked() || !ledger_.attached(reader) || ledger_.retired(reader)) return;
+  if (listen_last(reader)) ledger_.keep_untaken(reader);
+}
+
+void OwnedRing::drop_kept(std::uint64_t before_sequence) {
+  if (!forked() && ledger_.drop_kept(before_sequence) > 0) mirror_all(~std::bitset<kSlotsMax>());
+}
+
+void OwnedRing::stop_keeping() {
+  if (!forked() && ledger_.stop_keeping() > 0) mirror_all(~std::bitset<kSlotsMax>());
+}
+
+std::uint32_t OwnedRing::take_back(std::uint32_t reader, const std::string& reason) {
+  Reader& account = readers_[reader];
+  reader_entry(reader).attach_id.store(0, std::memory_order_seq_cst);  // before any reuse (protocol 6)
+  wake(reader);
+  const std::bitset<kSlotsMax> mine = slots_of(reader);
+  const std::uint32_t freed = ledger_.detach(reader);
+  mirror_all(mine);
+  // By hand: the reader's duplicate keeps the bell open, and with it its place in the epoll set.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, account.bell.get(), nullptr);
+  account = Reader{};
+  account.reason = reason.empty() ? "detached" : reason;
+  return freed;
+}
+
+void OwnedRing::detach_reader(std::uint32_t reader, const std::string& reason) {
+  CHECK(reader < readers_.size());
+  if (forked() || !ledger_.attached(reader)) return;
+  take_back(reader, reason);
+}
+
+std::string OwnedRing::detach_reason(std::uint32_t reader) const {
+  CHECK(reader < readers_.size());
+  return readers_[reader].reason;
+}
+
+std::uint32_t OwnedRing::held_by(std::uint32_t reader) const {
+  CHECK(reader < readers_.size());
+  if (forked() || !ledger_.attached(reader)) return 0;
+  if (ledger_.retired(reader)) return ledger_.outstanding(reader);
+  const ReaderPage& page = readers_[reader].shared();
+  const std::uint64_t released =
+      page.tail.load(std::memory_order_acquire) - readers_[reader].head;  // not collected
+  const std::uint32_t taken = ledger_.outstanding_before(reader, page.taken.load(std::memory_order_acquire));
+  return released < taken ? taken - static_cast<std::uint32_t>(released) : 0;
+}
+
+std::uint64_t OwnedRing::waited_ns(std::uint32_t reader) const {
+  CHECK(reader < readers_.size());
+  if (forked() || !ledger_.attached(reader)) return 0;
+  return readers_[reader].shared().waited_ns.load(std::memory_order_relaxed);
+}
+
+std::uint64_t OwnedRing::least_waited_ns() const {
+  const std::uint32_t attached = forked() ? 0 : ledger_.attached_mask();
+  std::uint64_t least = attached == 0 ? 0 : UINT64_MAX;
+  for (std::uint32_t rest = attached; rest != 0; rest &= rest - 1)
+    least = std::min(least, waited_ns(static_cast<std::uint32_t>(std::countr_zero(rest))));
+  return least;
 }
 
 }  // namespace carya::shm

@@ -213,7 +213,7 @@ def main() -> int:
     parser.add_argument("--tests", default=".", help="only C++ tests whose name matches")
     parser.add_argument("--folders", default="", help="only C++ tests of these folders below tests")
     parser.add_argument("--python", action="store_true", help="also tests/python")
-    parser.add_argument("--house", action="store_true", help="also the house rules and the formatting")
+    parser.add_argument("--architecture", action="store_true", help="also the rules of the source tree and the formatting")
     parser.add_argument("--bench", action="store_true", help="also the smoke runs of the benches")
     parser.add_argument(
         "--leave-out", type=Path, help="a file with parts of names, one a line: C++ tests that are not run"
@@ -226,11 +226,11 @@ def main() -> int:
     start = time.monotonic()
     with step(f"C++ tests of {build.relative_to(ROOT)}"):
         run_ctest(tally, build, options.tests, options.folders, left_out)
-    folders = ["tests/python"] * options.python + ["tests/house"] * options.house
+    folders = ["tests/python"] * options.python + ["tests/architecture"] * options.architecture
     if folders:
         with step("Python tests"):
             run_pytest(tally, build, folders)
-    if options.house:
+    if options.architecture:
         with step("formatting"):
             check_formatting(tally)
     if options.bench:

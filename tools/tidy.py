@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "house"))
-from house import MODULES  # noqa: E402  product code is read twice; benches and tests are the compiler's business
+sys.path.insert(0, str(ROOT / "tests" / "architecture"))
+from tree import MODULES  # noqa: E402  product code is read twice; benches and tests are the compiler's business
 
 BUILD = ROOT / "build" / "release"
 COMMANDS = ROOT / "build" / "tidy"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "autotune/sharing.h"
+#include "autotune/sharing/sharing.h"
 #include "autotune/simulator/scenario.h"
 
 namespace carya::autotune::simulator {

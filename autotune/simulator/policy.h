@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "autotune/controller.h"
+#include "autotune/controller/controller.h"
 #include "autotune/simulator/world.h"
 
 namespace carya::autotune::simulator {
@@ -34,7 +34,7 @@ class FixedPolicy : public Policy {
   Running run_;
 };
 
-/// autotune/controller.h, the code that runs in the loader.
+/// autotune/controller/controller.h, the code that runs in the loader.
 class OurPolicy : public Policy {
  public:
   explicit OurPolicy(Controller controller) : controller_(std::move(controller)) {}

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "autotune/estimate.h"
-#include "autotune/placement.h"
+#include "autotune/controller/estimate.h"
+#include "autotune/placement/placement.h"
 #include "base/philox.h"
 
 namespace carya::autotune::simulator {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "loader/number_ranges.h"
-#include "remote/archive.h"
+#include "loader/wire/number_ranges.h"
+#include "remote/protocol/archive.h"
 
 namespace carya::archive {
 

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "loader/job_options.h"
-#include "loader/producer.h"
-#include "loader/stream_shape.h"
+#include "loader/job/job_options.h"
+#include "loader/job/producer.h"
+#include "loader/stream/stream_shape.h"
 
 namespace carya::loader {
 
@@ -164,7 +164,7 @@ struct ErrorIs {
 template <typename Document>
 std::string encode(const Document& document);
 /// Errors: kCorrupt, with the field's name; kInvalidArgument for a client's number out of its range
-/// (loader/number_ranges.h).
+/// (loader/wire/number_ranges.h).
 template <typename Document>
 Result<Document> decode(const std::string& body);
 /// The same document as JSON text, for people and scripts.

@@ -8,13 +8,13 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "loader/daemon/event_log.h"
+#include "loader/control/daemon_stream.h"
 #include "loader/daemon/metrics.h"
 #include "loader/daemon/server.h"
 #include "loader/daemon/settings.h"
-#include "loader/daemon/supervisor.h"
-#include "loader/daemon_stream.h"
-#include "loader/host.h"
+#include "loader/host/host.h"
+#include "loader/program/event_log.h"
+#include "loader/program/supervisor.h"
 #include "transforms/simd/targets.h"
 
 namespace {

@@ -4,12 +4,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "loader/job_options.h"
+#include "loader/job/job_options.h"
 
 namespace carya::loader {
 
 /// What clients may have a daemon look at and write to, by its configuration. Paths are compared without
-/// links; what is opened afterwards is opened beneath the folder that was compared (io/source_folder.h).
+/// links; what is opened afterwards is opened beneath the folder that was compared
+/// (io/files/source_folder.h).
 struct AllowedFolders {
   std::vector<std::string> roots;       ///< datasets; none: everything that the user may read
   std::vector<std::string> cache_dirs;  ///< caches; none: with roots the user's own, else everything

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "loader/host.h"
+#include "loader/host/host.h"
 
 namespace carya::loader {
 namespace {

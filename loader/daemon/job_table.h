@@ -12,10 +12,10 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/daemon/core_shares.h"
 #include "loader/daemon/data_roots.h"
-#include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
-#include "loader/rank_stream.h"
+#include "loader/job/rank_stream.h"
 
 namespace carya::loader {
 

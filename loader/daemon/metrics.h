@@ -4,8 +4,8 @@
 #include <string>
 
 #include "loader/control/documents.h"
-#include "loader/daemon/http_page.h"
 #include "loader/daemon/server.h"
+#include "loader/program/http_page.h"
 
 namespace carya::loader {
 

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/unix_socket.h"
-#include "loader/daemon/event_field.h"
 #include "loader/daemon/server_connection.h"
+#include "loader/program/event_field.h"
 
 namespace carya::loader {
 namespace {

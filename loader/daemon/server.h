@@ -14,12 +14,9 @@
 #include "loader/control/channel.h"
 #include "loader/daemon/closer.h"
 #include "loader/daemon/job_table.h"
+#include "loader/program/log_level.h"
 
 namespace carya::loader {
-
-enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
-/// One line per event: what happened, then key=value fields.
-using Log = std::function<void(LogLevel, const std::string&)>;
 
 struct ServerOptions {
   std::string socket;    ///< where it listens

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "loader/control/long_message.h"
-#include "loader/daemon/event_field.h"
 #include "loader/daemon/server_connection.h"
+#include "loader/program/event_field.h"
 #include "shm/fd_passing.h"
 
 namespace carya::loader {

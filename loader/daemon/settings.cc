@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -10,6 +9,8 @@
 #include <sstream>
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
+
+#include "loader/program/size_text.h"
 
 namespace carya::loader {
 namespace {
@@ -183,23 +184,6 @@ std::string place(const toml::node& node, const std::string& name) {
 }
 
 }  // namespace
-
-Result<std::uint64_t> parse_size(const std::string& text, std::uint64_t whole_bytes) {
-  static const std::map<std::string, double> units{
-      {"", 1},          {"B", 1},         {"KB", 1e3},      {"MB", 1e6},  {"GB", 1e9},
-      {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TB", 1e12}, {"TiB", 1099511627776.0}};
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
-  const bool share = unit == "%";
-  if (error == std::errc() && std::isfinite(value) && value > 0 &&
-      (share ? value <= 100 : units.contains(unit))) {
-    const double bytes = share ? value / 100 * static_cast<double>(whole_bytes) : value * units.at(unit);
-    if (bytes < 9e18) return static_cast<std::uint64_t>(bytes);
-  }
-  return fail(Code::kInvalidArgument, "a size such as \"8GiB\" or a share of the memory such as \"50%\"");
-}
 
 std::vector<std::string> setting_keys() {
   Settings unused;

@@ -31,7 +31,4 @@ Result<Settings> read_settings(const std::string& path, std::uint64_t memory_byt
 /// The same for the text of a file.
 Result<Settings> parse_settings(const std::string& text, const std::string& name, std::uint64_t memory_bytes);
 
-/// Bytes of a size with a unit ("512MiB", "8GB"), or of a share ("50%") of `whole`. Errors: kInvalidArgument.
-Result<std::uint64_t> parse_size(const std::string& text, std::uint64_t whole);
-
 }  // namespace carya::loader

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "autotune/remote_cut.h"
-#include "loader/plan_choice.h"
-#include "transforms/plan.h"
+#include "autotune/placement/remote_cut.h"
+#include "loader/plan/order_choice.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "autotune/placement.h"
+#include "autotune/placement/placement.h"
 #include "base/error.h"
-#include "loader/plan_profile.h"
-#include "transforms/pipeline.h"
+#include "loader/plan/plan_profile.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "autotune/placement.h"
+#include "autotune/placement/placement.h"
 
 namespace carya::loader {
 
 /// Workers that a stream may use, and what it costs to.
 struct RemoteOptions {
   std::vector<std::string> workers{};  ///< "host:port", "[::1]:port", "unix:/path"
-  // Or a fleet (remote/fleet.h): a name, "dns://name:port"; or a child process, with what it is told.
+  // Or a fleet (remote/fleet/fleet.h): a name, "dns://name:port"; or a child process, with what it is told.
   std::string dns{};
   std::vector<std::string> fleet_command{};
   std::string fleet_options = "{}";

@@ -12,11 +12,11 @@
 #include <fstream>
 #include <thread>
 
-#include "loader/daemon/event_field.h"
-#include "loader/daemon/event_log.h"
-#include "loader/daemon/settings.h"
-#include "loader/daemon/supervisor.h"
-#include "loader/host.h"
+#include "loader/host/host.h"
+#include "loader/program/event_field.h"
+#include "loader/program/event_log.h"
+#include "loader/program/size_text.h"
+#include "loader/program/supervisor.h"
 #include "loader/worker/worker_service.h"
 #include "transforms/simd/targets.h"
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "io/blocking_read.h"
-#include "io/listing.h"
+#include "io/files/blocking_read.h"
+#include "io/files/listing.h"
 
 namespace carya::loader {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "loader/overflow/chunk_message.h"
+#include "loader/wire/chunk_message.h"
 
 namespace carya::loader {
 

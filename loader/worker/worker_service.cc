@@ -5,8 +5,8 @@
 #include <system_error>
 
 #include "base/clock.h"
-#include "loader/daemon/event_field.h"
-#include "loader/overflow/remote_facts.h"
+#include "loader/program/event_field.h"
+#include "loader/wire/compatibility.h"
 
 namespace carya::loader {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "loader/overflow/worker_plan.h"
+#include "loader/wire/worker_plan.h"
 #include "loader/worker/record_files.h"
-#include "remote/server.h"
+#include "remote/server/server.h"
 
 namespace carya::loader {
 

@@ -18,7 +18,7 @@ from ._sources import image_folder, webdataset
 # Names that Carya gives to manifests, the last two in older versions; other files are left alone.
 _MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manifest")
 _PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
-_PROFILE_BYTES_MAX = 256 << 10  # as loader/profile_file.cc keeps them
+_PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
 
 
 def index_dataset(path: str, verify: bool, decode_index: str, threads: int, as_json: bool) -> None:

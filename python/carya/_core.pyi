@@ -44,13 +44,13 @@ class Pipeline:
     def outputs(self) -> list[TensorFacts]: ...
     def fingerprint(self, on_error: str, order: Sequence[int] = ()) -> str: ...
     def explain(self, cache_dir: str, running: Sequence[int] = (), reorder: str = "exact") -> str:
-        """JSON: the order in which its ops run (or `running`), and why (loader/order_report.h), by the profile that is kept there."""
+        """JSON: the order in which its ops run (or `running`), and why (loader/plan/order_report.h), by the profile that is kept there."""
     def fixed_order(self, reorder: str) -> list[int]:
-        """The order of a stream with other bits than declared; empty where none is cheaper (loader/plan_chain.h)."""
+        """The order of a stream with other bits than declared; empty where none is cheaper (loader/plan/planner_input.h)."""
     def check_order(self, order: Sequence[int], reorder: str) -> None: ...
     def op_labels(self) -> list[str]: ...
     def freeze_plan(self, *, reorder: str, order: Sequence[int]) -> str:
-        """JSON: what binds a plan file to this pipeline (loader/PLAN.md)."""
+        """JSON: what binds a plan file to this pipeline (loader/plan/PLAN.md)."""
     def read_plan(self, text: str | bytes) -> tuple[str, list[int]]:
         """`reorder` and the order of a plan file's text, checked against this pipeline."""
 

@@ -1,4 +1,4 @@
-"""Plan files: the order of a pipeline's operations, kept (loader/PLAN.md)."""
+"""Plan files: the order of a pipeline's operations, kept (loader/plan/PLAN.md)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "loader/job.h"
+#include "loader/job/job.h"
 
 namespace carya::python {
 

@@ -6,11 +6,11 @@
 
 #include "dataset.h"
 #include "errors.h"
-#include "io/manifest_file.h"
+#include "io/files/manifest_file.h"
 #include "io/store/store_list.h"
 #include "job.h"
 #include "job_stats.h"
-#include "loader/index_completion.h"
+#include "loader/data/index_builder.h"
 #include "progress_call.h"
 #include "text.h"
 #include "without_gil.h"

@@ -4,7 +4,7 @@
 
 #include "base/escape.h"
 #include "errors.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "text.h"
 #include "without_gil.h"
 

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "errors.h"
-#include "loader/frozen_plan.h"
-#include "loader/order_report.h"
-#include "loader/sample.h"
+#include "loader/data/sample.h"
+#include "loader/plan/frozen_plan.h"
+#include "loader/plan/order_report.h"
 #include "progress_call.h"
 #include "text.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 #include "without_gil.h"
 
 namespace carya::python {

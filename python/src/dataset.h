@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "loader/dataset.h"
-#include "transforms/pipeline.h"
+#include "loader/data/dataset.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::python {
 

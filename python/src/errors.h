@@ -2,7 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "loader/failure.h"
+#include "loader/data/record_error.h"
 
 namespace carya::python {
 

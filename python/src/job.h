@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "loader/decode_index.h"
+#include "loader/data/decode_index.h"
 
 namespace carya::python {
 

@@ -2,7 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "loader/job.h"
+#include "loader/job/job.h"
 
 namespace carya::python {
 

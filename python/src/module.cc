@@ -9,9 +9,10 @@
 #include "dataset.h"
 #include "errors.h"
 #include "job.h"
-#include "loader/host.h"
+#include "loader/host/host.h"
 #include "simulation.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/codec_versions.h"
+#include "transforms/plan/plan.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::python {

@@ -1,4 +1,4 @@
-#include "autotune/alternatives.h"
+#include "autotune/order/alternatives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

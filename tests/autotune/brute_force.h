@@ -5,9 +5,9 @@
 #include <random>
 #include <vector>
 
-#include "autotune/chain.h"
-#include "autotune/cost.h"
-#include "autotune/profile.h"
+#include "autotune/order/chain.h"
+#include "autotune/order/cost.h"
+#include "autotune/order/profile.h"
 
 namespace carya::autotune {
 
@@ -21,7 +21,7 @@ Instance random_instance(std::mt19937_64& random, std::size_t ops);
 using Order = std::vector<std::size_t>;
 
 /// All orders that exchanges of neighbours can reach from the declared one. Written from the words of the
-/// design, not from autotune/precedence.cc.
+/// design, not from autotune/order/precedence.cc.
 std::vector<Order> reachable_orders(const ChainSpec& spec, Sense sense);
 
 /// What an order costs with the best choice of stages, tried from scratch. Ops of `apart` begin a stage.

@@ -1,11 +1,11 @@
-#include "autotune/chain.h"
+#include "autotune/order/chain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "autotune/precedence.h"
+#include "autotune/order/precedence.h"
 
 namespace carya::autotune {
 namespace {

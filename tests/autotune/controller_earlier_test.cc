@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "autotune/controller.h"
+#include "autotune/controller/controller.h"
 #include "tests/autotune/controller_trial.h"
 
 namespace carya::autotune {

@@ -1,4 +1,4 @@
-#include "autotune/controller.h"
+#include "autotune/controller/controller.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

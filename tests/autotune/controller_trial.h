@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "autotune/controller.h"
+#include "autotune/controller/controller.h"
 
 namespace carya::autotune {
 

@@ -1,4 +1,4 @@
-#include "autotune/cores_needed.h"
+#include "autotune/sharing/cores_needed.h"
 
 #include <gtest/gtest.h>
 

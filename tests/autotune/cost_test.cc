@@ -1,4 +1,4 @@
-#include "autotune/cost.h"
+#include "autotune/order/cost.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

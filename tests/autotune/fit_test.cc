@@ -1,4 +1,4 @@
-#include "autotune/fit.h"
+#include "autotune/order/fit.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "autotune/flow.h"
+#include "autotune/sharing/chunking.h"
 
 #include <gtest/gtest.h>
 

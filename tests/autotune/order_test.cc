@@ -1,4 +1,4 @@
-#include "autotune/order.h"
+#include "autotune/order/order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "autotune/lower_bound.h"
-#include "autotune/precedence.h"
+#include "autotune/order/lower_bound.h"
+#include "autotune/order/precedence.h"
 #include "tests/amount.h"
 #include "tests/autotune/brute_force.h"
 

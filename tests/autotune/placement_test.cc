@@ -1,4 +1,4 @@
-#include "autotune/placement.h"
+#include "autotune/placement/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "autotune/neighbours.h"
+#include "autotune/placement/neighbours.h"
 
 namespace carya::autotune {
 namespace {

@@ -1,4 +1,4 @@
-#include "autotune/remote_cut.h"
+#include "autotune/placement/remote_cut.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "autotune/series.h"
+#include "autotune/controller/series.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "autotune/sharing.h"
+#include "autotune/sharing/sharing.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "loader/number_ranges.h"
+#include "loader/wire/number_ranges.h"
 #include "tests/daemon/daemon_process.h"
 #include "tests/daemon/hand_client.h"
 #include "tests/loader/photo_folder.h"

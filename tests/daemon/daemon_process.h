@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "tests/loader/job_reading.h"
 
 namespace carya::loader {

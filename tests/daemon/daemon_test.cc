@@ -5,7 +5,7 @@
 #include <fstream>
 #include <thread>
 
-#include "loader/host.h"
+#include "loader/host/host.h"
 #include "tests/daemon/daemon_process.h"
 #include "tests/loader/photo_folder.h"
 

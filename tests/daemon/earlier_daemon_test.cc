@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "loader/control/channel.h"
+#include "loader/control/daemon_stream.h"
 #include "loader/control/documents.h"
-#include "loader/daemon_stream.h"
 
 namespace carya::loader {
 namespace {

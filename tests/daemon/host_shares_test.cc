@@ -1,4 +1,4 @@
-#include "loader/daemon/host_shares.h"
+#include "loader/daemon/core_shares.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "loader/number_ranges.h"
+#include "loader/wire/number_ranges.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 
 #include "loader/control/documents.h"
-#include "loader/overflow/chunk_message.h"
+#include "loader/wire/chunk_message.h"
 
 namespace carya::loader {
 namespace {

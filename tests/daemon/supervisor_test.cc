@@ -1,4 +1,4 @@
-#include "loader/daemon/supervisor.h"
+#include "loader/program/supervisor.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 
 #include <fstream>
 
-#include "loader/daemon/event_log.h"
+#include "loader/program/event_log.h"
 #include "tests/daemon/daemon_process.h"
 
 namespace carya::loader {

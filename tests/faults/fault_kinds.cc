@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/clock.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "tests/faults/trainer.h"
 
 namespace carya::faults {

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "tests/faults/trainer.h"
 
 namespace carya::faults {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "loader/control/documents.h"
-#include "loader/job.h"
+#include "loader/job/job.h"
 #include "tests/faults/board.h"
 #include "tests/faults/census.h"
 #include "tests/faults/fault_clock.h"

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "loader/control/channel.h"
+#include "loader/control/daemon_stream.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
-#include "loader/daemon_stream.h"
 #include "shm/fd_passing.h"
 #include "shm/ring_format.h"
 #include "tests/faults/fault_kinds.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "tests/faults/fault_kinds.h"
 #include "tests/faults/memory_group.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 #include "tests/faults/faulty_storage.h"
 #include "tests/faults/host.h"
 #include "tests/faults/trainer.h"

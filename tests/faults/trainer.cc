@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "loader/daemon_stream.h"
+#include "loader/control/daemon_stream.h"
 
 namespace carya::faults {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "loader/control/documents.h"
 #include "loader/daemon/job_table.h"
-#include "loader/number_ranges.h"
+#include "loader/wire/number_ranges.h"
 #include "shm/slot_ring.h"
 
 namespace {

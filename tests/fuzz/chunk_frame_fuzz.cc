@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "remote/frame.h"
-#include "remote/messages.h"
+#include "remote/protocol/frame.h"
+#include "remote/protocol/messages.h"
 
 template <typename Message>
 static void read(const std::string& body) {

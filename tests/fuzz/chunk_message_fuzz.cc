@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "loader/overflow/chunk_message.h"
+#include "loader/wire/chunk_message.h"
 
 namespace {
 

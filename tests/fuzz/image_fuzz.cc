@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "transforms/pipeline.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/pipeline.h"
+#include "transforms/plan/plan.h"
 
 namespace {
 

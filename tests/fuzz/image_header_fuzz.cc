@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "transforms/kernels/exif.h"
-#include "transforms/kernels/image_codec.h"
+#include "transforms/kernels/codec/exif.h"
+#include "transforms/kernels/codec/image_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya::transforms;

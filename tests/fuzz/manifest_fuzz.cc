@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "io/manifest_builder.h"
-#include "io/manifest_image.h"
+#include "io/manifest/manifest_builder.h"
+#include "io/manifest/manifest_image.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "transforms/pipeline.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/pipeline.h"
+#include "transforms/plan/plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya::transforms;

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "loader/frozen_plan.h"
-#include "transforms/plan.h"
+#include "loader/plan/frozen_plan.h"
+#include "transforms/plan/plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya;

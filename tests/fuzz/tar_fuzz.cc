@@ -3,7 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "io/tar_scanner.h"
+#include "io/sources/tar_scanner.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya;

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "loader/overflow/worker_plan.h"
-#include "transforms/pipeline.h"
+#include "loader/wire/worker_plan.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
-#include "io/common_folder.h"
-#include "io/manifest.h"
+#include "io/files/common_folder.h"
+#include "io/manifest/manifest.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {

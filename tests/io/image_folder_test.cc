@@ -8,8 +8,8 @@
 #include <map>
 #include <thread>
 
-#include "io/listing.h"
-#include "io/manifest.h"
+#include "io/files/listing.h"
+#include "io/manifest/manifest.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {

@@ -1,9 +1,9 @@
-#include "io/manifest_image.h"
+#include "io/manifest/manifest_image.h"
 
 #include <algorithm>
 
-#include "io/manifest_builder.h"
-#include "io/manifest_file.h"
+#include "io/files/manifest_file.h"
+#include "io/manifest/manifest_builder.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {

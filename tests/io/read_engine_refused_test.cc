@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {

@@ -1,7 +1,7 @@
 // One conformance suite for every engine, buffered and direct. Faults are real ones: files of /proc that
 // answer EIO and short reads, a process without descriptors, a process that may not use io_uring
 // (read_engine_refused_test.cc).
-#include "io/read_engine.h"
+#include "io/read/read_engine.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

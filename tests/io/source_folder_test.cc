@@ -1,4 +1,4 @@
-#include "io/source_folder.h"
+#include "io/files/source_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "io/tar_scanner.h"
+#include "io/sources/tar_scanner.h"
 
 #include <cstdlib>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "io/manifest.h"
+#include "io/manifest/manifest.h"
 #include "tests/io/tar_maker.h"
 #include "tests/io/temp_dir.h"
 

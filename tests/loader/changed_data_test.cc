@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "job_reading.h"
-#include "loader/job.h"
-#include "loader/open_sources.h"
-#include "loader/sample.h"
+#include "loader/data/sample.h"
+#include "loader/job/job.h"
+#include "loader/read/open_sources.h"
 #include "photo_folder.h"
 #include "tests/io/tar_maker.h"
 #include "tests/io/temp_dir.h"

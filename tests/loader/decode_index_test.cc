@@ -1,4 +1,4 @@
-#include "loader/decode_index.h"
+#include "loader/data/decode_index.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "io/store/store_list.h"
-#include "loader/job.h"
+#include "loader/job/job.h"
 #include "photo_folder.h"
 #include "transforms/jpeg/header.h"
 #include "transforms/jpeg/index.h"

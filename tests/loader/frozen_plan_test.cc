@@ -1,4 +1,4 @@
-#include "loader/frozen_plan.h"
+#include "loader/plan/frozen_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

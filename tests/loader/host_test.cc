@@ -1,4 +1,4 @@
-#include "loader/host.h"
+#include "loader/host/host.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "loader/host.h"
+#include "loader/host/host.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "job_reading.h"
-#include "loader/chunk_inputs.h"
-#include "loader/job.h"
-#include "loader/read_buffer.h"
+#include "loader/job/job.h"
+#include "loader/read/read_buffer.h"
+#include "loader/stream/chunk_inputs.h"
 #include "photo_folder.h"
 #include "tests/jpeg_writer.h"
 

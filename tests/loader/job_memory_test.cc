@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "job_reading.h"
-#include "loader/job.h"
+#include "loader/job/job.h"
 #include "photo_folder.h"
 #include "short_memory.h"
-#include "transforms/kernels/resize.h"
+#include "transforms/kernels/resize/resize.h"
 
 namespace carya::loader {
 namespace {

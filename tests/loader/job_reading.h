@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "loader/job.h"
+#include "loader/job/job.h"
 
 namespace carya::loader {
 

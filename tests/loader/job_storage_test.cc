@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "job_reading.h"
-#include "loader/job.h"
-#include "loader/open_sources.h"
+#include "loader/job/job.h"
+#include "loader/read/open_sources.h"
 #include "photo_folder.h"
 #include "tests/io/stuck_folder.h"
 #include "tests/io/tar_maker.h"

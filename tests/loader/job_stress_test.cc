@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "job_reading.h"
-#include "loader/job.h"
+#include "loader/job/job.h"
 #include "photo_folder.h"
 
 namespace carya::loader {

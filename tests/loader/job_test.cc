@@ -1,4 +1,4 @@
-#include "loader/job.h"
+#include "loader/job/job.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

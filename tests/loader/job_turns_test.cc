@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "loader/production.h"
-#include "loader/rank_stream.h"
-#include "loader/read_buffer.h"
+#include "loader/job/rank_stream.h"
+#include "loader/read/read_buffer.h"
+#include "loader/stream/scheduler.h"
 #include "tests/loader/job_reading.h"
 #include "tests/pace.h"
 

@@ -1,12 +1,12 @@
-#include "loader/plan_chain.h"
-#include "loader/frozen_plan.h"
-#include "loader/plan_profile.h"
+#include "loader/plan/frozen_plan.h"
+#include "loader/plan/plan_profile.h"
+#include "loader/plan/planner_input.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

@@ -1,4 +1,4 @@
-#include "loader/plan_choice.h"
+#include "loader/plan/order_choice.h"
 
 #include <gtest/gtest.h>
 

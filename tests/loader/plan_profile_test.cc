@@ -1,12 +1,12 @@
-#include "loader/plan_profile.h"
+#include "loader/plan/plan_profile.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "transforms/order_hints.h"
-#include "transforms/plan.h"
+#include "transforms/op/order_hints.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 namespace {

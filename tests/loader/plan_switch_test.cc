@@ -4,9 +4,9 @@
 #include <chrono>
 #include <thread>
 
-#include "autotune/order.h"
-#include "loader/plan_choice.h"
-#include "loader/profile_file.h"
+#include "autotune/order/order.h"
+#include "loader/plan/order_choice.h"
+#include "loader/plan/profile_file.h"
 #include "tests/io/temp_dir.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"

@@ -1,4 +1,4 @@
-#include "loader/pressure.h"
+#include "loader/host/pressure.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "loader/profile_file.h"
+#include "loader/plan/profile_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "loader/rank_stream.h"
+#include "loader/job/rank_stream.h"
 
 #include <gtest/gtest.h>
 

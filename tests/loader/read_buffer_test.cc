@@ -1,4 +1,4 @@
-#include "loader/read_buffer.h"
+#include "loader/read/read_buffer.h"
 
 #include <gtest/gtest.h>
 

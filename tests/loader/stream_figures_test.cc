@@ -1,4 +1,4 @@
-#include "loader/stream_figures.h"
+#include "loader/plan/trainer_stats.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "loader/stream_shape.h"
+#include "loader/stream/stream_shape.h"
 
 #include <gtest/gtest.h>
 

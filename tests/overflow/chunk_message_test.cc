@@ -1,4 +1,4 @@
-#include "loader/overflow/chunk_message.h"
+#include "loader/wire/chunk_message.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "loader/overflow/pool_crew.h"
-#include "loader/production.h"
-#include "remote/server.h"
+#include "loader/overflow/remote_executor.h"
+#include "loader/stream/scheduler.h"
+#include "remote/server/server.h"
 #include "tests/overflow/photos.h"
 #include "tests/overflow/worker.h"
 

@@ -1,11 +1,11 @@
 // A stream that overflows by decision: whatever is decided, and whenever, it has the bits of the host.
-#include "loader/overflow/overflow.h"
+#include "loader/overflow/placement_loop.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "loader/rank_stream.h"
+#include "loader/job/rank_stream.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/worker.h"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "loader/overflow/chunk_message.h"
-#include "loader/stream_planner.h"
+#include "loader/plan/stream_planner.h"
+#include "loader/wire/chunk_message.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 

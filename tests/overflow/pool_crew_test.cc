@@ -1,12 +1,12 @@
 // Workers behind sockets: whoever computes a chunk, and whoever dies meanwhile, the stream has the same bits.
-#include "loader/overflow/pool_crew.h"
+#include "loader/overflow/remote_executor.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "loader/stream_planner.h"
-#include "remote/server.h"
+#include "loader/plan/stream_planner.h"
+#include "remote/server/server.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/photos.h"

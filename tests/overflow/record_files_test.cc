@@ -9,9 +9,9 @@
 #include <fstream>
 #include <mutex>
 
-#include "io/listing.h"
-#include "loader/overflow/pool_crew.h"
-#include "loader/overflow/record_address.h"
+#include "io/files/listing.h"
+#include "loader/overflow/remote_executor.h"
+#include "loader/wire/record_address.h"
 #include "tests/overflow/photos.h"
 #include "tests/overflow/worker.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "loader/overflow/crew.h"
-#include "loader/overflow/worker_plan.h"
-#include "loader/production.h"
+#include "loader/stream/executor.h"
+#include "loader/stream/scheduler.h"
+#include "loader/wire/worker_plan.h"
 
 namespace carya::loader {
 

@@ -1,4 +1,4 @@
-#include "loader/overflow/worker_choice.h"
+#include "loader/overflow/worker_selection.h"
 
 #include <gtest/gtest.h>
 

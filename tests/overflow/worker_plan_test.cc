@@ -1,4 +1,4 @@
-#include "loader/overflow/worker_plan.h"
+#include "loader/wire/worker_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -124,7 +124,7 @@ class Host:
 
 
 def table(rows: int, inputs: list[bytes], fields_encoded: list[bool]) -> bytes:
-    """The payload of a chunk (loader/overflow/FORMAT.md): rows, lengths, inputs row by row; no index entries."""
+    """The payload of a chunk (loader/wire/FORMAT.md): rows, lengths, inputs row by row; no index entries."""
     data = b"".join(struct.pack("<QQ", row, 0) for row in range(rows))
     encoded = [fields_encoded[i % len(fields_encoded)] for i in range(len(inputs))]
     for item, is_encoded in zip(inputs, encoded, strict=True):

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "remote/tls.h"
+#include "remote/protocol/tls.h"
 
 namespace carya::remote {
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <sstream>
 
-#include "remote/frame.h"
-#include "remote/messages.h"
+#include "remote/protocol/frame.h"
+#include "remote/protocol/messages.h"
 
 namespace carya::remote {
 namespace {

@@ -1,4 +1,4 @@
-#include "remote/connection.h"
+#include "remote/protocol/connection.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "remote/fleet.h"
+#include "remote/fleet/fleet.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "remote/child_fleet.h"
-#include "remote/dns_fleet.h"
+#include "remote/fleet/child_fleet.h"
+#include "remote/fleet/dns_fleet.h"
 
 namespace carya::remote {
 namespace {

@@ -1,4 +1,4 @@
-#include "remote/pool.h"
+#include "remote/pool/pool.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
-#include "remote/address.h"
-#include "remote/server.h"
+#include "remote/protocol/address.h"
+#include "remote/server/server.h"
 #include "tests/pace.h"
 #include "tests/remote/certificates.h"
 #include "tests/remote/recording_handler.h"

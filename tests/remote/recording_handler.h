@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remote/server.h"
+#include "remote/server/server.h"
 
 namespace carya::remote {
 

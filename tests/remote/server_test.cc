@@ -1,4 +1,4 @@
-#include "remote/server.h"
+#include "remote/server/server.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "remote/address.h"
+#include "remote/protocol/address.h"
 #include "tests/remote/certificates.h"
 #include "tests/remote/recording_handler.h"
 #include "tests/remote/wire.h"

@@ -1,4 +1,4 @@
-#include "remote/tls.h"
+#include "remote/protocol/tls.h"
 
 #include <gtest/gtest.h>
 #include <openssl/err.h>

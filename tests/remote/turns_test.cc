@@ -1,4 +1,4 @@
-#include "remote/turns.h"
+#include "remote/server/fair_queue.h"
 
 #include <gtest/gtest.h>
 

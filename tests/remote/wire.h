@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "remote/connection.h"
-#include "remote/frame.h"
-#include "remote/messages.h"
+#include "remote/protocol/connection.h"
+#include "remote/protocol/frame.h"
+#include "remote/protocol/messages.h"
 
 namespace carya::remote {
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::transforms::testing {
 namespace {

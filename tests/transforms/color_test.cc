@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms::testing {

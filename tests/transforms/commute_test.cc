@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/op.h"
+#include "transforms/op/op.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "transforms/decode_index.h"
+#include "transforms/kernels/codec/field_index.h"
 
 #include <gtest/gtest.h>
 

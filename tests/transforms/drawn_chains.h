@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "transforms/op.h"
-#include "transforms/pipeline.h"
+#include "transforms/op/op.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::transforms::testing {
 

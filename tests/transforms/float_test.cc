@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/op.h"
+#include "transforms/op/op.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -227,7 +227,7 @@ TEST(FusedPlan, MalformedFilesHaveOneVerdict) {
   }
 }
 
-// Larger than what goes through its changes whole (picture_colors.cc).
+// Larger than what goes through its changes whole (kBandsFrom in picture.cc).
 TEST(FusedPlan, LargePicturesGoThroughTheirColorsInBands) {
   const std::vector<std::string> ops = {
       R"({"op":"color_jitter","brightness":0.4,"contrast":0.4,"saturation":0.4,"hue":0.1})",

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/transforms/noisy_picture.h"
-#include "transforms/kernels/blur.h"
+#include "transforms/kernels/blur/blur.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms {

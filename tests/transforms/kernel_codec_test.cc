@@ -1,4 +1,4 @@
-#include "transforms/kernels/image_codec.h"
+#include "transforms/kernels/codec/image_codec.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <spng.h>
 
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/exif.h"
+#include "transforms/kernels/codec/exif.h"
 
 namespace carya::transforms {
 namespace {

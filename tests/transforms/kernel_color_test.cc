@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tests/transforms/noisy_picture.h"
-#include "transforms/kernels/color_mix.h"
-#include "transforms/kernels/color_tables.h"
-#include "transforms/kernels/color_values.h"
-#include "transforms/kernels/sharpen.h"
+#include "transforms/kernels/color/color_mix.h"
+#include "transforms/kernels/color/color_tables.h"
+#include "transforms/kernels/color/color_values.h"
+#include "transforms/kernels/color/sharpen.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms {

@@ -1,4 +1,4 @@
-#include "transforms/kernels/jpeg_idct.h"
+#include "transforms/kernels/codec/jpeg_idct.h"
 
 #include <cstdlib>
 
@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "tests/jpeg_writer.h"
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/jpeg_turbo.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
 
 namespace carya::transforms {
 namespace {

@@ -1,4 +1,4 @@
-#include "transforms/kernels/jpeg_turbo.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
 
 #include <algorithm>
 #include <array>

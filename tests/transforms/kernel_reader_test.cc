@@ -1,4 +1,4 @@
-#include "transforms/kernels/jpeg_reader.h"
+#include "transforms/kernels/codec/jpeg_dispatch.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 #include "tests/amount.h"
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/jpeg_turbo.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
 
 namespace carya::transforms {
 namespace {

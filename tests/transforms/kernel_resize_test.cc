@@ -1,4 +1,4 @@
-#include "transforms/kernels/resize.h"
+#include "transforms/kernels/resize/resize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/resize_taps.h"
+#include "transforms/kernels/resize/resize_taps.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms {

@@ -1,4 +1,4 @@
-#include "transforms/kernels/store.h"
+#include "transforms/kernels/store/store.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/pad.h"
+#include "transforms/kernels/image/pad.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tests/transforms/noisy_picture.h"
-#include "transforms/kernels/warp.h"
-#include "transforms/kernels/warp_grid.h"
+#include "transforms/kernels/warp/warp.h"
+#include "transforms/kernels/warp/warp_grid.h"
 #include "transforms/simd/targets.h"
 
 namespace carya::transforms {

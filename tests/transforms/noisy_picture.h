@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "tests/transforms/kernel_memory.h"
-#include "transforms/kernels/image_view.h"
+#include "transforms/kernels/image/image_view.h"
 
 namespace carya::transforms {
 

@@ -1,9 +1,9 @@
-#include "transforms/order_hints.h"
+#include "transforms/op/order_hints.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tests/transforms/drawn_chains.h"
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/op.h"
+#include "transforms/op/op.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -1,10 +1,10 @@
-#include "transforms/pipeline.h"
+#include "transforms/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/transforms/samples_test_lib.h"
-#include "transforms/json.h"
+#include "transforms/op/json.h"
 
 namespace carya::transforms::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "transforms/pipeline.h"
-#include "transforms/plan.h"
+#include "transforms/pipeline/pipeline.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::transforms::testing {
 

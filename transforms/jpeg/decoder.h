@@ -74,12 +74,10 @@ class Decoder {
   /// Shape:   out is (region.height, region.width, channels(mode)), row-major; nothing else is written.
   /// Units:   stride in bytes, >= region.width * channels(mode); values 0..255.
   /// Errors:  an Outcome other than kDone; then `out` is unspecified. A region that is empty or outside the
-  /// image is a bug.
-  ///          Damage below the region is not seen, damage above or inside it always is.
+  ///          image is a bug. Damage below the region is not seen, damage above or inside it always is.
   /// Index:   `index` (may be null) is used where it fits this scan (length and hash); it saves the work
-  /// above and left
-  ///          of the region. `made` (may be null, may be the same object) gets the points of what was read,
-  ///          on kDone only.
+  ///          above and left of the region. `made` (may be null, may be the same object) gets the points of
+  ///          what was read, on kDone only.
   /// Threads: owner only.
   /// Cost:    no allocation after the first call of a given size; ~3.6 ns per compressed byte down to the
   /// region's end +

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "transforms/op.h"
-#include "transforms/params.h"
+#include "transforms/op/op.h"
+#include "transforms/op/params.h"
 
 namespace carya::transforms {
 

@@ -1,6 +1,6 @@
 #include "transforms/ops/blur.h"
 
-#include "transforms/kernels/blur_taps.h"
+#include "transforms/kernels/blur/blur_taps.h"
 
 namespace carya::transforms {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "transforms/kernels/blur.h"
-#include "transforms/kernels/color_mix.h"
-#include "transforms/kernels/color_tables.h"
-#include "transforms/kernels/color_values.h"
-#include "transforms/kernels/float_color.h"
-#include "transforms/kernels/sharpen.h"
+#include "transforms/kernels/blur/blur.h"
+#include "transforms/kernels/color/color_mix.h"
+#include "transforms/kernels/color/color_tables.h"
+#include "transforms/kernels/color/color_values.h"
+#include "transforms/kernels/color/sharpen.h"
+#include "transforms/kernels/floats/float_color.h"
 
 namespace carya::transforms {
 namespace {

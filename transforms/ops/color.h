@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "transforms/kernels/float_image.h"
+#include "transforms/kernels/floats/float_image.h"
+#include "transforms/op/params.h"
 #include "transforms/ops/geometry.h"
-#include "transforms/params.h"
 
 namespace carya::transforms {
 

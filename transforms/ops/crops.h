@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "transforms/op/params.h"
 #include "transforms/ops/geometry.h"
-#include "transforms/params.h"
 
 namespace carya::transforms {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "transforms/kernels/image_codec.h"
-#include "transforms/op.h"
-#include "transforms/params.h"
+#include "transforms/kernels/codec/image_codec.h"
+#include "transforms/op/op.h"
+#include "transforms/op/params.h"
 
 namespace carya::transforms {
 

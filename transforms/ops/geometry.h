@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "transforms/kernels/pad.h"
-#include "transforms/kernels/resize.h"
-#include "transforms/kernels/warp.h"
-#include "transforms/op.h"
+#include "transforms/kernels/image/pad.h"
+#include "transforms/kernels/resize/resize.h"
+#include "transforms/kernels/warp/warp.h"
+#include "transforms/op/op.h"
 
 namespace carya::transforms {
 
@@ -51,9 +51,6 @@ struct Step {
   std::uint64_t fields = ~std::uint64_t{0};  ///< a bit for each field that takes the step
   std::uint8_t ends_stage = 0;  ///< number of the profile's stage that ends with it, from 1; 0: none
 };
-
-/// Ops in a pipeline, and what they can come down to.
-inline constexpr std::size_t kOpsMax = 64;
 
 /// The steps of one sample; fixed room, so that resolving allocates nothing.
 struct StepList {

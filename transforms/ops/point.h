@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "transforms/op.h"
-#include "transforms/params.h"
+#include "transforms/op/op.h"
+#include "transforms/op/params.h"
 
 namespace carya::transforms {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "transforms/kernels/color_mix.h"
+#include "transforms/kernels/color/color_mix.h"
 
 namespace carya::transforms {
 namespace {

@@ -1,5 +1,7 @@
 #include "transforms/ops/registry.h"
 
+#include "transforms/op/order_hints.h"
+#include "transforms/op/params.h"
 #include "transforms/ops/affine.h"
 #include "transforms/ops/apply.h"
 #include "transforms/ops/blur.h"
@@ -12,8 +14,6 @@
 #include "transforms/ops/random_color.h"
 #include "transforms/ops/resize.h"
 #include "transforms/ops/views.h"
-#include "transforms/order_hints.h"
-#include "transforms/params.h"
 
 namespace carya::transforms {
 namespace {

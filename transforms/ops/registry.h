@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "transforms/json.h"
-#include "transforms/op.h"
-#include "transforms/params.h"
+#include "transforms/op/json.h"
+#include "transforms/op/op.h"
+#include "transforms/op/params.h"
 
 namespace carya::transforms {
 

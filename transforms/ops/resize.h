@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
+#include "transforms/op/params.h"
 #include "transforms/ops/geometry.h"
-#include "transforms/params.h"
 
 namespace carya::transforms {
 

@@ -1,7 +1,6 @@
 #include "transforms/ops/views.h"
 
 #include "transforms/ops/registry.h"
-#include "transforms/source.h"
 
 namespace carya::transforms {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "transforms/op.h"
-#include "transforms/params.h"
+#include "transforms/op/op.h"
+#include "transforms/op/params.h"
 
 namespace carya::transforms {
 

@@ -18,7 +18,7 @@ __all__ = ["ChildFleet", "ray"]
 
 @dataclass(frozen=True)
 class ChildFleet:
-    """A fleet that a child process runs (remote/child_fleet.h): what is started, and what it is told. Can be pickled.
+    """A fleet that a child process runs (remote/fleet/child_fleet.h): what is started, and what it is told. Can be pickled.
 
     Attributes:
         command: The program and its arguments.

@@ -1,4 +1,4 @@
-"""Runs workers as actors of a Ray cluster, as lines of JSON on standard input say (remote/child_fleet.h has the protocol).
+"""Runs workers as actors of a Ray cluster, as lines of JSON on standard input say (remote/fleet/child_fleet.h has the protocol).
 
 One loop, which waits for lines and looks after the actors twice a second. An actor starts the real carya-worker and tells
 where it listens; a node that dies takes its actors along, and others are started in their place.

@@ -1,0 +1,105 @@
+#include "autotune/sharing/sharing.h"
+
+#include <algorithm>
+#include <queue>
+#include <string>
+
+namespace carya::autotune {
+namespace {
+
+constexpr double kNothing = 1e-9;
+
+Status check_all(std::span<const Claim> claims) {
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    for (const Status& status : {check(claims[i].facts), check(claims[i].prices), check(claims[i].goal)})
+      if (!status)
+        return fail(status.error().code, "claim " + std::to_string(i) + ": " + status.error().message);
+  return {};
+}
+
+/// $/h that the second saves at its own rate; all that the host costs, where the first makes nothing.
+double saving(const Choice& before, const Choice& after, const Claim& claim) {
+  if (!(after.rate > 0)) return 0;
+  if (!(before.rate > 0)) return claim.prices.host_per_hour;
+  const double saved = (before.cost_per_sample - after.cost_per_sample) * after.rate * 3600;
+  return saved > kNothing * before.cost_per_hour ? saved : 0;
+}
+
+/// With the workers that then pay.
+Choice with_cores(const Claim& job, double cores) {
+  PlacementFacts facts = job.facts;
+  facts.cores = cores;
+  const auto best = place(facts, job.prices, job.goal);
+  return best ? best->choice : predict(facts, job.prices, job.goal, std::nullopt, 0);
+}
+
+Choice with_workers(const Claim& host, std::uint32_t workers) {
+  Choice best = predict(host.facts, host.prices, host.goal, std::nullopt, 0);
+  if (workers == 0) return best;
+  bool found = false;
+  for (std::size_t cut = 0; cut < host.facts.cuts.size(); ++cut)
+    if (const Choice at = predict(host.facts, host.prices, host.goal, cut, workers);
+        !found || at.rate > best.rate * (1 + kNothing))
+      best = at, found = true;
+  return best;
+}
+
+struct Bid {
+  double saving;
+  std::size_t claim;
+  bool operator<(const Bid& other) const {
+    return saving != other.saving ? saving < other.saving : claim > other.claim;
+  }
+};
+
+/// Gives `left` units one by one to who saves most by the next; `next(claim)` says how much.
+template <typename Next, typename Give>
+void give_to_savers(std::size_t claims, std::uint64_t left, Next next, Give give) {
+  std::priority_queue<Bid> bids;
+  for (std::size_t i = 0; i < claims; ++i) bids.push({next(i), i});
+  while (left > 0 && !bids.empty() && bids.top().saving > 0) {
+    const std::size_t winner = bids.top().claim;
+    bids.pop();
+    give(winner);
+    --left;
+    bids.push({next(winner), winner});
+  }
+}
+
+}  // namespace
+
+Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores) {
+  TRY(check_all(jobs));
+  if (cores == 0) return fail(Code::kInvalidArgument, "share: cores is 0; it must be above 0");
+  std::vector<std::uint32_t> given(jobs.size(), 1);
+  if (jobs.empty()) return given;
+  std::uint64_t left = cores - std::min<std::uint64_t>(cores, jobs.size());
+  const auto next = [&](std::size_t i) {
+    return saving(with_cores(jobs[i], given[i]), with_cores(jobs[i], given[i] + 1.0), jobs[i]);
+  };
+  give_to_savers(jobs.size(), left, next, [&](std::size_t i) { ++given[i], --left; });
+  for (; left > 0; --left) ++*std::ranges::min_element(given);
+  return given;
+}
+
+Result<std::vector<std::uint32_t>> share_workers(std::span<const Claim> hosts, std::uint32_t workers) {
+  TRY(check_all(hosts));
+  std::vector<std::uint32_t> given(hosts.size(), 0);
+  std::uint64_t left = workers;
+  const auto next = [&](std::size_t i) {
+    if (given[i] >= hosts[i].goal.workers_max) return 0.0;
+    return saving(with_workers(hosts[i], given[i]), with_workers(hosts[i], given[i] + 1), hosts[i]);
+  };
+  if (hosts.size() <= workers)
+    for (std::size_t i = 0; i < hosts.size(); ++i)
+      if (next(i) > 0) given[i] = 1, --left;
+  give_to_savers(hosts.size(), left, next, [&](std::size_t i) { ++given[i]; });
+  return given;
+}
+
+double worth_of_worker(const Claim& host, std::uint32_t workers) {
+  const std::uint32_t last = std::max(1U, workers);
+  return saving(with_workers(host, last - 1), with_workers(host, last), host);
+}
+
+}  // namespace carya::autotune

@@ -1,0 +1,36 @@
+#include "io/files/record_file.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "io/files/listing.h"
+
+namespace carya::io {
+
+std::string record_path(const Manifest& manifest, std::uint64_t index) {
+  const std::string relative = manifest.path_c_str(index);
+  const std::string& root = manifest.root();
+  return root.empty() || relative.starts_with('/') ? relative : root + "/" + relative;
+}
+
+Status check_as_listed(const Manifest& manifest, std::uint64_t index) {
+  const auto listed = manifest.file_version(index);
+  if (!listed) return {};
+  const std::string path = record_path(manifest, index);
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) {
+    const Error why = fail_errno(path, errno).error();
+    return fail(Code::kIo, "read: " + why.message + "; it was there when it was listed; " + kListAnew,
+                why.sys_errno);
+  }
+  const SourceStamp now = stamp_of(status);
+  if (FileVersion{now.bytes, now.mtime_ns} == *listed) return {};
+  const std::string how =
+      now.bytes == listed->bytes
+          ? "written again with the same " + std::to_string(now.bytes) + " B"
+          : std::to_string(listed->bytes) + " B then, " + std::to_string(now.bytes) + " B now";
+  return fail(Code::kIo, "read: " + path + ": it changed since it was listed (" + how + "); " + kListAnew);
+}
+
+}  // namespace carya::io

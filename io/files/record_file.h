@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "io/manifest/manifest.h"
+
+namespace carya::io {
+
+/// What to do when files are no longer as they were listed.
+inline constexpr const char* kListAnew = "list it anew: pipeline.open(verify=True), then make a new Loader";
+
+/// The file (or container) of a record with its manifest's root: what a person can open.
+std::string record_path(const Manifest& manifest, std::uint64_t index);
+
+/// Whether that file is still the one that was listed, by size and time of change; a change within one tick
+/// of the file system's clock (at most 10 ms) at the same size is not seen. Where the manifest keeps neither,
+/// nothing is asked.
+///
+/// Errors:  kIo (it changed or is gone), and those of stat(). Cost: one stat.
+/// Threads: thread-safe.
+Status check_as_listed(const Manifest& manifest, std::uint64_t index);
+
+}  // namespace carya::io

@@ -1,0 +1,138 @@
+#include "io/sources/tar_index.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "base/unique_fd.h"
+#include "io/files/blocking_read.h"
+#include "io/files/manifest_file.h"
+#include "io/files/record_file.h"
+#include "io/manifest/manifest_builder.h"
+#include "io/sources/tar_scanner.h"
+
+namespace carya::io {
+namespace {
+
+constexpr std::uint64_t kNumberBytesMax = 32;  // no decimal integer of 64 bits with its blanks is longer
+constexpr std::uint64_t kTellEvery = 1024;     // members
+
+/// Reads of headers and small members, a page at a time: a small member lies in the page of its header.
+class PageReader {
+ public:
+  PageReader(int fd, std::string subject, std::uint64_t file_bytes)
+      : fd_(fd), subject_(std::move(subject)), file_bytes_(file_bytes) {}
+
+  Status read(std::uint64_t offset, std::span<std::byte> out) {
+    while (!out.empty()) {
+      if (offset < start_ || offset >= start_ + filled_) TRY(fill(offset));
+      const std::size_t at = offset - start_;
+      const std::size_t take = std::min<std::size_t>(out.size(), filled_ - at);
+      std::memcpy(out.data(), page_.data() + at, take);
+      out = out.subspan(take);
+      offset += take;
+    }
+    return {};
+  }
+
+ private:
+  Status fill(std::uint64_t offset) {
+    CHECK(offset < file_bytes_);
+    start_ = offset & ~std::uint64_t{page_.size() - 1};
+    const std::uint64_t wanted = std::min<std::uint64_t>(page_.size(), file_bytes_ - start_);
+    const ReadOutcome outcome = blocking_read_range(fd_, start_, wanted, page_.data());
+    filled_ = outcome.ok ? wanted : 0;
+    if (outcome.ok) return {};
+    if (outcome.sys_errno != 0) return fail_errno("read " + subject_, outcome.sys_errno);
+    return fail(Code::kIo, "read " + subject_ + " @" + std::to_string(start_) + ": wanted " +
+                               std::to_string(wanted) + " B, got " + std::to_string(outcome.bytes) +
+                               " B; it changed: " + kListAnew);
+  }
+
+  const int fd_;
+  const std::string subject_;
+  const std::uint64_t file_bytes_;
+  std::array<std::byte, 4096> page_;
+  std::uint64_t start_ = 0;
+  std::uint64_t filled_ = 0;
+};
+
+std::int64_t parse_number(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return kNoNumber;
+  text = text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? value : kNoNumber;
+}
+
+Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const SourceStamp& stamp,
+                                    ListingProgress& progress) {
+  ManifestBuilder builder;
+  builder.containers = {tar};
+  builder.add_source(tar, stamp);
+  PageReader pages(fd, tar, stamp.bytes);
+  const auto read = [&pages](std::uint64_t offset, std::span<std::byte> out) {
+    return pages.read(offset, out);
+  };
+  TarScanner scanner(tar, stamp.bytes, read);
+  TarMember member;
+  for (std::uint64_t seen = 1;; ++seen) {
+    ASSIGN(const bool more, scanner.next(&member));
+    if (!more) break;
+    std::int64_t number = kNoNumber;
+    if (member.bytes != 0 && member.bytes <= kNumberBytesMax) {
+      std::array<char, kNumberBytesMax> text;
+      TRY(pages.read(member.offset, std::as_writable_bytes(std::span(text)).first(member.bytes)));
+      number = parse_number({text.data(), member.bytes});
+    }
+    builder.add({.name = member.name, .bytes = member.bytes, .label = number, .offset = member.offset});
+    if (seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
+  }
+  builder.skipped_count = scanner.ends_with_mark() ? 0 : 1;
+  return builder.build();
+}
+
+bool same_tar(const ManifestImage& index, const SourceStamp& stamp) {
+  if (index.source_stamps().size() != 1 || index.containers().size() != 1) return false;
+  const SourceStamp& kept = index.source_stamps()[0];
+  if (kept.bytes != stamp.bytes || kept.mtime_ns != stamp.mtime_ns) return false;
+  for (std::uint64_t i = 0; i < index.count(); ++i) {
+    const RecordAddress member = index.record(i);
+    if (member.offset > stamp.bytes || member.bytes > stamp.bytes - member.offset) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const SourceFolder& folder,
+                                                       const std::string& cache_dir,
+                                                       ListingProgress& progress) {
+  ASSIGN(const UniqueFd fd, folder.open_file(tar, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status;
+  if (::fstat(fd.get(), &status) != 0) return fail_errno(tar, errno);
+  if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, tar + ": no regular file; give tars");
+  const SourceStamp stamp = stamp_of(status);
+
+  std::string kept = tar + ".carya-index";
+  if (!cache_dir.empty()) {
+    ASSIGN(const std::string real, real_path(tar));
+    kept = manifest_path(cache_dir, "whole-tar", real);
+  }
+  if (const auto loaded = load_manifest(kept); loaded && same_tar(**loaded, stamp)) return *loaded;
+
+  ASSIGN(std::vector<std::byte> image, scan(tar, fd.get(), stamp, progress));
+  auto index = ManifestImage::from(std::move(image));
+  if (settled(stamp)) static_cast<void>(store_manifest(kept, index->bytes()));
+  return index;
+}
+
+}  // namespace carya::io

@@ -1,0 +1,279 @@
+#include "loader/control/daemon_stream.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <span>
+#include <thread>
+
+#include "base/clock.h"
+#include "loader/control/long_message.h"
+#include "loader/control/sealed_bytes.h"
+#include "shm/fd_passing.h"
+
+namespace carya::loader {
+namespace {
+
+constexpr int kAskMs = 30'000;  // a daemon that is stopped may be continued
+constexpr int kHelloMs = 5'000;
+constexpr int kFdsMs = 5'000;
+constexpr std::int64_t kBackOffMinNs = 2'000'000, kBackOffMaxNs = 100'000'000;
+
+/// One question and its answer. `progress` is called with what is told in between and when a signal came;
+/// false ends the wait.
+Result<Message> ask(Channel& channel, const Message& question, MessageType wanted, int timeout_ms,
+                    const std::function<bool(std::uint64_t)>& progress = {},
+                    std::optional<Error>* last_words = nullptr) {
+  const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
+  // When the peer is gone it may have said why before: that is read first.
+  if (const Status sent = channel.send(question, timeout_ms); !sent && sent.error().code != Code::kClosed)
+    return std::unexpected(sent.error());
+  std::uint64_t records = 0;
+  while (true) {
+    const std::int64_t left_ms = std::max<std::int64_t>(0, (end_ns - monotonic_ns()) / 1'000'000);
+    Result<Message> answer = channel.receive(static_cast<int>(left_ms));
+    const bool interrupted =
+        !answer && answer.error().code == Code::kTimeout && answer.error().sys_errno != 0;
+    if (!answer && (!interrupted || left_ms == 0)) return std::unexpected(std::move(answer.error()));
+    if (answer && answer->type == MessageType::kProgress) {
+      ASSIGN(const Progress seen, decode<Progress>(answer->body));
+      records = seen.records;
+    }
+    if (interrupted || answer->type == MessageType::kProgress) {
+      if (progress && !progress(records))
+        return fail(Code::kClosed, "daemon: the wait for its answer was ended");
+      continue;
+    }
+    if (answer->type == MessageType::kNotice) {
+      ASSIGN(const ErrorIs notice, decode<ErrorIs>(answer->body));
+      if (last_words != nullptr) *last_words = notice.error;
+      return std::unexpected(notice.error);
+    }
+    if (answer->request != question.request) continue;  // of a question that was given up
+    TRY(unpack_long(*answer));
+    if (answer->type == MessageType::kError) {
+      ASSIGN(const ErrorIs said, decode<ErrorIs>(answer->body));
+      return std::unexpected(said.error);
+    }
+    if (answer->type != wanted)
+      return fail(Code::kCorrupt, "daemon: an answer of another kind than asked for");
+    return answer;
+  }
+}
+
+Result<Channel> open_channel(const std::string& socket) {
+  ASSIGN(Channel channel, Channel::connect(socket));
+  ASSIGN(const PeerCredentials peer, channel.peer());
+  if (peer.uid != geteuid() && peer.uid != 0)
+    return fail(Code::kPermission,
+                "daemon: " + socket + " belongs to user " + std::to_string(peer.uid) + ", and this user (" +
+                    std::to_string(geteuid()) +
+                    ") trusts its own and root's only; run caryad as this user or as a system "
+                    "service, or give daemon=\"embedded\" (CARYA_DAEMON_SOCKET names the socket)");
+  const Hello hello{.client = "carya"};
+  TRY(ask(channel, {.type = MessageType::kHello, .request = 1, .body = encode(hello)}, MessageType::kWelcome,
+          kHelloMs));
+  return channel;
+}
+
+}  // namespace
+
+Result<std::string> ask_daemon(const std::string& socket, MessageType question, const std::string& body,
+                               MessageType answer, int timeout_ms) {
+  ASSIGN(Channel channel, open_channel(socket));
+  ASSIGN(Message message, ask(channel, {.type = question, .request = 2, .body = body}, answer, timeout_ms));
+  return std::move(message.body);
+}
+
+Result<std::vector<UniqueFd>> DaemonStream::seal(const transforms::Pipeline& pipeline,
+                                                 const DaemonOptions& options) {
+  std::vector<UniqueFd> sealed;
+  const auto add = [&](const char* name, std::span<const std::byte> bytes) -> Status {
+    ASSIGN(UniqueFd fd, SealedBytes::copy(name, bytes));
+    sealed.push_back(std::move(fd));
+    return {};
+  };
+  TRY(add("carya-pipeline", std::as_bytes(std::span(pipeline.to_json()))));
+  for (const auto& [field, array] : options.arrays) {
+    if (array.file) TRY(array.file->check());
+    TRY(add("carya-array", {array.data, array.row_bytes * array.rows}));
+  }
+  return sealed;
+}
+
+Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, const JobOptions& job,
+                                        const DaemonOptions& options) {
+  ASSIGN(Channel channel, open_channel(options.socket));
+  AttachRequest request{.job = options.job,
+                        .replica = options.replica,
+                        .replicas = options.replicas,
+                        .options = job,
+                        .cache_dir = options.cache_dir};
+  Message question{.type = MessageType::kAttach, .request = 2};
+  for (const auto& [field, array] : options.arrays)
+    request.arrays.push_back({field, array.row_bytes, array.rows});
+  for (const UniqueFd& fd : sealed) {
+    question.fds.emplace_back(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!question.fds.back()) return fail_errno("daemon: descriptors of the job", errno);
+  }
+  question.body = encode(request);
+  ASSIGN(const Message answer,
+         ask(channel, question, MessageType::kAttached,
+             static_cast<int>(std::min(options.attach_timeout_s, 2e6) * 1000), options.progress));
+  ASSIGN(const Attached attached, decode<Attached>(answer.body));
+  if (attached.order != job.order)
+    return fail(Code::kUnsupported,
+                "daemon: the one at " + options.socket +
+                    " is of an earlier version and keeps no order of ops; restart it, or work "
+                    "without plan= and with reorder=\"exact\"");
+  const StreamShape& shape = attached.shape;
+  ASSIGN(const StreamShape checked, StreamShape::create(shape.records, 0, shape.global_size, shape.world_size,
+                                                        shape.rank, shape.drop_last, shape.pad_last));
+  ASSIGN(const shm::ReceivedReader received, shm::receive_reader_fds(channel.fd(), kFdsMs));
+  ASSIGN(auto reader, shm::RingReader::attach(received.fds(), received.reader));
+  auto stream = std::shared_ptr<DaemonStream>(new DaemonStream(std::move(channel)));
+  stream->request_ = 2;
+  return Attachment{.producer = std::move(stream),
+                    .reader = std::move(reader),
+                    .session = attached.session,
+                    .shape = checked,
+                    .seed = attached.seed,
+                    .threads = attached.threads,
+                    .slots = attached.slots,
+                    .dataset = attached.dataset,
+                    .skipped_count = attached.skipped_count,
+                    .skipped_examples = attached.skipped_examples,
+                    .place = options.socket,
+                    .remote = true};
+}
+
+/// The body of its answer. What it said at its end it says for ever.
+Result<std::string> DaemonStream::ask_for(MessageType question, std::string body, MessageType wanted) const {
+  const std::lock_guard lock(mutex_);
+  if (notice_) return std::unexpected(*notice_);
+  Result<Message> answer = ask(channel_, {.type = question, .request = ++request_, .body = std::move(body)},
+                               wanted, kAskMs, {}, &notice_);
+  if (!answer) return std::unexpected(std::move(answer.error()));
+  return std::move(answer->body);
+}
+
+Result<std::uint64_t> DaemonStream::seek(std::uint64_t epoch, std::uint64_t position) {
+  ASSIGN(const std::string body,
+         ask_for(MessageType::kSeek, encode(SeekRequest{epoch, position}), MessageType::kSession));
+  ASSIGN(const SessionIs session, decode<SessionIs>(body));
+  return session.session;
+}
+
+Result<bool> DaemonStream::set_on_error(transforms::OnError policy) {
+  ASSIGN(const std::string body,
+         ask_for(MessageType::kPolicy, encode(PolicyRequest{policy}), MessageType::kPolicySet));
+  ASSIGN(const PolicySet set, decode<PolicySet>(body));
+  return set.changed;
+}
+
+Result<Found> DaemonStream::take_found(std::uint64_t sequence) {
+  ASSIGN(const std::string body,
+         ask_for(MessageType::kTakeFound, encode(TakeFoundRequest{sequence}), MessageType::kFound));
+  return decode<Found>(body);
+}
+
+Result<ProducerStats> DaemonStream::stats() const {
+  ASSIGN(const std::string body, ask_for(MessageType::kStats, Message().body, MessageType::kStatsAre));
+  return decode<ProducerStats>(body);
+}
+
+Status DaemonStream::check() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return {};  // somebody asks it something, and will hear
+  if (notice_) return std::unexpected(*notice_);
+  Result<Message> message = channel_.receive(0);
+  if (!message) {
+    const Code code = message.error().code;
+    return code == Code::kTimeout ? Status() : fail(code, std::move(message.error().message));
+  }
+  if (message->type != MessageType::kNotice) return {};
+  ASSIGN(const ErrorIs notice, decode<ErrorIs>(message->body));
+  notice_ = notice.error;
+  return std::unexpected(notice.error);
+}
+
+void DaemonStream::close() {
+  const std::lock_guard lock(mutex_);
+  if (!channel_) return;
+  static_cast<void>(channel_.send(
+      {.type = MessageType::kDetach, .request = ++request_, .body = encode(DetachRequest{demand_per_s_})},
+      0));
+  channel_ = Channel();
+}
+
+Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, const JobOptions& given,
+                        const DaemonOptions& options) {
+  struct State {
+    std::vector<UniqueFd> sealed;  // what goes with each attachment: the pipeline, the arrays
+    bool attached = false;
+    std::int64_t lost_ns = 0;  // 0: not lost
+    std::int64_t back_off_ns = kBackOffMinNs;
+    Attach embedded;
+  };
+  return [pipeline, given, options, state = std::make_shared<State>()](
+             std::uint64_t epoch, std::uint64_t position,
+             transforms::OnError on_error) -> Result<Attachment> {
+    if (state->embedded) return state->embedded(epoch, position, on_error);
+    JobOptions job = given;
+    job.epoch = epoch;
+    job.position = position;
+    job.on_error = on_error;
+    if (state->attached && state->lost_ns == 0) {
+      state->lost_ns = monotonic_ns();
+      state->back_off_ns = kBackOffMinNs;
+    }
+    if (state->sealed.empty()) {
+      ASSIGN(state->sealed, DaemonStream::seal(*pipeline, options));
+    }
+    Result<Attachment> found = DaemonStream::attach(state->sealed, job, options);
+    if (found) {
+      state->attached = true;
+      state->lost_ns = 0;
+      return found;
+    }
+    if (!state->attached) return found;
+    const Code code = found.error().code;
+    const bool gone = code == Code::kNotFound || code == Code::kClosed || code == Code::kTimeout;
+    const bool patient =
+        monotonic_ns() - state->lost_ns < static_cast<std::int64_t>(options.reattach_timeout_s * 1e9);
+    if (gone && patient) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(state->back_off_ns));
+      state->back_off_ns = std::min(state->back_off_ns * 2, kBackOffMaxNs);
+      return fail(
+          Code::kTimeout,
+          "loader: the daemon was lost and is not back yet; try again, or give a longer reattach_timeout=");
+    }
+    if (!options.embedded)
+      return fail(Code::kClosed,
+                  "loader: the daemon at " + options.socket + " was lost and could not be reached for " +
+                      std::to_string(static_cast<int>(options.reattach_timeout_s)) +
+                      " s: " + found.error().message + "; start it, then make a new Loader from the state");
+    ASSIGN(state->embedded, options.embedded());
+    state->sealed.clear();
+    return state->embedded(epoch, position, on_error);
+  };
+}
+
+std::string default_socket_path() {
+  if (const char* chosen = std::getenv("CARYA_DAEMON_SOCKET"); chosen != nullptr && *chosen != '\0')
+    return chosen;
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != '\0')
+    return std::string(runtime) + "/carya/caryad.sock";
+  const std::string user = std::to_string(geteuid());
+  struct stat info{};
+  if (const std::string folder = "/run/user/" + user;
+      stat(folder.c_str(), &info) == 0 && info.st_uid == geteuid())
+    return folder + "/carya/caryad.sock";
+  return "/tmp/carya-" + user + "/caryad.sock";
+}
+
+}  // namespace carya::loader

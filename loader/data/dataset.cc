@@ -1,0 +1,209 @@
+#include "loader/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/permutation.h"
+#include "io/files/record_file.h"
+
+namespace carya::loader {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = transforms::SourceField::Kind;
+
+Result<std::shared_ptr<const io::Manifest>> open_files(const Json& source,
+                                                       const std::vector<std::string>& paths,
+                                                       const io::ListingOptions& listing) {
+  std::vector<std::int64_t> labels;
+  if (const auto found = source.find("labels"); found != source.end() && !found->is_null())
+    labels = found->get<std::vector<std::int64_t>>();
+  return io::list_files(paths, labels, listing);
+}
+
+/// Only in tars: a list of files has the labels that the user gave, whatever they are.
+bool broken_label(const io::RecordAddress& address) {
+  return address.container != UINT32_MAX && address.label == io::kNoNumber;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Dataset>> Dataset::open(const transforms::Pipeline& pipeline,
+                                                     const DatasetOptions& options) {
+  auto dataset = std::make_shared<Dataset>();
+  TRY(dataset->open_source(pipeline, options));
+  TRY(dataset->apply_views(pipeline.views_json()));
+  dataset->make_fingerprint(pipeline);
+  return std::shared_ptr<const Dataset>(std::move(dataset));
+}
+
+// The source document was checked by Pipeline::parse, so its keys and types are as FORMAT.md says.
+Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options) {
+  const Json source = Json::parse(pipeline.source_json());
+  const std::string type = source.at("type");
+  std::map<std::string, std::shared_ptr<const io::Manifest>> manifests;
+  std::shared_ptr<const io::Manifest> labelled;
+  if (type == "image_folder") {
+    ASSIGN(labelled, io::list_image_folder(source.at("path"), options.listing, &report_));
+    manifests["image"] = labelled;
+  } else if (type == "files") {
+    ASSIGN(labelled, open_files(source, source.at("paths").get<std::vector<std::string>>(), options.listing));
+    manifests["image"] = labelled;
+    if (source.contains("extra")) {
+      for (const auto& [name, paths] : source.at("extra").items()) {
+        ASSIGN(manifests[name], io::list_files(paths.get<std::vector<std::string>>(), {}, options.listing));
+      }
+    }
+  } else if (type == "webdataset") {
+    std::vector<io::TarField> wanted;
+    std::vector<std::string> names;
+    for (const auto& [name, extensions] : source.at("fields").items()) {
+      names.push_back(name);
+      wanted.push_back({extensions.get<std::vector<std::string>>()});
+    }
+    ASSIGN(auto listed, io::list_webdataset(source.at("tars").get<std::vector<std::string>>(), wanted,
+                                            source.at("label").get<std::vector<std::string>>(),
+                                            options.listing, &report_));
+    for (std::size_t i = 0; i < names.size(); ++i) manifests[names[i]] = listed[i];
+    labelled = listed.front();
+  } else {
+    count_ = source.at("count").get<std::uint64_t>();
+  }
+  if (labelled) count_ = labelled->count();
+  if (count_ == 0)
+    return fail(Code::kInvalidArgument, type + ": the dataset is empty; give it one record or more");
+
+  for (const transforms::SourceField& field : pipeline.fields()) {
+    Field opened{field.kind, nullptr, {}};
+    if (field.kind == Kind::kEncoded) opened.manifest = manifests[field.spec.name];
+    if (field.kind == Kind::kLabel) opened.manifest = labelled;
+    if (opened.manifest && opened.manifest->count() != count_)
+      return fail(Code::kInvalidArgument,
+                  "files: field " + field.spec.name + " has " + std::to_string(opened.manifest->count()) +
+                      " paths, image has " + std::to_string(count_) + "; give one per image");
+    if (field.kind == Kind::kTensor) {
+      const auto found = options.arrays.find(field.spec.name);
+      if (found == options.arrays.end())
+        return fail(Code::kInvalidArgument, "arrays: field " + field.spec.name +
+                                                " was not handed over; give its memory: "
+                                                "Pipeline.from_json(text, arrays={...})");
+      opened.array = found->second;
+      if (opened.array.rows != count_ ||
+          static_cast<std::int64_t>(opened.array.row_bytes) != field.spec.bytes())
+        return fail(Code::kInvalidArgument,
+                    "arrays: field " + field.spec.name + " has " + std::to_string(opened.array.rows) +
+                        " rows of " + std::to_string(opened.array.row_bytes) +
+                        " B; give the arrays of the pipeline, " + std::to_string(count_) + " of " +
+                        std::to_string(field.spec.bytes()) + " B");
+    }
+    fields_.push_back(std::move(opened));
+  }
+  return {};
+}
+
+Status Dataset::apply_views(const std::string& views_json) {
+  for (const Json& view : Json::parse(views_json)) {
+    const std::string kind = view.at("view");
+    std::vector<std::uint64_t> chosen;
+    if (kind == "take") {
+      const std::uint64_t wanted = std::min(view.at("count").get<std::uint64_t>(), count_);
+      for (std::uint64_t i = 0; i < wanted; ++i) chosen.push_back(source_index(i));
+    } else if (kind == "subset") {
+      for (const Json& index : view.at("indices")) {
+        const auto i = index.get<std::uint64_t>();
+        if (i >= count_)
+          return fail(Code::kInvalidArgument, "subset: indices: got " + std::to_string(i) + "; give 0 to " +
+                                                  std::to_string(count_ - 1));
+        chosen.push_back(source_index(i));
+      }
+    } else {
+      const Permutation permutation(view.at("seed").get<std::uint64_t>(), 0, count_);
+      const double exact = view.at("fraction").get<double>() * static_cast<double>(count_);
+      const auto head = std::min(count_, static_cast<std::uint64_t>(std::rint(exact)));
+      const bool second = view.at("part").get<int>() == 1;
+      for (std::uint64_t p = second ? head : 0; p < (second ? count_ : head); ++p)
+        chosen.push_back(permutation(p));
+      std::sort(chosen.begin(), chosen.end());
+      for (std::uint64_t& index : chosen) index = source_index(index);
+    }
+    count_ = chosen.size();
+    view_ = std::move(chosen);
+    if (count_ == 0) return fail(Code::kInvalidArgument, kind + ": no record is left; choose a larger part");
+  }
+  return {};
+}
+
+void Dataset::make_fingerprint(const transforms::Pipeline& pipeline) {
+  Hasher128 hasher;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    hasher.update(pipeline.fields()[i].spec.name);
+    if (fields_[i].manifest) {
+      const Hash128 hash = fields_[i].manifest->fingerprint();
+      hasher.update(hash.high);
+      hasher.update(hash.low);
+    }
+  }
+  // An arrays source names its bytes' own hashes; the folders' documents name paths, which are not part of
+  // it.
+  const Json source = Json::parse(pipeline.source_json());
+  if (source.at("type") == "arrays") hasher.update(pipeline.source_json());
+  hasher.update(pipeline.views_json());
+  fingerprint_ = hasher.digest();
+}
+
+const std::vector<std::string>& Dataset::class_names() const {
+  static const std::vector<std::string> kNone;
+  for (const Field& field : fields_)
+    if (field.manifest) return field.manifest->class_names();
+  return kNone;
+}
+
+std::int64_t Dataset::label(std::uint64_t record) const {
+  for (const Field& field : fields_)
+    if (field.kind == Kind::kLabel) {
+      const io::RecordAddress address = field.manifest->record(source_index(record));
+      return broken_label(address) ? -1 : address.label;
+    }
+  return -1;
+}
+
+Status Dataset::check_record(std::uint64_t record) const {
+  for (const Field& field : fields_) {
+    if (field.kind == Kind::kLabel && broken_label(field.manifest->record(source_index(record))))
+      return fail(Code::kCorrupt,
+                  "label: label is not an integer; the label's member of this key holds one, such as 7");
+    if (field.kind != Kind::kEncoded) continue;
+    const std::uint64_t bytes = field.manifest->record(source_index(record)).bytes;
+    if (bytes > kEncodedBytesMax)
+      return fail(Code::kCorrupt, "read: the record has " + std::to_string(bytes) + " B; give at most " +
+                                      std::to_string(kEncodedBytesMax) + " B");
+  }
+  return {};
+}
+
+Status Dataset::check_as_listed(std::uint64_t record) const {
+  for (const Field& field : fields_)
+    if (field.kind == Kind::kEncoded) TRY(io::check_as_listed(*field.manifest, source_index(record)));
+  return {};
+}
+
+Status Dataset::check_arrays() const {
+  for (const Field& field : fields_)
+    if (field.array.file) TRY(field.array.file->check());
+  return {};
+}
+
+io::RecordAddress Dataset::address(std::uint64_t record) const {
+  for (const Field& field : fields_)
+    if (field.kind == Kind::kEncoded) return field.manifest->record(source_index(record));
+  return {};
+}
+
+std::string Dataset::path(std::uint64_t record) const {
+  for (const Field& field : fields_)
+    if (field.kind == Kind::kEncoded) return io::record_path(*field.manifest, source_index(record));
+  return {};
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,321 @@
+#include "loader/job/job.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+#include "loader/job/rank_stream.h"
+
+namespace carya::loader {
+namespace {
+
+/// A wait is cut into pieces of this length, so that close() by another thread ends it and the loss of a
+/// daemon is seen.
+constexpr std::int64_t kWaitMs = 50;
+
+bool is_timeout(const Error& error) {
+  return error.code == Code::kTimeout && error.sys_errno == 0;
+}
+
+/// The stream's maker is gone and another may be found. Not when it was told to stop.
+bool is_lost(const Error& error) {
+  return error.code == Code::kClosed && error.sys_errno != ECANCELED;
+}
+
+}  // namespace
+
+Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
+                       std::shared_ptr<const Dataset> dataset, const JobOptions& given) {
+  return [pipeline, dataset, given](std::uint64_t epoch, std::uint64_t position,
+                                    transforms::OnError on_error) -> Result<Attachment> {
+    JobOptions options = given;
+    options.epoch = epoch;
+    options.position = position;
+    options.on_error = on_error;
+    ASSIGN(const auto stream, RankStream::create(pipeline, dataset, options));
+    ASSIGN(const std::uint32_t index, stream->attach_reader());
+    ASSIGN(auto reader, shm::RingReader::attach(stream->reader_fds(index), index));
+    TRY(stream->start());
+    return Attachment{.producer = stream,
+                      .reader = std::move(reader),
+                      .session = stream->session(),
+                      .shape = stream->shape(),
+                      .seed = stream->seed(),
+                      .threads = stream->threads(),
+                      .slots = stream->slots(),
+                      .dataset = dataset->fingerprint(),
+                      .io_engine = stream->io_name()};
+  };
+}
+
+Result<std::shared_ptr<Job>> Job::create(std::shared_ptr<const transforms::Pipeline> pipeline,
+                                         std::shared_ptr<const Dataset> dataset, const JobOptions& options) {
+  return create(attach_embedded(std::move(pipeline), std::move(dataset), options), options);
+}
+
+Result<std::shared_ptr<Job>> Job::create(Attach attach, const JobOptions& options) {
+  auto job = std::shared_ptr<Job>(new Job());
+  job->attach_ = std::move(attach);
+  job->prefetch_epochs_ = options.prefetch_epochs;
+  job->on_error_ = options.on_error;
+  job->trains_ = options.trains;
+  job->epoch_ = options.epoch;
+  job->position_ = options.position;
+  TRY(job->attach());
+  return job;
+}
+
+/// A stream from the reader's place on. What is leased of an older one stays readable.
+Status Job::attach() {
+  ASSIGN(Attachment found, attach_(epoch_, position_, on_error_));
+  if (layout_ &&
+      (found.dataset != dataset_ || found.seed != seed_ || found.shape.global_size != shape_.global_size ||
+       found.reader->layout().tensors() != layout_->tensors()))
+    return fail(Code::kInvalidArgument,
+                "loader: the stream's maker was lost, and what " + found.place +
+                    " offers is another stream: the dataset or the version changed; make a new Loader");
+  const std::lock_guard lock(facts_);
+  if (!layout_) {
+    layout_ = found.reader->layout();
+    shape_ = found.shape;
+    seed_ = found.seed;
+    dataset_ = found.dataset;
+  }
+  at_ = std::move(found);
+  lost_ = false;
+  return {};
+}
+
+Job::~Job() {
+  if (forked()) {  // everything belongs to the parent, locks may be held by threads that are not here
+    static_cast<void>(new auto(std::move(at_)));
+    static_cast<void>(new auto(std::move(attach_)));
+    return;
+  }
+  close();
+}
+
+Status Job::check_usable() const {
+  if (forked())
+    return fail(
+        Code::kForked,
+        "loader: used in a forked child; make a Loader of your own there, or start processes with spawn");
+  if (closed_) return fail(Code::kClosed, "loader: it was closed; make a new one");
+  return {};
+}
+
+void Job::close() {
+  if (forked() || closed_.exchange(true)) return;
+  const auto maker = producer();
+  if (!maker) return;
+  maker->note_demand(trainer().demand_per_s);
+  maker->close();
+}
+
+std::shared_ptr<Producer> Job::producer() const {
+  const std::lock_guard lock(facts_);
+  return at_.producer;
+}
+
+/// The next slot of the present session. Errors: those of next().
+Result<shm::Lease> Job::wait(std::int64_t end_ns) {
+  while (true) {
+    if (closed_) return fail(Code::kClosed, "loader: it was closed while it waited; make a new one");
+    const std::int64_t left_ms = std::max<std::int64_t>(0, (end_ns - monotonic_ns()) / 1'000'000);
+    if (lost_) {
+      if (const Status found = attach(); !found) {
+        if (found.error().code != Code::kTimeout || left_ms == 0) return std::unexpected(found.error());
+        continue;
+      }
+      ++reattached_;
+    }
+    Result<shm::Lease> lease = at_.reader->next(static_cast<int>(std::min(left_ms, kWaitMs)));
+    if (lease) {
+      if (lease->meta()[kMetaSession] == at_.session) return lease;
+      continue;  // of before a seek: given back at once
+    }
+    const bool gone = lease.error().code == Code::kClosed && at_.remote;
+    if (!gone && !is_timeout(lease.error())) return lease;
+    if (closed_) continue;
+    if (const Status there = at_.producer->check(); gone || !there) {
+      if (!there && !is_lost(there.error())) return std::unexpected(there.error());
+      lost_ = true;
+    } else if (left_ms <= kWaitMs) {
+      return lease;
+    }
+  }
+}
+
+Result<Batch> Job::next(int timeout_ms) {
+  TRY(check_usable());
+  const std::int64_t begin = monotonic_ns();
+  {
+    const std::lock_guard lock(facts_);
+    if (failure_) return std::unexpected(failure_->error);
+    trainer_.asked(begin, lost_ ? 0 : at_.reader->pending());
+  }
+  Result<Batch> batch = fail(Code::kTimeout, "");
+  while (true) {
+    Result<shm::Lease> lease = wait(begin + timeout_ms * 1'000'000LL);
+    batch = lease ? deliver(std::move(*lease)) : Result<Batch>(std::unexpected(std::move(lease.error())));
+    const bool again = !batch && lease && lost_ && is_lost(batch.error());
+    if (!again) break;  // else lost while it was asked about this batch, which comes again from another
+  }
+  note(batch);
+  return batch;
+}
+
+void Job::note(const Result<Batch>& batch) {
+  const std::lock_guard lock(facts_);
+  const std::int64_t now = monotonic_ns();
+  if (!batch) return trainer_.waited(now);
+  trainer_.delivered(now, batch->rows);
+  // Also on the way: a training may be killed.
+  if (trains_ && trainer_.block_ended()) at_.producer->note_demand(trainer_.figures(now).demand_per_s);
+}
+
+/// Move the reader's place past the batch, and what was found broken in it into view.
+Result<Batch> Job::deliver(shm::Lease lease) {
+  const shm::Meta meta = lease.meta();
+  Batch batch{.epoch = meta[kMetaEpoch],
+              .step = meta[kMetaStep],
+              .position = meta[kMetaPosition],
+              .rows = meta[kMetaRows],
+              .last = meta[kMetaLast] != 0};
+  const bool failed = meta[kMetaKind] == static_cast<std::uint64_t>(SlotKind::kFailure);
+  if (meta[kMetaFound] != 0) {
+    Result<Found> found = at_.producer->take_found(lease.sequence());
+    if (!found) {
+      // The lease goes back unread. The place has not moved: a new attachment gives this batch again.
+      lost_ = at_.remote && found.error().sys_errno != ECANCELED;
+      if (lost_ && (is_lost(found.error()) || found.error().code == Code::kTimeout))
+        return fail(Code::kClosed, "loader: the daemon was lost");
+      return std::unexpected(std::move(found.error()));
+    }
+    const std::lock_guard lock(facts_);
+    for (Failure& entry : found->quarantine) keep(std::move(entry));
+    if (failed) {
+      if (!found->failure) return fail(Code::kCorrupt, "loader: a batch failed and nobody says why");
+      failure_ = std::move(found->failure);
+      if (failure_->error.code == Code::kCorrupt) keep(*failure_);
+      return std::unexpected(failure_->error);
+    }
+  }
+  at_epoch_end_ = batch.last;
+  epoch_ = batch.last ? batch.epoch + 1 : batch.epoch;
+  position_ = batch.last ? 0 : batch.position;
+  batch.lease = std::move(lease);
+  return batch;
+}
+
+void Job::keep(Failure failure) {
+  if (quarantine_.size() < kQuarantineMax)
+    quarantine_.push_back(std::move(failure));
+  else
+    ++quarantine_left_out_;
+}
+
+Status Job::seek(std::uint64_t epoch, std::uint64_t position) {
+  TRY(check_usable());
+  {
+    const std::lock_guard lock(facts_);
+    const bool parked = at_epoch_end_ && !prefetch_epochs_;
+    if (!failure_ && !parked && epoch == epoch_ && position == position_) return {};
+  }
+  return restart(epoch, position);
+}
+
+Status Job::restart(std::uint64_t epoch, std::uint64_t position) {
+  epoch_ = epoch;
+  position_ = position;
+  at_epoch_end_ = false;
+  Result<std::uint64_t> session = lost_ ? fail(Code::kClosed, "") : producer()->seek(epoch, position);
+  const std::lock_guard lock(facts_);
+  failure_.reset();
+  if (session) {
+    at_.session = *session;
+  } else if (is_lost(session.error())) {
+    lost_ = true;  // the next one begins at this place
+  } else {
+    return std::unexpected(std::move(session.error()));
+  }
+  return {};
+}
+
+Status Job::set_on_error(transforms::OnError policy) {
+  TRY(check_usable());
+  on_error_ = policy;
+  Result<bool> changed = lost_ ? fail(Code::kClosed, "") : producer()->set_on_error(policy);
+  if (!changed && !is_lost(changed.error())) return std::unexpected(std::move(changed.error()));
+  if (changed && !*changed) return {};
+  const bool parked = at_epoch_end_ && !prefetch_epochs_;  // nothing was prefetched
+  return parked ? Status() : restart(epoch_, position_);
+}
+
+// In a forked child the locks may be held for ever, by threads that are not there.
+
+std::uint32_t Job::held() const {
+  if (forked()) return 0;
+  const std::lock_guard lock(facts_);
+  return at_.reader->held();
+}
+
+std::uint32_t Job::attachment_figure(std::uint32_t Attachment::* figure) const {
+  if (forked()) return 0;
+  const std::lock_guard lock(facts_);
+  return at_.*figure;
+}
+
+std::string Job::io_engine() const {
+  if (forked()) return {};
+  const std::lock_guard lock(facts_);
+  return at_.io_engine;
+}
+
+std::string Job::place() const {
+  if (forked()) return {};
+  const std::lock_guard lock(facts_);
+  return at_.place;
+}
+
+std::pair<std::uint64_t, std::vector<std::string>> Job::skipped() const {
+  if (forked()) return {};
+  const std::lock_guard lock(facts_);
+  return {at_.skipped_count, at_.skipped_examples};
+}
+
+std::optional<Failure> Job::failure() const {
+  if (forked()) return std::nullopt;
+  const std::lock_guard lock(facts_);
+  return failure_;
+}
+
+std::vector<Failure> Job::quarantine() const {
+  if (forked()) return {};
+  const std::lock_guard lock(facts_);
+  return quarantine_;
+}
+
+TrainerFigures Job::trainer() const {
+  const std::lock_guard lock(facts_);
+  TrainerFigures figures = trainer_.figures(monotonic_ns());
+  if (!trains_) figures.step_s = figures.demand_per_s = 0;
+  return figures;
+}
+
+JobStats Job::stats() const {
+  JobStats stats;
+  if (forked()) return stats;
+  // A maker that is lost has no figures.
+  if (auto made = producer()->stats()) static_cast<ProducerStats&>(stats) = std::move(*made);
+  stats.trainer = trainer();
+  stats.rates = joined(stats.rates, {.demand_per_s = stats.trainer.demand_per_s, .demand_at_s = unix_s()});
+  const std::lock_guard lock(facts_);
+  stats.slots = at_.slots;
+  stats.threads = at_.threads;
+  stats.held = at_.reader->held();
+  stats.quarantine_left_out = quarantine_left_out_;
+  return stats;
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+
+namespace carya::loader {
+
+/// Bytes of a size with a unit ("512MiB", "8GB"), or of a share ("50%") of `whole_bytes`.
+/// Errors: kInvalidArgument with the two forms that are allowed.
+Result<std::uint64_t> parse_size(const std::string& text, std::uint64_t whole_bytes);
+
+}  // namespace carya::loader

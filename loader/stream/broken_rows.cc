@@ -1,0 +1,43 @@
+#include "loader/stream/broken_rows.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/philox.h"
+
+namespace carya::loader {
+namespace {
+
+using transforms::OnError;
+using Fate = RowVerdict::Fate;
+
+constexpr std::uint32_t kSubstituteDraws = 16;
+
+/// The next substitute of the task's position: draw k of the position's own random numbers.
+bool draw_substitute(RowTask& task, const BrokenRowRules& rules, std::uint64_t epoch) {
+  if (task.draws == kSubstituteDraws) return false;
+  static constexpr std::string_view kName = "carya.replace";
+  SampleRng rng(op_key(rules.seed, kName, 0), epoch, task.position, 1 + task.position);
+  for (std::uint32_t k = 0; k <= task.draws; ++k) task.record = rng.next_below(rules.dataset.count());
+  ++task.draws;
+  task.occurrence = 1 + task.position;
+  return true;
+}
+
+}  // namespace
+
+RowVerdict judge_broken_row(const BrokenRowRules& rules, std::uint64_t epoch, RowTask& task, Error error) {
+  if (error.code != Code::kCorrupt || rules.on_error == OnError::kRaise)
+    return {Fate::kStop, std::move(error), std::nullopt};
+  Failure entry = make_failure(rules.dataset, error, epoch, task.position, task.record);
+  if (rules.on_error == OnError::kMask) return {Fate::kMask, {}, std::move(entry)};
+  if (draw_substitute(task, rules, epoch)) {
+    entry.substitute = static_cast<std::int64_t>(task.record);
+    return {Fate::kReplace, {}, std::move(entry)};
+  }
+  error.message += "; " + std::to_string(kSubstituteDraws) + " substitutes were broken too";
+  return {Fate::kStop, std::move(error), std::move(entry)};
+}
+
+}  // namespace carya::loader

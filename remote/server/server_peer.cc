@@ -1,0 +1,161 @@
+#include "remote/server/server_peer.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace carya::remote {
+namespace {
+
+constexpr std::uint32_t kBodyBytesMax = 256 << 10;
+
+/// Whether both are the same, in a time that does not tell where they differ.
+bool same_secret(const std::string& a, const std::string& b) {
+  unsigned differs = a.size() != b.size();
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  return differs == 0;
+}
+
+}  // namespace
+
+ServerPeer::ServerPeer(std::uint64_t id, std::unique_ptr<ByteStream> stream, const ServerOptions& options,
+                       PeerHost& host, std::int64_t now_ns)
+    : id_(id),
+      options_(options),
+      host_(host),
+      heartbeat_(options.heartbeat_ms, options.silent_ms, now_ns),
+      since_ns_(now_ns),
+      connection_(std::move(stream), *this) {}
+
+ServerPeer::~ServerPeer() {
+  connection_.close();
+  if (received_) host_.unreserve(received_->bytes);
+}
+
+void ServerPeer::set_window(const Window& window) {
+  if (window == window_) return;
+  window_ = window;
+  most_ = {std::max(most_.requests, window.requests), std::max(most_.bytes, window.bytes)};
+  if (welcome_) connection_.send(Credit{window});
+}
+
+void ServerPeer::finish(std::uint64_t bytes) {
+  --in_flight_.requests;
+  in_flight_.bytes -= bytes;
+}
+
+std::optional<std::uint64_t> ServerPeer::add_plan(std::uint64_t plan) {
+  if (use_plan(plan)) return {};
+  plans_.push_back(plan);
+  if (plans_.size() <= kPlansMax) return {};
+  const std::uint64_t oldest = plans_.front();
+  plans_.erase(plans_.begin());
+  return oldest;
+}
+
+bool ServerPeer::use_plan(std::uint64_t plan) {
+  const auto found = std::find(plans_.begin(), plans_.end(), plan);
+  if (found == plans_.end()) return false;
+  std::rotate(found, found + 1, plans_.end());
+  return true;
+}
+
+Status ServerPeer::check_window(std::uint64_t bytes) const {
+  if (in_flight_.requests == 0) return {};
+  if (in_flight_.requests < most_.requests && in_flight_.bytes <= most_.bytes &&
+      bytes <= most_.bytes - in_flight_.bytes)
+    return {};
+  return fail(Code::kExhausted, "a request more than the window of " + std::to_string(most_.requests) +
+                                    " requests and " + std::to_string(most_.bytes) + " B has room for");
+}
+
+/// What the body of a Request or Register says, checked before memory is taken for its payload.
+Status ServerPeer::read_question(const FrameHeader& header, const std::string& body) {
+  question_ = {header.type, header.request, {}};
+  if (!welcome_) return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " before Hello");
+  if (header.type == FrameType::kRegister) {
+    ASSIGN(Register asked, decode<Register>(body));
+    if (registering_ >= kPlansMax) return fail(Code::kExhausted, "more plans at once than are kept");
+    question_.asked = {.plan = asked.plan, .about = std::move(asked.about)};
+    return {};
+  }
+  ASSIGN(Request asked, decode<Request>(body));
+  if (asked.result_bytes > options_.result_bytes_max)
+    return fail(Code::kCorrupt, "a result of " + std::to_string(asked.result_bytes) +
+                                    " B is asked for; give at most " +
+                                    std::to_string(options_.result_bytes_max));
+  TRY(check_window(header.payload_bytes + asked.result_bytes));
+  question_.asked = {.plan = asked.plan, .about = std::move(asked.about), .result_bytes = asked.result_bytes};
+  return {};
+}
+
+Result<Placement> ServerPeer::place(const FrameHeader& header, const std::string& body) {
+  if (!client_may_say(header.type))
+    return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " is not for a client to say");
+  TRY(read_question(header, body));
+  if (!host_.reserve(header.payload_bytes)) return Placement{Placement::Where::kLater, {}};
+  received_ = std::make_shared<ReceivedBytes>();
+  received_->data = std::make_unique_for_overwrite<std::byte[]>(header.payload_bytes);
+  received_->bytes = header.payload_bytes;
+  arriving_since_ns_ = monotonic_ns();
+  return Placement{Placement::Where::kParts, {{received_->data.get(), received_->bytes}}};
+}
+
+Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool) {
+  arriving_since_ns_ = 0;
+  switch (header.type) {
+    case FrameType::kHello:
+      return take_hello(body);
+    case FrameType::kPing: {
+      ASSIGN(const Ping ping, decode<Ping>(body));
+      worth_ = ping.worth;
+      const double free = host_.free_share(*this);
+      connection_.send(Pong{static_cast<std::uint64_t>(free * Pong::kAll)}, header.request);
+      return {};
+    }
+    case FrameType::kPong:
+      return {};
+    case FrameType::kCancel:
+      host_.cancel(*this, header.request);
+      return {};
+    case FrameType::kRegister:
+    case FrameType::kRequest:
+      break;
+    case FrameType::kError: {
+      ASSIGN(const ErrorIs said, decode<ErrorIs>(body));
+      return fail(Code::kClosed, "the client goes away: " + said.error.message);
+    }
+    default:
+      return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " is not for a client to say");
+  }
+  if (header.payload_bytes == 0) {
+    TRY(read_question(header, body));
+    received_ = std::make_shared<ReceivedBytes>();
+  }
+  if (header.type == FrameType::kRegister) {
+    ++registering_;
+  } else {
+    asked_ns_ = monotonic_ns();
+    ++in_flight_.requests;
+    in_flight_.bytes += header.payload_bytes + question_.asked.result_bytes;
+  }
+  question_.asked.payload = std::move(received_);
+  host_.ask(*this, std::move(question_));
+  return {};
+}
+
+Status ServerPeer::take_hello(const std::string& body) {
+  if (welcome_) return fail(Code::kCorrupt, "a second Hello");
+  ASSIGN(const Hello hello, decode<Hello>(body));
+  if (!same_secret(hello.token, options_.token))
+    return fail(Code::kPermission, "the client does not know the token");
+  ASSIGN(const Welcome welcome, host_.welcome(*this, hello));
+  window_ = most_ = welcome.window;
+  connection_.send(welcome);
+  connection_.set_limits({.body_bytes = kBodyBytesMax, .payload_bytes = options_.request_bytes_max});
+  welcome_ = true;
+  return {};
+}
+
+}  // namespace carya::remote

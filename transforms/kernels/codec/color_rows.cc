@@ -1,0 +1,50 @@
+#include "transforms/kernels/codec/color_rows.h"
+
+#include <cstring>
+
+namespace carya::transforms {
+namespace {
+
+// Product of two bytes over 255, rounded.
+unsigned product255(unsigned a, unsigned b) {
+  const unsigned t = a * b + 128;
+  return ((t >> 8) + t) >> 8;
+}
+
+// `ink` and `black` as stored: inverted, so 255 is no ink.
+std::uint8_t ink_to_light(unsigned ink, unsigned black) {
+  return static_cast<std::uint8_t>(black - product255(255 - ink, black));
+}
+
+}  // namespace
+
+void luma_row(const std::uint8_t* in, int step, std::int64_t width, std::uint8_t* out) {
+  for (std::int64_t x = 0; x < width; ++x, in += step) out[x] = luma(in[0], in[1], in[2]);
+}
+
+void convert_row(const std::uint8_t* in, int in_channels, ColorMode mode, std::int64_t width,
+                 std::uint8_t* out) {
+  const bool rgb = mode == ColorMode::kRgb;
+  if (in_channels == (rgb ? 3 : 1)) {
+    std::memcpy(out, in, static_cast<std::size_t>(width * in_channels));
+  } else if (in_channels == 3) {
+    luma_row(in, 3, width, out);
+  } else if (in_channels == 1) {
+    for (std::int64_t x = 0; x < width; ++x) out[3 * x] = out[3 * x + 1] = out[3 * x + 2] = in[x];
+  } else {
+    for (std::int64_t x = 0; x < width; ++x, in += 4) {
+      const std::uint8_t r = ink_to_light(in[0], in[3]);
+      const std::uint8_t g = ink_to_light(in[1], in[3]);
+      const std::uint8_t b = ink_to_light(in[2], in[3]);
+      if (rgb) {
+        out[3 * x] = r;
+        out[3 * x + 1] = g;
+        out[3 * x + 2] = b;
+      } else {
+        out[x] = luma(r, g, b);
+      }
+    }
+  }
+}
+
+}  // namespace carya::transforms

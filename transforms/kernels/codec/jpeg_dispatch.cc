@@ -1,0 +1,137 @@
+#include "transforms/kernels/codec/jpeg_dispatch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "transforms/jpeg/decoder.h"
+#include "transforms/kernels/codec/color_rows.h"
+#include "transforms/kernels/codec/indexed_decode.h"
+#include "transforms/kernels/codec/turbo_jpeg.h"
+#include "transforms/kernels/image/row_buffer.h"
+
+namespace carya::transforms {
+namespace {
+
+// Relaxed: tests and benches set it while nothing decodes.
+std::atomic<bool> own_wanted{true};
+
+std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+void use_own_jpeg(bool wanted) {
+  own_wanted.store(wanted, std::memory_order_relaxed);
+}
+
+struct JpegReader::State {
+  JpegTurbo turbo;
+  jpeg::Decoder own;
+  IndexedJpeg indexed;
+  FieldIndex* index = nullptr;  // of the opened picture
+  std::span<const std::byte> bytes;
+  bool ordinary = false;
+  bool gray = false;                 // the file has one component
+  std::int64_t height = 0;           // of the opened picture
+  DecodeCounts counts;               // since they were taken last
+  std::uint64_t warnings_taken = 0;  // of turbo.warnings()
+  RowBuffer plane;                   // what decode_view() gives out
+  RowBuffer color;                   // RGB rows on their way to L
+
+  bool decode_own(const Region& region, ColorMode mode, const MutableImageView& out);
+  void count_cost(const Region& region, std::int64_t image_height, bool began_there);
+};
+
+void JpegReader::State::count_cost(const Region& region, std::int64_t image_height, bool began_there) {
+  const auto rows = static_cast<std::uint64_t>(began_there ? region.height : region.top + region.height);
+  const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(image_height, 1));
+  counts.scan_bytes += bytes.size() * rows / all;
+  counts.pixels += static_cast<std::uint64_t>(region.height * region.width);
+}
+
+// False: libjpeg-turbo's turn. L of a colour file is made from its RGB, as JpegTurbo does.
+bool JpegReader::State::decode_own(const Region& region, ColorMode mode, const MutableImageView& out) {
+  if (region.height == 0 || region.width == 0) return false;
+  const jpeg::Region rectangle{static_cast<int>(region.left), static_cast<int>(region.top),
+                               static_cast<int>(region.width), static_cast<int>(region.height)};
+  const bool through_color = mode == ColorMode::kL && !gray;
+  MutableImageView target = out;
+  if (through_color) {
+    const std::int64_t stride = region.width * 3;
+    if (!color.reserve(static_cast<std::size_t>(stride * region.height))) return false;
+    target = {color.data(), region.height, region.width, 3, stride};
+  }
+  const auto own_mode = target.channels == 3 ? jpeg::Mode::kRgb : jpeg::Mode::kGray;
+  const auto stride = static_cast<std::size_t>(target.stride_bytes);
+  const jpeg::Outcome outcome =
+      index ? indexed.decode(own, as_uint8(bytes), rectangle, own_mode, target.data, stride, *index)
+            : own.decode(as_uint8(bytes), rectangle, own_mode, target.data, stride);
+  if (outcome != jpeg::Outcome::kDone) return false;
+  ++counts.own;
+  const bool began_there = index && index->use == IndexUse::kUsed;
+  counts.indexed += began_there;
+  count_cost(region, own.header().height, began_there);
+  if (through_color)
+    for (std::int64_t y = 0; y < region.height; ++y)
+      convert_row(target.row(y), 3, mode, region.width, out.row(y));
+  return true;
+}
+
+JpegReader::JpegReader() : state_(std::make_unique<State>()) {}
+JpegReader::~JpegReader() = default;
+JpegReader::JpegReader(JpegReader&&) noexcept = default;
+JpegReader& JpegReader::operator=(JpegReader&&) noexcept = default;
+
+DecodeCounts JpegReader::take_counts() {
+  State& s = *state_;
+  s.counts.warnings = s.turbo.warnings() - s.warnings_taken;
+  s.warnings_taken += s.counts.warnings;
+  return std::exchange(s.counts, {});
+}
+
+void JpegReader::set_index(FieldIndex* index) {
+  state_->index = index;
+}
+
+Result<ImageInfo> JpegReader::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
+  State& s = *state_;
+  s.index = nullptr;
+  s.ordinary = false;
+  s.bytes = bytes;
+  ASSIGN(const ImageInfo info, s.turbo.open(bytes, limits));
+  s.gray = info.channels == 1;
+  s.height = info.height;
+  s.ordinary = own_wanted.load(std::memory_order_relaxed) &&
+               s.own.recognise(as_uint8(bytes)) == jpeg::Ordinary::kOrdinary;
+  return info;
+}
+
+Status JpegReader::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
+  State& s = *state_;
+  const bool shaped =
+      out.height == region.height && out.width == region.width && out.channels == color_channels(mode);
+  const bool inside = s.ordinary && region.inside(s.own.header().height, s.own.header().width);
+  if (shaped && inside && s.decode_own(region, mode, out)) return {};
+  ++s.counts.turbo;
+  if (shaped) s.count_cost(region, s.height, false);
+  return s.turbo.decode_region(region, mode, out);
+}
+
+Result<ImageView> JpegReader::decode_view(const Region& region, ColorMode mode) {
+  State& s = *state_;
+  if (s.ordinary && region.inside(s.own.header().height, s.own.header().width)) {
+    const std::int64_t channels = color_channels(mode);
+    const std::int64_t stride = (region.width * channels + 63) / 64 * 64;
+    if (!s.plane.reserve(static_cast<std::size_t>(stride * region.height)))
+      return fail(Code::kExhausted, "JPEG: no memory for the picture");
+    const MutableImageView plane{s.plane.data(), region.height, region.width, channels, stride};
+    if (s.decode_own(region, mode, plane)) return ImageView(plane);
+  }
+  ++s.counts.turbo;
+  s.count_cost(region, s.height, false);
+  return s.turbo.decode_view(region, mode);
+}
+
+}  // namespace carya::transforms

@@ -1,0 +1,202 @@
+#include "transforms/pipeline/source.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/checked.h"
+#include "transforms/op/params.h"
+
+namespace carya::transforms {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 64;
+constexpr std::size_t kDimensionsMax = 8;
+constexpr std::int64_t kRowBytesMax = std::int64_t{1} << 32;
+constexpr std::int64_t kRecordsMax = std::int64_t{1} << 48;
+
+SourceField encoded(std::string name) {
+  return {SourceField::Kind::kEncoded, {std::move(name), DType::kUint8, {-1}}};
+}
+
+SourceField label() {
+  return {SourceField::Kind::kLabel, {"label", DType::kInt64, {}}};
+}
+
+Status check_names(const std::vector<SourceField>& fields) {
+  if (fields.empty() || fields.size() > kFieldsMax)
+    return fail(Code::kInvalidArgument, "source: " + std::to_string(fields.size()) + " fields; give 1 to " +
+                                            std::to_string(kFieldsMax));
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::string& name = fields[i].spec.name;
+    const auto good = [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '/';
+    };
+    if (name.empty() || name.size() > kNameBytesMax || !std::all_of(name.begin(), name.end(), good))
+      return fail(Code::kInvalidArgument, "source: field name: got " + Json(name).excerpt() +
+                                              "; give 1 to 64 letters, digits, '_', '.', '-' and '/'");
+    for (std::size_t k = 0; k < i; ++k)
+      if (fields[k].spec.name == name)
+        return fail(Code::kInvalidArgument,
+                    "source: field \"" + name + "\" is there twice; give distinct names");
+  }
+  return {};
+}
+
+// {name: list of strings}, each list of `count` strings if that is not negative.
+Result<Json::Object> read_lists(Params& params, std::string_view key, std::int64_t count) {
+  const Json& given = params.raw(key);
+  const std::string what =
+      "an object of lists of " + (count < 0 ? std::string() : std::to_string(count) + " ") + "strings";
+  if (given.is_null()) {
+    params.set_canonical(key, Json(Json::Object()));
+    return Json::Object();
+  }
+  const auto* object = given.get<Json::Object>();
+  if (!object) {
+    params.reject(key, what);
+    return Json::Object();
+  }
+  for (const auto& [name, list] : *object) {
+    const auto* items = list.get<Json::Array>();
+    bool good = items && (count < 0 || static_cast<std::int64_t>(items->size()) == count);
+    for (std::size_t i = 0; good && i < items->size(); ++i) good = (*items)[i].get<std::string>() != nullptr;
+    if (!good)
+      return fail(Code::kInvalidArgument,
+                  "source: " + std::string(key) + "[\"" + name.substr(0, kNameBytesMax) + "\"]: got " +
+                      list.excerpt() + (items ? " (" + std::to_string(items->size()) + " entries)" : "") +
+                      "; give " + what);
+  }
+  return *object;
+}
+
+Result<SourceSpec> parse_image_folder(Params& params) {
+  const std::string path = params.string("path");
+  TRY(params.finish());
+  return SourceSpec{"", "image_folder(" + Json(path).text() + ")", {encoded("image"), label()}};
+}
+
+Result<SourceSpec> parse_files(Params& params) {
+  const std::vector<std::string> paths = params.strings("paths", std::nullopt);
+  const auto count = static_cast<std::int64_t>(paths.size());
+  const auto labels =
+      params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
+                              "None or one label for each of " + std::to_string(count) + " paths");
+  ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
+  TRY(params.finish());
+  SourceSpec spec{"", "files(" + std::to_string(count) + " paths", {encoded("image")}};
+  for (const auto& [name, list] : extra) {
+    spec.fields.push_back(encoded(name));
+    spec.text += ", extra " + Json(name).text();
+  }
+  if (labels) {
+    spec.fields.push_back(label());
+    spec.text += ", labels";
+  }
+  spec.text += ')';
+  return spec;
+}
+
+Result<SourceSpec> parse_webdataset(Params& params) {
+  const std::vector<std::string> tars = params.strings("tars", std::nullopt);
+  ASSIGN(Json::Object fields, read_lists(params, "fields", -1));
+  if (params.raw_is_null("fields")) {
+    fields = {{"image", Json(Json::Array{Json("jpg"), Json("jpeg"), Json("png")})}};
+    params.set_canonical("fields", Json(fields));
+  }
+  const std::vector<std::string> extensions = params.strings("label", std::vector<std::string>{"cls"});
+  TRY(params.finish());
+  SourceSpec spec{"", "webdataset(" + std::to_string(tars.size()) + " tars)", {}};
+  for (const auto& [name, list] : fields) {
+    if (list.get<Json::Array>()->empty())
+      return fail(Code::kInvalidArgument, "source: fields[\"" + name.substr(0, kNameBytesMax) +
+                                              "\"]: got []; give at least one extension");
+    spec.fields.push_back(encoded(name));
+  }
+  if (!extensions.empty()) spec.fields.push_back(label());
+  return spec;
+}
+
+Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
+  Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
+  const std::string type = params.string("dtype");
+  const std::optional<DType> dtype = dtype_from_name(type);
+  if (!dtype)
+    params.reject("dtype", "a numpy name of bool, int, uint or float of 8 to 64 bits, as \"uint8\"");
+  std::vector<std::int64_t> shape = params.integers("shape", 0, kDimensionsMax, 1, kRowBytesMax,
+                                                    "the shape of one row, at most 8 dimensions");
+  params.string("fingerprint");
+  std::int64_t bytes = dtype ? static_cast<std::int64_t>(dtype_bytes(*dtype)) : 1;
+  for (const std::int64_t dimension : shape) {
+    const auto product = checked_mul(bytes, dimension);
+    if (!product || *product > kRowBytesMax) {
+      params.reject("shape", "at most " + std::to_string(kRowBytesMax) + " B per row");
+      break;
+    }
+    bytes = *product;
+  }
+  TRY(params.finish());
+  canonical = Json(params.take_canonical());
+  return SourceField{SourceField::Kind::kTensor, {name, *dtype, std::move(shape)}};
+}
+
+Result<SourceSpec> parse_arrays(Params& params) {
+  const std::int64_t count = params.integer("count", 0, kRecordsMax);
+  const Json& given = params.raw("arrays");
+  const auto* arrays = given.get<Json::Object>();
+  if (!arrays) params.reject("arrays", "an object of {name: {\"dtype\", \"shape\", \"fingerprint\"}}");
+  TRY(params.finish());
+  SourceSpec spec{"", "arrays(" + std::to_string(count) + " rows)", {}};
+  Json::Object canonical;
+  for (const auto& [name, array] : *arrays) {
+    canonical.emplace_back(name, Json());
+    ASSIGN(SourceField field, parse_array(name, array, canonical.back().second));
+    spec.fields.push_back(std::move(field));
+  }
+  params.set_canonical("arrays", Json(std::move(canonical)));
+  return spec;
+}
+
+}  // namespace
+
+Result<SourceSpec> parse_source(const Json& object) {
+  Params params("source", object, "type");
+  TRY(params.fault());
+  const Json* type = object.find("type");
+  const std::string* name = type ? type->get<std::string>() : nullptr;
+  Result<SourceSpec> spec =
+      fail(Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
+                                       "; give image_folder, files, webdataset or arrays");
+  if (name && *name == "image_folder") spec = parse_image_folder(params);
+  if (name && *name == "files") spec = parse_files(params);
+  if (name && *name == "webdataset") spec = parse_webdataset(params);
+  if (name && *name == "arrays") spec = parse_arrays(params);
+  if (!spec) return spec;
+  TRY(check_names(spec->fields));
+  spec->json = Json(params.take_canonical()).text();
+  return spec;
+}
+
+std::vector<FieldState> initial_states(const std::vector<SourceField>& fields) {
+  std::vector<FieldState> states;
+  const auto may_be_image = [](const SourceField& field) {
+    const auto& shape = field.spec.shape;
+    return field.kind == SourceField::Kind::kTensor && field.spec.dtype == DType::kUint8 &&
+           shape.size() == 3 && (shape[2] == 1 || shape[2] == 3 || shape[2] == 4);
+  };
+  const SourceField* main = nullptr;
+  for (const SourceField& field : fields)
+    if (field.spec.name == kMainField && may_be_image(field)) main = &field;
+  for (const SourceField& field : fields) {
+    FieldState state{.spec = field.spec};
+    if (field.kind == SourceField::Kind::kLabel) state.form = FieldState::Form::kLabel;
+    if (field.kind == SourceField::Kind::kTensor) {
+      const bool image = main && may_be_image(field) && field.spec.shape[0] == main->spec.shape[0] &&
+                         field.spec.shape[1] == main->spec.shape[1];
+      state.form = image ? FieldState::Form::kImage : FieldState::Form::kTensor;
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+}  // namespace carya::transforms

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transforms/kernels/codec/exif.h"
+#include "transforms/kernels/floats/float_image.h"
+#include "transforms/kernels/image/pad.h"
+#include "transforms/plan/program.h"
+
+namespace carya::transforms {
+namespace {
+
+// A sample on its way: tensors with the shapes they really have.
+struct Sample {
+  std::vector<OwnedTensor> tensors;
+  ImageDecoder decoder;
+  Resizer resizer;
+};
+
+ImageSize size_of(const OwnedTensor& tensor) {
+  return {tensor.spec.shape[0], tensor.spec.shape[1]};
+}
+
+MutableImageView view_of(OwnedTensor& tensor) {
+  const auto& shape = tensor.spec.shape;
+  return {reinterpret_cast<std::uint8_t*>(tensor.data.data()), shape[0], shape[1], shape[2],
+          shape[1] * shape[2]};
+}
+
+FloatView floats_of(const OwnedTensor& tensor) {
+  const auto& shape = tensor.spec.shape;
+  return {reinterpret_cast<const float*>(tensor.data.data()), shape[0], shape[1], shape[2]};
+}
+
+MutableFloatView floats_of(OwnedTensor& tensor) {
+  const auto& shape = tensor.spec.shape;
+  return {reinterpret_cast<float*>(tensor.data.data()), shape[0], shape[1], shape[2]};
+}
+
+OwnedTensor picture(const std::string& name, ImageSize size, std::int64_t channels,
+                    DType dtype = DType::kUint8) {
+  OwnedTensor tensor{{name, dtype, {size.height, size.width, channels}}, {}};
+  tensor.data.resize(static_cast<std::size_t>(tensor.spec.bytes()));
+  return tensor;
+}
+
+Status decode(const Program& program, const DecodeImage& op, Sample& sample, OwnedTensor& tensor) {
+  const std::string name = tensor.spec.name;
+  const auto info = sample.decoder.open(tensor.data, program.limits());
+  if (!info) return decode_failed(name, info.error());
+  OwnedTensor pixels = picture(name, {info->height, info->width}, color_channels(op.mode()));
+  const auto status =
+      sample.decoder.decode_region({0, 0, info->height, info->width}, op.mode(), view_of(pixels));
+  if (!status) return decode_failed(name, status.error());
+  if (op.apply_exif() && info->exif_orientation != 1) {
+    const bool swaps = orientation_swaps(info->exif_orientation);
+    const ImageSize turned_size{swaps ? info->width : info->height, swaps ? info->height : info->width};
+    OwnedTensor turned = picture(name, turned_size, color_channels(op.mode()));
+    apply_orientation(view_of(pixels), info->exif_orientation, view_of(turned));
+    pixels = std::move(turned);
+  }
+  tensor = std::move(pixels);
+  return {};
+}
+
+void flip(const MutableImageView& image, bool horizontal, bool vertical) {
+  for (std::int64_t y = 0; vertical && y < image.height / 2; ++y)
+    std::swap_ranges(image.row(y), image.row(y) + image.row_bytes(), image.row(image.height - 1 - y));
+  for (std::int64_t y = 0; horizontal && y < image.height; ++y)
+    for (std::int64_t x = 0; x < image.width / 2; ++x)
+      std::swap_ranges(image.row(y) + x * image.channels, image.row(y) + (x + 1) * image.channels,
+                       image.row(y) + (image.width - 1 - x) * image.channels);
+}
+
+void apply(const Step& step, bool extra, Sample& sample, OwnedTensor& tensor) {
+  if (step.kind == Step::Kind::kFlip) return flip(view_of(tensor), step.flip_horizontal, step.flip_vertical);
+  OwnedTensor out = picture(tensor.spec.name, {step.height, step.width}, tensor.spec.shape[2]);
+  if (step.kind == Step::Kind::kWindow) {
+    crop_padded(view_of(tensor), {step.top, step.left, step.height, step.width}, step.padding_mode, step.fill,
+                view_of(out));
+    tensor = std::move(out);
+    return;
+  }
+  const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
+  if (step.kind == Step::Kind::kWarp) {
+    warp({view_of(tensor), 0, 0, step.height, step.width}, {step.matrix, interpolation, step.fill},
+         {0, 0, step.height, step.width}, view_of(out));
+  } else {
+    sample.resizer.resize(view_of(tensor), {step.height, step.width, interpolation, step.antialias},
+                          view_of(out));
+  }
+  tensor = std::move(out);
+}
+
+// A color as the values of a float32 picture: what to_dtype makes of it.
+FloatFill float_fill(const std::array<std::uint8_t, 4>& fill, bool unit) {
+  constexpr auto kUnit = static_cast<float>(1.0 / 255.0);
+  FloatFill values;
+  for (std::size_t c = 0; c < fill.size(); ++c)
+    values[c] = static_cast<float>(fill[c]) * (unit ? kUnit : 1.0F);
+  return values;
+}
+
+void apply_to_floats(const Step& step, bool extra, bool unit, OwnedTensor& tensor) {
+  if (step.kind == Step::Kind::kFlip)
+    return flip(floats_of(tensor), step.flip_horizontal, step.flip_vertical);
+  OwnedTensor out =
+      picture(tensor.spec.name, {step.height, step.width}, tensor.spec.shape[2], DType::kFloat32);
+  const FloatView in = floats_of(std::as_const(tensor));
+  const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
+  const FloatFill fill = float_fill(step.fill, unit);
+  if (step.kind == Step::Kind::kWindow) {
+    crop_padded(in, {step.top, step.left, step.height, step.width}, step.padding_mode, fill, floats_of(out));
+  } else if (step.kind == Step::Kind::kWarp) {
+    warp(in, step.matrix, interpolation, fill, floats_of(out));
+  } else {
+    resize(in, interpolation, step.antialias, floats_of(out));
+  }
+  tensor = std::move(out);
+}
+
+void see_twice(const Program::OpProgram& entry, Sample& sample) {
+  OwnedTensor& first = sample.tensors[entry.fields.front()];
+  OwnedTensor second = first;
+  first.spec.name = "view_0";
+  second.spec.name = "view_1";
+  sample.tensors.push_back(std::move(second));
+}
+
+Status move_pixels(const Program& program, const Program::OpProgram& entry, const SampleId& id,
+                   Sample& sample) {
+  const auto& op = static_cast<const GeometricOp&>(*entry.op);
+  const ImageSize size = size_of(sample.tensors[entry.fields.front()]);
+  for (const std::size_t f : entry.fields)
+    if (size_of(sample.tensors[f]) != size)
+      return size_mismatch(op, size, sample.tensors[f].spec.name, size_of(sample.tensors[f]));
+  if (!entry.gate.open(id)) return {};
+  SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
+  StepList steps;
+  TRY(op.resolve(rng, size, steps));
+  TRY(check_steps(program.options, op, steps, 0));
+  for (std::size_t i = 0; i < steps.count; ++i)
+    for (const std::size_t f : entry.fields) {
+      OwnedTensor& tensor = sample.tensors[f];
+      if (tensor.spec.dtype == DType::kFloat32)
+        apply_to_floats(steps.steps[i], program.fields[f].extra, entry.before[f].unit, tensor);
+      else
+        apply(steps.steps[i], program.fields[f].extra, sample, tensor);
+    }
+  return {};
+}
+
+void recolor(const Program::OpProgram& entry, const SampleId& id, OwnedTensor& tensor) {
+  if (!entry.gate.open(id)) return;
+  SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
+  ColorSteps changes;
+  static_cast<const ColorOp*>(entry.op)->draw(rng, size_of(tensor), tensor.spec.shape[2], changes);
+  for (std::size_t i = 0; i < changes.count; ++i) {
+    const DType dtype = tensor.spec.dtype;
+    OwnedTensor out = picture(tensor.spec.name, size_of(tensor),
+                              channels_after(changes.steps[i], tensor.spec.shape[2]), dtype);
+    if (dtype == DType::kFloat32)
+      apply_color_step(changes.steps[i], floats_of(std::as_const(tensor)), floats_of(out));
+    else
+      apply_color_step(changes.steps[i], view_of(tensor), view_of(out));
+    tensor = std::move(out);
+  }
+}
+
+void compute(const Program::OpProgram& entry, std::size_t f, OwnedTensor& tensor) {
+  const PointStep step = static_cast<const PointOp*>(entry.op)->step(entry.before[f]);
+  OwnedTensor out{{tensor.spec.name, step.to, shape_after(step, tensor.spec.shape)}, {}};
+  out.data.resize(static_cast<std::size_t>(out.spec.bytes()));
+  apply_point_step(step, tensor.spec.shape, tensor.data.data(), out.data.data());
+  tensor = std::move(out);
+}
+
+}  // namespace
+
+Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
+                                              std::span<const std::span<const std::byte>> inputs) {
+  const auto& fields = program.inputs;
+  CHECK(inputs.size() == fields.size());
+  Sample sample;
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    OwnedTensor tensor{fields[f].spec, {inputs[f].begin(), inputs[f].end()}};
+    if (fields[f].kind == SourceField::Kind::kEncoded)
+      tensor.spec.shape = {static_cast<std::int64_t>(inputs[f].size())};
+    else
+      CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(inputs[f].size()));
+    sample.tensors.push_back(std::move(tensor));
+  }
+  for (const Program::OpProgram& entry : program.ops) {
+    const OpKind kind = entry.op->traits().kind;
+    if (kind == OpKind::kGeometric) TRY(move_pixels(program, entry, id, sample));
+    if (kind == OpKind::kViews) see_twice(entry, sample);
+    for (const std::size_t f : entry.fields) {
+      if (kind == OpKind::kDecode)
+        TRY(decode(program, static_cast<const DecodeImage&>(*entry.op), sample, sample.tensors[f]));
+      if (kind == OpKind::kColor) recolor(entry, id, sample.tensors[f]);
+      if (kind == OpKind::kPoint) compute(entry, f, sample.tensors[f]);
+    }
+  }
+  return std::move(sample.tensors);
+}
+
+}  // namespace carya::transforms

@@ -1,0 +1,382 @@
+#include "transforms/plan/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "transforms/plan/picture.h"
+#include "transforms/plan/program.h"
+#include "transforms/plan/scratch.h"
+#include "transforms/plan/stage_timer.h"
+
+namespace carya::transforms {
+namespace {
+
+// A Scratch serves several plans; the number tells their counters apart, where an address could be used
+// again.
+std::uint64_t next_plan_number() {
+  static std::atomic<std::uint64_t> number{0};
+  return ++number;
+}
+
+class CompiledPlan final : public Plan {
+ public:
+  explicit CompiledPlan(Program program) : program_(std::move(program)), number_(next_plan_number()) {
+    for (const TensorSpec& spec : program_.outputs) fixed_ = fixed_ && spec.bytes() >= 0;
+    for (const FieldProgram& field : program_.fields) has_decode_ |= field.decode != nullptr;
+    CHECK(program_.stages.size() <= kStagesMax);
+  }
+
+  const std::vector<SourceField>& inputs() const override { return program_.inputs; }
+  const std::vector<TensorSpec>& outputs() const override { return program_.outputs; }
+  bool decodes_windows() const override { return program_.decodes_windows; }
+
+  Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
+             std::span<std::byte* const> outputs, std::span<FieldIndex> indexes) const override {
+    CHECK(fixed_ && inputs.size() == program_.inputs.size() && outputs.size() == program_.outputs.size());
+    CHECK(indexes.empty() || indexes.size() == inputs.size());
+    for (FieldIndex& index : indexes) {
+      index.made.clear();
+      index.use = IndexUse::kNone;
+    }
+    Scratch::Impl& impl = scratch.impl();
+    StageCounters& counters = impl.counters_of(number_);
+    const bool timed = counters.untimed == 0;
+    if (!timed) --counters.untimed;
+    ++counters.samples;
+    counters.timed_samples += timed;
+    StageTimer timer(counters, timed);
+    if (!program_.options.fuse) return run_whole(timer, id, inputs, outputs);
+    if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs, indexes));
+    return run_arrays(impl, timer, inputs, outputs);
+  }
+
+  Result<std::vector<OwnedTensor>> sample(const SampleId& id,
+                                          std::span<const std::span<const std::byte>> inputs) const override {
+    return run_op_by_op(program_, id, inputs);
+  }
+
+  void collect_decodes(Scratch& scratch, DecodePaths& total) const override {
+    for (ImageDecoder& decoder : scratch.impl().decoders) {
+      const DecodeCounts counts = decoder.take_counts();
+      total.own += counts.own;
+      total.turbo += counts.turbo;
+      total.warnings += counts.warnings;
+      total.indexed += counts.indexed;
+      total.scan_bytes += counts.scan_bytes;
+      total.pixels += counts.pixels;
+    }
+  }
+  void collect_profile(Scratch& scratch, std::vector<OpProfile>& total) const override {
+    StageCounters& counters = scratch.impl().counters_of(number_);
+    if (total.empty()) {
+      std::vector<OpProfile> all;  // all of them or, without memory, none
+      for (const Program::Stage& stage : program_.stages)
+        all.push_back({.name = stage.name, .ops = stage.ops});
+      total = std::move(all);
+    }
+    for (std::size_t i = 0; i < program_.stages.size() && i < total.size(); ++i) {
+      total[i].samples += counters.samples;
+      total[i].timed_samples += counters.timed_samples;
+      total[i].cpu_ns += counters.stages[i].cpu_ns;
+      total[i].bytes_in += counters.stages[i].bytes_in;
+      total[i].bytes_out += counters.stages[i].bytes_out;
+    }
+    if (!total.empty()) {
+      total.front().pictures += counters.pictures;
+      total.front().height += counters.height;
+      total.front().width += counters.width;
+    }
+    counters = {.plan = number_, .untimed = counters.untimed};
+  }
+
+ private:
+  using Inputs = std::span<const std::span<const std::byte>>;
+  using Outputs = std::span<std::byte* const>;
+
+  Status run_whole(StageTimer& timer, const SampleId& id, Inputs inputs, Outputs outputs) const;
+  Status run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                      Outputs outputs, std::span<FieldIndex> indexes) const;
+  void add_sizes(StageTimer& timer, const Scratch::Impl& impl) const;
+  void add_times(StageTimer& timer, const PictureTrace& trace, const FieldProgram& field,
+                 std::int64_t bytes) const;
+  Status run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs inputs, Outputs outputs) const;
+  Status open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const;
+  ImageSize source_size(const Scratch::Impl& impl, const FieldProgram& field) const;
+  Status resolve(Scratch::Impl& impl, const SampleId& id) const;
+  PictureSource source_of(Scratch::Impl& impl, const SampleId& id, std::size_t f,
+                          std::span<const std::byte> input) const;
+  std::span<const Step> steps_of(const Scratch::Impl& impl, std::size_t f) const;
+  Status decode_for_views(Scratch::Impl& impl, std::array<PictureSource, 2>& sources,
+                          PictureTrace* trace) const;
+  Status run_views(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                   Outputs outputs) const;
+  Status render(Scratch::Impl& impl, const PictureSource& source, std::size_t f, PictureTrace* trace,
+                std::byte* out) const;
+
+  Program program_;
+  std::uint64_t number_;
+  bool fixed_ = true;
+  bool has_decode_ = false;
+};
+
+// Read the headers of all encoded pictures.
+Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const {
+  while (impl.decoders.size() < program_.decoders) impl.decoders.emplace_back();
+  if (impl.infos.size() < program_.decoders) impl.infos.resize(program_.decoders);
+  for (const std::size_t f : program_.pictures) {
+    const FieldProgram& field = program_.fields[f];
+    if (!field.decode || field.source != f) continue;
+    auto info = impl.decoders[field.decoder].open(inputs[f], program_.limits());
+    if (!info) return decode_failed(field.name, info.error());
+    impl.infos[field.decoder] = *info;
+    if (!indexes.empty()) impl.decoders[field.decoder].set_index(&indexes[f]);
+  }
+  return {};
+}
+
+ImageSize CompiledPlan::source_size(const Scratch::Impl& impl, const FieldProgram& field) const {
+  if (!field.decode) return {field.source_shape[0], field.source_shape[1]};
+  const ImageInfo& info = impl.infos[field.decoder];
+  const bool swaps = field.decode->apply_exif() && orientation_swaps(info.exif_orientation);
+  return swaps ? ImageSize{info.width, info.height} : ImageSize{info.height, info.width};
+}
+
+// Draw all random numbers: one list of steps, which every picture follows from its first op on.
+Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
+  StepList& steps = impl.steps;
+  steps.count = 0;
+  std::array<ImageSize, 2> sizes;  // of each view; one size before the views and after them
+  for (std::size_t g = 0; g < program_.step_ops.size(); ++g) {
+    const StepOp& op = program_.step_ops[g];
+    impl.first_step[g] = steps.count;
+    const bool open = op.gate.open(id);
+    if (op.color) {
+      if (!open) continue;
+      Step& step = steps.add(Step::Kind::kColor, {});
+      step.color = op.color;
+      step.key = op.key;
+      step.fields = op.fields;
+      step.ends_stage = op.ends_stage;
+      continue;
+    }
+    ImageSize& size = sizes[op.view == 1];
+    for (const std::size_t f : program_.pictures) {
+      const FieldProgram& field = program_.fields[f];
+      if (field.first_geometric != g) continue;
+      const ImageSize own = source_size(impl, field);
+      if (size.height < 0) size = own;
+      if (own != size) return size_mismatch(*op.geometric, size, field.name, own);
+    }
+    if (open) {  // the sizes met before: whether they agree does not depend on a draw
+      SampleRng rng(op.key, id.epoch, id.record, id.occurrence);
+      TRY(op.geometric->resolve(rng, size, steps));
+      TRY(check_steps(program_.options, *op.geometric, steps, impl.first_step[g]));
+      for (std::size_t i = impl.first_step[g]; i < steps.count; ++i) steps.steps[i].fields = op.fields;
+    }
+    if (steps.count > impl.first_step[g]) {
+      Step& last = steps.steps[steps.count - 1];
+      size = {last.height, last.width};
+      last.ends_stage = op.ends_stage;
+    }
+    if (op.view == kEveryView) sizes[1] = sizes[0];
+  }
+  impl.first_step[program_.step_ops.size()] = steps.count;
+  return {};
+}
+
+// The pixels of a picture before its steps.
+PictureSource CompiledPlan::source_of(Scratch::Impl& impl, const SampleId& id, std::size_t f,
+                                      std::span<const std::byte> input) const {
+  const FieldProgram& field = program_.fields[f];
+  PictureSource source{.size = source_size(impl, field), .id = id, .field = std::uint64_t{1} << f};
+  if (field.decode) {
+    source.channels = color_channels(field.decode->mode());
+    source.decoder = &impl.decoders[field.decoder];
+    source.mode = field.decode->mode();
+    if (field.decode->apply_exif()) source.orientation = impl.infos[field.decoder].exif_orientation;
+  } else {
+    source.channels = field.source_shape[2];
+    source.pixels = {reinterpret_cast<const std::uint8_t*>(input.data()), source.size.height,
+                     source.size.width, source.channels, source.size.width * source.channels};
+  }
+  return source;
+}
+
+std::span<const Step> CompiledPlan::steps_of(const Scratch::Impl& impl, std::size_t f) const {
+  const std::size_t first = impl.first_step[program_.fields[f].first_step_op];
+  return {impl.steps.steps.data() + first, impl.steps.count - first};
+}
+
+// Decode once what the views of one picture need together; they read their pixels there.
+Status CompiledPlan::decode_for_views(Scratch::Impl& impl, std::array<PictureSource, 2>& sources,
+                                      PictureTrace* trace) const {
+  const auto& views = *program_.views;
+  const Region one = Picture(impl, sources[0]).needed(steps_of(impl, views[0]));
+  const Region other = Picture(impl, sources[1]).needed(steps_of(impl, views[1]));
+  const std::int64_t top = std::min(one.top, other.top);
+  const std::int64_t left = std::min(one.left, other.left);
+  const Region both{top, left, std::max(one.top + one.height, other.top + other.height) - top,
+                    std::max(one.left + one.width, other.left + other.width) - left};
+  Picture picture(impl, sources[0]);
+  picture.set_trace(trace);
+  ImageView pixels;
+  const Status status = picture.read_apart(both, pixels);
+  if (!status) return decode_failed(program_.fields[views[0]].name, status.error());
+  for (PictureSource& source : sources) {
+    source.decoder = nullptr;
+    source.pixels = pixels;
+    source.pixels_top = both.top;
+    source.pixels_left = both.left;
+  }
+  return {};
+}
+
+Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, std::size_t f,
+                            PictureTrace* trace, std::byte* out) const {
+  const FieldProgram& field = program_.fields[f];
+  const std::span<const Step> steps = steps_of(impl, f);
+  ImageSize last = source.size;
+  for (const Step& step : steps)
+    if (step.kind != Step::Kind::kColor && (step.fields & source.field) != 0)
+      last = {step.height, step.width};
+  // The output was sized from this shape: a decoded picture that no op brought to it must not be written.
+  CHECK(last.height == field.picture_shape[0] && last.width == field.picture_shape[1]);
+  Picture picture(impl, source);
+  picture.set_trace(trace);
+  const bool one_pass = field.chain->store().has_value();
+  StoreSpec spec = one_pass ? *field.chain->store() : StoreSpec{.channels = field.picture_shape[2]};
+  spec.stream = one_pass && worth_streaming(field.out_bytes);
+  if (!one_pass) {
+    if (!impl.whole.reserve(static_cast<std::size_t>(last.height * last.width * spec.channels)))
+      return fail(Code::kExhausted, "no memory for a picture of " + size_text(last));
+  }
+  std::byte* const pixels = one_pass ? out : reinterpret_cast<std::byte*>(impl.whole.data());
+  const Status status = picture.render(steps, field.extra, spec, pixels);
+  if (!status) return decode_failed(field.name, status.error());
+  if (one_pass) return {};
+  return field.chain->run(field.picture_shape, pixels, out, impl.values);
+}
+
+void CompiledPlan::add_sizes(StageTimer& timer, const Scratch::Impl& impl) const {
+  for (const std::size_t f : program_.pictures)
+    if (const FieldProgram& field = program_.fields[f]; field.decode && field.source == f)
+      timer.add_picture(source_size(impl, field));
+}
+
+void CompiledPlan::add_times(StageTimer& timer, const PictureTrace& trace, const FieldProgram& field,
+                             std::int64_t bytes) const {
+  if (trace.decoded_at_ns != 0) {
+    timer.add(0, bytes, trace.decoded_bytes, trace.decoded_at_ns);
+    bytes = trace.decoded_bytes;
+  }
+  for (std::size_t i = 0; i < trace.count; ++i) {
+    timer.add(trace.ends[i].stage, bytes, trace.ends[i].bytes, trace.ends[i].at_ns);
+    bytes = trace.ends[i].bytes;
+  }
+  timer.add(program_.store_stage, bytes, field.out_bytes);
+}
+
+Status CompiledPlan::run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                                  Outputs outputs, std::span<FieldIndex> indexes) const {
+  TRY(open(impl, inputs, indexes));
+  if (timer.timed()) add_sizes(timer, impl);
+  TRY(resolve(impl, id));
+  if (program_.views && program_.fields[(*program_.views)[0]].kind == FieldProgram::Kind::kPicture)
+    return run_views(impl, timer, id, inputs, outputs);
+  for (const std::size_t f : program_.pictures) {
+    const FieldProgram& field = program_.fields[f];
+    if (!field.decode) CHECK(static_cast<std::int64_t>(inputs[f].size()) == field.in_bytes);
+    impl.trace.clear();
+    TRY(render(impl, source_of(impl, id, f, inputs[f]), f, timer.timed() ? &impl.trace : nullptr,
+               outputs[f]));
+    if (timer.timed()) add_times(timer, impl.trace, field, static_cast<std::int64_t>(inputs[f].size()));
+  }
+  return {};
+}
+
+// The views are the only pictures of their sample.
+Status CompiledPlan::run_views(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                               Outputs outputs) const {
+  const auto& views = *program_.views;
+  const std::span<const std::byte> input = inputs[views[0]];
+  std::array sources{source_of(impl, id, views[0], input), source_of(impl, id, views[1], input)};
+  PictureTrace* const trace = timer.timed() ? &impl.trace : nullptr;
+  auto bytes = static_cast<std::int64_t>(input.size());
+  impl.trace.clear();
+  if (program_.fields[views[0]].decode) {
+    TRY(decode_for_views(impl, sources, trace));
+    timer.add(0, bytes, impl.trace.decoded_bytes, impl.trace.decoded_at_ns);
+    bytes = impl.trace.decoded_bytes;
+  } else {
+    CHECK(bytes == program_.fields[views[0]].in_bytes);
+  }
+  for (std::size_t v = 0; v < views.size(); ++v) {
+    impl.trace.clear();
+    TRY(render(impl, sources[v], views[v], trace, outputs[views[v]]));
+    if (trace) add_times(timer, *trace, program_.fields[views[v]], bytes);
+  }
+  return {};
+}
+
+Status CompiledPlan::run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs inputs,
+                                Outputs outputs) const {
+  const std::size_t stage = program_.stages.size() - 1;
+  for (std::size_t f = 0; f < program_.fields.size(); ++f) {
+    const FieldProgram& field = program_.fields[f];
+    if (field.kind == FieldProgram::Kind::kPicture) continue;
+    const std::span<const std::byte> input = inputs[field.source];
+    CHECK(static_cast<std::int64_t>(input.size()) == field.in_bytes);
+    if (field.kind == FieldProgram::Kind::kCopy) {
+      copy_out(input.data(), input.size(), outputs[f]);
+      if (field.in_bytes == 8) continue;  // a label: less than the clock costs
+    } else if (field.chain->store()) {
+      StoreSpec spec = *field.chain->store();
+      spec.height = 1;  // nothing moves, so the whole tensor is one row
+      spec.width = field.in_bytes / spec.channels;
+      spec.stream = worth_streaming(field.out_bytes);
+      store_image(
+          {reinterpret_cast<const std::uint8_t*>(input.data()), 1, spec.width, spec.channels, field.in_bytes},
+          spec, outputs[f]);
+    } else {
+      TRY(field.chain->run(field.source_shape, input.data(), outputs[f], impl.values));
+    }
+    timer.add(stage, field.in_bytes, field.out_bytes);
+  }
+  return {};
+}
+
+Status CompiledPlan::run_whole(StageTimer& timer, const SampleId& id, Inputs inputs, Outputs outputs) const {
+  ASSIGN(const std::vector<OwnedTensor> tensors, run_op_by_op(program_, id, inputs));
+  std::int64_t bytes_in = 0;
+  std::int64_t bytes_out = 0;
+  for (std::size_t f = 0; f < tensors.size(); ++f) {
+    CHECK(tensors[f].spec == program_.outputs[f]);
+    std::memcpy(outputs[f], tensors[f].data.data(), tensors[f].data.size());
+    bytes_out += static_cast<std::int64_t>(tensors[f].data.size());
+  }
+  for (const auto& input : inputs) bytes_in += static_cast<std::int64_t>(input.size());
+  timer.add(0, bytes_in, bytes_out);
+  return {};
+}
+
+}  // namespace
+
+void Scratch::set_go_on(std::function<bool()> go_on) {
+  impl_->go_on = std::move(go_on);
+}
+
+Scratch::Scratch() : impl_(std::make_unique<Impl>()) {}
+Scratch::~Scratch() = default;
+Scratch::Scratch(Scratch&&) noexcept = default;
+Scratch& Scratch::operator=(Scratch&&) noexcept = default;
+
+Result<std::shared_ptr<const Plan>> Plan::compile(std::shared_ptr<const Pipeline> pipeline,
+                                                  const PlanOptions& options) {
+  CHECK(pipeline != nullptr);
+  ASSIGN(Program program, compile_program(std::move(pipeline), options));
+  return std::shared_ptr<const Plan>(std::make_shared<CompiledPlan>(std::move(program)));
+}
+
+}  // namespace carya::transforms

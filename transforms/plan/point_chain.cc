@@ -1,0 +1,174 @@
+#include "transforms/plan/point_chain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace carya::transforms {
+namespace {
+
+// How values lie: channel-interleaved rows or planes. Any tensor is (rows, columns, channels) for a point op.
+struct Extent {
+  std::int64_t height = 1;
+  std::int64_t width = 1;
+  std::int64_t channels = 1;
+};
+
+Extent extent_of(const std::vector<std::int64_t>& shape, Layout layout) {
+  if (shape.size() == 3 && layout == Layout::kChw) return {shape[1], shape[2], shape[0]};
+  Extent extent;
+  if (shape.empty()) return extent;
+  extent.channels = shape.back();
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i) extent.height *= shape[i];
+  if (shape.size() == 3) {
+    extent.height = shape[0];
+    extent.width = shape[1];
+  }
+  return extent;
+}
+
+// Distances, in values, of the next row, column and channel.
+struct Strides {
+  std::int64_t row, column, channel;
+};
+
+Strides strides_of(const Extent& extent, Layout layout) {
+  if (layout == Layout::kChw) return {extent.width, 1, extent.height * extent.width};
+  return {extent.width * extent.channels, extent.channels, 1};
+}
+
+template <typename From, typename To, typename Compute>
+void for_each_value(const PointStep& step, const Extent& extent, const std::byte* in, std::byte* out,
+                    Compute compute) {
+  const Strides from = strides_of(extent, step.layout_in);
+  const Strides to = strides_of(extent, step.layout_out);
+  for (std::int64_t y = 0; y < extent.height; ++y)
+    for (std::int64_t x = 0; x < extent.width; ++x)
+      for (std::int64_t c = 0; c < extent.channels; ++c) {
+        From value;
+        std::memcpy(&value, in + (y * from.row + x * from.column + c * from.channel) * sizeof(From),
+                    sizeof value);
+        const To result = compute(value, static_cast<std::size_t>(c));
+        std::memcpy(out + (y * to.row + x * to.column + c * to.channel) * sizeof(To), &result, sizeof result);
+      }
+}
+
+template <typename From>
+void affine(const PointStep& step, const Extent& extent, const std::byte* in, std::byte* out) {
+  const bool single = step.a.size() == 1;
+  for_each_value<From, float>(step, extent, in, out, [&](From x, std::size_t c) {
+    const float product = static_cast<float>(x) * step.a[single ? 0 : c];
+    return product + step.b[single ? 0 : c];
+  });
+}
+
+std::uint8_t float_to_uint8(float x, bool scale) {
+  const float value = scale ? x * 255.999F : x;
+  if (!(value > 0.0F)) return 0;  // NaN too
+  return value >= 255.0F ? 255 : static_cast<std::uint8_t>(value);
+}
+
+template <typename Word>
+void move_values(const PointStep& step, const Extent& extent, const std::byte* in, std::byte* out) {
+  for_each_value<Word, Word>(step, extent, in, out, [](Word x, std::size_t) { return x; });
+}
+
+}  // namespace
+
+std::vector<std::int64_t> shape_after(const PointStep& step, const std::vector<std::int64_t>& shape) {
+  if (step.layout_in == step.layout_out || shape.size() != 3) return shape;
+  if (step.layout_out == Layout::kChw) return {shape[2], shape[0], shape[1]};
+  return {shape[1], shape[2], shape[0]};
+}
+
+void apply_point_step(const PointStep& step, const std::vector<std::int64_t>& shape, const std::byte* in,
+                      std::byte* out) {
+  const Extent extent = extent_of(shape, step.layout_in);
+  switch (step.math) {
+    case PointStep::Math::kAffine:
+      return step.from == DType::kUint8 ? affine<std::uint8_t>(step, extent, in, out)
+                                        : affine<float>(step, extent, in, out);
+    case PointStep::Math::kCast:
+      if (step.to == DType::kInt64)
+        return for_each_value<std::uint8_t, std::int64_t>(
+            step, extent, in, out, [](std::uint8_t x, std::size_t) { return std::int64_t{x}; });
+      return for_each_value<float, std::uint8_t>(
+          step, extent, in, out, [&](float x, std::size_t) { return float_to_uint8(x, step.scale); });
+    case PointStep::Math::kNone:
+      switch (dtype_bytes(step.from)) {
+        case 1:
+          return move_values<std::uint8_t>(step, extent, in, out);
+        case 2:
+          return move_values<std::uint16_t>(step, extent, in, out);
+        case 4:
+          return move_values<std::uint32_t>(step, extent, in, out);
+        default:
+          return move_values<std::uint64_t>(step, extent, in, out);
+      }
+  }
+}
+
+PointChain::PointChain(std::vector<PointStep> steps, DType dtype, std::vector<std::int64_t> shape)
+    : steps_(std::move(steps)) {
+  StoreSpec spec;
+  bool one_pass = dtype == DType::kUint8;
+  if (shape.size() == 3) {
+    spec.channels = shape[2];
+    one_pass = one_pass && (spec.channels == 1 || spec.channels == 3 || spec.channels == 4);
+    if (!steps_.empty()) one_pass = one_pass && steps_.front().layout_in == Layout::kHwc;
+  } else {  // one row of values, as long as nothing is per channel
+    spec.channels = 1;
+    for (const PointStep& step : steps_) one_pass = one_pass && step.a.size() <= 1;
+  }
+  for (const PointStep& step : steps_) {
+    shapes_.push_back(shape);
+    shape = shape_after(step, shape);
+    spec.layout = step.layout_out;
+    if (step.math == PointStep::Math::kNone) continue;
+    // What is computed on levels that were only cast rounds as if the cast were not there.
+    const bool only_cast = spec.affine == Affine{};
+    one_pass = one_pass && step.math == PointStep::Math::kAffine && (!spec.to_float || only_cast);
+    if (!one_pass) continue;
+    spec.to_float = true;
+    for (std::size_t c = 0; c < 4; ++c) {
+      spec.affine.a[c] = step.a[std::min(c, step.a.size() - 1)];
+      spec.affine.b[c] = step.b[std::min(c, step.b.size() - 1)];
+    }
+  }
+  if (one_pass) store_ = spec;
+}
+
+Status PointChain::run(const std::vector<std::int64_t>& shape, const std::byte* in, std::byte* out,
+                       RowBuffer (&work)[2]) const {
+  std::size_t count = 1;
+  for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
+  CHECK(!steps_.empty() &&
+        shape == shapes_.front());  // nothing to do is a copy; what is run has known shapes
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    std::byte* to = out;
+    if (i + 1 < steps_.size()) {
+      if (!work[i % 2].reserve(count * dtype_bytes(steps_[i].to)))
+        return fail(Code::kExhausted, "no memory for " + std::to_string(count) + " values between two ops");
+      to = reinterpret_cast<std::byte*>(work[i % 2].data());
+    }
+    apply_point_step(steps_[i], shapes_[i], in, to);
+    in = to;
+  }
+  return {};
+}
+
+bool worth_streaming(std::int64_t bytes) {
+  return bytes >= 32'768;
+}
+
+void copy_out(const std::byte* in, std::size_t bytes, std::byte* out) {
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (!worth_streaming(size)) {
+    std::memcpy(out, in, bytes);
+    return;
+  }
+  const ImageView row{reinterpret_cast<const std::uint8_t*>(in), 1, size, 1, size};
+  store_image(row, {.height = 1, .width = size, .channels = 1, .stream = true}, out);
+}
+
+}  // namespace carya::transforms

@@ -1,0 +1,414 @@
+#include "transforms/plan/program.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
+
+#include "transforms/pipeline/source.h"
+
+namespace carya::transforms {
+namespace {
+
+Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& states) {
+  if (!pipeline.batch()) return {};
+  for (const FieldState& state : states) {
+    if (state.spec.bytes() >= 0) continue;
+    const bool encoded = state.form == FieldState::Form::kEncoded;
+    return fail(Code::kInvalidArgument,
+                "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
+                    (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
+                    (encoded ? " and still encoded; give fixed shapes: add decode_image and a crop or resize"
+                             : "; give fixed shapes: add random_resized_crop, random_crop, center_crop or "
+                               "resize(size=[height, width])"));
+  }
+  return {};
+}
+
+// Takes the chain apart op by op: what each takes, its key, its place among the steps.
+class OpTaker {
+ public:
+  OpTaker(Program& program, std::vector<FieldState> before) : program_(program), states_(std::move(before)) {}
+
+  Result<std::vector<FieldState>> take_all(std::span<const std::size_t> order) {
+    find_views(order);
+    const auto& ops = program_.pipeline->ops();
+    std::vector<std::vector<Philox4x32::Key>> keys(ops.size());
+    for (std::size_t i = 0; i < ops.size(); ++i) list_keys(*ops[i], keys[i]);
+    for (const std::size_t i : order) {
+      keys_ = keys[i];
+      index_ = i;
+      if (ops[i]->traits().kind == OpKind::kViews)
+        TRY(take_views(*ops[i]));
+      else
+        TRY(take(*ops[i]));
+      CHECK(keys_.empty());
+    }
+    return std::move(states_);
+  }
+
+ private:
+  // Before anything is taken, so that what comes before the views knows of the second.
+  void find_views(std::span<const std::size_t> order) {
+    for (const std::size_t i : order)
+      if (program_.pipeline->ops()[i]->traits().kind == OpKind::kViews)
+        for (std::size_t f = 0; f < states_.size(); ++f)
+          if (states_[f].spec.name == kMainField) program_.views = {f, states_.size()};
+  }
+
+  // The keys of an op and of those inside of it, which count as if they stood in the chain. They belong to
+  // the declared place, whatever runs when.
+  void list_keys(const Op& op, std::vector<Philox4x32::Key>& keys) {
+    const bool views = op.traits().kind == OpKind::kViews;
+    if (!views) keys.push_back(op_key(program_.options.seed, op.name(), occurrences_[op.name()]++));
+    for (int times = views ? 2 : 1; times > 0; --times)
+      for (const auto& inner : op.inner()) list_keys(*inner, keys);
+  }
+
+  Philox4x32::Key next_key() {
+    const Philox4x32::Key key = keys_.front();
+    keys_ = keys_.subspan(1);
+    return key;
+  }
+
+  Status take(const Op& op) {
+    const Philox4x32::Key key = next_key();
+    if (op.traits().kind != OpKind::kGroup) return take_one(op, key, {});
+    const Gate gate{static_cast<const RandomApply*>(&op), key};
+    for (const auto& inner : op.inner()) TRY(take_one(*inner, next_key(), gate));
+    return {};
+  }
+
+  Status take_one(const Op& op, Philox4x32::Key key, const Gate& gate) {
+    Program::OpProgram entry{
+        .op = &op, .index = index_, .before = states_, .key = key, .gate = gate, .view = view_};
+    TRY(op.infer(states_, entry.fields));
+    if (view_ == 1) {
+      // The ops of the second view know it by the name and place of the first.
+      entry.before.push_back(entry.before[(*program_.views)[0]]);
+      entry.fields = {(*program_.views)[1]};
+    }
+    StepOp step{.key = key, .gate = gate, .view = view_};
+    for (const std::size_t f : entry.fields) step.fields |= std::uint64_t{1} << f;
+    if (program_.views && !seen_twice_ && (step.fields >> (*program_.views)[0] & 1) != 0)
+      step.fields |= std::uint64_t{1} << (*program_.views)[1];
+    if (op.traits().kind == OpKind::kGeometric) step.geometric = static_cast<const GeometricOp*>(&op);
+    if (op.traits().kind == OpKind::kColor) step.color = static_cast<const ColorOp*>(&op);
+    if (step.geometric || step.color) program_.step_ops.push_back(step);
+    program_.ops.push_back(std::move(entry));
+    return {};
+  }
+
+  Status take_views(const Op& op) {
+    const std::vector<FieldState> before = states_;
+    program_.ops.push_back({.op = &op, .index = index_, .fields = {(*program_.views)[0]}, .before = before});
+    seen_twice_ = true;
+    for (view_ = 0; view_ < 2; ++view_) {
+      states_ = before;
+      for (const auto& inner : op.inner()) TRY(take(*inner));
+    }
+    view_ = kEveryView;
+    states_ = before;
+    std::vector<std::size_t> views;
+    return op.infer(states_, views);
+  }
+
+  Program& program_;
+  std::vector<FieldState> states_;  // inside of views: those of the view that is taken
+  std::map<std::string, std::uint32_t> occurrences_;
+  std::size_t index_ = 0;                  // of the op that is taken
+  std::span<const Philox4x32::Key> keys_;  // of the op that is taken, those not used yet
+  int view_ = kEveryView;
+  bool seen_twice_ = false;
+};
+
+// The indices of the ops in the order in which they run, each once.
+Result<std::vector<std::size_t>> running_order(const Program& program) {
+  const std::size_t count = program.pipeline->ops().size();
+  std::vector<std::size_t> declared(count);
+  std::iota(declared.begin(), declared.end(), 0);
+  const std::vector<std::size_t>& order = program.options.order;
+  if (order.empty()) return declared;
+  if (!std::ranges::is_permutation(order, declared))
+    return fail(Code::kInvalidArgument, "plan: order has " + std::to_string(order.size()) +
+                                            " indices; give each of 0 to " + std::to_string(count - 1) +
+                                            " once");
+  return order;
+}
+
+std::unexpected<Error> wrong_order(const std::string& why) {
+  return fail(Code::kInvalidArgument, "plan: the ops cannot run in this order: " + why);
+}
+
+Status check_end(const Program& program, const std::vector<FieldState>& states) {
+  for (std::size_t f = 0; f < states.size(); ++f)
+    if (states[f].spec != program.pipeline->outputs()[f])
+      return wrong_order(states[f].spec.name + " ends as " + states[f].spec.to_string() + ", declared is " +
+                         program.pipeline->outputs()[f].to_string());
+  return {};
+}
+
+// Whether a part may begin or end between these ops.
+Status check_cut(const std::vector<FieldState>& states) {
+  for (const FieldState& state : states)
+    if (state.form == FieldState::Form::kEncoded || state.spec.bytes() < 0)
+      return fail(Code::kInvalidArgument,
+                  "plan: a part ends where " + state.spec.name + " is " + state.spec.to_string() +
+                      "; give a place where everything is decoded and has a fixed shape");
+  return {};
+}
+
+std::vector<SourceField> inputs_of(const std::vector<FieldState>& states) {
+  std::vector<SourceField> inputs;
+  for (const FieldState& state : states) {
+    const bool label = state.form == FieldState::Form::kLabel;
+    inputs.push_back({label ? SourceField::Kind::kLabel : SourceField::Kind::kTensor, state.spec});
+  }
+  return inputs;
+}
+
+// What the ops before the part make of the source: states and fields.
+Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std::size_t> before) {
+  program.inputs = program.pipeline->fields();
+  std::vector<FieldState> source = initial_states(program.inputs);
+  if (before.empty()) return source;
+  Program elsewhere{.pipeline = program.pipeline, .options = program.options};
+  auto states = OpTaker(elsewhere, std::move(source)).take_all(before);
+  if (!states) return wrong_order(states.error().message);
+  TRY(check_cut(*states));
+  program.inputs = inputs_of(*states);
+  return states;
+}
+
+// All ops of the part; gives the states after the last one.
+Result<std::vector<FieldState>> take_ops(Program& program) {
+  ASSIGN(const std::vector<std::size_t> order, running_order(program));
+  const std::span all(order);
+  const std::size_t last = std::min(program.options.last, order.size());
+  const std::size_t first = std::min(program.options.first, last);
+  ASSIGN(std::vector<FieldState> before, begin_part(program, all.first(first)));
+  auto states = OpTaker(program, std::move(before)).take_all(all.subspan(first, last - first));
+  if (!states) return wrong_order(states.error().message);  // the declared one was checked at parsing
+  if (last == order.size())
+    TRY(check_end(program, *states));
+  else
+    TRY(check_cut(*states));
+  for (const FieldState& state : *states) program.outputs.push_back(state.spec);
+  return states;
+}
+
+FieldProgram compile_field(Program& program, std::size_t index, const FieldState& last) {
+  const bool second_view = program.views && index == (*program.views)[1];
+  const std::size_t origin = second_view ? (*program.views)[0] : index;
+  const SourceField& source = program.inputs[origin];
+  // The places of fields stay, whatever part this is; what views made of the main image is no extra one.
+  const auto& declared = program.pipeline->fields();
+  const bool extra = origin < declared.size() && declared[origin].spec.name != kMainField;
+  FieldProgram field{.name = source.spec.name, .source = origin, .extra = extra};
+  field.source_shape = source.spec.shape;
+  field.in_bytes = source.kind == SourceField::Kind::kEncoded ? -1 : source.spec.bytes();
+  field.out_bytes = last.spec.bytes();
+  std::vector<PointStep> point_steps;
+  const FieldState* before_points = &last;
+  std::size_t steps_seen = 0;
+  bool moves = false;
+  bool recolors = false;
+  std::size_t taken_as = origin;  // until the views part
+  for (const Program::OpProgram& entry : program.ops) {
+    const OpKind kind = entry.op->traits().kind;
+    if (kind == OpKind::kViews) taken_as = index;
+    const bool takes = std::find(entry.fields.begin(), entry.fields.end(), taken_as) != entry.fields.end();
+    if (takes && kind == OpKind::kDecode) {
+      field.decode = static_cast<const DecodeImage*>(entry.op);
+      field.decoder = second_view ? program.fields[origin].decoder : program.decoders++;
+      field.first_step_op = steps_seen;
+    }
+    if (takes && kind == OpKind::kGeometric && !moves) {
+      field.first_geometric = steps_seen;
+      moves = true;
+    }
+    if (takes && kind == OpKind::kColor) recolors = true;
+    if (takes && kind == OpKind::kPoint) {
+      if (point_steps.empty()) before_points = &entry.before[index];
+      point_steps.push_back(static_cast<const PointOp*>(entry.op)->step(entry.before[index]));
+    }
+    steps_seen += kind == OpKind::kGeometric || kind == OpKind::kColor;
+  }
+  if (field.decode || moves || recolors) {
+    field.kind = FieldProgram::Kind::kPicture;
+    field.picture_shape = before_points->spec.shape;
+    if (!moves) field.first_geometric = steps_seen;
+    program.pictures.push_back(index);
+  } else if (!point_steps.empty()) {
+    field.kind = FieldProgram::Kind::kArray;
+  }
+  if (field.kind != FieldProgram::Kind::kCopy)
+    field.chain.emplace(std::move(point_steps), before_points->spec.dtype, before_points->spec.shape);
+  return field;
+}
+
+// The ops of pictures, each with the place of its step op.
+struct PictureOp {
+  const Op* op = nullptr;
+  std::size_t index = 0;
+  std::size_t step_op = 0;
+  bool steps = false;
+  bool grouped = false;
+};
+
+std::vector<PictureOp> picture_ops(const Program& program) {
+  std::vector<PictureOp> ops;
+  std::size_t steps_seen = 0;
+  for (const Program::OpProgram& entry : program.ops) {
+    const OpKind kind = entry.op->traits().kind;
+    const bool steps = kind == OpKind::kGeometric || kind == OpKind::kColor;
+    const bool in_picture = std::ranges::any_of(
+        entry.fields, [&](std::size_t f) { return program.fields[f].kind == FieldProgram::Kind::kPicture; });
+    if (in_picture && kind != OpKind::kDecode && entry.view != 1)  // those of the first view
+      ops.push_back({entry.op, entry.index, steps_seen, steps, entry.gate.group != nullptr});
+    steps_seen += steps;
+  }
+  return ops;
+}
+
+void add_name(Program::Stage& to, const std::string& name) {
+  to.name += (to.name.empty() || name.empty() ? "" : "+") + name;
+}
+
+void add_op(Program::Stage& to, const std::string& name, std::size_t index) {
+  add_name(to, name);
+  const auto op = static_cast<std::uint32_t>(index);
+  if (std::ranges::find(to.ops, op) == to.ops.end()) to.ops.push_back(op);
+}
+
+// The stages of pictures behind the decode. One ends with each op that makes a picture of its own, with what
+// was noted before it; the last one makes the result.
+void name_picture_stages(Program& program, Program::Stage& decode) {
+  const std::vector<PictureOp> ops = picture_ops(program);
+  const auto makes = [](const PictureOp& op) { return op.steps && !op.op->traits().waits; };
+  std::size_t stages_until = ops.size();
+  while (stages_until > 0 && !makes(ops[stages_until - 1])) --stages_until;
+  // The last resize writes into the result.
+  if (stages_until > 0 && ops[stages_until - 1].op->traits().kind != OpKind::kColor) --stages_until;
+  Program::Stage stage;
+  bool windows_only = !decode.name.empty();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = *ops[i].op;
+    const bool flips = op.name().ends_with("flip");
+    if (ops[i].grouped) {
+      add_op(stage, "random_apply[" + op.name() + "]", ops[i].index);
+    } else if (windows_only && op.name() == "random_resized_crop") {
+      program.decodes_windows = true;
+      add_name(decode, op.name() + "[window]");  // its work is the resize
+      add_op(stage, op.name() + "[resize]", ops[i].index);
+    } else if (windows_only && op.traits().waits && !flips && op.name() != "pad") {
+      program.decodes_windows = true;
+      add_op(decode, op.name(), ops[i].index);
+      continue;
+    } else {
+      add_op(stage, op.name(), ops[i].index);
+    }
+    windows_only &= flips && !ops[i].grouped;
+    if (!makes(ops[i]) || i >= stages_until) continue;
+    program.stages.push_back(std::move(stage));
+    program.step_ops[ops[i].step_op].ends_stage = static_cast<std::uint8_t>(program.stages.size());
+    stage = {};
+  }
+  if (stage.name.empty()) stage.name = "store";
+  program.stages.push_back(std::move(stage));
+}
+
+// The ops of the second view are counted with those of the first.
+void share_stages(Program& program) {
+  std::vector<std::uint8_t> ends;
+  for (const StepOp& op : program.step_ops)
+    if (op.view == 0) ends.push_back(op.ends_stage);
+  std::size_t next = 0;
+  for (StepOp& op : program.step_ops)
+    if (op.view == 1) op.ends_stage = ends[next++];
+}
+
+// Where the time of a sample is counted.
+void name_stages(Program& program) {
+  Program::Stage decode;
+  Program::Stage arrays;
+  for (const Program::OpProgram& entry : program.ops) {
+    if (entry.op->traits().kind == OpKind::kDecode) {
+      add_op(decode, decode.name.empty() ? entry.op->name() : "", entry.index);
+    } else if (std::ranges::all_of(entry.fields, [&](std::size_t f) {
+                 return program.fields[f].kind != FieldProgram::Kind::kPicture;
+               })) {
+      add_op(arrays, entry.op->name(), entry.index);
+    }
+  }
+  for (const FieldProgram& field : program.fields)
+    if (field.kind == FieldProgram::Kind::kCopy && field.out_bytes > 8 && arrays.name.empty())
+      arrays.name = "copy";
+  if (!decode.name.empty()) program.stages.emplace_back();
+  if (!program.pictures.empty()) {
+    name_picture_stages(program, decode);
+    share_stages(program);
+  }
+  if (!decode.name.empty()) program.stages.front() = std::move(decode);
+  program.store_stage = program.stages.empty() ? 0 : program.stages.size() - 1;
+  if (!arrays.name.empty() || program.stages.empty()) {
+    if (arrays.name.empty()) arrays.name = "copy";
+    program.stages.push_back(std::move(arrays));
+  }
+}
+
+// Whether ops move pixels, or change colors, of a float32 picture.
+bool has_float_steps(const Program& program) {
+  return std::ranges::any_of(program.ops, [](const Program::OpProgram& entry) {
+    const OpKind kind = entry.op->traits().kind;
+    return (kind == OpKind::kGeometric || kind == OpKind::kColor) &&
+           std::ranges::any_of(entry.fields,
+                               [&](std::size_t f) { return entry.before[f].spec.dtype == DType::kFloat32; });
+  });
+}
+
+}  // namespace
+
+Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options) {
+  Program program{.pipeline = std::move(pipeline), .options = options};
+  ASSIGN(const std::vector<FieldState> states, take_ops(program));
+  TRY(check_fixed(*program.pipeline, states));
+  program.options.fuse &= !has_float_steps(program);
+  for (std::size_t i = 0; i < states.size(); ++i)
+    program.fields.push_back(compile_field(program, i, states[i]));
+  if (program.options.fuse) {
+    name_stages(program);
+  } else {
+    program.stages = {{.name = "op_by_op"}};
+    for (const Program::OpProgram& entry : program.ops) add_op(program.stages.front(), "", entry.index);
+  }
+  return program;
+}
+
+std::unexpected<Error> decode_failed(const std::string& field, const Error& error) {
+  CHECK(error.code == Code::kCorrupt || error.code == Code::kExhausted || error.code == Code::kTimeout);
+  const std::string where =
+      field == kMainField ? std::string("decode_image: ") : "decode_image: " + field + ": ";
+  return fail(error.code, where + error.message, error.sys_errno);
+}
+
+Status check_steps(const PlanOptions& options, const Op& op, const StepList& steps, std::size_t first) {
+  if (options.image_pixels_max >= PlanOptions{}.image_pixels_max) return {};
+  for (const Step& step : std::span(steps.steps).subspan(first, steps.count - first)) {
+    const auto pixels = static_cast<std::uint64_t>(step.height) * static_cast<std::uint64_t>(step.width);
+    if (pixels > options.image_pixels_max)
+      return fail(Code::kCorrupt, op.name() + ": an image becomes " + size_text({step.height, step.width}) +
+                                      "; give a smaller size: at most " +
+                                      std::to_string(options.image_pixels_max) + " pixels here");
+  }
+  return {};
+}
+
+std::unexpected<Error> size_mismatch(const Op& op, ImageSize first, const std::string& field,
+                                     ImageSize size) {
+  return fail(Code::kCorrupt, op.name() + ": " + field + " is " + size_text(size) +
+                                  " and the image before it " + size_text(first) +
+                                  "; the images of a sample need one size (width x height)");
+}
+
+}  // namespace carya::transforms
