@@ -21,11 +21,11 @@ std::size_t bytes_of(std::span<const std::span<const std::byte>> parts) {
 }
 
 // Rows as they were cut from their step, one behind the other, none from a substitute, sent for the first
-// time.
+// time: a chunk knows one worker that it came from.
 bool is_fresh(const Chunk& chunk) {
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t)
     if (chunk.tasks[t].row != chunk.tasks.front().row + t || chunk.tasks[t].draws > 0) return false;
-  return !chunk.received.memory && !chunk.came_back;
+  return !chunk.received.memory && !chunk.came_back && chunk.delivered.worker == 0;
 }
 
 }  // namespace
@@ -253,8 +253,12 @@ void Production::list_distrusted(std::uint64_t worker, std::vector<Chunk*>& agai
   }
 }
 
-/// All of its rows, from their records, by this machine.
+/// All of its rows, from their records, by this machine. What was found of them is found anew.
 void Production::begin_again(Chunk& chunk, Outbox& out) {
+  const std::uint64_t first = chunk.step->part.first + chunk.delivered.row;
+  std::erase_if(chunk.step->quarantined, [&](const Failure& entry) {
+    return entry.position >= first && entry.position < first + chunk.delivered.count;
+  });
   set_tasks(chunk, chunk.delivered.row, chunk.delivered.count);
   chunk.plan.reset();
   pool_->give(std::exchange(chunk.received, {}));

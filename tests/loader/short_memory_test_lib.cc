@@ -21,11 +21,17 @@ namespace {
 std::atomic<bool> watching{false};
 std::atomic<std::int64_t> until_failure{0};
 thread_local bool spared = false;
+thread_local std::int64_t until_failure_here = 0;  // 0: none is to fail; less: one has
+thread_local int spared_here = 0;
 
 #if CARYA_OWN_ALLOCATOR
 void* allocate(std::size_t bytes, std::size_t align) {
   if (watching.load(std::memory_order_relaxed) && !spared && until_failure.fetch_sub(1) == 1)
     throw std::bad_alloc();
+  if (until_failure_here > 0 && spared_here == 0 && --until_failure_here == 0) {
+    until_failure_here = -1;
+    throw std::bad_alloc();
+  }
   void* memory = nullptr;
   if (align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__)
     memory = std::malloc(bytes == 0 ? 1 : bytes);
@@ -97,6 +103,26 @@ bool ShortMemory::possible() {
 
 bool ShortMemory::failed() const {
   return until_failure.load() <= 0;
+}
+
+ShortMemoryHere::ShortMemoryHere(std::int64_t nth) {
+  until_failure_here = nth;
+}
+
+ShortMemoryHere::~ShortMemoryHere() {
+  until_failure_here = 0;
+}
+
+bool ShortMemoryHere::failed() {
+  return until_failure_here < 0;
+}
+
+MemorySpared::MemorySpared() {
+  ++spared_here;
+}
+
+MemorySpared::~MemorySpared() {
+  --spared_here;
 }
 
 }  // namespace carya::loader
