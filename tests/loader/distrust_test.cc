@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "loader/overflow/crew.h"
-#include "loader/production.h"
+#include "loader/stream/executor.h"
+#include "loader/stream/scheduler.h"
 #include "tests/loader/model_ring.h"
 #include "tests/loader/model_sources.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "loader/chunk_inputs.h"
-#include "loader/dataset.h"
+#include "loader/data/dataset.h"
+#include "loader/stream/chunk_inputs.h"
 #include "tests/loader/short_memory.h"
-#include "transforms/plan.h"
+#include "transforms/plan/plan.h"
 
 namespace carya::loader {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "loader/decode_index.h"
-#include "loader/stream_planner.h"
+#include "loader/data/decode_index.h"
+#include "loader/plan/stream_planner.h"
 #include "tests/loader/model_plan.h"
 
 namespace carya::loader {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/permutation.h"
-#include "loader/overflow/crew.h"
-#include "loader/production.h"
+#include "loader/stream/executor.h"
+#include "loader/stream/scheduler.h"
 #include "tests/loader/model_plan.h"
 #include "tests/loader/model_ring.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/philox.h"
-#include "loader/chunk_inputs.h"
+#include "loader/stream/chunk_inputs.h"
 
 namespace carya::loader {
 namespace {
