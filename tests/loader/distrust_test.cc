@@ -28,6 +28,7 @@ struct OneWorker {
                                     {.shape = *StreamShape::create(9, 4, 0, 1, 0, false, false),
                                      .on_error = transforms::OnError::kMask,
                                      .threads = 2,
+                                     .read_ahead_bytes = 64 << 20,
                                      .io_timeout_ns = INT64_C(1) << 50,
                                      .index = source.index,
                                      .planner = source.planner});
