@@ -10,6 +10,7 @@
 #   REPEATS=n       stress: how many rounds (default: 200)
 #   MUTANTS=...     mutants: arguments of tools/mutants.py (--tenth, --only PATTERN, --list)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
+#   LINT=--each     lint: clang-tidy looks at each source by itself (default: in batches, for a seventh of the time)
 #   FOLDERS="io"    asan, tsan: only the C++ tests of these folders below tests
 
 SHELL := /bin/bash
@@ -21,6 +22,7 @@ N ?= 1000
 SEED ?=
 REPEATS ?= 200
 MUTANTS ?=
+LINT ?=
 DATA ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -59,9 +61,9 @@ gcc:  ## the same C++ tests built by GCC, and the same digests of the stream
 gccbits:  ## the part of gcc that CI runs: GCC builds all that ships, and what decides bits is tested
 	@tools/setup.sh test
 	@tools/build.sh release
-	@tools/build.sh gcc bits caryad carya-worker
-	@$(PY) tools/test.py --build build/gcc --folders "jpeg transforms"
-	@$(PY) tools/digests.py build/release build/gcc
+	@tools/build.sh gccbits bits caryad carya-worker
+	@$(PY) tools/test.py --build build/gccbits --folders "jpeg transforms"
+	@$(PY) tools/digests.py build/release build/gccbits
 
 arm:  ## aarch64: cross build, its C++ tests in qemu, the same digests of the stream, hosts and workers of both
 	@tools/setup.sh test
@@ -76,10 +78,10 @@ armbits:  ## the part of arm that CI runs: its kernels and decoder, and the dige
 	@tools/setup.sh test
 	@tools/build.sh release
 	@tools/arm_root.sh
-	@tools/build.sh arm bits
-	@env -u CARYA_TEST_DATA $(PY) tools/test.py --build build/arm --leave-out tests/qemu_leaves_out.txt \
+	@tools/build.sh armbits bits
+	@env -u CARYA_TEST_DATA $(PY) tools/test.py --build build/armbits --leave-out tests/qemu_leaves_out.txt \
 	  --tests '^(Targets/Kernel|Kernel(Idct|Jpeg\.|Resize\.[^I]|Store|Pad)|BlurTaps|WarpGrid|EveryTarget/(Damage|Decoder|Index))'
-	@$(PY) tools/digests.py --made build/release build/arm
+	@$(PY) tools/digests.py --made build/release build/armbits
 
 asan:  ## the C++ tests under the address and undefined-behaviour sanitizers
 	@tools/setup.sh test
@@ -94,7 +96,7 @@ tsan:  ## the C++ tests under the thread sanitizer
 lint:  ## clang-format, clang-tidy (short list), ruff, mypy --strict
 	@tools/setup.sh test
 	@tools/build.sh release configure
-	@tools/lint.sh
+	@tools/lint.sh $(LINT)
 
 fuzz:  ## libFuzzer on every parser, FUZZ_SECONDS each
 	@tools/setup.sh test
@@ -160,10 +162,11 @@ docs:  ## the documentation site in build/site, warnings are errors
 	@tools/build.sh release carya_core
 	@PYTHONPATH=build/release/python $(PY) tools/docs/check_site.py build/site && echo "docs: build/site/index.html"
 
-format:  ## clang-format and ruff format on all files
+format:  ## clang-format and ruff format on all files, Markdown at 120 columns
 	@tools/setup.sh test
 	@git ls-files '*.cc' '*.h' | xargs clang-format-19 -i
 	@.venv/bin/ruff format --quiet . && .venv/bin/ruff check --quiet --fix .
+	@.venv/bin/python tools/docs/wrap.py --all
 
 all-checks:  ## the full thing: every test under every build, long forms, fuzzing for hours; .ci/run is the part for each change
 	@python3 tools/ci.py --all

@@ -4,12 +4,12 @@
 
 namespace carya {
 
-/// Path of a process in the hierarchy whose line in its cgroup file names `controller` ("" for version 2).
-/// `text`: of /proc/PID/cgroup. "" where there is none.
+/// The cgroup of a process, as a path below the mount. `text` is /proc/PID/cgroup; its line that names `controller`
+/// counts ("" for version 2). Returns "" if there is no such line.
 std::string cgroup_path(const std::string& text, const std::string& controller);
 
-/// Call `visit` for the folder of `path` under `mount` and each of its parents: a limit may sit on any of
-/// them.
+/// Call `visit` with the folder of `path` under `mount`, and then with each of its parents. A limit may be set in any
+/// of them.
 template <typename Visit>
 void each_ancestor(const std::string& mount, std::string path, Visit visit) {
   while (true) {
@@ -20,7 +20,7 @@ void each_ancestor(const std::string& mount, std::string path, Visit visit) {
   }
 }
 
-/// All of a small file of the kernel's, at most 64 KiB; "" where it cannot be read.
+/// The content of a small kernel file, at most 64 KiB; "" if it cannot be read.
 std::string kernel_text(const std::string& path);
 
 }  // namespace carya

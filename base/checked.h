@@ -5,8 +5,7 @@
 
 namespace carya {
 
-/// a + b and a * b, or nothing when the result does not fit. For sizes that come from a file, a socket or a
-/// user.
+/// a + b and a * b; nothing if the result does not fit. Use them for sizes from a file, a socket or a user.
 template <std::integral T>
 std::optional<T> checked_add(T a, T b) {
   T result;

@@ -13,7 +13,7 @@ inline std::int64_t monotonic_ns() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-/// CPU nanoseconds used by the calling thread so far. Costs a system call (~200 ns): sample it.
+/// CPU time of the calling thread so far, in ns. It costs a system call (~200 ns), so callers sample.
 inline std::int64_t thread_cpu_ns() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

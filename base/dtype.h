@@ -7,7 +7,7 @@
 
 namespace carya {
 
-/// Element type of a tensor. The numbers are part of the slot format (shm/FORMAT.md) and never change.
+/// The element type of a tensor. The numbers are part of the slot format (shm/FORMAT.md) and never change.
 enum class DType : std::uint8_t {
   kBool = 1,
   kUint8 = 2,
@@ -23,13 +23,13 @@ enum class DType : std::uint8_t {
   kFloat64 = 12,
 };
 
-/// Bytes of one element; 0 for a number that is no DType (it may come from shared memory).
+/// The bytes of one element; 0 if `dtype` has another number, which may come from shared memory.
 std::size_t dtype_bytes(DType dtype);
 
-/// numpy's name: "uint8", "float32", ...; "invalid" for a number that is no DType.
+/// numpy's name of the type: "uint8", "float32", ...; "invalid" if `dtype` has another number.
 std::string_view dtype_name(DType dtype);
 
-/// The dtype of numpy's name, if there is one.
+/// The type with this numpy name, if there is one.
 std::optional<DType> dtype_from_name(std::string_view name);
 
 }  // namespace carya

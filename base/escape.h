@@ -5,9 +5,9 @@
 
 namespace carya {
 
-/// Text that somebody else wrote, as it can be shown on a terminal and written to a log: control characters
-/// (also those of C1 and those that turn the direction of text) and bytes that are no UTF-8 become \x1b,
-/// \u202e; all else stays. `keep`: control characters that stay too, such as "\n".
+/// Make foreign text safe to show on a terminal and to write to a log. Control characters (also C1, and those that
+/// change the direction of text) and bytes that are not UTF-8 become escapes (\x1b, \u202e). All other characters stay,
+/// and so do the control characters in `keep`, such as "\n".
 std::string escaped(std::string_view text, std::string_view keep = "");
 
 }  // namespace carya

@@ -1,10 +1,11 @@
 #pragma once
 
-/// A named place inside a protocol at which tests/faults stops or kills the process. Nothing at all in builds
-/// for use: only the test's twins of the programs are compiled with CARYA_FAULT_POINTS.
+/// A named point of a protocol at which tests/faults stops or kills the process. It compiles to nothing unless
+/// CARYA_FAULT_POINTS is defined, as it is for the tests' copies of the programs.
 #ifdef CARYA_FAULT_POINTS
 namespace carya {
-/// The n-th pass of a point raises the signal, as CARYA_FAULT_POINT="publish.tail:37:KILL" (or STOP) says.
+/// Raise a signal at the n-th pass of a point. The environment names them: CARYA_FAULT_POINT="publish.tail:37:KILL" (or
+/// STOP).
 void pass_fault_point(const char* name);
 }  // namespace carya
 #define FAULT_POINT(name) ::carya::pass_fault_point(name)

@@ -8,7 +8,7 @@
 
 namespace carya {
 
-/// A 128-bit fingerprint. Not cryptographic: it tells honest things apart.
+/// A 128-bit fingerprint. It tells different inputs apart but is not cryptographic: an adversary can make two alike.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -21,7 +21,7 @@ struct Hash128 {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);
 
-/// XXH3-128 over bytes that come in pieces. Threads: owner only.
+/// XXH3-128 of bytes that come in pieces. Threads: owner only.
 class Hasher128 {
  public:
   Hasher128();
@@ -30,11 +30,11 @@ class Hasher128 {
   Hasher128& operator=(Hasher128&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  /// The text and its length, so that ("ab", "c") and ("a", "bc") differ.
+  /// Add the text and its length, so that ("ab", "c") and ("a", "bc") differ.
   void update(std::string_view text);
   void update(std::uint64_t number);
   Hash128 digest() const;
-  /// As a new one.
+  /// Forget all input.
   void reset();
 
  private:

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <shared_mutex>
 
-// What a lock guards, said to the compiler: Clang's -Wthread-safety makes an access without the lock an error. Other
-// compilers see nothing of it. Source: clang.llvm.org/docs/ThreadSafetyAnalysis.html.
+// Annotations that tell the compiler what a lock guards. Clang's -Wthread-safety then rejects access without the lock;
+// other compilers ignore them. Source: clang.llvm.org/docs/ThreadSafetyAnalysis.html.
 #ifdef __clang__
 #define CARYA_THREAD_SAFETY(attribute) __attribute__((attribute))
 #else
@@ -17,7 +17,7 @@
 #define REQUIRES(...) CARYA_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define REQUIRES_SHARED(...) CARYA_THREAD_SAFETY(requires_shared_capability(__VA_ARGS__))
 #define EXCLUDES(...) CARYA_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
-/// For a function whose locking the analysis cannot follow; a comment beside it says why it is right.
+/// For a function whose locking the analysis cannot follow. A comment beside it says why the locking is right.
 #define NO_THREAD_SAFETY_ANALYSIS CARYA_THREAD_SAFETY(no_thread_safety_analysis)
 
 namespace carya {
@@ -31,7 +31,7 @@ class CARYA_THREAD_SAFETY(capability("mutex")) Mutex {
 
   void lock() CARYA_THREAD_SAFETY(acquire_capability()) { mutex_.lock(); }
   void unlock() CARYA_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
-  /// Tells the analysis that the caller holds it, where it cannot see that. Checks nothing.
+  /// Tell the analysis that the caller holds the mutex, where it cannot see that. Checks nothing at run time.
   void assert_held() const CARYA_THREAD_SAFETY(assert_capability(this)) {}
   bool try_lock() CARYA_THREAD_SAFETY(try_acquire_capability(true)) { return mutex_.try_lock(); }
 
@@ -40,11 +40,11 @@ class CARYA_THREAD_SAFETY(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a Mutex for its own lifetime, but for the time between unlock() and lock(). Threads: owner only.
+/// Holds a Mutex during its lifetime, except between unlock() and lock(). Threads: owner only.
 class CARYA_THREAD_SAFETY(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) CARYA_THREAD_SAFETY(acquire_capability(mutex)) : lock_(mutex.mutex_) {}
-  /// Takes over a mutex that try_lock() has locked.
+  /// Take over a mutex that try_lock() has locked.
   MutexLock(Mutex& mutex, std::adopt_lock_t adopt) CARYA_THREAD_SAFETY(requires_capability(mutex))
       : lock_(mutex.mutex_, adopt) {}
   ~MutexLock() CARYA_THREAD_SAFETY(release_capability()) = default;
@@ -59,16 +59,16 @@ class CARYA_THREAD_SAFETY(scoped_lockable) MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// std::condition_variable for a Mutex. A wait may end without a reason, so it stands in a loop:
-/// `while (!ready_) changed_.wait(lock);`. Threads: thread-safe.
+/// std::condition_variable for a Mutex. A wait may end without a cause, so it stands in a loop: `while (!ready_)
+/// changed_.wait(lock);`. Threads: thread-safe.
 class Condition {
  public:
   void wait(MutexLock& lock) { condition_.wait(lock.lock_); }
-  /// False when the moment (monotonic, as base/clock's) has come.
+  /// Returns false when `moment` has come. Its clock is that of monotonic_ns().
   bool wait_until(MutexLock& lock, std::chrono::steady_clock::time_point moment) {
     return condition_.wait_until(lock.lock_, moment) == std::cv_status::no_timeout;
   }
-  /// False when the time is over.
+  /// Returns false when `ns` nanoseconds have passed.
   bool wait_for_ns(MutexLock& lock, std::int64_t ns) {
     return condition_.wait_for(lock.lock_, std::chrono::nanoseconds(ns)) == std::cv_status::no_timeout;
   }
@@ -91,7 +91,7 @@ class CARYA_THREAD_SAFETY(capability("mutex")) SharedMutex {
   std::shared_mutex mutex_;
 };
 
-/// Holds a SharedMutex for one thread alone.
+/// Holds a SharedMutex for one thread alone. Threads: owner only.
 class CARYA_THREAD_SAFETY(scoped_lockable) ExclusiveLock {
  public:
   explicit ExclusiveLock(SharedMutex& mutex) CARYA_THREAD_SAFETY(acquire_capability(mutex)) : mutex_(mutex) {
@@ -105,7 +105,7 @@ class CARYA_THREAD_SAFETY(scoped_lockable) ExclusiveLock {
   SharedMutex& mutex_;
 };
 
-/// Holds a SharedMutex together with other readers.
+/// Holds a SharedMutex together with other readers. Threads: owner only.
 class CARYA_THREAD_SAFETY(scoped_lockable) SharedLock {
  public:
   explicit SharedLock(SharedMutex& mutex) CARYA_THREAD_SAFETY(acquire_shared_capability(mutex))

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace carya::remote {
+namespace carya {
 namespace {
 
 constexpr std::uint64_t kBell = 0;
@@ -14,13 +14,15 @@ constexpr int kEvents = 64;
 
 }  // namespace
 
-Result<Poller> Poller::create() {
+Result<Poller> Poller::create(std::string_view subject) {
   Poller out;
+  out.subject_ = subject;
   out.epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!out.epoll_) return fail_errno("epoll", errno);
+  if (!out.epoll_) return fail_errno(out.subject_ + ": epoll", errno);
   out.bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!out.bell_) return fail_errno("eventfd", errno);
-  TRY(out.watch(out.bell_.get(), kBell, true, false));
+  if (!out.bell_) return fail_errno(out.subject_ + ": eventfd", errno);
+  TRY(out.watch(out.bell_.get(), kBell));
+  out.ready_.reserve(kEvents);  // so that wait() needs no memory
   return out;
 }
 
@@ -30,7 +32,7 @@ Status Poller::watch(int fd, std::uint64_t tag, bool read, bool write) {
   event.data.u64 = tag;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return {};
   if (errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
-  return fail_errno("epoll: watch a socket", errno);
+  return fail_errno(subject_ + ": epoll: watch a descriptor", errno);
 }
 
 void Poller::forget(int fd) {
@@ -39,7 +41,7 @@ void Poller::forget(int fd) {
 
 const std::vector<std::uint64_t>& Poller::wait(int timeout_ms) {
   epoll_event events[kEvents];
-  const int count = epoll_wait(epoll_.get(), events, kEvents, timeout_ms);
+  const int count = epoll_wait(epoll_.get(), events, kEvents, timeout_ms);  // -1 after a signal
   ready_.clear();
   for (int i = 0; i < count; ++i) {
     const std::uint64_t tag = events[i].data.u64;  // copied: the structure is packed
@@ -58,4 +60,4 @@ void Poller::wake() const {
   static_cast<void>(!write(bell_.get(), &one, sizeof(one)));
 }
 
-}  // namespace carya::remote
+}  // namespace carya

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,9 +14,9 @@ namespace carya {
 Result<sockaddr_un> unix_address(const std::string& path, const std::string& subject) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.empty() || path.size() >= sizeof(address.sun_path))
-    return fail(Code::kInvalidArgument, subject + ": socket path " + path + " is " +
-                                            std::to_string(path.size()) + " bytes long; give 1 to " +
-                                            std::to_string(sizeof(address.sun_path) - 1));
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: socket path {} is {} bytes long; give 1 to {}", subject, path, path.size(),
+                            sizeof(address.sun_path) - 1));
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }

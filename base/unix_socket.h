@@ -13,21 +13,21 @@
 
 namespace carya {
 
-/// The address of a socket's path. Errors: kInvalidArgument (empty, or longer than the kernel takes), with
-/// `subject` at its start.
+/// The address of the Unix socket at `path`. Errors: kInvalidArgument (empty, or longer than the kernel takes), with
+/// `subject` in front.
 Result<sockaddr_un> unix_address(const std::string& path, const std::string& subject);
 
-/// Let descriptors ride on a message that is about to be sent. `room`: CMSG_SPACE of them, aligned as
-/// cmsghdr.
+/// Attach descriptors to a message that is about to be sent. `room` has CMSG_SPACE of their bytes, aligned as cmsghdr,
+/// and outlives the message.
 void put_fds(msghdr& message, std::span<char> room, std::span<const int> fds);
-/// Own every descriptor that came with a message, before anything is judged, so that none can leak.
+/// Move all descriptors of a received message into `fds`. Call it before anything of the message is checked, so that no
+/// descriptor leaks.
 void take_fds(msghdr& message, std::vector<UniqueFd>& fds);
 
-/// Whether a non-blocking call is to be made again, after a wait.
+/// Whether `error`, an errno of a non-blocking call, means to wait and call again.
 bool is_again(int error);
-/// Wait until the descriptor is ready for `events` or `end_ns` (CLOCK_MONOTONIC) has come. Gives 1 when it is
-/// ready, 0 when the time is over, and an errno, negative, when poll() fails; that is -EINTR when a signal
-/// came.
+/// Wait until `fd` is ready for `events`, at most until `end_ns` (CLOCK_MONOTONIC). Returns 1 if it is ready, 0 after
+/// that time, and a negative errno if poll() fails (-EINTR after a signal).
 int poll_until(int fd, short events, std::int64_t end_ns);
 
 }  // namespace carya

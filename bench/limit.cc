@@ -160,7 +160,7 @@ class Worker {
   template <typename Decoder>
   static ImageView decode(Decoder& decoder, const Photo& p, FieldIndex* index = nullptr) {
     (void)decoder.open(p.bytes, {});
-    if constexpr (std::is_same_v<Decoder, JpegReader>) decoder.set_index(index);
+    if constexpr (std::is_same_v<Decoder, JpegDispatch>) decoder.set_index(index);
     auto view = decoder.decode_view(p.region, ColorMode::kRgb);
     if (!view) std::abort();
     return *view;
@@ -186,8 +186,8 @@ class Worker {
 
   const std::vector<Photo>& photos_;
   PlainLoop plain_;
-  JpegTurbo turbo_;
-  JpegReader own_;
+  TurboJpeg turbo_;
+  JpegDispatch own_;
   FieldIndex index_;
   Resizer resizer_;
   StoreSpec specs_[2];

@@ -66,7 +66,7 @@ inline std::vector<std::byte> generated_photo(int height, int width) {
 inline std::vector<Photo> load_photos(const std::string& folder) {
   std::vector<Photo> photos;
   Draws draws;
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   const auto add = [&](std::vector<std::byte> bytes) {
     auto info = decoder.open(bytes, {});
     if (!info || info->multi_scan) return;

@@ -233,8 +233,8 @@ struct Host : PoolEvents {
     for (std::size_t i = 0; i < settings.ahead; ++i) ask();
   }
   void room(std::uint64_t) override {}
-  Placement place(std::uint64_t request, const std::string&, std::uint64_t) override {
-    return {Placement::Where::kParts, {slots[request]}};
+  ReceiveTarget place(std::uint64_t request, const std::string&, std::uint64_t) override {
+    return {ReceiveTarget::Where::kParts, {slots[request]}};
   }
   void done(std::uint64_t, const std::string&, bool placed) override {
     if (!placed) must<int>(fail(Code::kIo, "a result without its place"));

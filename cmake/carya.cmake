@@ -16,13 +16,17 @@ add_library(carya_boost INTERFACE)
 target_include_directories(carya_boost SYSTEM INTERFACE ${CARYA_BOOST_DIR})
 
 include(cmake/highway.cmake)
+include(cmake/fmt.cmake)
 
 add_library(carya_flags INTERFACE)
 target_include_directories(carya_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(carya_flags INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffp-contract=off -fno-math-errno
   -Wno-missing-field-initializers)  # options are designated initializers over commented defaults (STYLE)
-if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(Clang 19|GNU 12)\\.")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(carya_flags INTERFACE -Wthread-safety)  # what base/mutex.h says of locks
+endif()
+if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(Clang 19|GNU 12)\\." AND NOT CARYA_QUICK)
   target_compile_options(carya_flags INTERFACE -Werror)  # other compilers may warn of what nobody has seen here
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -56,6 +60,21 @@ if(CARYA_CCACHE AND NOT CARYA_PCH)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CARYA_CCACHE})
 endif()
 set(CMAKE_PCH_INSTANTIATE_TEMPLATES ON)
+# A third way, for builds that are made once and not shipped: many sources are compiled as one. What is shipped is
+# compiled source by source. tools/unity.py takes apart what does not go together.
+set(unity "")
+if(first_build AND NOT SKBUILD)
+  set(unity TESTS)
+endif()
+set(CARYA_UNITY "${unity}" CACHE STRING "Sources that are joined: TESTS, ALL, or nothing")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+target_compile_options(carya_flags INTERFACE $<$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>:-Wno-shadow>)  # other builds look
+if(CARYA_UNITY STREQUAL "ALL")
+  set(CMAKE_UNITY_BUILD ON)
+endif()
+if(CARYA_UNITY)
+  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/unity.py)
+endif()
 
 # carya_precompiled(<target> FOR <group> HEADERS <headers>): one precompiled set for all targets of a group, which are
 # compiled with the same options; the group's first target makes it.
@@ -74,15 +93,27 @@ endfunction()
 set(CARYA_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <expected> <filesystem>
   <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <unordered_map> <variant> <vector>)
 
-# carya_optimized(<target> <name> <group>): under the sanitizers, only what computes a lot is optimized. Sets `group` to the group
-# of precompiled headers, whose options must be the target's.
+# carya_optimized(<target> <name> <group>): under the sanitizers and in quick builds, only what computes a lot is optimized.
+# Sets `group` to the group of precompiled headers, whose options must be the target's.
 set(CARYA_COMPUTING base simd jpeg transforms autotune)
 function(carya_optimized target name group)
   set(group ${group} PARENT_SCOPE)
-  if(CARYA_SANITIZE AND name IN_LIST CARYA_COMPUTING)
-    target_compile_options(${target} PRIVATE -O1)
+  if(group STREQUAL "tests" AND NOT CARYA_SANITIZE AND NOT CARYA_QUICK AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -O1)  # the tests' own code: what they test is as it is shipped
+  elseif((CARYA_SANITIZE OR CARYA_QUICK) AND name IN_LIST CARYA_COMPUTING)
+    target_compile_options(${target} PRIVATE $<IF:$<BOOL:${CARYA_QUICK}>,-O3,-O1>)
     set(group ${group}_optimized PARENT_SCOPE)
   endif()
+endfunction()
+
+# carya_apart(<sources>): those of them that are compiled once per SIMD target, which must not be joined with others.
+function(carya_apart)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} per_target REGEX "foreach_target" LIMIT_COUNT 1)
+    if(per_target)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
 endfunction()
 
 # carya_module(<name> DEPS <carya modules> LIBS <third party>): the static library carya::<name> of this folder.
@@ -100,9 +131,10 @@ function(carya_module name)
     target_link_libraries(carya_${name} INTERFACE carya_flags ${M_DEPS})
     return()
   endif()
+  carya_apart(${sources})
   add_library(carya_${name} STATIC ${sources})
   add_library(carya::${name} ALIAS carya_${name})
-  target_link_libraries(carya_${name} PUBLIC carya_flags ${M_DEPS} PRIVATE ${M_LIBS})
+  target_link_libraries(carya_${name} PUBLIC carya_flags ${M_DEPS} PRIVATE carya_fmt ${M_LIBS})
   set_target_properties(carya_${name} PROPERTIES LINKER_LANGUAGE CXX)
   carya_optimized(carya_${name} ${name} modules)
   carya_precompiled(carya_${name} FOR ${group} HEADERS ${CARYA_STD_HEADERS} <nlohmann/json.hpp>)
@@ -123,7 +155,11 @@ function(carya_test name)
   cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *_test.cc *_test_lib.cc)
   if(sources)
+    carya_apart(${sources})
     add_executable(${name}_test ${sources})
+    if(CARYA_UNITY)
+      set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON)
+    endif()
     target_link_libraries(${name}_test PRIVATE ${M_DEPS} ${M_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
     carya_optimized(${name}_test ${name} tests)
     carya_precompiled(${name}_test FOR ${group} HEADERS ${CARYA_STD_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)

@@ -156,7 +156,7 @@ class PillowFolder(Dataset):
             image = opened.convert("RGB")
         left, top, width, height = crop_box(self._random, image.height, image.width)
         box = (left, top, left + width, top + height)
-        pixels = np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
+        pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
         return (np.ascontiguousarray(pixels[:, ::-1]) if self._random.random() < 0.5 else pixels), label
 
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/core.h>
 #include <boost/interprocess/indexes/iset_index.hpp>
 #include <boost/interprocess/managed_external_buffer.hpp>
 #include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
@@ -21,12 +22,12 @@ namespace {
 namespace interprocess = boost::interprocess;
 using Algorithm = interprocess::rbtree_best_fit<interprocess::null_mutex_family,
                                                 interprocess::offset_ptr<void>, kExtentAlign>;
-// Nothing is looked up by name. The null index would do, but Boost 1.74 does not compile with it here.
+// Nothing is looked up by name. The null index would be enough, but Boost 1.74 does not compile with it here.
 using Buffer = interprocess::basic_managed_external_buffer<char, Algorithm, interprocess::iset_index>;
 static_assert(Algorithm::Alignment == kExtentAlign);
 
 std::string subject_of(std::uint64_t bytes) {
-  return "extents of a memory file of " + std::to_string(bytes) + " B";
+  return fmt::format("extents of a memory file of {} B", bytes);
 }
 
 }  // namespace
@@ -60,12 +61,11 @@ Extents::~Extents() = default;
 Result<Extent> Extents::allocate(std::uint64_t bytes) {
   if (bytes == 0)
     return fail(Code::kInvalidArgument, subject_of(this->bytes()) + ": got 0 B; give at least 1");
-  // Boost rounds up, and a number close to 2^64 would become a small one.
+  // Boost rounds up, so a number close to 2^64 would become a small one.
   void* const memory = bytes > this->bytes() ? nullptr : allocator_->buffer.allocate(bytes, std::nothrow);
   if (memory == nullptr)
-    return fail(Code::kExhausted, subject_of(this->bytes()) + ": no piece of " + std::to_string(bytes) +
-                                      " B; " + std::to_string(free_bytes()) + " B are free beside " +
-                                      std::to_string(count()) + " extents");
+    return fail(Code::kExhausted, fmt::format("{}: no piece of {} B; {} B are free beside {} extents",
+                                              subject_of(this->bytes()), bytes, free_bytes(), count()));
   const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - region_.data());
   CHECK(allocator_->live.emplace(offset, bytes).second);
   return Extent{.offset = offset, .bytes = bytes};
@@ -96,22 +96,23 @@ Result<ExtentReader> ExtentReader::map(int fd, std::uint64_t bytes_max, std::str
   struct stat info{};
   if (fstat(fd, &info) != 0) return fail(Code::kCorrupt, subject + ": not a descriptor", errno);
   if (info.st_size < 1 || static_cast<std::uint64_t>(info.st_size) > bytes_max)
-    return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; give 1 to " +
-                                    std::to_string(bytes_max));
+    return fail(Code::kCorrupt,
+                fmt::format("{}: of {} bytes; give 1 to {}", subject, info.st_size, bytes_max));
   const auto size = static_cast<std::uint64_t>(info.st_size);
   TRY(check_memfd(fd, size, kSealReadOnly, what));
-  // To read a hole makes memory, here: what came must have all of its own, and its seals let nobody punch one.
+  // Reading a hole would take memory in this process. So the file must have all of its memory, and its seals let nobody
+  // punch a hole.
   if (static_cast<std::uint64_t>(info.st_blocks) * 512 < size)
-    return fail(Code::kCorrupt, subject + ": " + std::to_string(size) + " bytes with holes, " +
-                                    std::to_string(info.st_blocks * 512) + " have memory");
+    return fail(Code::kCorrupt,
+                fmt::format("{}: {} bytes with holes, {} have memory", subject, size, info.st_blocks * 512));
   ASSIGN(Region region, Region::map(fd, size, Region::Access::kReadOnly));
   return ExtentReader(std::move(region));
 }
 
 Result<std::span<const std::byte>> ExtentReader::at(const Extent& extent) const {
   if (extent.offset > bytes() || extent.bytes > bytes() - extent.offset)
-    return fail(Code::kCorrupt, subject_of(bytes()) + ": got " + std::to_string(extent.bytes) + " B at " +
-                                    std::to_string(extent.offset) + ", which it does not have");
+    return fail(Code::kCorrupt, fmt::format("{}: got {} B at {}, which it does not have", subject_of(bytes()),
+                                            extent.bytes, extent.offset));
   return std::span<const std::byte>(region_.data() + extent.offset, extent.bytes);
 }
 

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -36,7 +37,7 @@ union Ancillary {
   char bytes[CMSG_SPACE(kFdsPerMessage * sizeof(int))];
 };
 
-/// Wait until the socket is ready for `events` or `end_ns` has come. Signals do not end it.
+/// Wait until the socket is ready for `events` or `end_ns` has come. Signals do not end the wait.
 Status wait_for(int socket, short events, std::int64_t end_ns) {
   for (;;) {
     const int ready = poll_until(socket, events, end_ns);
@@ -54,7 +55,7 @@ Status send_message(int socket, const Header& header, const int* fds, std::int64
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    // The descriptors ride on the first byte.
+    // The kernel attaches the descriptors to the first byte.
     if (sent == 0) put_fds(message, ancillary.bytes, {fds, header.count});
     const ssize_t bytes = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (bytes > 0) {
@@ -73,7 +74,7 @@ Status send_message(int socket, const Header& header, const int* fds, std::int64
   return {};
 }
 
-/// Read one header and the descriptors that ride on it, appended to `fds`.
+/// Read one header, and append the descriptors that came with it to `fds`.
 Result<Header> receive_message(int socket, std::vector<UniqueFd>& fds, std::int64_t end_ns) {
   Header header{};
   std::size_t got = 0;
@@ -93,7 +94,7 @@ Result<Header> receive_message(int socket, std::vector<UniqueFd>& fds, std::int6
     }
     take_fds(message, fds);
     if (bytes == 0) return fail(Code::kClosed, "receive descriptors: the peer is gone");
-    if ((message.msg_flags & MSG_CTRUNC) != 0) {  // more than fit, or this process has no numbers left
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {  // more than fit, or this process may have no more
       return fail(Code::kExhausted,
                   "receive descriptors: not all could be taken; raise the limit of open files");
     }
@@ -139,8 +140,8 @@ Result<ReceivedReader> receive_reader_fds(int socket, int timeout_ms) {
                       total <= kFdsMax && header.first == first && header.count >= 1 &&
                       header.count <= total - first;
     if (!sane || all.size() != first + header.count) {
-      return fail(Code::kCorrupt, "receive descriptors: " + std::to_string(all.size()) +
-                                      " came, the message does not say so");
+      return fail(Code::kCorrupt,
+                  fmt::format("receive descriptors: {} came, the message does not say so", all.size()));
     }
     first += header.count;
   }

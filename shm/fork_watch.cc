@@ -10,7 +10,7 @@
 namespace carya::shm {
 namespace {
 
-// Relaxed everywhere: it changes only in a child, where one thread exists.
+// Relaxed everywhere: it changes only in a child, where only one thread exists.
 std::atomic<std::uint32_t> g_epoch{0};
 
 void count_fork() {

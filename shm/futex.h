@@ -7,12 +7,12 @@ namespace carya::shm {
 
 enum class FutexWait : std::uint8_t { kWoken, kTimeout, kInterrupted };
 
-/// Sleep while `word` is `expected`, at most timeout_ms. The word may lie in a read-only mapping; it is
-/// looked up by file and offset, so that the waker may be another process or another mapping. kWoken includes
-/// "it had already changed" and wakes without cause: the caller looks again.
+/// Sleep while `word` is `expected`, at most timeout_ms. The word may lie in a read-only mapping. The kernel finds it
+/// by file and offset, so that another process or another mapping may wake the sleeper. kWoken includes a word that had
+/// already changed, and wakes without cause: the caller looks again.
 FutexWait futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, int timeout_ms);
 
-/// Wake all that sleep on the word.
+/// Wake all threads that sleep on the word.
 void futex_wake(const std::atomic<std::uint32_t>& word);
 
 }  // namespace carya::shm

@@ -13,8 +13,8 @@
 
 namespace carya::shm {
 
-/// A reader's mappings and its end of the releases, shared by the reader and all its leases: the last of them
-/// unmaps. In a forked child nothing of it is touched.
+/// A reader's mappings and its end of the releases. The reader and all its leases share it; the last of them unmaps. A
+/// forked child touches nothing of it.
 struct Lease::Ledger {
   const std::uint32_t epoch = fork_epoch();
   Region control;  // read-only
@@ -24,7 +24,7 @@ struct Lease::Ledger {
   bool slots_writable = false;
   std::atomic<std::uint32_t> held{0};  // leases alive
 
-  // Several threads release; the page has one tail. Only this ledger's releases wait for it, a few
+  // Several threads release, and the page has one tail. Only releases of this ledger wait for each other, for a few
   // nanoseconds.
   Mutex releasing;
   std::uint64_t tail GUARDED_BY(releasing) = 0;  // what the page's tail says
@@ -41,7 +41,7 @@ struct Lease::Ledger {
   }
   format::ReaderPage& own_page() { return *reinterpret_cast<format::ReaderPage*>(page.data()); }
 
-  /// Protocol 8 and 10.
+  /// Steps 8 and 10 of the protocol in slot_ring.cc.
   void release(std::uint32_t slot, std::uint32_t generation);
 };
 

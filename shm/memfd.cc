@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <string>
 
@@ -19,7 +20,7 @@ namespace carya::shm {
 
 namespace {
 
-/// fallocate() over all of the file, whatever signals come.
+/// Call fallocate() for the whole file, again after each signal.
 int change_memory(int fd, int mode, std::uint64_t bytes) {
   int status = 0;
   do status = fallocate(fd, mode, 0, static_cast<off_t>(bytes));
@@ -43,7 +44,7 @@ Result<UniqueFd> create_memfd(const char* name, std::uint64_t bytes, bool hugetl
       return fail(Code::kUnsupported, subject + ": not in this kernel; Linux 3.17 has it", error);
     return fail_errno(subject, error);
   }
-  const std::string subject = std::string("allocate ") + name + " of " + std::to_string(bytes) + " B";
+  const std::string subject = fmt::format("allocate {} of {} B", name, bytes);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail(Code::kExhausted, subject, errno);
   if (change_memory(fd.get(), 0, bytes) != 0)
     return fail(Code::kExhausted, subject + (hugetlb ? " in huge pages" : ""), errno);
@@ -58,7 +59,7 @@ Status give_back_memory(int fd, std::uint64_t bytes) {
 
 Status take_memory_again(int fd, std::uint64_t bytes) {
   if (change_memory(fd, 0, bytes) != 0)
-    return fail(Code::kExhausted, "slot ring: no memory for " + std::to_string(bytes) + " B", errno);
+    return fail(Code::kExhausted, fmt::format("slot ring: no memory for {} B", bytes), errno);
   return {};
 }
 
@@ -72,14 +73,13 @@ Status check_memfd(int fd, std::uint64_t bytes, unsigned seals, std::string_view
   struct stat info{};
   if (fstat(fd, &info) != 0) return fail(Code::kCorrupt, subject + ": not a descriptor", errno);
   if (info.st_size < 0 || static_cast<std::uint64_t>(info.st_size) != bytes) {
-    return fail(Code::kCorrupt, subject + ": wanted " + std::to_string(bytes) + " B, the file has " +
-                                    std::to_string(info.st_size) + " B");
+    return fail(Code::kCorrupt,
+                fmt::format("{}: wanted {} B, the file has {} B", subject, bytes, info.st_size));
   }
   const int have = fcntl(fd, F_GET_SEALS);
   if (have < 0) return fail(Code::kCorrupt, subject + ": not a memfd", errno);
   if ((static_cast<unsigned>(have) & seals) != seals) {
-    return fail(Code::kCorrupt,
-                subject + ": wanted seals " + std::to_string(seals) + ", has " + std::to_string(have));
+    return fail(Code::kCorrupt, fmt::format("{}: wanted seals {}, has {}", subject, seals, have));
   }
   return {};
 }

@@ -38,7 +38,7 @@ constexpr Names kVersion2{"/memory.max", "/memory.current", "inactive_file ", "a
 constexpr Names kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file ",
                           "total_active_file "};
 
-/// What one cgroup folder still allows; unlimited where it says nothing ("max" is no number).
+/// The bytes that one cgroup folder still allows; unlimited if it has no number ("max" is none).
 std::uint64_t room_in(const std::string& folder, const Names& names) {
   const auto limit = number_in(folder + names.limit, "");
   const auto usage = number_in(folder + names.usage, "");

@@ -15,8 +15,7 @@
 
 namespace carya::shm {
 
-/// The owner of a ring; slot_ring.cc has the protocol and all of its functions. Threads:
-/// as SlotRing says.
+/// The owner of a ring; slot_ring.cc has the protocol and all functions. Threads: as SlotRing says.
 class OwnedRing final : public SlotRing {
  public:
   OwnedRing(const SlotLayout& layout, const SlotRingOptions& options)
@@ -49,7 +48,7 @@ class OwnedRing final : public SlotRing {
   SlotRingStats stats() const override;
 
  private:
-  /// What the owner keeps per reader.
+  /// The owner's record of one reader.
   struct Reader {
     UniqueFd page_fd;
     UniqueFd bell;
@@ -83,7 +82,7 @@ class OwnedRing final : public SlotRing {
   UniqueFd epoll_;
   RingMemory memory_;
 
-  // The truth; the control segment is a copy of it for readers, and is never read back.
+  // The truth. The control segment is a copy of it for readers; the owner never reads that copy back.
   SlotLedger ledger_;
   std::vector<Reader> readers_;
   std::uint32_t attachments_ = 0;

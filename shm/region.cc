@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -21,7 +22,7 @@ namespace carya::shm {
 
 Result<Region> Region::map(int fd, std::uint64_t bytes, Access access) {
   watch_forks();
-  const std::string subject = "map " + std::to_string(bytes) + " B of shared memory";
+  const std::string subject = fmt::format("map {} B of shared memory", bytes);
   const bool is_large = bytes >= kSlotAlign;
   Region region;
   ASSIGN(region.mapping_, Mapping::of_file(fd, bytes, access, subject, is_large ? kSlotAlign : 0));
@@ -29,7 +30,7 @@ Result<Region> Region::map(int fd, std::uint64_t bytes, Access access) {
   region.access_ = access;
   if (madvise(region.data(), bytes, MADV_DONTFORK) != 0) return fail_errno(subject, errno);
   if (is_large)
-    madvise(region.data(), bytes, MADV_HUGEPAGE);  // refused on hugetlb and without THP: no matter
+    madvise(region.data(), bytes, MADV_HUGEPAGE);  // refused on hugetlb and without THP, which is harmless
   return region;
 }
 
@@ -46,7 +47,7 @@ Region& Region::operator=(Region&& other) noexcept {
 }
 
 void Region::leave_inherited() noexcept {
-  // In a forked child something else may live at these addresses by now.
+  // In a forked child other memory may lie at these addresses by now.
   if (epoch_ != fork_epoch()) mapping_.abandon();
 }
 
@@ -62,7 +63,7 @@ std::uint64_t Region::collapse() const {
   if (bytes() < kSlotAlign) return 0;
   if (madvise(data(), bytes(), MADV_COLLAPSE) == 0) return bytes();
   if (errno == EINVAL) return 0;  // not in this kernel, or not for this file
-  std::uint64_t huge = 0;         // memory is fragmented: count piece by piece
+  std::uint64_t huge = 0;         // memory is fragmented: collapse and count piece by piece
   for (std::uint64_t at = 0; at + kSlotAlign <= bytes(); at += kSlotAlign) {
     if (madvise(data() + at, kSlotAlign, MADV_COLLAPSE) == 0) huge += kSlotAlign;
   }

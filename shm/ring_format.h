@@ -7,8 +7,8 @@
 
 #include "shm/slot_ring.h"
 
-/// The bytes that owner and readers share, version 1 (FORMAT.md). Little-endian machines only; fixed-width
-/// integers and lock-free atomics of them, no pointers. What the other side wrote is loaded once and checked
+/// The bytes that owner and readers share, version 1 (FORMAT.md). Little-endian machines only. They are fixed-width
+/// integers and lock-free atomics of those, no pointers. A side loads what the other side wrote once, and checks it
 /// before use.
 namespace carya::shm::format {
 
@@ -18,11 +18,10 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint32_t kFlagReadOnly =
     1;  ///< readers map slots read-only; the slots are write-sealed
 
-/// Entries of a delivery queue and of a release ring. A slot is in each at most once, so neither can
-/// overflow.
+/// The entries of a delivery queue and of a release ring. A slot is in each at most once, so that neither can overflow.
 inline constexpr std::uint32_t kQueueEntries = kSlotsMax;
 
-/// An entry of either: generation above, slot below.
+/// An entry of either one: the generation in the high half, the slot in the low half.
 constexpr std::uint64_t pack(std::uint32_t slot, std::uint32_t generation) {
   return static_cast<std::uint64_t>(generation) << 32 | slot;
 }
@@ -40,7 +39,7 @@ static_assert(sizeof(Word32) == 4 && sizeof(Word64) == 8);
 
 enum class SlotState : std::uint32_t { kFree = 0, kFilling = 1, kReady = 2 };
 
-/// Start of the control segment. Written by the owner only.
+/// The start of the control segment. Only the owner writes it.
 struct ControlHeader {
   std::uint64_t magic;
   std::uint32_t version;
@@ -51,24 +50,24 @@ struct ControlHeader {
   std::uint64_t readers_offset;
   std::uint32_t slots;
   std::uint32_t readers;
-  alignas(64) Word32 closed;         ///< 1: the ring is gone, nothing will be published or rewritten
+  alignas(64) Word32 closed;         ///< 1: the ring is gone; nothing will be published or rewritten
   alignas(64) Word32 owner_waiting;  ///< 1: ring the bell after a release
 };
 
-/// One slot, in the control segment. Written by the owner only.
+/// One slot, in the control segment. Only the owner writes it.
 struct alignas(64) SlotEntry {
   Word32 state;
   Word32 generation;  ///< counts the slot's fillings
   Word64 sequence;
-  Word32 holders;  ///< bit r: reader r has not released it
+  Word32 holders;  ///< bit r: reader r has not released the slot
   std::uint32_t reserved;
   std::uint64_t reserved_2;
   Word64 meta[kMetaWords];
 };
 
-/// One reader, in the control segment. Written by the owner only.
+/// One reader, in the control segment. Only the owner writes it.
 struct alignas(64) ReaderEntry {
-  Word32 attach_id;  ///< 0: detached; else which attachment this is
+  Word32 attach_id;  ///< 0: detached; else the number of the attachment
   alignas(
       64) Word32 wake_word;  ///< the futex; changes with every publication and when the reader must look up
   std::uint32_t reserved;
@@ -76,18 +75,18 @@ struct alignas(64) ReaderEntry {
   alignas(64) Word64 queue[kQueueEntries];
 };
 
-/// A reader's own page: after the owner has made it, written by that reader only.
+/// A reader's own page. After the owner has made it, only that reader writes it.
 struct alignas(64) ReaderPage {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t reader;
   std::uint32_t attach_id;
   std::uint32_t entries;
-  Word32 claimed;              ///< 1: a RingReader uses this attachment; a second one would tear its releases
+  Word32 claimed;  ///< 1: a RingReader uses this attachment; a second one would corrupt its releases
   alignas(64) Word32 waiting;  ///< 1: wake the futex after a publication
   std::uint32_t reserved;
-  Word64 waited_ns;          ///< that it has slept for batches so far
-  alignas(64) Word64 taken;  ///< deliveries it has taken
+  Word64 waited_ns;          ///< nanoseconds that the reader has slept for batches so far
+  alignas(64) Word64 taken;  ///< deliveries that the reader has taken
   alignas(64) Word64 tail;   ///< releases so far
   alignas(64) Word64 releases[kQueueEntries];
 };

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <fmt/core.h>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -16,7 +17,7 @@ namespace {
 
 using format::ControlHeader;
 
-/// "4.5 GiB": three digits or so, for a person.
+/// A size for people: "4.5 GiB", with about three digits.
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto number = static_cast<double>(bytes);
@@ -27,36 +28,37 @@ std::string bytes_text(std::uint64_t bytes) {
   return text;
 }
 
-/// kExhausted, with the figures and what to do about them.
+/// The error kExhausted, with the figures and the cure.
 std::unexpected<Error> no_room(const SlotLayout& layout, const SlotRingOptions& options,
                                const std::string& why, int sys_errno) {
   const std::uint64_t bytes = options.slots * layout.slot_bytes();
-  return fail(Code::kExhausted,
-              "slots: " + std::to_string(options.slots) + " of " + bytes_text(layout.slot_bytes()) +
-                  " want " + bytes_text(bytes) + ": " + why +
-                  "; give a smaller batch or image, or fewer slots= (2 at least)" +
-                  (options.hugetlb ? ", or do without huge pages" : ", or raise the memory limit"),
-              sys_errno);
+  return fail(
+      Code::kExhausted,
+      fmt::format(
+          "slots: {} of {} want {}: {}; give a smaller batch or image, or fewer slots= (2 at least){}",
+          options.slots, bytes_text(layout.slot_bytes()), bytes_text(bytes), why,
+          (options.hugetlb ? ", or do without huge pages" : ", or raise the memory limit")),
+      sys_errno);
 }
 
-/// Each slot is a file in memory, and a descriptor of this process.
+/// The error for missing descriptors: each slot is a memory file, and a descriptor of this process.
 std::unexpected<Error> no_descriptor(const SlotRingOptions& options, int sys_errno) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string process = sys_errno == EMFILE
-                                  ? "this process may open " + std::to_string(limit.rlim_cur) +
-                                        " files; raise that limit (ulimit -n, or "
-                                        "LimitNOFILE= of a service)"
-                                  : "the machine has no more open files to give; raise sysctl fs.file-max";
+  const std::string process =
+      sys_errno == EMFILE
+          ? fmt::format(
+                "this process may open {} files; raise that limit (ulimit -n, or LimitNOFILE= of a service)",
+                limit.rlim_cur)
+          : "the machine has no more open files to give; raise sysctl fs.file-max";
   return fail(Code::kExhausted,
-              "slots: " + std::to_string(options.slots) + " take a descriptor each, and " + process,
-              sys_errno);
+              fmt::format("slots: {} take a descriptor each, and {}", options.slots, process), sys_errno);
 }
 
 }  // namespace
 
 Result<RingMemory> RingMemory::create(const SlotLayout& layout, const SlotRingOptions& options) {
-  // Pages of the huge page pool are set aside already; the others must still be found.
+  // Pages of the huge page pool are reserved already; all others must still be available.
   const std::uint64_t available = available_slot_bytes();
   if (!options.hugetlb && options.slots * layout.slot_bytes() + format::kControlBytes > available) {
     return no_room(layout, options, bytes_text(available) + " of memory are left for slots here", 0);

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 
@@ -45,12 +46,10 @@ Result<Region> map_control(int fd, std::uint32_t reader, std::size_t slots) {
     return corrupt("control segment: other offsets than version 1 has");
   }
   if (header.slots != slots || slots < 1 || slots > kSlotsMax) {
-    return corrupt("control segment: " + std::to_string(header.slots) + " slots, descriptors of " +
-                   std::to_string(slots));
+    return corrupt(fmt::format("control segment: {} slots, descriptors of {}", header.slots, slots));
   }
   if (header.readers > kReadersMax || reader >= header.readers) {
-    return corrupt("control segment: reader " + std::to_string(reader) + " of " +
-                   std::to_string(header.readers));
+    return corrupt(fmt::format("control segment: reader {} of {}", reader, header.readers));
   }
   return control;
 }
@@ -88,8 +87,8 @@ struct RingReader::Impl {
   std::uint32_t reader = 0;
   std::uint32_t attach_id = 0;
   std::uint32_t slots = 0;
-  std::uint64_t head = 0;            // deliveries taken
-  std::int64_t waited_until_ns = 0;  // end of the last wait
+  std::uint64_t head = 0;            // deliveries that were taken
+  std::int64_t waited_until_ns = 0;  // the end of the last wait
 
   Status map(const SlotRing::ReaderFds& fds);
   Status map_slots(const std::vector<int>& slot_fds);
@@ -99,7 +98,7 @@ struct RingReader::Impl {
   Status wait(int slice_ms);
   Status doze();
   void add_waited(std::int64_t slept_ns) {
-    // Relaxed, and not one operation: this thread alone writes it, and no memory hangs on it.
+    // Relaxed, and not one atomic operation: only this thread writes it, and no other memory depends on it.
     auto& sum = ledger->own_page().waited_ns;
     sum.store(sum.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(slept_ns),
               std::memory_order_relaxed);
@@ -118,8 +117,7 @@ Status RingReader::Impl::map(const SlotRing::ReaderFds& fds) {
   TRY(map_slots(fds.slots));
   TRY(check_attached());
   if (ledger->header().closed.load(std::memory_order_relaxed) != 0) return closed("the ring is gone");
-  // Relaxed: it only has to be atomic. A second reader of one attachment would write over the first one's
-  // releases.
+  // Relaxed: it only has to be atomic. A second reader of one attachment would overwrite the first one's releases.
   if (ledger->own_page().claimed.exchange(1, std::memory_order_relaxed) != 0) {
     return fail(Code::kInvalidArgument,
                 "ring reader: this attachment is in use; attach_reader() gives another");
@@ -147,15 +145,15 @@ Status RingReader::Impl::map_slots(const std::vector<int>& slot_fds) {
 Status RingReader::Impl::check_attached() const {
   // Sequentially consistent: partner of retire_reader() when called after `taken` was stored (protocol 13).
   if (ledger->reader_entry(reader).attach_id.load(std::memory_order_seq_cst) != attach_id) {
-    return closed("reader " + std::to_string(reader) + " was detached");
+    return closed(fmt::format("reader {} was detached", reader));
   }
   return {};
 }
 
-/// A lease, or none when nothing is pending; kClosed only when nothing will be.
+/// Take what is pending. Returns an empty lease if nothing is. kClosed comes only when nothing will be pending any
+/// more.
 Result<Lease> RingReader::Impl::take_pending() {
-  // Acquire, with the owner's last store: what it published before it ended is seen below and still
-  // delivered.
+  // Acquire, with the owner's last store: what it published before it ended is visible below and is still delivered.
   const bool ended = ledger->header().closed.load(std::memory_order_acquire) != 0;
   TRY(check_attached());
   if (!empty()) return take();
@@ -173,10 +171,9 @@ Result<Lease> RingReader::Impl::take() {
   const std::uint32_t slot = format::slot_of(delivery);
   if (tail - head > slots || slot >= slots) {
     TRY(check_attached());
-    return corrupt("delivery of slot " + std::to_string(slot) + ", " + std::to_string(tail - head) +
-                   " waiting, of " + std::to_string(slots));
+    return corrupt(fmt::format("delivery of slot {}, {} waiting, of {}", slot, tail - head, slots));
   }
-  // Acquire all the way: the attach_id below is read last, so it vouches for what came before.
+  // Every load is an acquire, so the attach_id below is read last and vouches for all that was read before it.
   const SlotEntry& entry = ledger->slot_entry(slot);
   Lease lease;
   lease.slot_ = slot;
@@ -190,13 +187,12 @@ Result<Lease> RingReader::Impl::take() {
   const bool held = (entry.holders.load(std::memory_order_acquire) & 1u << reader) != 0;
   TRY(check_attached());
   if (!ready || !held || lease.generation_ != format::generation_of(delivery)) {
-    return corrupt("slot " + std::to_string(slot) + " was delivered and is not ready");
+    return corrupt(fmt::format("slot {} was delivered and is not ready", slot));
   }
-  // What this process wrote over an earlier batch would hide this one.
+  // Pages that this process wrote in an earlier batch would hide this one.
   if (!ledger->slots_writable) ledger->slots[slot].forget_writes();
   lease.data_ = ledger->slots[slot].data();
-  // Before the tail of any release of this slot, also by another thread; and before the look at the
-  // attach_id.
+  // Stored before the tail of any release of this slot, also by another thread, and before attach_id is read again.
   ledger->own_page().taken.store(++head, std::memory_order_seq_cst);
   ledger->held.fetch_add(1, std::memory_order_relaxed);
   lease.ledger_ = ledger;
@@ -204,7 +200,7 @@ Result<Lease> RingReader::Impl::take() {
   return lease;
 }
 
-/// Protocol 5: sleep until something is published, at most slice_ms. Errors: kTimeout, when a signal came.
+/// Protocol 5: sleep until something is published, at most slice_ms. Errors: kTimeout after a signal.
 Status RingReader::Impl::wait(int slice_ms) {
   const ReaderEntry& mine = ledger->reader_entry(reader);
   auto& flag = ledger->own_page().waiting;
@@ -220,8 +216,8 @@ Status RingReader::Impl::wait(int slice_ms) {
   return status;
 }
 
-/// A reader that waits again so soon outruns its producers: it sleeps a little before it asks to be woken, so
-/// that a fast stream of small batches does not cost them a wake-up each. Errors: as wait().
+/// Sleep a little before asking to be woken. A reader that waits again so soon outruns its producers; without this, a
+/// fast stream of small batches would cost them a wake-up each. Errors: as wait().
 Status RingReader::Impl::doze() {
   const timespec little{0, kDozeNs};
   if (clock_nanosleep(CLOCK_MONOTONIC, 0, &little, nullptr) == EINTR)
@@ -249,7 +245,7 @@ Result<Lease> RingReader::next(int timeout_ms) {
   for (;;) {
     const std::int64_t left_ns = timeout_ms > 0 ? end_ns - monotonic_ns() : 0;
     if (left_ns <= 0)
-      return fail(Code::kTimeout, "ring reader: no batch within " + std::to_string(timeout_ms) + " ms");
+      return fail(Code::kTimeout, fmt::format("ring reader: no batch within {} ms", timeout_ms));
     const std::int64_t left_ms = (left_ns + 999'999) / 1'000'000;
     const bool soon = !dozed && end_ns - left_ns - impl.waited_until_ns < kSoonNs;
     const Status slept =
@@ -269,7 +265,7 @@ std::uint32_t RingReader::held() const {
 }
 std::uint32_t RingReader::pending() const {
   if (impl_->ledger->forked()) return 0;
-  // Relaxed: it is a figure; take() looks again. The owner may write anything there.
+  // Relaxed: the result is only a figure, and take() looks again. The owner may have written anything there.
   const std::uint64_t tail = impl_->ledger->reader_entry(impl_->reader).tail.load(std::memory_order_relaxed);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(tail - impl_->head, impl_->slots));
 }

@@ -1,5 +1,6 @@
 #include "shm/slot_layout.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -44,7 +45,7 @@ std::uint64_t data_offset(std::uint64_t tensors) {
   return align_up(sizeof(TableHeader) + tensors * sizeof(TableEntry), kDataAlign);
 }
 
-/// Why a tensor cannot be in a slot, or nullptr.
+/// The reason why a tensor cannot be in a slot, or nullptr.
 const char* complaint(const SlotTensor& tensor) {
   if (tensor.name.empty() || tensor.name.size() > kNameMax) return "a name has 1 to 63 bytes";
   if (tensor.name.find('\0') != std::string::npos) return "a name has no zero byte";
@@ -58,14 +59,14 @@ Status corrupt(const std::string& what) {
   return fail(Code::kCorrupt, "slot table: " + what);
 }
 
-/// Check what an entry of a foreign table says and append it. `end` is where the tensor before it ends.
+/// Check an entry of a foreign table and append it. `end` is where the tensor before it ends.
 Status take_entry(const TableEntry& entry, std::uint64_t end, std::uint64_t slot_bytes,
                   std::vector<SlotTensor>& tensors) {
   SlotTensor tensor;
   tensor.name.assign(entry.name, strnlen(entry.name, sizeof(entry.name)));
   tensor.dtype = static_cast<DType>(entry.dtype);
   if (entry.dimensions > kDimensionsMax)
-    return corrupt("a tensor has " + std::to_string(entry.dimensions) + " dimensions");
+    return corrupt(fmt::format("a tensor has {} dimensions", entry.dimensions));
   tensor.shape.assign(entry.shape, entry.shape + entry.dimensions);
   tensor.offset = entry.offset;
   if (const char* why = complaint(tensor)) return corrupt(why);
@@ -73,8 +74,8 @@ Status take_entry(const TableEntry& entry, std::uint64_t end, std::uint64_t slot
   const auto stop = checked_add(entry.offset, bytes);
   if (bytes != entry.bytes || entry.offset % kTensorAlign != 0 || entry.offset < end || !stop ||
       *stop > slot_bytes) {
-    return corrupt(tensor.name + " @" + std::to_string(entry.offset) + " of " + std::to_string(entry.bytes) +
-                   " B does not fit its shape or its slot of " + std::to_string(slot_bytes) + " B");
+    return corrupt(fmt::format("{} @{} of {} B does not fit its shape or its slot of {} B", tensor.name,
+                               entry.offset, entry.bytes, slot_bytes));
   }
   for (const SlotTensor& other : tensors) {
     if (other.name == tensor.name) return corrupt(tensor.name + " is there twice");
@@ -97,8 +98,8 @@ std::uint64_t SlotTensor::bytes() const {
 
 Result<SlotLayout> SlotLayout::create(std::vector<SlotTensor> tensors) {
   if (tensors.size() > kTensorsMax) {
-    return fail(Code::kInvalidArgument, "slot layout: " + std::to_string(tensors.size()) +
-                                            " tensors, at most " + std::to_string(kTensorsMax));
+    return fail(Code::kInvalidArgument,
+                fmt::format("slot layout: {} tensors, at most {}", tensors.size(), kTensorsMax));
   }
   std::uint64_t offset = data_offset(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -125,18 +126,17 @@ Result<SlotLayout> SlotLayout::create(std::vector<SlotTensor> tensors) {
 
 Result<SlotLayout> SlotLayout::parse(const std::byte* slot, std::uint64_t slot_bytes) {
   if (slot_bytes < kSlotAlign || slot_bytes % kSlotAlign != 0) {
-    return fail(Code::kCorrupt, "slot table: a slot of " + std::to_string(slot_bytes) + " B");
+    return fail(Code::kCorrupt, fmt::format("slot table: a slot of {} B", slot_bytes));
   }
   TableHeader header;
-  std::memcpy(&header, slot, sizeof(header));  // read once: the other side may change it under us
+  std::memcpy(&header, slot, sizeof(header));  // copied once, since the other side may change it at any time
   if (header.magic != kTableMagic || header.version != kTableVersion) {
     return fail(Code::kCorrupt, "slot table: not a table of version 1");
   }
   if (header.tensors > kTensorsMax || header.slot_bytes != slot_bytes ||
       header.data_offset != data_offset(header.tensors)) {
-    return fail(Code::kCorrupt, "slot table: " + std::to_string(header.tensors) + " tensors in " +
-                                    std::to_string(header.slot_bytes) + " B, the slot has " +
-                                    std::to_string(slot_bytes) + " B");
+    return fail(Code::kCorrupt, fmt::format("slot table: {} tensors in {} B, the slot has {} B",
+                                            header.tensors, header.slot_bytes, slot_bytes));
   }
   SlotLayout layout;
   layout.slot_bytes_ = slot_bytes;

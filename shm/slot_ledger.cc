@@ -1,5 +1,6 @@
 #include "shm/slot_ledger.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace carya::shm {
@@ -128,7 +129,7 @@ bool SlotLedger::free_unheld(std::uint32_t slot) {
   return true;
 }
 
-/// Whether it became FREE.
+/// Returns whether the slot became FREE.
 bool SlotLedger::drop_holder(std::uint32_t slot, std::uint32_t reader) {
   slots_[slot].holders &= ~(1u << reader);
   --readers_[reader].outstanding;
@@ -138,20 +139,19 @@ bool SlotLedger::drop_holder(std::uint32_t slot, std::uint32_t reader) {
 Status SlotLedger::take_to(std::uint32_t reader, std::uint64_t taken) {
   Reader& account = readers_[reader];
   if (taken < account.taken || taken > account.pushed) {
-    return lie("says it took " + std::to_string(taken) + " batches, before it was " +
-               std::to_string(account.taken) + ", delivered were " + std::to_string(account.pushed));
+    return lie(fmt::format("says it took {} batches, before it was {}, delivered were {}", taken,
+                           account.taken, account.pushed));
   }
   account.taken = taken;
   return {};
 }
 
 Result<bool> SlotLedger::release(std::uint32_t reader, std::uint32_t slot, std::uint32_t generation) {
-  const auto subject = [slot] { return "released slot " + std::to_string(slot); };
-  if (slot >= slots_.size()) return lie(subject() + " of " + std::to_string(slots_.size()));
+  const auto subject = [slot] { return fmt::format("released slot {}", slot); };
+  if (slot >= slots_.size()) return lie(fmt::format("{} of {}", subject(), slots_.size()));
   const Slot& entry = slots_[slot];
   if (generation != entry.generation) {
-    return lie(subject() + " generation " + std::to_string(generation) + ", it is at " +
-               std::to_string(entry.generation));
+    return lie(fmt::format("{} generation {}, it is at {}", subject(), generation, entry.generation));
   }
   if ((entry.holders & 1u << reader) == 0) return lie(subject() + ", which it does not hold (twice?)");
   const Reader& account = readers_[reader];

@@ -12,9 +12,9 @@
 
 namespace carya::shm {
 
-/// The owner's own account of slots and readers, in private memory: the truth against which everything that a
-/// reader says is checked. States: FREE -> FILLING -> READY -> FREE when its last holder has released it.
-/// Pure bookkeeping: no shared memory, no system calls. Threads: owner only.
+/// The owner's own account of slots and readers, in private memory. The owner checks everything that a reader says
+/// against it. States: FREE -> FILLING -> READY -> FREE when the last holder has released the slot.
+/// It uses no shared memory and no system calls. Threads: owner only.
 class SlotLedger {
  public:
   using State = format::SlotState;
@@ -25,51 +25,50 @@ class SlotLedger {
   std::uint32_t generation(std::uint32_t slot) const { return slots_[slot].generation; }
   std::uint32_t holders(std::uint32_t slot) const { return slots_[slot].holders; }
 
-  /// FREE -> FILLING with the next generation; the slot freed last comes first (its pages are the warmest).
+  /// FREE -> FILLING with the next generation. The slot that was freed last comes first, since its pages are the
+  /// warmest.
   std::optional<std::uint32_t> acquire();
-  /// The one that acquire() gives next.
+  /// The slot that acquire() returns next.
   std::optional<std::uint32_t> next_free() const;
-  /// FREE slots, the one that will be acquired last first.
+  /// The FREE slots; the one that is acquired last stands first.
   std::span<const std::uint32_t> free_slots() const { return free_; }
   void abandon(std::uint32_t slot);
-  /// FILLING -> READY for the attached readers of the mask that are not retired; with none of them, FREE at
-  /// once unless slots are kept. Sequences ascend. Returns the holders.
+  /// FILLING -> READY for the attached readers of the mask that are not retired. Without any the slot is FREE at once,
+  /// unless slots are kept. Sequences ascend. Returns the holders.
   std::uint32_t publish(std::uint32_t slot, std::uint32_t readers_mask, std::uint64_t sequence);
 
-  /// READY slots from that sequence on, in order; none when one of them was FREE already.
+  /// The READY slots from that sequence on, in order; empty if one of them was FREE already.
   std::optional<std::vector<std::uint32_t>> ready_from(std::uint64_t sequence) const;
-  /// A READY slot gets one more holder.
+  /// Add a holder to a READY slot.
   void deliver(std::uint32_t slot, std::uint32_t reader);
 
   void attach(std::uint32_t reader);
   bool attached(std::uint32_t reader) const { return (attached_ & 1u << reader) != 0; }
   std::uint32_t attached_mask() const { return attached_; }
-  /// Nothing more is delivered to the reader, and what it has not taken it holds no longer; returns how many
-  /// slots became FREE.
+  /// Deliver nothing more to the reader, and drop what it has not taken. Returns how many slots became FREE.
   std::uint32_t retire(std::uint32_t reader);
-  /// From now on what is published, and what the reader has not taken, stays READY also when nobody holds it.
+  /// From now on, keep slots that are published, and those that the reader has not taken, READY even without a holder.
   void keep_untaken(std::uint32_t reader);
-  /// Slots of lower sequences are kept no longer; returns how many became FREE.
+  /// Keep slots of lower sequences no longer. Returns how many became FREE.
   std::uint32_t drop_kept(std::uint64_t before);
-  /// Nor is any other.
+  /// Keep no slot any more. Returns how many became FREE.
   std::uint32_t stop_keeping();
   bool retired(std::uint32_t reader) const { return (retired_ & 1u << reader) != 0; }
-  /// Take back all that the reader holds; returns how many slots became FREE.
+  /// Take back all slots that the reader holds. Returns how many became FREE.
   std::uint32_t detach(std::uint32_t reader);
 
-  /// The reader says that it took `taken` deliveries so far. Errors: kCorrupt, when that cannot be.
+  /// The reader says that it took `taken` deliveries so far. Errors: kCorrupt if that is impossible.
   Status take_to(std::uint32_t reader, std::uint64_t taken);
-  /// The reader says that it releases this slot of this generation. True if the slot became FREE. Errors:
+  /// The reader says that it releases this slot of this generation. Returns whether the slot became FREE. Errors:
   /// kCorrupt.
   Result<bool> release(std::uint32_t reader, std::uint32_t slot, std::uint32_t generation);
 
   std::uint64_t pushed(std::uint32_t reader) const { return readers_[reader].pushed; }
-  /// Slots published to the reader and not yet released by it, taken or not.
+  /// The number of slots that were published to the reader and not released by it, taken or not.
   std::uint32_t outstanding(std::uint32_t reader) const { return readers_[reader].outstanding; }
-  /// Those of them that lie before delivery `taken`.
+  /// The number of those slots that lie before delivery `taken`.
   std::uint32_t outstanding_before(std::uint32_t reader, std::uint64_t taken) const;
-  /// Whether a READY slot has been taken by any of its holders, when reader r took `taken[r]` (of
-  /// kReadersMax) so far.
+  /// Whether any holder of a READY slot has taken it, if reader r took `taken[r]` deliveries (of kReadersMax readers).
   bool taken_by_any(std::uint32_t slot, const std::uint64_t* taken) const;
 
  private:
@@ -78,13 +77,14 @@ class SlotLedger {
     std::uint32_t generation = 0;
     std::uint32_t holders = 0;  // not 0, or kept, exactly while READY
     bool kept = false;
-    std::uint64_t sequence = 0;  // of the last publication
+    std::uint64_t sequence = 0;  // the sequence of the last publication
   };
   struct Reader {
-    std::uint64_t pushed = 0;       // deliveries made to it
-    std::uint64_t taken = 0;        // of which it said it took so many; never more than pushed
-    std::uint32_t outstanding = 0;  // slots that name it as a holder
-    std::array<std::uint64_t, kSlotsMax> delivery{};  // by slot: which delivery it was; valid for a holder
+    std::uint64_t pushed = 0;       // deliveries made to the reader
+    std::uint64_t taken = 0;        // deliveries that the reader said it took; never more than pushed
+    std::uint32_t outstanding = 0;  // slots that name the reader as a holder
+    std::array<std::uint64_t, kSlotsMax>
+        delivery{};  // by slot: the number of its delivery; valid for a holder
   };
   void free_slot(std::uint32_t slot);
   bool untaken(std::uint32_t slot, std::uint32_t reader) const;
@@ -96,7 +96,7 @@ class SlotLedger {
   std::vector<std::uint32_t> free_;  // a stack, reserved for all slots
   std::uint32_t attached_ = 0;
   bool keeping_ = false;
-  std::uint32_t retired_ = 0;  // of the attached
+  std::uint32_t retired_ = 0;  // attached readers that are retired
   std::uint64_t gone_ = 0;     // the highest sequence that was READY and is no longer
 };
 

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -37,26 +38,26 @@
 //     read is whole.
 //  7. Holding. The reader publishes `taken` in its page before it can release that slot. So the owner tells slots that
 //     are held from slots that are pending, and refuses the release of a slot that was never taken.
-//  8. Releasing. The reader writes an entry (slot, generation) into its release ring, then the tail of that ring. A slot
-//     is released at most once per generation, and is not delivered again before the owner has read the release: the
-//     release ring cannot overflow.
-//  9. Collecting. For each reader the owner reads the tail (at most what is outstanding), `taken`, and then compares each
-//     entry with the ledger in its private memory. Any lie detaches that reader with its reason; the entries before the
-//     lie stand, because they were true.
+//  8. Releasing. The reader writes an entry (slot, generation) into its release ring, then the tail of that ring. A
+//     slot is released at most once per generation, and is not delivered again before the owner has read the release:
+//     the release ring cannot overflow.
+//  9. Collecting. For each reader the owner reads the tail (at most what is outstanding), `taken`, and then compares
+//     each entry with the ledger in its private memory. Any lie detaches that reader with its reason; the entries
+//     before the lie stand, because they were true.
 // 10. Waiting for releases. The owner sets owner_waiting, collects once more, then sleeps on event_fd(). A reader rings
 //     its doorbell after a release if it sees owner_waiting. Both are sequentially consistent as in 5: the owner sleeps
 //     through no release, and a busy owner is never rung.
 // 11. Doorbells. Each reader has an eventfd of its own behind one epoll descriptor, edge-triggered and never read: a
 //     reader can neither consume another reader's ring nor make the owner block in a read.
-// 12. Detaching. The owner stores attach_id = 0, wakes the reader, and drops its holds at once. This is for a reader that
-//     died, hung up or lied.
+// 12. Detaching. The owner stores attach_id = 0, wakes the reader, and drops its holds at once. This is for a reader
+//     that died, hung up or lied.
 // 13. Retiring a reader that lives and takes no more. The owner stores attach_id = 0, then reads `taken`. The reader
 //     stores `taken`, then looks at its attach_id once more, and gives the slot back unseen if it has changed. Both are
-//     sequentially consistent as in 5: either the owner sees the slot as taken, and nobody writes it before its release,
-//     or the reader sees that it was retired. Both may see it, so the one release may name a slot that the owner has
-//     dropped: the owner ignores releases of slots that a retired reader does not hold.
-// 14. The end. The owner stores closed = 1 and wakes all readers. Nothing is written after that, so leases stay readable
-//     as long as they live.
+//     sequentially consistent as in 5: either the owner sees the slot as taken, and nobody writes it before its
+//     release, or the reader sees that it was retired. Both may see it, so the one release may name a slot that the
+//     owner has dropped: the owner ignores releases of slots that a retired reader does not hold.
+// 14. The end. The owner stores closed = 1 and wakes all readers. Nothing is written after that, so leases stay
+//     readable as long as they live.
 
 namespace carya::shm {
 
@@ -79,8 +80,8 @@ OwnedRing::~OwnedRing() {
   }
 }
 
-/// Copy the ledger's line of a slot to where readers see it. Release, with the acquires of a reader's take:
-/// what a reader reads here is never newer than the attach_id that it reads afterwards (protocol 6).
+/// Copy the ledger's line of a slot to the control segment. Release, with the acquires in a reader's take: what a
+/// reader reads here is never newer than the attach_id that it reads afterwards (protocol 6).
 void OwnedRing::mirror(std::uint32_t slot) {
   SlotEntry& entry = slot_entry(slot);
   entry.generation.store(ledger_.generation(slot), std::memory_order_release);
@@ -88,7 +89,7 @@ void OwnedRing::mirror(std::uint32_t slot) {
   entry.state.store(static_cast<std::uint32_t>(ledger_.state(slot)), std::memory_order_release);
 }
 
-/// Protocol 5. The wait flag is the reader's word; whatever it says is harmless.
+/// Protocol 5. The reader writes the wait flag; any value is harmless.
 void OwnedRing::wake(std::uint32_t reader) {
   ReaderEntry& entry = reader_entry(reader);
   entry.wake_word.store(entry.wake_word.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
@@ -102,7 +103,8 @@ void OwnedRing::set_limit(std::uint32_t slots) {
   give_back();
 }
 
-/// Of FREE slots, those that a full set of untaken ones leaves over: the ones acquired last.
+/// Give back the memory of FREE slots that are not needed for `limit_` untaken ones: of those that acquire() would take
+/// last.
 void OwnedRing::give_back() {
   if (limit_ == options_.slots || !options_.readers_may_write) return;
   const SlotRingStats now = stats();
@@ -115,10 +117,10 @@ void OwnedRing::give_back() {
   }
 }
 
-/// Whether the slot has memory to be written to. When none is to be had it is asked for again next time.
+/// Whether the slot has memory to write to. If none is available now, the next acquire() asks again.
 bool OwnedRing::has_memory(std::uint32_t slot) {
   if (!emptied_[slot]) return true;
-  if (layout_.slot_bytes() > available_slot_bytes()) return false;  // in a full cgroup asking would kill
+  if (layout_.slot_bytes() > available_slot_bytes()) return false;  // in a full cgroup the kernel would kill
   if (!take_memory_again(memory_.slot_fds[slot].get(), layout_.slot_bytes())) return false;
   emptied_[slot] = false;
   return true;
@@ -134,7 +136,7 @@ std::optional<std::uint32_t> OwnedRing::acquire() {
   if (const auto next = ledger_.next_free(); !next || !has_memory(*next)) return std::nullopt;
   const auto slot = ledger_.acquire();
   mirror(*slot);
-  // A reader that may write has perhaps written over the table; a few hundred bytes restore it.
+  // A reader that may write may have overwritten the table; a few hundred bytes restore it.
   if (options_.readers_may_write) layout_.write(memory_.slots[*slot].data());
   return slot;
 }
@@ -160,12 +162,12 @@ void OwnedRing::publish(std::uint32_t slot, std::uint64_t sequence, const Meta& 
     hand_over(slot, static_cast<std::uint32_t>(std::countr_zero(rest)));
 }
 
-/// The end of protocol 4: what the ledger delivered last to the reader is this slot.
+/// The end of protocol 4. The last delivery of the ledger to the reader is this slot.
 void OwnedRing::hand_over(std::uint32_t slot, std::uint32_t reader) {
   ReaderEntry& shared = reader_entry(reader);
   const std::uint64_t pushed = ledger_.pushed(reader);
-  // Release, with the acquire in take(): a delivery of a later attachment is never newer than the attach_id
-  // that is read after it. The tail below would be enough for a reader's own deliveries.
+  // Release, with the acquire in take(): a delivery of a later attachment is never newer than the attach_id that is
+  // read after it. For a reader's own deliveries the tail below would be enough.
   shared.queue[(pushed - 1) % format::kQueueEntries].store(format::pack(slot, ledger_.generation(slot)),
                                                            std::memory_order_release);
   FAULT_POINT("publish.tail");
@@ -197,7 +199,7 @@ std::uint32_t OwnedRing::collect() {
 
 void OwnedRing::set_waiting(bool waiting) {
   if (forked()) return;
-  if (waiting_ && !waiting) collect();  // leaves no bell behind that would end the next sleep at once
+  if (waiting_ && !waiting) collect();  // a bell that is left behind would end the next sleep at once
   waiting_ = waiting;
   memory_.header().owner_waiting.store(waiting ? 1 : 0,
                                        std::memory_order_seq_cst);  // with the load after a release
@@ -240,10 +242,8 @@ SlotRingStats OwnedRing::stats() const {
 Result<std::shared_ptr<SlotRing>> SlotRing::create(const SlotLayout& layout, const SlotRingOptions& options) {
   if (options.slots < 1 || options.slots > kSlotsMax || options.readers < 1 ||
       options.readers > kReadersMax) {
-    return fail(Code::kInvalidArgument, "slot ring: " + std::to_string(options.slots) + " slots (1 to " +
-                                            std::to_string(kSlotsMax) + ") and " +
-                                            std::to_string(options.readers) + " readers (1 to " +
-                                            std::to_string(kReadersMax) + ")");
+    return fail(Code::kInvalidArgument, fmt::format("slot ring: {} slots (1 to {}) and {} readers (1 to {})",
+                                                    options.slots, kSlotsMax, options.readers, kReadersMax));
   }
   if (layout.slot_bytes() == 0) return fail(Code::kInvalidArgument, "slot ring: an empty layout");
   watch_forks();
@@ -255,18 +255,18 @@ Result<std::shared_ptr<SlotRing>> SlotRing::create(const SlotLayout& layout, con
 using format::ReaderEntry;
 using format::ReaderPage;
 
-/// Protocol 9. Adds the slots that became FREE; an error is the reason to detach the reader.
+/// Protocol 9. Counts the slots that became FREE in `freed`. An error is the reason to detach the reader.
 Status OwnedRing::collect_reader(std::uint32_t reader, std::uint32_t& freed) {
   Reader& account = readers_[reader];
   const ReaderPage& page = account.shared();
   const std::uint64_t tail =
       page.tail.load(std::memory_order_seq_cst);  // with release(): entries and `taken`
   if (tail == account.head) return {};
-  // Of a retired reader one may have been dropped here while it was given back there (protocol 13).
+  // The owner may have dropped a slot of a retired reader while the reader gave it back (protocol 13).
   const bool retired = ledger_.retired(reader);
   if (tail - account.head > ledger_.outstanding(reader) + (retired ? 1 : 0)) {
-    return fail(Code::kCorrupt, "says it released " + std::to_string(tail - account.head) +
-                                    " slots, it has " + std::to_string(ledger_.outstanding(reader)));
+    return fail(Code::kCorrupt, fmt::format("says it released {} slots, it has {}", tail - account.head,
+                                            ledger_.outstanding(reader)));
   }
   TRY(ledger_.take_to(reader, page.taken.load(std::memory_order_relaxed)));
   while (account.head != tail) {
@@ -299,12 +299,12 @@ Status OwnedRing::open_reader(Reader& reader, std::uint32_t index, std::uint32_t
   ASSIGN(reader.page, Region::map(reader.page_fd.get(), format::kPageBytes, Region::Access::kReadOnly));
   reader.page.prefault();
   reader.bell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!reader.bell) return fail_errno("slot ring: bell of reader " + std::to_string(index), errno);
+  if (!reader.bell) return fail_errno(fmt::format("slot ring: bell of reader {}", index), errno);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.u32 = index;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, reader.bell.get(), &event) != 0) {
-    return fail_errno("slot ring: watch the bell of reader " + std::to_string(index), errno);
+    return fail_errno(fmt::format("slot ring: watch the bell of reader {}", index), errno);
   }
   return {};
 }
@@ -315,12 +315,12 @@ Result<std::uint32_t> OwnedRing::attach_reader(std::uint64_t from_sequence) {
   while (index < readers_.size() && ledger_.attached(index)) ++index;
   if (index == readers_.size()) {
     return fail(Code::kExhausted,
-                "slot ring: all " + std::to_string(index) + " readers are attached; raise `readers`");
+                fmt::format("slot ring: all {} readers are attached; raise `readers`", index));
   }
   const auto ready = ledger_.ready_from(from_sequence);
   if (!ready)
-    return fail(Code::kNotFound, "slot ring: batch " + std::to_string(from_sequence) +
-                                     ", or one after it, is not here any more");
+    return fail(Code::kNotFound,
+                fmt::format("slot ring: batch {}, or one after it, is not here any more", from_sequence));
   Reader reader;
   if (++attachments_ == 0) ++attachments_;  // 0 means detached
   TRY(open_reader(reader, index, attachments_));
@@ -351,7 +351,7 @@ void OwnedRing::mirror_all(const std::bitset<kSlotsMax>& slots) {
     if (slots[slot]) mirror(slot);
 }
 
-/// What the reader released and took until now; detached when that is a lie.
+/// Take in what the reader released and took until now. Detaches the reader if that is a lie.
 Status OwnedRing::listen_last(std::uint32_t reader) {
   std::uint32_t freed = 0;
   Status honest = collect_reader(reader, freed);
@@ -395,7 +395,7 @@ std::uint32_t OwnedRing::take_back(std::uint32_t reader, const std::string& reas
   const std::bitset<kSlotsMax> mine = slots_of(reader);
   const std::uint32_t freed = ledger_.detach(reader);
   mirror_all(mine);
-  // By hand: the reader's duplicate keeps the bell open, and with it its place in the epoll set.
+  // Removed by hand: the reader's duplicate keeps the bell open, and with it its place in the epoll set.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, account.bell.get(), nullptr);
   account = Reader{};
   account.reason = reason.empty() ? "detached" : reason;

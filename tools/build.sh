@@ -28,17 +28,25 @@ link_package() {
   [[ -d $package ]] || return 0
   find "$package" -xtype l -delete
   for entry in python/carya/*; do
-    case $entry in */_core*.so | */__pycache__) ;; *) ln -sfnr "$entry" "$package/" ;; esac
+    case $entry in */_core*.so | */__pycache__) continue ;; esac
+    # One that is there is left alone: tests may be reading it.
+    [[ $package/${entry##*/} -ef $entry ]] || ln -sfnr "$entry" "$package/"
   done
 }
 
 # Another checkout of the same files finds this one's objects.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+exec 9> "build/$preset.lock" # one build of a preset at a time: tools/ci.py runs two parts at once
+flock 9
 start=$SECONDS
 cmake --preset "$preset" > "$log" 2>&1 || fail
 [[ ${targets[0]} == configure ]] && exit 0
 printf '\033[1mcarya\033[0m  building %s (log: %s)\n' "$preset" "$log"
 cmake --build "build/$preset" --parallel "${JOBS:-$(nproc)}" --target "${targets[@]}" 2>&1 | show || fail
 link_package
-[[ -z ${CARYA_PARTS:-} ]] || printf 'build %s\t%d\n' "$preset" $((SECONDS - start)) >> "$CARYA_PARTS" # for tools/ci.py
+if [[ -n ${CARYA_PARTS:-} ]]; then # for tools/ci.py: wall seconds, and those that processors were busy for
+  times > "build/$preset.times"
+  awk -F '[ms ]+' -v name="build $preset" -v wall=$((SECONDS - start)) \
+    'NR == 2 { printf "%s\t%d\t%.0f\n", name, wall, $1 * 60 + $2 + $3 * 60 + $4 }' "build/$preset.times" >> "$CARYA_PARTS"
+fi
 printf '\033[1mcarya\033[0m  built %s in %d s\n' "$preset" $((SECONDS - start))

@@ -5,22 +5,33 @@ A normal run takes at most 40 minutes on two cores from a cold cache. Every test
 The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
 others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs all of
 them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
-shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). GCC and aarch64 build what decides
-bits and compare digests. Faults under running jobs and the long forms of tests take turns. Of the packages, those are
-tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under load.
+shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at sources in
+batches, and at a rotating tenth one by one. GCC and aarch64 build what decides bits and compare digests. Faults under
+running jobs and the long forms of tests take turns. Of the packages, those are tried whose own files changed, and one in
+turn. The full thing runs all of it, and the tests of what has states under load. The summary says what was left out.
 
-The summary has a line per part with its seconds beside those of .ci/seconds.tsv. Machines differ: the median of the
-ratios is this machine's speed, and a part that took over 20 % more than it lets expect is named. --record writes the file.
+Two lanes run at a time. Tests wait a good part of their time: for other processes, clocks, bounds of waiting. Meanwhile
+the second lane, of lower priority, computes. tools/build.sh and tools/setup.sh keep the two out of each other's way.
+
+No run passes END_S. A part that may wait for a later run (`rotating`) is left out, by name, when the time so far
+lets expect that it, and what must still follow it, would end after GUARD_S.
+
+The summary has a line per part: wall seconds, CPU seconds of all its processes, and those of .ci/seconds.tsv. Wall time
+depends on what else the machine does, so growth is judged by CPU seconds. Machines differ: the median of the ratios is
+this machine's speed, and a part that took over 20 % more than it lets expect is named. --record writes the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +41,15 @@ sys.path.insert(0, str(ROOT / "tests" / "architecture"))
 from tree import LEVELS  # noqa: E402  what each module may include: a change reaches its own tests and those above
 
 SECONDS = ROOT / ".ci" / "seconds.tsv"
-LIMIT_S = 40 * 60
+LIMIT_S = 40 * 60  # a run that takes longer says so
+GUARD_S = 70 * 60  # no rotating part is begun that is expected to end later, with what must follow it
+END_S = 85 * 60  # what then runs is ended: the machine would end all of it five minutes later, without a summary
+UNKNOWN_S = 300  # what a part is expected to take of which nothing is recorded
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
 GROWTH_MIN_S = 10  # ... if that is this much
-FUZZ_BUDGET_S = 120  # of wall time, for all targets together
+FUZZ_BUDGET_S = 60  # of wall time, for all targets together
 MUTANTS_BUDGET_S = 100  # of wall time, after which none is begun
+LAST_LINES = 12  # of a part that failed, said again at the end
 DAY_S = 24 * 3600
 
 # Test folders by module; those that start no thread are of no use to the thread sanitizer.
@@ -59,12 +74,19 @@ PACKAGES = {
 class Part(NamedTuple):
     name: str
     command: list[str]
+    rotating: bool = False  # may be left to a later run, when time is short
+    computes: bool = False  # in the second lane
+
+
+class Taken(NamedTuple):
+    wall: float
+    cpu: float
 
 
 # What takes long, a part of it in turn; the full thing has all of it.
 LONG = [
-    Part("faults", ["make", "faults", "N=300"]),
-    *(Part("long", ["make", "long", f"TESTS=/{target}"]) for target in ("AVX2", "SSE4", "EMU128")),
+    Part("faults", ["make", "faults", "N=300"], rotating=True),
+    *(Part("long", ["make", "long", f"TESTS=/{target}"], rotating=True) for target in ("AVX2", "SSE4", "EMU128")),
 ]
 
 
@@ -123,20 +145,22 @@ def tried_packages(files: list[str], turn: int) -> list[Part]:
         return [Part("wheel", ["make", "wheel", "PYTHONS=3.11"])]
     chosen = {name for name, own in PACKAGES.items() if any(re.match(own, file) for file in files)}
     chosen |= a_third(list(PACKAGES), turn)
-    return [Part(name, ["make", name, "PYTHONS=3.11"]) for name in PACKAGES if name in chosen]
+    return [Part(name, ["make", name, "PYTHONS=3.11"], rotating=True) for name in PACKAGES if name in chosen]
 
 
 def parts(everything: bool) -> tuple[list[Part], list[str]]:
-    """The parts in the order of what fails most, and what they leave to later runs, in words."""
+    """The parts, of each lane in the order of what fails most, and what they leave to later runs, in words."""
     files, turn = changed_files(), int(git("rev-list", "--count", "HEAD"))
     run = sanitized_folders(files, turn)
     targets = len(list((ROOT / "tests" / "fuzz").glob("*_fuzz.cc")))
     seconds = max(5, FUZZ_BUDGET_S * (os.cpu_count() or 1) // targets)
-    begin = [Part("test", ["make", "test"]), Part("lint", ["make", "lint"]), Part("docs", ["make", "docs"])]
+    test, docs = Part("test", ["make", "test"]), Part("docs", ["make", "docs"], computes=True)
     if everything:
         os.environ["CARYA_LONG"] = "1"
         return [
-            *begin,
+            test,
+            Part("lint", ["make", "lint", "LINT=--each"], computes=True),
+            docs,
             *(Part(name, ["make", name]) for name in ("asan", "tsan", "gcc", "arm")),
             Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={max(120, seconds)}"]),
             Part("faults", ["make", "faults"]),
@@ -147,16 +171,24 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     packages = tried_packages(files, turn)
     folders = [folder for folders in TESTS.values() for folder in folders]
     left = [f"{name} of {', '.join(rest)}" for name in run if (rest := left_out(name, folders, run))]
+    left += [" ".join(part.command[1:]) for part in LONG if part != LONG[turn % len(LONG)]]
     left += [name for name in PACKAGES if name not in {part.name for part in packages}]
+    left += [
+        "nine tenths of the mutants",
+        "clang-tidy on nine tenths of the sources one by one (all are in its batches)",
+    ]
+    left += ["gcc and arm but for what decides bits", "stress"]
     return [
-        *begin,
+        test,
+        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth --seconds {MUTANTS_BUDGET_S}"], rotating=True),
         *(Part(name, ["make", name, f"FOLDERS={' '.join(run[name])}"]) for name in run if run[name]),
-        Part("gccbits", ["make", "gccbits"]),
-        Part("armbits", ["make", "armbits"]),
-        Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"]),
-        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth --seconds {MUTANTS_BUDGET_S}"]),
         LONG[turn % len(LONG)],
         *packages,
+        Part("lint", ["make", "lint", "LINT=--tenth"], computes=True),
+        docs,
+        Part("gccbits", ["make", "gccbits"], computes=True),
+        Part("armbits", ["make", "armbits"], computes=True),
+        Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"], rotating=True, computes=True),
     ], left
 
 
@@ -165,38 +197,154 @@ def left_out(sanitizer: str, folders: list[str], run: dict[str, list[str]]) -> l
     return [folder for folder in folders if folder not in run[sanitizer] and folder not in useless]
 
 
-def recorded() -> dict[str, float]:
+def recorded() -> dict[str, Taken]:
     lines = SECONDS.read_text().splitlines() if SECONDS.exists() else []
-    return {name: float(text) for name, text in (line.split("\t") for line in lines if line and line[0] != "#")}
+    rows = [line.split("\t") for line in lines if line and line[0] != "#"]
+    return {name: Taken(float(wall), float(cpu)) for name, wall, cpu in rows}
 
 
-def grown(taken: dict[str, float], before: dict[str, float]) -> dict[str, float]:
-    """Parts that took more than this machine's speed lets expect, with how many times as much."""
-    ratios = {name: seconds / before[name] for name, seconds in taken.items() if before.get(name)}
+def grown(taken: dict[str, Taken], before: dict[str, Taken]) -> dict[str, float]:
+    """Parts that took more CPU time than this machine's speed lets expect, with how many times as much."""
+    ratios = {name: one.cpu / before[name].cpu for name, one in taken.items() if name in before and before[name].cpu}
     speed = statistics.median(ratios.values()) if ratios else 1.0
     return {
         name: ratio / speed
         for name, ratio in ratios.items()
-        if ratio > GROWTH * speed and taken[name] - before[name] * speed > GROWTH_MIN_S
+        if ratio > GROWTH * speed and taken[name].cpu - before[name].cpu * speed > GROWTH_MIN_S
     }
 
 
-def show(taken: dict[str, float], failed: list[str], left: list[str]) -> None:
-    before = recorded()
-    more = grown(taken, before)
+def yield_to_others(pid: int) -> None:
+    """Where the kernel groups tasks by session, a process's own nice value counts within its group only."""
+    with contextlib.suppress(OSError):  # no such kernel, or the process has ended
+        Path(f"/proc/{pid}/autogroup").write_text("10")
+
+
+class Run:
+    """Runs the parts, a lane at a time in each of two threads."""
+
+    def __init__(self, chosen: list[Part], before: dict[str, Taken], end_s: float) -> None:
+        self.lanes = [[part for part in chosen if part.computes == computes] for computes in (False, True)]
+        self.before = before
+        self.start = time.monotonic()
+        self.end_s = end_s
+        self.ended = False
+        self.taken: dict[str, Taken] = {}
+        self.failed: list[str] = []
+        self.left: list[str] = []  # for lack of time
+        self.lock = threading.Lock()  # of what is above, and of the output
+        self.processes: dict[str, int] = {}  # those that run, by part
+        self.place = ROOT / "build" / "ci"
+        self.place.mkdir(parents=True, exist_ok=True)
+
+    def all_of_it(self) -> None:
+        threads = [threading.Thread(target=self.lane, args=(lane,), daemon=True) for lane in self.lanes]
+        ending = threading.Timer(self.end_s, self.end)
+        ending.daemon = True
+        for thread in [*threads, ending]:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        finally:
+            ending.cancel()
+            self.end()
+
+    def end(self) -> None:
+        """Ends all that runs, with what it has started, and lets nothing more begin."""
+        with self.lock:
+            self.ended = True
+            for pid in self.processes.values():
+                os.killpg(pid, signal.SIGKILL)
+
+    def lane(self, lane: list[Part]) -> None:
+        for place, part in enumerate(lane):
+            with self.lock:
+                if self.ended or (part.rotating and not self.has_time(lane[place:])):
+                    self.put_off(part)
+                    continue
+            self.one(part)
+
+    def put_off(self, part: Part) -> None:
+        """A part that was not begun, or was ended, for lack of time: one that must not wait for a later run has failed."""
+        self.left.append(f"{part.name} (no time)")
+        if not part.rotating:
+            self.failed.append(part.name)
+
+    def has_time(self, rest: list[Part]) -> bool:
+        """Whether the first of these, and those of the others that must follow, are expected to end in time."""
+        known = [name for name in self.taken if name in self.before and " " not in name]
+        before = sum(self.before[name].wall for name in known)
+        slowness = max(1.0, sum(self.taken[name].wall for name in known) / before) if before else 1.0
+        wanted = [rest[0], *(part for part in rest[1:] if not part.rotating)]
+        expected = sum(self.before[part.name].wall if part.name in self.before else UNKNOWN_S for part in wanted)
+        return time.monotonic() - self.start + slowness * expected <= GUARD_S
+
+    def one(self, part: Part) -> None:
+        steps, log = self.place / f"{part.name}.tsv", self.place / f"{part.name}.log"
+        steps.write_text("")
+        lowered = ["nice", "-n", "10"] if part.computes else []
+        start = time.monotonic()
+        with log.open("w") as output, self.lock:
+            print(f"=== begin {part.name}: {' '.join(part.command)}", flush=True)
+            process = subprocess.Popen(
+                [*lowered, *part.command],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "CARYA_PARTS": str(steps),
+                },  # build.sh and test.py add a line for each of their steps
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self.processes[part.name] = process.pid
+        if part.computes:
+            yield_to_others(process.pid)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # until it is reaped, its number is nobody else's
+        with self.lock:
+            del self.processes[part.name]
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall = time.monotonic() - start
+            self.taken[part.name] = Taken(wall, used.ru_utime + used.ru_stime)
+            for line in steps.read_text().splitlines():
+                step, *seconds = line.split("\t")
+                old = self.taken.get(f"{part.name} {step}", Taken(0, 0))
+                self.taken[f"{part.name} {step}"] = Taken(old.wall + float(seconds[0]), old.cpu + float(seconds[1]))
+            if self.ended:
+                self.put_off(part)
+            elif process.returncode != 0:
+                self.failed.append(part.name)
+            print(
+                f"=== {part.name}: {wall:.0f} s, ended with {process.returncode}\n{log.read_text(errors='replace')}",
+                flush=True,
+            )
+
+
+def show(run: Run, left: list[str]) -> None:
+    taken, wall = run.taken, time.monotonic() - run.start
+    more = grown(taken, run.before)
     print("=== summary")
-    print(f"{'part':32} {'seconds':>8} {'recorded':>8}")
-    for name, seconds in taken.items():
+    print(f"{'part':36} {'wall s':>8} {'CPU s':>8} {'recorded':>8}")
+    for name, seconds in sorted(taken.items()):
         indent = "  " if " " in name else ""
-        mark = "FAILED" if name in failed else f"{more[name]:.2f} x what is expected" if name in more else ""
-        print(f"{indent + name:32} {seconds:8.0f} {before.get(name, 0):8.0f}  {mark}".rstrip())
-    total = sum(seconds for name, seconds in taken.items() if " " not in name)
-    print(f"{'all':32} {total:8.0f} {sum(s for n, s in before.items() if ' ' not in n):8.0f}")
-    if left:
-        print(f"left to later runs (make all-checks runs all): {'; '.join(left)}")
+        mark = "FAILED" if name in run.failed else f"{more[name]:.2f} x what is expected" if name in more else ""
+        before = run.before.get(name, Taken(0, 0)).cpu
+        print(f"{indent + name:36} {seconds.wall:8.0f} {seconds.cpu:8.0f} {before:8.0f}  {mark}".rstrip())
+    total = sum(seconds.cpu for name, seconds in taken.items() if " " not in name)
+    print(f"{'all':36} {wall:8.0f} {total:8.0f} {sum(s.cpu for n, s in run.before.items() if ' ' not in n):8.0f}")
+    if left or run.left:
+        print(f"left to later runs (make all-checks runs all): {'; '.join(run.left + left)}")
     if more:
         print(f"grown by more than 20 %: {', '.join(more)}")
-    if total > LIMIT_S:
+    for name in run.failed:  # who sees the end of the output alone sees why
+        log = run.place / f"{name}.log"
+        lines = log.read_text(errors="replace").splitlines() if name in run.taken else ["not begun, for lack of time"]
+        print(f"--- {name} failed; its last lines:", *lines[-LAST_LINES:], sep="\n  ")
+    if run.failed:
+        print(f"failed: {', '.join(run.failed)}")
+    if wall > LIMIT_S:
         print(f"this run took more than {LIMIT_S // 60} minutes: make a part cheaper")
 
 
@@ -210,31 +358,17 @@ def main() -> int:
     if data.is_dir():
         os.environ.setdefault("CARYA_TEST_DATA", str(data))
     os.environ["CI"] = "true"  # tools/build.sh and the tests know it
-    detail = ROOT / "build" / "ci-parts.tsv"  # build.sh and test.py add a line for each of their steps
-    detail.parent.mkdir(exist_ok=True)
-    os.environ["CARYA_PARTS"] = str(detail)
-    taken: dict[str, float] = {}
-    failed: list[str] = []
     chosen, left = parts(options.all)
-    for part in chosen:
-        if not re.search(options.only, part.name):
-            continue
-        print(f"=== {part.name}: {' '.join(part.command)}", flush=True)
-        detail.write_text("")
-        start = time.monotonic()
-        done = subprocess.run(part.command, cwd=ROOT, check=False)
-        taken[part.name] = time.monotonic() - start
-        for line in detail.read_text().splitlines():
-            step, seconds = line.split("\t")
-            taken[f"{part.name} {step}"] = taken.get(f"{part.name} {step}", 0) + float(seconds)
-        if done.returncode != 0:
-            failed.append(part.name)
-    show(taken, failed, left)
+    chosen = [part for part in chosen if re.search(options.only, part.name)]
+    run = Run(chosen, {} if options.all else recorded(), threading.TIMEOUT_MAX if options.all else END_S)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is ended, too
+    run.all_of_it()
+    show(run, left)
     if options.record:
-        lines = [f"{name}\t{seconds:.0f}" for name, seconds in taken.items()]
-        head = "# Seconds of each part of .ci/run on two cores from a cold cache: tools/ci.py --record"
+        lines = [f"{name}\t{seconds.wall:.0f}\t{seconds.cpu:.0f}" for name, seconds in sorted(run.taken.items())]
+        head = "# Wall and CPU seconds of each part of .ci/run on two cores from a cold cache: tools/ci.py --record"
         SECONDS.write_text("\n".join([head, *lines, ""]))
-    return 1 if failed else 0
+    return 1 if run.failed else 0
 
 
 if __name__ == "__main__":

@@ -6,9 +6,13 @@ tests/python/test_cli.py compares the document with `section()`; run this after 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "docs"))
+from wrap import wrapped
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 MARK = "<!-- From here on tools/cli_reference.py writes. -->\n"
@@ -20,7 +24,8 @@ def section() -> str:
 
     from carya._cli import main
 
-    return "\n".join(line for name, command in commands(_app(main, typer)) for line in _described(name, command))
+    text = "\n".join(line for name, command in commands(_app(main, typer)) for line in _described(name, command))
+    return wrapped(text)
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -39,9 +39,13 @@ KNOWN_SETS = (
 )
 # endbr64 is a no-op on processors without IBT.
 BASELINE = ("ibt",)
-# Functions of libraries that are linked in, and the sets that those libraries check for before they call them.
-LIBRARY_FUNCTIONS = (
+# Functions outside of Highway's targets, and the set that their callers check for.
+CHECKED_FUNCTIONS = (
     (re.compile(r"^get_available_features\b"), "xsave"),  # libgcc reads CPUID: xgetbv, where CPUID says it is there
+    (re.compile(r"^_ZN5carya2io12_GLOBAL__N_1\d+crc32c_by_sse42E"), "sse4.2"),  # io/formats/crc32c.cc
+    # std::random_device of a static libstdc++ reads CPUID. Nothing of ours calls it; oneTBB's symbols bring it along.
+    (re.compile(r"^_ZNSt12_GLOBAL__N_1\d+__x86_(rdrand|rdseed_rdrand)EPv"), "rdrnd"),
+    (re.compile(r"^_ZNSt12_GLOBAL__N_1\d+__x86_(rdseed|rdseed_rdrand)EPv"), "rdseed"),
 )
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>.+)>:$")
@@ -72,9 +76,8 @@ def target_of(symbol: str, targets: dict[str, list[str]]) -> str | None:
 
 def allowed_sets(symbol: str, targets: dict[str, list[str]]) -> frozenset[str]:
     """The instruction sets that the function may use beyond plain x86-64."""
-    for pattern, checked in LIBRARY_FUNCTIONS:
-        if pattern.match(symbol):
-            return frozenset({checked})
+    if own := frozenset(checked for pattern, checked in CHECKED_FUNCTIONS if pattern.match(symbol)):
+        return own
     target = target_of(symbol, targets)
     return frozenset(targets[target] if target else ())
 
@@ -86,6 +89,7 @@ def normalized(text: str) -> str:
         return ""  # branches to constant addresses are in every x86-64
     if text.startswith("tzcnt"):
         return ""  # bsf with a prefix that older processors ignore: compilers use it where both give the same
+    text = re.sub(r"^(rdrand|rdseed)[lqw]\b", r"\1", text)  # GNU as takes the size from the register alone
     return re.sub(r"-?0x[0-9a-f]+", "0x10", text)
 
 

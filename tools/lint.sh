@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: clang-format, clang-tidy (.clang-tidy), ruff, mypy. Needs a configured build/release.
+# lint.sh [--each | --tenth]: clang-format, clang-tidy (.clang-tidy; the options are those of tidy.py), ruff, mypy. Needs a
+# configured build/release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -9,10 +10,12 @@ say clang-format
 git ls-files '*.cc' '*.h' | xargs clang-format-19 --dry-run -Werror || failed=1
 
 say "clang-tidy (build/tidy.log)"
-if ! .venv/bin/python tools/tidy.py > build/tidy.log 2>&1; then
-  grep -E 'error:' build/tidy.log | sort -u | head -n 40
+if ! .venv/bin/python tools/tidy.py "$@" > build/tidy.log 2>&1; then
+  grep -E 'error:' build/tidy.log | sort -u | head -n 40 || true
   tail -n 3 build/tidy.log
   failed=1
+else
+  tail -n 1 build/tidy.log
 fi
 
 say ruff

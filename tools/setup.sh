@@ -104,6 +104,9 @@ install_python() {
   printf '%s\n' "$wanted" > "$stamp"
 }
 
+mkdir -p build
+exec 9> build/setup.lock # one at a time: tools/ci.py runs two parts at once
+flock 9
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
 [[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || unpack_prometheus
 make_venv

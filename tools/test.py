@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -67,15 +68,21 @@ def say(text: str) -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Says the name before, and the seconds after; tools/ci.py reads them from the file CARYA_PARTS."""
+    """Says the name before, and the seconds after; tools/ci.py reads them from the file CARYA_PARTS, with CPU seconds."""
     say(name)
-    start = time.monotonic()
+    start, busy = time.monotonic(), cpu_seconds()
     yield
-    seconds = time.monotonic() - start
-    say(f"{name}: {seconds:.0f} s")
+    seconds, busy = time.monotonic() - start, cpu_seconds() - busy
+    say(f"{name}: {seconds:.0f} s, {busy:.0f} s of CPU")
     if parts := os.environ.get("CARYA_PARTS"):
         with open(parts, "a") as file:
-            file.write(f"{name}\t{seconds:.0f}\n")
+            file.write(f"{name}\t{seconds:.0f}\t{busy:.0f}\n")
+
+
+def cpu_seconds() -> float:
+    """That processes which have ended were computing for, and those that they waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def environment(build: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 #include "autotune/controller/controller.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,8 +41,8 @@ Status check_times(const ControllerOptions& options) {
   for (const auto& [name, time] : {std::pair{"worker_start_s", options.worker_start_s},
                                    {"worker_billed_s_min", options.worker_billed_s_min}})
     if (!(time >= 0 && std::isfinite(time)))
-      return fail(Code::kInvalidArgument, std::string("controller: ") + name + " is " + std::to_string(time) +
-                                              "; it must be at least 0 and finite");
+      return fail(Code::kInvalidArgument,
+                  fmt::format("controller: {} is {}; it must be at least 0 and finite", name, time));
   return {};
 }
 
@@ -59,7 +60,7 @@ constexpr double kHope = 0.6, kHopeShare = 0.1;
 /// Workers with so much another number of cores are others.
 constexpr double kSameCores = 0.01;
 
-std::optional<std::size_t> cut_after(const PlacementFacts& facts, std::size_t ops_remote) {
+std::optional<std::size_t> cut_after(const PlacementInputs& facts, std::size_t ops_remote) {
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
     if (facts.cuts[cut].ops_remote == ops_remote) return cut;
   return std::nullopt;
@@ -119,7 +120,7 @@ Status Controller::set_goal(const PlacementGoal& goal) {
 }
 
 Status Controller::set_cores(double cores) {
-  PlacementFacts model = options_.model;
+  PlacementInputs model = options_.model;
   model.cores = cores;
   TRY(check(model));
   options_.model = std::move(model);
@@ -129,7 +130,7 @@ Status Controller::set_cores(double cores) {
   return {};
 }
 
-Status Controller::set_model(const PlacementFacts& model, const std::optional<EarlierRun>& earlier) {
+Status Controller::set_model(const PlacementInputs& model, const std::optional<EarlierRun>& earlier) {
   TRY(check(model));
   if (earlier) TRY(check(*earlier));
   options_.model = model;
@@ -179,14 +180,23 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
       if (now_s >= decision_.looks_again_s) look(now_s);
       break;
   }
+  tell_prediction();
   return decision_;
+}
+
+// Looks grow rare, and what is predicted for the present placement follows the measurements in between.
+void Controller::tell_prediction() {
+  if (decision_.phase != Phase::kSettled && decision_.phase != Phase::kVerifying) return;
+  decision_.choice =
+      predict(estimate_.facts(), options_.prices, options_.goal, decision_.run.cut, decision_.run.workers);
 }
 
 void Controller::world_changed(std::string_view what) {
   ++worlds_;
   vain_ = 0;
   decision_.changes = 0;
-  estimate_.forget_whole();
+  // The speed of a worker is one of the parts. How much all parts bring together is another matter.
+  if (what != Estimate::kSpeedOfAWorker) estimate_.forget_whole();
   decision_.why = std::string(what) + " changed by more than noise";
   if (decision_.phase == Phase::kSettled || decision_.phase == Phase::kVerifying) start_verifying();
 }
@@ -213,7 +223,7 @@ double Controller::confidence_reachable() const {
 
 /// Money is spent to end waiting only where that can surely be; where it was clear and is in doubt by now, it
 /// stays so.
-Result<Best> Controller::place_now(const PlacementFacts& facts) {
+Result<Best> Controller::place_now(const PlacementInputs& facts) {
   const double reach = confidence_reachable();
   if (reach >= kConfidence) serves_ = true;
   if (reach <= 1 - kConfidence) serves_ = false;
@@ -221,7 +231,7 @@ Result<Best> Controller::place_now(const PlacementFacts& facts) {
 }
 
 void Controller::look(double now_s) {
-  const PlacementFacts facts = estimate_.facts();
+  const PlacementInputs facts = estimate_.facts();
   const auto best = place_now(facts);
   if (!best) return;  // what is measured is above 0, so the facts stay what create() checked
   if (now_s - last_.at_s > kHorizonS) decision_.changes = 0;
@@ -264,7 +274,7 @@ Controller::Case Controller::weigh(const Choice& from, const Choice& to, bool re
 }
 
 std::size_t Controller::wins(const Choice& choice, const Choice& other, bool reachable,
-                             const PlacementFacts& drawn, double matters) const {
+                             const PlacementInputs& drawn, double matters) const {
   const auto said = [&](const Choice& one) {
     return predict(drawn, options_.prices, options_.goal, one.cut, one.workers);
   };
@@ -288,13 +298,13 @@ double Controller::confidence(const Choice& choice, const Choice& other, bool re
 }
 
 /// That the likeliest of its neighbours to be better than `present` is not.
-double Controller::confidence_beside(const PlacementFacts& facts, const Choice& present,
+double Controller::confidence_beside(const PlacementInputs& facts, const Choice& present,
                                      bool reachable) const {
   const auto beside = autotune::neighbours(facts, options_.prices, options_.goal, present, reachable);
   const std::uint32_t allowed = workers_allowed(options_.prices, options_.goal);
   std::vector<std::size_t> won(beside.size());
   for (std::size_t draw = 0; draw < Estimate::kDraws; ++draw) {
-    const PlacementFacts drawn = estimate_.drawn(draw);
+    const PlacementInputs drawn = estimate_.drawn(draw);
     for (std::size_t i = 0; i < beside.size(); ++i)
       if (!beside[i].choice.all_remote && beside[i].choice.workers <= allowed)
         won[i] += wins(beside[i].choice, present, reachable, drawn, kNoMatter);
@@ -384,7 +394,7 @@ void Controller::set_choice(const Choice& choice) {
   decision_.run.cores = cores;
 }
 
-void Controller::settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s) {
+void Controller::settle(const PlacementInputs& facts, const Choice& present, bool reachable, double now_s) {
   if (decision_.phase != Phase::kSettled) decision_.confidence = confidence_beside(facts, present, reachable);
   // While none works after a first one did, no further look tells more of what they would bring.
   const std::uint64_t looks = decision_.run.workers == 0 && vain_ > 0 ? kFirstLook : kLastLook;
@@ -401,7 +411,7 @@ void Controller::settle(const PlacementFacts& facts, const Choice& present, bool
 }
 
 Choice Controller::choice_of(const Running& run) const {
-  const PlacementFacts facts = estimate_.facts();
+  const PlacementInputs facts = estimate_.facts();
   Choice choice = predict(facts, options_.prices, options_.goal, run.cut, run.workers);
   if (choice.workers >= workers_allowed(options_.prices, options_.goal))
     name_limit(choice, facts, options_.prices, options_.goal, serves_);
@@ -409,7 +419,7 @@ Choice Controller::choice_of(const Running& run) const {
 }
 
 std::vector<Neighbour> Controller::neighbours(const Choice& chosen) const {
-  const PlacementFacts facts = estimate_.facts();
+  const PlacementInputs facts = estimate_.facts();
   return autotune::neighbours(facts, options_.prices, options_.goal, chosen,
                               reachable(facts, options_.prices, options_.goal));
 }
@@ -426,7 +436,7 @@ bool Controller::first_measured() const {
 void Controller::ask_first_early(double now_s) {
   if (workers_known_ || as_before_ || now_s < first_again_s_ || decision_.run.workers > 0) return;
   if (workers_allowed(options_.prices, options_.goal) == 0) return;
-  const PlacementFacts facts = estimate_.facts();
+  const PlacementInputs facts = estimate_.facts();
   const auto best = place_now(facts);
   if (!best || best->choice.workers == 0) return;
   const Choice local = predict(facts, options_.prices, options_.goal, std::nullopt, 0);
@@ -437,7 +447,7 @@ void Controller::measure_first_worker(const Measurements& measured, double now_s
   if (first_measured()) {
     if (!workers_known_) serves_ = false;  // costs that were assumed said so
     workers_known_ = true;
-    const PlacementFacts facts = estimate_.facts();
+    const PlacementInputs facts = estimate_.facts();
     const auto best = place_now(facts);
     const Choice local = predict(facts, options_.prices, options_.goal, std::nullopt, 0);
     const bool pays = best && best->choice.workers > 0 && weigh(local, best->choice, best->reachable).worth();
@@ -464,7 +474,7 @@ void Controller::dismiss_first(double now_s) {
 /// The answer if workers were much better than they are thought to be, as long as nobody has measured one: if
 /// it saves so much that a trial pays though it will mostly fail.
 std::optional<Choice> Controller::worth_a_trial(const Choice& present) const {
-  PlacementFacts facts = estimate_.facts_of_this_run();
+  PlacementInputs facts = estimate_.facts_of_this_run();
   for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
   const auto best = place(facts, options_.prices, options_.goal);
   if (!best || best->choice.workers == 0) return std::nullopt;
@@ -486,7 +496,7 @@ void Controller::begin() {
 
 /// The earlier run has shown its answer to be the best, so the burden of proof is turned round: it is taken
 /// unless another one is better with confidence, or it does not pay in the work left. True: it was asked for.
-bool Controller::begin_with_earlier(const PlacementFacts& facts, const Best& best, const Choice& present,
+bool Controller::begin_with_earlier(const PlacementInputs& facts, const Best& best, const Choice& present,
                                     double now_s) {
   const EarlierRun& earlier = *options_.earlier;
   if (workers_known_) first_again_s_ = now_s + kFirstAgainS;

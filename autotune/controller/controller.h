@@ -14,71 +14,73 @@
 
 namespace carya::autotune {
 
-/// What a controller knows before it has seen anything.
+/// What a controller knows before the first measurement.
 struct ControllerOptions {
-  PlacementFacts model;  ///< by the cost function (remote_cut.h), and the cores that the stream may use
+  PlacementInputs model;  ///< the costs by remote_cut.h, and the cores that the stream may use
   Prices prices;
   PlacementGoal goal;
-  double worker_start_s = 30;      ///< from asking for a worker until it works
-  double worker_billed_s_min = 0;  ///< that is paid for every worker, however short it works
-  /// First workers that are tried together: more than one where they wait for work already, may be unlike
+  double worker_start_s = 30;      ///< time from asking for a worker until it computes
+  double worker_billed_s_min = 0;  ///< time that is paid for every worker at least
+  /// How many first workers are tried together. More than one pays off where workers are running already, may differ,
   /// and cost next to nothing for a few seconds.
   std::uint32_t first_workers = 1;
-  /// The model's worker costs were measured (an earlier run): no first worker is tried alone.
+  /// The model's worker costs were measured by an earlier run: no first worker is tried alone.
   bool workers_known = false;
-  /// What the run before ended with, of the same plan (set_model() takes another): the stream begins with its
-  /// answer, unless what is measured by then speaks against it.
+  /// What an earlier run of the same plan ended with. The stream begins with its answer unless the measurements speak
+  /// against it.
   std::optional<EarlierRun> earlier{};
 };
 
 enum class Phase : std::uint8_t {
-  kMeasuring,    ///< all local, until the host's part is known
-  kFirstWorker,  ///< one worker, or as few as are tried at once, is measured before money is spent on more
-  kStarting,     ///< the answer was asked for; its workers start
-  kVerifying,    ///< it runs; is it what the model said, and are its neighbours worse?
-  kSettled,      ///< they are; watching for the world to change
+  kMeasuring,    ///< everything runs locally until the host's costs are known
+  kFirstWorker,  ///< first workers are measured before money is spent on more
+  kStarting,     ///< the workers of the answer start
+  kVerifying,    ///< the answer runs and is compared with the model and with its neighbours
+  kSettled,      ///< the answer is confirmed; the controller watches for a change of the world
 };
 std::string_view phase_name(Phase phase);
 
-/// How to run the stream now. `changes` counts answers (number of workers or cut) since the world changed.
+/// How to run the stream now.
 struct Decision {
   Phase phase = Phase::kMeasuring;
-  Running run;    ///< cores are whole, or all there are
-  Choice choice;  ///< what the model says of it
-  std::uint32_t changes = 0;
-  double confidence = 0;     ///< that no neighbour is better by 2 % or more, 0 .. 1
-  double looks_again_s = 0;  ///< at the latest, in the caller's time
+  Running run;                ///< a whole number of cores, or all of them
+  Choice choice;              ///< what the model says of `run`, by the measurements so far
+  std::uint32_t changes = 0;  ///< how often the number of workers or the cut changed since the world changed
+  double confidence = 0;      ///< that no neighbour is better by 2 % or more, 0 to 1
+  double looks_again_s = 0;   ///< when it looks again at the latest, in the caller's time
   std::string why;
 };
 
-/// The decision over time. Pure: time is what the caller says it is; the same observations give the same
-/// decisions. Between two worlds (stretches in which nothing measured changes by more than noise) the answer
-/// is changed at most kChangesMax times; a change is made when its saving over the work left, or an hour,
-/// exceeds its cost with 95 % confidence. README, "The controller". Threads: owner only.
+/// Decides over time how many workers a stream uses and where its plan is cut. Pure: the caller says what time it is,
+/// and the same observations give the same decisions.
+///
+/// A world is a stretch of time in which no measurement changes by more than noise. In one world the answer changes at
+/// most kChangesMax times. It changes when the saving over the work that is left, or over an hour, exceeds the cost of
+/// the change with 95 % confidence. See "The controller" in the README. Threads: owner only.
 class Controller {
  public:
-  /// Errors: kInvalidArgument: those of the check() functions, times that are negative or not finite.
+  /// Errors: kInvalidArgument (those of the check() functions; a time that is negative or not finite).
   static Result<Controller> create(const ControllerOptions& options);
 
-  /// Takes in what the stream did since the last call and says how to run it from now on. `now_s` never goes
-  /// back. An interval whose seconds cannot be is left out. Call about once a second.
+  /// Record what the stream did since the last call, and return how to run it from now on. Call about once a second.
+  /// `now_s` never goes back. An interval of an impossible length is ignored.
   const Decision& observe(const Measurements& measured, double now_s);
   const Decision& decision() const { return decision_; }
 
-  /// The world is told to be another; each decides anew, if it is. Errors: as create(); the old ones stay.
+  /// Replace one input; if it changed, the decision is made again. Errors: as create(); the old input stays.
   Status set_prices(const Prices& prices);
   Status set_goal(const PlacementGoal& goal);
   Status set_cores(double cores);
-  /// Another plan: what was measured of the old one says little of it; no cut of the old is valid. `earlier`
-  /// is of the new one.
-  Status set_model(const PlacementFacts& model, const std::optional<EarlierRun>& earlier = {});
+  /// Turn to another plan. Measurements and cuts of the old plan are dropped. `earlier` is an earlier run of the new
+  /// plan.
+  Status set_model(const PlacementInputs& model, const std::optional<EarlierRun>& earlier = {});
 
-  /// What is known by now; what it says of a stream that runs so, and of the choices beside that. For
-  /// `explain`, not for every step.
-  PlacementFacts facts() const { return estimate_.facts(); }
+  /// The costs that are known by now, what the model says of a stream that runs as `run`, and the choices beside it.
+  /// For `explain`; too slow for every step.
+  PlacementInputs facts() const { return estimate_.facts(); }
   Choice choice_of(const Running& run) const;
   std::vector<Neighbour> neighbours(const Choice& chosen) const;
-  /// For the next run: what is known and decided by now; none before there is an answer and workers were
+  /// What the next run begins with: the costs and the answer. None before there is an answer and workers were
   /// measured.
   std::optional<EarlierRun> learned() const;
 
@@ -100,15 +102,15 @@ class Controller {
   double change_cost(const Choice& from, const Choice& to) const;
   /// 1 if `choice` is better than `other` by facts that were drawn, else 0; 0 too where neither cost nor rate
   /// differ by the share `matters`.
-  std::size_t wins(const Choice& choice, const Choice& other, bool reachable, const PlacementFacts& drawn,
+  std::size_t wins(const Choice& choice, const Choice& other, bool reachable, const PlacementInputs& drawn,
                    double matters = 0) const;
   /// That `choice` is better than `other`, given what was measured.
   double confidence(const Choice& choice, const Choice& other, bool reachable) const;
-  double confidence_beside(const PlacementFacts& facts, const Choice& present, bool reachable) const;
+  double confidence_beside(const PlacementInputs& facts, const Choice& present, bool reachable) const;
 
   /// That the trainer can be served at all, given what was measured.
   double confidence_reachable() const;
-  Result<Best> place_now(const PlacementFacts& facts);
+  Result<Best> place_now(const PlacementInputs& facts);
 
   void world_changed(std::string_view what);
   void start_verifying();
@@ -118,15 +120,17 @@ class Controller {
   void ask_first_early(double now_s);
   void dismiss_first(double now_s);
   void look(double now_s);
+  void tell_prediction();
   void begin();
-  bool begin_with_earlier(const PlacementFacts& facts, const Best& best, const Choice& present, double now_s);
+  bool begin_with_earlier(const PlacementInputs& facts, const Best& best, const Choice& present,
+                          double now_s);
   std::optional<Choice> worth_a_trial(const Choice& present) const;
   bool may_change(const Choice& to, const Case& change, double now_s);
   void ask_first(const Choice& choice, double now_s);
   void ask(const Choice& choice, const Case& change, double now_s);
   void pay(std::uint32_t workers, double now_s);
   void set_choice(const Choice& choice);
-  void settle(const PlacementFacts& facts, const Choice& present, bool reachable, double now_s);
+  void settle(const PlacementInputs& facts, const Choice& present, bool reachable, double now_s);
 
   ControllerOptions options_;
   Estimate estimate_;

@@ -1,5 +1,6 @@
 #include "autotune/controller/estimate.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -55,17 +56,17 @@ Status check(const EarlierRun& earlier) {
         earlier.source_bytes_per_s, earlier.host_cpu_s, earlier.worker_cpu_s, earlier.worker_cores})
     if (number != 0 && !(number >= kLeast && number <= kMost))
       return fail(Code::kInvalidArgument,
-                  "earlier run: " + std::to_string(number) + "; it must be 0, or from 1e-12 to 1e15");
+                  fmt::format("earlier run: {}; it must be 0, or from 1e-12 to 1e15", number));
   if (earlier.workers > kAnyWorkersMax)
     return fail(Code::kInvalidArgument,
-                "earlier run: " + std::to_string(earlier.workers) + " workers; at most 100,000");
+                fmt::format("earlier run: {} workers; at most 100,000", earlier.workers));
   return {};
 }
 
 std::string_view Estimate::add(const Measurements& measured, const Running& running) {
   std::string_view broken;
   if (!measured.worker_speeds.empty()) {
-    if (differ(model_.worker_speeds, measured.worker_speeds)) broken = "the speed of a worker";
+    if (differ(model_.worker_speeds, measured.worker_speeds)) broken = kSpeedOfAWorker;
     model_.worker_speeds = measured.worker_speeds;
   }
   const auto add = [&](Quantity quantity, double value, std::string_view name) {
@@ -94,7 +95,7 @@ std::string_view Estimate::add(const Measurements& measured, const Running& runn
 void Estimate::add_whole(const Measurements& measured, const Running& running, const PlacementGoal& goal) {
   std::array<double, kCount> of_parts = means();
   of_parts[kWhole] = 1;
-  PlacementFacts parts = facts(of_parts);
+  PlacementInputs parts = facts(of_parts);
   parts.cores = std::min(parts.cores, running.cores);
   if (!(parts.cores > 0)) return;
   parts.demand = 0;  // what they could do
@@ -173,8 +174,8 @@ std::array<double, Estimate::kCount> Estimate::means() const {
   return found;
 }
 
-PlacementFacts Estimate::facts(const std::array<double, kCount>& factors) const {
-  PlacementFacts facts = model_;
+PlacementInputs Estimate::facts(const std::array<double, kCount>& factors) const {
+  PlacementInputs facts = model_;
   const auto measured = [&factors](Quantity quantity, double otherwise) {
     return factors[quantity] > 0 ? factors[quantity] : otherwise;
   };
@@ -191,19 +192,19 @@ PlacementFacts Estimate::facts(const std::array<double, kCount>& factors) const 
   return facts;
 }
 
-PlacementFacts Estimate::facts() const {
+PlacementInputs Estimate::facts() const {
   std::array<double, kCount> found = means();
   found[kWhole] = whole();
   return facts(found);
 }
 
-PlacementFacts Estimate::facts_of_this_run() const {
+PlacementInputs Estimate::facts_of_this_run() const {
   Estimate alone = *this;
   alone.earlier_ = {};
   return alone.facts();
 }
 
-PlacementFacts Estimate::drawn(std::size_t draw) const {
+PlacementInputs Estimate::drawn(std::size_t draw) const {
   static const std::vector<double> kNormal = normal_table(kDraws, kCount);
   std::array<double, kCount> drawn{};
   for (std::size_t i = 0; i < kCount; ++i) {

@@ -1,5 +1,6 @@
 #include "autotune/order/alternatives.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -64,32 +65,32 @@ std::string alternative_text(const Alternative& alternative) {
 
 /// One respect in which a plan may differ from the best.
 struct Candidate {
-  const Detours::Detour* detour;
+  const Deviations::Deviation* deviation;
   std::string turned;
 };
 
-std::vector<Candidate> candidates(const Chain& chain, const Detours& detours,
+std::vector<Candidate> candidates(const Chain& chain, const Deviations& deviations,
                                   const std::vector<Search::Element>& best) {
   std::vector<Candidate> found;
   for (std::size_t i = 0; i < best.size(); ++i) {
     const std::string& op = chain.label(best[i].op);
-    if (const auto& split = detours.split(best[i].op); split.found())
+    if (const auto& split = deviations.split(best[i].op); split.found())
       found.push_back({&split, op + " not fused with " + chain.label(best[i - 1].op)});
     for (std::size_t k = 0; k < i; ++k)
-      if (const auto& turned = detours.turned(best[i].op, best[k].op); turned.found())
+      if (const auto& turned = deviations.turned(best[i].op, best[k].op); turned.found())
         found.push_back({&turned, op + " before " + chain.label(best[k].op)});
   }
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.detour->ns, a.turned) < std::tie(b.detour->ns, b.turned);
+    return std::tie(a.deviation->ns, a.turned) < std::tie(b.deviation->ns, b.turned);
   });
   return found;
 }
 
-Status name_plans(const StageModel& model, const Machine& machine, const Detours& detours,
+Status name_plans(const StageModel& model, const Machine& machine, const Deviations& deviations,
                   const std::vector<Candidate>& found, std::size_t plans_max, Alternatives& result) {
   for (const Candidate& candidate : found) {
     if (result.plans.size() == plans_max) break;
-    Plan plan = detours.plan(*candidate.detour);
+    Plan plan = deviations.plan(*candidate.deviation);
     const auto same = [&](const Alternative& known) { return known.plan == plan; };
     if (std::any_of(result.plans.begin(), result.plans.end(), same)) continue;
     Alternative alternative{.plan = std::move(plan), .turned = candidate.turned};
@@ -123,7 +124,7 @@ Result<Alternatives> alternatives(const Chain& chain, const Profile& profile, co
                                   const AlternativesOptions& options) {
   if (!(options.margin >= 0 && std::isfinite(options.margin)))
     return fail(Code::kInvalidArgument,
-                "alternatives: margin is " + std::to_string(options.margin) + "; it must be at least 0");
+                fmt::format("alternatives: margin is {}; it must be at least 0", options.margin));
   ASSIGN(const StageModel model, StageModel::create(chain, profile, options.order.fuse));
   const Precedence precedence(chain, options.order.sense);
   const LowerBound bound(precedence, model);
@@ -135,22 +136,22 @@ Result<Alternatives> alternatives(const Chain& chain, const Profile& profile, co
   ASSIGN(result.cost, cost(model, result.best, machine));
 
   const double best_ns = search.best_ns();
-  const Detours detours(search, model, best_ns * (1 + options.margin));
+  const Deviations deviations(search, model, best_ns * (1 + options.margin));
   const double seconds_per_ns = 1 / (kNsPerS * machine.speed);
-  const auto saving = [&](const Detours::Detour& detour) {
-    const double ns = detour.found() ? detour.ns - best_ns : best_ns * options.margin;
+  const auto saving = [&](const Deviations::Deviation& deviation) {
+    const double ns = deviation.found() ? deviation.ns - best_ns : best_ns * options.margin;
     return std::max(0.0, ns) * seconds_per_ns;
   };
   for (const Exchange& exchange : exchanges(chain, result.best)) {
-    const auto& kept = detours.turned(exchange.declared_first, exchange.declared_second);
+    const auto& kept = deviations.turned(exchange.declared_first, exchange.declared_second);
     result.exchanges.push_back({exchange, saving(kept), !kept.found()});
   }
   for (std::size_t i = 1; i < best.size(); ++i) {
     if (!best[i].joined) continue;
-    const auto& split = detours.split(best[i].op);
+    const auto& split = deviations.split(best[i].op);
     result.fusions.push_back({best[i - 1].op, best[i].op, saving(split), !split.found()});
   }
-  TRY(name_plans(model, machine, detours, candidates(chain, detours, best), options.plans_max, result));
+  TRY(name_plans(model, machine, deviations, candidates(chain, deviations, best), options.plans_max, result));
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include "autotune/order/chain.h"
 
+#include <fmt/core.h>
 #include <utility>
 
 namespace carya::autotune {
@@ -13,9 +14,9 @@ std::string in_quotes(std::string_view text) {
 
 Result<Chain> Chain::create(ChainSpec spec) {
   if (spec.ops.size() > kChainOpsMax)
-    return fail(Code::kUnsupported, "a chain of " + std::to_string(spec.ops.size()) + " ops; at most " +
-                                        std::to_string(kChainOpsMax) +
-                                        " can be ordered: use reorder=\"off\" or join ops");
+    return fail(Code::kUnsupported,
+                fmt::format("a chain of {} ops; at most {} can be ordered: use reorder=\"off\" or join ops",
+                            spec.ops.size(), kChainOpsMax));
   Chain chain;
   for (const OpModel& op : spec.ops) TRY(check(op));
   chain.ops_ = std::move(spec.ops);
@@ -33,16 +34,15 @@ void Chain::name_ops() {
       ++all;
       if (k < i) ++before;
     }
-    labels_.push_back(all == 1 ? ops_[i].name : ops_[i].name + "#" + std::to_string(before));
+    labels_.push_back(all == 1 ? ops_[i].name : fmt::format("{}#{}", ops_[i].name, before));
   }
 }
 
 Status Chain::read_pairs(const ChainSpec& spec) {
   const std::size_t count = ops_.size();
   const auto no_pair = [&](std::string_view what, std::size_t a, std::size_t b) {
-    return fail(Code::kInvalidArgument, std::string(what) + " (" + std::to_string(a) + ", " +
-                                            std::to_string(b) + ") is no pair of two ops of a chain of " +
-                                            std::to_string(count));
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} ({}, {}) is no pair of two ops of a chain of {}", what, a, b, count));
   };
   commutes_.assign(count * count, Commutes::kNever);
   fuses_.assign(count, 0);
@@ -59,9 +59,8 @@ Status Chain::read_pairs(const ChainSpec& spec) {
   }
   for (const std::size_t barrier : spec.barriers) {
     if (barrier > count)
-      return fail(Code::kInvalidArgument, "barrier " + std::to_string(barrier) +
-                                              " lies behind the end of a chain of " + std::to_string(count) +
-                                              " ops");
+      return fail(Code::kInvalidArgument,
+                  fmt::format("barrier {} lies behind the end of a chain of {} ops", barrier, count));
     for (std::size_t i = barrier; i < count; ++i) ++segments_[i];
   }
   return {};
@@ -82,7 +81,7 @@ Result<std::size_t> Chain::find(std::size_t op, const std::string& wanted) const
   std::string choices;
   for (const std::size_t i : found) choices += (choices.empty() ? "" : " or ") + in_quotes(labels_[i]);
   return fail(Code::kInvalidArgument,
-              subject + " names " + std::to_string(found.size()) + " ops; write " + choices);
+              fmt::format("{} names {} ops; write {}", subject, found.size(), choices));
 }
 
 Status Chain::read_depends_on() {

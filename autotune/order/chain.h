@@ -18,14 +18,15 @@ constexpr OpSet op_bit(std::size_t op) {
   return OpSet{1} << op;
 }
 
-/// Two ops that may change places, in any order; a pair that is not named never does.
+/// Two ops that may change places. The order of `a` and `b` does not matter. Ops of a pair that is not listed never
+/// change places.
 struct CommutingPair {
   std::size_t a = 0;
   std::size_t b = 0;
   Commutes commutes = Commutes::kNever;
 };
 
-/// `second`, run directly after `first`, may be computed in the same pass.
+/// Two ops that may be computed in one pass if `second` runs directly after `first`.
 struct FusingPair {
   std::size_t first = 0;
   std::size_t second = 0;
@@ -41,24 +42,24 @@ struct ChainSpec {
 /// The ops of a pipeline as the planner sees them, checked. Immutable. Threads: const is thread-safe.
 class Chain {
  public:
-  /// Errors: kInvalidArgument: numbers, indices, kinds that contradict size rules; `depends_on` that names no
-  /// op, more than one op, an op that is declared later, or goes in a circle. kUnsupported: more than
-  /// kChainOpsMax ops. The message names the op and what to change.
+  /// Check a specification. Errors: kInvalidArgument (impossible numbers or indices; kinds that contradict size rules;
+  /// a `depends_on` that names no op, more than one op, or an op that is declared later, or that goes in a circle),
+  /// kUnsupported (more than kChainOpsMax ops). The message names the op and what to change.
   static Result<Chain> create(ChainSpec spec);
 
   std::size_t size() const { return ops_.size(); }
   const OpModel& op(std::size_t index) const { return ops_[index]; }
-  /// The op's name; "name#1" for the second of that name, "name#0" for the first where there are several.
+  /// The op's name. If several ops have the name, it is "name#0" for the first, "name#1" for the second, and so on.
   const std::string& label(std::size_t index) const { return labels_[index]; }
   OpSet all() const { return ops_.size() == kChainOpsMax ? ~OpSet{0} : op_bit(ops_.size()) - 1; }
 
-  /// What was declared of the pair.
+  /// The declared kind of the pair.
   Commutes commutes(std::size_t a, std::size_t b) const { return commutes_[a * ops_.size() + b]; }
-  /// Whether two neighbours may change places under `sense`: declared so, neither is fixed, no barrier lies
-  /// between them in the declared order, neither depends on the other, and their size rules commute (two ops
-  /// that leave another size behind cannot leave the same bits; a declaration is not believed against that).
+  /// Whether two neighbours may change places under `sense`. They are declared so, neither is fixed, no barrier lies
+  /// between them in the declared order, and neither depends on the other. Their size rules commute too: two orders
+  /// that leave different sizes cannot leave the same bits, whatever was declared.
   bool may_exchange(std::size_t a, std::size_t b, Sense sense) const;
-  /// Ops that may follow `first` in the same pass.
+  /// The ops that may follow `first` in the same pass.
   OpSet fuses_with(std::size_t first) const { return fuses_[first]; }
 
  private:

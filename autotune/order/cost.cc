@@ -1,5 +1,6 @@
 #include "autotune/order/cost.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,8 +23,8 @@ Status check(const Chain& chain, const Plan& plan) {
     for (std::size_t i = 0; i < stage.ops.size(); ++i) {
       const std::size_t op = stage.ops[i];
       if (op >= chain.size())
-        return fail(Code::kInvalidArgument, "plan: op " + std::to_string(op) + " of a chain of " +
-                                                std::to_string(chain.size()) + " ops");
+        return fail(Code::kInvalidArgument,
+                    fmt::format("plan: op {} of a chain of {} ops", op, chain.size()));
       if ((seen & op_bit(op)) != 0)
         return fail(Code::kInvalidArgument, "plan: " + chain.label(op) + " runs twice");
       if (i > 0 && (chain.fuses_with(stage.ops[i - 1]) & op_bit(op)) == 0)
@@ -85,7 +86,7 @@ Plan declared_plan(const Chain& chain) {
 Status check(const Machine& machine) {
   const auto wrong = [](const char* part, double number, const char* wanted) {
     return fail(Code::kInvalidArgument,
-                std::string("machine: ") + part + " is " + std::to_string(number) + "; it must be " + wanted);
+                fmt::format("machine: {} is {}; it must be {}", part, number, wanted));
   };
   if (!(machine.cores > 0 && std::isfinite(machine.cores))) return wrong("cores", machine.cores, "above 0");
   if (!(machine.speed > 0 && std::isfinite(machine.speed))) return wrong("speed", machine.speed, "above 0");

@@ -4,7 +4,7 @@
 
 namespace carya::autotune {
 
-Detours::Detours(const Search& search, const StageModel& model, double limit_ns)
+Deviations::Deviations(const Search& search, const StageModel& model, double limit_ns)
     : search_(&search),
       ops_(model.chain().size()),
       best_before_(ops_, 0),
@@ -24,7 +24,7 @@ Detours::Detours(const Search& search, const StageModel& model, double limit_ns)
 }
 
 // Backwards: moves lead to larger sets, whose ways on are known.
-void Detours::measure_ways_on() {
+void Deviations::measure_ways_on() {
   for (std::size_t size = ops_ + 1; size-- > 0;) {
     for (const std::uint32_t set : search_->of_size(size)) {
       if (size == ops_) closed_ns_[set] = 0;
@@ -41,16 +41,16 @@ void Detours::measure_ways_on() {
   }
 }
 
-double Detours::on_ns(const Search::Move& move) const {
+double Deviations::on_ns(const Search::Move& move) const {
   const int end = search_->arrival(move);
   return end == Search::kClosed ? closed_ns_[move.to] : open_ns_[search_->end_index(move.to, end)];
 }
 
-void Detours::look_through(std::uint32_t set, double limit_ns) {
+void Deviations::look_through(std::uint32_t set, double limit_ns) {
   search_->moves(set, [&](const Search::Move& move) {
     const double ns = search_->reach_ns(set, move.end) + move.ns + on_ns(move);
     if (!(ns <= limit_ns)) return;
-    const auto improve = [&](Detour& known) {
+    const auto improve = [&](Deviation& known) {
       if (ns < known.ns) known = {.ns = ns, .from = set, .move = move};
     };
     OpSet done = search_->done(set);
@@ -69,15 +69,15 @@ void Detours::look_through(std::uint32_t set, double limit_ns) {
   });
 }
 
-Plan Detours::plan(const Detour& detour) const {
-  std::vector<Search::Element> way = search_->way_to(detour.from, detour.move.end);
+Plan Deviations::plan(const Deviation& deviation) const {
+  std::vector<Search::Element> way = search_->way_to(deviation.from, deviation.move.end);
   const auto add = [&](const Search::Move& move) {
     const std::vector<Search::Element> ops = search_->added(move.end, move.node, move.op);
     way.insert(way.end(), ops.begin(), ops.end());
   };
-  add(detour.move);
-  std::uint32_t set = detour.move.to;
-  int end = search_->arrival(detour.move);
+  add(deviation.move);
+  std::uint32_t set = deviation.move.to;
+  int end = search_->arrival(deviation.move);
   while (way.size() < ops_) {
     Search::Move best;
     double best_ns = std::numeric_limits<double>::infinity();

@@ -13,12 +13,12 @@ namespace carya::autotune {
 /// two ops the other way round, or an op not fused with the one before it. Found from the sets of a finished
 /// search in one pass, since each plan is a way through a move: way there + move + way on.
 /// Keeps a reference to the search. Immutable. Threads: const is thread-safe.
-class Detours {
+class Deviations {
  public:
   /// Looks at plans of at most `limit_ns`, the limit that the search kept or less.
-  Detours(const Search& search, const StageModel& model, double limit_ns);
+  Deviations(const Search& search, const StageModel& model, double limit_ns);
 
-  struct Detour {
+  struct Deviation {
     double ns = std::numeric_limits<double>::infinity();  ///< infinite: none within the limit
     std::uint32_t from = SetIndex::kNone;
     Search::Move move;
@@ -26,10 +26,12 @@ class Detours {
   };
 
   /// The cheapest plan in which `first`, that the optimum runs after `second`, runs before it.
-  const Detour& turned(std::size_t first, std::size_t second) const { return turned_[first * ops_ + second]; }
+  const Deviation& turned(std::size_t first, std::size_t second) const {
+    return turned_[first * ops_ + second];
+  }
   /// The cheapest plan in which `op`, that the optimum runs in the stage of the op before, begins a stage.
-  const Detour& split(std::size_t op) const { return split_[op]; }
-  Plan plan(const Detour& detour) const;
+  const Deviation& split(std::size_t op) const { return split_[op]; }
+  Plan plan(const Deviation& deviation) const;
 
  private:
   void measure_ways_on();
@@ -42,8 +44,8 @@ class Detours {
   OpSet best_joined_ = 0;           // ops that the optimum runs in the stage of the op before
   std::vector<double> closed_ns_;   // [set]: the cheapest way on from it
   std::vector<double> open_ns_;     // [Search::end_index]: the same, the op's stage being open
-  std::vector<Detour> turned_;      // [first * ops + second]
-  std::vector<Detour> split_;
+  std::vector<Deviation> turned_;   // [first * ops + second]
+  std::vector<Deviation> split_;
 };
 
 }  // namespace carya::autotune

@@ -1,5 +1,6 @@
 #include "autotune/order/op_model.h"
 
+#include <fmt/core.h>
 #include <cmath>
 #include <utility>
 
@@ -11,8 +12,8 @@ bool usable(double number) {
 }
 
 std::unexpected<Error> unusable(const std::string& subject, std::string_view part, double number) {
-  return fail(Code::kInvalidArgument, subject + ": " + std::string(part) + " is " + std::to_string(number) +
-                                          "; it must be a finite number of at least 0");
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: {} is {}; it must be a finite number of at least 0", subject, part, number));
 }
 
 Status check(const Change& change, const std::string& subject, std::string_view part) {

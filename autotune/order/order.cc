@@ -1,5 +1,6 @@
 #include "autotune/order/order.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -38,8 +39,8 @@ Status check_order(const Chain& chain, const Plan& plan, Sense sense) {
   OpSet done = 0;
   for (const std::size_t op : plan.order()) {
     if (op >= chain.size() || (done & op_bit(op)) != 0)
-      return fail(Code::kInvalidArgument, "plan: op " + std::to_string(op) + " is none of the chain's " +
-                                              std::to_string(chain.size()) + ", or runs twice");
+      return fail(Code::kInvalidArgument,
+                  fmt::format("plan: op {} is none of the chain's {}, or runs twice", op, chain.size()));
     if (const OpSet missing = precedence.before(op) & ~done; missing != 0) {
       const auto other = static_cast<std::size_t>(__builtin_ctzll(missing));
       return fail(Code::kInvalidArgument, "plan: " + chain.label(op) + " runs before " + chain.label(other) +

@@ -15,38 +15,39 @@
 
 namespace carya::autotune {
 
-/// Dynamic programming over the sets of ops that can be done at some moment (the down-sets of the
-/// precedence), the engine behind order.h and alternatives.h. Proofs: README.
+/// The search behind order.h and alternatives.h: dynamic programming over the sets of ops that can be done at some
+/// moment (the down-sets of the precedence). The README has the proofs.
 ///
-/// For every set it keeps the least cost of having done it with all stages closed, and, per op that may have
-/// been the last, with that op's stage still open. A move adds ops:
+/// For every set it keeps the least cost at which the set is done with all stages closed. For every op that may have
+/// been the last one, it also keeps the least cost with that op's stage still open. A move adds ops:
 ///   1. one op begins a stage;
 ///   2. one op joins the open stage of another;
-///   3. several ops at once, a beginning of a measured stage (it is charged as a whole), and perhaps one more
-///      op, with which the stage leaves the tree of the measured ones and stays open.
-/// Sets are expanded by their number of ops, so that each is final when its turn comes.
+///   3. several ops begin a measured stage, which is charged as a whole. Perhaps one more op follows, with which the
+/// stage
+///      leaves the tree of measured stages and stays open.
+/// Sets are expanded by their number of ops, so that each set is final when its turn comes.
 /// Threads: owner only. Memory: about 250 bytes per set.
 class Search {
  public:
   static constexpr int kClosed = -1;
 
-  /// How an op was added last: from a set and its open end (or kClosed), through a node of the measured
-  /// stages (or none), by an op (or none).
+  /// How the last op was added: from a set and its open end (or kClosed), through a node of the measured stages (or
+  /// none), by an op (or none).
   struct Step {
     std::uint32_t from = SetIndex::kNone;
     std::int8_t end = kClosed;
     std::int8_t op = -1;
     std::int16_t node = StageModel::kNoNode;
   };
-  /// A move out of a set, and the number of the set where it leads.
+  /// A move out of a set, and the number of the set that it leads to.
   struct Move {
-    int end = kClosed;  ///< the end it needs; kClosed begins a stage
+    int end = kClosed;  ///< the open end that the move needs; kClosed: it begins a stage
     int node = StageModel::kNoNode;
     int op = -1;
     double ns = 0;
     std::uint32_t to = SetIndex::kNone;
   };
-  /// One op of a plan; `joined`: in the stage of the op before.
+  /// One op of a plan. `joined`: it is in the stage of the op before.
   struct Element {
     std::size_t op = 0;
     bool joined = false;
@@ -54,16 +55,16 @@ class Search {
 
   static Plan to_plan(const std::vector<Element>& elements);
 
-  /// Keeps references to all three.
+  /// Make a search that keeps references to all three arguments.
   Search(const Precedence& precedence, const StageModel& model, const LowerBound& bound)
       : precedence_(&precedence), model_(&model), bound_(&bound) {}
 
-  /// Look at every set that can be part of a plan of at most (1 + margin) x the optimum. True: at all of
-  /// them, so that the best plan is the optimum. False: there were more than sets_max, and only the most
-  /// promising of each size were looked at.
+  /// Look at every set that can be part of a plan of at most (1 + margin) x the optimum. Returns true if all were
+  /// looked at, so that the best plan is the optimum. False: there were more than sets_max, and only the most promising
+  /// sets of each size were looked at.
   bool run(double margin, std::size_t sets_max);
 
-  /// Least cost of the whole chain.
+  /// The least cost of the whole chain.
   double best_ns() const;
   std::vector<Element> best() const;
 
@@ -74,16 +75,16 @@ class Search {
   OpSet ends(std::uint32_t set) const { return sets_[set].ends; }
   bool live(std::uint32_t set) const { return sets_[set].live; }
   double reach_ns(std::uint32_t set, int end) const { return value(set, end).ns; }
-  /// Where an open end's value stands among all: unique per (set, end).
+  /// The index of an open end among all: unique per (set, end).
   std::size_t end_index(std::uint32_t set, int end) const;
   std::size_t end_count() const { return open_.size(); }
   /// The end at which a move arrives: its last op, or kClosed.
   int arrival(const Move& move) const;
-  /// The ops of the best way to a set and end.
+  /// The ops on the best way to a set and end.
   std::vector<Element> way_to(std::uint32_t set, int end) const;
   /// The ops that a move adds.
   std::vector<Element> added(int end, int node, int op) const;
-  /// visit(move) for every move out of the set to a set that is live.
+  /// Calls visit(move) for every move out of the set to a live set.
   template <typename Visit>
   void moves(std::uint32_t set, Visit&& visit) const {
     const auto locate = [&](OpSet done, const Size&, double) {

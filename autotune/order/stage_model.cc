@@ -1,5 +1,6 @@
 #include "autotune/order/stage_model.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,9 +21,9 @@ Status check(const Profile& profile) {
   if (!usable(estimate.boundary_ns) || !usable(estimate.boundary_ns_per_byte))
     return fail(Code::kInvalidArgument, "profile: a boundary saves a negative time or none that is finite");
   if (!(estimate.follower_share_min > 0 && estimate.follower_share_min <= 1))
-    return fail(Code::kInvalidArgument, "profile: follower_share_min is " +
-                                            std::to_string(estimate.follower_share_min) +
-                                            "; it must be above 0 and at most 1");
+    return fail(Code::kInvalidArgument,
+                fmt::format("profile: follower_share_min is {}; it must be above 0 and at most 1",
+                            estimate.follower_share_min));
   return {};
 }
 
@@ -40,8 +41,8 @@ Status StageModel::add(const FusedCost& fused) {
   std::string subject = "measured stage";
   for (std::size_t i = 0; i < fused.ops.size(); ++i) {
     if (fused.ops[i] >= chain_->size())
-      return fail(Code::kInvalidArgument, subject + ": op " + std::to_string(fused.ops[i]) +
-                                              " of a chain of " + std::to_string(chain_->size()));
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: op {} of a chain of {}", subject, fused.ops[i], chain_->size()));
     subject += (i == 0 ? " " : "+") + chain_->label(fused.ops[i]);
   }
   if (fused.ops.size() < 2) return fail(Code::kInvalidArgument, subject + ": has less than 2 ops");
@@ -59,8 +60,10 @@ Status StageModel::add(const FusedCost& fused) {
     int next = child(node, op);
     if (next == kNoNode) {
       if (nodes_.size() == kNodesMax)
-        return fail(Code::kExhausted, subject + ": the profile has more measured stages than " +
-                                          std::to_string(kNodesMax) + " ops in all; drop the oldest");
+        return fail(
+            Code::kExhausted,
+            fmt::format("{}: the profile has more measured stages than {} ops in all; drop the oldest",
+                        subject, kNodesMax));
       next = static_cast<int>(nodes_.size());
       nodes_.push_back({.op = op, .parent = node, .children = {}, .measured = nullptr});
       nodes_[static_cast<std::size_t>(node)].children.push_back(next);

@@ -1,5 +1,6 @@
 #include "autotune/placement/neighbours.h"
 
+#include <fmt/core.h>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -14,10 +15,10 @@ std::string text(const char* format, Numbers... numbers) {
   return buffer;
 }
 
-std::string cut_name(const PlacementFacts& facts, std::size_t cut) {
+std::string cut_name(const PlacementInputs& facts, std::size_t cut) {
   const RemoteCut& costs = facts.cuts[cut];
-  return "cut after " + std::to_string(costs.ops_remote) + (costs.ops_remote == 1 ? " op" : " ops") +
-         (costs.compressed ? ", compressed" : "");
+  return fmt::format("cut after {}{}{}", costs.ops_remote, (costs.ops_remote == 1 ? " op" : " ops"),
+                     (costs.compressed ? ", compressed" : ""));
 }
 
 std::string why(const PlacementGoal& goal, const Choice& other, const Choice& chosen, bool reachable) {
@@ -41,7 +42,7 @@ std::string why(const PlacementGoal& goal, const Choice& other, const Choice& ch
 
 }  // namespace
 
-std::vector<Neighbour> neighbours(const PlacementFacts& facts, const Prices& prices,
+std::vector<Neighbour> neighbours(const PlacementInputs& facts, const Prices& prices,
                                   const PlacementGoal& goal, const Choice& chosen, bool reachable) {
   std::vector<Neighbour> found;
   const auto add = [&](std::string name, const Choice& choice) {
@@ -68,7 +69,7 @@ std::vector<Neighbour> neighbours(const PlacementFacts& facts, const Prices& pri
   return found;
 }
 
-std::string choice_text(const PlacementFacts& facts, const Choice& choice) {
+std::string choice_text(const PlacementInputs& facts, const Choice& choice) {
   const double per_million = 1e6 * choice.cost_per_sample;
   std::string said = "all local";
   if (choice.cut && choice.workers > 0)

@@ -17,10 +17,10 @@ struct Neighbour {
 /// What lies beside `chosen`: a worker more (where there can be one; also beyond what the goal allows) and
 /// less, the cuts before and after its own with their best number of workers, no workers at all, and all
 /// samples remote. Numbers must have been checked. Pure.
-std::vector<Neighbour> neighbours(const PlacementFacts& facts, const Prices& prices,
+std::vector<Neighbour> neighbours(const PlacementInputs& facts, const Prices& prices,
                                   const PlacementGoal& goal, const Choice& chosen, bool reachable);
 
 /// A choice in words and numbers: "3 workers from the cut after 2 ops, 61 % of the samples; ...".
-std::string choice_text(const PlacementFacts& facts, const Choice& choice);
+std::string choice_text(const PlacementInputs& facts, const Choice& choice);
 
 }  // namespace carya::autotune

@@ -1,5 +1,6 @@
 #include "autotune/placement/placement.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -25,7 +26,7 @@ double per_second(double available, double of_a_sample) {
 
 Status wrong(const std::string& subject, const char* part, double number, const char* wanted) {
   return fail(Code::kInvalidArgument,
-              subject + ": " + part + " is " + std::to_string(number) + "; it must be " + wanted);
+              fmt::format("{}: {} is {}; it must be {}", subject, part, number, wanted));
 }
 
 bool known(double number) {
@@ -42,7 +43,7 @@ struct Bound {
 };
 
 /// What nobody can exceed, wherever samples are made.
-Bound stream_bound(const PlacementFacts& facts, const PlacementGoal& goal) {
+Bound stream_bound(const PlacementInputs& facts, const PlacementGoal& goal) {
   Bound bound{limit(facts.demand), Limit::kDemand};
   if (goal.objective == Objective::kCostAtTarget) bound.at_most(limit(goal.target), Limit::kDemand);
   bound.at_most(per_second(limit(facts.source_bytes_per_s), facts.source_bytes), Limit::kSource);
@@ -56,7 +57,7 @@ double further_speed(const std::vector<double>& speeds) {
 }
 
 /// What so many workers bring together.
-double speed_of(const PlacementFacts& facts, std::uint32_t workers) {
+double speed_of(const PlacementInputs& facts, std::uint32_t workers) {
   const std::vector<double>& speeds = facts.worker_speeds;
   const std::size_t known = std::min<std::size_t>(workers, speeds.size());
   return std::accumulate(speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(known), 0.0) +
@@ -64,7 +65,7 @@ double speed_of(const PlacementFacts& facts, std::uint32_t workers) {
 }
 
 /// As few as bring that, at most `allowed`.
-std::uint32_t workers_of_speed(const PlacementFacts& facts, double wanted, std::uint32_t allowed) {
+std::uint32_t workers_of_speed(const PlacementInputs& facts, double wanted, std::uint32_t allowed) {
   std::uint32_t workers = 0;
   for (const double speed : facts.worker_speeds) {
     if (!(wanted > 0) || workers == allowed) return workers;
@@ -76,7 +77,7 @@ std::uint32_t workers_of_speed(const PlacementFacts& facts, double wanted, std::
 }
 
 /// Samples/s that can come from the workers.
-Bound remote_bound(const PlacementFacts& facts, const RemoteCut& cut, std::uint32_t workers) {
+Bound remote_bound(const PlacementInputs& facts, const RemoteCut& cut, std::uint32_t workers) {
   const double cores = speed_of(facts, workers) * facts.worker_cores;
   Bound bound{per_second(cores, cut.worker_cpu_s), Limit::kWorkers};
   bound.at_most(per_second(limit(facts.link_in_bytes_per_s), cut.bytes_in), Limit::kLinkIn);
@@ -85,7 +86,7 @@ Bound remote_bound(const PlacementFacts& facts, const RemoteCut& cut, std::uint3
   return bound;
 }
 
-void set_cost(Choice& choice, const PlacementFacts& facts, const Prices& prices) {
+void set_cost(Choice& choice, const PlacementInputs& facts, const Prices& prices) {
   const double demand = limit(facts.demand);
   choice.stall = std::isfinite(demand) ? std::max(0.0, 1 - choice.rate / demand) : 0;
   choice.cost_per_hour = prices.host_per_hour + choice.workers * prices.worker_per_hour;
@@ -93,7 +94,7 @@ void set_cost(Choice& choice, const PlacementFacts& facts, const Prices& prices)
 }
 
 /// From this number on, more workers change nothing at the cut.
-std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& goal, const RemoteCut& cut,
+std::uint32_t workers_useful(const PlacementInputs& facts, const PlacementGoal& goal, const RemoteCut& cut,
                              std::uint32_t allowed, bool all_remote) {
   const double each = per_second(facts.worker_cores, cut.worker_cpu_s);
   const double gain = 1 - cut.host_cpu_s / facts.local_cpu_s;  // of the stream, per remote sample
@@ -104,7 +105,7 @@ std::uint32_t workers_useful(const PlacementFacts& facts, const PlacementGoal& g
   return workers_of_speed(facts, most.rate / each, allowed);
 }
 
-std::vector<Choice> choices_at(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+std::vector<Choice> choices_at(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                                std::size_t cut, bool all_remote) {
   std::vector<Choice> all;
   const std::uint32_t last =
@@ -125,7 +126,7 @@ const Choice& best_of(const PlacementGoal& goal, const std::vector<Choice>& all,
   return *best;
 }
 
-Best search(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal, bool serve) {
+Best search(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal, bool serve) {
   std::vector<Choice> all = {predict(facts, prices, goal, std::nullopt, 0)};
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
     for (const Choice& choice : choices_at(facts, prices, goal, cut, false)) all.push_back(choice);
@@ -178,14 +179,14 @@ std::string_view limit_name(Limit limit) {
   return "";
 }
 
-Status check(const PlacementFacts& facts) {
+Status check(const PlacementInputs& facts) {
   if (!known(facts.local_cpu_s)) return wrong("placement", "local_cpu_s", facts.local_cpu_s, "above 0");
   if (!known(facts.cores)) return wrong("placement", "cores", facts.cores, "above 0");
   if (!known(facts.worker_cores)) return wrong("placement", "worker_cores", facts.worker_cores, "above 0");
   for (const double speed : facts.worker_speeds)
     if (!known(speed)) return wrong("placement", "worker_speeds", speed, "above 0");
   for (const RemoteCut& cut : facts.cuts) {
-    const std::string name = "placement: the cut after " + std::to_string(cut.ops_remote) + " ops";
+    const std::string name = fmt::format("placement: the cut after {} ops", cut.ops_remote);
     if (!known(cut.worker_cpu_s)) return wrong(name, "worker_cpu_s", cut.worker_cpu_s, "above 0");
     const std::pair<const char*, double> rest[] = {
         {"host_cpu_s", cut.host_cpu_s}, {"bytes_in", cut.bytes_in}, {"bytes_out", cut.bytes_out}};
@@ -213,7 +214,7 @@ Status check(const PlacementGoal& goal) {
   return {};
 }
 
-Choice predict(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+Choice predict(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                std::optional<std::size_t> cut, std::uint32_t workers, bool all_remote) {
   Choice choice{.cut = cut, .workers = workers, .all_remote = all_remote};
   const double local_most = facts.cores / facts.local_cpu_s;
@@ -267,7 +268,7 @@ bool better(const PlacementGoal& goal, const Choice& a, const Choice& b, bool re
   return false;
 }
 
-bool reachable(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal) {
+bool reachable(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal) {
   const auto fits = [&](std::optional<std::size_t> cut, std::uint32_t workers) {
     return predict(facts, prices, goal, cut, workers).stall <= kStallMax;
   };
@@ -278,7 +279,8 @@ bool reachable(const PlacementFacts& facts, const Prices& prices, const Placemen
   return false;
 }
 
-Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal, bool serve) {
+Result<Best> place(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
+                   bool serve) {
   TRY(check(facts));
   TRY(check(prices));
   TRY(check(goal));
@@ -287,7 +289,7 @@ Result<Best> place(const PlacementFacts& facts, const Prices& prices, const Plac
   return best;
 }
 
-void name_limit(Choice& choice, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+void name_limit(Choice& choice, const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                 bool serve) {
   const std::uint32_t allowed = workers_allowed(prices, goal);
   if (choice.limit == Limit::kDemand || choice.limit == Limit::kSource || allowed == kAnyWorkersMax) return;
@@ -300,7 +302,7 @@ void name_limit(Choice& choice, const PlacementFacts& facts, const Prices& price
                                                : Limit::kWorkersCostMax;
 }
 
-std::optional<Choice> best_all_remote(const PlacementFacts& facts, const Prices& prices,
+std::optional<Choice> best_all_remote(const PlacementInputs& facts, const Prices& prices,
                                       const PlacementGoal& goal, bool reachable) {
   std::optional<Choice> best;
   for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
@@ -310,7 +312,7 @@ std::optional<Choice> best_all_remote(const PlacementFacts& facts, const Prices&
   return best;
 }
 
-std::optional<Choice> best_at_cut(const PlacementFacts& facts, const Prices& prices,
+std::optional<Choice> best_at_cut(const PlacementInputs& facts, const Prices& prices,
                                   const PlacementGoal& goal, std::size_t cut, bool all_remote) {
   const std::vector<Choice> all = choices_at(facts, prices, goal, cut, all_remote);
   if (all.empty()) return std::nullopt;

@@ -12,32 +12,32 @@
 
 namespace carya::autotune {
 
-/// What is known of a stream, its host, its workers and what lies between. Where 0 means unknown, so does
-/// everything else that cannot be: negative, infinite, not a number.
-struct PlacementFacts {
+/// What is known of a stream, its host, its workers and their links. Where 0 means unknown, so does every impossible
+/// number: negative, infinite, not a number.
+struct PlacementInputs {
   double local_cpu_s = 0;       ///< thread-seconds of a sample that stays on the host; above 0
-  std::vector<RemoteCut> cuts;  ///< none: nothing can go
-  double cores = 1;             ///< of the host that the stream may use; above 0
+  std::vector<RemoteCut> cuts;  ///< the places where the plan can be cut; empty: nothing can go to workers
+  double cores = 1;             ///< cores of the host that the stream may use; above 0
   double demand = 0;            ///< samples/s that the trainer takes if it never waits; 0: unknown, all
-  double worker_cores = 1;      ///< of one worker, the mean of those there are
-  /// What workers bring beside one of those cores and costs, in the order in which they are taken; each above
-  /// 0. Further ones are like the mean of these; none: all are like that one.
+  double worker_cores = 1;      ///< mean cores of a worker
+  /// The speed of each worker relative to one with those cores and costs, in the order in which workers are used; each
+  /// above 0. Further workers have the mean speed of these. Empty: all workers have speed 1.
   std::vector<double> worker_speeds{};
-  double link_in_bytes_per_s = 0;   ///< to the host; 0: no limit is known
-  double link_out_bytes_per_s = 0;  ///< from the host; 0: no limit is known
-  double source_bytes = 0;          ///< of one record; 0: unknown
-  double source_bytes_per_s = 0;    ///< of the storage, for host and workers together; 0: no limit is known
+  double link_in_bytes_per_s = 0;   ///< rate of the link to the host; 0: no limit is known
+  double link_out_bytes_per_s = 0;  ///< rate of the link from the host; 0: no limit is known
+  double source_bytes = 0;          ///< bytes of one record; 0: unknown
+  double source_bytes_per_s = 0;  ///< rate of the storage for host and workers together; 0: no limit is known
 };
 
 struct Prices {
-  double host_per_hour = 0;    ///< $, with its accelerators
-  double worker_per_hour = 0;  ///< $, of one worker
+  double host_per_hour = 0;    ///< price of the host with its accelerators, in $
+  double worker_per_hour = 0;  ///< price of one worker, in $
 
   bool operator==(const Prices&) const = default;
 };
 
-/// Of machines whose prices nobody gave. Source: Google Cloud us-central1, on demand, of v2-8 and of
-/// n2-standard-8, which Pecan (USENIX ATC 2024) was evaluated with.
+/// The prices where nobody gave any. Source: Google Cloud us-central1, on demand, of v2-8 and n2-standard-8, with which
+/// Pecan (USENIX ATC 2024) was evaluated.
 inline constexpr Prices kAssumedPrices{.host_per_hour = 4.96, .worker_per_hour = 0.427319};
 
 enum class Objective : std::uint8_t {
@@ -95,14 +95,14 @@ struct Choice {
 };
 
 /// Errors: kInvalidArgument with the number and what it must be.
-Status check(const PlacementFacts& facts);
+Status check(const PlacementInputs& facts);
 Status check(const Prices& prices);
 Status check(const PlacementGoal& goal);
 
 /// The model: what a stream does with so many workers at one cut (none of either: all local). Only the
 /// surplus goes to workers, and no more than they, the link and the host's cores for receiving can take;
 /// cores are those that are needed. Numbers must have been checked.
-Choice predict(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+Choice predict(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                std::optional<std::size_t> cut, std::uint32_t workers, bool all_remote = false);
 
 /// Workers that there can be and that the goal allows, by number and bill.
@@ -120,21 +120,21 @@ struct Best {
 /// The best number of workers and cut. Exact: every number that could help, at every cut; ties take fewer
 /// workers, then the earlier cut. Pure. `serve` false: whether the trainer can be served is in doubt; nothing
 /// is paid for that, and nothing is reachable. Errors: those of check().
-Result<Best> place(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+Result<Best> place(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                    bool serve = true);
 /// Of a choice that is the best, or has all the workers that it may have: its limit is that no more can be,
 /// or are allowed, where more would be taken. Numbers must have been checked.
-void name_limit(Choice& choice, const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal,
+void name_limit(Choice& choice, const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal,
                 bool serve = true);
 /// Whether some choice makes the trainer wait no more than kStallMax. Numbers must have been checked.
-bool reachable(const PlacementFacts& facts, const Prices& prices, const PlacementGoal& goal);
+bool reachable(const PlacementInputs& facts, const Prices& prices, const PlacementGoal& goal);
 /// What the goal calls best of all samples made by workers; none as best_at_cut(). Numbers must have been
 /// checked.
-std::optional<Choice> best_all_remote(const PlacementFacts& facts, const Prices& prices,
+std::optional<Choice> best_all_remote(const PlacementInputs& facts, const Prices& prices,
                                       const PlacementGoal& goal, bool reachable);
 /// The best at one cut with at least one worker; none where workers are not allowed or bring nothing. Numbers
 /// must have been checked.
-std::optional<Choice> best_at_cut(const PlacementFacts& facts, const Prices& prices,
+std::optional<Choice> best_at_cut(const PlacementInputs& facts, const Prices& prices,
                                   const PlacementGoal& goal, std::size_t cut, bool all_remote = false);
 
 }  // namespace carya::autotune

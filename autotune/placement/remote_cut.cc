@@ -1,5 +1,6 @@
 #include "autotune/placement/remote_cut.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -19,8 +20,8 @@ Status check(const Transfer& transfer) {
   };
   for (const auto& [name, number] : numbers)
     if (!(number >= 0 && std::isfinite(number)))
-      return fail(Code::kInvalidArgument, std::string("transfer: ") + name + " is " + std::to_string(number) +
-                                              "; it must be at least 0 and finite");
+      return fail(Code::kInvalidArgument,
+                  fmt::format("transfer: {} is {}; it must be at least 0 and finite", name, number));
   return {};
 }
 

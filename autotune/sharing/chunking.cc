@@ -9,6 +9,10 @@ namespace {
 constexpr double kChunkWorkS = 8e-3;
 constexpr double kChunkWorkMinS = 5e-4;
 constexpr double kUnknownRows = 8;
+/// Of one stream: each has the scheduler's lock for some 3 us.
+constexpr double kChunksPerSMax = 50'000;
+/// Batches that the trainer has, or is about to have.
+constexpr double kSlotsTaken = 2;
 /// Of a chunk of samples that lie in memory: long enough to hide the scheduling.
 constexpr double kMemoryChunkBytes = 2 << 20;
 /// Storage answers late now and then.
@@ -19,7 +23,7 @@ double known(double number) {
   return std::isfinite(number) && number > 0 ? number : 0;
 }
 
-double chunk_rows(const FlowFacts& facts, double batch_rows, double threads) {
+double chunk_rows(const ChunkingInputs& facts, double batch_rows, double threads) {
   const double cpu_s = known(facts.sample_cpu_s);
   const double by_work = cpu_s > 0 ? std::round(kChunkWorkS / cpu_s) : kUnknownRows;
   const double record_bytes = known(facts.record_bytes);
@@ -27,7 +31,10 @@ double chunk_rows(const FlowFacts& facts, double batch_rows, double threads) {
     const double by_bytes = std::floor(kMemoryChunkBytes / std::max(known(facts.row_bytes), 1.0));
     return std::min(by_bytes, cpu_s > 0 ? by_work : by_bytes);
   }
-  const double least = cpu_s > 0 ? std::round(kChunkWorkMinS / cpu_s) : 1;
+  const double by_slots = std::floor(batch_rows * (static_cast<double>(facts.slots) - kSlotsTaken) / threads);
+  const double by_rate = cpu_s > 0 ? std::ceil(threads / (cpu_s * kChunksPerSMax)) : 1;
+  const double least =
+      std::max(cpu_s > 0 ? std::round(kChunkWorkMinS / cpu_s) : 1, std::min(by_rate, by_slots));
   const double share = std::floor(batch_rows / (2 * threads));
   const double in_memory =
       std::floor(static_cast<double>(facts.memory_bytes) / (record_bytes * (threads + 1)));
@@ -36,7 +43,7 @@ double chunk_rows(const FlowFacts& facts, double batch_rows, double threads) {
 
 }  // namespace
 
-Flow flow(const FlowFacts& facts) {
+Flow flow(const ChunkingInputs& facts) {
   const double threads = std::max<double>(facts.threads, 1);
   const double batch_rows = std::max<double>(static_cast<double>(facts.batch_rows), 1);
   const double rows = std::clamp(chunk_rows(facts, batch_rows, threads), 1.0, batch_rows);

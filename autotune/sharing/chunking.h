@@ -5,17 +5,19 @@
 namespace carya::autotune {
 
 /// What is known of a stream's work, by measurement or by the cost model.
-struct FlowFacts {
-  double sample_cpu_s = 0;         ///< computing one sample; 0: unknown
-  double record_bytes = 0;         ///< read for one sample; 0: nothing is read
-  double read_latency_s = 0;       ///< of one read; 0: unknown
-  double row_bytes = 1;            ///< in memory, in and out, of one sample
-  std::uint32_t threads = 1;       ///< that compute the stream
-  std::uint64_t batch_rows = 1;    ///< of this rank
-  std::uint64_t memory_bytes = 0;  ///< for records that are read ahead
+struct ChunkingInputs {
+  double sample_cpu_s = 0;         ///< CPU time of one sample; 0: unknown
+  double record_bytes = 0;         ///< bytes read for one sample; 0: nothing is read
+  double read_latency_s = 0;       ///< time of one read; 0: unknown
+  double row_bytes = 1;            ///< bytes of one sample in memory, in and out
+  std::uint32_t threads = 1;       ///< threads that compute the stream
+  std::uint64_t batch_rows = 1;    ///< rows of a batch of this rank
+  std::uint64_t memory_bytes = 0;  ///< memory for records that are read ahead
+  /// Batches that there may be at the same time, two of them the trainer's; 0: unknown.
+  std::uint32_t slots = 0;
 };
 
-/// Chunks under way, at most.
+/// The largest number of chunks under way.
 inline constexpr std::uint32_t kAheadChunksMax = 4096;
 
 /// How much of a stream's work is one task, and how much of it is under way. Changes no bit.
@@ -28,10 +30,11 @@ struct Flow {
 };
 
 /// Chunks of about 8 ms of work, so that a batch's tail is short, and of no less than 0.5 ms where the batch
-/// has it, so that scheduling (5 us) does not show; two for each thread where that leaves them long enough.
+/// has it, so that scheduling (5 us) does not show; two for each thread where that leaves them long enough. No more
+/// than 50,000 per second, so that the lock through which all threads go has room, where the slots hold enough of them.
 /// Ahead of the threads as many as storage needs to answer (Little's law: rate times latency, twice), within
 /// the memory. Without a cost: 8 records, as photos want it. Numbers that cannot be count as unknown.
-Flow flow(const FlowFacts& facts);
+Flow flow(const ChunkingInputs& facts);
 
 /// The flow to go on with: `better` where its chunks are of twice or half the size, else the present one;
 /// what is read ahead never shrinks, so that a measurement that wavers changes nothing.

@@ -6,39 +6,37 @@
 
 namespace carya::autotune {
 
-/// What a stream has done since it began, as its maker sees it. Totals.
+/// What a stream has done since it began, as its maker sees it.
 struct StreamTotals {
-  double taken_samples = 0;  ///< whose memory its trainer has given back
-  double waited_s = 0;       ///< that the trainer has slept for batches
-  double made_samples = 0;   ///< by the threads here
-  double thread_s = 0;       ///< time of the threads for those, waiting for a core included
+  double taken_samples = 0;  ///< samples whose memory the trainer has given back
+  double waited_s = 0;       ///< seconds that the trainer has slept for batches
+  double made_samples = 0;   ///< samples that the threads here made
+  double thread_s = 0;       ///< time of the threads for those samples, with their waits for a core
 };
 
-/// How many of the cores that a stream may use its trainer's rate needs: the controller's answer where
-/// nothing can go elsewhere. All of them until the trainer and a sample's cost are known, and where the
-/// trainer waits for more than they make. Pure: the same totals at the same times give the same answers.
-/// Threads: owner only.
+/// How many of its cores a stream needs for its trainer's rate: the controller's answer for a stream without workers.
+/// It is all cores until the trainer's rate and the cost of a sample are known, and while the trainer waits for more
+/// than they make. Pure: the same totals at the same times give the same answers. Threads: owner only.
 class CoresNeeded {
  public:
-  /// `cores`: that the stream may use, at least 1.
+  /// The stream may use `cores` cores, at least 1.
   explicit CoresNeeded(std::uint32_t cores);
 
-  /// To be called when the trainer has given a batch back, so that an interval holds whole steps; looks only
-  /// when kIntervalS or more have passed since the last look. True: cores() is another number now. `now_s`
-  /// never goes back.
+  /// Record the totals. Call it when the trainer has given a batch back, so that an interval has whole steps. It looks
+  /// only if kIntervalS have passed since the last look. Returns whether cores() changed. `now_s` never goes back.
   bool observe(const StreamTotals& totals, double now_s);
-  /// Whole ones, 1 up to those that the stream may use.
+  /// The number of whole cores that the stream needs, from 1 up to those that it may use.
   std::uint32_t cores() const { return cores_; }
 
-  /// What its answer rests on: the model until something was measured.
-  PlacementFacts facts() const { return controller_.facts(); }
+  /// The inputs of the answer; the model's until something was measured.
+  PlacementInputs facts() const { return controller_.facts(); }
 
-  /// The stream may use so many from now on, at least 1; it does until the next look.
+  /// The stream may use `cores` cores from now on, at least 1. It uses all of them until the next look.
   void set_cores(std::uint32_t cores);
-  /// The stream goes on elsewhere, or did not go on for a while: what lies between is no measurement.
+  /// Drop the interval under way, since the stream was paused or goes on at another place.
   void interrupt() { begun_ = false; }
 
-  /// Seconds of an interval at least: two of them tell a trainer that is three times as fast from noise.
+  /// The least length of an interval. Two intervals tell a trainer that is three times as fast from noise.
   static constexpr double kIntervalS = 0.5;
 
  private:

@@ -1,5 +1,6 @@
 #include "autotune/sharing/sharing.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <queue>
 #include <string>
@@ -12,8 +13,7 @@ constexpr double kNothing = 1e-9;
 Status check_all(std::span<const Claim> claims) {
   for (std::size_t i = 0; i < claims.size(); ++i)
     for (const Status& status : {check(claims[i].facts), check(claims[i].prices), check(claims[i].goal)})
-      if (!status)
-        return fail(status.error().code, "claim " + std::to_string(i) + ": " + status.error().message);
+      if (!status) return fail(status.error().code, fmt::format("claim {}: {}", i, status.error().message));
   return {};
 }
 
@@ -27,7 +27,7 @@ double saving(const Choice& before, const Choice& after, const Claim& claim) {
 
 /// With the workers that then pay.
 Choice with_cores(const Claim& job, double cores) {
-  PlacementFacts facts = job.facts;
+  PlacementInputs facts = job.facts;
   facts.cores = cores;
   const auto best = place(facts, job.prices, job.goal);
   return best ? best->choice : predict(facts, job.prices, job.goal, std::nullopt, 0);

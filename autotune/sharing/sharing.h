@@ -11,29 +11,29 @@ namespace carya::autotune {
 
 /// One job that wants cores of a host, or one host that wants workers of a fleet.
 struct Claim {
-  PlacementFacts facts;  ///< cores: of the host, what it has already; shared cores ignore it
+  PlacementInputs facts;  ///< `cores` are those that the host has already; share_threads() ignores them
   Prices prices;
-  PlacementGoal goal;  ///< workers_max bounds what it is given
+  PlacementGoal goal;  ///< `workers_max` bounds the workers that the claim is given
 };
 
-/// What another core or worker is worth to a claim is the money it saves: the fall of its cost per sample
-/// times the rate it then has. Each is given where it saves most, one after the other, which is the optimum
-/// where each further one saves less than the one before. Nobody starves. Pure, and the same every time; ties
-/// go to the earlier claim.
+// The worth of another core or worker to a claim is the money that it saves: the fall of the cost per sample times the
+// rate that the claim then has. Cores and workers are given one after the other, each to the claim that saves most by
+// it. That is the optimum if each further one saves less than the one before. Nobody starves. The functions are pure;
+// ties go to the earlier claim.
 
-/// Threads of a host with `cores` for its jobs: at least one for each, `cores` in all (one each, where there
-/// are more jobs). With workers that a job may have, a core saves what they cost. They are limits: what saves
-/// nobody money goes to who has fewest, so that a job alone may use all. Errors: kInvalidArgument: those of
-/// check(), with the claim's index; no cores.
+/// Share the `cores` of a host among its jobs. Each job gets at least one thread; all get `cores` together, or one each
+/// if there are more jobs than cores. If a job may have workers, a core saves their cost. The shares are limits: cores
+/// that save nobody money go to the job with the fewest, so that a job alone may use all. Errors: kInvalidArgument
+/// (those of check(), with the claim's index; no cores).
 Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores);
 
-/// Workers of a fleet with `workers` for its hosts; a host that gains by one gets at least one, where there
-/// are as many. Workers that save nobody money are given to nobody. Errors: as above.
-/// Cost: one prediction per cut for each worker given, and one more for each host.
+/// Share the `workers` of a fleet among its hosts. A host that saves money by a worker gets at least one, if there are
+/// enough. Workers that save nobody money are given to nobody. Errors: as share_threads().
+/// Cost: one prediction per cut for each worker that is given, and one more for each host.
 Result<std::vector<std::uint32_t>> share_workers(std::span<const Claim> hosts, std::uint32_t workers);
 
-/// What the last of so many workers saves a host, in $ per hour; of none: what a first one would. Of checked
-/// numbers.
+/// What the last of `workers` workers saves a host, in $ per hour; for 0, what a first one would save. The claim's
+/// numbers are checked already.
 double worth_of_worker(const Claim& host, std::uint32_t workers);
 
 }  // namespace carya::autotune

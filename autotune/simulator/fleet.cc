@@ -110,7 +110,7 @@ class FleetRun {
   void end(Job& job) {
     job.world.close();
     const Bill& bill = job.world.bill();
-    const PlacementFacts& truth = job.world.spec().truth;
+    const PlacementInputs& truth = job.world.spec().truth;
     const auto best = place(truth, job.prices, {.workers_max = kJobWorkersMax});
     result_.cost += bill.total();
     result_.cost_local += bill.samples * predict(truth, job.prices, {}, std::nullopt, 0).cost_per_sample;

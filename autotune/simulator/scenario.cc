@@ -27,10 +27,10 @@ class Draw {
   SampleRng random_;
 };
 
-PlacementFacts random_truth(Draw& draw) {
-  PlacementFacts truth{.local_cpu_s = draw.scale(2e-4, 5e-3),
-                       .cores = static_cast<double>(1 + draw.below(32)),
-                       .worker_cores = static_cast<double>(4 << draw.below(3))};
+PlacementInputs random_truth(Draw& draw) {
+  PlacementInputs truth{.local_cpu_s = draw.scale(2e-4, 5e-3),
+                        .cores = static_cast<double>(1 + draw.below(32)),
+                        .worker_cores = static_cast<double>(4 << draw.below(3))};
   truth.demand = truth.cores / truth.local_cpu_s * draw.scale(0.3, 12);
   truth.link_in_bytes_per_s = draw.scale(1.25e8, 3e9);
   if (draw.chance(0.3)) {
@@ -51,8 +51,8 @@ PlacementFacts random_truth(Draw& draw) {
 }
 
 /// The planner's costs before anything was measured: each wrong by up to a half.
-PlacementFacts random_model(const PlacementFacts& truth, Draw& draw) {
-  PlacementFacts model = truth;
+PlacementInputs random_model(const PlacementInputs& truth, Draw& draw) {
+  PlacementInputs model = truth;
   model.demand = 0;
   model.link_in_bytes_per_s = model.source_bytes_per_s = 0;
   model.local_cpu_s *= draw.scale(0.67, 1.5);
@@ -71,7 +71,7 @@ Event random_event(Draw& draw, double at_s) {
 
 void apply(World& world, Event::Kind kind, double factor) {
   using Kind = Event::Kind;
-  PlacementFacts& truth = world.truth();
+  PlacementInputs& truth = world.truth();
   Prices prices = world.spec().prices;
   switch (kind) {
     case Kind::kDemand:

@@ -26,7 +26,7 @@ struct Drift {
 
 struct Scenario {
   WorldSpec world;
-  PlacementFacts model;       ///< what a controller is told before it has measured
+  PlacementInputs model;      ///< what a controller is told before it has measured
   std::vector<Event> events;  ///< by time
   Drift drift;
   PlacementGoal goal;  ///< workers_max: at most the fleet's size

@@ -27,7 +27,7 @@ World::World(const WorldSpec& spec)
     : spec_(spec), random_(op_key(spec.seed, "autotune/simulator", 0), 0, 0, 0) {}
 
 World::Flow World::flow(const Running& run, std::uint32_t ready) const {
-  const PlacementFacts& truth = spec_.truth;
+  const PlacementInputs& truth = spec_.truth;
   const double cores = std::min(run.cores, truth.cores);
   double wanted = or_infinite(truth.demand);
   wanted = std::min(wanted, each(or_infinite(truth.source_bytes_per_s), truth.source_bytes));
@@ -110,7 +110,7 @@ double World::noisy(double value) {
 Measurements World::step(const Running& run, double seconds) {
   scale(run.workers);
   const std::uint32_t ready = ready_workers();
-  const PlacementFacts& truth = spec_.truth;
+  const PlacementInputs& truth = spec_.truth;
   const Flow now = flow(run, ready);
   const double demand = truth.demand;
   const double stall_s = demand > 0 ? seconds * std::max(0.0, 1 - now.rate / demand) : 0;

@@ -20,7 +20,7 @@ struct Fleet {
 
 /// What is true of a simulated host, its trainer, workers and link.
 struct WorldSpec {
-  PlacementFacts truth;
+  PlacementInputs truth;
   Prices prices;
   Fleet fleet;
   double noise = 0;         ///< standard deviation of every measurement, as a share of it
@@ -55,7 +55,7 @@ class World {
   /// Samples/s when so many workers are up.
   double rate(const Running& run, std::uint32_t ready) const { return flow(run, ready).rate; }
   /// Changes what is true from now on. The number of cuts stays.
-  PlacementFacts& truth() { return spec_.truth; }
+  PlacementInputs& truth() { return spec_.truth; }
   Moment moment(const Running& run, std::uint32_t ready) const;
   void set_prices(const Prices& prices) { spec_.prices = prices; }
   void lose_all_workers();

@@ -20,7 +20,6 @@
 namespace carya::io {
 namespace {
 
-constexpr std::int64_t kTellEveryNs = 50'000'000;
 constexpr std::int64_t kTickNs = 50'000'000;           // a tick of the kernel's coarse clock is at most 10 ms
 constexpr std::int64_t kSecondTickNs = 2'100'000'000;  // where times are whole (or even) seconds
 
@@ -32,13 +31,12 @@ std::int64_t in_ns(const timespec& time) {
 
 bool ListingProgress::add(std::uint64_t seen) {
   if (stopped()) return false;
-  const MutexLock lock(mutex_);
-  seen_ += seen;
+  const std::uint64_t seen_by_now = seen_.fetch_add(seen, std::memory_order_relaxed) + seen;
+  if (!progress_ || std::this_thread::get_id() != caller_) return true;
   const std::int64_t now = monotonic_ns();
-  if (progress_ && now - told_ns_ >= kTellEveryNs) {
-    told_ns_ = now;
-    if (!progress_(seen_)) stopped_ = true;
-  }
+  if (now - told_ns_ < tell_every_ns_) return true;
+  told_ns_ = now;
+  if (!progress_(seen_by_now)) stopped_ = true;
   return !stopped();
 }
 
@@ -50,12 +48,18 @@ unsigned listing_threads(std::uint32_t asked) {
 }
 
 Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                      const std::function<Status(std::uint64_t)>& task) {
+                      const IndexTask& task) {
+  return for_each_index_by(count, threads, progress, [&] { return task; });
+}
+
+Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress& progress,
+                         const std::function<IndexTask()>& make_task) {
   std::atomic<std::uint64_t> next = 0;
   Mutex mutex;
   std::optional<Error> error;                 // guarded by mutex
   std::atomic<std::uint64_t> failed = count;  // lowest index that failed; written under mutex
   const auto run = [&] {
+    const IndexTask task = make_task();
     for (;;) {
       const std::uint64_t index = next.fetch_add(1, std::memory_order_relaxed);
       // Indexes are taken in order, so all below the lowest failure are done or under way.

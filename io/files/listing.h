@@ -7,38 +7,47 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
-#include "base/mutex.h"
 #include "io/manifest/manifest.h"
 #include "io/manifest/manifest_layout.h"
 
 namespace carya::io {
 
-/// Counts what the threads of one listing have seen and tells the caller now and then.
-/// Threads: thread-safe; the caller's function runs in one thread at a time.
+/// Counts what the threads of one listing have seen, and tells the caller every `tell_every_ns`.
+///
+/// Threads: thread-safe. The caller's function is called by the thread that made the object, in its add(): Python
+/// notices an interrupt in its main thread alone.
 class ListingProgress {
  public:
-  explicit ListingProgress(const Progress& progress) : progress_(progress) {}
+  explicit ListingProgress(const Progress& progress, std::int64_t tell_every_ns = 50'000'000)
+      : progress_(progress), tell_every_ns_(tell_every_ns) {}
   /// False when the caller wants to stop; from then on always.
   bool add(std::uint64_t seen);
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
  private:
   const Progress& progress_;
-  Mutex mutex_;
-  std::uint64_t seen_ GUARDED_BY(mutex_) = 0;
-  std::int64_t told_ns_ GUARDED_BY(mutex_) = 0;
+  const std::int64_t tell_every_ns_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::int64_t told_ns_ = 0;  // the caller's thread only
+  std::atomic<std::uint64_t> seen_ = 0;
   std::atomic<bool> stopped_ = false;
 };
 
 /// Threads of a listing: what was asked for, else the allowed cores; between 1 and 64.
 unsigned listing_threads(std::uint32_t asked);
 
-/// task(i) once for each i < count on `threads` threads (this one is among them). Ends early at the first
-/// error by index that was met, or with kClosed when `progress` was stopped.
+using IndexTask = std::function<Status(std::uint64_t index)>;
+
+/// task(i) once for each i < count, begun in this order, on `threads` threads (this one is among them). Ends early
+/// with the first error by index, or with kClosed when `progress` was stopped.
 Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                      const std::function<Status(std::uint64_t)>& task);
+                      const IndexTask& task);
+/// The same where each thread makes a task of its own, with its own memory.
+Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress& progress,
+                         const std::function<IndexTask()>& make_task);
 
 /// What kStopped listings end with.
 std::unexpected<Error> listing_stopped();

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -113,7 +114,7 @@ std::string forbidden(const std::string& path) {
   if (::stat(at.c_str(), &status) == 0) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(status.st_mode & 07777));
-    text += " (mode " + std::string(mode) + ", of user " + std::to_string(status.st_uid) + ")";
+    text += fmt::format(" (mode {}, of user {})", mode, status.st_uid);
   }
   return text + "; give that user the right to read it (chmod, setfacl), or run as one who has it";
 }
@@ -121,7 +122,7 @@ std::string forbidden(const std::string& path) {
 }  // namespace
 
 std::string this_user() {
-  return "user " + std::to_string(::geteuid()) + " (" + ::program_invocation_short_name + ")";
+  return fmt::format("user {} ({})", ::geteuid(), ::program_invocation_short_name);
 }
 
 std::unexpected<Error> fail_open(const std::string& path, int sys_errno) {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 
 #include "io/files/listing.h"
@@ -25,11 +26,10 @@ Status check_as_listed(const Manifest& manifest, std::uint64_t index) {
                 why.sys_errno);
   }
   const SourceStamp now = stamp_of(status);
-  if (FileVersion{now.bytes, now.mtime_ns} == *listed) return {};
-  const std::string how =
-      now.bytes == listed->bytes
-          ? "written again with the same " + std::to_string(now.bytes) + " B"
-          : std::to_string(listed->bytes) + " B then, " + std::to_string(now.bytes) + " B now";
+  if (now.version() == *listed) return {};
+  const std::string how = now.bytes == listed->bytes
+                              ? fmt::format("written again with the same {} B", now.bytes)
+                              : fmt::format("{} B then, {} B now", listed->bytes, now.bytes);
   return fail(Code::kIo, "read: " + path + ": it changed since it was listed (" + how + "); " + kListAnew);
 }
 

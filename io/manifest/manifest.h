@@ -15,95 +15,89 @@
 
 namespace carya::io {
 
-/// Label of a tar's record whose label member does not hold one decimal integer; in the index of a tar, of
-/// any member that does not.
+/// The label of a tar's record whose label member is not one decimal integer. In the index of a tar, every member that
+/// is not one has it.
 inline constexpr std::int64_t kNoNumber = INT64_MIN;
 
-/// What tells one state of a file from another.
-struct FileVersion {
-  std::uint64_t bytes = 0;
-  std::int64_t mtime_ns = 0;
-  bool operator==(const FileVersion&) const = default;
-};
-
-/// Where the bytes of one record are.
+/// The place of one record's bytes.
 struct RecordAddress {
-  std::string_view path;    ///< relative to the manifest's root; the tar's path for a member
-  std::string_view member;  ///< member name inside a container, else empty
-  std::uint32_t container;  ///< index into containers() for a member, else UINT32_MAX
-  std::uint64_t offset;     ///< of the payload inside the container, else 0
+  std::string_view path;    ///< path relative to the manifest's root; of a member, the path of its tar
+  std::string_view member;  ///< the member's name inside a container; else empty
+  std::uint32_t container;  ///< the member's index into containers(); else UINT32_MAX
+  std::uint64_t offset;     ///< offset of the member's payload inside the container; else 0
   std::uint64_t bytes;
-  std::int64_t label;  ///< -1 when there is none, kNoNumber when what should hold it does not
+  std::int64_t label;  ///< -1: there is none; kNoNumber: the label is not a number
 };
 
-/// The list of records 0..N-1 of a dataset with sizes, offsets and labels. Immutable; read from disk or
-/// built in memory. Threads: const is thread-safe. Layout on disk: io/FORMAT.md; whatever is read from disk
-/// is checked first.
+/// The list of records 0..N-1 of a dataset, with sizes, offsets and labels. Immutable. It is read from disk
+/// (io/FORMAT.md) and checked, or built in memory. Threads: const is thread-safe.
 class Manifest {
  public:
   virtual ~Manifest() = default;
   virtual std::uint64_t count() const = 0;
   virtual RecordAddress record(
       std::uint64_t index) const = 0;  ///< CHECKs index < count(); O(1), no allocation
-  /// NUL-terminated path of record(index) relative to root(), or of the container.
+  /// The NUL-terminated path, relative to root(), of record(index) or of its container.
   virtual const char* path_c_str(std::uint64_t index) const = 0;
   virtual const std::string& root()
-      const = 0;  ///< directory that paths are relative to; "" for the working directory
+      const = 0;  ///< the directory that paths are relative to; "": the working directory
   virtual const std::vector<std::string>& containers()
       const = 0;  ///< tar paths relative to root(); empty for plain files
-  /// The containers as they were listed, one each; empty when that was not kept.
+  /// The stamps of the containers when they were listed; empty if they were not kept.
   virtual std::span<const SourceStamp> container_stamps() const = 0;
-  /// The file of record(index), or its container, as it was listed; nothing when that was not kept.
+  /// The version of record(index)'s file or container when it was listed; empty if it was not kept.
   virtual std::optional<FileVersion> file_version(std::uint64_t index) const = 0;
   virtual const std::vector<std::string>& class_names()
-      const = 0;  ///< index = label; empty when labels have no names
+      const = 0;  ///< a label is an index into it; empty if labels have no names
   virtual Hash128 fingerprint()
-      const = 0;  ///< relative path bytes, sizes, offsets, labels (DESIGN section 4)
+      const = 0;  ///< covers the bytes of relative paths, sizes, offsets, labels (DESIGN section 4)
 };
 
-/// Called now and then during long listings with how many entries were seen; from one thread at a time.
-/// Returning false stops the listing with kClosed (Ctrl-C).
+/// A listing calls it now and then with the number of entries that were seen, from one thread at a time. False stops
+/// the listing with kClosed (Ctrl-C).
 using Progress = std::function<bool(std::uint64_t seen)>;
 
 struct ListingOptions {
-  std::string cache_dir;      ///< where manifests and tar indexes are kept; "" keeps none
+  std::string cache_dir;      ///< the folder of kept manifests and tar indexes; "": none are kept
   std::uint32_t threads = 0;  ///< 0: the allowed cores
   bool verify = false;        ///< check every file's size and time, not only the directories' times
   Progress progress;          ///< may be empty
-  /// Asked for the real path of the folder that all of a source lies in, before anything is looked at there.
-  /// Where it is set, links that lead out of that folder are errors. Empty: everything may be read.
+  /// Allows or refuses the folder that contains all of a source, by its real path, before anything there is looked at.
+  /// If it is set, links that lead out of that folder are errors. Empty: everything may be read.
   std::function<Status(const std::string& folder)> may_read{};
 };
 
-/// What a listing left out, to be named to the user: how many, and some examples.
+/// The files that a listing left out, for the user.
 struct ListingReport {
-  /// Of a folder: files with other extensions. Of tars: those without an end mark, whose last members may be
+  /// The number of files with other extensions in a folder, or of tars without an end mark, whose last members may be
   /// missing.
   std::uint64_t skipped_count = 0;
   std::vector<std::string> skipped_examples;  ///< at most 8 of their paths
   bool from_cache = false;
 };
 
-/// One folder per class under `path`; label = index of the sorted class names; torchvision's order of records
-/// (class, folder inside the class, file name, each bytewise). Symbolic links are followed (loops are an
-/// error that names the link). Files with other extensions are skipped and reported. Errors: kNotFound (no
-/// such folder, no class folder, a class without a file: named), kPermission.
+/// List a folder of one folder per class. The label is the index among the sorted class names; records have
+/// torchvision's order (class, folder inside the class, file name, each bytewise). Symbolic links are followed; a loop
+/// is an error that names the link. Files with other extensions are skipped and reported. Errors: kNotFound (no such
+/// folder, no class folder, or a class without a file, which is named), kPermission.
 Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& path,
                                                           const ListingOptions& options,
                                                           ListingReport* report);
 
-/// The files named, in the order given; labels empty or one per path. Paths absolute or relative to the
-/// working directory; sizes are read in parallel. Errors: kNotFound names the first missing path.
+/// List the named files in the given order. `labels` is empty or has one label per path. Paths are absolute or relative
+/// to the working directory; sizes are read in parallel. Errors: kNotFound, which names the first missing path.
 Result<std::shared_ptr<const Manifest>> list_files(const std::vector<std::string>& paths,
                                                    const std::vector<std::int64_t>& labels,
                                                    const ListingOptions& options);
 
-/// One record per key of the tars (WebDataset: members "key.ext" side by side share a key; key = path up to
-/// the first dot of the base name). For each wanted field the first extension of its list that the key has; a
-/// key without all fields is an error that names tar and key. `label_extensions` are members holding a
-/// decimal integer that becomes the label (may be empty); where one does not, the label is kNoNumber. Result:
-/// one manifest per field, the same count and order, labels in each. Indexes are kept in cache_dir (or beside
-/// the tars when writable and cache_dir is empty), verified by size and mtime, rebuilt when wrong.
+/// List tars with one record per key (WebDataset: members "key.ext" side by side share a key, which is the path up to
+/// the first dot of the base name).
+///
+/// A field is the member with the first extension of its list that the key has; a key without all fields is an error
+/// that names tar and key. `label_extensions`, which may be empty, are members with a decimal integer that becomes the
+/// label; a member without one gives kNoNumber. The result has one manifest per field, with the same count, order and
+/// labels. Indexes are kept in cache_dir, or beside the tars if cache_dir is empty and the folder is writable. Size and
+/// mtime verify them; a wrong index is rebuilt.
 struct TarField {
   std::vector<std::string> extensions;  ///< without the leading dot, lower case: {"jpg", "jpeg", "png"}
 };

@@ -1,5 +1,6 @@
 #include "io/manifest/manifest_image.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace carya::io {
@@ -51,7 +52,7 @@ Status ManifestImage::check_header() {
   if (image_.size() < sizeof header_) return corrupt("shorter than its header");
   std::memcpy(&header_, image_.data(), sizeof header_);
   if (std::memcmp(header_.magic, kManifestMagic, sizeof header_.magic) != 0) return corrupt("not a manifest");
-  if (header_.version != kManifestVersion) return corrupt("version " + std::to_string(header_.version));
+  if (header_.version != kManifestVersion) return corrupt(fmt::format("version {}", header_.version));
   if (header_.header_hash != hash64(image_.first(offsetof(ManifestHeader, header_hash))))
     return corrupt("header hash");
   if (header_.file_bytes != image_.size()) return corrupt("size is not what the header says");
@@ -155,7 +156,7 @@ std::optional<FileVersion> ManifestImage::file_version(std::uint64_t index) cons
   const auto stamps = container_stamps();
   if (stamps.empty()) return std::nullopt;
   const SourceStamp& stamp = stamps[container_[index]];
-  return FileVersion{stamp.bytes, stamp.mtime_ns};
+  return stamp.version();
 }
 
 std::int64_t ManifestImage::mtime_ns(std::uint64_t index) const {

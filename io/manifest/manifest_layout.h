@@ -43,6 +43,13 @@ inline constexpr std::uint32_t kFlagsKnown = 7;
 /// Offsets and sizes of records stay below this, so that sums of two need no check.
 inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{1} << 62;
 
+/// Tells one state of a file from another.
+struct FileVersion {
+  std::uint64_t bytes = 0;
+  std::int64_t mtime_ns = 0;
+  bool operator==(const FileVersion&) const = default;
+};
+
 /// What says whether a directory (times, inode) or a tar (time, size) is still what was listed.
 struct SourceStamp {
   std::int64_t mtime_ns = 0;
@@ -50,6 +57,9 @@ struct SourceStamp {
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
   bool operator==(const SourceStamp&) const = default;
+
+  /// Of the bytes alone: a link to the file or another owner changes ctime, a copy of it the inode.
+  FileVersion version() const { return {bytes, mtime_ns}; }
 };
 static_assert(sizeof(SourceStamp) == 32);
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -19,8 +20,7 @@
 namespace carya::io {
 namespace {
 
-constexpr std::uint32_t kDepthMax = 4096;
-constexpr std::uint32_t kThreadsMax = 256;
+constexpr std::uint32_t kThreadsMax = 1024;
 
 class PreadEngine final : public ReadEngine {
  public:
@@ -28,8 +28,9 @@ class PreadEngine final : public ReadEngine {
       : options_(options),
         name_(refused.empty() ? "pread" : "pread (io_uring: " + refused + ")"),
         files_(options.resolve, options.direct) {
-    todo_.reserve(options.depth);
-    done_.reserve(options.depth);
+    todo_.reserve(2 * std::size_t{options.depth});
+    done_.reserve(2 * std::size_t{options.depth});
+    stuck_.reserve(options.depth);
     running_.reserve(kThreadsMax);
     threads_.reserve(kThreadsMax);
   }
@@ -43,7 +44,12 @@ class PreadEngine final : public ReadEngine {
   void remove_file(int file) override { files_.remove_file(file); }
   const SourceStamp& file_stamp(int file) const override { return files_.file(file).stamp; }
   Result<SourceStamp> file_stamp_now(int file) const override { return files_.stamp_now(file); }
-  std::uint32_t room() const override { return options_.depth - in_flight_; }
+  std::uint32_t room() const override {
+    const auto stuck = static_cast<std::uint32_t>(stuck_.size());
+    return std::min(2 * options_.depth - in_flight_,
+                    options_.depth - std::min(options_.depth, in_flight_ - stuck));
+  }
+  std::uint32_t lanes() const override { return lanes_; }
   void widen(std::uint32_t waiting) override;
   void submit(std::span<const ReadRequest> requests) override;
   void cancel(std::uint64_t token) override;
@@ -71,11 +77,15 @@ class PreadEngine final : public ReadEngine {
   const std::string name_;
   OpenFiles files_;              // owner only
   std::uint32_t in_flight_ = 0;  // owner only: submitted and not handed out
+  std::uint32_t lanes_ = 0;      // owner only: threads that are not stuck for good
 
-  Mutex mutex_;  // todo_ and done_ together hold at most depth
+  std::vector<std::uint64_t> stuck_;  // owner only: tokens that were cancelled and not handed out
+
+  Mutex mutex_;  // todo_ and done_ have room for all that is in flight
   Condition work_;
   Condition finished_;
-  std::vector<Job> todo_ GUARDED_BY(mutex_);
+  std::vector<Job> todo_ GUARDED_BY(mutex_);  // from todo_begin_ on
+  std::size_t todo_begin_ GUARDED_BY(mutex_) = 0;
   std::vector<ReadCompletion> done_ GUARDED_BY(mutex_);
   std::vector<Running> running_ GUARDED_BY(mutex_);
   bool woken_ GUARDED_BY(mutex_) = false;
@@ -103,6 +113,7 @@ Status PreadEngine::start_threads() {
   const std::uint32_t wanted = std::clamp<std::uint32_t>(options_.pread_threads, 1, kThreadsMax);
   int refused = 0;
   for (std::uint32_t i = 0; i < wanted && refused == 0; ++i) refused = start_thread();
+  lanes_ = static_cast<std::uint32_t>(threads_.size());
   if (threads_.empty())
     return fail(Code::kExhausted, "start of a read thread: refused; raise the limit of processes (ulimit -u)",
                 refused);
@@ -110,8 +121,8 @@ Status PreadEngine::start_threads() {
 }
 
 void PreadEngine::widen(std::uint32_t waiting) {
-  const std::uint32_t wanted = std::min({waiting, options_.depth, kThreadsMax});
-  while (threads_.size() < wanted && start_thread() == 0) {
+  const std::uint32_t wanted = std::min(waiting, options_.depth);
+  for (; lanes_ < wanted && threads_.size() < kThreadsMax && start_thread() == 0; ++lanes_) {
   }
 }
 
@@ -120,6 +131,7 @@ PreadEngine::~PreadEngine() {
     const MutexLock lock(mutex_);
     closing_ = true;
     todo_.clear();
+    todo_begin_ = 0;
   }
   work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -130,6 +142,10 @@ void PreadEngine::submit(std::span<const ReadRequest> requests) {
   const std::int64_t now = monotonic_ns();
   {
     const MutexLock lock(mutex_);
+    if (todo_.size() + requests.size() > todo_.capacity()) {
+      todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(todo_begin_));
+      todo_begin_ = 0;
+    }
     for (const ReadRequest& request : requests) {
       Job job{request, -1, -1, now};
       if (request.file >= 0) {
@@ -143,11 +159,7 @@ void PreadEngine::submit(std::span<const ReadRequest> requests) {
     }
   }
   in_flight_ += static_cast<std::uint32_t>(requests.size());
-  if (requests.size() == 1) {
-    work_.notify_one();
-  } else {
-    work_.notify_all();
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i) work_.notify_one();  // hundreds may wait, for few reads
 }
 
 std::size_t PreadEngine::poll(std::span<ReadCompletion> out, int timeout_ms) {
@@ -158,6 +170,7 @@ std::size_t PreadEngine::poll(std::span<ReadCompletion> out, int timeout_ms) {
   woken_ = false;
   const std::size_t count = std::min(out.size(), done_.size());
   std::copy_n(done_.begin(), count, out.begin());
+  for (const ReadCompletion& completion : out.first(count)) std::erase(stuck_, completion.token);
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
   in_flight_ -= static_cast<std::uint32_t>(count);
   return count;
@@ -174,10 +187,10 @@ void PreadEngine::wake() {
 void PreadEngine::run() {
   MutexLock lock(mutex_);
   for (;;) {
-    while (!closing_ && todo_.empty()) work_.wait(lock);
+    while (!closing_ && todo_begin_ == todo_.size()) work_.wait(lock);
     if (closing_) return;
-    const Job job = todo_.front();
-    todo_.erase(todo_.begin());
+    const Job job = todo_[todo_begin_++];
+    if (todo_begin_ == todo_.size()) todo_.clear(), todo_begin_ = 0;
     running_.push_back({job.request.token, false});
     lock.unlock();
     const ReadOutcome outcome = read(job);
@@ -206,7 +219,9 @@ void PreadEngine::cancel(std::uint64_t token) {
   };
   {
     const MutexLock lock(mutex_);
-    if (const auto waits = std::find_if(todo_.begin(), todo_.end(), is_it); waits != todo_.end()) {
+    if (const auto waits =
+            std::find_if(todo_.begin() + static_cast<std::ptrdiff_t>(todo_begin_), todo_.end(), is_it);
+        waits != todo_.end()) {
       const ReadOutcome outcome = judge_errno(ECANCELED);
       done_.push_back(
           {token, false, outcome.code, outcome.sys_errno, outcome.bytes, monotonic_ns() - waits->start_ns});
@@ -220,7 +235,9 @@ void PreadEngine::cancel(std::uint64_t token) {
   if (threads_.size() == kThreadsMax || start_thread() != 0) return;
   const MutexLock lock(mutex_);
   const auto stuck = std::find_if(running_.begin(), running_.end(), is_running);
-  if (stuck != running_.end()) stuck->cancelled = true;  // else it has ended just now: one thread more
+  if (stuck == running_.end()) return;  // it has ended just now: one thread more
+  stuck->cancelled = true;
+  if (stuck_.size() < options_.depth) stuck_.push_back(token);
 }
 
 ReadOutcome PreadEngine::read(const Job& job) const {
@@ -242,9 +259,8 @@ ReadOutcome PreadEngine::read(const Job& job) const {
 
 Result<std::unique_ptr<ReadEngine>> create_pread_engine(const ReadEngineOptions& options,
                                                         const std::string& refused) {
-  if (options.depth == 0 || options.depth > kDepthMax) {
-    return fail(Code::kInvalidArgument,
-                "depth " + std::to_string(options.depth) + ": 1 to " + std::to_string(kDepthMax));
+  if (options.depth == 0 || options.depth > kReadDepthMax) {
+    return fail(Code::kInvalidArgument, fmt::format("depth {}: 1 to {}", options.depth, kReadDepthMax));
   }
   auto engine = std::make_unique<PreadEngine>(options, refused);
   TRY(engine->start_threads());

@@ -8,8 +8,8 @@
 
 namespace carya::io {
 
-/// The engine on a pool of threads that open, read and close with ordinary system calls: where the kernel
-/// forbids io_uring. `refused` is why that was ("EPERM"), shown by name(); empty when the pool was asked for.
+/// Make the engine on a pool of threads that open, read and close with ordinary system calls, for kernels that forbid
+/// io_uring. `refused` is the reason ("EPERM"), which name() shows; it is empty if the caller asked for the pool.
 ///
 /// Errors: kInvalidArgument (depth or threads), kExhausted (no thread could be started).
 Result<std::unique_ptr<ReadEngine>> create_pread_engine(const ReadEngineOptions& options,

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -22,7 +23,6 @@
 namespace carya::io {
 namespace {
 
-constexpr std::uint32_t kDepthMax = 4096;
 constexpr std::uint32_t kContainerPlacesMax = 256;  // files beyond it are read by their ordinary descriptor
 constexpr std::uint64_t kRingBytesMax =
     1u << 30;  // one request carries at most 2 GiB; larger reads go the slow way
@@ -41,10 +41,10 @@ class UringEngine final : public ReadEngine {
       : options_(options),
         workers_max_(options.io_wq_workers_max),
         files_(options.resolve, options.direct),
-        flights_(options.depth) {
-    free_flights_.reserve(options.depth);
-    for (std::uint32_t i = options.depth; i-- > 0;) free_flights_.push_back(i);
-    done_.reserve(options.depth);
+        flights_(2 * std::size_t{options.depth}) {
+    free_flights_.reserve(flights_.size());
+    for (std::uint32_t i = 2 * options.depth; i-- > 0;) free_flights_.push_back(i);
+    done_.reserve(flights_.size());
     // O_NONBLOCK: the open of a FIFO that took a file's place would wait for a writer, for ever. Reads of
     // regular files still wait in the kernel's own way (Source: Linux 5.12, io_file_supports_nowait).
     // O_CLOEXEC has no meaning in the table.
@@ -61,7 +61,12 @@ class UringEngine final : public ReadEngine {
   void remove_file(int file) override;
   const SourceStamp& file_stamp(int file) const override { return files_.file(file).stamp; }
   Result<SourceStamp> file_stamp_now(int file) const override { return files_.stamp_now(file); }
-  std::uint32_t room() const override { return static_cast<std::uint32_t>(free_flights_.size()); }
+  std::uint32_t room() const override {
+    const auto free = static_cast<std::uint32_t>(free_flights_.size());
+    const std::uint32_t ordinary = static_cast<std::uint32_t>(flights_.size()) - free - stuck_;
+    return std::min(free, options_.depth - std::min(options_.depth, ordinary));
+  }
+  std::uint32_t lanes() const override { return options_.depth; }
   void widen(std::uint32_t waiting) override;
   void submit(std::span<const ReadRequest> requests) override;
   void cancel(std::uint64_t token) override;
@@ -89,6 +94,10 @@ class UringEngine final : public ReadEngine {
     return static_cast<std::uint64_t>(generation) << 32 | static_cast<std::uint64_t>(flight) << 8 |
            static_cast<std::uint64_t>(step);
   }
+  /// Containers stand in the table behind the places of the flights.
+  std::uint32_t table_place(std::uint32_t file) const {
+    return static_cast<std::uint32_t>(flights_.size()) + file;
+  }
   void start_named(std::uint32_t index);
   void start_range(std::uint32_t index);
   void arm_wake();
@@ -108,10 +117,11 @@ class UringEngine final : public ReadEngine {
   bool armed_ = false;
   bool stopping_ = false;
   open_how how_{};
-  std::uint32_t container_places_ = 0;  // in the ring's table, behind one place per flight
-  std::vector<Flight> flights_;
+  std::uint32_t container_places_ = 0;       // in the ring's table, behind one place per flight
+  std::vector<Flight> flights_;              // as many for reads that are stuck as for all others
   std::vector<std::uint32_t> free_flights_;  // flights neither in the ring nor in done_
-  std::vector<Done> done_;                   // ended, not yet handed out; at most depth
+  std::vector<Done> done_;                   // ended, not yet handed out
+  std::uint32_t stuck_ = 0;                  // cancelled, not yet handed out
   UringRing ring_;                           // last: it goes before what its requests point to
 };
 
@@ -120,13 +130,14 @@ Status UringEngine::open() {
   if (!wake_fd_) return fail_errno("eventfd", errno);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const std::uint32_t depth = options_.depth;
-  const std::uint64_t spare = limit.rlim_cur > depth ? limit.rlim_cur - depth : 0;
+  const auto flights = static_cast<std::uint32_t>(flights_.size());
+  // A larger table is asked for where the hard limit allows it (UringRing::open).
+  const std::uint64_t spare = limit.rlim_max > flights ? limit.rlim_max - flights : 0;
   container_places_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(kContainerPlacesMax, spare));
   // Room for the three requests and two cancels of every flight at once, the wake-up's read and the cancel at
   // the end.
-  const unsigned entries = std::bit_ceil(5 * depth + 2);
-  TRY(ring_.open(entries, depth + container_places_, options_.io_wq_workers_max));
+  const unsigned entries = std::bit_ceil(5 * flights + 2);
+  TRY(ring_.open(entries, flights + container_places_, options_.io_wq_workers_max));
   arm_wake();
   return {};
 }
@@ -158,7 +169,7 @@ Result<int> UringEngine::add_file(int root, const std::string& path) {
   if (place < container_places_) {
     const OpenFile& file = files_.file(handle);
     const int fd = file.direct ? file.direct.get() : file.buffered.get();
-    if (!ring_.set_file(options_.depth + place, fd)) {
+    if (!ring_.set_file(table_place(place), fd)) {
       files_.remove_file(handle);
       return fail(Code::kExhausted, "register " + path + " with io_uring: refused", errno);
     }
@@ -168,13 +179,13 @@ Result<int> UringEngine::add_file(int root, const std::string& path) {
 
 void UringEngine::remove_file(int file) {
   if (static_cast<std::uint32_t>(file) < container_places_) {
-    static_cast<void>(ring_.set_file(options_.depth + static_cast<std::uint32_t>(file), -1));
+    static_cast<void>(ring_.set_file(table_place(static_cast<std::uint32_t>(file)), -1));
   }
   files_.remove_file(file);
 }
 
 void UringEngine::submit(std::span<const ReadRequest> requests) {
-  CHECK(requests.size() <= free_flights_.size());
+  CHECK(requests.size() <= room());
   const std::int64_t now = monotonic_ns();
   std::uint32_t chains = 0;
   for (const ReadRequest& request : requests) {
@@ -241,7 +252,7 @@ void UringEngine::start_range(std::uint32_t index) {
   // The table holds the direct descriptor where there is one; the other is used by its number.
   const bool in_table = place < container_places_ && direct == static_cast<bool>(file.direct);
   const int fd =
-      in_table ? static_cast<int>(options_.depth + place) : (direct ? file.direct : file.buffered).get();
+      in_table ? static_cast<int>(table_place(place)) : (direct ? file.direct : file.buffered).get();
   io_uring_sqe* sqe = ring_.next_sqe();
   io_uring_prep_read(sqe, fd, request.dest, static_cast<unsigned>(flight.asked), request.offset);
   if (in_table) sqe->flags |= IOSQE_FIXED_FILE;
@@ -254,6 +265,7 @@ void UringEngine::cancel(std::uint64_t token) {
     Flight& flight = flights_[index];
     if (!flight.active || flight.cancelled || flight.request.token != token) continue;
     flight.cancelled = true;
+    ++stuck_;
     for (const Step step : {Step::kOpen, Step::kRead}) {
       io_uring_sqe* sqe = ring_.next_sqe();
       io_uring_prep_cancel64(sqe, tag(step, index, flight.generation), 0);
@@ -352,6 +364,7 @@ std::size_t UringEngine::hand_out(std::span<ReadCompletion> out) {
     const Flight& flight = flights_[index];
     out[i] = {flight.request.token, outcome.ok,    outcome.code,
               outcome.sys_errno,    outcome.bytes, now - flight.start_ns};
+    if (flight.cancelled) --stuck_;
     free_flights_.push_back(index);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -383,9 +396,8 @@ void UringEngine::wake() {
 }  // namespace
 
 Result<std::unique_ptr<ReadEngine>> create_uring_engine(const ReadEngineOptions& options) {
-  if (options.depth == 0 || options.depth > kDepthMax) {
-    return fail(Code::kInvalidArgument,
-                "depth " + std::to_string(options.depth) + ": 1 to " + std::to_string(kDepthMax));
+  if (options.depth == 0 || options.depth > kReadDepthMax) {
+    return fail(Code::kInvalidArgument, fmt::format("depth {}: 1 to {}", options.depth, kReadDepthMax));
   }
   auto engine = std::make_unique<UringEngine>(options);
   TRY(engine->open());

@@ -1,7 +1,10 @@
 #include "io/read/uring_ring.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cerrno>
+#include <mutex>
 
 namespace carya::io {
 namespace {
@@ -37,6 +40,20 @@ std::unexpected<Error> refused(int sys_errno) {
   }
 }
 
+/// The kernel compares the size of the table with the soft limit of descriptors, though the table takes none of
+/// them. liburing raises that limit where the hard one allows it; it is the process's, and is put back.
+/// Source: liburing 2.3, src/register.c.
+int register_table(io_uring& ring, unsigned table) {
+  static std::mutex raising;
+  const std::lock_guard lock(raising);
+  rlimit before{};
+  const bool known = getrlimit(RLIMIT_NOFILE, &before) == 0;
+  const int status = io_uring_register_files_sparse(&ring, table);
+  if (rlimit now{}; known && getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur != before.rlim_cur)
+    setrlimit(RLIMIT_NOFILE, &before);
+  return status;
+}
+
 }  // namespace
 
 UringRing::~UringRing() {
@@ -69,7 +86,7 @@ Status UringRing::open(unsigned entries, unsigned table, unsigned io_wq_workers_
     return fail(Code::kUnsupported, "io_uring: the kernel is older than 5.18; " + std::string(kWithout),
                 -status);
   }
-  status = io_uring_register_files_sparse(&ring_, table);
+  status = register_table(ring_, table);
   if (status < 0) return refused(-status);
   set_workers(io_wq_workers_max);
   return {};

@@ -8,7 +8,7 @@
 
 namespace carya::io {
 
-/// One io_uring with a sparse table of direct descriptors; closed once. Only uring_engine.cc includes this.
+/// One io_uring with a sparse table of direct descriptors. Only uring_engine.cc includes this header.
 /// Threads: owner only (may move between threads).
 class UringRing {
  public:
@@ -17,18 +17,17 @@ class UringRing {
   UringRing& operator=(const UringRing&) = delete;
   ~UringRing();
 
-  /// Errors: as create_uring_engine. `table` is the count of direct descriptors, bounded by RLIMIT_NOFILE.
+  /// Open the ring with `table` direct descriptors, which RLIMIT_NOFILE bounds. Errors: as create_uring_engine().
   Status open(unsigned entries, unsigned table, unsigned io_wq_workers_max);
 
-  /// Kernel threads that may wait for files, for this ring. Best effort: without it the kernel's own bounds
+  /// Set the number of kernel threads of this ring that may wait for files. If the call fails, the kernel's own bounds
   /// hold.
   void set_workers(unsigned workers_max);
-  /// A free submission entry; the caller never has more prepared than `entries`.
+  /// Returns a free submission entry. The caller never prepares more than `entries`.
   io_uring_sqe* next_sqe();
-  /// Submit what is prepared and run what is due; with `wait` until one completion is there, at most
-  /// `timeout_ns`.
+  /// Submit the prepared requests and run what is due. With `wait`, wait at most `timeout_ns` for one completion.
   void enter(bool wait, std::int64_t timeout_ns);
-  /// Put `fd` (-1: nothing) in a place of the table. False when the kernel refuses.
+  /// Put `fd` (-1: nothing) in a place of the table. Returns false if the kernel refuses.
   bool set_file(unsigned place, int fd);
 
   io_uring* raw() { return &ring_; }

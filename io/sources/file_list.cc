@@ -1,6 +1,7 @@
 // list_files: the files named, in the order given.
 #include <fcntl.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 
@@ -54,9 +55,9 @@ Result<std::shared_ptr<const Manifest>> list_files(const std::vector<std::string
                                                    const std::vector<std::int64_t>& labels,
                                                    const ListingOptions& options) {
   if (!labels.empty() && labels.size() != paths.size()) {
-    return fail(Code::kInvalidArgument, "files: labels: got " + std::to_string(labels.size()) +
-                                            "; give one for each of the " + std::to_string(paths.size()) +
-                                            " paths");
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("files: labels: got {}; give one for each of the {} paths", labels.size(), paths.size()));
   }
   for (const std::string& path : paths) {
     if (path.find('\0') != std::string::npos)

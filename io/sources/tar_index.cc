@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -14,8 +15,10 @@
 #include "io/files/blocking_read.h"
 #include "io/files/manifest_file.h"
 #include "io/files/record_file.h"
+#include "io/index/file_window.h"
 #include "io/manifest/manifest_builder.h"
 #include "io/sources/tar_scanner.h"
+#include "io/sources/zip_members.h"
 
 namespace carya::io {
 namespace {
@@ -50,9 +53,8 @@ class PageReader {
     filled_ = outcome.ok ? wanted : 0;
     if (outcome.ok) return {};
     if (outcome.sys_errno != 0) return fail_errno("read " + subject_, outcome.sys_errno);
-    return fail(Code::kIo, "read " + subject_ + " @" + std::to_string(start_) + ": wanted " +
-                               std::to_string(wanted) + " B, got " + std::to_string(outcome.bytes) +
-                               " B; it changed: " + kListAnew);
+    return fail(Code::kIo, fmt::format("read {} @{}: wanted {} B, got {} B; it changed: {}", subject_, start_,
+                                       wanted, outcome.bytes, kListAnew));
   }
 
   const int fd_;
@@ -82,11 +84,8 @@ Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const Source
   const auto read = [&pages](std::uint64_t offset, std::span<std::byte> out) {
     return pages.read(offset, out);
   };
-  TarScanner scanner(tar, stamp.bytes, read);
-  TarMember member;
-  for (std::uint64_t seen = 1;; ++seen) {
-    ASSIGN(const bool more, scanner.next(&member));
-    if (!more) break;
+  std::uint64_t seen = 0;
+  const auto add = [&](const TarMember& member) -> Status {
     std::int64_t number = kNoNumber;
     if (member.bytes != 0 && member.bytes <= kNumberBytesMax) {
       std::array<char, kNumberBytesMax> text;
@@ -94,7 +93,21 @@ Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const Source
       number = parse_number({text.data(), member.bytes});
     }
     builder.add({.name = member.name, .bytes = member.bytes, .label = number, .offset = member.offset});
-    if (seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
+    if (++seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
+    return {};
+  };
+  FileWindow window(stamp.bytes, reads_of(fd, tar));
+  if (begins_as_zip(window)) {
+    ASSIGN(const auto members, zip_members(tar, window));
+    for (const TarMember& member : members) TRY(add(member));
+    return builder.build();
+  }
+  TarScanner scanner(tar, stamp.bytes, read);
+  TarMember member;
+  for (;;) {
+    ASSIGN(const bool more, scanner.next(&member));
+    if (!more) break;
+    TRY(add(member));
   }
   builder.skipped_count = scanner.ends_with_mark() ? 0 : 1;
   return builder.build();

@@ -1,5 +1,6 @@
 #include "io/sources/tar_scanner.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -71,8 +72,9 @@ struct TarScanner::Header {
 };
 
 std::unexpected<Error> TarScanner::corrupt(const std::string& what) const {
-  return fail(Code::kCorrupt, "tar " + subject_ + " @" + std::to_string(header_at_) + ": " + what +
-                                  "; the tar is damaged, or is none: copy or make it again");
+  return fail(Code::kCorrupt,
+              fmt::format("tar {} @{}: {}; the tar is damaged, or is none: copy or make it again", subject_,
+                          header_at_, what));
 }
 
 Status TarScanner::check_not_compressed(std::span<const std::byte> start) const {
@@ -109,7 +111,7 @@ Result<TarScanner::Found> TarScanner::read_header(Header* header) {
     TRY(read_(at_, block));
     if (at_ == 0) TRY(check_not_compressed(block));
     if (at_ == 0 && left < kBlock)
-      return corrupt("truncated: wanted a header of 512 B, got " + std::to_string(left) + " B");
+      return corrupt(fmt::format("truncated: wanted a header of 512 B, got {} B", left));
     at_ += block.size();
     if (header->is_zero()) continue;  // the end mark; behind it another tar may have been appended
     const bool holds = left >= kBlock && header->checksum_holds();
@@ -121,21 +123,21 @@ Result<TarScanner::Found> TarScanner::read_header(Header* header) {
 
 /// Whatever was there is lost, and its key is to be found incomplete: under a name whose extension none has.
 TarMember TarScanner::lost(const std::string& name) const {
-  return {name + ".(cut off or no tar)", header_at_, 0};
+  return {name + "." + std::string(kCutOffExtension), header_at_, 0};
 }
 
 Status TarScanner::skip_payload(std::uint64_t bytes, const std::string& member) {
   const std::uint64_t left = file_bytes_ - at_;
   if (bytes > left) {
-    return corrupt("truncated: wanted " + std::to_string(bytes) + " B, got " + std::to_string(left) + " B" +
-                   (member.empty() ? "" : " (member " + member + ")"));
+    return corrupt(fmt::format("truncated: wanted {} B, got {} B{}", bytes, left,
+                               (member.empty() ? "" : " (member " + member + ")")));
   }
   at_ += std::min(align_up(bytes, kBlock), left);  // the last block's padding may be missing
   return {};
 }
 
 Result<std::string> TarScanner::read_extension(std::uint64_t bytes) {
-  if (bytes > kExtensionBytesMax) return corrupt("extended header of " + std::to_string(bytes) + " B");
+  if (bytes > kExtensionBytesMax) return corrupt(fmt::format("extended header of {} B", bytes));
   const std::uint64_t start = at_;
   TRY(skip_payload(bytes));
   std::string text(bytes, '\0');
@@ -175,7 +177,7 @@ Status TarScanner::take_pax(std::string_view records, Extended* into) const {
 Result<bool> TarScanner::take_member(const Header& header, std::uint64_t bytes, TarMember* member) {
   const Extended extended = std::exchange(next_, Extended{});
   if (extended.bytes || global_.bytes) bytes = extended.bytes ? *extended.bytes : *global_.bytes;
-  if (bytes >= kRecordBytesMax) return corrupt("size of " + std::to_string(bytes) + " B");
+  if (bytes >= kRecordBytesMax) return corrupt(fmt::format("size of {} B", bytes));
   std::string name = extended.name ? *extended.name : global_.name ? *global_.name : header.name();
   const char type = header.type();
   // Links, directories and devices have no payload, whatever their size says.
@@ -205,7 +207,7 @@ Result<bool> TarScanner::next(TarMember* member) {
     ASSIGN(const Found found_header, read_header(&header));
     if (found_header == Found::kEnd) return false;
     if (found_header == Found::kRest) {
-      *member = lost("@" + std::to_string(header_at_));
+      *member = lost(fmt::format("@{}", header_at_));
       return true;
     }
     const auto bytes = field_number(header.field(124, 12));

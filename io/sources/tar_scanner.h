@@ -19,11 +19,14 @@ struct TarMember {
   std::uint64_t bytes = 0;
 };
 
+/// The extension of what was cut off, or is no tar.
+inline constexpr std::string_view kCutOffExtension = "(cut off or no tar)";
+
 /// Walks the headers of an uncompressed tar: ustar, old (V7), GNU long names, pax path and size, base-256
 /// sizes. Directories, links and devices are passed over.
 ///
 /// Goes on behind an end mark, where another tar may have been appended. What was cut off at the end, or is
-/// no tar behind an end mark, is one member of 0 bytes with the extension "(cut off or no tar)".
+/// no tar behind an end mark, is one member of 0 bytes with the extension kCutOffExtension.
 ///
 /// Errors:  kCorrupt (checksum, a number that is none, an extension that is cut off: tar, offset and numbers
 /// are named), kUnsupported

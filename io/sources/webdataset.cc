@@ -10,6 +10,7 @@
 #include "io/manifest/manifest_builder.h"
 #include "io/sources/folder_walk.h"
 #include "io/sources/tar_index.h"
+#include "io/sources/tar_scanner.h"
 
 namespace carya::io {
 namespace {
@@ -45,6 +46,14 @@ struct Group {
       }
     }
     return std::nullopt;
+  }
+  /// The name of the member that was cut off; "" where none was.
+  std::string cut_off() const {
+    const auto found = std::ranges::find_if(
+        members, [](const Member& member) { return member.extension.ends_with(kCutOffExtension); });
+    if (found == members.end()) return "";
+    const std::string own = found->extension.substr(0, found->extension.size() - kCutOffExtension.size());
+    return std::string(key) + (own.empty() ? "" : "." + own.substr(0, own.size() - 1));
   }
 };
 
@@ -92,8 +101,13 @@ class Grouping {
  private:
   /// Remember the first one, for check().
   void note_lack(std::size_t what, const std::string& tar, std::string_view key,
-                 const std::vector<std::string>& extensions) {
+                 const std::vector<std::string>& extensions, const std::string& cut_off) {
     if (!lacks_[what].empty()) return;
+    if (!cut_off.empty()) {
+      lacks_[what] = "tar " + tar + ": member " + cut_off + " is cut off or no tar, and no other key has " +
+                     listed(extensions) + "; copy or make the tar again";
+      return;
+    }
     lacks_[what] =
         "tar " + tar + ": key " + std::string(key) + " has no " + listed(extensions) +
         ", and no other key has it; pack the tar with it, or name the extensions that its keys have";
@@ -105,7 +119,7 @@ class Grouping {
     std::int64_t label = -1;
     if (!label_extensions_.empty()) {
       const auto member = group.find(label_extensions_);
-      if (!member) note_lack(fields_.size(), tar, group.key, label_extensions_);
+      if (!member) note_lack(fields_.size(), tar, group.key, label_extensions_, group.cut_off());
       if (member) has_[fields_.size()] = true;
       label = member ? index.record(*member).label : kNoNumber;  // a broken record, for the stream's policy
     }
@@ -113,7 +127,7 @@ class Grouping {
       const auto member = group.find(fields_[f].extensions);
       if (member) has_[f] = true;
       if (!member) {  // an empty record is a broken one, whatever it should hold
-        note_lack(f, tar, group.key, fields_[f].extensions);
+        note_lack(f, tar, group.key, fields_[f].extensions, group.cut_off());
         const std::string name = std::string(group.key) + " (has no " + listed(fields_[f].extensions) + ")";
         builders_[f].add({.name = name, .label = label, .container = container});
         continue;

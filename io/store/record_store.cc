@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -19,8 +20,7 @@ namespace {
 
 Status check_limits(const StoreIdentity& identity, const StoreOptions& options) {
   const auto refuse = [](const char* what, std::uint64_t given, std::uint64_t allowed) -> Status {
-    return fail(Code::kInvalidArgument, std::string("store: ") + what + " " + std::to_string(given) +
-                                            ", at most " + std::to_string(allowed));
+    return fail(Code::kInvalidArgument, fmt::format("store: {} {}, at most {}", what, given, allowed));
   };
   if (identity.record_count > kStoreRecordsMax)
     return refuse("record_count", identity.record_count, kStoreRecordsMax);
@@ -314,8 +314,7 @@ Status RecordStore::State::write_outgoing() {
   publish_numbers();
   if (written.sys_errno != 0) return fail_errno("write " + path, written.sys_errno);
   if (allowed.left_count != 0) {
-    return fail(Code::kExhausted,
-                "store " + path + ": quota of " + std::to_string(options.bytes_max) + " B reached");
+    return fail(Code::kExhausted, fmt::format("store {}: quota of {} B reached", path, options.bytes_max));
   }
   return {};
 }

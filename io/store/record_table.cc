@@ -1,5 +1,6 @@
 #include "io/store/record_table.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ Result<RecordTable> RecordTable::create(std::uint64_t record_count) {
   const std::size_t bytes = std::max<std::size_t>(record_count, 1) * sizeof(std::uint64_t);
   auto memory = Mapping::anonymous(bytes, "table of records");
   if (!memory)
-    return fail(Code::kExhausted, "table of " + std::to_string(record_count) + " records: no address space",
+    return fail(Code::kExhausted, fmt::format("table of {} records: no address space", record_count),
                 memory.error().sys_errno);
   return RecordTable(std::move(*memory), record_count);
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -101,9 +102,9 @@ Error mismatch(const StoreFile& file, const std::string& path, const StoreIdenti
     return {Code::kCorrupt, "store " + path + ": not a store, or a broken header"};
   const StoreIdentity other = identity_of(file.header);
   return {Code::kInvalidArgument,
-          "store " + path + ": belongs to " + other.dataset.hex() + " kind " + std::to_string(other.kind) +
-              " with " + std::to_string(other.record_count) + " records, not to " + identity.dataset.hex() +
-              " kind " + std::to_string(identity.kind) + " with " + std::to_string(identity.record_count)};
+          fmt::format("store {}: belongs to {} kind {} with {} records, not to {} kind {} with {}", path,
+                      other.dataset.hex(), other.kind, other.record_count, identity.dataset.hex(),
+                      identity.kind, identity.record_count)};
 }
 
 /// A fresh file in the place of `file`. kTimeout with EEXIST: it was no longer the file under `path`.
@@ -124,9 +125,8 @@ Status read_whole(int fd, std::span<std::byte> out, std::uint64_t offset) {
   while (!out.empty()) {
     const ssize_t got = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno("read store @" + std::to_string(offset), errno);
-    if (got == 0)
-      return fail(Code::kIo, "read store @" + std::to_string(offset) + ": the file became shorter");
+    if (got < 0) return fail_errno(fmt::format("read store @{}", offset), errno);
+    if (got == 0) return fail(Code::kIo, fmt::format("read store @{}: the file became shorter", offset));
     out = out.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
@@ -228,7 +228,7 @@ Result<FileLock> FileLock::acquire(int fd, int wait_ms, const std::string& path)
       return fail(Code::kUnsupported, "lock " + path + ": the file system refuses locks", errno);
     }
     if (monotonic_ns() >= give_up) {
-      return fail(Code::kTimeout, "lock " + path + ": held elsewhere for " + std::to_string(wait_ms) + " ms");
+      return fail(Code::kTimeout, fmt::format("lock {}: held elsewhere for {} ms", path, wait_ms));
     }
     ::usleep(500);
   }

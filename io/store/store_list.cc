@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -30,7 +31,7 @@ std::optional<StoreInfo> look_at(const std::string& path) {
 }  // namespace
 
 std::string store_kind_name(std::uint32_t kind) {
-  return kind == kDecodeIndexStore ? "index" : "kind" + std::to_string(kind);
+  return kind == kDecodeIndexStore ? "index" : fmt::format("kind{}", kind);
 }
 
 std::string store_path(const std::string& folder, const StoreIdentity& identity) {

@@ -6,14 +6,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
-#include "base/cbor_check.h"
 #include "base/clock.h"
 #include "base/unix_socket.h"
+#include "remote/protocol/cbor_check.h"
 
 namespace carya::loader {
 namespace {
@@ -89,9 +90,9 @@ UniqueFd Channel::peer_process() const {
 Status Channel::send(const Message& message, int timeout_ms) {
   const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
   if (message.body.size() + sizeof(Header) > kMessageBytesMax || message.fds.size() > kMessageFdsMax)
-    return fail(Code::kInvalidArgument, "control channel: a message of " +
-                                            std::to_string(message.body.size()) + " bytes and " +
-                                            std::to_string(message.fds.size()) + " descriptors is too long");
+    return fail(Code::kInvalidArgument,
+                fmt::format("control channel: a message of {} bytes and {} descriptors is too long",
+                            message.body.size(), message.fds.size()));
   Header header{kMagic,          kProtocolMajor,
                 message.minor,   static_cast<std::uint16_t>(message.type),
                 message.request, static_cast<std::uint32_t>(message.body.size())};
@@ -156,17 +157,17 @@ Status Channel::receive_into(Message& message, int timeout_ms) {
     const auto size = static_cast<std::size_t>(bytes);
     if ((in.msg_flags & MSG_TRUNC) != 0 || size < sizeof(Header) || header.magic != kMagic ||
         header.body_bytes != size - sizeof(Header))
-      return fail(Code::kCorrupt, "control channel: " + std::to_string(size) + " bytes that are no message");
+      return fail(Code::kCorrupt, fmt::format("control channel: {} bytes that are no message", size));
     if (message.fds.size() > kMessageFdsMax)
-      return fail(Code::kCorrupt, "control channel: " + std::to_string(message.fds.size()) +
-                                      " descriptors with a message; give at most " +
-                                      std::to_string(kMessageFdsMax));
+      return fail(Code::kCorrupt,
+                  fmt::format("control channel: {} descriptors with a message; give at most {}",
+                              message.fds.size(), kMessageFdsMax));
     if (header.major != kProtocolMajor)
-      return fail(Code::kUnsupported,
-                  "control channel: the peer speaks protocol " + std::to_string(header.major) + ", this is " +
-                      std::to_string(kProtocolMajor) + "; install the same version of carya on both sides");
+      return fail(Code::kUnsupported, fmt::format("control channel: the peer speaks protocol {}, this is {}; "
+                                                  "install the same version of carya on both sides",
+                                                  header.major, kProtocolMajor));
     body.resize(header.body_bytes);
-    TRY(check_cbor(std::as_bytes(std::span(body))));
+    TRY(remote::check_cbor(std::as_bytes(std::span(body))));
     message.type = static_cast<MessageType>(header.type);
     message.request = header.request;
     message.minor = header.minor;

@@ -45,48 +45,48 @@ inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::size_t kMessageFdsMax = 64;
 
-/// One message: a body of CBOR, and descriptors that came or go with it.
+/// One message: a body of CBOR, and the descriptors that come with it.
 struct Message {
   MessageType type{};
-  std::uint32_t request = 0;  ///< an answer carries that of its question; 0: nobody asked
+  std::uint32_t request = 0;  ///< an answer repeats the number of its question; 0: nobody asked
   std::uint8_t minor = kProtocolMinor;
   std::string body{"\xa0", 1};  ///< CBOR; an empty map
   std::vector<UniqueFd> fds{};
 };
 
-/// Who is at the other end of a Unix socket, as the kernel says.
+/// The process at the other end of a Unix socket, as the kernel says.
 struct PeerCredentials {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
 };
 
-/// A control connection: a Unix socket of type SOCK_SEQPACKET, non-blocking. What comes is checked as far as
-/// its header says: lengths, version, descriptors, and that the body is well-formed CBOR within its limits.
-/// Threads: one at a time.
+/// A control connection: a non-blocking Unix socket of type SOCK_SEQPACKET. It checks what it receives: lengths,
+/// version, descriptors, and that the body is well-formed CBOR within its limits. Threads: one at a time.
 class Channel {
  public:
   Channel() = default;
   explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
-  /// Errors: kNotFound (no socket there, or nobody behind it), kPermission, kInvalidArgument (the path is too
-  /// long), kExhausted.
+  /// Connect to a socket. Errors: kNotFound (there is no socket, or nobody behind it), kPermission, kInvalidArgument
+  /// (the path is too long), kExhausted.
   static Result<Channel> connect(const std::string& path);
 
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   Result<PeerCredentials> peer() const;
-  /// A pidfd of who is at the other end. None where the kernel cannot say: before Linux 6.5, when it is in
-  /// another PID namespace (a container), where peer().pid is 0.
+  /// A pidfd of the peer. Empty if the kernel cannot say: before Linux 6.5, if the peer is in another PID namespace (a
+  /// container), where peer().pid is 0.
   UniqueFd peer_process() const;
 
-  /// Waits at most timeout_ms for room. Errors: kTimeout, kClosed, kExhausted, kInvalidArgument (too long).
+  /// Send a message; waits at most timeout_ms for room. Errors: kTimeout, kClosed, kExhausted, kInvalidArgument (the
+  /// message is too long).
   Status send(const Message& message, int timeout_ms);
-  /// The next message; waits at most timeout_ms. Errors: kTimeout (nothing came), kClosed (the peer is gone),
-  /// kCorrupt (what came is no message: nothing more should be read), kUnsupported (another major version),
-  /// kExhausted. `refused`: gets the descriptors that came with what is no message, for somebody else to
-  /// close, which may take as long as whoever sent them likes.
+  /// Receive the next message; waits at most timeout_ms. Errors: kTimeout (nothing came), kClosed (the peer is gone),
+  /// kCorrupt (what came is no message: read nothing more), kUnsupported (another major version), kExhausted.
+  /// `refused` gets the descriptors that came with no message. Another thread closes them, since the sender decides
+  /// how long that takes.
   Result<Message> receive(int timeout_ms, std::vector<UniqueFd>* refused = nullptr);
-  /// The peer hears at once that nothing more is read or said; close() may then take its time.
+  /// Tell the peer at once that nothing more is read or sent; closing may then take its time.
   void shut();
   UniqueFd release() { return std::move(socket_); }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -71,10 +72,10 @@ Result<Channel> open_channel(const std::string& socket) {
   ASSIGN(const PeerCredentials peer, channel.peer());
   if (peer.uid != geteuid() && peer.uid != 0)
     return fail(Code::kPermission,
-                "daemon: " + socket + " belongs to user " + std::to_string(peer.uid) + ", and this user (" +
-                    std::to_string(geteuid()) +
-                    ") trusts its own and root's only; run caryad as this user or as a system "
-                    "service, or give daemon=\"embedded\" (CARYA_DAEMON_SOCKET names the socket)");
+                fmt::format("daemon: {} belongs to user {}, and this user ({}) trusts its own and root's "
+                            "only; run caryad as this user or as a system service, or give "
+                            "daemon=\"embedded\" (CARYA_DAEMON_SOCKET names the socket)",
+                            socket, peer.uid, geteuid()));
   const Hello hello{.client = "carya"};
   TRY(ask(channel, {.type = MessageType::kHello, .request = 1, .body = encode(hello)}, MessageType::kWelcome,
           kHelloMs));
@@ -175,15 +176,15 @@ Result<bool> DaemonStream::set_on_error(transforms::OnError policy) {
   return set.changed;
 }
 
-Result<Found> DaemonStream::take_found(std::uint64_t sequence) {
+Result<DeliveredErrors> DaemonStream::take_errors(std::uint64_t sequence) {
   ASSIGN(const std::string body,
          ask_for(MessageType::kTakeFound, encode(TakeFoundRequest{sequence}), MessageType::kFound));
-  return decode<Found>(body);
+  return decode<DeliveredErrors>(body);
 }
 
-Result<ProducerStats> DaemonStream::stats() const {
+Result<StreamStats> DaemonStream::stats() const {
   ASSIGN(const std::string body, ask_for(MessageType::kStats, Message().body, MessageType::kStatsAre));
-  return decode<ProducerStats>(body);
+  return decode<StreamStats>(body);
 }
 
 Status DaemonStream::check() {
@@ -253,10 +254,10 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
           "loader: the daemon was lost and is not back yet; try again, or give a longer reattach_timeout=");
     }
     if (!options.embedded)
-      return fail(Code::kClosed,
-                  "loader: the daemon at " + options.socket + " was lost and could not be reached for " +
-                      std::to_string(static_cast<int>(options.reattach_timeout_s)) +
-                      " s: " + found.error().message + "; start it, then make a new Loader from the state");
+      return fail(Code::kClosed, fmt::format("loader: the daemon at {} was lost and could not be reached for "
+                                             "{} s: {}; start it, then make a new Loader from the state",
+                                             options.socket, static_cast<int>(options.reattach_timeout_s),
+                                             found.error().message));
     ASSIGN(state->embedded, options.embedded());
     state->sealed.clear();
     return state->embedded(epoch, position, on_error);

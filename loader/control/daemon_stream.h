@@ -16,36 +16,38 @@
 
 namespace carya::loader {
 
-/// What a job says to the daemon, and what it does when there is none.
+/// What a job tells the daemon, and what it does without one.
 struct DaemonOptions {
   std::string socket;
   std::string job;  ///< the name that its ranks share
   std::uint32_t replica = 0;
-  std::uint32_t replicas = 1;  ///< readers that lease the same slots
+  std::uint32_t replicas = 1;  ///< the number of readers that lease the same slots
   std::string cache_dir;
-  std::map<std::string, ArrayMemory> arrays;  ///< of an `arrays` source; copied once into sealed memory
-  double attach_timeout_s = 300;              ///< of the first attachment: a first listing may take long
-  double reattach_timeout_s = 30;             ///< after the daemon was lost
-  /// The stream in this process, for when the daemon does not come back; empty: that is an error.
+  std::map<std::string, ArrayMemory>
+      arrays;                      ///< arrays of an `arrays` source; copied once into sealed memory
+  double attach_timeout_s = 300;   ///< limit of the first attachment: a first listing may take long
+  double reattach_timeout_s = 30;  ///< limit of an attachment after the daemon was lost
+  /// Makes the stream in this process if the daemon does not come back; empty: the job then fails.
   std::function<Result<Attach>()> embedded;
-  std::function<bool(std::uint64_t)> progress;  ///< records listed so far; false stops it
+  std::function<bool(std::uint64_t)>
+      progress;  ///< called with the records listed so far; false stops the listing
 };
 
-/// A stream that a daemon makes: requests over a control connection. Threads: as Producer says.
-class DaemonStream : public Producer {
+/// A stream that a daemon makes. Requests go over a control connection. Threads: as Stream says.
+class DaemonStream : public Stream {
  public:
-  /// What goes with each attachment: the pipeline and the arrays, copied once. Errors: kExhausted.
+  /// Copy the pipeline and the arrays, once, into the memory files that go with each attachment. Errors: kExhausted.
   static Result<std::vector<UniqueFd>> seal(const transforms::Pipeline& pipeline,
                                             const DaemonOptions& options);
-  /// One attempt to attach, with what seal() gave. Errors: those of Channel::connect; what the daemon
-  /// answers; kTimeout, kExhausted.
+  /// Make one attempt to attach, with the memory files of seal(). Errors: those of Channel::connect; those that the
+  /// daemon answers; kTimeout, kExhausted.
   static Result<Attachment> attach(const std::vector<UniqueFd>& sealed, const JobOptions& job,
                                    const DaemonOptions& options);
 
   Result<std::uint64_t> seek(std::uint64_t epoch, std::uint64_t position) override;
   Result<bool> set_on_error(transforms::OnError policy) override;
-  Result<Found> take_found(std::uint64_t sequence) override;
-  Result<ProducerStats> stats() const override;
+  Result<DeliveredErrors> take_errors(std::uint64_t sequence) override;
+  Result<StreamStats> stats() const override;
   Status check() override;
   void note_demand(double per_s) override { demand_per_s_ = per_s; }
   void close() override;
@@ -63,16 +65,16 @@ class DaemonStream : public Producer {
   std::atomic<double> demand_per_s_{0};                     // told at the end
 };
 
-/// A question to a daemon and its answer's body. For programs that ask once: status, drain, logs.
-/// Errors: those of Channel::connect; what the daemon answers; kTimeout.
+/// Ask a daemon one question and return the body of its answer: status, drain, logs.
+/// Errors: those of Channel::connect; those that the daemon answers; kTimeout.
 Result<std::string> ask_daemon(const std::string& socket, MessageType question, const std::string& body,
                                MessageType answer, int timeout_ms);
 
-/// Attachments to the daemon, again after it was lost, and at last in this process.
+/// Attach to the daemon, attach again after it was lost, and at last make the stream in this process.
 Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, const JobOptions& job,
                         const DaemonOptions& options);
 
-/// Where a user's daemon listens: $CARYA_DAEMON_SOCKET, else carya/caryad.sock in $XDG_RUNTIME_DIR, else in
+/// The socket of a user's daemon: $CARYA_DAEMON_SOCKET, else carya/caryad.sock in $XDG_RUNTIME_DIR, else in
 /// /run/user/UID, else caryad.sock in /tmp/carya-UID.
 std::string default_socket_path();
 

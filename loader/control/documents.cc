@@ -16,7 +16,7 @@ CARYA_FIELDS(Hello) {
 CARYA_FIELDS(Welcome) {
   a("daemon", d.daemon), a("pid", d.pid), a("instance", d.instance), a("draining", d.draining);
 }
-CARYA_FIELDS(ArrayFacts) {
+CARYA_FIELDS(ArrayInfo) {
   a("field", d.field), a("row_bytes", d.row_bytes), a("rows", d.rows);
 }
 CARYA_FIELDS(StreamShape) {
@@ -92,13 +92,13 @@ CARYA_FIELDS(Progress) {
 CARYA_FIELDS(ErrorIs) {
   a("error", d.error);
 }
-CARYA_FIELDS(Failure) {
+CARYA_FIELDS(RecordError) {
   a("error", d.error), a("epoch", d.epoch), a("position", d.position), a("record", d.record),
       a("path", d.path);
   a("member", d.member), a("offset", d.offset), a("stage", d.stage), a("reason", d.reason);
   a("substitute", d.substitute);
 }
-CARYA_FIELDS(Found) {
+CARYA_FIELDS(DeliveredErrors) {
   a("quarantine", d.quarantine), a("failure", d.failure);
 }
 CARYA_FIELDS(transforms::OpProfile) {
@@ -113,13 +113,14 @@ CARYA_FIELDS(transforms::DecodePaths) {
   a("own", d.own), a("turbo", d.turbo), a("warnings", d.warnings), a("indexed", d.indexed);
   a("scan_bytes", d.scan_bytes), a("pixels", d.pixels);
 }
-CARYA_FIELDS(ProductionStats) {
+CARYA_FIELDS(SchedulerStats) {
   a("batches", d.batches), a("samples", d.samples), a("bytes_read", d.bytes_read), a("reads", d.reads);
   a("read_retries", d.read_retries), a("replaced", d.replaced), a("masked", d.masked), a("epoch", d.epoch),
       a("position", d.position);
   a("read_latency_ns", d.read_latency_ns), a("reading_ns", d.reading_ns),
       a("buffered_bytes", d.buffered_bytes);
   a("buffered_bytes_max", d.buffered_bytes_max), a("ops", d.ops), a("decodes", d.decodes);
+  a("cached_reads", d.cached_reads), a("cached_bytes", d.cached_bytes);
   a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
   a("ahead_chunks", d.flow.ahead_chunks), a("remote_chunks", d.remote_chunks);
   a("remote_bytes", d.remote_bytes), a("cores", d.cores);
@@ -142,8 +143,9 @@ CARYA_FIELDS(LocalPressure) {
   a("cpu", d.cpu), a("io", d.io), a("memory", d.memory), a("runnable", d.runnable), a("cores", d.cores);
   a("throttled_share", d.throttled_share), a("throttled_s", d.throttled_s);
 }
-CARYA_FIELDS(ProducerStats) {
-  a("production", d.production), a("ring", d.ring), a("io_engine", d.io_engine), a("threads", d.threads);
+CARYA_FIELDS(StreamStats) {
+  if constexpr (!std::is_const_v<Given>) a("production", d.scheduler);  // the earlier name is only read
+  a("scheduler", d.scheduler), a("ring", d.ring), a("io_engine", d.io_engine), a("threads", d.threads);
   a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
       a("plan_lines", d.plan_lines);
   a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
@@ -202,8 +204,8 @@ bool sane(const PolicyRequest& request) {
 bool sane(const ErrorIs& document) {
   return document.error.code <= Code::kForked;
 }
-bool sane(const Found& found) {
-  for (const Failure& failure : found.quarantine)
+bool sane(const DeliveredErrors& found) {
+  for (const RecordError& failure : found.quarantine)
     if (failure.error.code > Code::kForked) return false;
   return !found.failure || found.failure->error.code <= Code::kForked;
 }
@@ -280,8 +282,8 @@ CARYA_DOCUMENT(SessionIs)
 CARYA_DOCUMENT(PolicyRequest)
 CARYA_DOCUMENT(PolicySet)
 CARYA_DOCUMENT(TakeFoundRequest)
-CARYA_DOCUMENT(Found)
-CARYA_DOCUMENT(ProducerStats)
+CARYA_DOCUMENT(DeliveredErrors)
+CARYA_DOCUMENT(StreamStats)
 CARYA_DOCUMENT(DetachRequest)
 CARYA_DOCUMENT(StopJobRequest)
 CARYA_DOCUMENT(LogsRequest)

@@ -13,13 +13,13 @@ inline constexpr std::uint8_t kLongMinor = 1;
 inline constexpr std::size_t kLongBytesMax = 16 << 20;
 inline constexpr std::size_t kLongItemsMax = 1 << 20;
 
-/// Whether a body of so many bytes is too long for a message.
+/// Whether a body of `body_bytes` is too long for a message.
 bool is_long(std::size_t body_bytes);
-/// A message `Long` in place of one whose body is too long: the body lies in a sealed memory file that comes
-/// with it. Errors: kExhausted, with the bytes, also when it is longer than kLongBytesMax.
+/// Make a message `Long` in place of one whose body is too long. The body lies in a sealed memory file that goes with
+/// it. Errors: kExhausted, with the bytes; also if the body is longer than kLongBytesMax.
 Result<Message> pack_long(const Message& message);
-/// Of a message `Long` the one that it stands for; others stay what they are. The body is checked as that of
-/// a short one. Errors: kCorrupt.
+/// Replace a message `Long` by the message that it stands for; other messages stay as they are. The body is checked
+/// like that of a short message. Errors: kCorrupt.
 Status unpack_long(Message& message);
 
 }  // namespace carya::loader

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -34,12 +35,12 @@ Result<std::shared_ptr<const SealedBytes>> SealedBytes::map(const UniqueFd& fd, 
   struct stat info{};
   if (fstat(fd.get(), &info) != 0) return fail(Code::kCorrupt, subject + ": not a descriptor", errno);
   if (info.st_size < 1 || static_cast<std::uint64_t>(info.st_size) > bytes_max)
-    return fail(Code::kCorrupt, subject + ": of " + std::to_string(info.st_size) + " bytes; give 1 to " +
-                                    std::to_string(bytes_max));
+    return fail(Code::kCorrupt,
+                fmt::format("{}: of {} bytes; give 1 to {}", subject, info.st_size, bytes_max));
   // To read a hole makes memory, here: what came must have all of its own.
   if (info.st_blocks * 512 < info.st_size)
-    return fail(Code::kCorrupt, subject + ": " + std::to_string(info.st_size) + " bytes with holes, " +
-                                    std::to_string(info.st_blocks * 512) + " have memory");
+    return fail(Code::kCorrupt, fmt::format("{}: {} bytes with holes, {} have memory", subject, info.st_size,
+                                            info.st_blocks * 512));
   const auto size = static_cast<std::size_t>(info.st_size);
   TRY(shm::check_memfd(fd.get(), size, kSeals, what));
   ASSIGN(Mapping memory, Mapping::of_file(fd.get(), size, Mapping::Access::kReadOnly, subject));

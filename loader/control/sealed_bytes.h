@@ -12,14 +12,14 @@
 
 namespace carya::loader {
 
-/// Bytes in a memory file that nobody can change or cut any more: how a document or an array too long for a
-/// message goes to another process. Threads: const is thread-safe.
+/// Bytes in a memory file that nobody can change or truncate. A document or an array that is too long for a message
+/// goes to another process in this way. Threads: const is thread-safe.
 class SealedBytes {
  public:
-  /// A memory file with a copy of the bytes, to be passed on. Errors: kExhausted.
+  /// Make a memory file with a copy of the bytes. Errors: kExhausted.
   static Result<UniqueFd> copy(const char* name, std::span<const std::byte> bytes);
-  /// Map what came: a sealed memory file of at most `bytes_max`. `what` is the errors' subject.
-  /// Errors: kCorrupt (a device, a file of the disk, one that could be changed or has holes), kExhausted.
+  /// Map a sealed memory file of at most `bytes_max` that came from a peer. `what` is the errors' subject.
+  /// Errors: kCorrupt (a device, a file on disk, a file that could change or has holes), kExhausted.
   static Result<std::shared_ptr<const SealedBytes>> map(const UniqueFd& fd, std::size_t bytes_max,
                                                         std::string_view what);
   std::span<const std::byte> bytes() const { return {mapping_.data(), mapping_.bytes()}; }

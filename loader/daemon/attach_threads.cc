@@ -19,9 +19,9 @@ constexpr std::int64_t kProgressNs = 200'000'000;
 AttachThreads::AttachThreads(JobTable& jobs, std::function<void()> wake)
     : jobs_(jobs), wake_(std::move(wake)) {}
 
-void AttachThreads::start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<Arrival> arrival) {
+void AttachThreads::start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<AttachCall> call) {
   const MutexLock lock(mutex_);
-  waiting_.push_back({.connection = connection, .request = request, .arrival = std::move(arrival)});
+  waiting_.push_back({.connection = connection, .request = request, .call = std::move(call)});
   start_waiting();
 }
 
@@ -54,8 +54,8 @@ void AttachThreads::run(const Waiting& one) {
     }
     return !stop_;
   };
-  auto attachment = jobs_.attach(*one.arrival, progress);
-  const std::uint64_t pid = one.arrival->pid;
+  auto attachment = jobs_.attach(*one.call, progress);
+  const std::uint64_t pid = one.call->pid;
   const MutexLock lock(mutex_);
   news_.made.push_back({one.connection, one.request, std::move(attachment)});
   wake_();
@@ -69,13 +69,13 @@ void AttachThreads::start_waiting() {
   for (const auto& [pid, count] : running_) all += count;
   for (; all < kRunningMax; ++all) {
     const auto next = std::ranges::find_if(waiting_, [running = &running_](const Waiting& one) {
-      const auto its = running->find(one.arrival->pid);
+      const auto its = running->find(one.call->pid);
       return its == running->end() || its->second < kRunningPerProcess;
     });
     if (next == waiting_.end()) return;
     Waiting one = std::move(*next);
     waiting_.erase(next);
-    const std::uint64_t connection = one.connection, pid = one.arrival->pid;
+    const std::uint64_t connection = one.connection, pid = one.call->pid;
     const std::uint32_t request = one.request;
     try {
       std::thread([this, one = std::move(one)] { run(one); }).detach();

@@ -40,7 +40,7 @@ class AttachThreads {
   ~AttachThreads() { stop(); }
 
   /// Attach when a thread is free. take() gives the result, also where no thread could be started.
-  void start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<Arrival> arrival);
+  void start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<AttachCall> call);
   /// The connection is gone: if its attachment still waits for a thread, it is forgotten.
   void withdraw(std::uint64_t connection);
   News take();
@@ -51,7 +51,7 @@ class AttachThreads {
   struct Waiting {
     std::uint64_t connection = 0;
     std::uint32_t request = 0;
-    std::shared_ptr<Arrival> arrival;
+    std::shared_ptr<AttachCall> call;
   };
   void run(const Waiting& one);
   void start_waiting() REQUIRES(mutex_);

@@ -1,5 +1,6 @@
 // caryad: the daemon of one user. See caryad(8).
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -33,7 +34,7 @@ struct Arguments {
 };
 
 Result<Settings> settings_of(const Arguments& arguments) {
-  const HostFacts facts = read_host_facts();
+  const HostInfo facts = read_host_info();
   ASSIGN(Settings settings, arguments.config.empty() ? parse_settings("", "defaults", facts.memory_bytes)
                                                      : read_settings(arguments.config, facts.memory_bytes));
   if (!arguments.socket.empty()) settings.socket = arguments.socket;
@@ -45,7 +46,7 @@ Result<Settings> settings_of(const Arguments& arguments) {
 
 /// Limits and level of the configuration as it is now; one with an error changes nothing.
 void reload(const Arguments& arguments, const Supervisor& manager, EventLog& log, Server& server) {
-  manager.notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic_ns() / 1000));
+  manager.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns() / 1000));
   const auto settings = settings_of(arguments);
   if (settings) {
     server.set_limits(settings->limits);
@@ -129,8 +130,8 @@ int serve(const Arguments& arguments) {
   std::atomic<bool> ended = false;
   std::thread follower([&] { follow_signals(signals, arguments, manager, log, *server, ended); });
   log.write(LogLevel::kInfo,
-            "ready socket=" + settings->socket + " pid=" + std::to_string(getpid()) + " threads=" +
-                (settings->limits.threads == 0 ? "auto" : std::to_string(settings->limits.threads)));
+            fmt::format("ready socket={} pid={} threads={}", settings->socket, getpid(),
+                        (settings->limits.threads == 0 ? "auto" : std::to_string(settings->limits.threads))));
   manager.notify("READY=1\nSTATUS=serving at " + settings->socket);
   server->run();
   manager.notify("STOPPING=1");

@@ -7,8 +7,8 @@ namespace carya::loader {
 namespace {
 
 /// Workers for those that may use some; what saves nobody money goes to who has fewest.
-Status share_workers(const std::vector<HostShares::Bidder>& bidders,
-                     const std::vector<autotune::Claim>& claims, std::vector<HostShares::Share>& shares) {
+Status share_workers(const std::vector<CoreShares::Bidder>& bidders,
+                     const std::vector<autotune::Claim>& claims, std::vector<CoreShares::Share>& shares) {
   std::vector<std::size_t> who;
   std::vector<autotune::Claim> theirs;
   std::uint32_t workers = 0;
@@ -29,7 +29,7 @@ Status share_workers(const std::vector<HostShares::Bidder>& bidders,
 
 }  // namespace
 
-std::optional<std::vector<HostShares::Share>> HostShares::look(const std::vector<Bidder>& bidders,
+std::optional<std::vector<CoreShares::Share>> CoreShares::look(const std::vector<Bidder>& bidders,
                                                                std::uint32_t cores) {
   std::vector<const void*> who;
   std::vector<autotune::Claim> claims;

@@ -8,24 +8,25 @@
 
 namespace carya::loader {
 
-/// How the streams of a host share its cores and its workers over time: by money
-/// (autotune/sharing/sharing.h), and steadily. Pure. Threads: owner only.
-class HostShares {
+/// Shares a host's cores and remote workers between its streams, by the money that each saves
+/// (autotune/sharing/sharing.h). A share changes only when the same answer was found several times. Pure: the same
+/// calls give the same shares. Threads: owner only.
+class CoreShares {
  public:
   struct Bidder {
-    const void* who = nullptr;  ///< one stream, as long as it lives
+    const void* who = nullptr;  ///< identifies the stream for as long as it lives
     autotune::Claim claim;
-    std::uint32_t workers = 0;  ///< that all such streams of the host may use; 0: it uses none of those
+    std::uint32_t workers = 0;  ///< workers that the streams share; 0: this stream uses none of them
   };
-  /// What one may use at most.
+  /// The most that one stream may use.
   struct Share {
     std::uint32_t threads = 1;
-    std::uint32_t workers = 0;  ///< 0: it uses none of the host's
+    std::uint32_t workers = 0;  ///< of the shared workers
     bool operator==(const Share&) const = default;
   };
-  /// To be called about once a second. The share of each, in their order, where some are to be other ones;
-  /// none where all stays as it is. At once when streams have come or gone, else when the same was found
-  /// kSame times in a row. Each that may use workers may use one at least. A stream alone has all.
+  /// Call about once a second. Returns the shares, in the order of `bidders`, when at least one changes, and nothing
+  /// otherwise. Shares change at once when streams came or went, else when kSame calls in a row found the same. A
+  /// stream that may use workers gets at least one. A stream that is alone gets everything.
   std::optional<std::vector<Share>> look(const std::vector<Bidder>& bidders, std::uint32_t cores);
 
   static constexpr int kSame = 3;
@@ -33,9 +34,9 @@ class HostShares {
  private:
   std::vector<const void*> who_;
   std::uint32_t cores_ = 0;
-  std::vector<Share> shares_;  // as they are
-  std::vector<Share> found_;   // by the last looks
-  int times_ = 0;              // in a row
+  std::vector<Share> shares_;  // in force
+  std::vector<Share> found_;   // found by the last calls
+  int times_ = 0;              // how many calls in a row found found_
 };
 
 }  // namespace carya::loader

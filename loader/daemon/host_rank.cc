@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "base/clock.h"
@@ -10,7 +11,7 @@ namespace carya::loader {
 namespace {
 
 std::string place_text(std::uint64_t epoch, std::uint64_t position) {
-  return "epoch " + std::to_string(epoch) + " position " + std::to_string(position);
+  return fmt::format("epoch {} position {}", epoch, position);
 }
 
 }  // namespace
@@ -20,39 +21,44 @@ std::unexpected<Error> refuse(const std::string& job, const std::string& what) {
 }
 
 Status HostRank::check_place(const AttachRequest& request) const {
-  const std::string subject = "rank " + std::to_string(request.options.rank);
+  const std::string subject = fmt::format("rank {}", request.options.rank);
   if (replicas != request.replicas)
-    return refuse(request.job, subject + " has replicas=" + std::to_string(replicas) + ", this one says " +
-                                   std::to_string(request.replicas));
+    return refuse(request.job,
+                  fmt::format("{} has replicas={}, this one says {}", subject, replicas, request.replicas));
   if (const auto taken = members.find(request.replica); taken != members.end())
-    return refuse(request.job, subject + " is read by process " + std::to_string(taken->second.pid) +
-                                   " already; end that one, or give this loader another name with job=");
+    return refuse(
+        request.job,
+        fmt::format(
+            "{} is read by process {} already; end that one, or give this loader another name with job=",
+            subject, taken->second.pid));
   if (members.empty() || running) return {};
   if (epoch != request.options.epoch || position != request.options.position)
-    return refuse(request.job, subject + ": replica " + std::to_string(request.replica) + " asks for " +
-                                   place_text(request.options.epoch, request.options.position) +
-                                   ", replica " + std::to_string(members.begin()->first) + " for " +
-                                   place_text(epoch, position) +
-                                   "; restore all replicas from the same checkpoint");
+    return refuse(
+        request.job,
+        fmt::format(
+            "{}: replica {} asks for {}, replica {} for {}; restore all replicas from the same checkpoint",
+            subject, request.replica, place_text(request.options.epoch, request.options.position),
+            members.begin()->first, place_text(epoch, position)));
   return {};
 }
 
 /// A place in the rank's ring, for a replica that agrees with the others.
 Result<std::uint32_t> HostRank::attach_reader(const AttachRequest& request) {
-  RankStream& ring = *stream;
+  LocalStream& ring = *stream;
   const std::uint64_t to_epoch = request.options.epoch, to_position = request.options.position;
   end_departed();
   if (running && !members.empty()) {  // beside others, which are not to be disturbed
     const auto at = ring.sequence_at(to_epoch, to_position);
     Result<std::uint32_t> reader = at ? ring.attach_reader(*at) : fail(Code::kNotFound, "");
     if (reader || reader.error().code != Code::kNotFound) return reader;
-    const ProductionStats made = ring.figures().production;
-    return refuse(request.job, "rank " + std::to_string(request.options.rank) + ": replica " +
-                                   std::to_string(request.replica) + " asks for " +
-                                   place_text(to_epoch, to_position) + ", the others' stream stands at " +
-                                   place_text(made.epoch, made.position) +
-                                   " and has not all that this one needs; restore all replicas from the same "
-                                   "checkpoint, after the others have ended");
+    const SchedulerStats made = ring.figures().scheduler;
+    return refuse(
+        request.job,
+        fmt::format(
+            "rank {}: replica {} asks for {}, the others' stream stands at {} and has not all that this one "
+            "needs; restore all replicas from the same checkpoint, after the others have ended",
+            request.options.rank, request.replica, place_text(to_epoch, to_position),
+            place_text(made.epoch, made.position)));
   }
   if (members.empty()) {  // the first: the others must ask for its place
     epoch = to_epoch;
@@ -117,7 +123,7 @@ Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank,
   if (seated == members.end())
     return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
   Member& member = seated->second;
-  if (!running) return refuse(job, "rank " + std::to_string(rank) + " waits for its other replicas");
+  if (!running) return refuse(job, fmt::format("rank {} waits for its other replicas", rank));
   // Whoever asked for the present place may have left.
   const bool ahead_left =
       std::ranges::none_of(members, [&](const auto& other) { return other.second.seeks > member.seeks; });
@@ -128,9 +134,8 @@ Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank,
     position = request.position;
     ++seeks;
   } else if (epoch != request.epoch || position != request.position) {
-    return refuse(job, "rank " + std::to_string(rank) + ": replica " + std::to_string(replica) +
-                           " asks for " + place_text(request.epoch, request.position) +
-                           ", another one asked for " + place_text(epoch, position));
+    return refuse(job, fmt::format("rank {}: replica {} asks for {}, another one asked for {}", rank, replica,
+                                   place_text(request.epoch, request.position), place_text(epoch, position)));
   }
   ++member.seeks;
   return session;
@@ -146,16 +151,16 @@ Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replic
   return std::exchange(seated->second.on_error, policy) != policy;
 }
 
-void HostRank::part(std::uint32_t reader, Leaving how, const std::string& reason, UniqueFd process,
+void HostRank::part(std::uint32_t reader, DetachReason how, const std::string& reason, UniqueFd process,
                     double linger_s) {
-  if (how == Leaving::kClosed) {
+  if (how == DetachReason::kClosed) {
     // What this reader holds is not written again; the other replicas go on with the rest.
     stream->retire_reader(reader, reason);
     departed.push_back({.reader = reader, .process = std::move(process)});
     end_departed();
     return;
   }
-  if (members.empty() && started && how == Leaving::kDied)
+  if (members.empty() && started && how == DetachReason::kDied)
     stream->linger(reader, reason);
   else
     stream->detach_reader(reader, reason);

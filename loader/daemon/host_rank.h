@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
-#include "loader/job/rank_stream.h"
+#include "loader/job/local_stream.h"
 
 namespace carya::loader {
 
@@ -17,63 +17,67 @@ namespace carya::loader {
 std::unexpected<Error> refuse(const std::string& job, const std::string& what);
 
 /// How a reader left.
-enum class Leaving : std::uint8_t {
-  kClosed,  ///< it said so, and may still look at what it holds: nothing of that is rewritten
-  kDied,    ///< its process is gone: its rank is kept warm for a successor
-  kThrown,  ///< it lied: it loses what it holds
+enum class DetachReason : std::uint8_t {
+  kClosed,  ///< the reader said so; its process may still look at the slots that it holds, so they stay as they are
+  kDied,    ///< the reader's process ended; the rank is kept for a successor
+  kThrown,  ///< the reader lied and loses the slots that it holds
 };
 
-/// One rank of a job: its stream, and the replicas that read it. Replicas gather before the stream begins, come again
-/// beside the others, move together, leave one by one. Threads: under the job table's lock.
+/// One rank of a job: its stream, and the replicas that read it. The replicas gather before the stream begins, may
+/// attach again while others read, seek together, and detach one by one. Threads: under the job table's lock.
 struct HostRank {
   struct Member {
-    std::uint32_t reader = 0;  ///< of the ring
+    std::uint32_t reader = 0;  ///< the reader's number in the ring
     std::uint64_t pid = 0;
     std::int64_t since_ns = 0;
-    std::uint64_t seeks = 0;  ///< that it has asked for
+    std::uint64_t seeks = 0;  ///< how many seeks the replica has asked for
     transforms::OnError on_error{};
   };
-  /// A reader that closed its loader while others go on, and may still look at what it holds.
+  /// A reader that closed its loader while others continue. Its process may still look at the slots that it holds.
   struct Departed {
-    std::uint32_t reader = 0;  ///< of the ring, retired
+    std::uint32_t reader = 0;  ///< the reader's number in the ring, retired
     UniqueFd process;          ///< pidfd
   };
 
-  std::shared_ptr<RankStream> stream;
+  std::shared_ptr<LocalStream> stream;
   JobOptions options;
-  bool threads_auto = false;                ///< as many as the cores that are allowed
-  std::map<std::uint32_t, Member> members;  ///< by replica
+  bool threads_auto = false;                ///< the stream has as many threads as cores are allowed
+  std::map<std::uint32_t, Member> members;  ///< keyed by replica
   std::vector<Departed> departed;
   std::uint32_t replicas = 1;
   bool started = false;
-  bool running = false;  ///< all replicas have come since it was last without any; some may have left again
-  std::uint64_t session = 0;              ///< that all members read
+  bool running = false;       ///< true once all replicas have attached; stays true until none is attached
+  std::uint64_t session = 0;  ///< the session that all members read
   std::uint64_t epoch = 0, position = 0;  ///< where that session begins
-  std::optional<std::uint64_t> from;  ///< while they gather: the sequence that all begin with; none: all do
+  std::optional<std::uint64_t>
+      from;  ///< while replicas gather: the first sequence of all; none: the ring's first
   std::uint64_t seeks = 0;
-  std::int64_t lingers_until_ns = 0;  ///< 0: somebody reads it
+  std::int64_t lingers_until_ns = 0;  ///< 0: a reader is attached
   std::uint64_t quarantined = 0;
-  // For rates: samples at an earlier moment.
+  // Samples at an earlier moment, from which rates are computed.
   std::uint64_t samples_before = 0;
   std::int64_t before_ns = 0;
   double samples_per_s = 0;
 
-  /// Whether a replica that comes agrees with the others. Errors: kInvalidArgument with what differs.
+  /// Check that a replica that attaches agrees with the others. Errors: kInvalidArgument with what differs.
   Status check_place(const AttachRequest& request) const;
-  /// Give a replica that agrees with the others a reader of the ring; start the stream when it is the last to come.
-  /// With an error the rank lingers for `linger_s` if nobody else reads it. Errors: kInvalidArgument: the others are
-  /// past its place; those of the stream.
+  /// Give a reader of the ring to a replica that agrees with the others, and start the stream when it is the last one
+  /// to attach. After an error the rank lingers for `linger_s` if no other replica reads it. Errors: kInvalidArgument
+  /// (the others are past its place); those of the stream.
   Result<std::uint32_t> join(const AttachRequest& request, std::uint64_t pid, double linger_s);
-  /// The session after a seek of `replica`. Replicas must ask for the same place; the first of them moves the stream.
-  /// Errors: kClosed: it has left; kInvalidArgument: the others asked for another place.
+  /// Seek on behalf of `replica`, and return the session that begins there. All replicas must ask for the same place;
+  /// the first of them moves the stream. Errors: kClosed (the replica has detached), kInvalidArgument (the others asked
+  /// for another place).
   Result<std::uint64_t> seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
                              const SeekRequest& request);
-  /// Whether this replica had another policy before. Errors: kClosed: it has left; those of the stream.
+  /// Set the policy of one replica. Returns whether it had another one before. Errors: kClosed (the replica has
+  /// detached); those of the stream.
   Result<bool> set_on_error(const std::string& job, std::uint32_t replica, transforms::OnError policy);
-  /// A reader leaves and others go on, or a successor may come within `linger_s`. Whoever closed as the last one ends
-  /// the rank instead: that is the caller's.
-  void part(std::uint32_t reader, Leaving how, const std::string& reason, UniqueFd process, double linger_s);
-  /// What those who closed still held is free when they have given it back, or cannot look at it any more.
+  /// Detach a reader. The other replicas continue, or a successor may attach within `linger_s`. When the last reader
+  /// closes, the caller ends the rank instead of calling this.
+  void part(std::uint32_t reader, DetachReason how, const std::string& reason, UniqueFd process,
+            double linger_s);
+  /// Free the slots of departed readers that have released them or whose processes have ended.
   void end_departed();
 
  private:

@@ -1,5 +1,6 @@
 #include "loader/daemon/job_table.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "base/clock.h"
@@ -40,8 +41,8 @@ Status check_same(const HostJob& job, const AttachRequest& request, const transf
                   "reads another state of the dataset: it changed since the job began; "
                   "stop the job, then start all its ranks");
   if (job.world_size != request.options.world_size)
-    return refuse(request.job, "has world_size " + std::to_string(job.world_size) + ", this rank says " +
-                                   std::to_string(request.options.world_size));
+    return refuse(request.job, fmt::format("has world_size {}, this rank says {}", job.world_size,
+                                           request.options.world_size));
   if (job.order != order_with_other_bits(request.options))
     return refuse(request.job,
                   "runs its ops in another order; give all its ranks the same reorder=, plan= and state=");
@@ -86,18 +87,18 @@ void JobTable::share_memory(HostRank& rank) const {
   rank.stream->set_memory_share(memory_.read_ahead(), memory_.slots());
 }
 
-Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arrival,
+Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& call,
                                                               const transforms::Pipeline& pipeline,
                                                               const AllowedFolders& folders,
                                                               const std::string& cache_dir,
                                                               const io::Progress& progress) {
-  const AttachRequest& request = arrival.request;
+  const AttachRequest& request = call.request;
   const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
   {
     const MutexLock lock(mutex_);
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
     // reopened, which checks the folders' times.
-    const auto found = arrival.arrays.empty() ? datasets_.find(key) : datasets_.end();
+    const auto found = call.arrays.empty() ? datasets_.find(key) : datasets_.end();
     if (found != datasets_.end() && is_read(found->second.dataset)) {
       for (const Dataset::Field& field : found->second.dataset->fields())
         if (field.manifest) TRY(folders.check_root(field.manifest->root()));
@@ -110,14 +111,14 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
   if (!folders.roots.empty())
     options.listing.may_read = [&folders](const std::string& folder) { return folders.check_root(folder); };
   for (std::size_t i = 0; i < request.arrays.size(); ++i) {
-    const ArrayFacts& facts = request.arrays[i];
-    const std::span<const std::byte> bytes = arrival.arrays[i]->bytes();
+    const ArrayInfo& facts = request.arrays[i];
+    const std::span<const std::byte> bytes = call.arrays[i]->bytes();
     if (facts.row_bytes == 0 ? facts.rows != 0 : facts.rows > bytes.size() / facts.row_bytes)
       return fail(Code::kCorrupt, "arrays: " + facts.field + " is shorter than its rows");
     options.arrays[facts.field] = {bytes.data(), facts.row_bytes, facts.rows};
   }
   ASSIGN(auto dataset, Dataset::open(pipeline, options));
-  if (arrival.arrays.empty()) {
+  if (call.arrays.empty()) {
     const MutexLock lock(mutex_);
     OpenDataset& listed = datasets_[key];
     if (listed.dataset && listed.dataset->fingerprint() == dataset->fingerprint()) dataset = listed.dataset;
@@ -127,10 +128,10 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const Arrival& arr
 }
 
 /// The job of that name, made when there is none.
-Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
+Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
                                                     std::shared_ptr<const transforms::Pipeline> pipeline,
                                                     std::shared_ptr<const Dataset> dataset) {
-  const AttachRequest& request = arrival.request;
+  const AttachRequest& request = call.request;
   if (const auto found = jobs_.find(request.job); found != jobs_.end()) {
     TRY(check_same(*found->second, request, *pipeline, *dataset));
     return found->second;
@@ -140,23 +141,24 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
         Code::kClosed,
         "caryad: is draining and takes no new jobs; wait for the next one, or give daemon=\"embedded\"");
   if (jobs_.size() >= limits_.jobs)
-    return fail(Code::kExhausted, "caryad: " + std::to_string(jobs_.size()) + " jobs of at most " +
-                                      std::to_string(limits_.jobs) +
-                                      "; stop one (carya job stop NAME) or raise [limits] jobs");
+    return fail(
+        Code::kExhausted,
+        fmt::format("caryad: {} jobs of at most {}; stop one (carya job stop NAME) or raise [limits] jobs",
+                    jobs_.size(), limits_.jobs));
   std::uint64_t array_bytes = 0;  // the client's memory, and kept by the job
-  for (const auto& rows : arrival.arrays) array_bytes += rows->bytes().size();
+  for (const auto& rows : call.arrays) array_bytes += rows->bytes().size();
   auto part = budget_->reserve(array_bytes);
   if (!part)
-    return fail(Code::kExhausted,
-                "arrays: " + std::to_string(array_bytes >> 20) + " MiB are more than the " +
-                    std::to_string(budget_->left() >> 20) +
-                    " MiB of shared memory that are left; raise [limits] shared_memory in caryad.toml, or "
-                    "use the loader with daemon=\"embedded\"");
+    return fail(
+        Code::kExhausted,
+        fmt::format("arrays: {} MiB are more than the {} MiB of shared memory that are left; raise [limits] "
+                    "shared_memory in caryad.toml, or use the loader with daemon=\"embedded\"",
+                    array_bytes >> 20, budget_->left() >> 20));
   auto job = std::make_shared<HostJob>();
   job->name = request.job;
   job->pipeline = std::move(pipeline);
   job->dataset = std::move(dataset);
-  job->memory = arrival.arrays;
+  job->memory = call.arrays;
   job->memory_part = std::move(*part);
   job->world_size = request.options.world_size;
   job->order = order_with_other_bits(request.options);
@@ -166,7 +168,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const Arrival& arrival,
 
 /// A successor that wants something else: what lingers is of no use to it.
 void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline,
-                           const Dataset& dataset, std::vector<std::shared_ptr<RankStream>>& ended) {
+                           const Dataset& dataset, std::vector<std::shared_ptr<LocalStream>>& ended) {
   const auto found = jobs_.find(request.job);
   if (found == jobs_.end()) return;
   const std::shared_ptr<HostJob> job = found->second;  // it may leave the table
@@ -179,16 +181,15 @@ void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipel
     end_rank(*job, request.options.rank, ended);
 }
 
-Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::Progress& progress) {
-  const AttachRequest& request = arrival.request;
+Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::Progress& progress) {
+  const AttachRequest& request = call.request;
   if (request.job.empty() || request.job.size() > kJobNameMax)
-    return fail(Code::kInvalidArgument, "job: got a name of " + std::to_string(request.job.size()) +
-                                            " bytes; give 1 to " + std::to_string(kJobNameMax));
+    return fail(Code::kInvalidArgument,
+                fmt::format("job: got a name of {} bytes; give 1 to {}", request.job.size(), kJobNameMax));
   if (request.replicas < 1 || request.replicas > shm::kReadersMax || request.replica >= request.replicas)
-    return refuse(request.job, "got replica " + std::to_string(request.replica) + " of " +
-                                   std::to_string(request.replicas) + "; give 1 to " +
-                                   std::to_string(shm::kReadersMax) + " replicas, counted from 0");
-  const std::span<const std::byte> text = arrival.document->bytes();
+    return refuse(request.job, fmt::format("got replica {} of {}; give 1 to {} replicas, counted from 0",
+                                           request.replica, request.replicas, shm::kReadersMax));
+  const std::span<const std::byte> text = call.document->bytes();
   ASSIGN(auto pipeline,
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
   AllowedFolders folders;
@@ -198,27 +199,27 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
     if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
   }
   ASSIGN(const std::string cache_dir, folders.cache_dir(request.cache_dir));
-  ASSIGN(auto dataset, open_dataset(arrival, *pipeline, folders, cache_dir, progress));
+  ASSIGN(auto dataset, open_dataset(call, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
   options.decode_index.cache_dir = options.cache_dir = cache_dir;
   options.beneath = !folders.roots.empty();
-  std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock: declared before it
+  std::vector<std::shared_ptr<LocalStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
   bool threads_auto = false;
   std::uint32_t cores = 0;
   {
     const MutexLock lock(mutex_);
     if (readers() >= limits_.readers)
-      return fail(Code::kExhausted, "caryad: " + std::to_string(limits_.readers) +
-                                        " readers, the limit; raise [limits] readers");
+      return fail(Code::kExhausted,
+                  fmt::format("caryad: {} readers, the limit; raise [limits] readers", limits_.readers));
     drop_unlike(request, *pipeline, *dataset, ended);
-    ASSIGN(job, find_job(arrival, pipeline, dataset));
+    ASSIGN(job, find_job(call, pipeline, dataset));
     if (const auto found = job->ranks.find(options.rank); found != job->ranks.end()) {
       HostRank& rank = found->second;
       TRY(rank.check_place(request));
       const std::string differs = difference(rank.options, options);
-      if (differs.empty()) return take_seat(job, rank, arrival);
-      return refuse(request.job, "rank " + std::to_string(options.rank) + " has another " + differs);
+      if (differs.empty()) return take_seat(job, rank, call);
+      return refuse(request.job, fmt::format("rank {} has another {}", options.rank, differs));
     }
     if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
                             !limits_.remote.fleet_command.empty()))
@@ -229,13 +230,13 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
-  Result<std::shared_ptr<RankStream>> stream = RankStream::create(
+  Result<std::shared_ptr<LocalStream>> stream = LocalStream::create(
       job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_, .cores = cores});
   const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);
     TRY(rank.check_place(request));
-    return take_seat(job, rank, arrival);
+    return take_seat(job, rank, call);
   }
   if (!stream) {
     if (job->ranks.empty() && !job->ended) {
@@ -257,10 +258,10 @@ Result<JobTable::Attachment> JobTable::attach(const Arrival& arrival, const io::
   } else {  // another replica was faster
     TRY(rank.check_place(request));
   }
-  return take_seat(job, rank, arrival);
+  return take_seat(job, rank, call);
 }
 
-void JobTable::end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<RankStream>>& ended) {
+void JobTable::end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<LocalStream>>& ended) {
   const auto found = job.ranks.find(rank);
   if (found == job.ranks.end()) return;
   ended.push_back(std::move(found->second.stream));
@@ -277,9 +278,9 @@ HostRank* JobTable::rank_of(const Seat& seat) const {
 
 ///
 Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank,
-                                                 const Arrival& arrival) {
-  const AttachRequest& request = arrival.request;
-  ASSIGN(const std::uint32_t reader, rank.join(request, arrival.pid, limits_.linger_s));
+                                                 const AttachCall& call) {
+  const AttachRequest& request = call.request;
+  ASSIGN(const std::uint32_t reader, rank.join(request, call.pid, limits_.linger_s));
   Attachment result{.seat = {job, request.options.rank, request.replica, reader, rank.stream}};
   result.answer = {.job = job->name,
                    .dataset = job->dataset->fingerprint(),
@@ -306,8 +307,8 @@ Result<std::uint64_t> JobTable::seek(const Seat& seat, const SeekRequest& reques
   return rank->seek(seat.job->name, seat.rank, seat.replica, request);
 }
 
-Result<Found> JobTable::take_found(const Seat& seat, std::uint64_t sequence) {
-  ASSIGN(Found found, seat.stream->take_found(sequence));
+Result<DeliveredErrors> JobTable::take_errors(const Seat& seat, std::uint64_t sequence) {
+  ASSIGN(DeliveredErrors found, seat.stream->take_errors(sequence));
   const MutexLock lock(mutex_);
   if (HostRank* const rank = rank_of(seat); rank != nullptr) rank->quarantined += found.quarantine.size();
   return found;
@@ -320,14 +321,14 @@ Result<bool> JobTable::set_on_error(const Seat& seat, transforms::OnError policy
   return rank->set_on_error(seat.job->name, seat.replica, policy);
 }
 
-void JobTable::leave(const Seat& seat, Leaving how, const std::string& reason, UniqueFd process) {
-  std::vector<std::shared_ptr<RankStream>> ended;  // closed without the lock
+void JobTable::leave(const Seat& seat, DetachReason how, const std::string& reason, UniqueFd process) {
+  std::vector<std::shared_ptr<LocalStream>> ended;  // closed without the lock
   {
     const MutexLock lock(mutex_);
     HostRank* const rank = rank_of(seat);
     if (rank == nullptr) return;
     rank->members.erase(seat.replica);
-    if (how == Leaving::kClosed && rank->members.empty())
+    if (how == DetachReason::kClosed && rank->members.empty())
       // Arrays of this reader may live on: no slot of its ring is ever written again.
       end_rank(*seat.job, seat.rank, ended);
     else
@@ -347,7 +348,7 @@ std::string JobTable::lie(const Seat& seat) const {
 }
 
 std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
-  std::vector<std::shared_ptr<RankStream>> ended;
+  std::vector<std::shared_ptr<LocalStream>> ended;
   bool busy = false;
   {
     const MutexLock lock(mutex_);
@@ -364,7 +365,7 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
         rank.end_departed();
         if (rank.lingers_until_ns != 0 && now_ns >= rank.lingers_until_ns) over.emplace_back(job, number);
         if (now_ns - rank.before_ns < kRateNs) continue;
-        const std::uint64_t samples = rank.stream->figures().production.samples;
+        const std::uint64_t samples = rank.stream->figures().scheduler.samples;
         if (rank.before_ns != 0)
           rank.samples_per_s = static_cast<double>(samples - rank.samples_before) * 1e9 /
                                static_cast<double>(now_ns - rank.before_ns);
@@ -397,8 +398,8 @@ void JobTable::follow_cores() {
 
 /// Cores and workers among the streams that somebody reads.
 void JobTable::share_host() {
-  std::vector<std::shared_ptr<RankStream>> streams;
-  std::vector<HostShares::Bidder> bidders;
+  std::vector<std::shared_ptr<LocalStream>> streams;
+  std::vector<CoreShares::Bidder> bidders;
   for (const auto& [name, job] : jobs_)
     for (const auto& [number, rank] : job->ranks) {
       if (!rank.threads_auto || !rank.running || rank.members.empty()) continue;
@@ -433,7 +434,7 @@ void JobTable::drain() {
 }
 
 Status JobTable::stop(const std::string& name) {
-  std::vector<std::shared_ptr<RankStream>> ended;
+  std::vector<std::shared_ptr<LocalStream>> ended;
   {
     const MutexLock lock(mutex_);
     const auto found = jobs_.find(name);
@@ -487,19 +488,19 @@ void JobTable::describe(DaemonStatus& status) const {
       if (rank.lingers_until_ns != 0)
         entry.lingers_s =
             static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
-      const ProducerStats stats = rank.stream->figures();
+      const StreamStats stats = rank.stream->figures();
       entry.placement = rank.stream->placement();
-      entry.batches = stats.production.batches;
-      entry.samples = stats.production.samples;
-      entry.bytes_read = stats.production.bytes_read;
-      entry.epoch = stats.production.epoch;
-      entry.position = stats.production.position;
-      entry.threads_used = stats.production.cores;
+      entry.batches = stats.scheduler.batches;
+      entry.samples = stats.scheduler.samples;
+      entry.bytes_read = stats.scheduler.bytes_read;
+      entry.epoch = stats.scheduler.epoch;
+      entry.position = stats.scheduler.position;
+      entry.threads_used = stats.scheduler.cores;
       entry.slots = stats.slots;
-      entry.reads = stats.production.reads;
-      entry.read_latency_s = static_cast<double>(stats.production.read_latency_ns) * 1e-9;
-      entry.reads_within = stats.production.reads_within;
-      entry.ops = stats.production.ops;
+      entry.reads = stats.scheduler.reads;
+      entry.read_latency_s = static_cast<double>(stats.scheduler.read_latency_ns) * 1e-9;
+      entry.reads_within = stats.scheduler.reads_within;
+      entry.ops = stats.scheduler.ops;
       entry.free = stats.ring.free;
       entry.filling = stats.ring.filling;
       entry.ready = stats.ring.ready;

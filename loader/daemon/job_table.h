@@ -16,7 +16,7 @@
 #include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_rank.h"
 #include "loader/daemon/memory_share.h"
-#include "loader/job/rank_stream.h"
+#include "loader/job/local_stream.h"
 
 namespace carya::loader {
 
@@ -25,10 +25,10 @@ struct JobLimits {
   std::uint64_t jobs = 64;
   std::uint64_t readers = 256;
   std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
-  std::uint32_t threads = 0;  ///< of a job that does not say; 0: the cores allowed, also when they change
-  AllowedFolders folders;     ///< that clients may name
-  double linger_s = 60;       ///< a rank whose reader died is kept warm so long, and a dataset nobody uses
-  /// Of jobs whose loader names no workers; without workers: those make all samples here.
+  std::uint32_t threads = 0;  ///< of a job without threads=; 0: the allowed cores, also when they change
+  AllowedFolders folders;     ///< the folders that clients may name
+  double linger_s = 60;       ///< how long a rank whose reader died, and a dataset without a user, are kept
+  /// The workers of jobs whose loader names none. Without workers here such jobs make all samples on this host.
   RemoteOptions remote{};
 
   bool operator==(const JobLimits&) const = default;
@@ -39,13 +39,13 @@ struct HostJob {
   std::string name;
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
-  std::vector<std::shared_ptr<const SealedBytes>> memory;  ///< of arrays
+  std::vector<std::shared_ptr<const SealedBytes>> memory;  ///< the arrays of the dataset
   SharedBudget::Part memory_part;
   std::uint64_t world_size = 1;
-  std::vector<std::size_t> order;  ///< JobOptions::order of all ranks, where it changes bits
+  std::vector<std::size_t> order;  ///< JobOptions::order of all ranks, if that order changes bits
   std::map<std::uint64_t, HostRank> ranks;
-  bool ended = false;    ///< out of the table
-  bool stopped = false;  ///< by an operator
+  bool ended = false;    ///< the table has dropped the job
+  bool stopped = false;  ///< an operator stopped the job
 };
 
 /// A reader's place in a job.
@@ -53,27 +53,27 @@ struct Seat {
   std::shared_ptr<HostJob> job;
   std::uint64_t rank = 0;
   std::uint32_t replica = 0;
-  std::uint32_t reader = 0;  ///< of the ring
-  std::shared_ptr<RankStream> stream;
+  std::uint32_t reader = 0;  ///< the reader's number in the ring
+  std::shared_ptr<LocalStream> stream;
 };
 
 /// What came with a request to attach.
-struct Arrival {
+struct AttachCall {
   AttachRequest request;
   std::shared_ptr<const SealedBytes> document;
-  std::vector<std::shared_ptr<const SealedBytes>> arrays;  ///< as the request lists them
+  std::vector<std::shared_ptr<const SealedBytes>> arrays;  ///< in the order of the request
   std::uint64_t pid = 0;
 };
 
 /// Whether a seat's stream still runs.
 enum class SeatState : std::uint8_t {
   kLive,
-  kRankEnded,   ///< a new stream may be had
-  kJobStopped,  ///< by an operator
+  kRankEnded,   ///< the stream ended; the reader may attach again
+  kJobStopped,  ///< an operator stopped the job
 };
 
-/// The jobs of a daemon. Threads: thread-safe; attach() may take as long as a listing, and others do not wait
-/// for it.
+/// The jobs of a daemon. Threads: thread-safe. attach() may take as long as a listing, and no other call waits for
+/// it.
 class JobTable {
  public:
   explicit JobTable(const JobLimits& limits);
@@ -83,33 +83,35 @@ class JobTable {
     Seat seat;
     Attached answer;
   };
-  /// Open what must be opened, make the rank's slots, take a seat. Blocks. Errors: those of the pipeline, the
-  /// dataset and the slots; kInvalidArgument when the job exists and is another one, or the seat is taken;
-  /// kExhausted with the limit's numbers; kClosed while draining.
-  Result<Attachment> attach(const Arrival& arrival, const io::Progress& progress);
-  /// The session after a seek. Replicas must ask for the same place; the first of them moves the stream.
+  /// Open the dataset, make the rank's slots and take a seat, as far as each is not there yet. Blocks. Errors: those
+  /// of the pipeline, the dataset and the slots; kInvalidArgument when a job of this name has another pipeline or
+  /// dataset, or the seat is taken; kExhausted with the limit's numbers; kClosed while draining.
+  Result<Attachment> attach(const AttachCall& call, const io::Progress& progress);
+  /// Seek, and return the session that begins there. All replicas must ask for the same place; the first of them
+  /// moves the stream.
   Result<std::uint64_t> seek(const Seat& seat, const SeekRequest& request);
-  Result<Found> take_found(const Seat& seat, std::uint64_t sequence);
-  /// Whether this reader had another policy before.
+  Result<DeliveredErrors> take_errors(const Seat& seat, std::uint64_t sequence);
+  /// Set the policy of one reader. Returns whether it had another one before.
   Result<bool> set_on_error(const Seat& seat, transforms::OnError policy);
-  /// The other replicas go on. `process` is a pidfd: what one that closed holds is free when that has ended.
-  void leave(const Seat& seat, Leaving how, const std::string& reason, UniqueFd process = {});
+  /// Detach one reader; the other replicas continue. `process` is a pidfd: the slots that a closed reader still holds
+  /// are reused when that process has ended.
+  void leave(const Seat& seat, DetachReason how, const std::string& reason, UniqueFd process = {});
   SeatState state(const Seat& seat) const;
-  /// Whether the seat's reader was found to lie: why.
+  /// Why the seat's reader was found to lie; empty when it was not.
   std::string lie(const Seat& seat) const;
 
-  /// Forget what lingered long enough, and look at the rates. Gives the nanoseconds until it wants to be
-  /// called again; none while there is nothing to look after.
+  /// Drop ranks and datasets that have lingered long enough, and update rates and shares. Returns the nanoseconds
+  /// until the next call is due, or nothing while there is nothing to look after.
   std::optional<std::int64_t> tick(std::int64_t now_ns);
   void set_limits(const JobLimits& limits);
-  /// New jobs are refused from now on.
+  /// Refuse new jobs from now on.
   void drain();
-  /// End a job; its readers find their rings closed. Errors: kNotFound.
+  /// End a job. Its readers find their rings closed. Errors: kNotFound.
   Status stop(const std::string& name);
   void stop_all();
-  /// Slots that readers hold.
+  /// The number of slots that readers hold, over all jobs.
   std::uint64_t held() const;
-  /// Fills in jobs and shared memory.
+  /// Fill in the jobs and the shared memory of a status.
   void describe(DaemonStatus& status) const;
 
  private:
@@ -117,41 +119,41 @@ class JobTable {
     std::shared_ptr<const Dataset> dataset;
     std::int64_t used_ns = 0;
   };
-  Result<std::shared_ptr<const Dataset>> open_dataset(const Arrival& arrival,
+  Result<std::shared_ptr<const Dataset>> open_dataset(const AttachCall& call,
                                                       const transforms::Pipeline& pipeline,
                                                       const AllowedFolders& folders,
                                                       const std::string& cache_dir,
                                                       const io::Progress& progress);
-  Result<std::shared_ptr<HostJob>> find_job(const Arrival& arrival,
+  Result<std::shared_ptr<HostJob>> find_job(const AttachCall& call,
                                             std::shared_ptr<const transforms::Pipeline> pipeline,
                                             std::shared_ptr<const Dataset> dataset) REQUIRES(mutex_);
-  Result<Attachment> take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank, const Arrival& arrival)
+  Result<Attachment> take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank, const AttachCall& call)
       REQUIRES(mutex_);
-  /// Whether some job reads it.
+  /// Whether a job reads the dataset.
   bool in_use(const std::shared_ptr<const Dataset>& dataset) const REQUIRES(mutex_);
   bool is_read(const std::shared_ptr<const Dataset>& dataset) const REQUIRES(mutex_);
-  /// The rank whose stream the seat is of; null when that ended.
+  /// The rank of the seat's stream; null when that stream has ended.
   HostRank* rank_of(const Seat& seat) const REQUIRES(mutex_);
   void share_memory(HostRank& rank) const REQUIRES(mutex_);
   void drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline, const Dataset& dataset,
-                   std::vector<std::shared_ptr<RankStream>>& ended) REQUIRES(mutex_);
+                   std::vector<std::shared_ptr<LocalStream>>& ended) REQUIRES(mutex_);
   void follow_cores() REQUIRES(mutex_);
   void share_host() REQUIRES(mutex_);
   void follow_memory() REQUIRES(mutex_);
   std::uint64_t readers() const REQUIRES(mutex_);
-  void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<RankStream>>& ended)
+  void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<LocalStream>>& ended)
       REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   JobLimits limits_ GUARDED_BY(mutex_);
-  const std::shared_ptr<SharedBudget> budget_;  // limits_.shared_bytes
+  const std::shared_ptr<SharedBudget> budget_;  // of limits_.shared_bytes
   bool draining_ GUARDED_BY(mutex_) = false;
-  std::uint32_t cores_ GUARDED_BY(mutex_);  // allowed now: affinity and quota
-  HostShares shares_ GUARDED_BY(mutex_);
-  std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when they were last looked at
+  std::uint32_t cores_ GUARDED_BY(mutex_);  // the cores allowed now, by affinity and quota
+  CoreShares shares_ GUARDED_BY(mutex_);
+  std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when shares_ was last updated
   MemoryShare memory_ GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<HostJob>> jobs_ GUARDED_BY(mutex_);
-  std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // by source and views
+  std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // keyed by source and views
 };
 
 }  // namespace carya::loader

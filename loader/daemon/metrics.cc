@@ -1,5 +1,6 @@
 #include "loader/daemon/metrics.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -183,7 +184,7 @@ std::string metrics_text(const DaemonStatus& status) {
     for (std::size_t i = 0; i < rank.ops.size(); ++i) {
       const transforms::OpProfile& op = rank.ops[i];
       const double timed = real(std::max<std::uint64_t>(op.timed_samples, 1));
-      lines.value(labels + "," + label("op", std::to_string(i) + " " + op.name),
+      lines.value(labels + "," + label("op", fmt::format("{} {}", i, op.name)),
                   static_cast<double>(op.cpu_ns) * 1e-9 / timed * real(op.samples));
     }
   });

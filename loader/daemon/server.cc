@@ -1,13 +1,11 @@
 #include "loader/daemon/server.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <fmt/core.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -22,8 +20,9 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::uint64_t kListening = 0, kWake = 1, kFirstId = 2;
-constexpr std::uint64_t kPidBit = 1ULL << 63;  // of an epoll key: the connection's pidfd, not its socket
+constexpr std::uint64_t kListening = 1, kFirstId = 2;
+constexpr std::uint64_t kPidBit = 1ULL
+                                  << 63;  // of a tag of the poller: the connection's pidfd, not its socket
 constexpr std::int64_t kDeathNs =
     1'000'000'000;  // from a socket's end to its process's, when both are the same event
 // A connection that says nothing is closed after this: at its beginning, and between questions.
@@ -57,28 +56,26 @@ struct Server::Connection {
   std::int64_t hung_up_ns = 0;  // its socket ended; its process may live
 };
 
-Server::Server(ServerOptions options)
+Server::Server(ServerOptions options, Poller poller)
     : options_(std::move(options)),
       jobs_(options_.limits),
       started_ns_(monotonic_ns()),
-      attachments_(jobs_, [this] { wake(); }) {}
+      poller_(std::move(poller)),
+      attachments_(jobs_, [this] { poller_.wake(); }) {}
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
-  auto server = std::unique_ptr<Server>(new Server(std::move(options)));
+  ASSIGN(Poller poller, Poller::create("caryad"));
+  auto server = std::unique_ptr<Server>(new Server(std::move(options), std::move(poller)));
   server->next_id_ = kFirstId;
   if (server->options_.watchdog_ns) server->next_alive_ns_ = server->started_ns_;
   server->idle_since_ns_ = server->started_ns_;
   server->instance_ = static_cast<std::uint64_t>(server->started_ns_) ^ static_cast<std::uint64_t>(getpid())
                                                                             << 40;
-  server->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  server->wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!server->epoll_ || !server->wake_) return fail_errno("caryad: epoll", errno);
   if (server->options_.listening)
     server->listening_ = std::move(server->options_.listening);
   else
     TRY(server->listen());
-  TRY(server->watch(server->listening_.get(), kListening, EPOLLIN));
-  TRY(server->watch(server->wake_.get(), kWake, EPOLLIN));
+  TRY(server->poller_.watch(server->listening_.get(), kListening));
   return server;
 }
 
@@ -125,25 +122,14 @@ void Server::end() {
   close_dropped();
 }
 
-Status Server::watch(int fd, std::uint64_t key, std::uint32_t events) {
-  epoll_event event{.events = events, .data = {.u64 = key}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("caryad: epoll", errno);
-  return {};
-}
-
-void Server::wake() const {
-  const std::uint64_t one = 1;
-  static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
-}
-
 void Server::stop() {
   stop_ = true;
-  wake();
+  poller_.wake();
 }
 
 void Server::drain() {
   drain_ = true;
-  wake();
+  poller_.wake();
 }
 
 /// When a connection that reads nothing and asks nothing is closed; 0: never.
@@ -170,19 +156,13 @@ int Server::wait_ms() {
 }
 
 void Server::run() {
-  std::array<epoll_event, 64> events;
   while (!stop_) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms());
-    for (int i = 0; i < count; ++i) {
-      const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
-      if (key == kListening) {
+    for (const std::uint64_t tag : poller_.wait(wait_ms())) {
+      if (tag == kListening) {
         accept_clients();
-      } else if (key == kWake) {
-        std::uint64_t drained_count = 0;
-        static_cast<void>(!read(wake_.get(), &drained_count, sizeof(drained_count)));
-      } else if (const auto found = connections_.find(key & ~kPidBit); found != connections_.end()) {
-        if ((key & kPidBit) != 0)
-          drop(found->first, Leaving::kDied, "its process ended");
+      } else if (const auto found = connections_.find(tag & ~kPidBit); found != connections_.end()) {
+        if ((tag & kPidBit) != 0)
+          drop(found->first, DetachReason::kDied, "its process ended");
         else
           read_message(*found->second);
       }
@@ -213,15 +193,15 @@ void Server::look_after(std::int64_t now_ns) {
     const auto again = jobs_.tick(now_ns);
     next_tick_ns_ = again ? now_ns + *again : 0;
   }
-  std::vector<std::pair<std::uint64_t, Leaving>> over;
+  std::vector<std::pair<std::uint64_t, DetachReason>> over;
   for (const auto& [id, connection] : connections_) {
     if (connection->hung_up_ns != 0 && now_ns - connection->hung_up_ns >= kDeathNs)
-      over.emplace_back(id, Leaving::kClosed);
+      over.emplace_back(id, DetachReason::kClosed);
     else if (const std::int64_t until_ns = silent_until_ns(*connection); until_ns != 0 && now_ns >= until_ns)
-      over.emplace_back(id, Leaving::kThrown);
+      over.emplace_back(id, DetachReason::kThrown);
   }
   for (const auto& [id, how] : over)
-    drop(id, how, how == Leaving::kClosed ? "its socket was closed" : "it says nothing");
+    drop(id, how, how == DetachReason::kClosed ? "its socket was closed" : "it says nothing");
 }
 
 bool Server::drained() {
@@ -265,8 +245,8 @@ void Server::accept_clients() {
     if (connections_.size() >= options_.connections_max && !make_room()) {
       refuse(*connection, 0,
              {Code::kExhausted,
-              "caryad: " + std::to_string(connections_.size()) +
-                  " connections, all of readers; raise [limits] connections in caryad.toml",
+              fmt::format("caryad: {} connections, all of readers; raise [limits] connections in caryad.toml",
+                          connections_.size()),
               0});
       closer_.take(connection->channel.release());
       continue;
@@ -276,8 +256,8 @@ void Server::accept_clients() {
     connection->said_ns = monotonic_ns();
     connection->process = connection->channel.peer_process();
     const std::uint64_t id = connection->id;
-    if (!watch(connection->channel.fd(), id, EPOLLIN | EPOLLRDHUP)) continue;
-    if (connection->process && !watch(connection->process.get(), id | kPidBit, EPOLLIN)) continue;
+    if (!poller_.watch(connection->channel.fd(), id)) continue;
+    if (connection->process && !poller_.watch(connection->process.get(), id | kPidBit)) continue;
     connections_[id] = std::move(connection);
     open_ = connections_.size();
   }
@@ -298,7 +278,7 @@ bool Server::make_room() {
       oldest = connection.get();
   refuse(*oldest, 0,
          {Code::kExhausted, "caryad: too many connections; this process has the most that read nothing", 0});
-  drop(oldest->id, Leaving::kThrown, "too many connections");
+  drop(oldest->id, DetachReason::kThrown, "too many connections");
   return true;
 }
 
@@ -307,7 +287,7 @@ void Server::close_dropped() {
   dropped_.clear();
 }
 
-void Server::drop(std::uint64_t id, Leaving how, const std::string& reason) {
+void Server::drop(std::uint64_t id, DetachReason how, const std::string& reason) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   Connection* const connection = found->second.get();
@@ -318,11 +298,11 @@ void Server::drop(std::uint64_t id, Leaving how, const std::string& reason) {
   if (connection->attaching) attachments_.withdraw(id);
   if (!connection->seat) return;
   const Seat& seat = *connection->seat;
-  ++(how == Leaving::kClosed ? detached_ : killed_);
-  options_.log(how == Leaving::kThrown ? LogLevel::kWarning : LogLevel::kInfo,
-               std::string(how == Leaving::kClosed ? "left"
-                           : how == Leaving::kDied ? "died"
-                                                   : "thrown out") +
+  ++(how == DetachReason::kClosed ? detached_ : killed_);
+  options_.log(how == DetachReason::kThrown ? LogLevel::kWarning : LogLevel::kInfo,
+               std::string(how == DetachReason::kClosed ? "left"
+                           : how == DetachReason::kDied ? "died"
+                                                        : "thrown out") +
                    field("job", seat.job->name) + field("rank", seat.rank) + field("replica", seat.replica) +
                    field("pid", connection->peer.pid) + field("why", reason));
   jobs_.leave(seat, how, reason, std::move(connection->process));
@@ -341,7 +321,7 @@ void Server::find_liars() {
     refuse(*connections_[id], 0,
            {Code::kCorrupt,
             "caryad: this reader was thrown out, its page in shared memory was written over: " + reason, 0});
-    drop(id, Leaving::kThrown, reason);
+    drop(id, DetachReason::kThrown, reason);
   }
 }
 
@@ -357,7 +337,8 @@ void Server::find_ended() {
       refuse(*connections_[id], 0,
              {Code::kClosed, "job " + connections_[id]->seat->job->name + ": was stopped by carya job stop",
               ECANCELED});
-    drop(id, Leaving::kClosed, state == SeatState::kJobStopped ? "its job was stopped" : "its stream ended");
+    drop(id, DetachReason::kClosed,
+         state == SeatState::kJobStopped ? "its job was stopped" : "its stream ended");
   }
 }
 
@@ -368,7 +349,7 @@ void Server::end_hung_up(const AttachRequest& request) {
     return other.hung_up_ns != 0 && other.seat->job->name == request.job &&
            other.seat->rank == request.options.rank && other.seat->replica == request.replica;
   });
-  if (old != connections_.end()) drop(old->first, Leaving::kClosed, "it comes again");
+  if (old != connections_.end()) drop(old->first, DetachReason::kClosed, "it comes again");
 }
 
 void Server::read_message(Connection& connection) {
@@ -383,7 +364,7 @@ void Server::read_message(Connection& connection) {
     options_.log(LogLevel::kWarning,
                  "refused" + field("pid", connection.peer.pid) + field("why", error.message));
     // It may hold slots still: those are not rewritten.
-    return drop(connection.id, Leaving::kClosed, error.message);
+    return drop(connection.id, DetachReason::kClosed, error.message);
   }
   const std::uint32_t request = message->request;
   const std::uint64_t id = connection.id;
@@ -396,15 +377,15 @@ void Server::read_message(Connection& connection) {
     if (done.error().code == Code::kCorrupt) {
       options_.log(LogLevel::kWarning,
                    "refused" + field("pid", connection.peer.pid) + field("why", done.error().message));
-      drop(id, Leaving::kClosed, done.error().message);
+      drop(id, DetachReason::kClosed, done.error().message);
     }
   }
 }
 
 /// Its socket ended. If its process ends too, it died; if not, it closed the socket and may hold slots.
 void Server::hung_up(Connection& connection) {
-  if (!connection.seat) return drop(connection.id, Leaving::kDied, "closed");
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.channel.fd(), nullptr);
+  if (!connection.seat) return drop(connection.id, DetachReason::kDied, "closed");
+  poller_.forget(connection.channel.fd());
   connection.hung_up_ns = monotonic_ns();
 }
 
@@ -412,9 +393,9 @@ Status Server::reply(Connection& connection, const Message& question, MessageTyp
   Message answer{.type = type, .request = question.request, .body = std::move(body)};
   if (is_long(answer.body.size())) {
     if (question.minor < kLongMinor)
-      return fail(Code::kUnsupported, "caryad: an answer of " + std::to_string(answer.body.size()) +
-                                          " bytes is too long for this client; use that of " +
-                                          options_.version);
+      return fail(Code::kUnsupported,
+                  fmt::format("caryad: an answer of {} bytes is too long for this client; use that of {}",
+                              answer.body.size(), options_.version));
     ASSIGN(answer, pack_long(answer));
   }
   return connection.channel.send(answer, 0);
@@ -481,17 +462,17 @@ Status Server::answer_seated(Connection& connection, const Message& message) {
     }
     case MessageType::kTakeFound: {
       ASSIGN(const TakeFoundRequest request, decode<TakeFoundRequest>(message.body));
-      ASSIGN(const Found found, jobs_.take_found(seat, request.sequence));
+      ASSIGN(const DeliveredErrors found, jobs_.take_errors(seat, request.sequence));
       return reply(connection, message, MessageType::kFound, encode(found));
     }
     case MessageType::kStats: {
-      ASSIGN(const ProducerStats stats, seat.stream->stats());
+      ASSIGN(const StreamStats stats, seat.stream->stats());
       return reply(connection, message, MessageType::kStatsAre, encode(stats));
     }
     case MessageType::kDetach: {
       ASSIGN(const DetachRequest request, decode<DetachRequest>(message.body));
       seat.stream->note_demand(request.demand_per_s);
-      drop(connection.id, Leaving::kClosed, "closed");
+      drop(connection.id, DetachReason::kClosed, "closed");
       return {};
     }
     default:
@@ -503,21 +484,20 @@ Status Server::answer_seated(Connection& connection, const Message& message) {
 Status Server::answer_attach(Connection& connection, const Message& message) {
   if (connection.seat || connection.attaching)
     return fail(Code::kCorrupt, "control message: attached already; one connection is one reader");
-  auto arrival = std::make_shared<Arrival>();
-  ASSIGN(arrival->request, decode<AttachRequest>(message.body));
-  if (message.fds.size() != 1 + arrival->request.arrays.size())
-    return fail(Code::kCorrupt, "control message: " + std::to_string(message.fds.size()) +
-                                    " descriptors for " + std::to_string(arrival->request.arrays.size()) +
-                                    " arrays and a pipeline");
-  ASSIGN(arrival->document, SealedBytes::map(message.fds[0], kDocumentBytesMax, "pipeline document"));
+  auto call = std::make_shared<AttachCall>();
+  ASSIGN(call->request, decode<AttachRequest>(message.body));
+  if (message.fds.size() != 1 + call->request.arrays.size())
+    return fail(Code::kCorrupt, fmt::format("control message: {} descriptors for {} arrays and a pipeline",
+                                            message.fds.size(), call->request.arrays.size()));
+  ASSIGN(call->document, SealedBytes::map(message.fds[0], kDocumentBytesMax, "pipeline document"));
   for (std::size_t i = 1; i < message.fds.size(); ++i) {
     ASSIGN(auto rows, SealedBytes::map(message.fds[i], kArrayBytesMax, "array"));
-    arrival->arrays.push_back(std::move(rows));
+    call->arrays.push_back(std::move(rows));
   }
-  arrival->pid = static_cast<std::uint64_t>(connection.peer.pid);
-  end_hung_up(arrival->request);
+  call->pid = static_cast<std::uint64_t>(connection.peer.pid);
+  end_hung_up(call->request);
   connection.attaching = true;
-  attachments_.start(connection.id, message.request, std::move(arrival));
+  attachments_.start(connection.id, message.request, std::move(call));
   return {};
 }
 
@@ -532,7 +512,7 @@ void Server::take_made() {
   for (AttachThreads::Made& one : news.made) {
     const auto found = connections_.find(one.connection);
     if (found == connections_.end()) {  // it did not wait
-      if (one.attachment) jobs_.leave(one.attachment->seat, Leaving::kDied, "it did not wait");
+      if (one.attachment) jobs_.leave(one.attachment->seat, DetachReason::kDied, "it did not wait");
       continue;
     }
     Connection& connection = *found->second;
@@ -554,7 +534,7 @@ Status Server::seat(Connection& connection, std::uint32_t request, JobTable::Att
     sent =
         shm::send_reader_fds(connection.channel.fd(), seat.reader, seat.stream->reader_fds(seat.reader), 0);
   if (!sent) {
-    jobs_.leave(seat, Leaving::kDied, "its descriptors could not be sent");
+    jobs_.leave(seat, DetachReason::kDied, "its descriptors could not be sent");
     return sent;
   }
   ++attached_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/poller.h"
 #include "base/unique_fd.h"
 #include "loader/control/channel.h"
 #include "loader/daemon/attach_threads.h"
@@ -55,10 +56,8 @@ class Server {
 
  private:
   struct Connection;
-  explicit Server(ServerOptions options);
+  Server(ServerOptions options, Poller poller);
   Status listen();
-  void wake() const;
-  Status watch(int fd, std::uint64_t key, std::uint32_t events);
   void accept_clients();
   void read_message(Connection& connection);
   Status answer(Connection& connection, const Message& message);
@@ -71,7 +70,7 @@ class Server {
   bool make_room();
   static std::int64_t silent_until_ns(const Connection& connection);
   void close_dropped();
-  void drop(std::uint64_t id, Leaving how, const std::string& reason);
+  void drop(std::uint64_t id, DetachReason how, const std::string& reason);
   void hung_up(Connection& connection);
   void end_hung_up(const AttachRequest& request);
   void find_liars();
@@ -85,7 +84,8 @@ class Server {
   JobTable jobs_;
   const std::int64_t started_ns_;
   std::uint64_t instance_ = 0;
-  UniqueFd listening_, epoll_, wake_;
+  UniqueFd listening_;
+  Poller poller_;
   bool own_path_ = false;  // the socket's file is removed at the end
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;

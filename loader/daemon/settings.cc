@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 #define TOML_EXCEPTIONS 0
+#include <fmt/core.h>
 #include <toml++/toml.h>
 
 #include "loader/program/size_text.h"
@@ -25,7 +26,7 @@ Take whole(T& out, std::int64_t lowest, std::int64_t highest) {
   return [&out, lowest, highest](const toml::node& node) -> std::string {
     const auto value = node.value_exact<std::int64_t>();
     if (!value || *value < lowest || *value > highest)
-      return "an integer of " + std::to_string(lowest) + " to " + std::to_string(highest);
+      return fmt::format("an integer of {} to {}", lowest, highest);
     out = static_cast<T>(*value);
     return "";
   };
@@ -35,7 +36,7 @@ Take number(double& out, double highest) {
   return [&out, highest](const toml::node& node) -> std::string {
     const auto value = node.value<double>();
     if (!value || !(*value >= 0) || *value > highest)
-      return "seconds, 0 to " + std::to_string(static_cast<std::int64_t>(highest));
+      return fmt::format("seconds, 0 to {}", static_cast<std::int64_t>(highest));
     out = *value;
     return "";
   };
@@ -180,7 +181,7 @@ std::string shown(const toml::node& node) {
 }
 
 std::string place(const toml::node& node, const std::string& name) {
-  return name + ":" + std::to_string(node.source().begin.line);
+  return fmt::format("{}:{}", name, node.source().begin.line);
 }
 
 }  // namespace
@@ -200,8 +201,8 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return fail(Code::kInvalidArgument, name + ":" + std::to_string(error.source().begin.line) + ": " +
-                                            std::string(error.description()));
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
   const auto keys = readers_into(settings, memory_bytes);
   std::function<Status(const toml::table&, const std::string&)> read =

@@ -1,5 +1,6 @@
 #include "loader/data/dataset.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -22,9 +23,31 @@ Result<std::shared_ptr<const io::Manifest>> open_files(const Json& source,
   return io::list_files(paths, labels, listing);
 }
 
-/// Only in tars: a list of files has the labels that the user gave, whatever they are.
-bool broken_label(const io::RecordAddress& address) {
-  return address.container != UINT32_MAX && address.label == io::kNoNumber;
+/// What the source document wants of each record, in the order of the pipeline's fields.
+io::RecordSpec record_spec(const Json& source, const transforms::Pipeline& pipeline) {
+  io::RecordSpec spec{.format = io::format_from_name(source.at("type").get<std::string>()).value(),
+                      .check_data = source.at("check_data"),
+                      .fields = {}};
+  for (const transforms::SourceField& field : pipeline.fields()) {
+    const std::string& name = field.spec.name;
+    io::RecordField wanted{.name = name};
+    if (field.kind == Kind::kEncoded) {
+      const Json& key = source.at("encoded").at(name);
+      if (!key.is_null()) wanted.key = key.get<std::string>();
+    } else if (field.kind == Kind::kLabel) {
+      wanted.kind = io::RecordField::Kind::kLabel;
+      wanted.key = source.at("label").get<std::string>();
+    } else {
+      wanted.kind = io::RecordField::Kind::kTensor;
+      wanted.key = source.at("tensors").at(name).at("key").get<std::string>();
+      wanted.dtype = field.spec.dtype;
+      wanted.values = 1;
+      for (const std::int64_t dimension : field.spec.shape)
+        wanted.values *= static_cast<std::uint64_t>(dimension);
+    }
+    spec.fields.push_back(std::move(wanted));
+  }
+  return spec;
 }
 
 }  // namespace
@@ -67,6 +90,10 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
                                             options.listing, &report_));
     for (std::size_t i = 0; i < names.size(); ++i) manifests[names[i]] = listed[i];
     labelled = listed.front();
+  } else if (io::format_from_name(type)) {
+    ASSIGN(records_, io::list_records(source.at("paths").get<std::vector<std::string>>(),
+                                      record_spec(source, pipeline), options.listing, &report_));
+    labelled = records_->records();
   } else {
     count_ = source.at("count").get<std::uint64_t>();
   }
@@ -76,12 +103,19 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
 
   for (const transforms::SourceField& field : pipeline.fields()) {
     Field opened{field.kind, nullptr, {}};
+    if (records_ && field.kind != Kind::kLabel) {
+      opened.manifest = records_->manifest(fields_.size());
+      const std::vector<std::byte>& column = records_->column(fields_.size());
+      if (field.kind == Kind::kTensor) opened.array = {column.data(), column.size() / count_, count_};
+      fields_.push_back(std::move(opened));
+      continue;
+    }
     if (field.kind == Kind::kEncoded) opened.manifest = manifests[field.spec.name];
     if (field.kind == Kind::kLabel) opened.manifest = labelled;
     if (opened.manifest && opened.manifest->count() != count_)
       return fail(Code::kInvalidArgument,
-                  "files: field " + field.spec.name + " has " + std::to_string(opened.manifest->count()) +
-                      " paths, image has " + std::to_string(count_) + "; give one per image");
+                  fmt::format("files: field {} has {} paths, image has {}; give one per image",
+                              field.spec.name, opened.manifest->count(), count_));
     if (field.kind == Kind::kTensor) {
       const auto found = options.arrays.find(field.spec.name);
       if (found == options.arrays.end())
@@ -91,11 +125,11 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
       opened.array = found->second;
       if (opened.array.rows != count_ ||
           static_cast<std::int64_t>(opened.array.row_bytes) != field.spec.bytes())
-        return fail(Code::kInvalidArgument,
-                    "arrays: field " + field.spec.name + " has " + std::to_string(opened.array.rows) +
-                        " rows of " + std::to_string(opened.array.row_bytes) +
-                        " B; give the arrays of the pipeline, " + std::to_string(count_) + " of " +
-                        std::to_string(field.spec.bytes()) + " B");
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("arrays: field {} has {} rows of {} B; give the arrays of the pipeline, {} of {} B",
+                        field.spec.name, opened.array.rows, opened.array.row_bytes, count_,
+                        field.spec.bytes()));
     }
     fields_.push_back(std::move(opened));
   }
@@ -113,8 +147,8 @@ Status Dataset::apply_views(const std::string& views_json) {
       for (const Json& index : view.at("indices")) {
         const auto i = index.get<std::uint64_t>();
         if (i >= count_)
-          return fail(Code::kInvalidArgument, "subset: indices: got " + std::to_string(i) + "; give 0 to " +
-                                                  std::to_string(count_ - 1));
+          return fail(Code::kInvalidArgument,
+                      fmt::format("subset: indices: got {}; give 0 to {}", i, count_ - 1));
         chosen.push_back(source_index(i));
       }
     } else {
@@ -144,6 +178,12 @@ void Dataset::make_fingerprint(const transforms::Pipeline& pipeline) {
       hasher.update(hash.low);
     }
   }
+  if (records_) {
+    const Hash128 hash = records_->records()->fingerprint();
+    hasher.update(hash.high);
+    hasher.update(hash.low);
+    for (std::size_t i = 0; i < fields_.size(); ++i) hasher.update(std::span(records_->column(i)));
+  }
   // An arrays source names its bytes' own hashes; the folders' documents name paths, which are not part of
   // it.
   const Json source = Json::parse(pipeline.source_json());
@@ -159,6 +199,18 @@ const std::vector<std::string>& Dataset::class_names() const {
   return kNone;
 }
 
+// Only in tars: a list of files has the labels that the user gave, and records have their own, whatever they
+// are.
+bool Dataset::broken_label(const io::RecordAddress& address) const {
+  return !records_ && address.container != UINT32_MAX && address.label == io::kNoNumber;
+}
+
+const io::Manifest* Dataset::addressed() const {
+  for (const Field& field : fields_)
+    if (field.kind == Kind::kEncoded) return field.manifest.get();
+  return records_ ? records_->records().get() : nullptr;
+}
+
 std::int64_t Dataset::label(std::uint64_t record) const {
   for (const Field& field : fields_)
     if (field.kind == Kind::kLabel) {
@@ -169,6 +221,7 @@ std::int64_t Dataset::label(std::uint64_t record) const {
 }
 
 Status Dataset::check_record(std::uint64_t record) const {
+  if (records_) TRY(records_->check(source_index(record)));
   for (const Field& field : fields_) {
     if (field.kind == Kind::kLabel && broken_label(field.manifest->record(source_index(record))))
       return fail(Code::kCorrupt,
@@ -176,8 +229,8 @@ Status Dataset::check_record(std::uint64_t record) const {
     if (field.kind != Kind::kEncoded) continue;
     const std::uint64_t bytes = field.manifest->record(source_index(record)).bytes;
     if (bytes > kEncodedBytesMax)
-      return fail(Code::kCorrupt, "read: the record has " + std::to_string(bytes) + " B; give at most " +
-                                      std::to_string(kEncodedBytesMax) + " B");
+      return fail(Code::kCorrupt,
+                  fmt::format("read: the record has {} B; give at most {} B", bytes, kEncodedBytesMax));
   }
   return {};
 }
@@ -195,15 +248,13 @@ Status Dataset::check_arrays() const {
 }
 
 io::RecordAddress Dataset::address(std::uint64_t record) const {
-  for (const Field& field : fields_)
-    if (field.kind == Kind::kEncoded) return field.manifest->record(source_index(record));
-  return {};
+  const io::Manifest* manifest = addressed();
+  return manifest ? manifest->record(source_index(record)) : io::RecordAddress{};
 }
 
 std::string Dataset::path(std::uint64_t record) const {
-  for (const Field& field : fields_)
-    if (field.kind == Kind::kEncoded) return io::record_path(*field.manifest, source_index(record));
-  return {};
+  const io::Manifest* manifest = addressed();
+  return manifest ? io::record_path(*manifest, source_index(record)) : std::string();
 }
 
 }  // namespace carya::loader

@@ -10,35 +10,36 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "io/manifest/manifest.h"
+#include "io/sources/record_files.h"
 #include "loader/data/mapped_file.h"
 #include "transforms/pipeline/pipeline.h"
 
 namespace carya::loader {
 
-/// Encoded bytes of a record at most. Past it a record is broken: no image within the caps of `decode_image`
-/// needs as many, and a sparse file could claim any size.
+/// The limit of a record's encoded bytes. A longer record is broken: no image within the limits of `decode_image` needs
+/// as many bytes, and a sparse file could claim any size.
 inline constexpr std::uint64_t kEncodedBytesMax = 1 << 30;
 
-/// Rows of a field that is in memory already (an `arrays` source). The memory is the caller's and outlives
-/// the dataset.
+/// The rows of a field that is in memory already (an `arrays` source). The caller owns the memory, which outlives the
+/// dataset.
 struct ArrayMemory {
   const std::byte* data = nullptr;
   std::uint64_t row_bytes = 0;
   std::uint64_t rows = 0;
-  std::shared_ptr<const MappedFile> file{};  ///< that lies behind it, if one does
+  std::shared_ptr<const MappedFile> file{};  ///< the file behind the memory, if there is one
 };
 
 struct DatasetOptions {
-  std::map<std::string, ArrayMemory> arrays;  ///< of an `arrays` source, by field
+  std::map<std::string, ArrayMemory> arrays;  ///< the arrays of an `arrays` source, by field
   io::ListingOptions listing;
 };
 
-/// A pipeline's source, opened, with its views applied: records 0..count-1, each with the inputs of its
-/// fields. Threads: const is thread-safe.
+/// A pipeline's open source with its views applied: records 0..count-1, each with the inputs of its fields.
+/// Threads: const is thread-safe.
 class Dataset {
  public:
-  /// Errors: those of the listing; kInvalidArgument (arrays missing or of another size, subset index out of
-  /// range).
+  /// Open the source of a pipeline. Errors: those of the listing; kInvalidArgument (arrays are missing or have another
+  /// size, a subset's index is out of range).
   static Result<std::shared_ptr<const Dataset>> open(const transforms::Pipeline& pipeline,
                                                      const DatasetOptions& options);
 
@@ -57,26 +58,31 @@ class Dataset {
   /// The record's index in the source, before the views.
   std::uint64_t source_index(std::uint64_t record) const { return view_.empty() ? record : view_[record]; }
   std::int64_t label(std::uint64_t record) const;
-  /// kCorrupt for a record that is broken whatever its bytes are: an encoded field of more than
-  /// kEncodedBytesMax, a label that is not an integer.
+  /// Errors: kCorrupt for a record that is broken whatever its bytes are. It has an encoded field of more than
+  /// kEncodedBytesMax, a label that is not an integer, or a fault that was found when its file was indexed.
   Status check_record(std::uint64_t record) const;
-  /// kIo when a file (or tar) of the record is not the one that was listed; see io/files/record_file.h.
+  /// Errors: kIo if a file (or tar) of the record is not the one that was listed; see io/files/record_file.h.
   Status check_as_listed(std::uint64_t record) const;
-  /// kIo when a file that lies behind an array is not what it was.
+  /// Errors: kIo if a file behind an array is not what it was.
   Status check_arrays() const;
-  /// Address of the first encoded field, its path relative to the manifest's root; empty for arrays.
+  /// The address of the first encoded field, or of the whole record if it has none. Its path is relative to the
+  /// manifest's root. Empty for arrays.
   io::RecordAddress address(std::uint64_t record) const;
-  /// That field's file (or tar) with its root: what a person can open. Empty for arrays.
+  /// The path, with its root, of the file (or tar) at address(), which a person can open. Empty for arrays.
   std::string path(std::uint64_t record) const;
 
  private:
   Status open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options);
   Status apply_views(const std::string& views_json);
   void make_fingerprint(const transforms::Pipeline& pipeline);
+  bool broken_label(const io::RecordAddress& address) const;
+  /// The manifest of address(); null for arrays.
+  const io::Manifest* addressed() const;
 
   std::uint64_t count_ = 0;
   std::vector<Field> fields_;
-  std::vector<std::uint64_t> view_;  // source index of each record; empty for all in order
+  std::shared_ptr<const io::RecordSource> records_;  // of files of records; its columns are fields' arrays
+  std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
   Hash128 fingerprint_;
   io::ListingReport report_;
 };

@@ -1,5 +1,6 @@
 #include "loader/data/decode_index.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/philox.h"
 #include "io/store/store_list.h"
 
 namespace carya::loader {
@@ -82,12 +84,6 @@ std::span<const std::byte> read_entry(const io::RecordStore& store, std::uint64_
   return std::span(memory).first(*bytes);
 }
 
-std::uint64_t mix(std::uint64_t x) {  // Source: the finalizer of splitmix64
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 std::optional<int> spacing_for(double file_bytes_mean, double budget_share) {
@@ -136,8 +132,8 @@ void DecodeIndex::plan_fields(const Dataset& dataset, const DecodeIndexOptions& 
     const std::optional<int> spacing =
         options.spacing ? options.spacing : spacing_for(mean, options.budget_share);
     if (!spacing) {
-      reason_ = "files of " + std::to_string(static_cast<std::uint64_t>(mean)) +
-                " B in the mean are too small for an index within the budget";
+      reason_ = fmt::format("files of {} B in the mean are too small for an index within the budget",
+                            static_cast<std::uint64_t>(mean));
       continue;
     }
     // A spacing that the user asked for is not held to the budget of the automatic choice.
@@ -174,7 +170,9 @@ void DecodeIndex::open_stores() {
 
 // A function of epoch and record, so that no order of them can hide a record from it.
 bool DecodeIndex::verifies(std::uint64_t source, std::uint64_t epoch) const {
-  return ready() && verify_every_ != 0 && mix(source + mix(epoch + 1)) % verify_every_ == 0;
+  if (!ready() || verify_every_ == 0) return false;
+  static const Philox4x32::Key kKey = op_key(0, "loader/data/decode_index", 0);
+  return SampleRng(kKey, epoch, source, 0).next_below(verify_every_) == 0;
 }
 
 std::span<FieldIndex> DecodeIndex::begin(Scratch& scratch, std::uint64_t source, std::uint64_t epoch) const {

@@ -19,39 +19,40 @@ namespace carya::loader {
 
 struct DecodeIndexOptions {
   bool wanted = false;
-  std::string cache_dir;  ///< where the store files are; "" is the same as not wanted
+  std::string cache_dir;  ///< the folder of the store files; "" is the same as not wanted
   std::optional<int>
-      spacing;  ///< MCUs between points, 0: one per MCU row; none: the finest within the budget
+      spacing;  ///< MCUs between points, 0: one point per MCU row; empty: the finest within the budget
   double budget_share =
-      0.02;  ///< of the dataset's bytes; the file itself may take twice that before compaction
-  /// A larger store file is opened while the stream runs already: that reads and checks all of it, which for
-  /// 4 MiB (~1,600 records) goes unnoticed, and for all of ImageNet would hold up the first batch.
+      0.02;  ///< share of the dataset's bytes; the file may take twice that before it is compacted
+  /// A larger store file is opened while the stream already runs. Opening reads and checks all of it: nobody notices
+  /// that for 4 MiB (~1,600 records), but for all of ImageNet it would delay the first batch.
   std::uint64_t open_at_once_bytes_max = 4 << 20;
-  std::uint64_t verify_every = 1000;  ///< one in so many indexed decodes is done again without it; 0: none
+  std::uint64_t verify_every =
+      1000;  ///< one in so many indexed decodes is repeated without the index; 0: none
 };
 
 /// Figures for stats().
 struct DecodeIndexStats {
   bool on = false;
-  std::string reason;         ///< why it is off, or cannot be written, or is not used yet
-  int spacing = 0;            ///< of the first field
+  std::string reason;         ///< why the index is off, cannot be written, or is not used yet
+  int spacing = 0;            ///< the spacing of the first field
   std::uint64_t entries = 0;  ///< records in the store, over all fields
   double points_known_share =
-      0;  ///< of the points that complete entries would have; of at most 256 entries, looked at once a second
-  std::uint64_t bytes = 0;            ///< of the store files
+      0;  ///< share of the points of complete entries that are known, over at most 256 entries, once a second
+  std::uint64_t bytes = 0;            ///< bytes of the store files
   std::uint64_t hits = 0;             ///< decodes that began at stored points
   std::uint64_t made = 0;             ///< entries written or extended
-  std::uint64_t refused = 0;          ///< entries that were not believed
+  std::uint64_t refused = 0;          ///< entries that failed a check and were not used
   std::uint64_t mismatches = 0;       ///< entries that verification found wrong
-  std::int64_t mismatch_record = -1;  ///< source index of the last of them
+  std::int64_t mismatch_record = -1;  ///< source index of the last wrong entry
   std::uint64_t dropped = 0;          ///< entries that the store did not take (quota, full buffer, read-only)
 };
 
-/// The decode index of one job: a store file per encoded field in the cache folder, found by the manifest's
-/// fingerprint (records are those before the views), shared by all jobs on the host.
+/// The decode index of one job: a store file per encoded field in the cache folder. The manifest's fingerprint names
+/// the file; its records are those before the views. All jobs on the host share it.
 ///
-/// It changes no bit of a stream and its trouble never stops one: what cannot be opened, read or written only
-/// costs the time it would have saved.
+/// The index changes no bit of a stream, and its failures never stop one: an index that cannot be opened, read or
+/// written only costs the time that it would have saved.
 ///
 /// Threads: thread-safe. begin() and end() never wait for a writer; flush() may wait for another process.
 /// Cost: per decode one pread and two hashes (~3 us).
@@ -61,38 +62,39 @@ class DecodeIndex {
   struct Scratch {
     std::vector<transforms::FieldIndex> fields;
     std::vector<std::vector<std::byte>> known;
-    bool begun = false;  ///< begin() gave something
+    bool begun = false;  ///< begin() returned entries
   };
 
-  /// Never null; off (and saying why) when there is nothing to index or no place for it. A store file that
-  /// is large waits for the first flush() to be opened; until then begin() gives nothing.
+  /// Open the index; never null. It is off, and says why, if there is nothing to index or no place for it. The first
+  /// flush() opens a large store file; until then begin() returns nothing.
   static std::shared_ptr<DecodeIndex> open(const Dataset& dataset, const DecodeIndexOptions& options);
-  /// Opened already, whatever its size, or off.
+  /// Open the index at once, whatever its size. It may be off.
   static std::shared_ptr<DecodeIndex> open_whole(const Dataset& dataset, const DecodeIndexOptions& options);
 
   bool on() const { return state_.load(std::memory_order_acquire) != State::kOff; }
   /// Whether the dataset's field `f` has an index.
   bool keeps(std::size_t f) const { return fields_[f].store != nullptr; }
-  /// What is stored for a record, as Plan::run takes it; empty when off. `source` is the index before views.
+  /// Returns the entries of a record, as Plan::run() takes them; empty if the index is off. `source` is the record's
+  /// index before views.
   std::span<transforms::FieldIndex> begin(Scratch& scratch, std::uint64_t source, std::uint64_t epoch) const;
-  /// What is stored for a field of a record, in `memory`, which grows as needed; empty: nothing.
+  /// Returns the entry of a field of a record in `memory`, which grows as needed; empty if there is none.
   std::span<const std::byte> entry(std::size_t field, std::uint64_t source,
                                    std::vector<std::byte>& memory) const;
   /// Whether the record's entries are to be verified in this epoch.
   bool verifies(std::uint64_t source, std::uint64_t epoch) const;
-  /// Keep what the run made of what begin() gave.
+  /// Keep the entries that the run made or extended after begin().
   void end(const Scratch& scratch, std::uint64_t source);
 
-  /// Whether flush() should be called; true once until it was.
+  /// Whether flush() should be called. True once, until the next flush().
   bool ask_flush();
-  /// ask_flush() said so, and flush() was not called since.
+  /// Whether ask_flush() was true since the last flush().
   bool asked() const { return asked_; }
-  /// More than half of the room for entries that wait is taken.
+  /// Whether the entries that wait fill more than half of their room.
   bool urgent() const;
-  /// Open what was not opened yet; write what waits, and see what other processes wrote; compact now and
-  /// then. By one thread at a time.
+  /// Open the stores that are not open yet, write the entries that wait, read those that other processes wrote, and
+  /// compact now and then. By one thread at a time.
   void flush();
-  /// flush(), and leave a small store without garbage. Nothing while it is being opened.
+  /// Flush, and compact a small store. Does nothing while the index is being opened.
   void close();
 
   DecodeIndexStats stats() const;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <thread>
-#include <vector>
+#include <memory>
 
-#include "base/mutex.h"
+#include "io/files/listing.h"
 #include "loader/data/sample.h"
 #include "loader/host/host.h"
 
@@ -19,12 +17,13 @@ constexpr std::int64_t kProgressNs = 100'000'000;
 struct Work {
   const Dataset& dataset;
   DecodeIndex& index;
-  std::uint64_t count = 0;
-  std::atomic<std::uint64_t> next{0}, done{0}, complete{0}, made{0}, unsuited{0}, unreadable{0};
-  std::atomic<bool> stopping{false};
-  Mutex mutex;
-  Condition ended;
-  std::size_t running GUARDED_BY(mutex) = 0;
+  std::atomic<std::uint64_t> complete{0}, made{0}, unsuited{0}, unreadable{0};
+};
+
+/// What one thread works with.
+struct Worker {
+  transforms::IndexMaker maker;
+  DecodeIndex::Scratch scratch;
 };
 
 bool is_complete(transforms::IndexMaker& maker, const transforms::FieldIndex& index) {
@@ -33,15 +32,14 @@ bool is_complete(transforms::IndexMaker& maker, const transforms::FieldIndex& in
          (index.spacing == 0 || (facts->spacing != 0 && facts->spacing <= index.spacing));
 }
 
-void complete_record(Work& work, transforms::IndexMaker& maker, DecodeIndex::Scratch& scratch,
-                     std::uint64_t source) {
-  const auto indexes = work.index.begin(scratch, source, 0);
+void complete_record(Work& work, Worker& worker, std::uint64_t source) {
+  const auto indexes = work.index.begin(worker.scratch, source, 0);
   for (std::size_t f = 0; f < indexes.size(); ++f) {
     transforms::FieldIndex& index = indexes[f];
     index.made.clear();
     index.use = transforms::IndexUse::kNone;
     if (!work.index.keeps(f)) continue;
-    if (is_complete(maker, index)) {
+    if (is_complete(worker.maker, index)) {
       ++work.complete;
       continue;
     }
@@ -49,27 +47,13 @@ void complete_record(Work& work, transforms::IndexMaker& maker, DecodeIndex::Scr
     const auto bytes = read_record(manifest, source);
     if (!bytes)
       ++work.unreadable;
-    else if (!maker.complete(std::span(*bytes).first(manifest.record(source).bytes), index))
+    else if (!worker.maker.complete(std::span(*bytes).first(manifest.record(source).bytes), index))
       ++work.unsuited;
     else
       ++work.made;
   }
-  work.index.end(scratch, source);
+  work.index.end(worker.scratch, source);
   if (work.index.urgent()) work.index.flush();
-}
-
-void run(Work& work) {
-  transforms::IndexMaker maker;
-  DecodeIndex::Scratch scratch;
-  while (!work.stopping) {
-    const std::uint64_t source = work.next++;
-    if (source >= work.count) break;
-    complete_record(work, maker, scratch, source);
-    ++work.done;
-  }
-  const MutexLock lock(work.mutex);
-  --work.running;
-  work.ended.notify_all();
 }
 
 }  // namespace
@@ -78,29 +62,26 @@ Result<IndexCompletionReport> complete_index(const Dataset& dataset, const Index
   const std::shared_ptr<DecodeIndex> index = DecodeIndex::open_whole(dataset, options.index);
   if (!index->on()) return fail(Code::kUnsupported, "index: " + index->stats().reason);
   Work work{.dataset = dataset, .index = *index};
-  std::uint64_t fields = 0;
+  std::uint64_t count = 0, fields = 0;
   for (std::size_t f = 0; f < dataset.fields().size(); ++f) {
     if (!index->keeps(f)) continue;
-    work.count = dataset.fields()[f].manifest->count();
+    count = dataset.fields()[f].manifest->count();
     ++fields;
   }
-  const std::uint32_t allowed = std::max(1u, static_cast<std::uint32_t>(read_host_facts().allowed_cores));
-  const std::size_t wanted = options.threads > 0 ? options.threads : allowed;
-  std::vector<std::thread> threads;
-  {
-    MutexLock lock(work.mutex);
-    for (; work.running < wanted; ++work.running) threads.emplace_back([&work] { run(work); });
-    while (work.running > 0) {
-      work.ended.wait_for_ns(lock, kProgressNs);
-      lock.unlock();
-      if (options.progress && !options.progress(work.done)) work.stopping = true;
-      lock.lock();
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
+  const std::uint32_t allowed = std::max(1u, static_cast<std::uint32_t>(read_host_info().allowed_cores));
+  io::ListingProgress progress(options.progress, kProgressNs);
+  const Status done =
+      io::for_each_index_by(count, options.threads > 0 ? options.threads : allowed, progress, [&] {
+        const auto worker = std::make_shared<Worker>();
+        return [&work, &progress, worker](std::uint64_t source) -> Status {
+          complete_record(work, *worker, source);
+          progress.add(1);
+          return {};
+        };
+      });
   index->close();
-  if (work.stopping) return fail(Code::kClosed, "index: it was broken off; what was made is kept");
-  return IndexCompletionReport{.files = work.count * fields,
+  if (!done) return fail(Code::kClosed, "index: it was broken off; what was made is kept");
+  return IndexCompletionReport{.files = count * fields,
                                .complete = work.complete,
                                .made = work.made,
                                .unsuited = work.unsuited,

@@ -12,17 +12,17 @@ namespace carya::loader {
 struct IndexCompletionOptions {
   DecodeIndexOptions index;
   std::uint32_t threads = 0;  ///< 0: the allowed cores
-  /// Called about ten times a second, by the caller's thread, with how many records are done. False ends it
-  /// with kClosed; what was made until then is kept.
+  /// The caller's thread calls it about ten times a second with the number of records that are done. False ends the
+  /// call with kClosed; entries that were made until then are kept.
   std::function<bool(std::uint64_t done)> progress{};
 };
 
 struct IndexCompletionReport {
   std::uint64_t files = 0;       ///< records x encoded fields
-  std::uint64_t complete = 0;    ///< had all their points already
-  std::uint64_t made = 0;        ///< got them now
-  std::uint64_t unsuited = 0;    ///< no ordinary JPEG, restart intervals, or damaged: these go without
-  std::uint64_t unreadable = 0;  ///< storage failed or the file changed
+  std::uint64_t complete = 0;    ///< files that had all their points already
+  std::uint64_t made = 0;        ///< files that got their points now
+  std::uint64_t unsuited = 0;    ///< files without an entry: no ordinary JPEG, restart intervals, or damaged
+  std::uint64_t unreadable = 0;  ///< files that storage did not give, or that changed
   DecodeIndexStats index;
 };
 

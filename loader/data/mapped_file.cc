@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <fstream>
 #include <optional>
@@ -70,9 +71,9 @@ Status MappedFile::check() const {
   struct stat facts{};
   if (fstat(fd_.get(), &facts) != 0) return fail_errno("stat " + path_, errno);
   if (static_cast<std::uint64_t>(facts.st_size) < bytes_)
-    return fail(Code::kIo, "arrays: " + path_ + " was truncated while it is used: it has " +
-                               std::to_string(facts.st_size) + " B, the array ends at " +
-                               std::to_string(bytes_) + " B; restore it and open it again");
+    return fail(Code::kIo, fmt::format("arrays: {} was truncated while it is used: it has {} B, the array "
+                                       "ends at {} B; restore it and open it again",
+                                       path_, facts.st_size, bytes_));
   if (changed_ns_ != 0 && changed_ns(facts) != changed_ns_)
     return fail(Code::kIo, "arrays: " + path_ + " was written to while it is used; open it again");
   return {};

@@ -11,17 +11,15 @@
 
 namespace carya::loader {
 
-/// The file that lies behind mapped memory, such as an array of numpy.memmap. Memory behind the end of a file
-/// that was truncated is no more: the system ends a process that reads it (SIGBUS), so it is asked first.
-/// Threads: const is thread-safe.
+/// The file behind mapped memory, such as an array of numpy.memmap. When a file is truncated, the system ends a process
+/// that reads memory behind the file's new end (SIGBUS); check() tells that before. Threads: const is thread-safe.
 class MappedFile {
  public:
-  /// The file behind `memory`; null when there is none, or none that a path leads to. Cost: reads
-  /// /proc/self/maps.
+  /// Find the file behind `memory`; null if there is none, or if no path leads to it. Cost: reads /proc/self/maps.
   static std::shared_ptr<const MappedFile> find(std::span<const std::byte> memory);
 
-  /// kIo when the file no longer reaches to the memory's end, or, where this process maps it only to read,
-  /// was written to. Cost: one fstat.
+  /// Errors: kIo if the file no longer reaches to the memory's end. Also kIo if this process maps the file only to read
+  /// and the file was written to. Cost: one fstat.
   Status check() const;
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <string>
 
@@ -9,26 +8,24 @@
 
 namespace carya::loader {
 
-/// One record that could not be delivered as it is: a quarantine entry, and what SampleError and IoError
-/// carry.
-struct Failure {
+/// One record that could not be delivered as it is: an entry of the quarantine, and the content of SampleError and
+/// IoError.
+struct RecordError {
   Error error{Code::kCorrupt, {}, 0};  ///< kCorrupt: bad data; anything else: storage
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
   std::uint64_t record = 0;
   std::string path{};        ///< "" for arrays
-  std::string member{};      ///< inside a tar, else ""
-  std::uint64_t offset = 0;  ///< of the record's bytes in `path`
+  std::string member{};      ///< the member of a tar; else ""
+  std::uint64_t offset = 0;  ///< the offset of the record's bytes in `path`
   std::string stage{};       ///< "decode_image", "read", ...
   std::string reason{};
   std::int64_t substitute = -1;  ///< the record that took its place under `replace`, else -1
 };
 
-/// What can be said when there is no memory to say more: short enough for a string that needs none.
-inline Error out_of_memory() noexcept {
-  return {Code::kExhausted, "out of memory", ENOMEM};
-}
-inline Failure memory_failure(std::uint64_t epoch, std::uint64_t position, std::uint64_t record) noexcept {
+/// The error of a record when there is no memory. Making it allocates nothing.
+inline RecordError memory_failure(std::uint64_t epoch, std::uint64_t position,
+                                  std::uint64_t record) noexcept {
   return {.error = out_of_memory(),
           .epoch = epoch,
           .position = position,
@@ -37,11 +34,11 @@ inline Failure memory_failure(std::uint64_t epoch, std::uint64_t position, std::
           .reason = "out of memory"};
 }
 
-/// The failure of `record`, with its address filled in from the dataset. The stage is what stands before the
-/// first ": " of the message.
-inline Failure make_failure(const Dataset& dataset, const Error& error, std::uint64_t epoch,
-                            std::uint64_t position, std::uint64_t record) {
-  Failure failure{.error = error, .epoch = epoch, .position = position, .record = record};
+/// The failure of `record`, with its address from the dataset. The stage is the text before the first ": " of the
+/// message.
+inline RecordError make_failure(const Dataset& dataset, const Error& error, std::uint64_t epoch,
+                                std::uint64_t position, std::uint64_t record) {
+  RecordError failure{.error = error, .epoch = epoch, .position = position, .record = record};
   const io::RecordAddress address = dataset.address(record);
   failure.path = dataset.path(record);
   failure.member = address.member;

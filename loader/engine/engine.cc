@@ -1,8 +1,7 @@
 #include "loader/engine/engine.h"
 
+#include <fmt/core.h>
 #include <pthread.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,30 +12,52 @@
 #include <chrono>
 #include <csignal>
 #include <new>
+#include <optional>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
 #include "io/files/source_folder.h"
+#include "loader/host/leak.h"
 #include "loader/stream/executor.h"
 
 namespace carya::loader {
 namespace {
 
-/// The trainer's own threads come first.
+/// Threads of the engine are niced, since the trainer's own threads come first.
 constexpr int kNice = 5;
-constexpr std::chrono::milliseconds kKeepEvery{1000};
+constexpr std::int64_t kKeepEveryNs = 1'000'000'000;
 constexpr std::int64_t kLookAgainNs = 100'000'000;
 constexpr std::int64_t kRemoteLookNs = 20'000'000;
-/// So long the last user of an engine waits for the reads under way.
-constexpr std::chrono::milliseconds kFarewell{1000};
+/// The last user of an engine waits at most this long for the reads under way.
+constexpr std::int64_t kFarewellNs = 1'000'000'000;
+/// A thread looks at a lock this often before it sleeps, for some 5 us.
+constexpr int kSpins = 50;
+
+/// Leaves the core to its other hardware thread for a moment.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
 
 void name_thread(const char* name) {
   pthread_setname_np(pthread_self(), name);
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
 }
 
-/// Blocks all signals while it lives, so that threads made meanwhile are born with them blocked.
+/// The limit for all streams of the process. It is enough for 20,000 reads per second of 50 ms each. A table of
+/// io_uring with that many places needs a descriptor limit that most systems have.
+std::uint32_t reads_in_flight_max() {
+  constexpr std::uint32_t kMany = 1024, kFew = 64;
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max >= 4 * kMany ? kMany : kFew;
+}
+
+/// Blocks all signals while it lives, so that threads made meanwhile start with signals blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -52,15 +73,50 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+/// Returns null also if there is no memory to plan with: the present plan stays.
+std::shared_ptr<PlanInUse> look_at(StreamPlanner& planner, const PlanProfile& profile) {
+  try {
+    return planner.look(profile);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+/// Entries that are not written for lack of memory are written the next time, or lost. That costs time and no bit.
+void flush(DecodeIndex& index) {
+  try {
+    index.flush();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 }  // namespace
 
+/// The engine's lock guards `stream` and `helpers`.
+class Engine::Spare final : public SpareCores {
+ public:
+  explicit Spare(Engine& engine) : engine_(engine) {}
+  bool take() override { return engine_.lend(*this); }
+  bool keep() override { return engine_.may_keep(); }
+  void give() override { engine_.take_back(*this); }
+
+  StreamScheduler* stream = nullptr;  ///< whose chunk the thread computes
+  std::uint32_t helpers = 0;
+
+ private:
+  Engine& engine_;
+};
+
 Result<std::shared_ptr<Engine>> Engine::shared(io::ReadEngineOptions::Kind kind, bool beneath) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::array<std::weak_ptr<Engine>, 6> engines;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::weak_ptr<Engine>& known = engines.at(2 * static_cast<std::size_t>(kind) + (beneath ? 1 : 0));
   if (auto engine = known.lock(); engine && !engine->forked()) return engine;
-  ASSIGN(auto reader, io::ReadEngine::create({.kind = kind, .resolve = beneath ? io::beneath_flags() : 0}));
+  ASSIGN(auto reader, io::ReadEngine::create({.kind = kind,
+                                              .depth = reads_in_flight_max(),
+                                              .pread_threads = 8,
+                                              .resolve = beneath ? io::beneath_flags() : 0}));
   auto engine = std::shared_ptr<Engine>(new Engine(std::move(reader)), &Engine::retire);
   TRY(engine->open());
   known = engine;
@@ -68,33 +124,24 @@ Result<std::shared_ptr<Engine>> Engine::shared(io::ReadEngineOptions::Kind kind,
 }
 
 Engine::Engine(std::unique_ptr<io::ReadEngine> reader)
-    : reader_(std::make_unique<Reader>(std::move(reader), pool_)), io_name_(reader_->name()) {}
+    : reader_(std::make_unique<ReadScheduler>(std::move(reader), pool_)), io_name_(reader_->name()) {}
 
 Status Engine::open() {
-  bells_.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!bells_) return fail_errno("engine: epoll", errno);
-  own_bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!own_bell_) return fail_errno("engine: eventfd", errno);
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
-  if (epoll_ctl(bells_.get(), EPOLL_CTL_ADD, own_bell_.get(), &event) != 0)
-    return fail_errno("engine: watch its own bell", errno);
+  ASSIGN(bells_, Poller::create("engine"));
   TRY(start_thread(&Engine::read_loop));
   return start_thread(&Engine::bell_loop);
 }
 
-/// Reads that storage does not answer must not hold up who lets go of the engine: its memory, which they may
-/// still write to, then stays until they end.
+/// Reads that storage does not answer must not delay the engine's last user. They may still write to the engine's
+/// memory, so a thread of its own waits for them and then frees it.
 void Engine::retire(Engine* engine) {
   if (!engine->forked() && !engine->threads_.empty()) {
     engine->stop();
-    std::unique_lock lock(engine->mutex_);
-    const bool over = engine->finished_.wait_for(lock, kFarewell, [&] { return engine->reading_over_; });
-    lock.unlock();
-    if (!over) {
+    if (!engine->wait_for_reads()) {
       const SignalsBlocked blocked;
       try {
         std::thread([engine] { delete engine; }).detach();
-      } catch (const std::system_error&) {  // then it stays for ever
+      } catch (const std::system_error&) {  // then the engine stays for ever
       }
       return;
     }
@@ -102,20 +149,28 @@ void Engine::retire(Engine* engine) {
   delete engine;
 }
 
+bool Engine::wait_for_reads() {
+  MutexLock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kFarewellNs);
+  while (!reading_over_ && finished_.wait_until(lock, until)) {
+  }
+  return reading_over_;
+}
+
 void Engine::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   work_.notify_all();
   keep_.notify_all();
   reader_->wake();
-  if (own_bell_) eventfd_write(own_bell_.get(), 1);
+  if (bells_) bells_->wake();
 }
 
 Engine::~Engine() {
-  if (forked()) {  // the threads are the parent's; so is everything they use
-    static_cast<void>(new auto(std::move(threads_)));
+  if (forked()) {  // the threads and all that they use are the parent's
+    leak(std::move(threads_));
     static_cast<void>(reader_.release());
     return;
   }
@@ -130,181 +185,282 @@ Status Engine::start_thread(void (Engine::*loop)()) {
     threads_.emplace_back([this, loop] { (this->*loop)(); });
   } catch (const std::system_error& refused) {
     return fail(Code::kExhausted,
-                "engine: start of thread " + std::to_string(threads_.size() + 1) + ": " + refused.what() +
-                    "; lower threads, or raise the limit of processes (ulimit -u)",
+                fmt::format("engine: start of thread {}: {}; lower threads, or raise the limit of processes "
+                            "(ulimit -u)",
+                            threads_.size() + 1, refused.what()),
                 refused.code().value());
   }
   return {};
 }
 
-/// Chunks that are computed at the same time, over all jobs; each job keeps to its own threads besides. More
-/// than there are cores would only wait for each other.
+/// The most chunks that are computed at the same time, over all jobs. More than the cores would only wait for each
+/// other; each job also keeps to its own threads.
 std::size_t Engine::compute_limit() const {
   std::size_t most = 0, all = 0;
-  for (const auto& production : productions_) {
-    most = std::max<std::size_t>(most, production->options().threads);
-    all += production->options().threads;
+  for (const auto& stream : streams_) {
+    most = std::max<std::size_t>(most, stream->parallelism().threads());
+    all += stream->parallelism().threads();
   }
   return std::max(most, std::min<std::size_t>(all, cores_));
 }
 
 Status Engine::start_compute_threads() {
+  spares_.reserve(compute_limit());
   for (; compute_threads_ < compute_limit(); ++compute_threads_) TRY(start_thread(&Engine::compute_loop));
   return {};
 }
 
-Status Engine::add(std::shared_ptr<Production> production, std::uint32_t cores) {
-  const std::lock_guard lock(mutex_);
+Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores) {
+  const MutexLock lock(mutex_);
   cores_ = cores;
   if (!keeps_) {
     TRY(start_thread(&Engine::keep_loop));
     keeps_ = true;
   }
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = production.get()}};
-  if (epoll_ctl(bells_.get(), EPOLL_CTL_ADD, production->ring()->event_fd(), &event) != 0)
-    return fail_errno("engine: watch the bell of a ring", errno);
-  leaving_.reserve(leaving_.size() + productions_.size() + 1);  // so that remove() never fails
-  productions_.push_back(std::move(production));
+  TRY(bells_->watch(stream->parts().ring->event_fd(), stream->number()));
+  leaving_.reserve(leaving_.size() + streams_.size() + 1);  // so that remove() never fails
+  streams_.push_back(std::move(stream));
   if (Status started = start_compute_threads(); !started) {
-    epoll_ctl(bells_.get(), EPOLL_CTL_DEL, productions_.back()->ring()->event_fd(), nullptr);
-    productions_.pop_back();
+    unwatch(*streams_.back());
+    streams_.pop_back();
     return started;
   }
-  keep_.notify_one();  // its index may have to be opened
-  Production& added = *productions_.back();
-  if (added.crew())
-    added.crew()->begin(
-        [this, &added](std::unique_ptr<RemoteWork> work, bool computed) {
-          end_remote(added, *work, computed);  // remove() waits for all of it
+  keep_.notify_one();  // the maintenance thread opens its index
+  StreamScheduler& added = *streams_.back();
+  if (const auto& executor = added.parts().executor)
+    executor->begin(
+        [this, &added](std::unique_ptr<ChunkWork> work, bool computed) {
+          end_remote(added, *work, computed);  // remove() waits until no chunk is away
         },
         [this, &added] { wake(added); });
-  pump(*productions_.back());
+  pump_locked(added);
   return {};
 }
 
-void Engine::remove(const std::shared_ptr<Production>& production) {
-  std::unique_lock lock(mutex_);
-  const auto found = std::find(productions_.begin(), productions_.end(), production);
-  if (found == productions_.end()) return;
-  epoll_ctl(bells_.get(), EPOLL_CTL_DEL, production->ring()->event_fd(), nullptr);
-  productions_.erase(found);
-  if (production->crew()) production->crew()->stop();
-  production->stop();
-  leaving_.push_back(production);
+void Engine::remove(const std::shared_ptr<StreamScheduler>& stream) {
+  MutexLock lock(mutex_);
+  const auto found = std::find(streams_.begin(), streams_.end(), stream);
+  if (found == streams_.end()) return;
+  unwatch(*stream);
+  streams_.erase(found);
+  if (stream->parts().executor) stream->parts().executor->stop();
+  stream->stop();
+  leaving_.push_back(stream);
   let_go_quiet();
-  finished_.wait(lock, [&] { return production->running() == 0 && production->remote() == 0; });
+  const ChunkTable& chunks = stream->chunks();
+  while (chunks.count(ChunkState::kLocal) > 0 || chunks.count(ChunkState::kRemote) > 0) finished_.wait(lock);
   let_go_quiet();
 }
 
-void Engine::end_remote(Production& production, RemoteWork& work, bool computed) {
-  const std::lock_guard lock(mutex_);
-  production.end_remote(work, computed, outbox_);
-  pump(production);
-  if (production.remote() == 0) finished_.notify_all();
+void Engine::end_remote(StreamScheduler& stream, ChunkWork& work, bool computed) {
+  const MutexLock lock(mutex_);
+  stream.end_remote(work, computed, outbox_);
+  pump_locked(stream);
+  if (stream.chunks().count(ChunkState::kRemote) == 0) finished_.notify_all();
 }
 
-void Engine::wake(const Production& asked) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& production : productions_)  // it may have left since
-    if (production.get() == &asked) return pump(*production);
+bool Engine::has(const StreamScheduler* stream) const {
+  return std::ranges::find(streams_, stream, &std::shared_ptr<StreamScheduler>::get) != streams_.end();
 }
 
-void Engine::pump(Production& production) {
-  production.pump(outbox_);
-  if (production.crew() && !stopping_) {
-    production.crew()->feed(production, outbox_);
-    if (production.remote() > 0 && !std::exchange(watching_, true)) eventfd_write(own_bell_.get(), 1);
+void Engine::wake(StreamScheduler& asked) {
+  const MutexLock lock(mutex_);
+  if (has(&asked)) pump_locked(asked);  // the stream may have been removed meanwhile
+}
+
+void Engine::pump(StreamScheduler& stream) {
+  mutex_.assert_held();
+  pump_locked(stream);
+}
+
+void Engine::pump_locked(StreamScheduler& stream) {
+  pump_unrung(stream);
+  ring_work(take_runnable_count());
+}
+
+/// Does all of pump_locked() except waking threads for runnable chunks, which the caller does without the lock.
+void Engine::pump_unrung(StreamScheduler& stream) {
+  stream.pump(outbox_);
+  if (const auto& executor = stream.parts().executor; executor && !stopping_) {
+    executor->offer(stream, outbox_);
+    if (stream.chunks().count(ChunkState::kRemote) > 0 && !std::exchange(watching_, true)) bells_->wake();
   }
-  dispatch(outbox_);
+  start_reads(outbox_);
 }
 
 void Engine::dispatch(Outbox& out) {
-  if (!out.reads.empty() && !std::exchange(watching_, true)) eventfd_write(own_bell_.get(), 1);
+  start_reads(out);
+  ring_work(take_runnable_count());
+}
+
+void Engine::start_reads(Outbox& out) {
+  if (!out.reads.empty() && !std::exchange(watching_, true)) bells_->wake();
   reader_->queue(out.reads);
-  for (std::uint32_t i = 0;
-       i < std::min<std::uint32_t>(out.runnable, static_cast<std::uint32_t>(compute_threads_)); ++i)
-    work_.notify_one();
-  out.runnable = 0;
+}
+
+/// The number of chunks that were made ready for other threads since the last call, at most the number of threads.
+std::uint32_t Engine::take_runnable_count() {
+  return std::min(std::exchange(outbox_.runnable, 0), static_cast<std::uint32_t>(compute_threads_));
+}
+
+/// A thread that is woken wants the lock at once, so callers with many chunks ring without it.
+void Engine::ring_work(std::uint32_t runnable) {
+  for (; runnable > 0; --runnable) work_.notify_one();
 }
 
 Status Engine::set_cores(std::uint32_t cores) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cores_ = cores;
   TRY(start_compute_threads());
   work_.notify_all();
   return {};
 }
 
-Chunk* Engine::next_chunk() {
-  for (std::size_t i = 0; i < productions_.size(); ++i) {
-    const std::size_t at = (turn_ + i) % productions_.size();
-    if (Chunk* chunk = productions_[at]->take_runnable()) {
+std::pair<StreamScheduler*, Chunk*> Engine::next_chunk() {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const std::size_t at = (turn_ + i) % streams_.size();
+    if (Chunk* const chunk = streams_[at]->take_runnable()) {
       turn_ = at + 1;
-      return chunk;
+      return {streams_[at].get(), chunk};
     }
   }
-  return nullptr;
+  return {nullptr, nullptr};
+}
+
+/// Helpers take no core from a chunk. They begin only if fewer chunks are computed than may be, in their stream and
+/// over all.
+bool Engine::lend(Spare& borrower) {
+  const MutexLock lock(mutex_);
+  if (stopping_ || computing_ + helping_ >= compute_limit()) return false;
+  std::uint32_t used = borrower.stream->chunks().count(ChunkState::kLocal);
+  for (const Spare* other : spares_)
+    if (other->stream == borrower.stream) used += other->helpers;
+  if (used >= borrower.stream->parallelism().cores()) return false;
+  ++borrower.helpers;
+  ++helping_;
+  return true;
+}
+
+bool Engine::may_keep() {
+  const MutexLock lock(mutex_);
+  return !stopping_ && computing_ + helping_ <= compute_limit();
+}
+
+void Engine::take_back(Spare& borrower) {
+  const MutexLock lock(mutex_);
+  --borrower.helpers;
+  --helping_;
+}
+
+/// A chunk that a thread computes, and its figures.
+struct Engine::Task {
+  StreamScheduler* stream = nullptr;
+  Chunk* chunk = nullptr;
+  std::optional<ComputeScratch> scratch{};  // none while there is no chunk, since making one takes memory
+  ThreadTime took;
+};
+
+void Engine::end_task(Task& task) {
+  StreamScheduler& stream = *task.stream;
+  --computing_;
+  stream.finish(*task.chunk, std::move(*task.scratch), task.took, outbox_);
+  DecodeIndex& index = *stream.parts().index;
+  const bool flushes = index.ask_flush() || index.urgent();
+  const std::uint64_t timed = stream.plans().present()->profile.timed_samples();
+  if (stream.parts().planner->ask(timed) || flushes) keep_.notify_one();
+  pump_unrung(stream);
+  if (stream.chunks().count(ChunkState::kLocal) == 0) finished_.notify_all();
+}
+
+/// Wait until there is a chunk. Returns false if the threads end.
+bool Engine::take_task(Task& task, MutexLock& lock) {
+  while (!stopping_) {
+    if (computing_ >= compute_limit()) {  // a thread that computes now also takes the next chunk
+      work_.wait(lock);
+      continue;
+    }
+    std::tie(task.stream, task.chunk) = next_chunk();
+    if (task.chunk == nullptr) {
+      for (const auto& starved : streams_) {
+        starved->note_starved();
+        pump_locked(*starved);
+      }
+      std::tie(task.stream, task.chunk) = next_chunk();  // chunks that were begun just now woke no thread
+    }
+    if (task.chunk == nullptr) {
+      work_.wait(lock);
+      continue;
+    }
+    task.scratch.emplace(task.stream->parallelism().take_scratch());
+    ++computing_;
+    return true;
+  }
+  return false;
+}
+
+/// The lock is held for some microseconds; sleeping and waking take longer.
+void Engine::lock_soon() {
+  for (int i = 0; i < kSpins; ++i) {
+    if (mutex_.try_lock()) return;
+    relax();
+  }
+  mutex_.lock();
 }
 
 void Engine::compute_loop() {
   name_thread("carya-compute");
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    if (computing_ >= compute_limit()) {  // who computes now takes the next one too
-      work_.wait(lock);
-      continue;
+  Spare spare(*this);
+  BandCrew crew(spare);
+  Task task;
+  {
+    const MutexLock lock(mutex_);
+    spares_.push_back(&spare);  // start_compute_threads() made room
+  }
+  std::int64_t cpu_ns = thread_cpu_ns();
+  while (true) {
+    std::uint32_t runnable = 0;
+    lock_soon();
+    {
+      MutexLock lock(mutex_, std::adopt_lock);
+      spare.stream = nullptr;
+      if (task.chunk != nullptr) end_task(task);
+      if (!take_task(task, lock)) return;
+      spare.stream = task.stream;
+      crew.set_threads(task.stream->parallelism().threads());
+      runnable = take_runnable_count();
     }
-    Chunk* chunk = next_chunk();
-    if (chunk == nullptr) {
-      for (const auto& production : productions_) {
-        production->note_starved();
-        pump(*production);
-      }
-      chunk = next_chunk();  // what was begun just now rang no thread that sleeps
-    }
-    if (chunk == nullptr) {
-      work_.wait(lock);
-      continue;
-    }
-    Production& production = *chunk->owner;
-    ComputeScratch scratch = production.take_scratch();
-    ++computing_;
-    lock.unlock();
-    const std::int64_t start_ns = monotonic_ns(), start_cpu_ns = thread_cpu_ns();
-    production.compute(*chunk, scratch);
-    const ThreadTime took{monotonic_ns() - start_ns, thread_cpu_ns() - start_cpu_ns};
-    lock.lock();
-    --computing_;
-    production.finish(*chunk, std::move(scratch), took, outbox_);
-    const bool flushes = production.index()->ask_flush() || production.index()->urgent();
-    if (production.ask_plan() || flushes) keep_.notify_one();
-    pump(production);
-    if (production.running() == 0) finished_.notify_all();
+    ring_work(runnable);
+    task.scratch->transforms.set_bands(&crew);
+    // Asking for CPU time is a system call, so a chunk's time begins where the last one's ended, and includes its
+    // scheduling.
+    const std::int64_t start_ns = monotonic_ns(), start_cpu_ns = cpu_ns, helped_ns = crew.helped_ns();
+    task.stream->compute(*task.chunk, *task.scratch);
+    cpu_ns = thread_cpu_ns();
+    const std::int64_t by_helpers_ns = crew.helped_ns() - helped_ns;
+    task.took = {monotonic_ns() - start_ns + by_helpers_ns, cpu_ns - start_cpu_ns + by_helpers_ns};
+    task.scratch->transforms.set_bands(nullptr);
   }
 }
 
 void Engine::bell_loop() {
   name_thread("carya-bell");
-  std::array<epoll_event, 16> events;
   int wait_ms = -1;
   while (true) {
-    const int count = epoll_wait(bells_.get(), events.data(), static_cast<int>(events.size()), wait_ms);
-    const std::lock_guard lock(mutex_);
+    const std::vector<std::uint64_t>& rung = bells_->wait(wait_ms);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
-    eventfd_t rung;
-    static_cast<void>(eventfd_read(own_bell_.get(), &rung));
-    for (int i = 0; i < count; ++i) {
-      for (const auto& production : productions_) {  // it may have left since
-        if (production.get() != events[static_cast<std::size_t>(i)].data.ptr) continue;
-        production->ring()->set_waiting(false);
-        pump(*production);
-      }
+    for (const std::uint64_t number : rung) {
+      const auto stream = std::ranges::find(streams_, number, &StreamScheduler::number);
+      if (stream == streams_.end()) continue;  // the stream has been removed meanwhile
+      (*stream)->parts().ring->set_waiting(false);
+      pump_locked(**stream);
     }
     wait_ms = look_for_overdue();
   }
 }
 
-/// Milliseconds until the next look; -1 when no read is on its way: who queues the next one rings the bell.
+/// Returns the milliseconds until the next look; -1 if no read is under way. Whoever queues the next read then wakes
+/// the bell thread.
 int Engine::look_for_overdue() {
   const std::int64_t now = monotonic_ns();
   std::int64_t next = now;
@@ -313,9 +469,9 @@ int Engine::look_for_overdue() {
   } catch (const std::bad_alloc&) {
     next = now + kLookAgainNs;
   }
-  for (const auto& production : productions_) {
-    if (production->remote() == 0) continue;
-    pump(*production);  // workers may be late
+  for (const auto& stream : streams_) {
+    if (stream->chunks().count(ChunkState::kRemote) == 0) continue;
+    pump_locked(*stream);  // workers may be late
     next = std::min(next, now + kRemoteLookNs);
   }
   dispatch(outbox_);
@@ -324,73 +480,87 @@ int Engine::look_for_overdue() {
   return watching_ ? static_cast<int>((next - now) / 1'000'000) + 1 : -1;
 }
 
-/// Productions that were removed, and have nothing under way any more.
+/// Let go of removed streams that have nothing under way any more.
 void Engine::let_go_quiet() {
-  std::erase_if(leaving_, [&](const auto& production) {
-    if (!production->quiet()) return false;
-    reader_->forget(production->number());
+  std::erase_if(leaving_, [&](const auto& stream) {
+    if (!is_quiet(*stream)) return false;
+    reader_->forget(stream->number());
     return true;
   });
 }
 
-/// Writes what the decodes learned, and plans by what they cost, at most about once a second: compute threads
-/// and reads never wait for it.
+/// The maintenance thread writes what the decodes learned, and plans by measured costs, at most about once a second.
+/// Compute threads and reads never wait for it.
 void Engine::keep_loop() {
   name_thread("carya-keep");
-  const auto urgent = [this] {
-    return stopping_ || std::any_of(productions_.begin(), productions_.end(),
-                                    [](const auto& production) { return production->index()->urgent(); });
-  };
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
-    const bool asked = std::any_of(productions_.begin(), productions_.end(), [](const auto& production) {
-      return production->index()->asked() || production->planner()->asked();
-    });
-    if (!asked) {
+    if (!is_asked()) {
       keep_.wait(lock);
       continue;
     }
-    look_asked(lock);
-    flush_asked(lock);
-    keep_.wait_for(lock, kKeepEvery, urgent);
-  }
-}
-
-void Engine::flush_asked(std::unique_lock<std::mutex>& lock) {
-  try {
-    std::vector<std::shared_ptr<DecodeIndex>> asked;
-    for (const auto& production : productions_)
-      if (production->index()->asked()) asked.push_back(production->index());
-    lock.unlock();
-    for (const auto& index : asked) index->flush();
-  } catch (const std::bad_alloc&) {  // what waits is written the next time, or lost: it costs time, no bit
-  }
-  if (!lock.owns_lock()) lock.lock();
-}
-
-void Engine::look_asked(std::unique_lock<std::mutex>& lock) {
-  try {
-    std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked;
-    for (const auto& production : productions_)
-      if (production->planner()->asked()) asked.emplace_back(production->planner(), production->measured());
-    for (const auto& [planner, measured] : asked) {
+    const auto planners = asked_planners();
+    const auto indexes = asked_indexes();
+    for (const auto& [planner, profile] : planners) {
       lock.unlock();
-      std::shared_ptr<PlanInUse> plan = planner->look(measured);
+      const std::shared_ptr<PlanInUse> plan = look_at(*planner, profile);
       lock.lock();
-      if (!plan) continue;
-      for (const auto& production : productions_)  // it may have left since
-        if (production->planner() == planner) production->set_plan(plan);
+      if (plan) turn_to(planner.get(), plan);
     }
+    lock.unlock();
+    for (const auto& index : indexes) flush(*index);
+    lock.lock();
+    const auto next = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kKeepEveryNs);
+    while (!is_urgent() && keep_.wait_until(lock, next)) {
+    }
+  }
+}
+
+bool Engine::is_asked() const {
+  return std::ranges::any_of(streams_, [](const auto& stream) {
+    return stream->parts().index->asked() || stream->parts().planner->asked();
+  });
+}
+
+bool Engine::is_urgent() const {
+  return stopping_ ||
+         std::ranges::any_of(streams_, [](const auto& stream) { return stream->parts().index->urgent(); });
+}
+
+std::vector<std::shared_ptr<DecodeIndex>> Engine::asked_indexes() const {
+  std::vector<std::shared_ptr<DecodeIndex>> asked;
+  try {
+    for (const auto& stream : streams_)
+      if (stream->parts().index->asked()) asked.push_back(stream->parts().index);
+  } catch (const std::bad_alloc&) {  // the next look asks the others
+  }
+  return asked;
+}
+
+std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> Engine::asked_planners() const {
+  std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked;
+  try {
+    for (const auto& stream : streams_)
+      if (stream->parts().planner->asked()) asked.emplace_back(stream->parts().planner, measured(*stream));
+  } catch (const std::bad_alloc&) {  // the next look asks the others
+  }
+  return asked;
+}
+
+/// The planner's stream may have been removed meanwhile.
+void Engine::turn_to(const StreamPlanner* planner, const std::shared_ptr<PlanInUse>& plan) {
+  try {
+    for (const auto& stream : streams_)
+      if (stream->parts().planner.get() == planner) stream->plans().set(plan);
   } catch (const std::bad_alloc&) {  // the present plan stays
   }
-  if (!lock.owns_lock()) lock.lock();
 }
 
 void Engine::read_loop() {
   name_thread("carya-read");
   while (true) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_ && !reader_->stop()) {
         reading_over_ = true;
         finished_.notify_all();
@@ -401,10 +571,15 @@ void Engine::read_loop() {
     }
     reader_->start();
     if (!reader_->poll()) continue;
-    const std::lock_guard lock(mutex_);
-    reader_->finish(outbox_);
-    dispatch(outbox_);
-    for (const auto& production : productions_) pump(*production);
+    std::uint32_t runnable = 0;
+    {
+      const MutexLock lock(mutex_);
+      reader_->finish(outbox_);
+      start_reads(outbox_);
+      for (const auto& stream : streams_) pump_unrung(*stream);
+      runnable = take_runnable_count();
+    }
+    ring_work(runnable);
   }
 }
 

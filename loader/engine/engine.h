@@ -2,103 +2,135 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/mutex.h"
+#include "base/poller.h"
 #include "io/read/read_engine.h"
+#include "loader/engine/band_crew.h"
 #include "loader/read/read_scheduler.h"
-#include "loader/stream/scheduler.h"
+#include "loader/stream/stream_scheduler.h"
 
 namespace carya::loader {
 
-/// The threads of a process that produce batches, shared by all its jobs: one reads (the io engine's owner),
-/// one sleeps on the rings' bells and looks for reads that storage does not answer (it never waits for
-/// storage itself), some compute, and one keeps: it writes decode indexes and profiles, and plans anew. Those
-/// that compute are as many as the jobs' threads together, where the cores are more than that; else as many
-/// as the cores, or as the job with the most. One lock guards all scheduling state; it is held for
-/// microseconds per chunk. Threads are niced once, block all signals, and never touch Python. Threads:
-/// thread-safe. A forked child must not call anything; what it destroys is left alone.
+/// The threads of a process that produce batches. All jobs of the process share them.
+///
+/// One thread reads; it owns the io engine. One thread sleeps on the doorbells of the rings and looks for reads that
+/// storage does not answer; it never waits for storage itself. One thread maintains: it writes decode indexes and
+/// profiles, and plans anew. The others compute. Their number is the sum of the jobs' threads, but not more than the
+/// larger of the number of cores and the threads of the largest job.
+///
+/// One lock guards all scheduling state; a thread holds it for microseconds per chunk. All threads are niced, block
+/// signals, and never touch Python. Threads: thread-safe. A forked child must call nothing; destruction in a child
+/// leaves everything alone.
 class Engine {
  public:
-  /// The process's engine for this kind of reads; made when there is none. Errors: those of
+  /// Returns the process's engine for this kind of reads, and makes it if there is none. Errors: those of
   /// io::ReadEngine::create; kExhausted (threads, descriptors).
   static Result<std::shared_ptr<Engine>> shared(io::ReadEngineOptions::Kind kind, bool beneath = false);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  std::mutex& mutex() { return mutex_; }
+  /// Run `fn` under the lock that guards all scheduling state, and return its result.
+  template <typename Fn>
+  auto locked(Fn fn) const {
+    const MutexLock lock(mutex_);
+    return fn();
+  }
   ReadBufferPool& pool() { return pool_; }
   /// Whether this is a forked child's copy of the parent's engine: its threads are not here.
   bool forked() const { return getpid() != pid_; }
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return io_name_; }
 
-  /// `cores`: of the machine that this process may use. Errors: kExhausted (threads, descriptors).
-  Status add(std::shared_ptr<Production> production, std::uint32_t cores);
-  /// Stop it and wait until none of its chunks is being computed; its reads may still end later, and with
-  /// them the engine, whose threads and memory outlive its last user then.
-  void remove(const std::shared_ptr<Production>& production);
-  /// The machine has got more or fewer cores for us; a job with another number of threads for that is told
-  /// first. Errors: kExhausted (threads).
+  /// Run the stream from now on. This process may use `cores` of the machine. Errors: kExhausted (threads,
+  /// descriptors).
+  Status add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores);
+  /// Stop the stream and wait until none of its chunks is being computed. Its reads may end later; until then the
+  /// engine's threads and memory outlive the engine's last user.
+  void remove(const std::shared_ptr<StreamScheduler>& stream);
+  /// This process may use `cores` of the machine from now on. A stream whose number of threads changes with it is
+  /// told before this call. Errors: kExhausted (threads).
   Status set_cores(std::uint32_t cores);
-  /// Work of a crew of this production has come back. May wait for mutex().
-  void end_remote(Production& production, RemoteWork& work, bool computed);
-  /// A crew of this production has room; it may have left. May wait for mutex().
-  void wake(const Production& asked);
-  /// Begin what may be begun, start reads, wake threads. Under mutex().
-  void pump(Production& production);
+  /// Begin what may be begun, start reads, wake threads. Call it inside of locked().
+  void pump(StreamScheduler& stream);
 
  private:
+  /// The cores that one compute thread may ask for while it has a large picture.
+  class Spare;
+
   explicit Engine(std::unique_ptr<io::ReadEngine> reader);
   Status open();
   static void retire(Engine* engine);
   void stop();
+  /// Wait a moment for the reads under way. Returns whether all have ended.
+  bool wait_for_reads();
   Status start_thread(void (Engine::*loop)());
-  std::size_t compute_limit() const;
-  Status start_compute_threads();
-  void dispatch(Outbox& out);
-  Chunk* next_chunk();
+  std::size_t compute_limit() const REQUIRES(mutex_);
+  Status start_compute_threads() REQUIRES(mutex_);
+  void pump_locked(StreamScheduler& stream) REQUIRES(mutex_);
+  void pump_unrung(StreamScheduler& stream) REQUIRES(mutex_);
+  void start_reads(Outbox& out) REQUIRES(mutex_);
+  void dispatch(Outbox& out) REQUIRES(mutex_);
+  std::uint32_t take_runnable_count() REQUIRES(mutex_);
+  std::pair<StreamScheduler*, Chunk*> next_chunk() REQUIRES(mutex_);
+  bool has(const StreamScheduler* stream) const REQUIRES(mutex_);
+  void end_remote(StreamScheduler& stream, ChunkWork& work, bool computed);
+  void wake(StreamScheduler& asked);
+  struct Task;
+  void end_task(Task& task) REQUIRES(mutex_);
+  bool take_task(Task& task, MutexLock& lock) REQUIRES(mutex_);
+  void lock_soon() CARYA_THREAD_SAFETY(acquire_capability(mutex_));
+  void ring_work(std::uint32_t runnable);
   void compute_loop();
+  bool lend(Spare& borrower);
+  bool may_keep();
+  void take_back(Spare& borrower);
   void read_loop();
   void bell_loop();
+  void unwatch(const StreamScheduler& stream) { bells_->forget(stream.parts().ring->event_fd()); }
   void keep_loop();
-  int look_for_overdue();
-  void let_go_quiet();
-  void flush_asked(std::unique_lock<std::mutex>& lock);
-  void look_asked(std::unique_lock<std::mutex>& lock);
+  int look_for_overdue() REQUIRES(mutex_);
+  void let_go_quiet() REQUIRES(mutex_);
+  bool is_asked() const REQUIRES(mutex_);
+  bool is_urgent() const REQUIRES(mutex_);
+  std::vector<std::shared_ptr<DecodeIndex>> asked_indexes() const REQUIRES(mutex_);
+  std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked_planners() const REQUIRES(mutex_);
+  void turn_to(const StreamPlanner* planner, const std::shared_ptr<PlanInUse>& plan) REQUIRES(mutex_);
 
   const pid_t pid_ = getpid();
-  std::mutex mutex_;
-  std::condition_variable work_;      // compute threads wait for chunks
-  std::condition_variable finished_;  // remove() waits for running chunks, retire() for the reading thread
-  std::condition_variable keep_;      // the keeping thread waits for something to do
-  bool stopping_ = false;
-  bool reading_over_ = false;  // nothing is in flight, and nothing will be
-  bool watching_ = false;      // the bell's thread looks for overdue reads now and then
-  std::vector<std::shared_ptr<Production>> productions_;
-  std::vector<std::shared_ptr<Production>> leaving_;  // removed, with reads under way
-  std::size_t turn_ = 0;                              // whose chunk is taken next: jobs take turns
-  ReadBufferPool pool_{64 << 20};
+  mutable Mutex mutex_;
+  Condition work_;      // compute threads wait for chunks
+  Condition finished_;  // remove() waits for running chunks, retire() for the reading thread
+  Condition keep_;      // the maintenance thread waits for something to do
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool reading_over_ GUARDED_BY(mutex_) = false;  // nothing is in flight, and nothing will be
+  bool watching_ GUARDED_BY(mutex_) = false;      // the bell thread looks for overdue reads now and then
+  std::vector<std::shared_ptr<StreamScheduler>> streams_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<StreamScheduler>> leaving_ GUARDED_BY(mutex_);  // removed, with reads under way
+  std::size_t turn_ GUARDED_BY(mutex_) = 0;  // the stream whose chunk is taken next: streams take turns
+  ReadBufferPool pool_{64 << 20};            // under mutex_, also by the streams
 
-  Outbox outbox_;  // reused, under the lock
+  Outbox outbox_ GUARDED_BY(mutex_);  // reused
 
-  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<ReadScheduler> reader_;  // some of its functions under mutex_, some by the reading thread
   std::string io_name_;
 
-  UniqueFd bells_;  // epoll set: the rings' bells and own_bell_
-  UniqueFd own_bell_;
-  std::vector<std::thread> threads_;
-  std::size_t compute_threads_ = 0;
-  std::size_t computing_ = 0;
-  std::uint32_t cores_ = 1;
-  bool keeps_ = false;  // the keeping thread was started
+  std::optional<Poller> bells_;       // the rings' bells, each with its stream's number; made by open()
+  std::vector<std::thread> threads_;  // made by open(), then under mutex_; joined by the destructor
+  std::size_t compute_threads_ GUARDED_BY(mutex_) = 0;
+  std::size_t computing_ GUARDED_BY(mutex_) = 0;
+  std::size_t helping_ GUARDED_BY(mutex_) = 0;           // threads beside them that help with large pictures
+  std::vector<const Spare*> spares_ GUARDED_BY(mutex_);  // of each compute thread
+  std::uint32_t cores_ GUARDED_BY(mutex_) = 1;
+  bool keeps_ GUARDED_BY(mutex_) = false;  // the maintenance thread was started
 };
 
 }  // namespace carya::loader

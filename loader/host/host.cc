@@ -44,7 +44,7 @@ void lower(double& limit, std::string& source, double value, const std::string& 
   source = file;
 }
 
-void read_quota(HostFacts& facts) {
+void read_quota(HostInfo& facts) {
   each_ancestor("/sys/fs/cgroup", own_cgroup(""), [&](const std::string& folder) {
     lower(facts.quota_cores, facts.quota_source, quota_from_cpu_max(first_line(folder + "/cpu.max")),
           folder + "/cpu.max");
@@ -59,7 +59,7 @@ void read_quota(HostFacts& facts) {
   }
 }
 
-void read_cores(HostFacts& facts) {
+void read_cores(HostInfo& facts) {
   facts.online_cores = static_cast<std::uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   facts.affinity_cores = facts.online_cores;
   cpu_set_t set;
@@ -70,7 +70,7 @@ void read_cores(HostFacts& facts) {
   if (facts.quota_cores > 0) facts.allowed_cores = std::min(facts.allowed_cores, facts.quota_cores);
 }
 
-void read_memory(HostFacts& facts) {
+void read_memory(HostInfo& facts) {
   struct sysinfo info{};
   if (sysinfo(&info) == 0) facts.memory_bytes = static_cast<std::uint64_t>(info.totalram) * info.mem_unit;
   const auto cap = [&](std::int64_t limit) {
@@ -82,7 +82,7 @@ void read_memory(HostFacts& facts) {
                 [&](const std::string& folder) { cap(first_number(folder + "/memory.limit_in_bytes", 0)); });
 }
 
-void read_siblings(HostFacts& facts) {
+void read_siblings(HostInfo& facts) {
   namespace fs = std::filesystem;
   const std::string path = own_cgroup("");
   if (path.empty() || path == "/") return;
@@ -100,7 +100,7 @@ void read_siblings(HostFacts& facts) {
   }
 }
 
-void read_local_processes(HostFacts& facts) {
+void read_local_processes(HostInfo& facts) {
   for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = std::getenv(name);
     if (text == nullptr) continue;
@@ -133,8 +133,8 @@ double quota_from_cfs(std::int64_t quota_us, std::int64_t period_us) {
   return quota_us > 0 && period_us > 0 ? static_cast<double>(quota_us) / static_cast<double>(period_us) : 0;
 }
 
-HostFacts read_host_facts() {
-  HostFacts facts;
+HostInfo read_host_info() {
+  HostInfo facts;
   utsname name{};
   if (uname(&name) == 0) facts.kernel = name.release;
   read_cores(facts);
@@ -168,12 +168,12 @@ std::string cpu_name_of(std::istream& cpuinfo) {
 }
 
 std::uint32_t cores_allowed() {
-  HostFacts facts;
+  HostInfo facts;
   read_cores(facts);
   return static_cast<std::uint32_t>(std::max(1.0, facts.allowed_cores));
 }
 
-std::uint32_t auto_threads(const HostFacts& facts) {
+std::uint32_t auto_threads(const HostInfo& facts) {
   return static_cast<std::uint32_t>(std::max(1.0, std::floor(facts.allowed_cores / facts.local_processes)));
 }
 

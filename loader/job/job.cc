@@ -4,20 +4,22 @@
 #include <cerrno>
 
 #include "base/clock.h"
-#include "loader/job/rank_stream.h"
+#include "loader/host/leak.h"
+#include "loader/job/local_stream.h"
+#include "loader/stream/slot_meta.h"
 
 namespace carya::loader {
 namespace {
 
-/// A wait is cut into pieces of this length, so that close() by another thread ends it and the loss of a
-/// daemon is seen.
+/// A wait is cut into pieces of this length, so that close() by another thread ends it, and so that it sees the loss of
+/// a daemon.
 constexpr std::int64_t kWaitMs = 50;
 
 bool is_timeout(const Error& error) {
   return error.code == Code::kTimeout && error.sys_errno == 0;
 }
 
-/// The stream's maker is gone and another may be found. Not when it was told to stop.
+/// Whether the stream's maker is gone, so that another one may be found. False if the maker was told to stop.
 bool is_lost(const Error& error) {
   return error.code == Code::kClosed && error.sys_errno != ECANCELED;
 }
@@ -25,14 +27,14 @@ bool is_lost(const Error& error) {
 }  // namespace
 
 Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
-                       std::shared_ptr<const Dataset> dataset, const JobOptions& given) {
-  return [pipeline, dataset, given](std::uint64_t epoch, std::uint64_t position,
-                                    transforms::OnError on_error) -> Result<Attachment> {
+                       std::shared_ptr<const Dataset> dataset, const JobOptions& given, GivenParts parts) {
+  return [pipeline, dataset, given, parts](std::uint64_t epoch, std::uint64_t position,
+                                           transforms::OnError on_error) -> Result<Attachment> {
     JobOptions options = given;
     options.epoch = epoch;
     options.position = position;
     options.on_error = on_error;
-    ASSIGN(const auto stream, RankStream::create(pipeline, dataset, options));
+    ASSIGN(const auto stream, LocalStream::create(pipeline, dataset, options, {}, parts));
     ASSIGN(const std::uint32_t index, stream->attach_reader());
     ASSIGN(auto reader, shm::RingReader::attach(stream->reader_fds(index), index));
     TRY(stream->start());
@@ -65,7 +67,7 @@ Result<std::shared_ptr<Job>> Job::create(Attach attach, const JobOptions& option
   return job;
 }
 
-/// A stream from the reader's place on. What is leased of an older one stays readable.
+/// Get a stream that begins at the reader's place. Leased batches of an older stream stay readable.
 Status Job::attach() {
   ASSIGN(Attachment found, attach_(epoch_, position_, on_error_));
   if (layout_ &&
@@ -74,7 +76,7 @@ Status Job::attach() {
     return fail(Code::kInvalidArgument,
                 "loader: the stream's maker was lost, and what " + found.place +
                     " offers is another stream: the dataset or the version changed; make a new Loader");
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   if (!layout_) {
     layout_ = found.reader->layout();
     shape_ = found.shape;
@@ -87,9 +89,9 @@ Status Job::attach() {
 }
 
 Job::~Job() {
-  if (forked()) {  // everything belongs to the parent, locks may be held by threads that are not here
-    static_cast<void>(new auto(std::move(at_)));
-    static_cast<void>(new auto(std::move(attach_)));
+  if (forked()) {  // everything belongs to the parent, and threads that are not here may hold the locks
+    leak(std::move(at_));
+    leak(std::move(attach_));
     return;
   }
   close();
@@ -112,12 +114,12 @@ void Job::close() {
   maker->close();
 }
 
-std::shared_ptr<Producer> Job::producer() const {
-  const std::lock_guard lock(facts_);
+std::shared_ptr<Stream> Job::producer() const {
+  const MutexLock lock(facts_);
   return at_.producer;
 }
 
-/// The next slot of the present session. Errors: those of next().
+/// Wait for the next slot of the present session. Errors: those of next().
 Result<shm::Lease> Job::wait(std::int64_t end_ns) {
   while (true) {
     if (closed_) return fail(Code::kClosed, "loader: it was closed while it waited; make a new one");
@@ -132,7 +134,7 @@ Result<shm::Lease> Job::wait(std::int64_t end_ns) {
     Result<shm::Lease> lease = at_.reader->next(static_cast<int>(std::min(left_ms, kWaitMs)));
     if (lease) {
       if (lease->meta()[kMetaSession] == at_.session) return lease;
-      continue;  // of before a seek: given back at once
+      continue;  // the slot is from before a seek, and goes back at once
     }
     const bool gone = lease.error().code == Code::kClosed && at_.remote;
     if (!gone && !is_timeout(lease.error())) return lease;
@@ -150,7 +152,7 @@ Result<Batch> Job::next(int timeout_ms) {
   TRY(check_usable());
   const std::int64_t begin = monotonic_ns();
   {
-    const std::lock_guard lock(facts_);
+    const MutexLock lock(facts_);
     if (failure_) return std::unexpected(failure_->error);
     trainer_.asked(begin, lost_ ? 0 : at_.reader->pending());
   }
@@ -159,22 +161,23 @@ Result<Batch> Job::next(int timeout_ms) {
     Result<shm::Lease> lease = wait(begin + timeout_ms * 1'000'000LL);
     batch = lease ? deliver(std::move(*lease)) : Result<Batch>(std::unexpected(std::move(lease.error())));
     const bool again = !batch && lease && lost_ && is_lost(batch.error());
-    if (!again) break;  // else lost while it was asked about this batch, which comes again from another
+    if (!again)
+      break;  // else the maker was lost while it was asked about this batch, which comes again from another
   }
   note(batch);
   return batch;
 }
 
 void Job::note(const Result<Batch>& batch) {
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   const std::int64_t now = monotonic_ns();
   if (!batch) return trainer_.waited(now);
   trainer_.delivered(now, batch->rows);
-  // Also on the way: a training may be killed.
+  // The demand is noted on the way too, since a training may be killed.
   if (trains_ && trainer_.block_ended()) at_.producer->note_demand(trainer_.figures(now).demand_per_s);
 }
 
-/// Move the reader's place past the batch, and what was found broken in it into view.
+/// Move the reader's place past the batch, and show the broken records of it.
 Result<Batch> Job::deliver(shm::Lease lease) {
   const shm::Meta meta = lease.meta();
   Batch batch{.epoch = meta[kMetaEpoch],
@@ -184,7 +187,7 @@ Result<Batch> Job::deliver(shm::Lease lease) {
               .last = meta[kMetaLast] != 0};
   const bool failed = meta[kMetaKind] == static_cast<std::uint64_t>(SlotKind::kFailure);
   if (meta[kMetaFound] != 0) {
-    Result<Found> found = at_.producer->take_found(lease.sequence());
+    Result<DeliveredErrors> found = at_.producer->take_errors(lease.sequence());
     if (!found) {
       // The lease goes back unread. The place has not moved: a new attachment gives this batch again.
       lost_ = at_.remote && found.error().sys_errno != ECANCELED;
@@ -192,8 +195,8 @@ Result<Batch> Job::deliver(shm::Lease lease) {
         return fail(Code::kClosed, "loader: the daemon was lost");
       return std::unexpected(std::move(found.error()));
     }
-    const std::lock_guard lock(facts_);
-    for (Failure& entry : found->quarantine) keep(std::move(entry));
+    const MutexLock lock(facts_);
+    for (RecordError& entry : found->quarantine) keep(std::move(entry));
     if (failed) {
       if (!found->failure) return fail(Code::kCorrupt, "loader: a batch failed and nobody says why");
       failure_ = std::move(found->failure);
@@ -208,7 +211,7 @@ Result<Batch> Job::deliver(shm::Lease lease) {
   return batch;
 }
 
-void Job::keep(Failure failure) {
+void Job::keep(RecordError failure) {
   if (quarantine_.size() < kQuarantineMax)
     quarantine_.push_back(std::move(failure));
   else
@@ -218,7 +221,7 @@ void Job::keep(Failure failure) {
 Status Job::seek(std::uint64_t epoch, std::uint64_t position) {
   TRY(check_usable());
   {
-    const std::lock_guard lock(facts_);
+    const MutexLock lock(facts_);
     const bool parked = at_epoch_end_ && !prefetch_epochs_;
     if (!failure_ && !parked && epoch == epoch_ && position == position_) return {};
   }
@@ -230,12 +233,12 @@ Status Job::restart(std::uint64_t epoch, std::uint64_t position) {
   position_ = position;
   at_epoch_end_ = false;
   Result<std::uint64_t> session = lost_ ? fail(Code::kClosed, "") : producer()->seek(epoch, position);
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   failure_.reset();
   if (session) {
     at_.session = *session;
   } else if (is_lost(session.error())) {
-    lost_ = true;  // the next one begins at this place
+    lost_ = true;  // the next attachment begins at this place
   } else {
     return std::unexpected(std::move(session.error()));
   }
@@ -252,53 +255,53 @@ Status Job::set_on_error(transforms::OnError policy) {
   return parked ? Status() : restart(epoch_, position_);
 }
 
-// In a forked child the locks may be held for ever, by threads that are not there.
+// In a forked child, threads that are not there may hold the locks for ever.
 
 std::uint32_t Job::held() const {
   if (forked()) return 0;
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return at_.reader->held();
 }
 
 std::uint32_t Job::attachment_figure(std::uint32_t Attachment::* figure) const {
   if (forked()) return 0;
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return at_.*figure;
 }
 
 std::string Job::io_engine() const {
   if (forked()) return {};
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return at_.io_engine;
 }
 
 std::string Job::place() const {
   if (forked()) return {};
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return at_.place;
 }
 
 std::pair<std::uint64_t, std::vector<std::string>> Job::skipped() const {
   if (forked()) return {};
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return {at_.skipped_count, at_.skipped_examples};
 }
 
-std::optional<Failure> Job::failure() const {
+std::optional<RecordError> Job::failure() const {
   if (forked()) return std::nullopt;
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return failure_;
 }
 
-std::vector<Failure> Job::quarantine() const {
+std::vector<RecordError> Job::quarantine() const {
   if (forked()) return {};
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   return quarantine_;
 }
 
-TrainerFigures Job::trainer() const {
-  const std::lock_guard lock(facts_);
-  TrainerFigures figures = trainer_.figures(monotonic_ns());
+TrainerStats Job::trainer() const {
+  const MutexLock lock(facts_);
+  TrainerStats figures = trainer_.figures(monotonic_ns());
   if (!trains_) figures.step_s = figures.demand_per_s = 0;
   return figures;
 }
@@ -306,11 +309,11 @@ TrainerFigures Job::trainer() const {
 JobStats Job::stats() const {
   JobStats stats;
   if (forked()) return stats;
-  // A maker that is lost has no figures.
-  if (auto made = producer()->stats()) static_cast<ProducerStats&>(stats) = std::move(*made);
+  // A maker that is lost has no statistics.
+  if (auto made = producer()->stats()) static_cast<StreamStats&>(stats) = std::move(*made);
   stats.trainer = trainer();
   stats.rates = joined(stats.rates, {.demand_per_s = stats.trainer.demand_per_s, .demand_at_s = unix_s()});
-  const std::lock_guard lock(facts_);
+  const MutexLock lock(facts_);
   stats.slots = at_.slots;
   stats.threads = at_.threads;
   stats.held = at_.reader->held();

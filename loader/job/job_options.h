@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,16 +15,6 @@
 
 namespace carya::loader {
 
-class Crew;
-
-/// For tests only: orders of the pipeline's ops, each of all indices.
-struct PlanTesting {
-  std::vector<std::vector<std::size_t>>
-      orders{};                                 ///< the stream begins with the first; empty: by the planner
-  std::uint64_t every_chunks = 0;               ///< turn to the next one so often; 0: as the planner says
-  std::optional<std::int64_t> look_after_ns{};  ///< StreamPlannerOptions
-};
-
 /// How one rank's stream is made. These are the only defaults: the Python package and a daemon have none of
 /// their own.
 struct JobOptions {
@@ -33,31 +22,30 @@ struct JobOptions {
   std::uint64_t world_size = 1;
   std::optional<std::uint64_t> epochs;  ///< none: without end
   std::uint32_t threads = 0;            ///< 0: auto_threads(); at most kThreadsMax
-  std::uint32_t slots = 0;              ///< 0: enough for `threads`, one held and one ready; else at least 2
+  std::uint32_t slots = 0;              ///< 0: by the size of a batch; else at least 2
   std::uint64_t read_ahead_bytes = 64'000'000;
   transforms::OnError on_error = transforms::OnError::kRaise;
-  std::optional<std::uint64_t> seed;  ///< overrides the pipeline's, for order and ops
+  std::optional<std::uint64_t> seed;  ///< overrides the pipeline's seed, for order and ops
   bool prefetch_epochs = true;
-  double io_timeout_s = 30;  ///< retries of a failing read end after this
+  double io_timeout_s = 30;  ///< a read that fails is retried for so many seconds
   io::ReadEngineOptions::Kind io_engine = io::ReadEngineOptions::Kind::kAuto;
   std::uint64_t epoch = 0;  ///< where the stream begins
   std::uint64_t position = 0;
-  bool label_int32 = false;                         ///< labels as int32 (jax would copy int64)
-  DecodeIndexOptions decode_index{.wanted = true};  ///< without a cache folder: none
-  std::string cache_dir{};  ///< where what was measured of the pipeline is kept; "": nowhere
-  /// kOff: ops run as declared; kExact: in the cheapest order that gives the same bits.
+  bool label_int32 = false;                         ///< labels are int32, since jax would copy int64
+  DecodeIndexOptions decode_index{.wanted = true};  ///< without a cache folder there is none
+  std::string cache_dir{};  ///< the folder that keeps what was measured of the pipeline; "": nothing is kept
+  /// kOff: ops run as declared. kExact: ops run in the cheapest order that gives the same bits.
   autotune::Sense reorder = autotune::Sense::kExact;
-  /// Of the ops, by index, kept whatever is cheaper: a frozen plan's, or fixed_order() of who makes the
-  /// stream or of the state that it goes on from. `reorder` must allow it. All ranks of a job have the same.
-  /// None: chosen.
+  /// The order of the ops, by index, that is kept even if another one is cheaper. It comes from a frozen plan, from
+  /// the maker of the stream, or from the state that the stream goes on from (fixed_order()). `reorder` must allow
+  /// it. All ranks of a job have the same order. Empty: the planner chooses.
   std::vector<std::size_t> order{};
-  bool beneath = false;  ///< no link may lead out of the dataset's folder; in this process only
-  bool fuse = true;      ///< false, to measure it: one op after the other, each whole; in this process only
-  /// False: who reads it is no trainer, and how fast it takes batches says nothing; in this process only.
+  // The next three hold in this process only; no daemon is told of them.
+  bool beneath = false;  ///< no link may lead out of the dataset's folder
+  bool fuse = true;      ///< false, to measure it: one op runs after the other, each whole
+  /// False: the reader is no trainer, so that the rate at which it takes batches says nothing.
   bool trains = true;
-  std::optional<RemoteOptions> remote{};  ///< none: this machine computes all
-  std::shared_ptr<Crew> crew{};           ///< for tests: computes chunks elsewhere
-  PlanTesting plan_testing{};
+  std::optional<RemoteOptions> remote{};  ///< none: this machine computes everything
 };
 
 }  // namespace carya::loader

@@ -25,9 +25,10 @@ bool can_end_at(const std::shared_ptr<const transforms::Pipeline>& pipeline,
 
 }  // namespace
 
-Result<autotune::PlacementFacts> placement_facts(const std::shared_ptr<const transforms::Pipeline>& pipeline,
-                                                 const PlanProfile& given, std::span<const std::size_t> order,
-                                                 const PlacementCores& cores) {
+Result<autotune::PlacementInputs> placement_facts(const std::shared_ptr<const transforms::Pipeline>& pipeline,
+                                                  const PlanProfile& given,
+                                                  std::span<const std::size_t> order,
+                                                  const PlacementCores& cores) {
   const PlanProfile profile = checked(*pipeline, given);
   PlannerInput input = planner_input(*pipeline, facts_of(*pipeline, profile));
   ASSIGN(const autotune::Chain chain, autotune::Chain::create(std::move(input.chain)));
@@ -38,11 +39,11 @@ Result<autotune::PlacementFacts> placement_facts(const std::shared_ptr<const tra
   const std::vector<std::size_t> ops(order.begin(), order.end());
   std::erase_if(found.cuts,
                 [&](const autotune::RemoteCut& cut) { return !can_end_at(pipeline, ops, cut.ops_remote); });
-  return autotune::PlacementFacts{.local_cpu_s = found.local_cpu_s,
-                                  .cuts = std::move(found.cuts),
-                                  .cores = cores.host,
-                                  .worker_cores = cores.worker,
-                                  .source_bytes = found.source_bytes};
+  return autotune::PlacementInputs{.local_cpu_s = found.local_cpu_s,
+                                   .cuts = std::move(found.cuts),
+                                   .cores = cores.host,
+                                   .worker_cores = cores.worker,
+                                   .source_bytes = found.source_bytes};
 }
 
 }  // namespace carya::loader

@@ -13,16 +13,16 @@ namespace carya::loader {
 
 /// Cores of the two sides.
 struct PlacementCores {
-  double host = 1;    ///< that the stream may use
-  double worker = 1;  ///< of one worker
+  double host = 1;    ///< cores of this machine that the stream may use
+  double worker = 1;  ///< cores of one worker
 };
 
-/// What the one cost function says of a pipeline whose ops run in this order, with workers that get the
-/// records from the host: a sample that stays, and every place where the plan can be cut. Errors: those of
-/// the planner.
-Result<autotune::PlacementFacts> placement_facts(const std::shared_ptr<const transforms::Pipeline>& pipeline,
-                                                 const PlanProfile& profile,
-                                                 std::span<const std::size_t> order,
-                                                 const PlacementCores& cores);
+/// The inputs of the placement decision, by the planner's cost function, for a pipeline whose ops run in this order and
+/// workers that get records from the host. They are the cost of a sample that stays, and of each place where the plan
+/// can be cut. Errors: those of the planner.
+Result<autotune::PlacementInputs> placement_facts(const std::shared_ptr<const transforms::Pipeline>& pipeline,
+                                                  const PlanProfile& profile,
+                                                  std::span<const std::size_t> order,
+                                                  const PlacementCores& cores);
 
 }  // namespace carya::loader

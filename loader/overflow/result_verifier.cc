@@ -8,11 +8,11 @@
 
 namespace carya::loader {
 
-void ChunkCheck::begin() {
+void ResultVerifier::begin() {
   thread_ = std::thread([this] { run(); });
 }
 
-void ChunkCheck::add(std::unique_ptr<RemoteWork> work) {
+void ResultVerifier::add(std::unique_ptr<ChunkWork> work) {
   {
     const MutexLock lock(mutex_);
     if (!stopping_) waiting_.push_back(std::move(work));
@@ -21,7 +21,7 @@ void ChunkCheck::add(std::unique_ptr<RemoteWork> work) {
   changed_.notify_one();
 }
 
-void ChunkCheck::stop() {
+void ResultVerifier::stop() {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -29,17 +29,17 @@ void ChunkCheck::stop() {
   changed_.notify_one();
 }
 
-void ChunkCheck::end() {
+void ResultVerifier::end() {
   stop();
   if (thread_.joinable()) thread_.join();
 }
 
-void ChunkCheck::run() {
+void ResultVerifier::run() {
   MutexLock lock(mutex_);
   while (true) {
     while (!stopping_ && waiting_.empty()) changed_.wait(lock);
     if (waiting_.empty()) return;
-    std::unique_ptr<RemoteWork> work = std::move(waiting_.front());
+    std::unique_ptr<ChunkWork> work = std::move(waiting_.front());
     waiting_.pop_front();
     const bool asked = !stopping_;
     lock.unlock();
@@ -49,7 +49,7 @@ void ChunkCheck::run() {
   }
 }
 
-std::pair<ChunkCheck::Verdict, bool> ChunkCheck::compute(const RemoteWork& work) {
+std::pair<ResultVerifier::Verdict, bool> ResultVerifier::compute(const ChunkWork& work) {
   try {
     return compare(work);
   } catch (const std::exception&) {  // no memory, here or in a library
@@ -57,13 +57,13 @@ std::pair<ChunkCheck::Verdict, bool> ChunkCheck::compute(const RemoteWork& work)
   }
 }
 
-std::pair<ChunkCheck::Verdict, bool> ChunkCheck::compare(const RemoteWork& work) {
+std::pair<ResultVerifier::Verdict, bool> ResultVerifier::compare(const ChunkWork& work) {
   payload_ = work.sent->table;
   for (const auto& part : work.sent->parts) payload_.insert(payload_.end(), part.begin(), part.end());
   rows_.resize(work.result_bytes());
   const auto made = work.cut->compiled->compute(work.sent->head, payload_, scratch_, rows_);
   if (!made) return {Verdict::kUnknown, false};
-  if (!made->broken.empty()) return {Verdict::kDiffers, false};  // the worker said that none is
+  if (!made->broken.empty()) return {Verdict::kDiffers, false};  // the worker reported no broken row
   bool same = true;
   std::size_t at = 0;
   for (const std::span<std::byte> place : work.places) {

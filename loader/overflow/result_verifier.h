@@ -12,33 +12,33 @@
 
 namespace carya::loader {
 
-/// Chunks that came home computed are computed here too, as their worker should have, and compared: on a
-/// thread of its own, so that neither the stream nor the sockets wait. Threads: thread-safe.
-class ChunkCheck {
+/// Computes chunks that workers have computed, and compares the rows. It has a thread of its own, so that neither the
+/// stream nor the sockets wait. Threads: thread-safe.
+class ResultVerifier {
  public:
   enum class Verdict {
     kSame,
     kDiffers,  ///< the rows of this machine lie in the chunk's places now, unless it found broken ones
-    kUnknown,  ///< no memory, or stopped
+    kUnknown,  ///< there was no memory, or the verifier was stopped
   };
-  /// Told once per chunk. `rows_are_ours`: what lies in its places was computed by this machine.
-  using Told = std::function<void(std::unique_ptr<RemoteWork>, Verdict, bool rows_are_ours)>;
+  /// Called once per chunk. `rows_are_ours`: this machine computed the rows that lie in the chunk's places.
+  using Told = std::function<void(std::unique_ptr<ChunkWork>, Verdict, bool rows_are_ours)>;
 
-  explicit ChunkCheck(Told told) : told_(std::move(told)) {}
-  ~ChunkCheck() { end(); }
+  explicit ResultVerifier(Told told) : told_(std::move(told)) {}
+  ~ResultVerifier() { end(); }
 
-  /// Before the first add(). May throw std::system_error: no thread.
+  /// Start the thread, before the first add(). May throw std::system_error: no thread.
   void begin();
-  void add(std::unique_ptr<RemoteWork> work);
-  /// What waits is told as unknown, soon; what comes later, at once.
+  void add(std::unique_ptr<ChunkWork> work);
+  /// Compare nothing more. Chunks that wait are soon reported as kUnknown, and chunks that come later at once.
   void stop();
-  /// After stop(): nothing is told any more once this has returned.
+  /// Wait, after stop(), until the last report was made.
   void end();
 
  private:
   void run();
-  std::pair<Verdict, bool> compare(const RemoteWork& work);
-  std::pair<Verdict, bool> compute(const RemoteWork& work);
+  std::pair<Verdict, bool> compare(const ChunkWork& work);
+  std::pair<Verdict, bool> compute(const ChunkWork& work);
 
   const Told told_;
   transforms::Scratch scratch_;     // the thread's
@@ -46,7 +46,7 @@ class ChunkCheck {
   std::vector<std::byte> rows_;
   Mutex mutex_;
   Condition changed_;
-  std::deque<std::unique_ptr<RemoteWork>> waiting_ GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<ChunkWork>> waiting_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -8,11 +8,11 @@
 
 namespace carya::loader {
 
-/// Chances that nobody outside of this process can foresee, by the kernel's random numbers: which results of
-/// a worker are looked at must not follow from anything that the worker sees. Threads: owner only.
+/// Random decisions that nobody outside of this process can foresee, by the kernel's random numbers. Which results of
+/// a worker are compared must not follow from anything that the worker sees. Threads: owner only.
 class SecretDice {
  public:
-  /// True with probability `chance`; always, where the kernel gives no random numbers.
+  /// True with probability `chance`; always true if the kernel gives no random numbers.
   bool roll(double chance) {
     if (next_ == numbers_.size()) {
       if (getrandom(numbers_.data(), sizeof(numbers_), 0) != sizeof(numbers_)) return true;
@@ -22,7 +22,7 @@ class SecretDice {
   }
 
  private:
-  std::array<std::uint64_t, 32> numbers_{};  // 256 bytes: so many come whole. Source: getrandom(2)
+  std::array<std::uint64_t, 32> numbers_{};  // 256 bytes: the kernel never gives fewer. Source: getrandom(2)
   std::size_t next_ = numbers_.size();
 };
 

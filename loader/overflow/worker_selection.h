@@ -9,18 +9,18 @@
 
 namespace carya::loader {
 
-/// A worker that is there, as its crew sees it.
+/// A worker that is there, as an executor sees it.
 struct WorkerSeen {
-  /// Chunks that it lets this host have at a time, fewer the more hosts ask it, times its speed beside the
-  /// fastest one's.
+  /// The number of chunks that the worker lets this host have at a time, times its speed relative to the fastest
+  /// worker. A worker that more hosts use allows fewer chunks.
   double room = 0;
-  std::uint64_t order = 0;  ///< among those with the same room: another one for every crew
+  std::uint64_t order = 0;  ///< decides among workers with the same room; differs from executor to executor
   bool used = false;
 };
 
-/// Sets who of them is used, `count` in all: who was goes on, more are those with the most room, so that the
-/// hosts of a fleet spread over it. `moves`: one with half the room of one that is not used, or less, is left
-/// for that; to be said at random looks, or two hosts that share a worker would both leave it.
+/// Choose `count` workers to use. Workers in use stay in use; the others are added by room, so that the hosts of a
+/// fleet spread over it. `moves`: leave one worker for an unused one with at least twice its room. The caller sets
+/// `moves` at random looks, since two hosts that share a worker would else both leave it.
 inline void choose_workers(std::span<WorkerSeen> workers, std::size_t count, bool moves) {
   const auto roomier = [](const WorkerSeen* a, const WorkerSeen* b) {
     return std::tuple(b->room, a->order) < std::tuple(a->room, b->order);

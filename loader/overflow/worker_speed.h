@@ -5,24 +5,25 @@
 
 namespace carya::loader {
 
-/// How fast a worker is, by the chunks that it computed of late, beside the fastest that its crew has.
+/// How fast a worker computes rows, compared with the fastest worker of the same stream. The last kChunks chunks
+/// count, older ones less and less. Threads: owner only.
 class WorkerSpeed {
  public:
-  /// One of its `cores` had a chunk of so many rows for `thread_ns`.
+  /// Record a chunk of `rows` rows that one of the worker's `cores` computed in `thread_ns`.
   void note(double thread_ns, std::uint64_t rows, double cores) {
     ns_ += std::max(thread_ns, 1.0) / std::max(cores, 1.0) - ns_ / kChunks;
     rows_ += static_cast<double>(rows) - rows_ / kChunks;
     ++chunks_;
   }
-  /// Rows are others from now on. What it was beside the fastest it is taken to be again.
+  /// Drop the samples, because the plan changed, but keep the relative speed as the estimate.
   void forget() { ns_ = rows_ = 0, chunks_ = 0; }
 
-  /// Of the fastest one's rows in the same time, 0 .. 1; what is within noise of it counts as 1, and so does
-  /// what is not known.
+  /// The worker's rows per second divided by the fastest worker's, 0 to 1. A worker within noise of the fastest
+  /// counts as 1, and so does one that is not known.
   double beside() const { return beside_ > 0 ? beside_ : 1; }
   bool known() const { return chunks_ >= kKnown; }
 
-  /// Compares those of a range of WorkerSpeed& that computed something.
+  /// Compare the workers of a range of WorkerSpeed& with each other. Those without a sample are left out.
   template <typename Speeds>
   static void compare(Speeds&& speeds) {
     double fastest = 0, before = 0;
@@ -39,13 +40,13 @@ class WorkerSpeed {
   }
 
  private:
-  static constexpr double kChunks = 32;  ///< the last ones count
+  static constexpr double kChunks = 32;  ///< length of the moving mean, in chunks
   static constexpr std::uint64_t kKnown = 8;
   static constexpr double kSame = 0.75;
 
-  double ns_ = 0, rows_ = 0;  ///< of the whole worker
+  double ns_ = 0, rows_ = 0;  ///< moving sums of the whole worker, all cores together
   std::uint64_t chunks_ = 0;
-  double beside_ = 0;  ///< 0: not known
+  double beside_ = 0;  ///< beside(); 0: not known
 };
 
 }  // namespace carya::loader

@@ -1,5 +1,6 @@
 #include "loader/plan/frozen_plan.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -72,7 +73,7 @@ Status compare_codecs(const Json& written) {
 }
 
 std::string place(std::size_t index, const std::string& name) {
-  return "operation " + std::to_string(index + 1) + ", " + name;
+  return fmt::format("operation {}, {}", index + 1, name);
 }
 
 // The first parameter that is not the same, with both values.
@@ -100,8 +101,8 @@ Status compare_op(std::size_t index, const Json& written, const Op& here) {
   const Json& parameters = params.raw("parameters");
   if (const Status read = params.finish(); !read) return refuse(read.error().message);
   if (name != here.name())
-    return differs("operation " + std::to_string(index + 1) + " is " + Json(name).excerpt() +
-                   " in the plan and " + Json(here.name()).excerpt() + " here");
+    return differs(fmt::format("operation {} is {} in the plan and {} here", index + 1, Json(name).excerpt(),
+                               Json(here.name()).excerpt()));
   TRY(compare_parameters(params.subject(), parameters, parameters_of(here)));
   if (const Json ours = version_of(here); version.text() != ours.text())
     return differs(params.subject() + ": is of version " + version.excerpt() + " in the plan and " +
@@ -116,8 +117,7 @@ Status compare_ops(const Json& written, const Pipeline& pipeline) {
   for (std::size_t i = 0; i < std::min(list->size(), ops.size()); ++i)
     TRY(compare_op(i, (*list)[i], *ops[i]));
   if (list->size() != ops.size())
-    return differs("is of " + std::to_string(list->size()) + " operations, and the pipeline has " +
-                   std::to_string(ops.size()));
+    return differs(fmt::format("is of {} operations, and the pipeline has {}", list->size(), ops.size()));
   return {};
 }
 
@@ -174,8 +174,8 @@ Result<FrozenPlan> read_plan(const Pipeline& pipeline, std::string_view text) {
   const Json* version = parsed->find("carya_plan");
   if (!version) return refuse(std::string("has no key carya_plan, so it is no plan") + kWhatItIs);
   if (const auto* number = version->get<std::int64_t>(); !number || *number != kVersion)
-    return differs("is of format " + version->excerpt() + ", and this Carya reads format " +
-                   std::to_string(kVersion));
+    return differs(
+        fmt::format("is of format {}, and this Carya reads format {}", version->excerpt(), kVersion));
   Params params("plan", *parsed, "carya_plan");
   const std::string fingerprint = params.string("pipeline");
   const Json& written_codecs = params.raw("codecs");

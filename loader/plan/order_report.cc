@@ -134,7 +134,7 @@ Result<std::string> explain_kept(const transforms::Pipeline& pipeline, const std
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                   const ReportOptions& options) {
   const std::int64_t now_s = unix_s();
-  const PipelineFacts facts = facts_of(pipeline, profile);
+  const PipelineInfo facts = facts_of(pipeline, profile);
   const Json measured = Json::parse(facts_json(pipeline, profile, now_s));
   const PlannerInput input = planner_input(pipeline, facts);
   ASSIGN(const Chain chain, Chain::create(input.chain));
@@ -180,7 +180,7 @@ Result<std::string> explain_order(const transforms::Pipeline& pipeline, const Pl
   report["measured"] = measured["orders"];
   add_moves(report, chain, found);
   report["stream"] = stream_of(checked(profile.rates, now_s), now_s);
-  const HostFacts host = read_host_facts();
+  const HostInfo host = read_host_info();
   report["parallelism"] = {{"threads", auto_threads(host)}, {"cores", host.allowed_cores}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -42,9 +42,8 @@ struct ReportOptions {
 Result<std::string> explain_order(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                   const ReportOptions& options = {});
 
-/// The same of the order that a stream would begin with, by the profile that earlier streams of the pipeline
-/// left in the cache folder on this machine, where there is one. `options.running`: that order instead,
-/// unless it is empty.
+/// Explain the order that a stream would begin with, by the profile that earlier streams of the pipeline left in the
+/// cache folder of this machine, if there is one. `options.running` replaces that order unless it is empty.
 Result<std::string> explain_kept(const transforms::Pipeline& pipeline, const std::string& cache_dir,
                                  ReportOptions options = {});
 

@@ -33,7 +33,7 @@ void shrink(OpProfile& stage, double share) {
     *sum = static_cast<std::uint64_t>(static_cast<double>(*sum) * share);
 }
 
-void set_sizes(PipelineFacts& facts, const PlanProfile& profile) {
+void set_sizes(PipelineInfo& facts, const PlanProfile& profile) {
   OpProfile all;
   for (const OrderProfile& order : profile.orders)
     for (const OpProfile& stage : order.stages)
@@ -157,7 +157,7 @@ std::vector<autotune::MeasuredStage> measured_stages(const PlannerInput& input, 
   return measured;
 }
 
-void set_source(PipelineFacts& facts, const std::string& label, const autotune::OpFit& fit, std::size_t op,
+void set_source(PipelineInfo& facts, const std::string& label, const autotune::OpFit& fit, std::size_t op,
                 const PlanProfile& profile) {
   CostSource& source = facts.sources[label];
   source.samples = fit.samples;
@@ -267,9 +267,9 @@ PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& pro
   return good;
 }
 
-PipelineFacts facts_of(const transforms::Pipeline& pipeline, const PlanProfile& given) {
+PipelineInfo facts_of(const transforms::Pipeline& pipeline, const PlanProfile& given) {
   const PlanProfile profile = checked(pipeline, given);
-  PipelineFacts facts;
+  PipelineInfo facts;
   set_sizes(facts, profile);
   const PlannerInput assumed = planner_input(pipeline, facts);
   const autotune::Fit fit = autotune::fit_costs(pipeline.ops().size(), measured_stages(assumed, profile));
@@ -285,7 +285,7 @@ PipelineFacts facts_of(const transforms::Pipeline& pipeline, const PlanProfile& 
 
 std::string facts_json(const transforms::Pipeline& pipeline, const PlanProfile& given, std::int64_t now_s) {
   const PlanProfile profile = checked(pipeline, given);
-  const PipelineFacts facts = facts_of(pipeline, profile);
+  const PipelineInfo facts = facts_of(pipeline, profile);
   const PlannerInput input = planner_input(pipeline, facts);
   const std::vector<std::string> labels = transforms::op_labels(pipeline.ops());
   Json ops = Json::array();

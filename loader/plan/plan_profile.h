@@ -16,8 +16,8 @@ namespace carya::loader {
 
 /// What one order of a pipeline's ops was measured to cost, stage by stage.
 struct OrderProfile {
-  std::vector<std::size_t> order;               ///< of all ops, by index
-  std::vector<transforms::OpProfile> stages{};  ///< sums
+  std::vector<std::size_t> order;               ///< the order of all ops, by index
+  std::vector<transforms::OpProfile> stages{};  ///< sums over the samples, stage by stage
   std::int64_t measured_at_s = 0;               ///< Unix time of the last sample
 
   std::uint64_t timed_samples() const { return stages.empty() ? 0 : stages.front().timed_samples; }
@@ -25,42 +25,43 @@ struct OrderProfile {
   double cpu_ns() const;
 };
 
-/// What the last stream that had workers knew of them in the end.
+/// What the last stream that had workers knew of them at its end.
 struct OverflowProfile {
-  std::vector<std::size_t> order;  ///< of the ops, then
+  std::vector<std::size_t> order;  ///< the order of the ops at that time
   autotune::EarlierRun run;
-  double samples_away = 0;  ///< that its trainer took while a chunk was away, 99 of 100; 0: not known
+  double samples_away =
+      0;  ///< samples that the trainer takes while a chunk is away, for 99 in 100; 0: not known
 
   bool operator==(const OverflowProfile&) const = default;
 };
 
-/// What was measured of a pipeline, over all orders in which its ops ran, and of its last stream. A plain
-/// value.
+/// What was measured of a pipeline over all orders in which its ops ran, and of its last stream. A plain value.
 struct PlanProfile {
-  std::vector<OrderProfile> orders;  ///< each once; the one measured last at the end
+  std::vector<OrderProfile> orders;  ///< each order once; the one measured last stands at the end
   StreamRates rates{};
   std::optional<OverflowProfile> overflow{};
 
   const OrderProfile* find(std::span<const std::size_t> order) const;
-  /// Add what an order's stages cost since they were added last. Keeps kOrdersKept orders.
+  /// Add the cost of an order's stages since the last call for it. Keeps kOrdersKept orders.
   void add(std::span<const std::size_t> order, std::span<const transforms::OpProfile> stages,
            std::int64_t now_s);
-  /// Count at most so many timed samples of each order from now on, so that newer ones soon weigh more.
+  /// Scale each order down to `timed_max` timed samples, so that newer samples soon weigh more.
   void keep_samples(std::uint64_t timed_max);
 };
 inline constexpr std::size_t kOrdersKept = 16;
 
-/// What of a profile can be one of this pipeline: orders that have each op once, stages of its ops, numbers
-/// that can be added up. For what comes from a file or a socket.
+/// The part of a profile that can belong to this pipeline: orders that have each op once, stages of its ops, numbers
+/// that can be added up. For a profile that comes from a file or a socket.
 PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& profile);
 
-/// What the planner goes by, from what was measured: mean sizes of records and pictures, and a cost for each
-/// op that ran. A stage gives a mean, one point of a cost, so assumed costs keep their shape and are scaled
-/// (autotune/order/fit.h); a stage of several ops scales them together. What nobody measured is assumed,
-/// times what the machine takes of assumed costs in the mean. Numbers that cannot be are left out.
-PipelineFacts facts_of(const transforms::Pipeline& pipeline, const PlanProfile& profile);
+/// The planner's inputs from what was measured: mean sizes of records and pictures, and a cost for each op that ran.
+///
+/// A stage gives a mean, which is one point of a cost. Assumed costs therefore keep their shape and are scaled
+/// (autotune/order/fit.h); a stage of several ops scales them together. The cost of an op that nobody measured is its
+/// assumed cost, times the machine's mean ratio of measured to assumed costs. Impossible numbers are left out.
+PipelineInfo facts_of(const transforms::Pipeline& pipeline, const PlanProfile& profile);
 
-/// The facts and what is behind them, as a JSON object:
+/// The planner's inputs and the measurements behind them, as a JSON object:
 ///   record_bytes, height, width, pictures   mean sizes, and of how many pictures they are (0: assumed)
 ///   machine        CPU time here as a share of what is assumed for ops that nobody measured
 ///   ops            by declared place: op (label), source ("measured": timed by itself; "shared": with others
@@ -71,10 +72,10 @@ PipelineFacts facts_of(const transforms::Pipeline& pipeline, const PlanProfile& 
 ///                  stages (name, ops (labels), us, bytes_in, bytes_out, samples; means per timed sample)
 std::string facts_json(const transforms::Pipeline& pipeline, const PlanProfile& profile, std::int64_t now_s);
 
-/// Add a stage's sums to another's.
+/// Add the sums of one stage to those of another.
 void add_to(transforms::OpProfile& total, const transforms::OpProfile& more);
 
-/// Unix time.
+/// Unix time in seconds.
 std::int64_t unix_s();
 
 }  // namespace carya::loader

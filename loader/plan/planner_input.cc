@@ -1,10 +1,8 @@
 #include "loader/plan/planner_input.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "autotune/order/fit.h"
@@ -54,7 +52,7 @@ Change fixed(double before, double after) {
 // op makes of a size.
 class Sizes {
  public:
-  Sizes(const transforms::Pipeline& pipeline, const PipelineFacts& facts)
+  Sizes(const transforms::Pipeline& pipeline, const PipelineInfo& facts)
       : facts_(facts),
         mean_(transforms::initial_states(pipeline.fields())),
         large_(mean_),
@@ -90,7 +88,7 @@ class Sizes {
     states = std::move(after);
   }
 
-  const PipelineFacts& facts_;
+  const PipelineInfo& facts_;
   std::vector<FieldState> mean_;
   std::vector<FieldState> large_;
   std::size_t field_;
@@ -141,8 +139,7 @@ class NarrowWaiting {
       const bool warps = traits.kind == OpKind::kGeometric && !traits.waits;
       const bool colors = traits.kind == OpKind::kColor && traits.pixelwise;
       if (keeps && (warps || colors)) waiting_.push_back({i, warps});
-      if (traits.kind == OpKind::kGeometric && pipeline.ops()[i]->name().ends_with("crop"))
-        crops_.push_back({i, traits.waits, traits.reads});
+      if (traits.is_window) crops_.push_back({i, traits.waits, traits.reads});
     }
   }
 
@@ -214,48 +211,21 @@ class NarrowWaiting {
 
 }  // namespace
 
-const FittedCost* PipelineFacts::cost_of(const std::string& label, const std::string& name) const {
+const FittedCost* PipelineInfo::cost_of(const std::string& label, const std::string& name) const {
   auto found = costs.find(label);
   if (found == costs.end()) found = costs.find(name);
   return found == costs.end() ? nullptr : &found->second;
 }
 
 FittedCost assumed_cost(const Op& op) {
-  // By bytes, not by elements: ops on float32 pictures are plain loops, one picture after the other.
-  constexpr FittedCost kNote{.fixed_ns = 50, .per_byte_in_ns = 0.001};
-  // Half of the flips; a resize or warp behind one cannot do it on its way, so that it is a pass of its own.
-  constexpr FittedCost kFlip{.fixed_ns = 50, .per_byte_in_ns = 0.05};
-  constexpr FittedCost kDecode{.fixed_ns = 5'000, .per_byte_in_ns = 4.0, .per_element_out_ns = 0.45};
-  constexpr FittedCost kResize{.fixed_ns = 2'000, .per_byte_in_ns = 0.05, .per_byte_out_ns = 0.15};
-  constexpr FittedCost kWarp{.fixed_ns = 1'000, .per_byte_out_ns = 0.7};
-  constexpr FittedCost kStore{.per_element_out_ns = 0.05};
-  constexpr std::array<std::pair<std::string_view, double>, 11> kColors{{{"gaussian_blur", 1.0},
-                                                                         {"invert", 0.03},
-                                                                         {"posterize", 0.03},
-                                                                         {"solarize", 0.1},
-                                                                         {"grayscale", 0.27},
-                                                                         {"random_grayscale", 0.1},
-                                                                         {"autocontrast", 0.23},
-                                                                         {"equalize", 0.7},
-                                                                         {"adjust_sharpness", 0.4},
-                                                                         {"color_jitter", 1.2},
-                                                                         {"random_erasing", 0.05}}};
-  switch (op.traits().kind) {
-    case OpKind::kDecode:
-      return kDecode;
-    case OpKind::kPoint:
-      return kStore;
-    case OpKind::kGeometric:
-      if (op.traits().waits) return op.name().ends_with("flip") ? kFlip : kNote;
-      return op.name().contains("resize") ? kResize : kWarp;
-    default:
-      break;
-  }
-  const auto found = std::ranges::find(kColors, op.name(), &std::pair<std::string_view, double>::first);
-  return {.fixed_ns = 500, .per_byte_in_ns = found == kColors.end() ? 0.5 : found->second};
+  const transforms::AssumedCost& cost = op.traits().assumed_cost;
+  return {.fixed_ns = cost.fixed_ns,
+          .per_byte_in_ns = cost.per_byte_in_ns,
+          .per_byte_out_ns = cost.per_byte_out_ns,
+          .per_element_out_ns = cost.per_element_out_ns};
 }
 
-PlannerInput planner_input(const transforms::Pipeline& pipeline, const PipelineFacts& facts) {
+PlannerInput planner_input(const transforms::Pipeline& pipeline, const PipelineInfo& facts) {
   PlannerInput input;
   Sizes sizes(pipeline, facts);
   input.profile.source = sizes.now();
@@ -296,7 +266,7 @@ PlannerInput planner_input(const transforms::Pipeline& pipeline, const PipelineF
 }
 
 Result<std::vector<std::size_t>> cheapest_exact_order(const transforms::Pipeline& pipeline,
-                                                      const PipelineFacts& facts) {
+                                                      const PipelineInfo& facts) {
   PlannerInput input = planner_input(pipeline, facts);
   ASSIGN(const autotune::Chain chain, autotune::Chain::create(std::move(input.chain)));
   ASSIGN(const autotune::BestOrder best, autotune::best_order(chain, input.profile, {}, kExactOrder));

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -45,7 +46,7 @@ Result<std::string> read_small_file(const std::string& path) {
   struct stat status;
   if (::fstat(fd.get(), &status) != 0) return fail_errno("stat " + path, errno);
   if (!S_ISREG(status.st_mode) || status.st_size > static_cast<off_t>(kFileBytesMax))
-    return damaged(path, "no file of at most " + std::to_string(kFileBytesMax >> 10) + " KiB");
+    return damaged(path, fmt::format("no file of at most {} KiB", kFileBytesMax >> 10));
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t have = 0;
   while (have < text.size()) {
@@ -209,14 +210,14 @@ Result<PlanProfile> load_profile(const std::string& path, const transforms::Pipe
   if (!in.is_object()) return damaged(path, "no JSON object");
   std::uint64_t version = 0;
   if (!read_number(in, "carya_profile", version) || version != kVersion)
-    return damaged(path, "not of version " + std::to_string(kVersion));
+    return damaged(path, fmt::format("not of version {}", kVersion));
   const auto orders = in.find("orders");
   if (orders == in.end() || !orders->is_array() || orders->size() > kOrdersKept)
     return damaged(path, "\"orders\" is not as expected");
   PlanProfile profile;
   for (const Json& order : *orders)
     if (!read_order(order, profile.orders.emplace_back(), now_s))
-      return damaged(path, "order " + std::to_string(profile.orders.size() - 1) + " is not as expected");
+      return damaged(path, fmt::format("order {} is not as expected", profile.orders.size() - 1));
   const auto stream = in.find("stream");  // files of before have none
   if (stream != in.end() && !read_rates(*stream, profile.rates, now_s))
     return damaged(path, "\"stream\" is not as expected");

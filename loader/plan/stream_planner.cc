@@ -28,6 +28,7 @@ StreamPlanner::StreamPlanner(std::shared_ptr<const transforms::Pipeline> pipelin
     : pipeline_(std::move(pipeline)), options_(std::move(options)), gap_ns_(options_.look_after_ns) {}
 
 Result<std::shared_ptr<PlanInUse>> StreamPlanner::first_plan() {
+  const MutexLock lock(planning_);
   if (!options_.cache_dir.empty()) {
     path_ = profile_path(options_.cache_dir, *pipeline_, ProfileMachine::here());
     auto earlier = load_profile(path_, *pipeline_, unix_s());
@@ -80,7 +81,7 @@ bool StreamPlanner::ask(std::uint64_t timed_samples) {
 }
 
 std::shared_ptr<PlanInUse> StreamPlanner::look(const PlanProfile& measured) {
-  const std::lock_guard lock(planning_);
+  const MutexLock lock(planning_);
   asked_ = false;
   const std::int64_t now = monotonic_ns();
   const bool keeps = now >= keep_ns_;
@@ -128,7 +129,7 @@ void StreamPlanner::keep(const PlanProfile& measured) {
 }
 
 void StreamPlanner::close(const PlanProfile& measured) {
-  const std::lock_guard lock(planning_);
+  const MutexLock lock(planning_);
   keep(measured);
 }
 
@@ -137,13 +138,13 @@ PlanProfile StreamPlanner::profile(const PlanProfile& measured) const {
   for (const OrderProfile& order : measured.orders) all.add(order.order, order.stages, order.measured_at_s);
   all.rates =
       joined(joined(all.rates, measured.rates), {.demand_per_s = demand_per_s_, .demand_at_s = unix_s()});
-  const std::lock_guard lock(saying_);
+  const MutexLock lock(saying_);
   if (overflow_) all.overflow = overflow_;
   return all;
 }
 
 void StreamPlanner::note_overflow(OverflowProfile known) {
-  const std::lock_guard lock(saying_);
+  const MutexLock lock(saying_);
   overflow_ = std::move(known);
 }
 
@@ -159,14 +160,14 @@ void StreamPlanner::note_demand(double per_s) {
 }
 
 void StreamPlanner::note(std::string line) {
-  const std::lock_guard lock(saying_);
+  const MutexLock lock(saying_);
   if (!lines_.empty() && lines_.back() == line) return;
   lines_.push_back(std::move(line));
   if (lines_.size() > kLinesKept) lines_.pop_front();
 }
 
 std::vector<std::string> StreamPlanner::lines() const {
-  const std::lock_guard lock(saying_);
+  const MutexLock lock(saying_);
   return {lines_.begin(), lines_.end()};
 }
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "autotune/order/op_model.h"
+#include "base/mutex.h"
 #include "loader/plan/order_choice.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"
@@ -31,7 +31,8 @@ struct StreamPlannerOptions {
   std::string cache_dir;                       ///< where profiles are kept; "": nowhere
   std::int64_t look_after_ns = 2'000'000'000;  ///< of stream; then after twice as long, and so on
   std::vector<std::size_t> frozen_order{};     ///< kept, whatever is cheaper; checked under `reorder`
-  std::vector<std::size_t> first_order{};      ///< for tests: begin with it, whatever is known
+  /// The order to begin with; it is left for a cheaper one as any is. Empty: the cheapest by what is known.
+  std::vector<std::size_t> first_order{};
 };
 
 /// Chooses the order in which a stream's ops run: at its start by the profile that earlier streams of the
@@ -76,8 +77,8 @@ class StreamPlanner {
  private:
   bool plans() const { return options_.reorder == autotune::Sense::kExact && options_.frozen_order.empty(); }
   Result<std::shared_ptr<PlanInUse>> compile(std::vector<std::size_t> order) const;
-  std::shared_ptr<PlanInUse> turn(const PlanProfile& measured, std::int64_t now_ns);
-  void keep(const PlanProfile& measured);
+  std::shared_ptr<PlanInUse> turn(const PlanProfile& measured, std::int64_t now_ns) REQUIRES(planning_);
+  void keep(const PlanProfile& measured) REQUIRES(planning_);
   void note(std::string line);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
@@ -85,12 +86,13 @@ class StreamPlanner {
   std::string path_;     // of the profile; "": it is not kept
   PlanProfile earlier_;  // what other streams measured; const after first_plan()
 
-  std::mutex planning_;  // guards what follows, while look() or close() works
-  TriedOrders tried_;
-  std::uint64_t kept_samples_ = 0;  // timed ones of this stream when it was kept last
-  double kept_demand_ = 0;
-  std::optional<OverflowProfile> kept_overflow_;
-  bool pruned_ = false;  // the folder has been looked through for old profiles
+  Mutex planning_;  // held while first_plan(), look() or close() works
+  TriedOrders tried_ GUARDED_BY(planning_);
+  std::uint64_t kept_samples_ GUARDED_BY(planning_) =
+      0;  // timed samples of this stream when it was kept last
+  double kept_demand_ GUARDED_BY(planning_) = 0;
+  std::optional<OverflowProfile> kept_overflow_ GUARDED_BY(planning_);
+  bool pruned_ GUARDED_BY(planning_) = false;  // the folder has been looked through for old profiles
 
   // Decide when look() is called, in monotonic_ns(); 0: nothing was computed yet.
   std::atomic<bool> asked_{false};
@@ -99,9 +101,9 @@ class StreamPlanner {
 
   std::atomic<double> demand_per_s_{0};  // 0: not known
 
-  mutable std::mutex saying_;                // guards lines_ and overflow_
-  std::optional<OverflowProfile> overflow_;  // of this stream
-  std::deque<std::string> lines_;
+  mutable Mutex saying_;
+  std::optional<OverflowProfile> overflow_ GUARDED_BY(saying_);  // of this stream
+  std::deque<std::string> lines_ GUARDED_BY(saying_);
 };
 
 }  // namespace carya::loader

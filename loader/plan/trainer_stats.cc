@@ -77,12 +77,12 @@ void TrainerMeter::add_step(std::int64_t own_ns) {
   open_ = {};
 }
 
-TrainerFigures TrainerMeter::figures(std::int64_t now_ns) const {
-  TrainerFigures figures{.steps = steps_,
-                         .stall_ns = stall_ns_,
-                         .lifetime_ns = first_ns_ == 0 ? 0 : now_ns - first_ns_,
-                         .asked = asked_,
-                         .ready = ready_};
+TrainerStats TrainerMeter::figures(std::int64_t now_ns) const {
+  TrainerStats figures{.steps = steps_,
+                       .stall_ns = stall_ns_,
+                       .lifetime_ns = first_ns_ == 0 ? 0 : now_ns - first_ns_,
+                       .asked = asked_,
+                       .ready = ready_};
   const std::size_t count = std::min<std::size_t>(timed_ / kBlockSteps, kBlocks);
   if (count == 0) return figures;
   std::array<double, kBlocks> step_ns{}, row_ns{};

@@ -6,53 +6,52 @@
 
 namespace carya::loader {
 
-/// What a stream met beside the cost of its ops. 0: nobody measured it. Kept across runs.
+/// The rates of a stream's storage and trainer. They are kept across runs. 0: not measured.
 struct StreamRates {
-  double read_latency_s = 0;     ///< mean of a read, from its start to its bytes
-  double read_bytes_per_s = 0;   ///< while at least one read was under way
-  std::int64_t reads_at_s = 0;   ///< Unix time of the two
-  double demand_per_s = 0;       ///< samples a trainer takes when it never waits
-  std::int64_t demand_at_s = 0;  ///< its Unix time
+  double read_latency_s = 0;     ///< mean time of a read, from its start to its bytes
+  double read_bytes_per_s = 0;   ///< the rate while at least one read was under way
+  std::int64_t reads_at_s = 0;   ///< Unix time of the two numbers above
+  double demand_per_s = 0;       ///< samples per second that a trainer takes when it never waits
+  std::int64_t demand_at_s = 0;  ///< Unix time of the demand
 };
 
-/// Numbers that cannot be are left out, and no time is later than now. For what comes from a file or a
-/// socket.
+/// Rates without impossible numbers and without times later than now. For rates that come from a file or a socket.
 StreamRates checked(const StreamRates& rates, std::int64_t now_s);
-/// Where `newer` knows something, that; else what `older` knows.
+/// Each number of `newer` that is known, else that of `older`.
 StreamRates joined(const StreamRates& older, const StreamRates& newer);
 
 /// A stream as its reader sees it.
-struct TrainerFigures {
+struct TrainerStats {
   std::uint64_t steps = 0;       ///< batches delivered
-  std::int64_t stall_ns = 0;     ///< waited in next()
-  std::int64_t lifetime_ns = 0;  ///< since the first next()
+  std::int64_t stall_ns = 0;     ///< time spent waiting in next()
+  std::int64_t lifetime_ns = 0;  ///< time since the first next()
   double step_s = 0;             ///< the trainer's own time per step; 0: not known yet
-  double demand_per_s = 0;       ///< samples/s it takes when it never waits; 0: not known yet
-  std::uint64_t asked = 0;       ///< how often it came for a batch
-  std::uint64_t ready = 0;       ///< batches that lay ready then: the sum over all times
+  double demand_per_s = 0;       ///< samples/s that the trainer takes when it never waits; 0: not known yet
+  std::uint64_t asked = 0;       ///< how often the trainer asked for a batch
+  std::uint64_t ready = 0;       ///< the sum, over those times, of the batches that were ready
 };
 
-/// Times the trainer between the batches: its own time per step, from the return of next() to the next call,
-/// and what it waited inside. Two clock readings a step, given by the caller.
+/// Measures the trainer's own time per step, from the return of next() to the next call, and its waits inside of
+/// next(). The caller gives two clock readings per step.
 ///
-/// A checkpoint or an evaluation between two steps is none of its demand, while a wait for the device every
-/// few steps is: so the mean is taken of each kBlockSteps steps, and of the last kBlocks such means the
-/// median (the lower one of two). Known from the first whole block on. Threads: owner only.
+/// A checkpoint or an evaluation between two steps does not belong to the demand; a wait for the device every few steps
+/// does. The meter therefore takes the mean over kBlockSteps steps, and the median (the lower one of two) of the last
+/// kBlocks means. The demand is known from the first whole block on. Threads: owner only.
 class TrainerMeter {
  public:
   static constexpr std::size_t kBlockSteps = 16;
   static constexpr std::size_t kBlocks = 15;
 
-  /// next() is called while so many batches lie ready. Again after `waited` it is the same coming.
+  /// Record a call of next() while `ready` batches are ready. A call after waited() counts as the same request.
   void asked(std::int64_t now_ns, std::uint32_t ready);
-  /// It returns without a batch.
+  /// Record that next() returns without a batch.
   void waited(std::int64_t now_ns) { stall_ns_ += now_ns - asked_ns_; }
-  /// It returns a batch of so many samples.
+  /// Record that next() returns a batch of `rows` samples.
   void delivered(std::int64_t now_ns, std::uint64_t rows);
-  /// Whether the last delivery may have changed what is known of the demand.
+  /// Whether the last delivery ended a block, so that the demand may have changed.
   bool block_ended() const { return steps_ > 0 && steps_ % kBlockSteps == 0; }
 
-  TrainerFigures figures(std::int64_t now_ns) const;
+  TrainerStats figures(std::int64_t now_ns) const;
 
  private:
   struct Block {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cstdlib>
 
 #include "base/escape.h"
@@ -47,8 +48,7 @@ class Priority : public spdlog::custom_flag_formatter {
 
 bool is_journal(const std::string& journal_stream, int fd) {
   struct stat info{};
-  return fstat(fd, &info) == 0 &&
-         journal_stream == std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
+  return fstat(fd, &info) == 0 && journal_stream == fmt::format("{}:{}", info.st_dev, info.st_ino);
 }
 
 struct EventLog::State {

@@ -8,14 +8,12 @@
 
 namespace carya::loader {
 
-/// Whether the descriptor is the journal's stream that JOURNAL_STREAM names ("device:inode"). The variable
-/// alone says little: whoever is started by a service inherits it, wherever its own stderr goes. Source:
-/// systemd.exec(5).
+/// Whether the descriptor is the journal's stream that JOURNAL_STREAM names ("device:inode"). The variable alone says
+/// little: every child of a service inherits it, wherever its own stderr goes. Source: systemd.exec(5).
 bool is_journal(const std::string& journal_stream, int fd);
 
-/// The daemon's log: one line per event to stderr, with the priority that journald reads ("<6>...") where
-/// stderr is the journal and with the time where it is not; the last thousand lines are kept for `carya
-/// logs`. Threads: thread-safe.
+/// The daemon's log: one line per event on stderr. A line has the priority that journald reads ("<6>...") if stderr is
+/// the journal, and the time if it is not. The last thousand lines are kept for `carya logs`. Threads: thread-safe.
 class EventLog {
  public:
   EventLog();

@@ -6,6 +6,7 @@
 
 #include <utility>  // Boost 1.74 forgets it
 
+#include <fmt/core.h>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
@@ -129,7 +130,7 @@ Result<UniqueFd> listen_at_port(const std::string& text, std::string& address) {
   ASSIGN(UniqueFd listening, listen_at(endpoint.data(), endpoint.size(), text));
   socklen_t bytes = static_cast<socklen_t>(endpoint.capacity());
   if (getsockname(listening.get(), endpoint.data(), &bytes) != 0) return fail_errno("metrics: socket", errno);
-  address = text.substr(0, colon + 1) + std::to_string(endpoint.port());
+  address = fmt::format("{}{}", text.substr(0, colon + 1), endpoint.port());
   return listening;
 }
 

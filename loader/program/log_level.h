@@ -7,7 +7,7 @@
 namespace carya::loader {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
-/// One line per event: what happened, then key=value fields.
+/// Writes one line per event: what happened, then key=value fields.
 using Log = std::function<void(LogLevel, const std::string&)>;
 
 }  // namespace carya::loader

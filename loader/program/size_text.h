@@ -7,8 +7,8 @@
 
 namespace carya::loader {
 
-/// Bytes of a size with a unit ("512MiB", "8GB"), or of a share ("50%") of `whole_bytes`.
-/// Errors: kInvalidArgument with the two forms that are allowed.
+/// The number of bytes in a size with a unit ("512MiB", "8GB"), or in a share ("50%") of `whole_bytes`.
+/// Errors: kInvalidArgument, with the two allowed forms.
 Result<std::uint64_t> parse_size(const std::string& text, std::uint64_t whole_bytes);
 
 }  // namespace carya::loader

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -56,9 +57,9 @@ Supervisor::Supervisor() : socket_(take_variable("NOTIFY_SOCKET")) {
 Result<UniqueFd> Supervisor::take_listening() {
   if (passed_count_ > 0 && !listening_)
     return fail(Code::kInvalidArgument,
-                "caryad: of the " + std::to_string(passed_count_) +
-                    " sockets passed by the service manager none listens with packets; "
-                    "use ListenSequentialPacket= in caryad.socket");
+                fmt::format("caryad: of the {} sockets passed by the service manager none listens with "
+                            "packets; use ListenSequentialPacket= in caryad.socket",
+                            passed_count_));
   passed_count_ = 0;
   return std::move(listening_);
 }

@@ -9,19 +9,20 @@
 
 namespace carya::loader {
 
-/// What a service manager (systemd) gives a daemon and wants to hear from it. Without one nothing happens.
+/// The daemon's side of a service manager (systemd): it takes sockets and sends signs of life. Without a service
+/// manager the calls do nothing.
 /// Source: sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3): the protocols are stable.
 class Supervisor {
  public:
   /// Reads and removes the environment variables, so that no child takes them for its own.
   Supervisor();
 
-  /// A socket that listens already and was passed (socket activation), once; empty when none was passed.
-  /// Errors: kInvalidArgument: what was passed is of another kind.
+  /// Returns, once, the listening socket that was passed (socket activation); empty if none was passed.
+  /// Errors: kInvalidArgument (a descriptor of another kind was passed).
   Result<UniqueFd> take_listening();
-  /// "READY=1", "STOPPING=1\nSTATUS=...": one datagram. Trouble with it is nobody's.
+  /// Send one datagram, such as "READY=1" or "STOPPING=1\nSTATUS=...". Failures are ignored.
   void notify(const std::string& text) const;
-  /// Nanoseconds between two signs of life that are expected at the least; none when none are.
+  /// The longest time between two signs of life, in ns; empty if none are expected.
   std::optional<std::int64_t> watchdog_ns() const { return watchdog_ns_; }
 
  private:

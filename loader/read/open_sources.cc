@@ -1,38 +1,61 @@
 #include "loader/read/open_sources.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <new>
 
 #include "base/clock.h"
+#include "loader/read/read_turns.h"
 
 namespace carya::loader {
 namespace {
 
-/// Not ctime: a link to the file or another owner does not move its bytes.
-bool same_bytes(const io::SourceStamp& a, const io::SourceStamp& b) {
-  return a.bytes == b.bytes && a.mtime_ns == b.mtime_ns;
-}
-
-/// Not for a listing, whose index may have come along with a copy of the tar.
+/// Compares with a stamp that this job took itself, so the inode counts too. A listing is compared without it, since
+/// its index may have come with a copy of the tar.
 bool same_file(const io::SourceStamp& a, const io::SourceStamp& b) {
-  return a.inode == b.inode && same_bytes(a, b);
+  return a.inode == b.inode && a.version() == b.version();
 }
 
 }  // namespace
 
-Status OpenSources::enter(ReadOp& op) {
-  const io::Manifest& manifest = *op.manifest;
-  Place& place = places_[{op.job, &manifest}];
-  ASSIGN(const int root, open_root(place, manifest));
+std::size_t open_containers_max() {
+  constexpr std::size_t kLeast = 16, kMost = 4096;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeast;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, kLeast, kMost);
+}
+
+bool OpenSources::reserve(ReadOp& op) try {
+  Place& place = places_[{op.job, op.manifest}];
   OpenSource* source = &place.root;
-  if (op.container != UINT32_MAX) {
-    if (place.containers.empty()) place.containers.resize(manifest.containers().size());
+  if (op.in_container()) {
+    if (place.containers.empty()) place.containers.resize(op.manifest->containers().size());
     source = &place.containers[op.container];
-    TRY(source->handle < 0 ? open_container(*source, root, manifest, op.container) : look_at(*source));
+    if (source->in_flight == 0) {
+      const std::size_t free = containers_max_ - std::min(busy_, containers_max_);
+      if (place.busy > 0 && !may_take_more(place.busy, free)) return false;
+      ++place.busy;
+      ++busy_;
+    }
   }
-  (op.container != UINT32_MAX ? op.request.file : op.request.root) = source->handle;
-  source->used = ++tick_;
   ++source->in_flight;
   op.source = source;
+  return true;
+  // enter() finds no source then, and returns the error.
+} catch (const std::bad_alloc&) {
+  return true;
+}
+
+Status OpenSources::enter(ReadOp& op) {
+  if (op.source == nullptr) return std::unexpected(out_of_memory());
+  const io::Manifest& manifest = *op.manifest;
+  ASSIGN(const int root, open_root(places_.at({op.job, &manifest}), manifest));
+  OpenSource& source = *op.source;
+  if (op.in_container())
+    TRY(source.handle < 0 ? open_container(source, root, manifest, op.container) : look_at(source));
+  (op.in_container() ? op.request.file : op.request.root) = source.handle;
+  source.used = ++tick_;
   return {};
 }
 
@@ -43,7 +66,7 @@ Result<int> OpenSources::open_root(Place& place, const io::Manifest& manifest) {
   return place.root.handle;
 }
 
-/// What reads from now on find must be what was opened.
+/// Reads from now on must find the file that was opened.
 Status OpenSources::look_at(OpenSource& source) {
   const std::int64_t now_ns = monotonic_ns();
   if (now_ns - source.looked_ns < kLookAtContainerNs) return {};
@@ -57,17 +80,18 @@ Status OpenSources::open_container(OpenSource& source, int root, const io::Manif
                                    std::uint32_t container) {
   const std::string& path = manifest.containers()[container];
   containers_.reserve(containers_.size() + 1);
-  while (containers_.size() >= kOpenContainersMax && close_one_container()) {
+  while (containers_.size() >= containers_max_ && close_one_container()) {
   }
   Result<int> handle = engine_.add_file(root, path);
-  // The process may have fewer descriptors than we would like to use.
+  // The process may have fewer descriptors left than containers_max_ allows.
   while (!handle && handle.error().code == Code::kExhausted && close_one_container())
     handle = engine_.add_file(root, path);
   if (!handle) return std::unexpected(std::move(handle.error()));
   const io::SourceStamp& stamp = engine_.file_stamp(*handle);
   const auto listed = manifest.container_stamps();
-  const bool changed = source.opened_before ? !same_file(source.first, stamp)
-                                            : !listed.empty() && !same_bytes(listed[container], stamp);
+  const bool changed = source.opened_before
+                           ? !same_file(source.first, stamp)
+                           : !listed.empty() && listed[container].version() != stamp.version();
   if (changed) {
     engine_.remove_file(*handle);
     return fail(Code::kIo, source.opened_before
@@ -82,7 +106,7 @@ Status OpenSources::open_container(OpenSource& source, int root, const io::Manif
   return {};
 }
 
-/// The least recently used one without reads in flight; false when there is none.
+/// Closes the least recently used container without reads in flight. Returns false if there is none.
 bool OpenSources::close_one_container() {
   OpenSource* oldest = nullptr;
   for (OpenSource* source : containers_)
@@ -99,9 +123,18 @@ void OpenSources::close_container(OpenSource& source) {
 
 void OpenSources::leave(ReadOp& op) {
   if (op.source == nullptr) return;
-  --std::exchange(op.source, nullptr)->in_flight;
   const auto found = places_.find({op.job, op.manifest});
-  if (found != places_.end() && found->second.forgotten && close_place(found->second)) places_.erase(found);
+  CHECK(found != places_.end() && op.source->in_flight > 0);
+  Place& place = found->second;
+  OpenSource& source = *std::exchange(op.source, nullptr);
+  if (--source.in_flight == 0 && op.in_container()) {
+    CHECK(place.busy > 0 && busy_ > 0);
+    --place.busy;
+    --busy_;
+    // The container may have been a job's first, beyond the limit.
+    if (source.handle >= 0 && containers_.size() > containers_max_) close_container(source);
+  }
+  if (place.forgotten && close_place(place)) places_.erase(found);
 }
 
 void OpenSources::forget(std::uint64_t job) {
@@ -111,7 +144,7 @@ void OpenSources::forget(std::uint64_t job) {
   }
 }
 
-/// False while reads are in flight.
+/// Returns false while reads are in flight.
 bool OpenSources::close_place(Place& place) {
   const auto busy = [](const OpenSource& source) { return source.in_flight > 0; };
   if (busy(place.root) || std::any_of(place.containers.begin(), place.containers.end(), busy)) return false;

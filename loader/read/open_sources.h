@@ -10,47 +10,50 @@
 
 namespace carya::loader {
 
-/// Containers that all jobs together have open. More than the read engine's depth, so that there is always
-/// one without a read in flight, and far fewer than the usual limit of 1,024 descriptors, which is the
-/// trainer's too.
-inline constexpr std::size_t kOpenContainersMax = 128;
+/// The largest number of containers that all jobs together keep open: a quarter of the process's descriptors, since the
+/// trainer needs some too, and at most 4,096. A job whose first container finds no place may open one more.
+std::size_t open_containers_max();
 
-/// So often at most a container that is open is asked whether it is still what was listed.
+/// An open container is compared with its first stamp at most this often.
 inline constexpr std::int64_t kLookAtContainerNs = 1'000'000'000;
 
-/// A root or container of one job, in the read engine.
+/// A root or container that the read engine has open for one job.
 struct OpenSource {
   int handle = -1;  ///< -1: closed
   std::uint32_t in_flight = 0;
-  std::uint64_t used = 0;   ///< when it was last wanted, in calls of enter()
-  io::SourceStamp first{};  ///< of a container when this job first opened it
+  std::uint64_t used = 0;   ///< the call of enter(), counted from 1, that last used it
+  io::SourceStamp first{};  ///< the container's stamp when this job first opened it
   bool opened_before = false;
-  std::int64_t looked_ns = 0;  ///< when it was last found unchanged
+  std::int64_t looked_ns = 0;  ///< when the container was last found unchanged
 };
 
-/// What the read engine has open for the jobs: each job its own roots and containers, so that what a job
-/// finds under a path is what is there when it begins, whatever older jobs still read. Containers are closed,
-/// the least recently used first, when there are too many; one that is opened again must still be the same
-/// file, and one that stays open is looked at once a second. What is read less than that after a change may
-/// be the new bytes: computing looks again at the file of each record that it finds broken.
+/// The roots and containers that the read engine has open. Each job has its own, so that a job sees what is under a
+/// path when the job begins, whatever older jobs still read. When there are too many containers, the least recently
+/// used is closed. A container that is opened again must be the same file, and one that stays open is checked once a
+/// second. A read less than a second after a change may return new bytes; for that, the compute threads check the file
+/// of each record that they find broken.
 ///
-/// Threads: the reading thread's own.
+/// Threads: the reading thread only.
 class OpenSources {
  public:
   explicit OpenSources(io::ReadEngine& engine) : engine_(engine) {}
 
-  /// Open what the read is from, where it is not open, and fill in the request. It stays open until leave().
-  /// Errors: those of the read engine; kIo (the container changed).
+  /// Reserve a place for the source of `op`, until leave(). Returns false if no container may be added now, for all
+  /// jobs or for this one; a later leave() makes room. Returns true if memory is short; enter() then fails.
+  bool reserve(ReadOp& op);
+  /// Open the source of `op` if it is closed, and fill in the request's handle. The source stays open until leave().
+  /// Errors: those of the read engine; kIo (the container changed); kExhausted (memory).
   Status enter(ReadOp& op);
-  /// The read has ended, or was never begun.
+  /// The read has ended, or will not begin. Gives back its place.
   void leave(ReadOp& op);
-  /// The job begins no reads any more: close what is its own, when its last read has ended.
+  /// The job begins no more reads. Closes its sources when its last read has ended.
   void forget(std::uint64_t job);
 
  private:
   struct Place {
     OpenSource root;
-    std::vector<OpenSource> containers;  // as the manifest's; its size never changes
+    std::vector<OpenSource> containers;  // in the manifest's order; never resized: reads point to them
+    std::size_t busy = 0;                // containers with reads in flight
     bool forgotten = false;
   };
   Result<int> open_root(Place& place, const io::Manifest& manifest);
@@ -62,8 +65,10 @@ class OpenSources {
 
   io::ReadEngine& engine_;
   std::map<std::pair<std::uint64_t, const io::Manifest*>, Place> places_;  // by job and manifest
-  std::vector<OpenSource*> containers_;                                    // that are open
+  std::vector<OpenSource*> containers_;                                    // all that are open
+  std::size_t busy_ = 0;                                                   // containers with reads in flight
   std::uint64_t tick_ = 0;
+  const std::size_t containers_max_ = open_containers_max();
 };
 
 }  // namespace carya::loader

@@ -13,9 +13,10 @@ namespace carya::loader {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-/// Of what is available, read-ahead leaves this much. Less than slots leave: those that were let in can work.
+/// Read-ahead leaves this much of the available memory. It is less than slots leave, so that streams whose slots were
+/// allocated can also read.
 constexpr std::uint64_t kSpareBytes = shm::kSpareBytes / 2;
-constexpr std::int64_t kAskNs = 100'000'000;  // asking reads a few files of the kernel: some 70 us
+constexpr std::int64_t kAskNs = 100'000'000;  // asking reads a few kernel files, which takes some 70 us
 
 }  // namespace
 
@@ -29,7 +30,7 @@ std::uint64_t ReadBufferPool::rounded(std::uint64_t bytes) {
   return align_up(bytes, quarter);
 }
 
-// The most recently given buffer that fits: its lines are the likeliest to be in cache.
+// The most recently given buffer that fits, since its lines are the likeliest to be in the cache.
 std::vector<ReadBuffer>::iterator ReadBufferPool::find_kept(std::uint64_t rounded_bytes) {
   const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
                                  [&](const ReadBuffer& buffer) { return buffer.bytes == rounded_bytes; });
@@ -57,6 +58,11 @@ ReadBuffer ReadBufferPool::take(std::uint64_t bytes) {
     return buffer;
   }
   room_ -= std::min(room_, wanted);
+  return make(bytes);
+}
+
+ReadBuffer ReadBufferPool::make(std::uint64_t bytes) {
+  const std::uint64_t wanted = rounded(bytes);
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, wanted));
   if (memory == nullptr) return {};
   return {std::shared_ptr<std::byte[]>(memory, [](std::byte* start) { std::free(start); }), wanted};
@@ -67,7 +73,7 @@ void ReadBufferPool::give(ReadBuffer buffer) {
   try {
     kept_.reserve(kept_.size() + 1);
   } catch (const std::bad_alloc&) {
-    return;  // then it is freed
+    return;  // the buffer is freed then
   }
   kept_bytes_ += buffer.bytes;
   kept_.push_back(std::move(buffer));

@@ -9,29 +9,31 @@
 
 namespace carya::loader {
 
-/// Page-aligned memory that reads land in. What is sent from it may outlive its chunk: the last who has it
-/// frees it.
+/// Page-aligned memory that reads write to. Requests to workers may refer to it after its chunk has ended; the last
+/// owner frees it.
 struct ReadBuffer {
   std::shared_ptr<std::byte[]> memory;
   std::uint64_t bytes = 0;
 };
 
-/// Read buffers on their way round: a steady stream allocates nothing. Sizes are rounded up to quarters of
-/// powers of two, so a buffer fits its next user; at most `kept_bytes_max` lie idle. Threads: under the
-/// engine's lock.
+/// Read buffers for reuse, so that a steady stream allocates nothing. Sizes are rounded up to quarters of powers of
+/// two, so that a buffer fits its next user. At most `kept_bytes_max` are kept unused. Threads: under the engine's
+/// lock.
 class ReadBufferPool {
  public:
-  /// `available` says how much memory this process can still get; none: shm::available_memory_bytes().
+  /// `available` returns the bytes that this process can still get; by default shm::available_memory_bytes().
   explicit ReadBufferPool(std::uint64_t kept_bytes_max, std::function<std::uint64_t()> available = {});
 
-  /// Whether take(bytes) leaves memory enough for the rest of the process. Who has a buffer already does
-  /// without another one where it does not: else a full cgroup is one in which the kernel kills.
+  /// Whether take(bytes) leaves enough memory for the rest of the process. If not, a caller that has a buffer makes do
+  /// with it: in a full cgroup the kernel kills a process.
   bool has_room(std::uint64_t bytes);
-  /// Without memory when the system has none.
+  /// Take a buffer of at least `bytes`. Its memory is null if the system has none.
   ReadBuffer take(std::uint64_t bytes);
-  /// One that others still have is left to them.
+  /// Make a buffer outside of the pool, for a thread that keeps it. Its memory is null if the system has none.
+  static ReadBuffer make(std::uint64_t bytes);
+  /// Give a buffer back. The pool drops it if somebody else still owns its memory.
   void give(ReadBuffer buffer);
-  /// The size that take(bytes) really gives; what budgets count.
+  /// The size that take(bytes) really has. Budgets count in this size.
   static std::uint64_t rounded(std::uint64_t bytes);
 
  private:
@@ -39,8 +41,8 @@ class ReadBufferPool {
 
   const std::uint64_t kept_bytes_max_;
   const std::function<std::uint64_t()> available_;
-  std::uint64_t room_ = 0;     // that may be allocated before the system is asked again
-  std::int64_t asked_ns_ = 0;  // when it was; 0: never
+  std::uint64_t room_ = 0;     // bytes that may be allocated before available_ is asked again
+  std::int64_t asked_ns_ = 0;  // when available_ was last asked; 0: never
   std::uint64_t kept_bytes_ = 0;
   std::vector<ReadBuffer> kept_;
 };

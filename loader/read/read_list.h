@@ -4,8 +4,8 @@
 
 namespace carya::loader {
 
-/// Reads in the order in which they were added. A read is on at most one list, and remembers which: putting
-/// it on one, and taking it off, costs no memory and cannot fail. Threads: as its owner.
+/// Reads in the order in which they were added. A read is on at most one list and points to it, so that adding and
+/// removing a read needs no memory and cannot fail. Threads: as its owner.
 class ReadList {
  public:
   bool empty() const { return first_ == nullptr; }

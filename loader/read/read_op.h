@@ -9,29 +9,31 @@
 namespace carya::loader {
 
 class ReadList;
-struct Chunk;
 struct OpenSource;
+struct ReadBatch;
 
-/// One read on its way. The request's token is its address.
+/// One read. The token of its request is its address, so it does not move until it has ended.
 struct ReadOp {
-  Chunk* chunk = nullptr;
-  std::size_t task = 0;
-  std::size_t input = 0;                   ///< of the chunk's inputs: what is read
-  const io::Manifest* manifest = nullptr;  ///< whose root or container the request means
+  ReadBatch* batch = nullptr;              ///< the batch that it belongs to
+  std::size_t task = 0;                    ///< for the client: the row that the read is for
+  std::size_t input = 0;                   ///< for the client: the input that the read fills
+  const io::Manifest* manifest = nullptr;  ///< has the root or container of the request
   std::uint32_t container = UINT32_MAX;
-  std::uint64_t job = 0;         ///< number of the production
-  OpenSource* source = nullptr;  ///< what it reads from, while it is in flight
+  std::uint64_t job = 0;         ///< ReadClient::number
+  OpenSource* source = nullptr;  ///< the open root or container, while the read is in flight
   io::ReadRequest request{};
-  ReadList* list = nullptr;  ///< it is on, between its neighbours; null when it has ended
+  ReadList* list = nullptr;  ///< the list that it is on, between its neighbours; null when it has ended
   ReadOp* before = nullptr;
   ReadOp* after = nullptr;
-  std::int64_t queued_ns = 0;  ///< when it was last queued
+  std::int64_t queued_ns = 0;  ///< when it was last queued or started
   std::int64_t first_ns = 0;   ///< when it was first submitted
-  std::int64_t due_ns = 0;     ///< not to be submitted earlier
+  std::int64_t due_ns = 0;     ///< it is not submitted earlier
   std::uint32_t attempts = 0;
+
+  bool in_container() const { return container != UINT32_MAX; }
 };
 
-/// Between one try to read something and the next.
+/// The wait before the first retry of a read. It doubles with each next one, up to the maximum.
 constexpr std::int64_t kRetryFirstNs = 10'000'000;
 constexpr std::int64_t kRetryMaxNs = 1'000'000'000;
 

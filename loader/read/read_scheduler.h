@@ -11,57 +11,55 @@
 
 #include "io/read/read_engine.h"
 #include "loader/read/open_sources.h"
+#include "loader/read/read_client.h"
 #include "loader/read/read_list.h"
-#include "loader/stream/scheduler.h"
+#include "loader/read/read_turns.h"
 
 namespace carya::loader {
 
-/// Carries out the reads of all productions on one read engine.
+/// Carries out the reads of all clients on one read engine.
 ///
-/// 1. A read waits in `queued_`; the reading thread takes it to `issued_` and hands it to the read engine.
-/// 2. One that fails waits in `waiting_` for its next try, with back-off; after the job's io_timeout its
-/// error goes to the production.
-/// 3. One without an answer is given up: it is as old as io_timeout, and so long ago is the last answer to
-/// any read of its job (of any job while it is still queued), so that a queue in front of slow storage is not
-/// taken for storage that hangs. Its chunk leaves the production for `lost_`, with the memory that the read
-/// may still write to, until the kernel has let go of it; the late answer is thrown away.
+/// 1. A read waits in its client's queue. Clients take turns, one read at a time. The reading thread moves the read to
+///    `issued_` and hands it to the read engine. A client has at most three reads in flight for each free place.
+/// 2. A read that fails waits in `waiting_` for its next try, with back-off. After the client's io_timeout the error
+///    goes to the client.
+/// 3. A read without an answer is given up when it is older than io_timeout, and no read of its client (for a queued
+///    read: of any client) was answered for that long. So a queue in front of slow storage is not taken for storage
+///    that hangs. The batch moves from the client to `lost_`, with the memory that its reads may still write to. It
+///    stays there until the kernel has ended them; late answers are dropped.
 ///
-/// Threads: those marked so are called under the engine's lock, by any thread; start() and poll() by the
-/// reading thread, without it.
-class Reader {
+/// Threads: the public functions stand in groups. Each group says whether its callers hold the engine's lock, and
+/// whether only the reading thread calls it.
+class ReadScheduler {
  public:
-  Reader(std::unique_ptr<io::ReadEngine> engine, ReadBufferPool& pool);
-  /// Waits for what is in flight: for ever, where storage hangs.
-  ~Reader();
+  ReadScheduler(std::unique_ptr<io::ReadEngine> engine, ReadBufferPool& pool);
+  /// Waits for the reads in flight, for ever if storage hangs.
+  ~ReadScheduler();
 
   std::string_view name() const { return engine_->name(); }
   void wake() { engine_->wake(); }
 
-  // Under the lock.
+  // Under the lock, by any thread.
   void queue(std::vector<ReadOp*>& reads);
-  /// Give up what has waited too long. Returns when to look again; INT64_MAX when nothing is on its way.
+  /// Give up the reads that have waited too long. Returns when to call it again; INT64_MAX if there are no reads.
   std::int64_t give_up_overdue(std::int64_t now_ns, Outbox& out);
-  /// The job has no reads any more but lost ones: close what it had open.
+  /// The job has no reads any more, except lost ones: close its sources.
   void forget(std::uint64_t job);
 
   // Under the lock, by the reading thread.
-  /// Take what is to be started now.
+  /// Take the reads that can start now.
   void take();
-  /// Take nothing any more, and ask that what is in flight ends. False when nothing is.
+  /// Take no more reads, and cancel those in flight. Returns false if there are none.
   bool stop();
-  /// Give what poll() collected to the productions.
+  /// Hand the completions that poll() collected to the clients.
   void finish(Outbox& out);
 
   // By the reading thread, without the lock.
   void start();
-  /// Whether there is something to finish.
+  /// Wait for completions. Returns whether there is something to finish().
   bool poll();
 
  private:
-  struct Lost {
-    std::unique_ptr<Chunk> chunk;
-    std::shared_ptr<const Dataset> dataset;  // whose paths the reads name
-  };
   struct Refused {
     ReadOp* op;
     Error error;
@@ -71,15 +69,18 @@ class Reader {
   void give_up(ReadOp& op, Outbox& out);
   std::int64_t overdue_at(const ReadOp& op) const;
   void requeue_due(std::int64_t now_ns);
+  void enqueue(ReadOp& op);
 
   // Under the lock.
-  ReadList queued_;
+  ReadTurns turns_;              // the clients with queued reads; some of them may have none left
+  std::uint32_t in_flight_ = 0;  // the length of issued_
   ReadList issued_;
+  ReadList stuck_;  // reads of batches that were given up
   ReadList waiting_;
-  std::vector<Lost> lost_;
-  std::vector<std::uint64_t> cancelling_;  // tokens, for start()
-  std::vector<std::uint64_t> leaving_;     // jobs, for start()
-  std::int64_t answered_ns_ = 0;           // the last answer to any read
+  std::vector<std::unique_ptr<ReadBatch>> lost_;
+  std::vector<std::uint64_t> cancelling_;  // tokens that start() cancels
+  std::vector<std::uint64_t> leaving_;     // jobs whose sources start() closes
+  std::int64_t answered_ns_ = 0;           // the time of the last answer to any read
   bool stopping_ = false;
 
   // The reading thread's own.
@@ -91,8 +92,8 @@ class Reader {
   std::array<io::ReadCompletion, 64> done_;
   std::size_t done_count_ = 0;
   int wait_ms_ = 0;
-  std::uint32_t wanted_ = 0;  // reads under way at the same time, as the jobs want them; widened_: as it is
-  std::uint32_t widened_ = 0;
+  std::uint32_t wanted_ = 0;   // reads in flight that the clients want
+  std::uint32_t widened_ = 0;  // the wanted_ that the engine was last told
 
   ReadBufferPool& pool_;
   std::unique_ptr<io::ReadEngine> engine_;

@@ -10,11 +10,11 @@
 
 namespace carya::loader {
 
-/// Bytes of shared memory that the jobs of a process may have, all together. They are reserved before
-/// anything is made, so that many who ask at once cannot have more than there is. Threads: thread-safe.
+/// The bytes of shared memory that all jobs of a process may have together. A job reserves its bytes before it
+/// allocates, so that jobs which begin at the same time cannot exceed the limit. Threads: thread-safe.
 class SharedBudget : public std::enable_shared_from_this<SharedBudget> {
  public:
-  /// Bytes that are somebody's until it is destroyed. Threads: owner only.
+  /// Reserved bytes, which the destructor gives back. Threads: owner only.
   class Part {
    public:
     Part() = default;
@@ -39,14 +39,14 @@ class SharedBudget : public std::enable_shared_from_this<SharedBudget> {
   static std::shared_ptr<SharedBudget> create(std::uint64_t limit) {
     return std::shared_ptr<SharedBudget>(new SharedBudget(limit));
   }
-  /// None: so many are not left.
+  /// Returns nothing if fewer than `bytes` are left.
   std::optional<Part> reserve(std::uint64_t bytes) {
     const MutexLock lock(mutex_);
     if (bytes > limit_ - std::min(limit_, used_)) return std::nullopt;
     used_ += bytes;
     return Part(shared_from_this(), bytes);
   }
-  /// What is reserved stays so, also beyond a lower limit.
+  /// Reservations stay valid, even beyond a lower limit.
   void set_limit(std::uint64_t limit) {
     const MutexLock lock(mutex_);
     limit_ = limit;

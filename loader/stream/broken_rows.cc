@@ -30,7 +30,7 @@ bool draw_substitute(RowTask& task, const BrokenRowRules& rules, std::uint64_t e
 RowVerdict judge_broken_row(const BrokenRowRules& rules, std::uint64_t epoch, RowTask& task, Error error) {
   if (error.code != Code::kCorrupt || rules.on_error == OnError::kRaise)
     return {Fate::kStop, std::move(error), std::nullopt};
-  Failure entry = make_failure(rules.dataset, error, epoch, task.position, task.record);
+  RecordError entry = make_failure(rules.dataset, error, epoch, task.position, task.record);
   if (rules.on_error == OnError::kMask) return {Fate::kMask, {}, std::move(entry)};
   if (draw_substitute(task, rules, epoch)) {
     entry.substitute = static_cast<std::int64_t>(task.record);

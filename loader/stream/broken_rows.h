@@ -8,14 +8,14 @@
 
 namespace carya::loader {
 
-/// What decides about a row that could not be computed.
+/// The inputs of a decision about a row that could not be computed.
 struct BrokenRowRules {
   const Dataset& dataset;
   transforms::OnError on_error;
   std::uint64_t seed;
 };
 
-/// What becomes of such a row.
+/// The decision about a broken row.
 struct RowVerdict {
   enum class Fate : std::uint8_t {
     kStop,     ///< the stream fails here, with `error`
@@ -23,13 +23,13 @@ struct RowVerdict {
     kReplace,  ///< the task names a substitute now, which is to be read and computed
   };
   Fate fate;
-  Error error;                   ///< of kStop
-  std::optional<Failure> entry;  ///< for the quarantine
+  Error error;                       ///< of kStop
+  std::optional<RecordError> entry;  ///< for the quarantine
 };
 
-/// Apply the policy to one broken row. Only bad data is masked or replaced; a substitute comes from the
-/// position's own random numbers, so that no other row moves and any machine draws the same ones. At most 16
-/// are drawn for a position.
+/// Apply the policy to the row of `task`, which `error` broke. Only bad data (kCorrupt) is masked or replaced. At most
+/// 16 substitutes are drawn for a position, from the position's own random numbers: no other row changes, and every
+/// machine draws the same ones.
 RowVerdict judge_broken_row(const BrokenRowRules& rules, std::uint64_t epoch, RowTask& task, Error error);
 
 }  // namespace carya::loader

@@ -3,82 +3,117 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "loader/data/record_error.h"
 #include "loader/read/read_buffer.h"
-#include "loader/read/read_op.h"
+#include "loader/read/read_client.h"
 #include "loader/stream/stream_shape.h"
 
 namespace carya::loader {
 
-class Production;
 struct Chunk;
 struct PlanInUse;
 
-/// One row of a batch still to be computed: from its own record, or from a substitute.
+/// One row of a batch that is still to be computed, from its own record or from a substitute.
 struct RowTask {
-  std::uint64_t row = 0;         ///< in this rank's batch
-  std::uint64_t position = 0;    ///< in the epoch
-  std::uint64_t record = 0;      ///< that is read now
+  std::uint64_t row = 0;         ///< the index in this rank's batch
+  std::uint64_t position = 0;    ///< the position in the epoch
+  std::uint64_t record = 0;      ///< the record that is read now
   std::uint64_t occurrence = 0;  ///< 0: the position's own record; else 1 + position
   std::uint32_t draws = 0;       ///< substitutes drawn so far
   std::int64_t changed_ns = 0;   ///< when its file was first found changed; 0: it was not
-  std::int64_t due_ns = 0;       ///< not to be read earlier
+  std::int64_t due_ns = 0;       ///< the row is not read earlier
 };
 
-/// A chunk's rows that came from another machine.
+/// The rows of a chunk that another machine computed.
 struct Delivered {
-  std::uint64_t worker = 0;  ///< 0: none
-  std::uint64_t order = 0;   ///< the chunk's
-  std::uint64_t row = 0;     ///< the first
+  std::uint64_t worker = 0;  ///< ChunkWork::worker; 0: no rows
+  std::uint64_t order = 0;   ///< Chunk::order
+  std::uint64_t row = 0;     ///< the first row
   std::uint64_t count = 0;
 };
 
-/// One batch of this rank, in production.
+/// One batch of this rank, from its beginning until it is published.
 struct Step {
-  bool dropped = false;  ///< its session is over: what is under way ends and is thrown away
+  bool dropped = false;      ///< its session is over: what is under way ends and is dropped
+  std::uint64_t number = 0;  ///< counted in its session
   std::uint64_t epoch = 0;
-  std::uint64_t index = 0;     ///< step inside the epoch
-  std::uint64_t position = 0;  ///< first position over all ranks
+  std::uint64_t index = 0;     ///< the index of the step in its epoch
+  std::uint64_t position = 0;  ///< the first position, over all ranks
   std::uint64_t position_after = 0;
-  bool last = false;  ///< of its epoch
+  bool last = false;  ///< whether it is the last step of its epoch
   RankPart part;
-  std::uint64_t rows_issued = 0;  ///< rows that belong to chunks begun so far
-  std::uint32_t chunks_open = 0;  ///< begun and not finished
+  std::uint64_t rows_issued = 0;  ///< rows of the chunks begun so far
+  std::uint32_t chunks_open = 0;  ///< chunks that were begun and have not ended
   std::optional<std::uint32_t> slot;
-  std::optional<Failure> failure;  ///< of the lowest row, when the stream must stop here
+  std::optional<RecordError> failure;  ///< of the lowest row that failed; the stream stops here
   std::uint64_t failure_row = 0;
-  std::vector<Failure> quarantined;  ///< shown when the batch is delivered
-  std::vector<Delivered> delivered;  ///< of the chunks that have ended
+  std::vector<RecordError> quarantined;  ///< readers get them with the batch
+  std::vector<Delivered> delivered;      ///< for the chunks that have ended
 
-  /// Nothing of it is missing; a step that failed lacks what would come after the failure.
+  /// Whether all its rows are in place. A step that failed needs no rows behind the failure.
   bool complete() const { return (failure || rows_issued == part.count) && chunks_open == 0; }
 };
 
-/// A contiguous run of rows of one step: the unit of scheduling. Idempotent: computing it again gives the
-/// same bits.
+/// The state of a chunk. ChunkTable::move() makes every change; chunk_table.cc lists the changes that exist.
+enum class ChunkState : std::uint8_t {
+  kFree,      ///< has no rows, and waits to be used
+  kPrepared,  ///< its rows are known; its reads have not begun
+  kReading,   ///< its reads are under way
+  kReady,     ///< its inputs are in memory; it is computed when its step has a slot
+  kLocal,     ///< a thread of this machine computes it
+  kRemote,    ///< another machine computes it
+};
+inline constexpr std::size_t kChunkStates = 6;
+
+/// The reads of one chunk.
+struct ChunkReads final : ReadBatch {
+  Chunk* chunk = nullptr;
+};
+
+/// Orders chunks by the time at which they are due, earliest first.
+struct DueFirst {
+  bool operator()(const Chunk* one, const Chunk* other) const;
+};
+using ChunksByDue = std::set<Chunk*, DueFirst>;
+
+/// A contiguous run of rows of one step: the unit of scheduling. It may be computed again, with the same bits.
 struct Chunk {
-  Production* owner = nullptr;  ///< null: given up, its reads still end some time
-  Step* step = nullptr;
-  std::shared_ptr<PlanInUse> plan;  ///< by which it is computed, also with substitutes; null: not begun
-  std::uint64_t order = 0;          ///< of issue; lower is due earlier
+  Step* step = nullptr;             ///< null while the chunk is free
+  std::shared_ptr<PlanInUse> plan;  ///< the plan that computes it and its substitutes; null: not begun
+  std::uint64_t order = 0;          ///< the order of issue; the lower one is due earlier
   std::vector<RowTask> tasks;
   std::vector<std::pair<std::size_t, Error>> broken;  ///< (task, why) of the rows that could not be computed
-  std::vector<std::span<const std::byte>> inputs;     ///< tasks x fields
-  std::vector<std::int64_t> labels;                   ///< tasks; label inputs point here
-  std::vector<ReadOp> reads;
-  std::uint32_t reads_open = 0;
-  std::optional<std::pair<std::size_t, Error>>
-      read_error;  ///< (task, why) of the lowest row that storage failed
-  ReadBuffer buffer;
-  /// Rows that came home from another machine, of which `inputs` are parts; `plan` then is what is left to
-  /// do.
+  std::vector<std::span<const std::byte>> inputs;     ///< one for each task and field, field fastest
+  std::vector<std::int64_t> labels;   ///< one for each task; inputs of label fields point here
+  std::unique_ptr<ChunkReads> reads;  ///< null after they were given up, until the chunk is reused
+  /// (task, why) of the lowest row that storage failed to read.
+  std::optional<std::pair<std::size_t, Error>> read_error;
+  /// Rows that another machine computed up to a cut. If there are some, `inputs` point into them and `plan` is the rest
+  /// of the plan.
   ReadBuffer received;
-  bool came_back = false;  ///< uncomputed from another machine: this one computes it
-  Delivered delivered;
-  bool distrusted = false;  ///< what was delivered is not to be believed: to be begun again
+  bool stays_here =
+      false;            ///< no other machine may have it: one had it and gave it back, or was not believed
+  Delivered delivered;  ///< the rows that another machine computed
+  bool distrusted = false;  ///< they are not to be believed: the chunk begins again
+  /// No read was begun for the chunk: the thread that computes it takes its inputs from the page cache.
+  bool tries_cache = false;
+  bool missed = false;  ///< the page cache lacked some of them: the chunk must be read
+
+  ChunkState state() const { return state_; }
+  bool is_rest() const { return received.memory != nullptr; }
+
+ private:
+  friend class ChunkTable;
+  ChunkState state_ = ChunkState::kFree;
+  ChunksByDue::node_type node_;  // while the chunk is in no set: inserting it needs no memory
 };
+
+inline bool DueFirst::operator()(const Chunk* one, const Chunk* other) const {
+  return one->order < other->order;
+}
 
 }  // namespace carya::loader

@@ -9,11 +9,11 @@
 namespace carya::loader {
 namespace {
 
-/// Of longer rows the processor itself sees that they are read in order.
+/// The processor itself prefetches longer rows, which it sees being read in order.
 constexpr std::size_t kPrefetchBytesMax = 2048;
 
-/// Ask for the next row of a shuffled array while this one is computed: rows lie anywhere, so the processor
-/// cannot guess. Measured: bench/small, Xeon with AVX-512, medians of 4: 553 -> 378 CPU-ns per sample.
+/// Ask for the next row of a shuffled array while this one is computed. Rows lie anywhere, so the processor cannot
+/// guess the next one. Measured: bench/small, Xeon with AVX-512, medians of 4: 553 -> 378 CPU-ns per sample.
 void prefetch(std::span<const std::byte> row) {
   constexpr std::size_t kLine = 64;
   const std::size_t bytes = std::min<std::size_t>(row.size(), kPrefetchBytesMax);
@@ -40,7 +40,7 @@ Status run_caught(Run run) {
 void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scratch) {
   const Step& step = *chunk.step;
   const std::size_t fields = parts.plan.inputs().size();
-  const bool from_record = !chunk.received.memory;
+  const bool from_record = !chunk.is_rest();
   SlotRows::Row row;
   const Status arrays = parts.dataset.check_arrays();
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
@@ -61,7 +61,7 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
       parts.index.end(scratch.index, source);
       return ran;
     });
-    // A file that changed is the world's doing, and no fault of a record either.
+    // A damaged record may come from a file that changed. That is the world's doing, and no fault of the record.
     if (!status && status.error().code == Code::kCorrupt)
       if (Status same = run_caught([&] { return parts.dataset.check_as_listed(task.record); }); !same)
         status = std::move(same);

@@ -1,6 +1,10 @@
 #include "loader/stream/chunk_inputs.h"
 
+#include <cstring>
+#include <new>
+
 #include "base/checked.h"
+#include "base/clock.h"
 
 namespace carya::loader {
 
@@ -12,9 +16,9 @@ std::uint64_t buffer_room(std::uint64_t bytes) {
 
 std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job) {
   chunk.inputs.clear();
-  chunk.reads.clear();
+  chunk.reads->reads.clear();
   chunk.labels.resize(chunk.tasks.size());
-  chunk.broken.reserve(chunk.tasks.size());  // so that to list a broken row never fails
+  chunk.broken.reserve(chunk.tasks.size());  // so that listing a broken row never fails
   std::uint64_t room = 0;
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
     const std::uint64_t source = dataset.source_index(chunk.tasks[t].record);
@@ -29,32 +33,54 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
         chunk.inputs.push_back(std::as_bytes(std::span(&chunk.labels[t], 1)));
         continue;
       }
-      ReadOp op{.chunk = &chunk,
+      ReadOp op{.batch = chunk.reads.get(),
                 .task = t,
                 .manifest = field.manifest.get(),
                 .container = address.container,
                 .job = job};
       op.request.path = field.manifest->path_c_str(source);
-      op.request.offset = room;  // inside the buffer, until the buffer is there
+      op.request.offset = room;  // an offset in the buffer, until place_reads()
       op.request.length = address.bytes;
       op.input = chunk.inputs.size();
       chunk.inputs.emplace_back();
-      if (buffer_room(address.bytes) == 0) continue;  // computing will say what is wrong with it
+      if (buffer_room(address.bytes) == 0) continue;  // computing reports what is wrong with it
       room += buffer_room(address.bytes);
-      chunk.reads.push_back(op);
+      chunk.reads->reads.push_back(op);
     }
   }
   return room;
 }
 
-void place_reads(Chunk& chunk, const Dataset& dataset) {
-  for (ReadOp& op : chunk.reads) {
+void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory) {
+  for (ReadOp& op : chunk.reads->reads) {
     op.request.token = reinterpret_cast<std::uint64_t>(&op);
-    op.request.dest = chunk.buffer.memory.get() + op.request.offset;
+    op.request.dest = memory + op.request.offset;
     chunk.inputs[op.input] = {op.request.dest, op.request.length};
     const std::uint64_t source = dataset.source_index(chunk.tasks[op.task].record);
-    op.request.offset = op.container == UINT32_MAX ? 0 : op.manifest->record(source).offset;
+    op.request.offset = op.in_container() ? op.manifest->record(source).offset : 0;
   }
+}
+
+bool read_cached(Chunk& chunk, const Dataset& dataset, const CachedReads& reads, CachedInputs& inputs) {
+  try {
+    const std::uint64_t room = list_inputs(chunk, dataset, 0);
+    if (inputs.buffer.bytes < room) inputs.buffer = ReadBufferPool::make(room);
+    if (room > 0 && !inputs.buffer.memory) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  place_reads(chunk, dataset, inputs.buffer.memory.get());
+  std::int64_t begun_ns = monotonic_ns();
+  for (const ReadOp& op : chunk.reads->reads) {
+    if (!reads.read(op)) return false;
+    // Decoders may look at these bytes, so they are the same each time.
+    std::memset(op.request.dest + op.request.length, 0, kSlackBytes);
+    const std::int64_t now_ns = monotonic_ns();
+    inputs.tally.note(now_ns - begun_ns);
+    inputs.tally.bytes += op.request.length;
+    begun_ns = now_ns;
+  }
+  return true;
 }
 
 }  // namespace carya::loader

@@ -3,22 +3,37 @@
 #include <cstdint>
 
 #include "loader/data/dataset.h"
+#include "loader/read/cached_reads.h"
+#include "loader/read/read_buffer.h"
+#include "loader/read/read_tally.h"
 #include "loader/stream/chunk.h"
 
 namespace carya::loader {
 
-/// Decoders may look this far past a record's end; the read engine itself wants one byte to see a file that
-/// grew.
+/// Decoders may read this many bytes behind a record. The read engine needs one of them to notice a file that grew.
 inline constexpr std::uint64_t kSlackBytes = 64;
 
-/// Room for a record in a read buffer; none for one that is too large to be read at all.
+/// The room in a read buffer for a record of `bytes`; 0 if the record is too large to be read.
 std::uint64_t buffer_room(std::uint64_t bytes);
 
-/// Give the chunk's tasks what is in memory already (arrays, labels), and list its reads of encoded fields.
-/// Returns the bytes that its buffer must have.
+/// Set the inputs that are in memory already (arrays, labels), and list the chunk's reads of encoded fields. Returns
+/// the bytes that the chunk's buffer needs.
 std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job);
 
-/// Point reads and inputs into the chunk's buffer, in which list_inputs' bytes have room.
-void place_reads(Chunk& chunk, const Dataset& dataset);
+/// Point the reads and their inputs into `memory`, which has at least the bytes that list_inputs() returned.
+void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory);
+
+/// Inputs that a compute thread read from the page cache. The thread keeps the buffer from chunk to chunk, so that the
+/// buffer stays in the processor's cache.
+struct CachedInputs {
+  ReadBuffer buffer;
+  ReadTally tally;
+};
+/// The largest buffer that a thread keeps in this way.
+inline constexpr std::uint64_t kCachedBytesMax = 4 << 20;
+
+/// Take all inputs of `chunk` from memory and from the page cache. Returns false if some are not there, or if there is
+/// no memory for them; only what list_inputs() sets has changed then. Never waits, never throws.
+bool read_cached(Chunk& chunk, const Dataset& dataset, const CachedReads& reads, CachedInputs& inputs);
 
 }  // namespace carya::loader

@@ -8,76 +8,67 @@
 #include <vector>
 
 #include "loader/data/dataset.h"
+#include "loader/data/decode_index.h"
 #include "loader/stream/chunk.h"
-#include "loader/wire/chunk_message.h"
+#include "loader/wire/encoded_chunk.h"
+#include "transforms/pipeline/pipeline.h"
 #include "transforms/plan/plan.h"
 
 namespace carya::loader {
 
-class Production;
+class StreamScheduler;
 class WorkerPlan;
-struct Outbox;
 
-/// Where a plan is cut: the ops before it run elsewhere, those behind it here.
+/// The cut of a plan: the ops before it run on another machine, those behind it on this one.
 struct PlanCut {
   std::uint64_t plan = 0;                        ///< RemotePlan::id
-  std::vector<transforms::TensorSpec> outputs;   ///< of a row that comes home
-  std::shared_ptr<PlanInUse> rest;               ///< null: no op is behind it
-  std::shared_ptr<const WorkerPlan> compiled{};  ///< what workers run, to check them by
+  std::vector<transforms::TensorSpec> outputs;   ///< the tensors of a row that comes back
+  std::shared_ptr<PlanInUse> rest;               ///< the ops behind the cut; null: there are none
+  std::shared_ptr<const WorkerPlan> compiled{};  ///< the workers' part of the plan, to check their results
 };
 
-/// A chunk on its way to another machine and back. Whoever holds it may write to `places`, and nobody else
-/// may; it is given back by RemoteDone when nothing writes there any more.
-struct RemoteWork {
+/// The chunk that an executor wants.
+struct ChunkWanted {
+  std::size_t keep_local = 0;  ///< skip this many of the earliest ready chunks: local threads compute them
+  std::size_t min_batches_ahead = 0;  ///< the reader takes at least this many batches before the chunk's
+  bool allow_final = false;           ///< if no chunk is that far ahead, the last ready one is taken
+};
+
+/// A chunk that is away from this machine. Its holder may write to `places`, and read the chunk's rows and inputs,
+/// until it gives the work back with ChunkDone. Nobody else touches them meanwhile.
+struct ChunkWork {
   Chunk* chunk = nullptr;
   std::shared_ptr<const PlanCut> cut;
-  std::uint64_t worker = 0;  ///< who computes it, by the crew's number; 0: somebody who is not distrusted
-  /// What is sent: the head, and parts, which stay what they are for whoever has them.
-  struct Sent {
-    RemoteChunk head{};
-    std::vector<std::byte> table;
-    std::vector<std::int64_t> labels;
-    std::vector<std::vector<std::byte>> entries;  ///< of the decode index
-    std::shared_ptr<const std::byte[]> buffer;
-    std::shared_ptr<const Dataset> dataset;  ///< whose arrays are in memory
-    std::vector<std::span<const std::byte>> parts;
-    // The same for a worker that reads records itself; no table: not to be had.
-    std::vector<std::vector<std::byte>> addresses;
-    std::vector<std::byte> address_table;
-    std::vector<std::span<const std::byte>> address_parts;
-  };
-  std::shared_ptr<const Sent> sent;
-  bool by_address = false;  ///< which of both is sent
-  RemoteChunk head() const;
-  std::span<const std::byte> table() const { return by_address ? sent->address_table : sent->table; }
-  const std::vector<std::span<const std::byte>>& parts() const {
-    return by_address ? sent->address_parts : sent->parts;
-  }
-  std::size_t sent_bytes() const;
-  /// Where what comes home goes, in order: in the batch's slot where the cut is last.
-  std::vector<std::span<std::byte>> places;
-  ReadBuffer aside;  ///< memory of the places that are in no slot
+  std::uint64_t epoch = 0;  ///< of the chunk's rows
+  /// The executor's number of the worker that computes it; 0: none that could be distrusted.
+  std::uint64_t worker = 0;
+  /// The encoded request; null until the executor has made it.
+  std::shared_ptr<const EncodedChunk> sent{};
+  bool by_address = false;  ///< whether the request has the records' addresses instead of their bytes
+  /// Where the results go, one for each output: in the batch's slot if the cut is last, else in `aside`.
+  std::vector<std::span<std::byte>> places{};
+  ReadBuffer aside{};  ///< the memory of the places that are in no slot
+
   std::size_t result_bytes() const;
 };
 
-/// What came of it: true, all rows are in their places; false, this machine is to compute it.
-using RemoteDone = std::function<void(std::unique_ptr<RemoteWork>, bool computed)>;
+/// Takes work back. `computed`: all its rows are in their places. If not, this machine computes the chunk.
+using ChunkDone = std::function<void(std::unique_ptr<ChunkWork>, bool computed)>;
 
-/// Computes chunks of one production on other machines.
-class Crew {
+/// Computes chunks of one stream on other machines.
+class Executor {
  public:
-  virtual ~Crew() = default;
-  /// Called once, before all else. `done` gives work back; `wake` asks for a feed(), when workers have room
-  /// again. Both from any thread, but not inside of a call of these functions.
-  virtual void begin(RemoteDone done, std::function<void()> wake) = 0;
-  /// Chunks may have become ready, or time has passed (some 20 ms while work is out): take
-  /// (Production::take_remote) what workers can begin now, and give back (Production::end_remote) what they
-  /// do not finish in time. Under the engine's lock; never waits, never throws.
-  virtual void feed(Production& production, Outbox& out) = 0;
-  /// Take nothing more. What is out is given back soon, computed or not. Under the engine's lock; never
-  /// waits.
+  virtual ~Executor() = default;
+  /// Called once, before all other functions. `done` gives work back. `wake` asks for an offer() when workers have room
+  /// again. Any thread may call both, except from inside of these functions.
+  virtual void begin(ChunkDone done, std::function<void()> wake) = 0;
+  /// Called when chunks may have become ready, and some 20 ms after the last offer while work is out. The executor
+  /// takes (StreamScheduler::take_remote) what workers can begin now, and gives back (StreamScheduler::end_remote) what
+  /// they will not finish in time. Under the engine's lock; never waits, never throws.
+  virtual void offer(StreamScheduler& stream, Outbox& out) = 0;
+  /// Take no more chunks, and soon give back all that are out, computed or not. Under the engine's lock; never waits.
   virtual void stop() = 0;
-  /// After stop(), when all is given back: nothing is called any more once this has returned. Without a lock.
+  /// Called after stop(), when all work is given back. No callback runs after it has returned. Without a lock.
   virtual void end() = 0;
 };
 

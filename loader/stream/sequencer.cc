@@ -1,16 +1,52 @@
-// Production's steps: begun in stream order, given slots in order, published in order. production.cc has the
-// chunks that they are cut into.
+#include "loader/stream/sequencer.h"
+
 #include <algorithm>
 #include <new>
-#include <optional>
-#include <utility>
 
-#include "loader/stream/scheduler.h"
+#include "loader/stream/slot_meta.h"
 
 namespace carya::loader {
+namespace {
 
-std::uint64_t Production::record_at(std::uint64_t epoch, std::uint64_t position) {
-  if (!pipeline_->shuffled()) return position;
+/// The most entries that one step keeps; the counters count all.
+constexpr std::size_t kQuarantinedMax = 10'000;
+
+}  // namespace
+
+Sequencer::Sequencer(const SequenceOptions& options, std::shared_ptr<const Dataset> dataset,
+                     std::shared_ptr<shm::SlotRing> ring, const SlotRows& rows)
+    : options_(options),
+      dataset_(std::move(dataset)),
+      ring_(std::move(ring)),
+      rows_(rows),
+      places_(ring_->slots()) {}
+
+void Sequencer::seek(std::uint64_t epoch, std::uint64_t position) {
+  CHECK(steps_.empty());
+  ++session_;
+  epoch_ = epoch;
+  position_ = position;
+  paused_ = failing_ = exhausted_ = mixed_ = false;
+  steps_begun_ = 0;
+  std::ranges::fill(places_, Place());
+  failure_.reset();
+  quarantine_.clear();  // entries of batches that no reader will get
+}
+
+void Sequencer::drop() {
+  slotted_ = 0;
+  for (; !steps_.empty(); steps_.pop_front()) {
+    std::unique_ptr<Step>& step = steps_.front();
+    step->dropped = true;
+    if (step->chunks_open == 0)
+      bury(std::move(step));
+    else
+      buried_.push_back(std::move(step));
+  }
+}
+
+std::uint64_t Sequencer::record_at(std::uint64_t epoch, std::uint64_t position) {
+  if (!options_.shuffled) return position;
   if (!permutation_ || permutation_epoch_ != epoch) {
     permutation_.emplace(options_.seed, epoch, options_.shape.records);
     permutation_epoch_ = epoch;
@@ -18,16 +54,23 @@ std::uint64_t Production::record_at(std::uint64_t epoch, std::uint64_t position)
   return (*permutation_)(position);
 }
 
-/// The next step of the stream, if there is one now.
-bool Production::begin_step() {
+Step* Sequencer::open_step() const {
+  if (!may_begin() || steps_.empty() || steps_.back()->rows_issued == steps_.back()->part.count)
+    return nullptr;
+  return steps_.back().get();
+}
+
+Step* Sequencer::begin_step() {
+  if (!may_begin()) return nullptr;
   const StreamShape& shape = options_.shape;
   if (shape.at_end(position_)) {
-    if (!options_.prefetch_epochs) return false;
+    if (!options_.prefetch_epochs) return nullptr;
     ++epoch_;
     position_ = 0;
   }
-  if (options_.epochs && epoch_ >= *options_.epochs) return false;
+  if (options_.epochs && epoch_ >= *options_.epochs) return nullptr;
   std::unique_ptr<Step>& step = steps_.emplace_back(take_step());
+  step->number = steps_begun_++;
   step->epoch = epoch_;
   step->index = position_ / shape.global_size;
   step->position = position_;
@@ -35,10 +78,10 @@ bool Production::begin_step() {
   position_ += shape.step_positions(position_);
   step->position_after = position_;
   step->last = shape.at_end(position_);
-  return true;
+  return step.get();
 }
 
-std::unique_ptr<Step> Production::take_step() {
+std::unique_ptr<Step> Sequencer::take_step() {
   if (free_steps_.empty()) {
     ++steps_made_;
     free_steps_.reserve(steps_made_);
@@ -51,20 +94,19 @@ std::unique_ptr<Step> Production::take_step() {
   return step;
 }
 
-/// No memory to go on: the stream fails where nothing more was begun. What was, ends as usual.
-void Production::stop_exhausted() {
+void Sequencer::run_out_of_memory() {
   failing_ = true;
   if (steps_.empty() || steps_.back()->rows_issued == steps_.back()->part.count) {
     exhausted_ = true;
-  } else {
-    Step& step = *steps_.back();
-    const std::uint64_t row = step.rows_issued;
-    fail_step(step, {.row = row, .position = step.part.first + row}, out_of_memory());
+    return;
   }
-  publish_complete();
+  Step& step = *steps_.back();
+  const std::uint64_t row = step.rows_issued;
+  fail(step, {.row = row, .position = step.part.first + row}, out_of_memory());
 }
 
-void Production::fail_step(Step& step, const RowTask& task, const Error& error) {
+void Sequencer::fail(Step& step, const RowTask& task, const Error& error) {
+  CHECK(!step.dropped);
   failing_ = true;
   if (step.failure && step.failure_row <= task.row) return;
   step.failure_row = task.row;
@@ -75,66 +117,78 @@ void Production::fail_step(Step& step, const RowTask& task, const Error& error) 
   }
 }
 
-/// A chunk of the step has ended.
-void Production::leave_step(Step& step) {
+void Sequencer::note_broken(Step& step, RecordError entry) {
+  if (step.quarantined.size() == kQuarantinedMax) return;
+  // Chunks end in any order, so the place follows from the position. Entries of one position stay in theirs.
+  const auto place = std::ranges::upper_bound(step.quarantined, entry.position, {}, &RecordError::position);
+  step.quarantined.insert(place, std::move(entry));
+}
+
+void Sequencer::leave(Step& step) {
+  CHECK(step.chunks_open > 0);
   --step.chunks_open;
-  if (!step.dropped) return publish_complete();
-  if (step.chunks_open > 0) return;
-  const auto found =
-      std::find_if(buried_.begin(), buried_.end(), [&](const auto& other) { return other.get() == &step; });
+  if (!step.dropped || step.chunks_open > 0) return;
+  const auto found = std::ranges::find(buried_, &step, &std::unique_ptr<Step>::get);
   CHECK(found != buried_.end());
   std::unique_ptr<Step> owned = std::move(*found);
   buried_.erase(found);
   bury(std::move(owned));
 }
 
-void Production::assign_slots() {
-  while (slotted_ < steps_.size()) {
-    const std::optional<std::uint32_t> slot = take_slot();
-    if (!slot) return;
-    Step& step = *steps_[slotted_++];
-    step.slot = slot;
-    totals_.taken_samples += static_cast<double>(step.part.count);
-    look_at_cores();
-    for (std::uint64_t row = step.part.count; row < step.part.rows; ++row) rows_->clear(*step.slot, row, -1);
-  }
+void Sequencer::bury(std::unique_ptr<Step> step) {
+  if (step->slot) ring_->abandon(*step->slot);
+  free_steps_.push_back(std::move(step));
 }
 
-std::optional<std::uint32_t> Production::take_slot() {
+Step* Sequencer::assign_slot() {
+  if (slotted_ == steps_.size()) return nullptr;
+  const std::optional<std::uint32_t> slot = take_slot();
+  if (!slot) return nullptr;
+  Step& step = *steps_[slotted_++];
+  CHECK(!step.slot);
+  step.slot = slot;
+  for (std::uint64_t row = step.part.count; row < step.part.rows; ++row) rows_.clear(*step.slot, row, -1);
+  return &step;
+}
+
+std::optional<std::uint32_t> Sequencer::take_slot() {
   std::optional<std::uint32_t> slot = ring_->acquire();
   if (slot) return slot;
-  ring_->set_waiting(true);  // ask for the bell, then look once more: a release in between rings no bell
+  // Ask for the bell, then look once more: a release before that rang no bell.
+  ring_->set_waiting(true);
   slot = ring_->acquire();
   if (slot) ring_->set_waiting(false);
   return slot;
 }
 
-void Production::publish_complete() {
+bool Sequencer::publish_complete() {
   while (!steps_.empty() && steps_.front()->slot && steps_.front()->complete()) {
     publish(*steps_.front());
     free_steps_.push_back(std::move(steps_.front()));
     steps_.pop_front();
+    CHECK(slotted_ > 0);
     --slotted_;
-    if (failure) return drop_session();
+    if (failure_) return true;
   }
-  if (!exhausted_ || failure || stopped_ || !steps_.empty()) return;
+  if (!exhausted_ || failure_ || stopped_ || !steps_.empty()) return false;
   Step end{.epoch = epoch_, .index = position_ / options_.shape.global_size, .slot = take_slot()};
-  if (!end.slot) return;
+  if (!end.slot) return false;
   end.failure = memory_failure(epoch_, position_, 0);
   publish(end);
-  drop_session();
+  return true;
 }
 
-void Production::publish(Step& step) {
+void Sequencer::publish(Step& step) {
+  // The entries are stored before the slot is published: its meta words say whether there are any.
   try {
-    if (!step.quarantined.empty()) published_quarantine_[sequence_ + 1].swap(step.quarantined);
+    if (!step.quarantined.empty()) quarantine_[sequence_ + 1].swap(step.quarantined);
   } catch (const std::bad_alloc&) {
-    fail_step(step, {.position = step.part.first}, out_of_memory());
+    fail(step, {.position = step.part.first}, out_of_memory());
   }
-  note_went_out(step);
-  if (step.part.repeated) rows_->invalidate(*step.slot, 0);
-  const shm::Meta meta = meta_of(step, session_, published_quarantine_.contains(sequence_ + 1));
-  if (step.failure) failure = std::move(step.failure);
+  deliveries_.note(step);
+  if (step.part.repeated) rows_.invalidate(*step.slot, 0);
+  const shm::Meta meta = meta_of(step, session_, quarantine_.contains(sequence_ + 1));
+  if (step.failure) failure_ = std::move(step.failure);
   ++sequence_;
   places_[sequence_ % places_.size()] = {sequence_, step.epoch, step.position};
   ++stats_.batches;
@@ -144,14 +198,14 @@ void Production::publish(Step& step) {
   ring_->publish(*step.slot, sequence_, meta);
 }
 
-Production::Place Production::next_place() const {
+Sequencer::Place Sequencer::next_place() const {
   if (!steps_.empty()) return {sequence_ + 1, steps_.front()->epoch, steps_.front()->position};
   if (options_.prefetch_epochs && options_.shape.at_end(position_)) return {sequence_ + 1, epoch_ + 1, 0};
   return {sequence_ + 1, epoch_, position_};
 }
 
-std::optional<std::uint64_t> Production::sequence_at(std::uint64_t epoch, std::uint64_t position) const {
-  if (failing_ || failure || exhausted_ || stopped_ || mixed_) return std::nullopt;
+std::optional<std::uint64_t> Sequencer::sequence_at(std::uint64_t epoch, std::uint64_t position) const {
+  if (failing_ || failure_ || exhausted_ || stopped_ || mixed_) return std::nullopt;
   if (options_.prefetch_epochs && options_.shape.at_end(position)) {  // the same place by another name
     ++epoch;
     position = 0;
@@ -162,27 +216,25 @@ std::optional<std::uint64_t> Production::sequence_at(std::uint64_t epoch, std::u
   return std::nullopt;
 }
 
-void Production::drop_session() {
-  if (prepared_ != nullptr) recycle(*std::exchange(prepared_, nullptr));
-  for (Chunk* chunk : ready_) {
-    --chunk->step->chunks_open;
-    recycle(*chunk);
-  }
-  ready_.clear();
-  slotted_ = 0;
-  for (; !steps_.empty(); steps_.pop_front()) {
-    std::unique_ptr<Step>& step = steps_.front();
-    step->dropped = true;
-    if (step->chunks_open == 0)
-      bury(std::move(step));
-    else
-      buried_.push_back(std::move(step));
-  }
+std::vector<RecordError> Sequencer::take_quarantine(std::uint64_t up_to_sequence) {
+  std::vector<RecordError> taken;
+  const auto end = quarantine_.upper_bound(up_to_sequence);
+  for (auto entry = quarantine_.begin(); entry != end; ++entry)
+    std::ranges::move(entry->second, std::back_inserter(taken));
+  quarantine_.erase(quarantine_.begin(), end);
+  return taken;
 }
 
-void Production::bury(std::unique_ptr<Step> step) {
-  if (step->slot) ring_->abandon(*step->slot);
-  free_steps_.push_back(std::move(step));
+void Sequencer::forget_before(std::uint64_t sequence) {
+  quarantine_.erase(quarantine_.begin(), quarantine_.lower_bound(sequence));
+}
+
+double Sequencer::samples_left() const {
+  if (!options_.epochs) return 0;
+  const auto records = static_cast<double>(options_.shape.records);
+  const double all = static_cast<double>(*options_.epochs) * records;
+  const double done = static_cast<double>(stats_.epoch) * records + static_cast<double>(stats_.position);
+  return std::max(0.0, all - done) / static_cast<double>(options_.shape.world_size);
 }
 
 }  // namespace carya::loader

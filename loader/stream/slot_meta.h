@@ -8,7 +8,7 @@
 
 namespace carya::loader {
 
-/// Meaning of a published slot's meta words.
+/// The meaning of a published slot's meta words.
 enum MetaWord : std::size_t {
   kMetaSession,
   kMetaKind,
@@ -17,7 +17,7 @@ enum MetaWord : std::size_t {
   kMetaPosition,
   kMetaRows,
   kMetaLast,
-  kMetaFound,  ///< not 0: something was found broken in this step; Producer::take_found() has it
+  kMetaFound,  ///< not 0: the step has entries; Stream::take_errors() returns them
 };
 enum class SlotKind : std::uint64_t { kBatch = 1, kFailure = 2 };
 

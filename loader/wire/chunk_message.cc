@@ -1,14 +1,15 @@
 #include "loader/wire/chunk_message.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/cbor_check.h"
 #include "loader/wire/number_ranges.h"
 #include "remote/protocol/archive.h"
+#include "remote/protocol/cbor_check.h"
 
 namespace carya::archive {
 
@@ -105,7 +106,7 @@ std::string encode_remote(const Document& document) {
 
 template <typename Document>
 Result<Document> decode_remote(std::span<const std::byte> body) {
-  TRY(check_cbor(body));
+  TRY(remote::check_cbor(body));
   std::string wrong;
   auto document =
       archive::from_cbor<Json, Document>({reinterpret_cast<const char*>(body.data()), body.size()}, wrong);
@@ -164,7 +165,7 @@ std::vector<std::byte> remote_address(const RemoteAddress& address) {
 
 Result<RemoteAddress> parse_remote_address(std::span<const std::byte> input) {
   if (input.size() <= kAddressBytes || input.size() > kAddressBytes + kPathBytesMax)
-    return fail(Code::kCorrupt, "remote chunk: " + std::to_string(input.size()) + " bytes are no address");
+    return fail(Code::kCorrupt, fmt::format("remote chunk: {} bytes are no address", input.size()));
   const auto path = input.subspan(kAddressBytes);
   return RemoteAddress{.file = {.path = {reinterpret_cast<const char*>(path.data()), path.size()},
                                 .bytes = number_at(input, 16),
@@ -197,8 +198,8 @@ Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
     const transforms::SourceField& field = fields[i % fields.size()];
     const std::uint64_t bytes = next_length();
     if (!is_encoded(field) && bytes != static_cast<std::uint64_t>(field.spec.bytes()))
-      return wrong(field.spec.name + " has " + std::to_string(bytes) + " bytes; the plan takes " +
-                   field.spec.to_string());
+      return wrong(
+          fmt::format("{} has {} bytes; the plan takes {}", field.spec.name, bytes, field.spec.to_string()));
     if (!take(bytes, parsed.inputs)) return wrong("an input is longer than what was sent");
     if (!is_encoded(field)) {
       parsed.entries.emplace_back();

@@ -12,13 +12,13 @@
 
 namespace carya::loader {
 
-/// How many rows and bytes one chunk may have; a request that has more is no request.
+/// The limits of one chunk in rows and bytes. A request that has more is refused.
 inline constexpr std::uint64_t kRemoteRowsMax = 16'384;
 inline constexpr std::uint64_t kRemoteBytesMax = std::uint64_t{1} << 30;
 
 /// A file as the host listed it.
 struct RemoteFile {
-  std::string path;  ///< absolute, the host's
+  std::string path;  ///< an absolute path of the host
   std::uint64_t bytes = 0;
   std::int64_t mtime_ns = 0;
   bool operator==(const RemoteFile&) const = default;
@@ -31,26 +31,27 @@ struct RemoteAddress {
   std::uint64_t bytes = 0;
 };
 
-/// What a worker is to do with chunks: the first `cut` ops of a pipeline, in this order. It holds a
-/// pipeline's document, which is hostile until checked, and no code.
+/// What a worker does with chunks: it runs the first `cut` ops of a pipeline, in this order. A plan holds a pipeline's
+/// document, which is hostile until checked, and no code.
 struct RemotePlan {
-  std::uint64_t id = 0;  ///< the host's number for it
-  std::string pipeline;  ///< its canonical JSON
-  Hash128 fingerprint;   ///< of the ops, their versions and the codecs': another one gives other bits
+  std::uint64_t id = 0;  ///< the host's number of the plan
+  std::string pipeline;  ///< the pipeline's canonical JSON
+  Hash128 fingerprint;   ///< covers ops, op versions and codec versions: another fingerprint gives other bits
   std::uint64_t seed = 0;
   std::vector<std::uint64_t> order;  ///< as transforms::PlanOptions::order, always written out
-  std::uint64_t cut = 0;             ///< ops that the worker runs, 1 to all
-  /// Some of the source: a worker that sees these as they are here may read records itself. None: it may not.
+  std::uint64_t cut = 0;             ///< the number of ops that the worker runs, 1 to all
+  /// Some files of the source. A worker that sees them as they are listed here may read records itself. Empty: no
+  /// worker may.
   std::vector<RemoteFile> files{};
 };
 
-/// What a worker answers to a plan that it takes.
+/// A worker's answer to a plan that it takes.
 struct RemoteReady {
-  bool reads = false;  ///< records itself: it may be sent addresses
-  std::string note{};  ///< about that, for people; "": it has no folder to read from
+  bool reads = false;  ///< the worker reads records itself: it may be sent addresses
+  std::string note{};  ///< why it does or does not, for people; "": it has no folder to read from
 };
 
-/// A chunk that a worker is to compute. What follows it is described in FORMAT.md.
+/// A chunk for a worker to compute. FORMAT.md describes the bytes that follow it.
 struct RemoteChunk {
   std::uint64_t plan = 0;
   std::uint64_t epoch = 0;
@@ -58,54 +59,54 @@ struct RemoteChunk {
   bool addresses = false;  ///< encoded inputs are addresses of records, not their bytes
 };
 
-/// Which sample a row is: transforms::SampleId without the epoch.
+/// The sample of a row: transforms::SampleId without the epoch.
 struct RemoteRow {
   std::uint64_t record = 0;
   std::uint64_t occurrence = 0;
 };
 
-/// What came of a chunk. Behind it follow the rows, tensor by tensor of the plan's outputs, each tensor's
-/// rows one behind the other. Rows that are broken are all zeros: whether a record is bad data is the host's
-/// to say, so it computes them itself.
+/// The result of a chunk. The rows follow it, tensor by tensor of the plan's outputs; the rows of a tensor lie one
+/// behind the other. Broken rows are all zeros. The host computes those itself, since it decides whether a record is
+/// bad data.
 struct RemoteResult {
-  std::vector<std::uint64_t> broken;  ///< rows, ascending
-  std::uint64_t thread_ns = 0;        ///< that it took a thread of the worker, waiting for a core included
-  std::string unread{};               ///< why a row is broken whose record could not be read; "": none was
+  std::vector<std::uint64_t> broken;  ///< the broken rows, ascending
+  std::uint64_t thread_ns = 0;        ///< time of a thread of the worker, with its waits for a core
+  std::string unread{};               ///< why some record could not be read; "": all could
 };
 
-/// CBOR.
+/// Encode a document as CBOR.
 template <typename Document>
 std::string encode_remote(const Document& document);
-/// What a peer sent: checked for form and ranges. Errors: kCorrupt with the field's name.
+/// Decode what a peer sent, and check its form and ranges. Errors: kCorrupt, with the field's name.
 template <typename Document>
 Result<Document> decode_remote(std::span<const std::byte> body);
 
-/// Every number that a host's document can have, as number_ranges() names it.
+/// The names, as in number_ranges(), of all numbers that a host's documents can have.
 std::vector<std::string> host_number_fields();
 
-/// Decoders may look so far past the end of a record, and must see the same there on every machine.
+/// Decoders may read so many bytes beyond the end of a record, and must read the same there on every machine.
 inline constexpr std::size_t kRemoteSlackBytes = 64;
 
-/// What follows a RemoteChunk.
+/// The part that follows a RemoteChunk.
 struct RemoteInputs {
   std::vector<RemoteRow> rows;
   std::vector<std::span<const std::byte>> inputs;  ///< rows x fields
-  /// Decode index entries (transforms/jpeg/FORMAT.md) of the encoded inputs, empty where there is none: rows
-  /// x fields, or none at all. They save time and can change no bit of an honest host's.
+  /// Decode index entries (transforms/jpeg/FORMAT.md) of the encoded inputs: rows x fields, or none at all. An input
+  /// without an entry has an empty one. Entries save time; those of an honest host change no bit.
   std::vector<std::span<const std::byte>> entries{};
 };
-/// As it is sent: the table of rows and lengths, and then these parts, which are those of `inputs`.
+/// Encode inputs as they are sent: a table of rows and lengths, and then the parts, which point to `inputs`.
 std::vector<std::byte> remote_table(std::span<const transforms::SourceField> fields,
                                     const RemoteInputs& inputs);
 std::vector<std::span<const std::byte>> remote_parts(std::span<const transforms::SourceField> fields,
                                                      const RemoteInputs& inputs);
 
-/// An address as an encoded input. Errors: kCorrupt: it is none.
+/// Encode an address as an input, and read one. Errors: kCorrupt (the input is no address).
 std::vector<std::byte> remote_address(const RemoteAddress& address);
 Result<RemoteAddress> parse_remote_address(std::span<const std::byte> input);
 
-/// Taken apart: spans are in `payload`, entries as many as inputs.
-/// Errors: kCorrupt: lengths that are not those of the bytes, or not those that the fields have.
+/// Read the inputs of a chunk from `payload`, into which the spans point. There are as many entries as inputs.
+/// Errors: kCorrupt (lengths that do not fit the payload or the fields).
 Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
                                          std::span<const transforms::SourceField> fields,
                                          std::span<const std::byte> payload);

@@ -7,16 +7,16 @@
 
 namespace carya::loader {
 
-/// What a worker's Welcome says beside those: how many cores it computes on.
+/// The fact of a worker's Welcome that says on how many cores it computes.
 inline constexpr const char* kCoresFact = "cores";
 
-/// What a host and its workers must agree in, as both say it to each other: the form of chunks, the versions
-/// of the codecs.
+/// The facts in which a host and its workers must agree: the form of chunks, the versions of the codecs. Each side
+/// tells them to the other.
 std::vector<remote::Fact> remote_facts();
-/// Whether the other side's facts are ours. Errors: kUnsupported: what differs, and what to do.
+/// Checks that the other side's facts are ours. Errors: kUnsupported; the message says what differs and what to do.
 Status check_remote_facts(const std::vector<remote::Fact>& theirs);
 
-/// How many cores a worker says that it has; 1 where it says nothing that can be.
+/// The number of cores that a worker says it has; 1 if it says nothing, or something impossible.
 double worker_cores(const std::vector<remote::Fact>& facts);
 
 }  // namespace carya::loader

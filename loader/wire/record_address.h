@@ -10,12 +10,11 @@
 
 namespace carya::loader {
 
-/// Where a record's bytes lie, for a worker that sees the same files. Nothing where the listing kept no
-/// times.
+/// Where a record's bytes lie, for a worker that sees the same files. Empty if the listing kept no times.
 std::optional<RemoteAddress> record_address(const io::Manifest& manifest, std::uint64_t index);
 
-/// Some files of the source, spread over it: who sees these as they are listed here may read records itself.
-/// Empty: nobody can. At most 16 of each field.
+/// Some files of the source, spread over it, at most 16 of each field. A worker that sees them as they are listed here
+/// may read records itself. Empty: no worker can.
 std::vector<RemoteFile> source_files(const Dataset& dataset);
 
 }  // namespace carya::loader

@@ -1,5 +1,6 @@
 #include "loader/wire/worker_plan.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -18,8 +19,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// What was sent of a row's indexes, as Plan::run() takes it; nothing where that is nothing, so that none is
-// made. Their spacing is the coarsest there is: whatever came is fine enough.
+// The index entries that were sent for a row, as Plan::run() takes them. Empty if no entry was sent, so that
+// Plan::run() builds none. The wanted spacing is the coarsest possible, so that every entry is fine enough.
 std::span<transforms::FieldIndex> indexes_of(const RemoteInputs& work, std::size_t row,
                                              std::vector<transforms::FieldIndex>& indexes) {
   const auto entries = std::span(work.entries).subspan(row * indexes.size(), indexes.size());
@@ -59,7 +60,7 @@ class RowRecords {
 }  // namespace
 
 Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& plan,
-                                                              std::uint64_t pixels_max) {
+                                                              const RowLimits& limits) {
   ASSIGN(auto pipeline, transforms::Pipeline::parse(plan.pipeline));
   const std::vector<std::size_t> order(plan.order.begin(), plan.order.end());
   // The policy for broken records is the host's, and so is none of a worker's fingerprint.
@@ -68,10 +69,11 @@ Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& 
                 "the worker's ops or codecs are of other versions than the host's and could give other bits; "
                 "it has " +
                     joined(transforms::codec_versions()) + ": install the same release of carya on both");
-  ASSIGN(
-      auto compiled,
-      transforms::Plan::compile(
-          pipeline, {.seed = plan.seed, .image_pixels_max = pixels_max, .order = order, .last = plan.cut}));
+  ASSIGN(auto compiled, transforms::Plan::compile(pipeline, {.seed = plan.seed,
+                                                             .image_pixels_max = limits.pixels_max,
+                                                             .sample_ns_max = limits.ns_max,
+                                                             .order = order,
+                                                             .last = plan.cut}));
   std::shared_ptr<WorkerPlan> made(new WorkerPlan());
   for (const transforms::TensorSpec& spec : compiled->outputs())
     made->row_bytes_ += static_cast<std::uint64_t>(spec.bytes());
@@ -81,9 +83,9 @@ Result<std::shared_ptr<const WorkerPlan>> WorkerPlan::compile(const RemotePlan& 
 
 Result<std::uint64_t> WorkerPlan::result_bytes(const RemoteChunk& chunk) const {
   if (row_bytes_ > kRemoteBytesMax / chunk.rows)
-    return fail(Code::kCorrupt, "remote chunk: " + std::to_string(chunk.rows) + " rows of " +
-                                    std::to_string(row_bytes_) + " bytes are more than one chunk may have (" +
-                                    std::to_string(kRemoteBytesMax) + ")");
+    return fail(Code::kCorrupt,
+                fmt::format("remote chunk: {} rows of {} bytes are more than one chunk may have ({})",
+                            chunk.rows, row_bytes_, kRemoteBytesMax));
   return chunk.rows * row_bytes_;
 }
 
@@ -112,9 +114,9 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
   const std::int64_t start_ns = monotonic_ns();
   for (std::size_t row = 0; row < chunk.rows; ++row) {
     if (go_on && !go_on())
-      return fail(Code::kTimeout, "worker: the chunk took too long, or the worker ends; " +
-                                      std::to_string(row) + " of " + std::to_string(chunk.rows) +
-                                      " rows were done");
+      return fail(Code::kTimeout,
+                  fmt::format("worker: the chunk took too long, or the worker ends; {} of {} rows were done",
+                              row, chunk.rows));
     auto inputs = std::span<const std::span<const std::byte>>(work.inputs).subspan(row * fields(), fields());
     const transforms::SampleId id{chunk.epoch, work.rows[row].record, work.rows[row].occurrence};
     const std::span<transforms::FieldIndex> known = indexes_of(work, row, indexes);
@@ -127,9 +129,10 @@ Result<RemoteResult> WorkerPlan::compute(const RemoteChunk& chunk, std::span<con
     if (!status && status.error().code == Code::kExhausted && result.unread.empty())
       return std::unexpected(status.error());
     if (!status && status.error().code == Code::kTimeout && go_on && !go_on())
-      return fail(Code::kTimeout,
-                  "worker: the chunk took too long, or the worker ends, in the middle of row " +
-                      std::to_string(row) + " of " + std::to_string(chunk.rows));
+      return fail(
+          Code::kTimeout,
+          fmt::format("worker: the chunk took too long, or the worker ends, in the middle of row {} of {}",
+                      row, chunk.rows));
     if (!status) result.broken.push_back(row);
     for (std::size_t t = 0; t < places.size(); ++t) {
       const auto bytes = static_cast<std::size_t>(outputs()[t].bytes());

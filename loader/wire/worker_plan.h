@@ -13,31 +13,40 @@
 
 namespace carya::loader {
 
+/// What one row may take.
+struct RowLimits {
+  /// Of each picture that it is or becomes.
+  std::uint64_t pixels_max = transforms::PlanOptions{}.image_pixels_max;
+  /// As PlanOptions::sample_ns_max.
+  std::uint64_t ns_max = UINT64_MAX;
+};
+
 /// A host's plan as a worker runs it. Immutable. Threads: const is thread-safe, with one Scratch per thread.
 class WorkerPlan {
  public:
-  /// Errors: kInvalidArgument (a pipeline or an order that is none; a cut where no part may end);
-  /// kUnsupported: built-in ops or codecs of another version than the host's, with both versions.
-  /// `pixels_max`: a picture that has or gets more makes its row broken, which leaves it to the host.
-  static Result<std::shared_ptr<const WorkerPlan>> compile(
-      const RemotePlan& plan, std::uint64_t pixels_max = transforms::PlanOptions{}.image_pixels_max);
+  /// Errors: kInvalidArgument (no valid pipeline or order; a cut where no part may end), kUnsupported (ops or codecs
+  /// of another version than the host's; the message names both). A row is broken, and left to the host, when its
+  /// image has or gets more than `limits.pixels_max` pixels, or its operations are sure to take more than
+  /// `limits.ns_max`.
+  static Result<std::shared_ptr<const WorkerPlan>> compile(const RemotePlan& plan,
+                                                           const RowLimits& limits = {});
 
-  /// Of one row's inputs, and what becomes of them.
+  /// The number of inputs of one row, and the tensors that it becomes.
   std::size_t fields() const { return plan_->inputs().size(); }
   const std::vector<transforms::TensorSpec>& outputs() const { return plan_->outputs(); }
-  /// Whether decode index entries save it time.
+  /// Whether decode index entries make the plan faster.
   bool wants_entries() const { return plan_->decodes_windows(); }
-  /// Of what a chunk becomes. Errors: kCorrupt: more than kRemoteBytesMax.
+  /// The size of a chunk's result. Errors: kCorrupt (more than kRemoteBytesMax).
   Result<std::uint64_t> result_bytes(const RemoteChunk& chunk) const;
 
   /// Reads the record at an address into memory that grows; as RecordFiles::read().
   using ReadRecord =
       std::function<Result<std::span<const std::byte>>(const RemoteAddress&, std::vector<std::byte>&)>;
 
-  /// Compute the chunk's rows into `out` (result_bytes() of it), as RemoteResult says. `go_on` is asked
-  /// before each row, `read` for records that are addresses; one that it cannot read makes its row broken.
-  /// Errors: kCorrupt: the payload is not what the plan takes, or an address where nothing reads any;
-  /// kTimeout: not to go on; kExhausted.
+  /// Compute the chunk's rows into `out`, of result_bytes(), as RemoteResult says. Calls `go_on` before each row, between
+  /// its operations and inside of long ones (Scratch::set_go_on()), and `read` for each record that is an address; a
+  /// record that it cannot read makes its row broken. Errors: kCorrupt (the payload does not fit the plan, or has an
+  /// address and there is no `read`), kTimeout (`go_on` returned false), kExhausted.
   Result<RemoteResult> compute(const RemoteChunk& chunk, std::span<const std::byte> payload,
                                transforms::Scratch& scratch, std::span<std::byte> out,
                                const std::function<bool()>& go_on = {}, const ReadRecord& read = {}) const;

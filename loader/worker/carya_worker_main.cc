@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -67,7 +68,7 @@ Result<std::string> read_token(const std::string& path) {
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) token.pop_back();
   if (whole && !token.empty()) return token;
   return fail(Code::kInvalidArgument,
-              "--token-file " + path + ": give 1 to " + std::to_string(kTokenBytesMax) + " bytes of text");
+              fmt::format("--token-file {}: give 1 to {} bytes of text", path, kTokenBytesMax));
 }
 
 /// The rest of what the server is told.
@@ -82,7 +83,7 @@ Status complete(Arguments& arguments) {
   if (!arguments.token_file.empty()) {
     ASSIGN(server.token, read_token(arguments.token_file));
   }
-  const HostFacts facts = read_host_facts();
+  const HostInfo facts = read_host_info();
   if (arguments.threads == 0) arguments.threads = auto_threads(facts);
   const auto memory = parse_size(arguments.memory, facts.memory_bytes);
   if (!memory)
@@ -110,10 +111,10 @@ void follow_signals(const sigset_t& signals, const Supervisor& manager, EventLog
   int signal = 0;
   for (int seen = 0; sigwait(&signals, &signal) == 0 && !ended; ++seen) {
     manager.notify("STOPPING=1\nSTATUS=finishing what was begun");
-    const remote::ServerFigures figures = server.figures();
+    const remote::ServerStats stats = server.stats();
     log.write(LogLevel::kInfo, (seen == 0 ? "draining" : "ending at once") +
-                                   field("connections", figures.connections) +
-                                   field("chunks", figures.handling + figures.queued));
+                                   field("connections", stats.connections) +
+                                   field("chunks", stats.handling + stats.queued));
     if (seen == 0) {
       server.drain();
     } else {

@@ -4,6 +4,7 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -70,10 +71,9 @@ Result<UniqueFd> RecordFiles::open_file(const RemoteFile& file) const {
     if (!S_ISREG(facts.st_mode)) return fail(Code::kPermission, subject + ": it is no regular file");
     const io::SourceStamp stamp = io::stamp_of(facts);
     if (stamp.bytes == file.bytes && stamp.mtime_ns == file.mtime_ns) return fd;
-    return fail(Code::kIo, subject + ": it is not as the host lists it: " + std::to_string(stamp.bytes) +
-                               " B of time " + std::to_string(stamp.mtime_ns) + " here, " +
-                               std::to_string(file.bytes) + " B of " + std::to_string(file.mtime_ns) +
-                               " there; keep times when copying (cp -p, rsync -a)");
+    return fail(Code::kIo, fmt::format("{}: it is not as the host lists it: {} B of time {} here, {} B of {} "
+                                       "there; keep times when copying (cp -p, rsync -a)",
+                                       subject, stamp.bytes, stamp.mtime_ns, file.bytes, file.mtime_ns));
   }
   return std::unexpected(std::move(why));
 }
@@ -84,9 +84,8 @@ Result<std::span<const std::byte>> RecordFiles::read(const RemoteAddress& addres
   if (address.bytes > address.file.bytes || address.offset > address.file.bytes - address.bytes)
     return fail(Code::kCorrupt, subject + ": the range is not inside of the file");
   if (address.bytes > bytes_max_)
-    return fail(Code::kExhausted, subject + ": a record of " + std::to_string(address.bytes) +
-                                      " B; this worker reads at most " + std::to_string(bytes_max_) +
-                                      " (--memory)");
+    return fail(Code::kExhausted, fmt::format("{}: a record of {} B; this worker reads at most {} (--memory)",
+                                              subject, address.bytes, bytes_max_));
   ASSIGN(const UniqueFd fd, open_file(address.file));
   if (memory.size() < address.bytes + kRemoteSlackBytes) memory.resize(address.bytes + kRemoteSlackBytes);
   const io::ReadOutcome got = io::blocking_read_range(fd.get(), address.offset, address.bytes, memory.data());

@@ -11,22 +11,21 @@
 
 namespace carya::loader {
 
-/// Files of datasets that this machine sees too, under the folders that its owner named. What a host says of
-/// them is hostile until checked: nothing outside of those folders is opened, whatever a path or a link says.
+/// Files of datasets that this machine sees too, under the folders that its owner named. A host's paths are hostile
+/// until checked: nothing outside of those folders is opened, whatever a path or a link says.
 /// Threads: const is thread-safe.
 class RecordFiles {
  public:
-  /// Each root is "DIR", or "THEIRS=DIR" where hosts see that folder as THEIRS; all absolute. A record may
-  /// have `bytes_max`. Errors: kInvalidArgument (no such form), those of opening a folder.
+  /// Open the roots. Each is "DIR", or "THEIRS=DIR" if hosts see that folder as THEIRS; all are absolute. A record has
+  /// at most `bytes_max`. Errors: kInvalidArgument (another form), those of opening a folder.
   static Result<RecordFiles> open(const std::vector<std::string>& roots, std::uint64_t bytes_max);
 
   bool none() const { return roots_.empty(); }
-  /// Whether all of these can be read here and are as the host listed them. Errors: those of read().
+  /// Checks that all these files can be read here and are as the host listed them. Errors: those of read().
   Status check(std::span<const RemoteFile> files) const;
-  /// The bytes at an address, with kRemoteSlackBytes zeros behind them: `memory`, which grows as needed and
-  /// is not made smaller. Errors: kPermission (under no root, leads out of it, no regular file), kNotFound,
-  /// kIo (another size or time than the host's, or storage), kCorrupt (a range outside of the file),
-  /// kExhausted (longer than bytes_max).
+  /// Read the bytes at an address, with kRemoteSlackBytes zeros behind them, into `memory`, which grows as needed and
+  /// never shrinks. Errors: kPermission (under no root, leads out of it, no regular file), kNotFound, kIo (another size
+  /// or time than the host's, or storage), kCorrupt (a range outside of the file), kExhausted (longer than bytes_max).
   Result<std::span<const std::byte>> read(const RemoteAddress& address, std::vector<std::byte>& memory) const;
 
  private:

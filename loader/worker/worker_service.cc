@@ -1,5 +1,6 @@
 #include "loader/worker/worker_service.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <exception>
 #include <system_error>
@@ -13,6 +14,7 @@ namespace carya::loader {
 namespace {
 
 constexpr std::int64_t kRefusalLogNs = 1'000'000'000;
+constexpr const char* kUnwanted = "worker: nobody wants it any more";
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -40,8 +42,8 @@ Status WorkerService::start(remote::ChunkServer& server) {
   try {
     for (std::uint32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& refused) {
-    return fail(Code::kExhausted, "worker: start of thread " + std::to_string(threads_.size() + 1) + ": " +
-                                      refused.what() + "; lower --threads");
+    return fail(Code::kExhausted, fmt::format("worker: start of thread {}: {}; lower --threads",
+                                              threads_.size() + 1, refused.what()));
   }
   return {};
 }
@@ -90,8 +92,8 @@ void WorkerService::cancel(const remote::Ticket& ticket) {
   drop([&](const remote::Ticket& other) { return other.serial == ticket.serial; });
 }
 
-/// What is not begun, and nobody wants. It is answered all the same: until then it keeps its place among
-/// those that the server hands over.
+/// What nobody wants. What is not begun is answered all the same: until then it keeps its place among those that the
+/// server hands over. What is being computed is given up, and its thread answers.
 void WorkerService::drop(const std::function<bool(const remote::Ticket&)>& unwanted) {
   std::vector<remote::Ticket> dropped;
   {
@@ -101,9 +103,10 @@ void WorkerService::drop(const std::function<bool(const remote::Ticket&)>& unwan
       dropped.push_back(job.asked.ticket);
       return true;
     });
+    for (Running* running : running_)
+      if (unwanted(running->ticket)) running->unwanted = true;
   }
-  for (const remote::Ticket& ticket : dropped)
-    server_->answer(ticket, fail(Code::kClosed, "worker: nobody wants it any more"));
+  for (const remote::Ticket& ticket : dropped) server_->answer(ticket, fail(Code::kClosed, kUnwanted));
 }
 
 void WorkerService::gone(std::uint64_t connection, const std::string& peer, const Error& reason) {
@@ -140,28 +143,34 @@ void WorkerService::work() {
     if (stopping_) return;
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    Running running{.ticket = job.asked.ticket};
+    running_.push_back(&running);
     lock.unlock();
     Result<remote::Answer> answer = fail(Code::kExhausted, "worker: no memory");
     const std::int64_t begin_ns = monotonic_ns();
     try {
-      answer = job.plan ? run(job, scratch) : compile(job.asked);
+      answer = job.plan ? run(job, running, scratch) : compile(job.asked);
     } catch (const std::exception& thrown) {  // a library's, or no memory: the chunk is done elsewhere
       answer = fail(Code::kExhausted, std::string("worker: ") + thrown.what());
     }
+    if (!answer && running.unwanted) answer = fail(Code::kClosed, kUnwanted);
     if (answer) answer->thread_ns = monotonic_ns() - begin_ns;
     server_->answer(job.asked.ticket, std::move(answer));
     lock.lock();
+    std::erase(running_, &running);
   }
 }
 
 Result<remote::Answer> WorkerService::compile(const remote::Asked& asked) {
   if (asked.payload->bytes > options_.plan_bytes_max)
     return fail(Code::kInvalidArgument,
-                "worker: a plan of " + std::to_string(asked.payload->bytes) + " bytes; give at most " +
-                    std::to_string(options_.plan_bytes_max) + ", or the worker more --memory");
+                fmt::format("worker: a plan of {} bytes; give at most {}, or the worker more --memory",
+                            asked.payload->bytes, options_.plan_bytes_max));
   const MutexLock one(compiling_);
   ASSIGN(const RemotePlan document, decode_remote<RemotePlan>(asked.payload->span()));
-  ASSIGN(auto plan, WorkerPlan::compile(document, options_.pixels_max));
+  ASSIGN(auto plan, WorkerPlan::compile(
+                        document, {.pixels_max = options_.pixels_max,
+                                   .ns_max = static_cast<std::uint64_t>(options_.chunk_ms) * 1'000'000}));
   const RemoteReady ready = ready_for(document);
   const MutexLock lock(mutex_);
   plans_[{asked.ticket.connection, asked.plan}] = std::move(plan);
@@ -175,15 +184,16 @@ RemoteReady WorkerService::ready_for(const RemotePlan& plan) const {
           .note = seen ? "it reads records itself" : "it is sent records: " + seen.error().message};
 }
 
-Result<remote::Answer> WorkerService::run(const Job& job, transforms::Scratch& scratch) const {
+Result<remote::Answer> WorkerService::run(const Job& job, const Running& running,
+                                          transforms::Scratch& scratch) const {
   ASSIGN(const RemoteChunk chunk, decode_remote<RemoteChunk>(bytes_of(job.asked.about)));
   ASSIGN(const std::uint64_t bytes, job.plan->result_bytes(chunk));
   if (bytes != job.asked.result_bytes)
-    return fail(Code::kCorrupt, "remote chunk: the result has " + std::to_string(bytes) +
-                                    " bytes, asked for are " + std::to_string(job.asked.result_bytes));
+    return fail(Code::kCorrupt, fmt::format("remote chunk: the result has {} bytes, asked for are {}", bytes,
+                                            job.asked.result_bytes));
   auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
   const std::int64_t until_ns = monotonic_ns() + options_.chunk_ms * 1'000'000;
-  const auto go_on = [&] { return !stopping_ && monotonic_ns() < until_ns; };
+  const auto go_on = [&] { return !stopping_ && !running.unwanted && monotonic_ns() < until_ns; };
   WorkerPlan::ReadRecord read;
   if (!files_.none())
     read = [this](const RemoteAddress& address, std::vector<std::byte>& into) {

@@ -19,37 +19,39 @@
 
 namespace carya::loader {
 
-/// A plan's document that has more is refused. Lists of files are in it.
+/// The limit of a plan's document, which contains lists of files. A longer one is refused.
 inline constexpr std::uint64_t kPlanBytesMax = 16 << 20;
-/// What a byte of a document takes while it is parsed. Measured: 995 MiB for 14 MiB of hostile JSON.
+/// The memory that a byte of a document takes while it is parsed. Measured: 995 MiB for 14 MiB of hostile JSON.
 inline constexpr std::uint64_t kParseBytesPerByte = 72;
-/// What a pixel of the largest picture of a row takes: four pictures on their way, of three float32 each.
+/// The memory that a pixel of a row's largest picture takes: four pictures at a time, of three float32 each.
 /// Measured: 744 MiB for 64 million pixels of uint8 with blurs, 12 B each.
 inline constexpr std::uint64_t kRowBytesPerPixel = 48;
-/// What a pipeline itself allows.
+/// The limit that a pipeline itself has.
 inline constexpr std::uint64_t kPixelsMax = transforms::PlanOptions{}.image_pixels_max;
 
 struct WorkerOptions {
-  std::uint32_t threads = 1;                      ///< that compute
-  std::uint64_t pixels_max = kPixelsMax;          ///< of one picture; a row with more is left to its host
-  std::uint64_t plan_bytes_max = kPlanBytesMax;   ///< of a plan's document
-  std::int64_t chunk_ms = 60'000;                 ///< for one chunk, looked at between its rows and in them
-  std::vector<std::string> roots{};               ///< as RecordFiles::open() takes them
-  std::uint64_t record_bytes_max = 1 << 30;       ///< of one that is read here, per thread
+  std::uint32_t threads = 1;              ///< threads that compute
+  std::uint64_t pixels_max = kPixelsMax;  ///< limit of one picture; a row with more is left to its host
+  std::uint64_t plan_bytes_max = kPlanBytesMax;  ///< limit of a plan's document
+  /// Limit for one chunk, checked between its rows and in them; a row that is sure to take more is left to its host.
+  std::int64_t chunk_ms = 60'000;
+  std::vector<std::string> roots{};               ///< folders, as RecordFiles::open() takes them
+  std::uint64_t record_bytes_max = 1 << 30;       ///< limit of a record that is read here, per thread
   std::function<void(const std::string&)> log{};  ///< one line per event; may be called by any thread
 };
 
-/// A worker's work: compiles plans and computes chunks, on threads of its own. Keeps nothing of one chunk for
-/// the next: the same chunk gives the same bits on every worker. Threads: as remote::ChunkHandler says.
+/// Compiles plans and computes chunks, on threads of its own. It keeps nothing of one chunk for the next, so that a
+/// chunk gives the same bits on every worker. Threads: as remote::ChunkHandler says.
 class WorkerService final : public remote::ChunkHandler {
  public:
   explicit WorkerService(WorkerOptions options);
   ~WorkerService() override;
 
-  /// Answers go to this server from now on; before it runs. Errors: kExhausted (threads); of the roots, those
-  /// of RecordFiles::open().
+  /// Start the threads, before the server runs. Answers go to this server. Errors: kExhausted (threads); those of
+  /// RecordFiles::open() for the roots.
   Status start(remote::ChunkServer& server);
-  /// What is being computed ends after its present row, what waits is not begun. After the server has ended.
+  /// Stop the threads, after the server has ended. A row under way is given up in its middle; other chunks are not
+  /// begun.
   void stop();
 
   Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello) override;
@@ -68,11 +70,17 @@ class WorkerService final : public remote::ChunkHandler {
     std::shared_ptr<const WorkerPlan> plan;  // null: the plan itself is asked for
   };
 
+  /// What a thread computes, on its stack.
+  struct Running {
+    remote::Ticket ticket;
+    std::atomic<bool> unwanted = false;
+  };
+
   void work();
   void add(Job job);
   Result<remote::Answer> compile(const remote::Asked& asked);
   RemoteReady ready_for(const RemotePlan& plan) const;
-  Result<remote::Answer> run(const Job& job, transforms::Scratch& scratch) const;
+  Result<remote::Answer> run(const Job& job, const Running& running, transforms::Scratch& scratch) const;
 
   WorkerOptions options_;
   remote::ChunkServer* server_ = nullptr;
@@ -81,6 +89,7 @@ class WorkerService final : public remote::ChunkHandler {
   Mutex mutex_;
   Condition changed_;
   std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  std::vector<Running*> running_ GUARDED_BY(mutex_);  // at most one of each thread
   std::map<PlanKey, std::shared_ptr<const WorkerPlan>> plans_ GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
   std::atomic<bool> stopping_ = false;

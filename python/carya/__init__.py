@@ -29,18 +29,37 @@ from ._errors import (
     SampleError,
     Timeout,
     Unsupported,
+    WorkerDied,
 )
 from ._loading.batch import Batch
 from ._loading.loader import Loader
 from ._loading.remote import Placement
 from ._pipeline.chain import OpChain, ops
 from ._pipeline.pipeline import Pipeline
-from ._pipeline.sources import arrays, files, image_folder, webdataset
+from ._pipeline.sources import (
+    arrays,
+    arrow,
+    dataset,
+    files,
+    hf_dataset,
+    image_folder,
+    mds,
+    mix,
+    tfrecord,
+    webdataset,
+)
 
 if TYPE_CHECKING:
     from . import fleet as fleet
     from . import jax as jax
     from . import torch as torch
+    from ._formats.csv_rows import csv
+    from ._formats.hdf5 import hdf5
+    from ._formats.jsonl import jsonl
+    from ._formats.lmdb_store import lmdb
+    from ._formats.npy import npy, npz
+    from ._formats.parquet import parquet
+    from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
 
 __all__ = [
     "Batch",
@@ -59,18 +78,53 @@ __all__ = [
     "SampleError",
     "Timeout",
     "Unsupported",
+    "WorkerDied",
     "__version__",
     "arrays",
+    "arrow",
+    "csv",
+    "dataset",
     "files",
+    "hdf5",
+    "hf_dataset",
     "image_folder",
+    "jsonl",
+    "lmdb",
+    "mds",
+    "mix",
+    "npy",
+    "npz",
     "ops",
+    "parquet",
+    "tfrecord",
     "webdataset",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("torch", "jax", "fleet"):
-        import importlib
+# Loaded when they are asked for: their libraries, and frameworks, are many modules that few scripts need together.
+_LATER = {
+    "csv": "_formats.csv_rows",
+    "hdf5": "_formats.hdf5",
+    "jsonl": "_formats.jsonl",
+    "lmdb": "_formats.lmdb_store",
+    "npy": "_formats.npy",
+    "npz": "_formats.npy",
+    "open": "_formats.recognise",  # not in __all__: `import *` would hide the builtin
+    "parquet": "_formats.parquet",
+}
+_MODULES = ("torch", "jax", "fleet")
 
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'carya' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER and name not in _MODULES:
+        raise AttributeError(f"module 'carya' has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module(f"{__name__}.{_LATER.get(name, name)}")
+    found = getattr(module, name) if name in _LATER else module
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *_MODULES})

@@ -78,10 +78,75 @@ class Dataset:
     @property
     def from_cache(self) -> bool: ...
     def address(self, index: int) -> dict[str, Any]: ...
+    def source_index(self, index: int) -> int:
+        """The record's index in the source, before the views."""
 
 def sample(
     pipeline: Pipeline, dataset: Dataset, index: int, epoch: int, seed: int | None, order: Sequence[int] = ()
 ) -> dict[str, np.ndarray[Any, Any]]: ...
+
+class StreamShape:
+    """Positions, steps and the parts of ranks (loader/stream/stream_shape.h)."""
+
+    def __init__(
+        self,
+        *,
+        records: int,
+        batch_size: int,
+        global_size: int,
+        world_size: int,
+        rank: int,
+        drop_last: bool,
+        pad_last: bool,
+    ) -> None: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def global_size(self) -> int: ...
+    @property
+    def rank_rows_max(self) -> int: ...
+    def steps_from(self, position: int) -> int: ...
+    def step_positions(self, position: int) -> int: ...
+    def part(self, position: int) -> tuple[int, int, int, bool]:
+        """First position, positions and rows of this rank's part of the step, and whether its row is another rank's."""
+
+class Permutation:
+    """The record at each position (base/permutation.h)."""
+
+    def __init__(self, seed: int, epoch: int, count: int) -> None: ...
+    def records(self, first: int, count: int) -> np.ndarray[Any, Any]:
+        """int64 (count,), of the positions from `first` on."""
+
+class Sampler:
+    """Single samples of a native pipeline, one after the other. Threads: one at a time."""
+
+    def __init__(self, pipeline: Pipeline, dataset: Dataset, seed: int, order: Sequence[int] = ()) -> None: ...
+    def compute(self, record: int, epoch: int, occurrence: int) -> dict[str, np.ndarray[Any, Any]]: ...
+
+class Part:
+    """Operations of a pipeline whose source is one row of arrays, on arrays that are given. Threads: one at a time."""
+
+    def __init__(self, pipeline: Pipeline, seed: int) -> None: ...
+    def compute(
+        self, inputs: Sequence[np.ndarray[Any, Any]], record: int, epoch: int, occurrence: int
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """`inputs`: C-contiguous, in the order of the source's arrays. Errors: SampleError of a picture that is bad data."""
+
+def op_key(seed: int, name: str, occurrence: int) -> int:
+    """64 bits: the key of an operation's random numbers (base/philox.h)."""
+
+def sample_seed(key: int, epoch: int, record: int, occurrence: int) -> int:
+    """64 bits of the sample's random numbers under an `op_key`."""
+
+def seed_twister(address: int, key: int, epoch: int, record: int, occurrence: int) -> tuple[int, bool]:
+    """`sample_seed`, with numpy's Mersenne Twister at `address` set from it, and whether that one was used before."""
+
+def substitute(seed: int, epoch: int, position: int, draw: int, count: int) -> int:
+    """The record that takes the place of a broken one: draw 0 to 15 of the position's own."""
+
+def auto_threads() -> int: ...
+def available_slot_bytes() -> int:
+    """What shared memory may take before the kernel ends processes for want of it (shm/memory_limit.h)."""
 
 class Retired:
     """A lease whose last view is gone, not yet given back to the ring."""
@@ -234,6 +299,7 @@ def list_stores(folder: str) -> list[dict[str, Any]]: ...
 def verify_store(path: str) -> dict[str, Any]: ...
 def remove_store(path: str) -> None: ...
 def read_manifest(path: str) -> dict[str, Any]: ...
+def read_record_index(path: str) -> int: ...
 def simulate(scenario: dict[str, Any], progress: Callable[[int], bool] | None = None) -> list[dict[str, Any]]: ...
 def simulate_pecan(epochs: float, seed: int, progress: Callable[[int], bool] | None = None) -> list[dict[str, Any]]: ...
 def doctor() -> dict[str, Any]: ...

@@ -28,8 +28,16 @@ __all__ = [
     "SampleError",
     "Timeout",
     "Unsupported",
+    "WorkerDied",
     "invalid",
 ]
+
+
+class WorkerDied(Error):
+    """The process that ran a Python function ended, and so did another one on the same record (`record`)."""
+
+    code = "worker_died"
+    record: int = -1
 
 
 def invalid(subject: str, given: object, allowed: str) -> InvalidArgument:

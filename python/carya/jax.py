@@ -73,6 +73,8 @@ class Loader(_Loader):
 
     def _wrap(self, taken: Any) -> Batch:
         core: _core.Batch = taken
+        if type(core) is not _core.Batch:
+            return self._wrap_functions(core)
         batch = Batch()
         for name in self._fields:
             if self._in_place:
@@ -82,6 +84,17 @@ class Loader(_Loader):
         batch._core = core
         batch._valid_as = self._place_valid
         return batch
+
+    def _wrap_functions(self, made: Any) -> Batch:
+        batch = self._wrap_made(made, self._array if self._sharding is None else self._placed)
+        batch._valid_as = self._place_valid
+        return batch
+
+    def _array(self, values: np.ndarray[Any, Any]) -> Any:
+        # The slot's memory as it is, on a CPU; jax keeps the array, which keeps its lease.
+        if self._in_place and not (self._narrows and values.dtype.itemsize == 8) and values.flags.c_contiguous:
+            return jax.dlpack.from_dlpack(values)
+        return jax.numpy.array(values) if self._in_place else self._placed(values)
 
     def _local(self, core: _core.Batch, name: str) -> Any:
         if self._narrowed is None:

@@ -7,22 +7,24 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.utils._pytree
 
 from . import _core
-from ._errors import Error, InvalidArgument
+from ._errors import Error, InvalidArgument, Unsupported
 from ._loading.batch import Batch
 from ._loading.delivery import Taken
 from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases
 from ._loading.loader import Loader as _Loader
 from ._loading.state import Place
 from ._pipeline.pipeline import Pipeline
+from ._torch.dataloader import DataLoader
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Loader"]
+__all__ = ["DataLoader", "Loader"]
 
 _NO_CUDA = "torch finds no CUDA device here"
 
@@ -125,7 +127,13 @@ class Loader(_Loader):
 
     def _stage(self, core: _core.Batch) -> _Staged:
         assert self._backend is not None
-        host = [torch.from_numpy(array) for array in core.arrays()]
+        arrays = core.arrays()
+        if not all(isinstance(array, np.ndarray) for array in arrays) or getattr(core, "value", None) is not None:
+            raise Unsupported(
+                "Loader: device: the batch has fields that are no arrays, or a function made it, which this loader does not copy; "
+                "leave device= out, and move what the training loop needs by tensor.to(device)"
+            )
+        host = [torch.from_numpy(array) for array in arrays]
         self._pin(core, host)
         tensors, event = self._backend.copy(host)
         self._under_way.add(event, core)
@@ -156,6 +164,12 @@ class Loader(_Loader):
             return batch
         core = taken
         from_numpy = torch.from_numpy
+        if type(core) is not _core.Batch:
+            batch = self._wrap_made(core, from_numpy)
+            if self._backend is not None:
+                self._after_wrap(core, batch)
+            batch._valid_as = from_numpy
+            return batch
         batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
         if self._backend is not None:
             self._after_wrap(core, batch)
@@ -165,7 +179,7 @@ class Loader(_Loader):
 
     def _after_wrap(self, core: _core.Batch, batch: Batch) -> None:
         assert self._retired is not None
-        self._pin(core, list(batch.values()))
+        self._pin(core, [value for value in batch.values() if isinstance(value, torch.Tensor)])
         batch._streams = self._retired.add_stream
 
     def _pin(self, core: _core.Batch, host: list[torch.Tensor]) -> None:

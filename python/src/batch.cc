@@ -50,7 +50,7 @@ void release_retired(shm::Lease& lease) {
 
 BatchMemory::~BatchMemory() {
   if (!retired || getpid() != retired->pid) return;
-  const std::lock_guard lock(retired->mutex);
+  const MutexLock lock(retired->mutex);
   if (retired->open) retired->leases.push_back(std::move(lease));
 }
 

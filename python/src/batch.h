@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "loader/job/job.h"
 
 namespace carya::python {
@@ -16,10 +16,10 @@ namespace carya::python {
 /// Leases whose last view is gone, of a loader whose device may still copy from them; the loader gives them
 /// back when its events have completed. Threads: thread-safe, without the GIL.
 struct RetiredLeases {
-  std::mutex mutex;
-  std::vector<shm::Lease> leases;
-  const pid_t pid = getpid();  ///< in a forked child the lock may be held for ever
-  bool open = true;            ///< false: the loader is closed, leases end at once
+  Mutex mutex;
+  std::vector<shm::Lease> leases GUARDED_BY(mutex);
+  const pid_t pid = getpid();          ///< in a forked child the lock may be held for ever
+  bool open GUARDED_BY(mutex) = true;  ///< false: the loader is closed, leases end at once
 };
 
 /// What every array, tensor and capsule of a batch keeps alive: its lease.

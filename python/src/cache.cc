@@ -7,6 +7,7 @@
 #include "dataset.h"
 #include "errors.h"
 #include "io/files/manifest_file.h"
+#include "io/index/index_file.h"
 #include "io/store/store_list.h"
 #include "job_options.h"
 #include "job_stats.h"
@@ -81,6 +82,13 @@ py::dict read_manifest(const std::string& path) {
   return line;
 }
 
+std::uint64_t read_record_index(const std::string& path) {
+  return unwrap([&] {
+    const WithoutGil unlocked;
+    return io::check_index_file(path);
+  }());
+}
+
 }  // namespace
 
 void bind_cache(py::module_& module) {
@@ -91,6 +99,7 @@ void bind_cache(py::module_& module) {
   module.def(
       "remove_store", [](const std::string& path) { unwrap(io::remove_store(path)); }, py::arg("path"));
   module.def("read_manifest", &read_manifest, py::arg("path"));
+  module.def("read_record_index", &read_record_index, py::arg("path"));
 }
 
 }  // namespace carya::python

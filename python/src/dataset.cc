@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <fmt/core.h>
 #include <optional>
 
 #include "errors.h"
@@ -66,7 +67,7 @@ PyDataset open_dataset(const PyPipeline& pipeline, const std::optional<py::dict>
 
 py::dict address(const PyDataset& self, std::uint64_t index) {
   if (index >= self.dataset->count())
-    throw py::index_error("record " + std::to_string(index) + " of " + std::to_string(self.dataset->count()));
+    throw py::index_error(fmt::format("record {} of {}", index, self.dataset->count()));
   const io::RecordAddress found = self.dataset->address(index);
   py::dict entry;
   entry["record"] = index;
@@ -189,7 +190,14 @@ void bind_dataset(py::module_& module) {
           [](const PyDataset& self) { return path_list(self.dataset->report().skipped_examples); })
       .def_property_readonly("from_cache",
                              [](const PyDataset& self) { return self.dataset->report().from_cache; })
-      .def("address", &address, py::arg("index"));
+      .def("address", &address, py::arg("index"))
+      .def(
+          "source_index",
+          [](const PyDataset& self, std::uint64_t index) {
+            if (index >= self.dataset->count()) throw py::index_error("record " + std::to_string(index));
+            return self.dataset->source_index(index);
+          },
+          py::arg("index"));
   module.def("sample", &compute_sample, py::arg("pipeline"), py::arg("dataset"), py::arg("index"),
              py::arg("epoch"), py::arg("seed"), py::arg("order") = std::vector<std::size_t>{});
 }

@@ -1,5 +1,6 @@
 #include "errors.h"
 
+#include <fmt/core.h>
 #include <array>
 #include <string>
 
@@ -36,8 +37,8 @@ const std::array<Kind, 10>& kinds() {
 std::array<PyObject*, 10> types{};
 PyObject* base_type = nullptr;
 
-[[noreturn]] void raise_instance(PyObject* type, const std::string& message, const loader::Failure* failure,
-                                 int sys_errno) {
+[[noreturn]] void raise_instance(PyObject* type, const std::string& message,
+                                 const loader::RecordError* failure, int sys_errno) {
   const py::object instance = py::reinterpret_borrow<py::object>(type)(message_text(message));
   if (sys_errno != 0) instance.attr("errno") = sys_errno;
   if (failure != nullptr) {
@@ -80,8 +81,8 @@ void raise(const Error& error) {
   check_failed(__FILE__, __LINE__, "every code has an exception");
 }
 
-void raise(const loader::Failure& failure) {
-  std::string message = "record " + std::to_string(failure.record);
+void raise(const loader::RecordError& failure) {
+  std::string message = fmt::format("record {}", failure.record);
   if (!failure.path.empty())
     message += " (" + failure.path + (failure.member.empty() ? "" : ", member " + failure.member) + ")";
   message += ": " + failure.error.message;

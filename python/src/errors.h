@@ -13,7 +13,7 @@ void bind_errors(pybind11::module_& module);
 /// Raise `error` as its exception. With the GIL.
 [[noreturn]] void raise(const Error& error);
 /// Raise a stream's failure: SampleError or IoError, with the record's address as attributes.
-[[noreturn]] void raise(const loader::Failure& failure);
+[[noreturn]] void raise(const loader::RecordError& failure);
 
 /// The value, or its error raised. With the GIL.
 template <typename T>

@@ -23,14 +23,14 @@ namespace carya::python {
 namespace {
 
 namespace py = pybind11;
-using loader::Failure;
+using loader::RecordError;
 
 std::set<class PyJob*>& live_jobs() {
   static std::set<PyJob*> jobs;  // under the GIL
   return jobs;
 }
 
-py::dict to_dict(const Failure& failure) {
+py::dict to_dict(const RecordError& failure) {
   py::dict entry;
   entry["record"] = failure.record;
   entry["path"] = path_text(failure.path);
@@ -104,7 +104,7 @@ class PyJob {
     const auto job = job_;  // while the GIL is free another thread may drop this object
     if (retired_) {
       std::vector<shm::Lease> ended;
-      const std::lock_guard lock(retired_->mutex);
+      const MutexLock lock(retired_->mutex);
       retired_->open = false;
       ended.swap(retired_->leases);
     }
@@ -115,7 +115,7 @@ class PyJob {
   std::vector<shm::Lease> take_retired() {
     std::vector<shm::Lease> taken;
     if (!retired_ || getpid() != pid_) return taken;
-    const std::lock_guard lock(retired_->mutex);
+    const MutexLock lock(retired_->mutex);
     taken.swap(retired_->leases);
     return taken;
   }
@@ -177,7 +177,7 @@ std::string PyJob::placement() const {
 py::list PyJob::quarantine() const {
   check_not_forked();
   py::list entries;
-  for (const Failure& failure : job_->quarantine()) entries.append(to_dict(failure));
+  for (const RecordError& failure : job_->quarantine()) entries.append(to_dict(failure));
   return entries;
 }
 

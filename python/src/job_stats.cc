@@ -22,7 +22,7 @@ py::object known(double figure) {
   return figure > 0 ? py::object(py::float_(figure)) : py::object(py::none());
 }
 
-void add_trainer(py::dict& all, py::dict& slots, const loader::TrainerFigures& trainer) {
+void add_trainer(py::dict& all, py::dict& slots, const loader::TrainerStats& trainer) {
   const auto share = [](auto part, auto whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
@@ -92,24 +92,26 @@ py::dict stream_figures(const loader::JobStats& stats) {
   slots["bytes"] = stats.ring.bytes;
   py::dict all;
   all["batches"] = stats.trainer.steps;
-  all["samples_produced"] = stats.production.samples;
-  all["bytes_read"] = stats.production.bytes_read;
-  all["reads"] = stats.production.reads;
-  all["read_retries"] = stats.production.read_retries;
-  all["read_latency_seconds"] = stats.production.mean_read_s();
-  all["read_bytes_per_second"] = known(stats.production.read_bytes_per_s());
-  all["read_buffer_bytes_max"] = stats.production.buffered_bytes_max;
+  all["samples_produced"] = stats.scheduler.samples;
+  all["bytes_read"] = stats.scheduler.bytes_read;
+  all["reads"] = stats.scheduler.reads;
+  all["cached_reads"] = stats.scheduler.cached_reads;
+  all["cached_bytes"] = stats.scheduler.cached_bytes;
+  all["read_retries"] = stats.scheduler.read_retries;
+  all["read_latency_seconds"] = stats.scheduler.mean_read_s();
+  all["read_bytes_per_second"] = known(stats.scheduler.read_bytes_per_s());
+  all["read_buffer_bytes_max"] = stats.scheduler.buffered_bytes_max;
   py::dict decodes;
-  decodes["own"] = stats.production.decodes.own;
-  decodes["libjpeg_turbo"] = stats.production.decodes.turbo;
-  decodes["warnings"] = stats.production.decodes.warnings;
-  decodes["indexed"] = stats.production.decodes.indexed;
-  decodes["scan_bytes"] = stats.production.decodes.scan_bytes;
-  decodes["pixels"] = stats.production.decodes.pixels;
+  decodes["own"] = stats.scheduler.decodes.own;
+  decodes["libjpeg_turbo"] = stats.scheduler.decodes.turbo;
+  decodes["warnings"] = stats.scheduler.decodes.warnings;
+  decodes["indexed"] = stats.scheduler.decodes.indexed;
+  decodes["scan_bytes"] = stats.scheduler.decodes.scan_bytes;
+  decodes["pixels"] = stats.scheduler.decodes.pixels;
   all["jpeg_decodes"] = decodes;
   all["decode_index"] = index_figures(stats.decode_index);
-  all["replaced"] = stats.production.replaced;
-  all["masked"] = stats.production.masked;
+  all["replaced"] = stats.scheduler.replaced;
+  all["masked"] = stats.scheduler.masked;
   all["quarantine_left_out"] = stats.quarantine_left_out;
   add_trainer(all, slots, stats.trainer);
   all["pressure"] = pressure_figures(stats.pressure);
@@ -119,16 +121,16 @@ py::dict stream_figures(const loader::JobStats& stats) {
                                                   static_cast<double>(stats.ring.bytes);
   all["io_engine"] = stats.io_engine;
   all["threads"] = stats.threads;
-  all["threads_used"] = stats.production.cores;
+  all["threads_used"] = stats.scheduler.cores;
   all["simd"] = simd_target();
-  all["ops"] = op_figures(stats.production.ops);
+  all["ops"] = op_figures(stats.scheduler.ops);
   all["order"] = stats.order;
-  all["plan_switches"] = stats.production.plan_switches;
-  all["chunk_rows"] = stats.production.flow.chunk_rows;
-  all["ahead_chunks"] = stats.production.flow.ahead_chunks;
+  all["plan_switches"] = stats.scheduler.plan_switches;
+  all["chunk_rows"] = stats.scheduler.flow.chunk_rows;
+  all["ahead_chunks"] = stats.scheduler.flow.ahead_chunks;
   all["plan_log"] = stats.plan_lines;
-  all["remote_chunks"] = stats.production.remote_chunks;
-  all["remote_bytes"] = stats.production.remote_bytes;
+  all["remote_chunks"] = stats.scheduler.remote_chunks;
+  all["remote_bytes"] = stats.scheduler.remote_bytes;
   return all;
 }
 

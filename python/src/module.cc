@@ -11,6 +11,7 @@
 #include "job.h"
 #include "job_options.h"
 #include "loader/host/host.h"
+#include "sampler.h"
 #include "simulation.h"
 #include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/plan.h"
@@ -23,7 +24,7 @@ namespace py = pybind11;
 
 /// What `carya doctor` prints: facts of this machine and this build; the judging is Python's.
 py::dict doctor() {
-  const loader::HostFacts facts = loader::read_host_facts();
+  const loader::HostInfo facts = loader::read_host_info();
   py::dict all;
   all["version"] = CARYA_VERSION;
   all["compiler"] = CARYA_COMPILER;
@@ -77,6 +78,7 @@ PYBIND11_MODULE(_core, module) {
   bind_dataset(module);
   bind_job_options(module);
   bind_job(module);
+  bind_sampler(module);
   bind_cache(module);
   bind_daemon(module);
   bind_simulation(module);

@@ -23,16 +23,16 @@ double number(const py::handle& part, const char* name) {
   return py::cast<double>(part[name]);
 }
 
-autotune::PlacementFacts truth_of(const py::dict& all) {
+autotune::PlacementInputs truth_of(const py::dict& all) {
   const py::handle host = all["host"], workers = all["workers"], link = all["link"], source = all["source"];
-  autotune::PlacementFacts facts{.local_cpu_s = number(host, "sample_cpu_s"),
-                                 .cores = number(host, "cores"),
-                                 .demand = number(all["trainer"], "samples_per_s"),
-                                 .worker_cores = number(workers, "cores"),
-                                 .link_in_bytes_per_s = number(link, "in_bytes_per_s"),
-                                 .link_out_bytes_per_s = number(link, "out_bytes_per_s"),
-                                 .source_bytes = number(source, "record_bytes"),
-                                 .source_bytes_per_s = number(source, "bytes_per_s")};
+  autotune::PlacementInputs facts{.local_cpu_s = number(host, "sample_cpu_s"),
+                                  .cores = number(host, "cores"),
+                                  .demand = number(all["trainer"], "samples_per_s"),
+                                  .worker_cores = number(workers, "cores"),
+                                  .link_in_bytes_per_s = number(link, "in_bytes_per_s"),
+                                  .link_out_bytes_per_s = number(link, "out_bytes_per_s"),
+                                  .source_bytes = number(source, "record_bytes"),
+                                  .source_bytes_per_s = number(source, "bytes_per_s")};
   for (const py::handle cut : all["cuts"])
     facts.cuts.push_back({.ops_remote = facts.cuts.size() + 1,
                           .host_cpu_s = number(cut, "host_cpu_s"),
@@ -43,8 +43,8 @@ autotune::PlacementFacts truth_of(const py::dict& all) {
 }
 
 /// What the planner assumes before it has measured.
-autotune::PlacementFacts model_of(const autotune::PlacementFacts& truth, const py::handle& assumed) {
-  autotune::PlacementFacts model = truth;
+autotune::PlacementInputs model_of(const autotune::PlacementInputs& truth, const py::handle& assumed) {
+  autotune::PlacementInputs model = truth;
   model.demand = model.link_in_bytes_per_s = model.link_out_bytes_per_s = model.source_bytes_per_s = 0;
   model.local_cpu_s *= number(assumed, "host");
   for (autotune::RemoteCut& cut : model.cuts) cut.worker_cpu_s *= number(assumed, "workers");

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -99,8 +100,8 @@ class ChildFleet final : public Fleet {
       if (stopped_) return;
       if (was_ready) backoff_ms = options_.backoff_min_ms;
       const std::string why = ended ? "it ended" : ended.error().message;
-      options_.fleet.log("fleet " + options_.command.front() + ": " + why + "; started again in " +
-                         std::to_string(backoff_ms) + " ms");
+      options_.fleet.log(
+          fmt::format("fleet {}: {}; started again in {} ms", options_.command.front(), why, backoff_ms));
       const std::int64_t until_ns = monotonic_ns() + ns_of(backoff_ms);
       while (!stopped_ && monotonic_ns() < until_ns) poller_.wait(kWaitMs);
       backoff_ms = std::min(2 * backoff_ms, options_.backoff_max_ms);
@@ -178,8 +179,9 @@ class ChildFleet final : public Fleet {
     }
     const std::uint64_t limit_ms = life.ready ? options_.silent_ms : options_.ready_ms;
     if (now - (life.ready ? life.heard_ns : life.since_ns) > ns_of(limit_ms))
-      return fail(Code::kTimeout, (life.ready ? "it was silent for " : "it was not ready within ") +
-                                      std::to_string(limit_ms) + " ms");
+      return fail(
+          Code::kTimeout,
+          fmt::format("{}{} ms", (life.ready ? "it was silent for " : "it was not ready within "), limit_ms));
     return {};
   }
 
@@ -220,7 +222,7 @@ std::unexpected<Error> no_line(const std::string& why) {
 
 Result<std::vector<std::string>> members_of(const Json& list) {
   if (!list.is_array() || list.size() > kMembersMax)
-    return no_line("members: give a list of at most " + std::to_string(kMembersMax));
+    return no_line(fmt::format("members: give a list of at most {}", kMembersMax));
   std::vector<std::string> members;
   for (const Json& item : list) {
     if (!item.is_string() || !is_worker_address(item.get_ref<const std::string&>()))
@@ -245,7 +247,7 @@ Result<ChildLine> parse_child_line(const std::string& line) {
   if (event == "ready") {
     const Json most = said.value("most", Json());
     if (!most.is_number_unsigned() || most.get<std::uint64_t>() > kMembersMax)
-      return no_line("most: give 0 to " + std::to_string(kMembersMax));
+      return no_line(fmt::format("most: give 0 to {}", kMembersMax));
     out.event = ChildLine::Event::kReady;
     out.most = most.get<std::uint32_t>();
   } else if (event == "members") {
@@ -268,7 +270,7 @@ Result<std::unique_ptr<Fleet>> child_fleet(ChildFleetOptions options) {
   if (!Json::parse(options.options, nullptr, false).is_object())
     return fail(Code::kInvalidArgument,
                 "fleet " + options.command.front() + ": its options are no JSON object");
-  ASSIGN(Poller poller, Poller::create());
+  ASSIGN(Poller poller, Poller::create("fleet"));
   return std::make_unique<ChildFleet>(std::move(options), std::move(poller));
 }
 

@@ -7,6 +7,7 @@
 #include <resolv.h>
 #include <sys/socket.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -40,7 +41,7 @@ Result<std::vector<std::string>> look_up_addresses(const DnsName& name) {
     if (getnameinfo(found->ai_addr, found->ai_addrlen, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
       continue;
     const std::string number = found->ai_family == AF_INET6 ? "[" + std::string(host) + "]" : host;
-    addresses.push_back(number + ":" + std::to_string(name.port));
+    addresses.push_back(fmt::format("{}:{}", number, name.port));
   }
   unite(addresses);
   return addresses;
@@ -112,8 +113,7 @@ class DnsFleet final : public Fleet {
     if (!found || found->empty()) {
       const std::string why = found ? "it stands for nobody" : found.error().message;
       if (std::exchange(trouble_, why) == why) return {};
-      return "fleet dns://" + name_.name + ": " + why + "; " + std::to_string(members_.size()) +
-             " workers are kept";
+      return fmt::format("fleet dns://{}: {}; {} workers are kept", name_.name, why, members_.size());
     }
     const bool again = !std::exchange(trouble_, "").empty();
     const std::size_t before = members_.size();
@@ -122,8 +122,8 @@ class DnsFleet final : public Fleet {
     for (const std::string& address : *found)
       if (std::ranges::find(members_, address) == members_.end()) members_.push_back(address);
     if (!again && gone == 0 && members_.size() == before) return {};
-    return "fleet dns://" + name_.name + ": " + std::to_string(members_.size()) + " workers, " +
-           std::to_string(members_.size() + gone - before) + " new, " + std::to_string(gone) + " gone";
+    return fmt::format("fleet dns://{}: {} workers, {} new, {} gone", name_.name, members_.size(),
+                       members_.size() + gone - before, gone);
   }
 
   const DnsName name_;
@@ -169,14 +169,14 @@ Result<std::vector<std::string>> read_srv_answer(std::string_view answer) {
   for (int i = 0; i < ns_msg_count(message, ns_s_an); ++i) {
     ns_rr record;
     if (ns_parserr(&message, ns_s_an, i, &record) != 0)
-      return fail(Code::kCorrupt, "DNS answer: record " + std::to_string(i) + " is none");
+      return fail(Code::kCorrupt, fmt::format("DNS answer: record {} is none", i));
     if (ns_rr_type(record) != ns_t_srv) continue;
     char target[NS_MAXDNAME];
     const unsigned char* const data = ns_rr_rdata(record);
     if (ns_rr_rdlen(record) < 7 ||
         dn_expand(begin, begin + answer.size(), data + 6, target, sizeof(target)) < 0)
-      return fail(Code::kCorrupt, "DNS answer: record " + std::to_string(i) + " has no target");
-    const std::string address = std::string(target) + ":" + std::to_string(ns_get16(data + 4));
+      return fail(Code::kCorrupt, fmt::format("DNS answer: record {} has no target", i));
+    const std::string address = fmt::format("{}:{}", target, ns_get16(data + 4));
     if (is_worker_address(address)) targets.emplace_back(ns_get16(data), address);
   }
   std::ranges::sort(targets);

@@ -1,5 +1,6 @@
 #include "remote/pool/pool.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <atomic>
 
@@ -28,7 +29,7 @@ class WorkerPool::Loop {
   void set_worth(double worth) {
     shared_.worth = worth > 0 ? static_cast<std::uint64_t>(std::min(worth, kWorthMax) * 1e6) : 0;
   }
-  std::vector<WorkerFigures> figures() const;
+  std::vector<WorkerStats> figures() const;
 
  private:
   void serve_all(const std::vector<std::uint64_t>& ready, std::int64_t now_ns);
@@ -125,10 +126,10 @@ void WorkerPool::Loop::remove_member(std::uint64_t member) {
 Status WorkerPool::Loop::add_plan(std::uint64_t plan, std::string about, Payload document) {
   const MutexLock lock(shared_.mutex);
   if (shared_.plans.size() >= kPlansMax)
-    return fail(Code::kExhausted, "more than " + std::to_string(kPlansMax) + " plans");
+    return fail(Code::kExhausted, fmt::format("more than {} plans", kPlansMax));
   if (plan == 0 ||
       !shared_.plans.emplace(plan, PoolShared::Plan{std::move(about), std::move(document)}).second)
-    return fail(Code::kInvalidArgument, "plan " + std::to_string(plan) + " is in use");
+    return fail(Code::kInvalidArgument, fmt::format("plan {} is in use", plan));
   changed_ = true;
   shared_.poller.wake();
   return {};
@@ -143,7 +144,7 @@ Status WorkerPool::Loop::submit(std::uint64_t member, Submission submission) {
   const MutexLock lock(shared_.mutex);
   const auto found = members_.find(member);
   if (found == members_.end() || found->second->is_removed())
-    return fail(Code::kClosed, "no worker " + std::to_string(member));
+    return fail(Code::kClosed, fmt::format("no worker {}", member));
   TRY(found->second->submit(std::move(submission)));
   write_to(member);
   return {};
@@ -169,9 +170,9 @@ bool WorkerPool::Loop::withdraw(std::uint64_t request) {
   return true;
 }
 
-std::vector<WorkerFigures> WorkerPool::Loop::figures() const {
+std::vector<WorkerStats> WorkerPool::Loop::figures() const {
   const MutexLock lock(shared_.mutex);
-  std::vector<WorkerFigures> out;
+  std::vector<WorkerStats> out;
   for (const auto& [id, member] : members_) out.push_back(member->figures());
   return out;
 }
@@ -184,7 +185,7 @@ Result<std::unique_ptr<WorkerPool>> WorkerPool::create(const PoolOptions& option
   if (options.tls) {
     ASSIGN(tls, TlsContext::create(*options.tls));
   }
-  ASSIGN(Poller poller, Poller::create());
+  ASSIGN(Poller poller, Poller::create("worker pool"));
   auto loop = std::make_unique<Loop>(options, events, std::move(poller), std::move(tls));
   return std::unique_ptr<WorkerPool>(new WorkerPool(std::move(loop)));
 }
@@ -216,7 +217,7 @@ bool WorkerPool::withdraw(std::uint64_t request) {
 void WorkerPool::set_worth(double worth) {
   loop_->set_worth(worth);
 }
-std::vector<WorkerFigures> WorkerPool::figures() const {
+std::vector<WorkerStats> WorkerPool::figures() const {
   return loop_->figures();
 }
 

@@ -1,5 +1,6 @@
 #include "remote/pool/pool_member.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <iterator>
 
@@ -15,23 +16,15 @@ constexpr std::int64_t kRatesNs = 1'000 * kMs;
 constexpr int kUnsentBytes = 256 << 10;
 constexpr std::size_t kUnsentFrames = 2;
 
-using State = WorkerFigures::State;
-
-/// Source: SplitMix64 (Steele, Lea, Flood 2014).
-std::uint64_t next_random(std::uint64_t& state) {
-  std::uint64_t z = state += 0x9e37'79b9'7f4a'7c15;
-  z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9;
-  z = (z ^ z >> 27) * 0x94d0'49bb'1331'11eb;
-  return z ^ z >> 31;
-}
+using State = WorkerStats::State;
 
 constexpr std::uint32_t kBodyBytesMax = 256 << 10;
 /// What is free of a worker is the mean of the last so many Pongs.
 constexpr double kPongs = 4;
 
 std::unexpected<Error> nobody_asked(const FrameHeader& header) {
-  return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " for request " +
-                                  std::to_string(header.request) + ", which was not asked");
+  return fail(Code::kCorrupt,
+              fmt::format("{} for request {}, which was not asked", frame_name(header.type), header.request));
 }
 
 }  // namespace
@@ -41,7 +34,7 @@ PoolMember::PoolMember(std::uint64_t id, Address address, PoolShared& shared)
       address_(std::move(address)),
       shared_(shared),
       heartbeat_(shared.options.heartbeat_ms, shared.options.silent_ms, 0),
-      random_(shared.options.seed ^ id * 0x9e37'79b9'7f4a'7c15) {
+      random_(op_key(shared.options.seed, "remote/pool", 0), 0, id, 0) {
   figures_.member = id;
   figures_.address = address_.text();
 }
@@ -55,20 +48,19 @@ Status PoolMember::submit(Submission submission) {
   const std::string subject = "worker " + address_.text();
   if (figures_.state != State::kUp) return fail(Code::kClosed, subject + " is not there");
   if (!registered_plans_.contains(submission.plan))
-    return fail(Code::kNotFound, subject + " does not have plan " + std::to_string(submission.plan));
+    return fail(Code::kNotFound, fmt::format("{} does not have plan {}", subject, submission.plan));
   const std::uint64_t payload = submission.payload.bytes();
   if (payload > request_bytes_max_ || submission.result_bytes > result_bytes_max_)
-    return fail(Code::kInvalidArgument, subject + " takes " + std::to_string(request_bytes_max_) +
-                                            " B and gives " + std::to_string(result_bytes_max_) +
-                                            " B; wanted " + std::to_string(payload) + " and " +
-                                            std::to_string(submission.result_bytes));
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} takes {} B and gives {} B; wanted {} and {}", subject, request_bytes_max_,
+                            result_bytes_max_, payload, submission.result_bytes));
   const std::uint64_t bytes = payload + submission.result_bytes;
   const Window &has = figures_.in_flight, &may = figures_.window;
   if (has.requests > 0 &&
       (has.requests >= may.requests || has.bytes > may.bytes || bytes > may.bytes - has.bytes))
     return fail(Code::kExhausted, subject + ": its window is full");
   if (submission.request == 0 || !shared_.member_of.emplace(submission.request, id_).second)
-    return fail(Code::kInvalidArgument, "request " + std::to_string(submission.request) + " is in use");
+    return fail(Code::kInvalidArgument, fmt::format("request {} is in use", submission.request));
   outstanding_[submission.request] = {bytes, submission.result_bytes, monotonic_ns(), false};
   ++figures_.in_flight.requests;
   figures_.in_flight.bytes += bytes;
@@ -97,9 +89,9 @@ std::shared_ptr<Connection> PoolMember::withdraw(std::uint64_t request) {
   return connection_;
 }
 
-WorkerFigures PoolMember::figures() const {
+WorkerStats PoolMember::figures() const {
   shared_.mutex.assert_held();
-  WorkerFigures out = figures_;
+  WorkerStats out = figures_;
   out.p50_s = latencies_.quantile(0.5);
   out.p99_s = latencies_.quantile(0.99);
   return out;
@@ -211,9 +203,9 @@ void PoolMember::tick(std::int64_t now_ns) {
 Status PoolMember::judge(std::int64_t now_ns) {
   const auto limit_ns = static_cast<std::int64_t>(shared_.options.connect_ms) * kMs;
   if (!welcome_ && now_ns - connecting_since_ns_ > limit_ns)
-    return fail(Code::kTimeout, "no Welcome within " + std::to_string(shared_.options.connect_ms) + " ms");
+    return fail(Code::kTimeout, fmt::format("no Welcome within {} ms", shared_.options.connect_ms));
   if (welcome_ && heartbeat_.is_silent(*connection_, now_ns))
-    return fail(Code::kTimeout, "silent for " + std::to_string(shared_.options.silent_ms) + " ms");
+    return fail(Code::kTimeout, fmt::format("silent for {} ms", shared_.options.silent_ms));
   return {};
 }
 
@@ -247,7 +239,7 @@ std::int64_t PoolMember::next_delay_ns(bool parked) {
     wait_ms = std::min(options.backoff_max_ms, options.backoff_min_ms << (doublings > 0 ? doublings - 1 : 0));
   }
   const std::uint64_t half_ns = wait_ms * static_cast<std::uint64_t>(kMs) / 2;
-  return static_cast<std::int64_t>(half_ns + (half_ns > 0 ? next_random(random_) % half_ns : 0));
+  return static_cast<std::int64_t>(half_ns + (half_ns > 0 ? random_.next_below(half_ns) : 0));
 }
 
 /// Nothing is written anywhere any more before anybody hears that a request was lost.
@@ -290,7 +282,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
   shared_.events.down(id_, said, parked);
 }
 
-Result<Placement> PoolMember::place(const FrameHeader& header, const std::string& body) {
+Result<ReceiveTarget> PoolMember::place(const FrameHeader& header, const std::string& body) {
   if (header.type != FrameType::kResult)
     return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " is not for a worker to say");
   ASSIGN(const ChunkResult result, decode<ChunkResult>(body));
@@ -299,9 +291,9 @@ Result<Placement> PoolMember::place(const FrameHeader& header, const std::string
     const auto found = outstanding_.find(header.request);
     if (found == outstanding_.end()) return nobody_asked(header);
     if (header.payload_bytes > found->second.result_bytes)
-      return fail(Code::kCorrupt, "a result of " + std::to_string(header.payload_bytes) +
-                                      " B; asked for: " + std::to_string(found->second.result_bytes));
-    if (found->second.withdrawn) return Placement{};
+      return fail(Code::kCorrupt, fmt::format("a result of {} B; asked for: {}", header.payload_bytes,
+                                              found->second.result_bytes));
+    if (found->second.withdrawn) return ReceiveTarget{};
   }
   return shared_.events.place(header.request, result.about, header.payload_bytes);
 }
@@ -345,7 +337,7 @@ Status PoolMember::take(const FrameHeader& header, const std::string& body, bool
     }
     case FrameType::kDrain: {
       const MutexLock lock(shared_.mutex);
-      figures_.state = WorkerFigures::State::kDraining;
+      figures_.state = WorkerStats::State::kDraining;
       return {};
     }
     default:
@@ -362,7 +354,7 @@ Status PoolMember::take_welcome(const std::string& body) {
   welcome_ = true;
   {
     const MutexLock lock(shared_.mutex);
-    figures_.state = WorkerFigures::State::kUp;
+    figures_.state = WorkerStats::State::kUp;
     figures_.kind = connection_->kind();
     figures_.window = welcome.window;
     figures_.free = 1;
@@ -401,7 +393,7 @@ Result<bool> PoolMember::finish(std::uint64_t request, std::uint64_t payload_byt
   const MutexLock lock(shared_.mutex);
   const auto found = outstanding_.extract(request);
   if (found.empty())
-    return fail(Code::kCorrupt, "an answer to request " + std::to_string(request) + ", which was not asked");
+    return fail(Code::kCorrupt, fmt::format("an answer to request {}, which was not asked", request));
   const Outstanding& one = found.mapped();
   --figures_.in_flight.requests;
   figures_.in_flight.bytes -= one.bytes;

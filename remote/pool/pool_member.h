@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/philox.h"
 #include "base/poller.h"
 #include "remote/pool/latencies.h"
 #include "remote/pool/link_rate.h"
@@ -52,7 +53,7 @@ class PoolMember final : public FrameSink {
   Status submit(Submission submission);
   /// Its connection is to be asked too, without the mutex; null: the request has not gone.
   std::shared_ptr<Connection> withdraw(std::uint64_t request);
-  WorkerFigures figures() const;
+  WorkerStats figures() const;
   bool is_removed() const {
     shared_.mutex.assert_held();
     return removed_;
@@ -71,7 +72,7 @@ class PoolMember final : public FrameSink {
   bool has_buffered() const { return connection_ && connection_->has_buffered(); }
   void end(const Error& reason) { disconnect(reason, 0, false); }
 
-  Result<Placement> place(const FrameHeader& header, const std::string& body) override;
+  Result<ReceiveTarget> place(const FrameHeader& header, const std::string& body) override;
   Status take(const FrameHeader& header, const std::string& body, bool placed) override;
 
  private:
@@ -112,7 +113,7 @@ class PoolMember final : public FrameSink {
   std::int64_t next_try_ns_ = 0;
   std::int64_t connecting_since_ns_ = 0;
   std::uint64_t attempts_ = 0;
-  std::uint64_t random_;
+  SampleRng random_;                     // of the jitter
   std::set<std::uint64_t> asked_plans_;  // that were sent on this connection
   LinkRate link_rate_;
   std::int64_t rates_ns_ = 0;
@@ -124,7 +125,7 @@ class PoolMember final : public FrameSink {
   std::vector<Submission> written_ GUARDED_BY(shared_.mutex);       // not yet given to the connection
   std::vector<std::uint64_t> cancelled_ GUARDED_BY(shared_.mutex);  // the worker has not been told yet
   std::set<std::uint64_t> registered_plans_ GUARDED_BY(shared_.mutex);
-  WorkerFigures figures_ GUARDED_BY(shared_.mutex);
+  WorkerStats figures_ GUARDED_BY(shared_.mutex);
   Latencies latencies_ GUARDED_BY(shared_.mutex);
   std::uint64_t request_bytes_max_ GUARDED_BY(shared_.mutex) = 0;
   std::uint64_t result_bytes_max_ GUARDED_BY(shared_.mutex) = 0;

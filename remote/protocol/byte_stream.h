@@ -12,8 +12,7 @@
 
 namespace carya::remote {
 
-/// Bytes both ways over a non-blocking socket, plain or through TLS. Owns the socket.
-/// Threads: one at a time.
+/// Sends and receives bytes over a non-blocking socket that it owns, with or without TLS. Threads: one at a time.
 class ByteStream {
  public:
   explicit ByteStream(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -23,20 +22,21 @@ class ByteStream {
 
   int fd() const { return socket_.get(); }
 
-  /// Goes on with connecting (and with TLS's handshake). True when it is done. Errors: kIo, kClosed, kTimeout
-  /// (the system's), kPermission (a certificate that is not trusted, or has another name).
+  /// Continue to connect, and the handshake of TLS. Returns true when it is done. Errors: kIo, kClosed, kTimeout (of
+  /// the system), kPermission (a certificate that is not trusted or has another name).
   virtual Result<bool> establish() = 0;
-  /// What is there, into the parts one after the other; 0: nothing now. Errors: kClosed (the peer has ended),
-  /// kIo, kCorrupt (TLS).
+  /// Read what has arrived into the parts, in order, and return the number of bytes; 0: nothing has arrived. Errors:
+  /// kClosed (the peer has ended), kIo, kCorrupt (TLS).
   virtual Result<std::size_t> read(std::span<const iovec> parts) = 0;
-  /// As much as there is room for; 0: none now. What was not taken must be given again, at the same bytes.
-  /// Errors: kClosed, kIo.
+  /// Write as many bytes as the socket takes, and return their number, which may be 0. The next call must begin with
+  /// the first byte that was not taken. Errors: kClosed, kIo.
   virtual Result<std::size_t> write(std::span<const iovec> parts) = 0;
 
-  /// Whether bytes were taken from the socket that no read() has given yet: the socket alone does not tell.
+  /// Whether bytes were taken from the socket that no read() has returned yet. A poller does not see them.
   virtual bool has_buffered() const { return false; }
-  /// How many bytes are still to come for sure: a poller may wait until a good part of them are there, for
-  /// what is read in one go costs less. read() gives what there is all the same: call it now and then.
+  /// Announce that `bytes` are certain to arrive. The socket may then become ready only when a good part of them is
+  /// there, because one large read costs less than many small ones. read() still returns what there is: call it now
+  /// and then.
   virtual void set_wanted(std::size_t bytes) { static_cast<void>(bytes); }
   /// Whether establish() or read() waits for room to write.
   virtual bool wants_write() const { return false; }
@@ -47,10 +47,10 @@ class ByteStream {
   UniqueFd socket_;
 };
 
-/// Without TLS: what a read brings goes from the kernel into the parts by one system call.
+/// A stream without TLS. One system call moves what a read returns from the kernel into the parts.
 std::unique_ptr<ByteStream> plain_stream(UniqueFd socket);
 
-/// An error of a socket's system call: kClosed where the peer has gone.
+/// The error of a socket's system call: kClosed when the peer has gone.
 std::unexpected<Error> fail_socket(const char* what, int sys_errno);
 /// Whether a socket's connect() is done. Errors: as ByteStream::establish().
 Result<bool> is_connected(int socket);

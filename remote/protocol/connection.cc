@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 
@@ -239,13 +240,13 @@ void Connection::begin_payload() {
 }
 
 Status Connection::place() {
-  ASSIGN(Placement placement, sink_.place(header_, body_));
-  if (placement.where == Placement::Where::kLater) {
+  ASSIGN(ReceiveTarget placement, sink_.place(header_, body_));
+  if (placement.where == ReceiveTarget::Where::kLater) {
     stage_ = Stage::kLater;
     return {};
   }
   const MutexLock lock(parts_mutex_);
-  if (placement.where == Placement::Where::kDiscard) withdrawn_ = true;
+  if (placement.where == ReceiveTarget::Where::kDiscard) withdrawn_ = true;
   if (!withdrawn_) {
     std::uint64_t room = 0;
     for (const auto& part : placement.parts) room += part.size();
@@ -299,8 +300,8 @@ Result<bool> Connection::take_hash() {
   stage_ = Stage::kWhole;
   const MutexLock lock(parts_mutex_);
   if (!withdrawn_ && hash != arrived_.digest().low)
-    return fail(Code::kCorrupt, std::string(frame_name(header_.type)) + " frame " +
-                                    std::to_string(header_.request) + ": its bytes changed on the way");
+    return fail(Code::kCorrupt, fmt::format("{} frame {}: its bytes changed on the way",
+                                            frame_name(header_.type), header_.request));
   return true;
 }
 

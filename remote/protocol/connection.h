@@ -17,73 +17,75 @@
 
 namespace carya::remote {
 
-/// Bytes to send that stay what they are until they have gone or the connection has. `owner` keeps them.
+/// Bytes to send. `owner` keeps them alive; nobody changes them until they are sent or the connection has ended.
 struct Payload {
   std::vector<std::span<const std::byte>> parts;
   std::shared_ptr<const void> owner;
   std::uint64_t bytes() const;
 };
 
-/// Where a payload goes that is about to arrive: parts of exactly its length in all, in order.
-struct Placement {
+/// Where to write a payload that is about to arrive: parts, in order, whose lengths add up to the payload's.
+struct ReceiveTarget {
   enum class Where : std::uint8_t { kParts, kDiscard, kLater };
   Where where = Where::kDiscard;
   std::vector<std::span<std::byte>> parts;
 };
 
-/// Who receives frames. An error ends the connection. Called in the connection's thread.
+/// Receives frames. An error ends the connection. Called in the connection's thread.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// Header and checked body are there, a payload follows. kLater: nothing more is read until resume().
-  virtual Result<Placement> place(const FrameHeader& header, const std::string& body) = 0;
-  /// The frame is whole. `placed`: its payload lies in the parts that place() named.
+  /// Header and body have arrived and were checked; a payload follows. With kLater nothing is read until resume().
+  virtual Result<ReceiveTarget> place(const FrameHeader& header, const std::string& body) = 0;
+  /// The frame has arrived. `placed`: its payload lies in the parts that place() named.
   virtual Status take(const FrameHeader& header, const std::string& body, bool placed) = 0;
 };
 
-/// Frames over a stream of bytes. A payload goes from the socket into its parts; only what came in one read
-/// with the header is copied (kInputBytes at most, `copied_bytes`). Over a stream without TLS frames with a
-/// payload carry a hash; one that is not that of what arrived ends the connection.
+/// Sends and receives frames over a stream of bytes.
 ///
-/// One writer: after withdraw() nothing is written into the parts of that request, also when its bytes are
-/// still arriving: they are thrown away. After close() nothing is written anywhere.
+/// A payload is read from the socket into its parts; only the bytes that came in one read with the header are copied
+/// (kInputBytes at most, `copied_bytes`). Over a stream without TLS a frame with a payload carries a hash, and a wrong
+/// hash ends the connection.
 ///
-/// Threads: one at a time calls everything, except withdraw() and the figures, which are thread-safe.
+/// One writer: after withdraw() nothing is written into the parts of that request; its bytes that still arrive are
+/// discarded. After close() nothing is written anywhere.
+///
+/// Threads: one thread at a time, except withdraw(), received_bytes() and sent_bytes(), which are thread-safe.
 class Connection {
  public:
   static constexpr std::size_t kInputBytes = 2048;
-  static constexpr std::size_t kQueueMax = 4096;  ///< frames that wait to be sent; more ends the connection
+  static constexpr std::size_t kQueueMax =
+      4096;  ///< frames that may wait to be sent; one more ends the connection
 
-  /// Both outlive the connection, or its close().
+  /// `sink` must live until close() or the end of the connection.
   Connection(std::unique_ptr<ByteStream> stream, FrameSink& sink);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   void set_limits(const FrameLimits& limits) { limits_ = limits; }
-  /// Queues a frame; it leaves in on_ready().
+  /// Queue a frame; on_ready() sends it.
   template <typename Message>
   void send(const Message& message, std::uint64_t request = 0, Payload payload = {}) {
     send_frame(Message::kType, encode(message), request, std::move(payload));
   }
 
-  /// The socket may be ready: goes on with connecting, sends and receives what it can, a few MiB at most of
-  /// each. An error says why the connection is over: close() it.
+  /// Continue to connect, send and receive as far as the socket is ready, by a few MiB at most in each direction. An
+  /// error says why the connection has ended; call close() then.
   Status on_ready();
-  /// Sends what it can and no more, to say goodbye.
+  /// Send what the socket takes at once, for a last message before close().
   void flush();
-  /// Ask place() again, after it said kLater.
+  /// Call place() again, after it returned kLater.
   Status resume();
-  /// Nothing is written, sent or received from now on; payloads in the queue are let go of.
+  /// Write, send and receive nothing from now on, and drop the payloads in the queue.
   void close();
 
-  /// A payload of that request that is arriving, or is just being placed, goes nowhere from now on. Whether
-  /// there was one. Threads: any.
+  /// Discard the payload of a request that is arriving or being placed. Returns whether there was one. Threads: any.
   bool withdraw(std::uint64_t request);
 
   int fd() const { return stream_->fd(); }
   bool is_paused() const { return stage_ == Stage::kLater; }
-  /// What to ask the poller for, and whether to come back at once because bytes wait in TLS's own buffer.
+  /// What to watch the socket for, and whether to call on_ready() at once because bytes wait in the buffer of TLS.
   bool wants_read() const { return !is_paused(); }
   bool wants_write() const { return stream_->wants_write() || (established_ && !queue_.empty()); }
   bool has_buffered() const { return established_ && !is_paused() && stream_->has_buffered(); }
@@ -92,7 +94,9 @@ class Connection {
   std::size_t queued_frames() const { return queue_.size(); }
   std::uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
-  std::uint64_t copied_bytes() const { return copied_bytes_; }  ///< of payloads, on their way to their parts
+  std::uint64_t copied_bytes() const {
+    return copied_bytes_;
+  }  ///< bytes of payloads that were copied on the way to their parts
 
  private:
   enum class Stage : std::uint8_t { kHeader, kBody, kPlace, kLater, kPayload, kHash, kWhole };
@@ -104,7 +108,7 @@ class Connection {
     std::uint64_t bytes() const { return head.size() + payload.bytes() + (hashed ? kHashBytes : 0); }
   };
 
-  /// What a read brought, and what it had room for.
+  /// How many bytes a read brought, and how many it had room for.
   struct Filled {
     std::size_t bytes;
     std::size_t room;
@@ -138,13 +142,13 @@ class Connection {
   bool overrun_ = false;
 
   std::deque<Queued> queue_;
-  std::size_t front_sent_ = 0;  // bytes of queue_.front() that have gone
+  std::size_t front_sent_ = 0;  // bytes of queue_.front() that were sent
   std::vector<iovec> gathered_;
-  const bool hashes_;  // nothing else protects what is sent
+  const bool hashes_;  // frames with a payload carry a hash: there is no TLS
   Hasher128 sending_;
 
-  // What is arriving. input_ holds bytes of [input_begin_, input_end_) that came with earlier ones; it is
-  // empty whenever bytes are received into a body or into parts.
+  // The frame that is arriving. input_ holds in [input_begin_, input_end_) bytes that came with earlier ones. That
+  // range is empty whenever bytes are received into a body or into parts.
   Stage stage_ = Stage::kHeader;
   std::vector<std::byte> input_;
   std::size_t input_begin_ = 0, input_end_ = 0;
@@ -154,15 +158,16 @@ class Connection {
   std::vector<std::byte> discard_;
   std::uint64_t copied_bytes_ = 0;
 
-  // Held also for every write into parts_: whoever holds it knows that nobody else writes there.
+  // Held for every write into the memory of parts_ too: whoever holds it knows that nobody else writes there.
   Mutex parts_mutex_;
   bool arriving_ GUARDED_BY(parts_mutex_) =
       false;  // a payload of arriving_request_ is being placed or received
   bool withdrawn_ GUARDED_BY(parts_mutex_) = false;
   std::uint64_t arriving_request_ GUARDED_BY(parts_mutex_) = 0;
-  std::vector<std::span<std::byte>> parts_ GUARDED_BY(parts_mutex_);  // still to be filled; none: discard
-  std::uint64_t left_bytes_ GUARDED_BY(parts_mutex_) = 0;             // of the payload
-  Hasher128 arrived_ GUARDED_BY(parts_mutex_);  // of the frame so far, where it has a hash
+  std::vector<std::span<std::byte>> parts_
+      GUARDED_BY(parts_mutex_);                            // the parts still to be filled; empty: discard
+  std::uint64_t left_bytes_ GUARDED_BY(parts_mutex_) = 0;  // bytes of the payload that are still to come
+  Hasher128 arrived_ GUARDED_BY(parts_mutex_);  // the hash of the frame so far, if the frame has one
 
   std::atomic<std::uint64_t> received_bytes_{0};
   std::atomic<std::uint64_t> sent_bytes_{0};

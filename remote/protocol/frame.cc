@@ -1,9 +1,10 @@
 #include "remote/protocol/frame.h"
 
+#include <fmt/core.h>
 #include <bit>
 #include <cstring>
 
-#include "base/cbor_check.h"
+#include "remote/protocol/cbor_check.h"
 
 namespace carya::remote {
 namespace {
@@ -29,8 +30,8 @@ bool has_payload(FrameType type) {
 }
 
 std::unexpected<Error> too_long(FrameType type, const char* what, std::uint64_t bytes, std::uint64_t limit) {
-  return fail(Code::kCorrupt, std::string(frame_name(type)) + " frame: a " + what + " of " +
-                                  std::to_string(bytes) + " B; give at most " + std::to_string(limit));
+  return fail(Code::kCorrupt,
+              fmt::format("{} frame: a {} of {} B; give at most {}", frame_name(type), what, bytes, limit));
 }
 
 }  // namespace
@@ -82,16 +83,18 @@ Result<FrameHeader> decode_header(std::span<const std::byte> bytes, const FrameL
   std::memcpy(&in, bytes.data(), sizeof(in));
   if (in.magic != kMagic) return fail(Code::kCorrupt, "no frame of Carya's chunk protocol");
   if (in.major != kProtocolMajor)
-    return fail(Code::kUnsupported, "the peer speaks chunk protocol " + std::to_string(in.major) +
-                                        ", this is " + std::to_string(kProtocolMajor) +
-                                        "; install the same version of carya on both sides");
+    return fail(
+        Code::kUnsupported,
+        fmt::format(
+            "the peer speaks chunk protocol {}, this is {}; install the same version of carya on both sides",
+            in.major, kProtocolMajor));
   const FrameHeader header{
       static_cast<FrameType>(in.type), in.minor, in.flags, in.body_bytes, in.request, in.payload_bytes};
   if (frame_name(header.type).empty())
-    return fail(Code::kCorrupt, "a frame of unknown type " + std::to_string(in.type));
+    return fail(Code::kCorrupt, fmt::format("a frame of unknown type {}", in.type));
   if ((header.flags & kFlagsMustKnow & ~kHashed) != 0)
-    return fail(Code::kUnsupported, std::string(frame_name(header.type)) + " frame: unknown flags " +
-                                        std::to_string(header.flags));
+    return fail(Code::kUnsupported,
+                fmt::format("{} frame: unknown flags {}", frame_name(header.type), header.flags));
   if (header.body_bytes == 0 || header.body_bytes > limits.body_bytes)
     return too_long(header.type, "body", header.body_bytes, limits.body_bytes);
   const std::uint64_t payload_max = has_payload(header.type) ? limits.payload_bytes : 0;

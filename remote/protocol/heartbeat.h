@@ -16,14 +16,14 @@ class Heartbeat {
         heard_ns_(now_ns),
         ping_ns_(now_ns) {}
 
-  /// Sends a Ping when one is due.
+  /// Send a ping when one is due.
   void beat(Connection& connection, std::int64_t now_ns, const Ping& ping = {}) {
     if (now_ns - ping_ns_ < period_ns_) return;
     ping_ns_ = now_ns;
     connection.send(ping, static_cast<std::uint64_t>(now_ns));
   }
-  /// Any byte that came is a sign of life. Whether there was none for too long; ask it after a read that
-  /// began after `now_ns` was taken, so that a thread that slept does not blame the peer.
+  /// Whether the peer has sent no byte for `silent_ms`. Call it after a read that began after `now_ns` was taken: a
+  /// thread that slept must not blame the peer.
   bool is_silent(const Connection& connection, std::int64_t now_ns) {
     if (connection.received_bytes() != heard_bytes_ || connection.is_paused()) {
       heard_bytes_ = connection.received_bytes();
@@ -31,7 +31,7 @@ class Heartbeat {
     }
     return now_ns - heard_ns_ >= silent_ns_;
   }
-  /// Of a Pong: the round trip in ns; 0 when it does not answer the last Ping.
+  /// The round trip in ns that a pong to `request` measured; 0 when it does not answer the last ping.
   std::int64_t round_trip_ns(std::uint64_t request, std::int64_t now_ns) const {
     return request == static_cast<std::uint64_t>(ping_ns_) ? now_ns - ping_ns_ : 0;
   }

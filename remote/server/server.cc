@@ -24,7 +24,7 @@ Result<std::unique_ptr<ChunkServer>> ChunkServer::create(const ServerOptions& op
     ASSIGN(tls, TlsContext::create(*options.tls));
   }
   ASSIGN(UniqueFd listener, address.listen());
-  ASSIGN(Poller poller, Poller::create());
+  ASSIGN(Poller poller, Poller::create("chunk server"));
   auto loop =
       std::make_unique<Loop>(options, handler, std::move(listener), std::move(poller), std::move(tls));
   return std::unique_ptr<ChunkServer>(new ChunkServer(std::move(loop)));
@@ -45,8 +45,8 @@ void ChunkServer::answer(const Ticket& ticket, Result<Answer> answer) {
 std::uint16_t ChunkServer::port() const {
   return loop_->port();
 }
-ServerFigures ChunkServer::figures() const {
-  return loop_->figures();
+ServerStats ChunkServer::stats() const {
+  return loop_->stats();
 }
 
 }  // namespace carya::remote

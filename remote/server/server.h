@@ -15,106 +15,109 @@
 namespace carya::remote {
 
 struct ServerOptions {
-  std::string listen;                     ///< "host:port" (port 0: any), "unix:/path"
-  std::optional<TlsFiles> tls;            ///< none: plain; Unix sockets are plain in any case
-  std::vector<std::string> client_names;  ///< of certificates that may come; none: all of the authority
-  bool insecure = false;                  ///< plain TCP also where others than this machine can come
-  std::string token;                      ///< that a client must know; "": none
-  std::string server;                     ///< who this is: "carya-worker 0.1.0"
-  std::uint32_t connections_max = 64;     ///< of clients that are known; one more is told so
-  std::uint32_t strangers_max = 64;       ///< that have not said who they are; see ChunkServer
-  std::uint32_t handling_max = 8;         ///< chunks with the handler at a time
-  std::uint32_t threads = 1;              ///< of the handler
-  std::uint64_t requests_max = 64;        ///< window of a connection that is alone; others share it
-  std::uint64_t bytes_max = 2ULL << 30;   ///< payloads of requests in memory; the same again for results
+  std::string listen;           ///< "host:port" (port 0: any), "unix:/path"
+  std::optional<TlsFiles> tls;  ///< none: no TLS; Unix sockets never use it
+  std::vector<std::string>
+      client_names;       ///< names in accepted certificates; empty: every name that the authority signed
+  bool insecure = false;  ///< allow TCP without TLS beyond the loopback device
+  std::string token;      ///< the secret that a client must send; "": none
+  std::string server;     ///< what this server calls itself: "carya-worker 0.1.0"
+  std::uint32_t connections_max = 64;  ///< clients that said who they are; one more is refused with a message
+  std::uint32_t strangers_max = 64;    ///< clients that have not said who they are; see ChunkServer
+  std::uint32_t handling_max = 8;      ///< chunks that the handler has at a time
+  std::uint32_t threads = 1;           ///< threads of the handler
+  std::uint64_t requests_max = 64;     ///< window of a single connection; several share it
+  std::uint64_t bytes_max = 2ULL << 30;  ///< memory for payloads of requests, and as much again for results
   std::uint64_t request_bytes_max = 256 << 20;
   std::uint64_t result_bytes_max = 512 << 20;
   std::uint64_t heartbeat_ms = 1000;
-  std::uint64_t silent_ms = 3000;   ///< without a byte: the connection is dead
-  std::uint64_t hello_ms = 10'000;  ///< until a new connection must have said who it is
-  std::uint64_t chunk_ms = 60'000;  ///< for one chunk, and for one frame to arrive
+  std::uint64_t silent_ms = 3000;   ///< a connection without a byte for so long is dead
+  std::uint64_t hello_ms = 10'000;  ///< the limit for a new connection's Hello
+  std::uint64_t chunk_ms = 60'000;  ///< the limit for one chunk, and for the arrival of one frame
 };
 
-/// Names one question to the handler.
+/// Identifies one call of the handler.
 struct Ticket {
   std::uint64_t connection = 0;
-  std::uint64_t serial = 0;  ///< never given twice
+  std::uint64_t serial = 0;  ///< never used twice
 };
 
-/// A payload that was received; it lives as long as somebody holds it.
+/// A payload that was received.
 struct ReceivedBytes {
   std::unique_ptr<std::byte[]> data;
   std::uint64_t bytes = 0;
   std::span<const std::byte> span() const { return {data.get(), bytes}; }
 };
 
-/// A plan to be registered, or a chunk to be computed. Plans have numbers of their connection's.
+/// A plan to register, or a chunk to compute. Each connection numbers its own plans.
 struct Asked {
   Ticket ticket;
   std::uint64_t plan = 0;
   std::string about;
   std::shared_ptr<const ReceivedBytes> payload;  ///< never null
-  std::uint64_t result_bytes = 0;                ///< of a chunk: the most that its result may have
+  std::uint64_t result_bytes = 0;                ///< chunks: the largest result that the client accepts
 };
 
 struct Answer {
   std::string about;
-  Payload payload{};           ///< of a chunk
-  std::int64_t thread_ns = 0;  ///< for which one of the handler's threads had it
+  Payload payload{};           ///< chunks only
+  std::int64_t thread_ns = 0;  ///< how long one of the handler's threads had the chunk
 };
 
-/// Does what is asked. All calls come from the thread in run(), and are to return soon: what takes time is
-/// done elsewhere and answered by ChunkServer::answer(), from any thread, also from inside of the call.
+/// Compiles plans and computes chunks. The thread in run() makes all calls and serves nobody until they return: work
+/// belongs to other threads, which call ChunkServer::answer(). answer() may also be called from inside of a call.
 class ChunkHandler {
  public:
   virtual ~ChunkHandler() = default;
-  /// Whether the client may come, by its facts; what it is told of this side. The error is told to it.
+  /// Accept a client by what it says of itself, and return what to tell it of this side. An error refuses the client,
+  /// which is told its message.
   virtual Result<std::vector<Fact>> admit(std::uint64_t connection, const Hello& hello) = 0;
   virtual void register_plan(Asked asked) = 0;
   virtual void compute(Asked asked) = 0;
-  /// Nobody wants this chunk any more: one that is not begun need not be, and is answered as closed.
+  /// The client withdrew this chunk. If it is not begun, it need not be; answer it with kClosed.
   virtual void cancel(const Ticket&) {}
-  /// The plan is not asked for any more.
+  /// The client has dropped the plan.
   virtual void forget_plan(std::uint64_t connection, std::uint64_t plan) = 0;
-  /// The connection is over, with all of its plans; answers to it go nowhere. For the log: who, and why.
+  /// The connection has ended, with all of its plans. Answers to it are dropped. `peer` and `reason` are for the log.
   virtual void gone(std::uint64_t connection, const std::string& peer, const Error& reason) = 0;
-  /// One that never became a connection. For the log.
+  /// A client was refused before it became a connection. For the log.
   virtual void refused(const std::string& /*peer*/, const Error& /*reason*/) {}
 };
 
-struct ServerFigures {
+struct ServerStats {
   std::uint64_t connections = 0, connections_so_far = 0, refused = 0;
   std::uint64_t queued = 0;    ///< requests that wait for the handler
-  std::uint64_t handling = 0;  ///< with the handler, also those whose client is gone
+  std::uint64_t handling = 0;  ///< requests that the handler has, also those whose client is gone
   std::uint64_t answered = 0, failed = 0, late = 0;
-  std::uint64_t request_bytes = 0, result_bytes = 0;  ///< held now
+  std::uint64_t request_bytes = 0, result_bytes = 0;  ///< bytes held now
 };
 
-/// A worker's side: takes connections, hands requests to a handler, fairly between connections, sends the
-/// answers. Everything that comes is checked; all of it is bounded by the options.
+/// The worker's side: accepts connections, gives requests to a handler, fairly between connections, and sends the
+/// answers. Everything that is received is checked and bounded by the options.
 ///
-/// Who has not said who it is takes no place of those that have. Of too many such strangers the address with
-/// the most loses its oldest one, so that nobody can keep others out by connecting and saying nothing.
+/// A client that has not said who it is takes no place of one that has. When there are too many of them, the address
+/// with the most loses its oldest one, so that nobody can keep others out by connecting and saying nothing.
 ///
-/// Threads: one thread in run(); stop(), drain(), answer() and figures() are thread-safe.
+/// Threads: one thread in run(); stop(), drain(), answer() and stats() are thread-safe.
 class ChunkServer {
  public:
-  /// Listens. Errors: kInvalidArgument (plain TCP beyond loopback without `insecure`; the address, the
-  /// files), kIo, kPermission, kExhausted. The handler outlives the server.
+  /// Listen. `handler` must outlive the server. Errors: kInvalidArgument (TCP without TLS beyond the loopback device
+  /// and without `insecure`; the address; the files of TLS), kIo, kPermission, kExhausted.
   static Result<std::unique_ptr<ChunkServer>> create(const ServerOptions& options, ChunkHandler& handler);
   ~ChunkServer();
 
-  /// Serves until stop(), or until all is done after drain().
+  /// Serve until stop(), or until drain() has finished.
   void run();
-  /// At once: connections are closed.
+  /// Close all connections at once.
   void stop();
-  /// Takes nothing new, finishes what it has; clients that have nothing left here go, or are closed.
+  /// Accept no new request and finish those that were accepted. A client that waits for nothing more closes its
+  /// connection, or has it closed.
   void drain();
-  /// Once per ticket. A result that is longer than was asked for fails its chunk.
+  /// Answer a ticket, once. A result that is longer than the client accepts fails its chunk.
   void answer(const Ticket& ticket, Result<Answer> answer);
 
   std::uint16_t port() const;  ///< 0 for a Unix socket
-  ServerFigures figures() const;
+  ServerStats stats() const;
 
  private:
   class Loop;

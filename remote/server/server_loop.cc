@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -60,7 +61,7 @@ void ChunkServer::Loop::answer(const Ticket& ticket, Result<Answer> answer) {
   if (first) poller_.wake();
 }
 
-ServerFigures ChunkServer::Loop::figures() const {
+ServerStats ChunkServer::Loop::stats() const {
   return {connections_, connections_so_far_, refused_,     queued_, handling_, answered_, failed_,
           late_,        request_bytes_,      result_bytes_};
 }
@@ -127,10 +128,11 @@ void ChunkServer::Loop::make_room_for_strangers() {
   const auto oldest = std::ranges::find_if(peers_, [&](const auto& entry) {  // numbers rise
     return !entry.second.peer->is_welcome() && entry.second.from == most->first;
   });
-  close(oldest->first, {Code::kExhausted,
-                        "there are " + std::to_string(all) +
-                            " connections that did not say who they are, and this address has the most",
-                        0});
+  close(oldest->first,
+        {Code::kExhausted,
+         fmt::format("there are {} connections that did not say who they are, and this address has the most",
+                     all),
+         0});
 }
 
 void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
@@ -217,7 +219,7 @@ Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& 
   if (drains_) return fail(Code::kUnsupported, "the worker takes nothing new: it goes away");
   const std::size_t others = welcome_count();
   if (others >= options_.connections_max)
-    return fail(Code::kExhausted, "there are " + std::to_string(others) + " connections, which is the limit");
+    return fail(Code::kExhausted, fmt::format("there are {} connections, which is the limit", others));
   ASSIGN(std::vector<Fact> facts, handler_.admit(peer.id(), hello));
   Welcome out{.server = options_.server, .facts = std::move(facts)};
   out.window = window_for(1.0 / static_cast<double>(others + 1));
@@ -242,7 +244,8 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
   ++queued_;
 }
 
-/// What others left of the threads since it asked last, or its share of them.
+/// The fraction of the handler's threads that other clients did not use since this client's last ping, but at least
+/// its fair share.
 double ChunkServer::Loop::free_share(ServerPeer& peer) {
   const std::int64_t now_ns = monotonic_ns(), others_ns = used_ns_ - peer.used_ns;
   const auto took_ns = static_cast<double>(now_ns - std::exchange(peer.asked_free_ns, now_ns));
@@ -311,12 +314,12 @@ Status ChunkServer::Loop::judge(ServerPeer& peer, std::int64_t now_ns) const {
     return now_ns - since_ns > static_cast<std::int64_t>(limit_ms) * kMs;
   };
   if (!peer.is_welcome() && late(peer.since_ns(), options_.hello_ms))
-    return fail(Code::kTimeout, "no Hello within " + std::to_string(options_.hello_ms) + " ms");
+    return fail(Code::kTimeout, fmt::format("no Hello within {} ms", options_.hello_ms));
   if (peer.arriving_since_ns() > 0 && late(peer.arriving_since_ns(), options_.chunk_ms))
-    return fail(Code::kTimeout, "a frame took longer than " + std::to_string(options_.chunk_ms) + " ms");
+    return fail(Code::kTimeout, fmt::format("a frame took longer than {} ms", options_.chunk_ms));
   const bool silent = peer.heartbeat().is_silent(peer.connection(), now_ns);
   if (peer.is_welcome() && silent)
-    return fail(Code::kTimeout, "silent for " + std::to_string(options_.silent_ms) + " ms");
+    return fail(Code::kTimeout, fmt::format("silent for {} ms", options_.silent_ms));
   if (drains_ && peer.is_idle() && peer.connection().queued_frames() == 0 &&
       late(drains_since_ns_, options_.silent_ms))
     return fail(Code::kClosed, "the worker goes away, and the client has nothing left here");
@@ -454,8 +457,8 @@ void ChunkServer::Loop::finish(const Flight& flight, Result<Answer> answer) {
     return peer->connection().send(Registered{flight.plan, answer->about}, flight.request);
   }
   if (answer && answer->payload.bytes() > flight.result_bytes)
-    answer = fail(Code::kInvalidArgument, "a result of " + std::to_string(answer->payload.bytes()) +
-                                              " B; asked for: " + std::to_string(flight.result_bytes));
+    answer = fail(Code::kInvalidArgument, fmt::format("a result of {} B; asked for: {}",
+                                                      answer->payload.bytes(), flight.result_bytes));
   if (answer) return send_result(*peer, flight, std::move(*answer));
   ++failed_;
   result_bytes_ -= flight.result_bytes;

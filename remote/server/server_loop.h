@@ -28,7 +28,7 @@ class ChunkServer::Loop final : public PeerHost {
   void drain();
   void answer(const Ticket& ticket, Result<Answer> answer);
   std::uint16_t port() const { return port_; }
-  ServerFigures figures() const;
+  ServerStats stats() const;
 
   bool reserve(std::uint64_t bytes) override;
   void unreserve(std::uint64_t bytes) override;
@@ -93,7 +93,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::map<std::uint64_t, Entry> peers_;
   std::uint64_t next_peer_;
   std::uint64_t next_serial_ = 1;
-  Turns turns_;                              // of peers that wait for the handler
+  FairQueue turns_;                          // of peers that wait for the handler
   std::int64_t used_ns_ = 0;                 // of the handler's threads, for all
   std::map<std::uint64_t, Flight> flights_;  // by serial
   std::vector<std::uint64_t> touched_;       // peers that have something to send or to take

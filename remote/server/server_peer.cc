@@ -1,5 +1,6 @@
 #include "remote/server/server_peer.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "base/clock.h"
@@ -66,8 +67,9 @@ Status ServerPeer::check_window(std::uint64_t bytes) const {
   if (in_flight_.requests < most_.requests && in_flight_.bytes <= most_.bytes &&
       bytes <= most_.bytes - in_flight_.bytes)
     return {};
-  return fail(Code::kExhausted, "a request more than the window of " + std::to_string(most_.requests) +
-                                    " requests and " + std::to_string(most_.bytes) + " B has room for");
+  return fail(Code::kExhausted,
+              fmt::format("a request more than the window of {} requests and {} B has room for",
+                          most_.requests, most_.bytes));
 }
 
 /// What the body of a Request or Register says, checked before memory is taken for its payload.
@@ -82,24 +84,23 @@ Status ServerPeer::read_question(const FrameHeader& header, const std::string& b
   }
   ASSIGN(Request asked, decode<Request>(body));
   if (asked.result_bytes > options_.result_bytes_max)
-    return fail(Code::kCorrupt, "a result of " + std::to_string(asked.result_bytes) +
-                                    " B is asked for; give at most " +
-                                    std::to_string(options_.result_bytes_max));
+    return fail(Code::kCorrupt, fmt::format("a result of {} B is asked for; give at most {}",
+                                            asked.result_bytes, options_.result_bytes_max));
   TRY(check_window(header.payload_bytes + asked.result_bytes));
   question_.asked = {.plan = asked.plan, .about = std::move(asked.about), .result_bytes = asked.result_bytes};
   return {};
 }
 
-Result<Placement> ServerPeer::place(const FrameHeader& header, const std::string& body) {
+Result<ReceiveTarget> ServerPeer::place(const FrameHeader& header, const std::string& body) {
   if (!client_may_say(header.type))
     return fail(Code::kCorrupt, std::string(frame_name(header.type)) + " is not for a client to say");
   TRY(read_question(header, body));
-  if (!host_.reserve(header.payload_bytes)) return Placement{Placement::Where::kLater, {}};
+  if (!host_.reserve(header.payload_bytes)) return ReceiveTarget{ReceiveTarget::Where::kLater, {}};
   received_ = std::make_shared<ReceivedBytes>();
   received_->data = std::make_unique_for_overwrite<std::byte[]>(header.payload_bytes);
   received_->bytes = header.payload_bytes;
   arriving_since_ns_ = monotonic_ns();
-  return Placement{Placement::Where::kParts, {{received_->data.get(), received_->bytes}}};
+  return ReceiveTarget{ReceiveTarget::Where::kParts, {{received_->data.get(), received_->bytes}}};
 }
 
 Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool) {

@@ -81,7 +81,7 @@ class ServerPeer final : public FrameSink {
   std::int64_t used_ns = 0;                            ///< of the handler's threads
   std::int64_t others_used_ns = 0, asked_free_ns = 0;  ///< by all others, when it asked what is free last
 
-  Result<Placement> place(const FrameHeader& header, const std::string& body) override;
+  Result<ReceiveTarget> place(const FrameHeader& header, const std::string& body) override;
   Status take(const FrameHeader& header, const std::string& body, bool placed) override;
 
  private:

@@ -17,7 +17,7 @@ struct End {
   Running run;
 };
 
-End end_of(const PlacementFacts& truth, std::uint64_t seed) {
+End end_of(const PlacementInputs& truth, std::uint64_t seed) {
   Trial first(truth, options(0), seed);
   first.go(600);
   return {first.controller.learned().value(), first.decision().run};
@@ -32,7 +32,7 @@ ControllerOptions again(const EarlierRun& earlier) {
 TEST(ControllerEarlier, BeginsWithTheAnswerThatTheRunBeforeEndedWith) {
   for (const double demand : {9'500., 20'300., 30'000., 60'000.})
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-      const PlacementFacts truth = planned(demand);
+      const PlacementInputs truth = planned(demand);
       const End before = end_of(truth, seed);
       ASSERT_GT(before.run.workers, 0U) << demand << " " << seed;
       Trial run(truth, again(before.learned), 1000 + seed);
@@ -47,7 +47,7 @@ TEST(ControllerEarlier, BeginsWithTheAnswerThatTheRunBeforeEndedWith) {
 }
 
 TEST(ControllerEarlier, WorkersThatDidNotPayAreNotTriedAtOnce) {
-  PlacementFacts truth = planned(60'000);
+  PlacementInputs truth = planned(60'000);
   for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;
   Trial first(truth, options(0));
   first.go(200);
@@ -63,7 +63,7 @@ TEST(ControllerEarlier, WhatHoldsNoLongerIsFoundWithinSeconds) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed)
     for (const double off : {0.3, 3.0})
       for (const int what : {0, 1, 2, 3}) {
-        PlacementFacts then = planned(28'000);
+        PlacementInputs then = planned(28'000);
         if (what == 0) then.demand *= off;
         if (what == 1) then.local_cpu_s *= off;
         for (RemoteCut& cut : then.cuts) cut.worker_cpu_s *= what == 2 ? off : 1;

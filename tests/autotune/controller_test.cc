@@ -23,7 +23,7 @@ TEST(Controller, LocalSufficesSoNothingIsAskedForAndCoresAreGivenBack) {
 }
 
 TEST(Controller, OneWorkerIsMeasuredThenTheAnswerIsJumpedTo) {
-  PlacementFacts truth = planned(60'000);
+  PlacementInputs truth = planned(60'000);
   truth.cuts[0].worker_cpu_s *= 0.7;  // the workers are faster than anybody thought
   truth.cuts[1].worker_cpu_s *= 0.7;
   Trial run(truth, options(60'000));
@@ -59,7 +59,7 @@ TEST(Controller, WorkersThatMayBeUnlikeAreTriedTogether) {
   list.worker_start_s = 1;
   list.first_workers = 4;
   list.goal.workers_there = 3;
-  PlacementFacts truth = planned(20'000);
+  PlacementInputs truth = planned(20'000);
   truth.worker_speeds = {1, 0.5, 0.1};
   Trial run(truth, list);
   run.world.fleet = 3;
@@ -93,7 +93,7 @@ TEST(Controller, NoiseAloneChangesNothing) {
     run.world.noise = 0.2;
     run.go(3600);
     EXPECT_LE(run.changes, 1 + Controller::kChangesMax) << seed;
-    const PlacementFacts& truth = run.world.truth;
+    const PlacementInputs& truth = run.world.truth;
     const Choice got = predict(truth, kPrices, {}, run.decision().run.cut, run.decision().run.workers);
     EXPECT_LE(got.cost_per_sample, 1.05 * run.best().cost_per_sample) << seed;
   }
@@ -157,7 +157,7 @@ TEST(Controller, AChangeThatDoesNotPayInTheWorkLeftIsNotMade) {
 }
 
 TEST(Controller, ANarrowLinkIsFoundAndAnotherCutTaken) {
-  PlacementFacts truth = planned(20'000);
+  PlacementInputs truth = planned(20'000);
   truth.cuts[1].host_cpu_s = 5e-4;  // the first cut would be the better one
   ControllerOptions made = options(20'000);
   made.model.cuts[1].host_cpu_s = 5e-4;
@@ -168,31 +168,64 @@ TEST(Controller, ANarrowLinkIsFoundAndAnotherCutTaken) {
   EXPECT_EQ(run.decision().run.workers, run.best().workers);
 }
 
-TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
-  // Each part is as fast as thought, yet together they bring 80 %: say, chunks that wait for each other.
-  Trial run(planned(20'000), options(20'000));
-  Measurements seen;
-  for (int i = 0; i < 300; ++i) {
+/// Runs where each part is as fast as thought, yet together they bring 80 %: say, chunks that wait for each other.
+void go_at_four_fifths(Trial& run, int seconds) {
+  for (int i = 0; i < seconds; ++i) {
     World& world = run.world;
-    const double told = world.truth.demand;
-    const PlacementFacts truth = world.truth;
+    const PlacementInputs truth = world.truth;
     world.truth.cores *= 0.8;
     world.truth.worker_cores *= 0.8;
-    seen = world.step(run.decision().run, 1);
+    Measurements seen = world.step(run.decision().run, 1);
     world.truth = truth;
-    seen.demand = told;
+    seen.demand = truth.demand;
     run.controller.observe(seen, world.now_s);
   }
-  PlacementFacts less = planned(20'000);
+}
+
+TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
+  Trial run(planned(20'000), options(20'000));
+  go_at_four_fifths(run, 300);
+  PlacementInputs less = planned(20'000);
   less.cores *= 0.8;
   less.worker_cores *= 0.8;
   EXPECT_EQ(run.decision().run.workers, place(less, kPrices, {})->choice.workers);
 }
 
+TEST(Controller, AnotherSpeedOfAWorkerLeavesWhatTheWholeShowed) {
+  ControllerOptions few = options(20'000);
+  few.goal.workers_max = 1;  // so the trainer waits, and the whole is seen
+  PlacementInputs truth = planned(20'000);
+  truth.worker_speeds = {1, 1};
+  Trial run(truth, few);
+  go_at_four_fifths(run, 300);
+  const auto of_the_sum = [&] {
+    const Running& present = run.decision().run;
+    return run.decision().choice.rate /
+           predict(run.world.truth, kPrices, few.goal, present.cut, present.workers).rate;
+  };
+  EXPECT_NEAR(of_the_sum(), 0.8, 0.04);
+  run.world.truth.worker_speeds = {0.5, 0.5};
+  go_at_four_fifths(run, 1);
+  EXPECT_NEAR(of_the_sum(), 0.8, 0.04);
+}
+
+TEST(Controller, ThePredictionFollowsTheMeasurementsBetweenLooks) {
+  Trial run(planned(3500), options(3500));
+  run.go(60);
+  ASSERT_EQ(run.decision().phase, Phase::kSettled);
+  ASSERT_GT(run.decision().looks_again_s, run.world.now_s + 3) << "no look comes in between";
+  for (int i = 0; i < 3; ++i) {
+    const double before = run.decision().choice.rate;
+    run.go(1);
+    EXPECT_NE(run.decision().choice.rate, before);
+    EXPECT_NEAR(run.decision().choice.rate, 3500, 350);
+  }
+}
+
 TEST(Controller, WorkersThatDifferCountAsWhatTheyAre) {
   ControllerOptions two = options(20'000);
   two.goal.workers_max = 2;
-  PlacementFacts truth = planned(20'000);
+  PlacementInputs truth = planned(20'000);
   truth.worker_speeds = {1, 0.1};
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Trial run(truth, two, seed);
@@ -211,7 +244,7 @@ TEST(Controller, WorkersThatDifferCountAsWhatTheyAre) {
 }
 
 TEST(Controller, WhatAFirstWorkerDidToTheWholeIsForgottenWithIt) {
-  PlacementFacts truth = planned(60'000);
+  PlacementInputs truth = planned(60'000);
   for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;  // not worth its price
   Trial run(truth, options(0));
   bool tried = false, dismissed = false;
@@ -246,7 +279,7 @@ TEST(Controller, HardlyAnyMoneyIsSpentToEndWaitingThatMayNotEnd) {
     // The most that the link lets through is 95 % of the demand, where 98 % would have to be paid for.
     ControllerOptions dear = options(0);
     dear.prices = {.host_per_hour = 0.3, .worker_per_hour = 0.5};
-    PlacementFacts truth = planned(11'800 / 0.95);
+    PlacementInputs truth = planned(11'800 / 0.95);
     truth.cuts.erase(truth.cuts.begin());
     dear.model.cuts = truth.cuts;
     truth.link_in_bytes_per_s = 6e8;
@@ -265,7 +298,7 @@ TEST(Controller, HardlyAnyMoneyIsSpentToEndWaitingThatMayNotEnd) {
 TEST(Controller, AFirstWorkerThatIsPaidForWorksOn) {
   ControllerOptions paid = options(0);
   paid.worker_billed_s_min = 300;
-  PlacementFacts truth = planned(60'000);
+  PlacementInputs truth = planned(60'000);
   for (RemoteCut& cut : truth.cuts) cut.worker_cpu_s *= 40;  // it brings 2 % for 10 % of the price
   Trial run(truth, paid);
   run.go(200);

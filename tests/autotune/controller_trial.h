@@ -13,13 +13,13 @@ namespace carya::autotune {
 /// A host, its workers and its trainer, whose true numbers a test sets; what is measured of them is noisy.
 class World {
  public:
-  PlacementFacts truth;
+  PlacementInputs truth;
   double noise = 0.05;
   double start_s = 20;
   std::uint32_t fleet = 1000;  // workers there are
   double now_s = 0;
 
-  World(PlacementFacts facts, std::uint64_t seed) : truth(std::move(facts)), random_(seed) {}
+  World(PlacementInputs facts, std::uint64_t seed) : truth(std::move(facts)), random_(seed) {}
 
   Measurements step(const Running& run, double seconds) {
     now_s += seconds;
@@ -27,7 +27,7 @@ class World {
     if (run.workers < asked_) up_at_.resize(asked_ = run.workers);
     const auto up = std::count_if(up_at_.begin(), up_at_.end(), [this](double at) { return at <= now_s; });
     const auto ready = std::min(fleet, static_cast<std::uint32_t>(up));
-    PlacementFacts here = truth;
+    PlacementInputs here = truth;
     here.cores = std::min(truth.cores, run.cores);
     const Choice real = predict(here, {}, {}, run.cut, ready);
     const double remote = real.rate * real.remote_share * seconds, local = real.rate * seconds - remote;
@@ -64,8 +64,8 @@ class World {
 inline constexpr Prices kPrices{.host_per_hour = 5, .worker_per_hour = 0.5};
 
 // The model that the planner has: 1000 samples/s per core of the host, 8 cores here, 8 in a worker.
-inline PlacementFacts planned(double demand) {
-  PlacementFacts facts{.local_cpu_s = 1e-3, .cores = 8, .demand = demand, .worker_cores = 8};
+inline PlacementInputs planned(double demand) {
+  PlacementInputs facts{.local_cpu_s = 1e-3, .cores = 8, .demand = demand, .worker_cores = 8};
   facts.cuts = {{.ops_remote = 1, .host_cpu_s = 4e-4, .worker_cpu_s = 5e-4, .bytes_in = 6e5},
                 {.ops_remote = 2, .host_cpu_s = 5e-5, .worker_cpu_s = 1e-3, .bytes_in = 1.5e5}};
   return facts;
@@ -77,7 +77,7 @@ struct Trial {
   Controller controller;
   std::uint32_t changes = 0;
 
-  Trial(const PlacementFacts& truth, ControllerOptions options, std::uint64_t seed = 1)
+  Trial(const PlacementInputs& truth, ControllerOptions options, std::uint64_t seed = 1)
       : world(truth, seed), controller(Controller::create(options).value()) {
     world.start_s = options.worker_start_s;
   }

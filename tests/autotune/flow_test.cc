@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-FlowFacts photos(std::uint32_t threads) {
+ChunkingInputs photos(std::uint32_t threads) {
   return {.sample_cpu_s = 700 * kMicro,
           .record_bytes = 110'000,
           .read_latency_s = 100 * kMicro,
@@ -27,7 +27,7 @@ TEST(Flow, PhotosAreComputedElevenAtATime) {
 }
 
 TEST(Flow, CheapSamplesGoInLongChunksAndDearOnesAlone) {
-  FlowFacts facts = photos(2);
+  ChunkingInputs facts = photos(2);
   facts.sample_cpu_s = 20 * kMicro;
   facts.record_bytes = 5'000;
   EXPECT_EQ(flow(facts).chunk_rows, 32U);
@@ -37,8 +37,22 @@ TEST(Flow, CheapSamplesGoInLongChunksAndDearOnesAlone) {
   EXPECT_EQ(flow(facts).chunk_rows, 1U);
 }
 
+TEST(Flow, ManyThreadsTakeNoMoreChunksThanTheLockHasRoomFor) {
+  ChunkingInputs facts = photos(224);
+  facts.sample_cpu_s = 2'000 * kMicro;
+  facts.record_bytes = 1'000;
+  EXPECT_EQ(flow(facts).chunk_rows, 1U) << "nobody knows whether there are slots enough";
+  facts.slots = 16;
+  EXPECT_EQ(flow(facts).chunk_rows, 3U) << "37,000 of 112,000 samples per second";
+  facts.slots = 5;
+  EXPECT_EQ(flow(facts).chunk_rows, 1U) << "224 threads have work for three batches of 128";
+  facts.slots = 16;
+  facts.sample_cpu_s = 20'000 * kMicro;
+  EXPECT_EQ(flow(facts).chunk_rows, 1U) << "they take few as it is";
+}
+
 TEST(Flow, WithoutACostItIsThatOfPhotos) {
-  FlowFacts facts = photos(2);
+  ChunkingInputs facts = photos(2);
   for (const double unknown : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     facts.sample_cpu_s = unknown;
     EXPECT_EQ(flow(facts), (Flow{8, 6}));
@@ -46,7 +60,7 @@ TEST(Flow, WithoutACostItIsThatOfPhotos) {
 }
 
 TEST(Flow, SlowStorageIsAskedEarlier) {
-  FlowFacts facts = photos(8);
+  ChunkingInputs facts = photos(8);
   EXPECT_EQ(flow(facts).ahead_chunks, 19U);
   EXPECT_EQ(flow(facts).reads, 3U);
   facts.read_latency_s = 10'000 * kMicro;  // 11,429 photos/s * 10 ms * 2 = 229
@@ -57,7 +71,7 @@ TEST(Flow, SlowStorageIsAskedEarlier) {
 }
 
 TEST(Flow, SamplesInMemoryGoByTheirBytesUnlessTheyAreDear) {
-  FlowFacts facts = photos(2);
+  ChunkingInputs facts = photos(2);
   facts.record_bytes = 0;
   facts.sample_cpu_s = 0;
   EXPECT_EQ(flow(facts).chunk_rows, 13U);
@@ -74,13 +88,13 @@ TEST(Flow, IsPossibleForAnyFacts) {
   std::mt19937_64 random(1);
   const auto any = [&] { return std::pow(10.0, std::uniform_real_distribution(-12.0, 12.0)(random)); };
   for (int i = 0; i < 10'000; ++i) {
-    const FlowFacts facts{.sample_cpu_s = any(),
-                          .record_bytes = i % 3 == 0 ? 0 : any(),
-                          .read_latency_s = any(),
-                          .row_bytes = any(),
-                          .threads = static_cast<std::uint32_t>(random() % 300),
-                          .batch_rows = random() % 5000,
-                          .memory_bytes = random() % (1 << 30)};
+    const ChunkingInputs facts{.sample_cpu_s = any(),
+                               .record_bytes = i % 3 == 0 ? 0 : any(),
+                               .read_latency_s = any(),
+                               .row_bytes = any(),
+                               .threads = static_cast<std::uint32_t>(random() % 300),
+                               .batch_rows = random() % 5000,
+                               .memory_bytes = random() % (1 << 30)};
     const Flow found = flow(facts);
     ASSERT_GE(found.chunk_rows, 1U);
     ASSERT_LE(found.chunk_rows, std::max<std::uint64_t>(facts.batch_rows, 1));

@@ -19,8 +19,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // One core makes 1000 samples/s, a worker of one core as many at the last cut; the trainer takes 3500.
-PlacementFacts four_cores_short() {
-  PlacementFacts facts{.local_cpu_s = 1e-3, .cores = 1, .demand = 3500, .worker_cores = 1};
+PlacementInputs four_cores_short() {
+  PlacementInputs facts{.local_cpu_s = 1e-3, .cores = 1, .demand = 3500, .worker_cores = 1};
   facts.cuts = {{.ops_remote = 1, .host_cpu_s = 5e-4, .worker_cpu_s = 5e-4, .bytes_in = 6e5},
                 {.ops_remote = 2, .host_cpu_s = 0, .worker_cpu_s = 1e-3, .bytes_in = 1.5e5}};
   return facts;
@@ -40,7 +40,7 @@ TEST(Placement, OnlyTheSurplusGoesToAsFewWorkersAsItTakes) {
 }
 
 TEST(Placement, NoWorkersWhereLocalCoresSufficeAndTheRestIsGivenBack) {
-  PlacementFacts facts = four_cores_short();
+  PlacementInputs facts = four_cores_short();
   facts.cores = 8;
   const auto best = place(facts, kPrices, {});
   ASSERT_TRUE(best);
@@ -50,7 +50,7 @@ TEST(Placement, NoWorkersWhereLocalCoresSufficeAndTheRestIsGivenBack) {
 }
 
 TEST(Placement, ANarrowLinkTakesTheSmallerCutAndNamesItself) {
-  PlacementFacts facts = four_cores_short();
+  PlacementInputs facts = four_cores_short();
   facts.cuts[1].host_cpu_s = 6e-4;  // now the first cut is the better one
   facts.worker_cores = 4;
   auto best = place(facts, kPrices, {});
@@ -66,7 +66,7 @@ TEST(Placement, ANarrowLinkTakesTheSmallerCutAndNamesItself) {
 }
 
 TEST(Placement, PriceDecidesWhereTheTrainerCannotBeServedWhole) {
-  PlacementFacts facts = four_cores_short();
+  PlacementInputs facts = four_cores_short();
   facts.demand = 100'000;
   facts.link_in_bytes_per_s = 1.5e5 * 10'000;
   EXPECT_EQ(place(facts, kPrices, {})->choice.workers, 10U);  // the link's 10,000 are worth their price
@@ -75,7 +75,7 @@ TEST(Placement, PriceDecidesWhereTheTrainerCannotBeServedWhole) {
 }
 
 TEST(Placement, GoalsBindAndAreNamed) {
-  const PlacementFacts facts = four_cores_short();
+  const PlacementInputs facts = four_cores_short();
   PlacementGoal goal{.workers_max = 2};
   EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 2U);
   EXPECT_EQ(place(facts, kPrices, goal)->choice.limit, Limit::kWorkersMax);
@@ -94,7 +94,7 @@ TEST(Placement, GoalsBindAndAreNamed) {
 
 TEST(Placement, AWorkerThatIsAThirdAsFastIsNotPaidForWhereItBringsLess) {
   // 1000 samples/s here for $5 an hour; a worker for $0.5 must bring 100 a second or more.
-  PlacementFacts facts{.local_cpu_s = 1e-3, .cores = 1, .worker_cores = 1};
+  PlacementInputs facts{.local_cpu_s = 1e-3, .cores = 1, .worker_cores = 1};
   facts.cuts = {{.ops_remote = 1, .worker_cpu_s = 5e-3, .bytes_in = 1}};  // 200 a second
   const PlacementGoal goal{.workers_max = 2};
   EXPECT_EQ(place(facts, kPrices, goal)->choice.workers, 2U);
@@ -106,7 +106,7 @@ TEST(Placement, AWorkerThatIsAThirdAsFastIsNotPaidForWhereItBringsLess) {
 }
 
 TEST(Placement, TwoPercentOfWaitingAreAcceptedForCost) {
-  PlacementFacts facts = four_cores_short();
+  PlacementInputs facts = four_cores_short();
   facts.demand = 3030;  // 3000 with two workers: 1 % of waiting
   EXPECT_EQ(place(facts, kPrices, {})->choice.workers, 2U);
   EXPECT_EQ(place(facts, kPrices, {.objective = Objective::kSpeed})->choice.workers, 3U);
@@ -116,7 +116,7 @@ TEST(Placement, TwoPercentOfWaitingAreAcceptedForCost) {
 struct Corner {
   double rate = 0, remote = 0;
 };
-Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& cut, std::size_t workers) {
+Corner brute_rate(const PlacementInputs& facts, double wanted, const RemoteCut& cut, std::size_t workers) {
   const std::vector<double>& speeds = facts.worker_speeds;
   double all = 0, speed = 0;
   for (const double one : speeds) all += one;
@@ -152,19 +152,19 @@ Corner brute_rate(const PlacementFacts& facts, double wanted, const RemoteCut& c
   return best;
 }
 
-PlacementFacts random_facts(std::mt19937_64& random) {
+PlacementInputs random_facts(std::mt19937_64& random) {
   std::uniform_real_distribution<double> share(0, 1);
   const auto between = [&](double low, double high) {
     return low * std::exp(share(random) * std::log(high / low));
   };
-  PlacementFacts facts{.local_cpu_s = between(1e-4, 1e-2),
-                       .cores = between(0.5, 16),
-                       .demand = between(50, 50'000),
-                       .worker_cores = between(0.5, 16),
-                       .link_in_bytes_per_s = between(1e7, 1e10),
-                       .link_out_bytes_per_s = between(1e7, 1e10),
-                       .source_bytes = between(1e3, 1e6),
-                       .source_bytes_per_s = between(1e7, 1e11)};
+  PlacementInputs facts{.local_cpu_s = between(1e-4, 1e-2),
+                        .cores = between(0.5, 16),
+                        .demand = between(50, 50'000),
+                        .worker_cores = between(0.5, 16),
+                        .link_in_bytes_per_s = between(1e7, 1e10),
+                        .link_out_bytes_per_s = between(1e7, 1e10),
+                        .source_bytes = between(1e3, 1e6),
+                        .source_bytes_per_s = between(1e7, 1e11)};
   for (std::size_t cut = 1 + random() % 4; cut > 0; --cut)
     facts.cuts.push_back({.ops_remote = facts.cuts.size() + 1,
                           .host_cpu_s = facts.local_cpu_s * 1.1 * share(random),
@@ -178,7 +178,7 @@ PlacementFacts random_facts(std::mt19937_64& random) {
 TEST(Placement, TheModelIsTheBestCornerOfTheLinearProgram) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 3000; ++i) {
-    const PlacementFacts facts = random_facts(random);
+    const PlacementInputs facts = random_facts(random);
     for (std::size_t cut = 0; cut < facts.cuts.size(); ++cut)
       for (const std::uint32_t workers : {1U, 3U, 20U}) {
         const Choice said = predict(facts, kPrices, {}, cut, workers);
@@ -193,7 +193,7 @@ TEST(Placement, TheSearchIsTheBestOfAllByTryingAll) {
   std::mt19937_64 random(2);
   int with_workers = 0, without = 0;
   for (int i = 0; i < 600; ++i) {
-    const PlacementFacts facts = random_facts(random);
+    const PlacementInputs facts = random_facts(random);
     const Prices prices{.host_per_hour = 5,
                         .worker_per_hour = 0.05 + static_cast<double>(random() % 100) / 50};
     const PlacementGoal goal{.workers_max = 60};
@@ -217,7 +217,7 @@ TEST(Placement, TheSearchIsTheBestOfAllByTryingAll) {
 }
 
 TEST(Placement, WhatIsUnknownLimitsNothing) {
-  PlacementFacts facts = four_cores_short();
+  PlacementInputs facts = four_cores_short();
   const auto plain = place(facts, kPrices, {});
   for (const double unknown : {0.0, -1.0, kNan, kInf, -kInf}) {
     facts.link_in_bytes_per_s = facts.link_out_bytes_per_s = facts.source_bytes_per_s = unknown;
@@ -239,7 +239,7 @@ TEST(Placement, NumbersThatCannotBeAreNamed) {
     return result ? std::string("accepted") : result.error().message;
   };
   for (const double bad : {kNan, -1.0, kInf}) {
-    PlacementFacts facts = four_cores_short();
+    PlacementInputs facts = four_cores_short();
     facts.local_cpu_s = bad;
     EXPECT_THAT(said(place(facts, kPrices, {})), HasSubstr("local_cpu_s is"));
     facts = four_cores_short();
@@ -263,7 +263,7 @@ TEST(Placement, NumbersThatCannotBeAreNamed) {
 }
 
 TEST(Neighbours, SayWhatTheyCostAndWhyTheyLost) {
-  const PlacementFacts facts = four_cores_short();
+  const PlacementInputs facts = four_cores_short();
   const auto best = place(facts, kPrices, {});
   ASSERT_TRUE(best);
   const auto beside = neighbours(facts, kPrices, {}, best->choice, best->reachable);
@@ -282,7 +282,7 @@ TEST(Neighbours, SayWhatTheyCostAndWhyTheyLost) {
 }
 
 TEST(Neighbours, NoWorkerIsOfferedThatThereCannotBe) {
-  const PlacementFacts facts = four_cores_short();
+  const PlacementInputs facts = four_cores_short();
   const auto offered = [&](const PlacementGoal& goal) {
     std::string why = "nothing";
     for (const Neighbour& beside :
@@ -301,7 +301,7 @@ TEST(Neighbours, NoWorkerIsOfferedThatThereCannotBe) {
 TEST(Neighbours, NoInfinityIsEverSaid) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 500; ++i) {
-    PlacementFacts facts = random_facts(random);
+    PlacementInputs facts = random_facts(random);
     if (i % 4 == 0) facts.source_bytes_per_s = 1e-300;  // nothing can be made here
     const Prices prices{.host_per_hour = i % 2 * 5.0, .worker_per_hour = i % 3 * 0.5};
     const PlacementGoal goal{.objective = static_cast<Objective>(random() % 3), .workers_max = 40};
@@ -318,7 +318,7 @@ TEST(Neighbours, NoInfinityIsEverSaid) {
 TEST(Neighbours, NoneIsBetterThanTheBest) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 500; ++i) {
-    const PlacementFacts facts = random_facts(random);
+    const PlacementInputs facts = random_facts(random);
     const PlacementGoal goal{.objective = static_cast<Objective>(random() % 3), .workers_max = 40};
     const auto best = place(facts, kPrices, goal);
     ASSERT_TRUE(best);

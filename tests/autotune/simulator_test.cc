@@ -121,7 +121,7 @@ TEST(World, ItsRatesAreThoseOfTheModelWhereNothingIsHidden) {
     Scenario scenario = random_scenario(seed, 0);
     scenario.world.scaling_loss = 0;
     const World world(scenario.world);
-    const PlacementFacts& truth = scenario.world.truth;
+    const PlacementInputs& truth = scenario.world.truth;
     for (std::size_t cut = 0; cut < truth.cuts.size(); ++cut)
       for (const std::uint32_t workers : {1U, 5U, 40U})
         ASSERT_NEAR(world.rate({.cut = cut, .workers = workers, .cores = truth.cores}, workers) /

@@ -39,10 +39,10 @@ TEST(Documents, SurviveEncoding) {
   ASSERT_EQ(again->arrays.size(), 1u);
   EXPECT_EQ(again->arrays[0].rows, 30u);
 
-  Found found;
-  found.failure =
-      Failure{.error = {Code::kCorrupt, "decode_image: no", 5}, .record = 9, .path = "p\xff", .reason = "no"};
-  const auto seen = decode<Found>(encode(found));
+  DeliveredErrors found;
+  found.failure = RecordError{
+      .error = {Code::kCorrupt, "decode_image: no", 5}, .record = 9, .path = "p\xff", .reason = "no"};
+  const auto seen = decode<DeliveredErrors>(encode(found));
   ASSERT_TRUE(seen) << seen.error().message;
   ASSERT_TRUE(seen->failure);
   EXPECT_EQ(seen->failure->error.code, Code::kCorrupt);
@@ -51,21 +51,28 @@ TEST(Documents, SurviveEncoding) {
 }
 
 TEST(Documents, FiguresOfAStreamSurviveAndWhatIsNotKnownStaysSo) {
-  ProducerStats stats;
-  stats.production.reading_ns = 12;
+  StreamStats stats;
+  stats.scheduler.reading_ns = 12;
   stats.rates = {
       .read_latency_s = 0.5, .read_bytes_per_s = 2, .reads_at_s = 3, .demand_per_s = 4, .demand_at_s = 5};
   stats.pressure = {.cpu = 0.0, .runnable = 6, .cores = 2, .throttled_s = 1.5};
-  const auto again = decode<ProducerStats>(encode(stats));
+  const auto again = decode<StreamStats>(encode(stats));
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(again->production.reading_ns, 12);
+  EXPECT_EQ(again->scheduler.reading_ns, 12);
   EXPECT_EQ(again->rates.read_latency_s, 0.5);
   EXPECT_EQ(again->rates.demand_at_s, 5);
   EXPECT_EQ(again->pressure.cpu, 0.0);
   EXPECT_EQ(again->pressure.runnable, 6U);
   EXPECT_EQ(again->pressure.throttled_s, 1.5);
   EXPECT_FALSE(again->pressure.io || again->pressure.memory || again->pressure.throttled_share);
-  const auto earlier = decode<ProducerStats>(Message().body);
+  std::string of_earlier = encode(stats);
+  const std::size_t key = of_earlier.find("ischeduler");
+  ASSERT_NE(key, std::string::npos);
+  of_earlier.replace(key, 10, "jproduction");  // a text of 10 bytes instead of 9
+  const auto renamed = decode<StreamStats>(of_earlier);
+  ASSERT_TRUE(renamed) << "of a daemon that has the earlier name: " << renamed.error().message;
+  EXPECT_EQ(renamed->scheduler.reading_ns, 12);
+  const auto earlier = decode<StreamStats>(Message().body);
   ASSERT_TRUE(earlier) << "of a daemon that does not know them";
   EXPECT_EQ(earlier->rates.demand_per_s, 0);
   EXPECT_FALSE(earlier->pressure.cpu);

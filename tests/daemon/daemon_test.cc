@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "loader/host/host.h"
+#include "loader/host/leak.h"
 #include "tests/daemon/daemon_process.h"
 #include "tests/loader/photo_folder.h"
 
@@ -26,7 +27,7 @@ TEST(Daemon, GivesTheStreamOfAnEmbeddedJob) {
   ASSERT_TRUE(job->seek(0, 0));
   EXPECT_EQ(drain(*job), expected);
   EXPECT_EQ(drain(*job), second);
-  EXPECT_GE(job->stats().production.samples, 37u);
+  EXPECT_GE(job->stats().scheduler.samples, 37u);
 }
 
 TEST(Daemon, KeepsDecodeIndexesInTheReadersCache) {
@@ -244,7 +245,7 @@ TEST(Daemon, AReaderThatDiesIsSucceeded) {
     for (int i = 0; job && i < 3; ++i) {
       auto batch = (*job)->next(120'000);
       if (!batch) _exit(1);
-      static_cast<void>(new auto(std::move(*batch)));  // held when it dies
+      leak(std::move(*batch));  // held when it dies
     }
     raise(SIGKILL);
   }
@@ -352,7 +353,7 @@ TEST(Daemon, FollowsTheCoresItMayUse) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "one core";
-  if (read_host_facts().allowed_cores < CPU_COUNT(&before)) GTEST_SKIP() << "a quota of fewer cores";
+  if (read_host_info().allowed_cores < CPU_COUNT(&before)) GTEST_SKIP() << "a quota of fewer cores";
   const PhotoFolder folder(24);
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto expected = drain(*start(opened, {}));

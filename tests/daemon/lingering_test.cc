@@ -47,8 +47,8 @@ TEST_F(Lingering, BatchesThatWereReadyAreNotMadeAgain) {
   const auto job = must(daemon_.open(opened_, at(12)));
   ASSERT_TRUE(job);
   EXPECT_EQ(drain(*job), from(12));
-  EXPECT_EQ(job->stats().production.samples, 40u);
-  EXPECT_EQ(job->stats().production.reads, 40u) << "each photo was read once";
+  EXPECT_EQ(job->stats().scheduler.samples, 40u);
+  EXPECT_EQ(job->stats().scheduler.reads, 40u) << "each photo was read once";
 }
 
 TEST_F(Lingering, BatchesBeforeTheSuccessorsPlaceAreDropped) {
@@ -56,7 +56,7 @@ TEST_F(Lingering, BatchesBeforeTheSuccessorsPlaceAreDropped) {
   const auto job = must(daemon_.open(opened_, at(20)));
   ASSERT_TRUE(job);
   EXPECT_EQ(drain(*job), from(20));
-  EXPECT_EQ(job->stats().production.samples, 40u) << "all slots are free again, and nothing was made twice";
+  EXPECT_EQ(job->stats().scheduler.samples, 40u) << "all slots are free again, and nothing was made twice";
 }
 
 TEST_F(Lingering, AnotherPlaceIsMadeAnew) {
@@ -79,7 +79,7 @@ TEST_F(Lingering, DeathAfterDeathTheStreamIsMadeOnce) {
     die_reading(daemon_, opened_, at(position), 1);
   const auto job = must(daemon_.open(opened_, at(20)));
   EXPECT_EQ(drain(*job), from(20));
-  EXPECT_EQ(job->stats().production.reads, 40u);
+  EXPECT_EQ(job->stats().scheduler.reads, 40u);
   // It moves as any other.
   ASSERT_TRUE(job->seek(0, 8));
   EXPECT_EQ(drain(*job), from(8));
@@ -133,10 +133,10 @@ TEST(LingeringWithBrokenRecords, TheSuccessorHearsOfThoseInItsBatchesOnly) {
   const auto here = start(opened, options);
   const auto job = must(daemon.open(opened, options));
   EXPECT_EQ(drain(*job), drain(*here));
-  EXPECT_EQ(job->stats().production.samples, 40u);
+  EXPECT_EQ(job->stats().scheduler.samples, 40u);
   const auto paths = [](const Job& one) {  // inside a batch in any order
     std::multiset<std::string> found;
-    for (const Failure& entry : one.quarantine()) found.insert(entry.path);
+    for (const RecordError& entry : one.quarantine()) found.insert(entry.path);
     return found;
   };
   EXPECT_EQ(paths(*job), paths(*here));

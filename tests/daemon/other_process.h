@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "loader/host/leak.h"
 #include "tests/daemon/daemon_process.h"
 
 namespace carya::loader {
@@ -45,7 +46,7 @@ class OtherProcess {
       for (int i = 0; job && i < batches; ++i) {
         auto batch = (*job)->next(120'000);
         if (!batch) _exit(1);
-        static_cast<void>(new auto(std::move(*batch)));
+        leak(std::move(*batch));
       }
       if (!job || !eventually(daemon, [ready](const DaemonStatus& now) {
             return now.jobs.at(0).ranks.at(0).ready >= ready;

@@ -147,22 +147,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Json::to_cbor(body, bytes);
   auto read = decode<AttachRequest>(bytes);
   if (!read) return 0;
-  Arrival arrival{.request = std::move(*read)};
+  AttachCall call{.request = std::move(*read)};
   const std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto sealed = SealedBytes::copy("fuzz", std::as_bytes(std::span(text)));
   if (!sealed) return 0;
   auto mapped = SealedBytes::map(*sealed, 1 << 20, "fuzz");
   if (!mapped) std::abort();
-  arrival.document = std::move(*mapped);
+  call.document = std::move(*mapped);
   const std::string empty(1, '\0');
-  for (std::size_t i = 0; i < arrival.request.arrays.size(); ++i) {
+  for (std::size_t i = 0; i < call.request.arrays.size(); ++i) {
     const auto rows = SealedBytes::copy("rows", std::as_bytes(std::span(empty)));
-    arrival.arrays.push_back(SealedBytes::map(*rows, 1, "rows").value());
+    call.arrays.push_back(SealedBytes::map(*rows, 1, "rows").value());
   }
-  auto attached = table.attach(arrival, [](std::uint64_t) { return true; });
+  auto attached = table.attach(call, [](std::uint64_t) { return true; });
   if (attached) {
     read_some(*attached);
-    table.leave(attached->seat, Leaving::kClosed, "fuzz");
+    table.leave(attached->seat, DetachReason::kClosed, "fuzz");
   }
   table.stop_all();
   return 0;

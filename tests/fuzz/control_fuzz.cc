@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "base/cbor_check.h"
 #include "loader/control/documents.h"
+#include "remote/protocol/cbor_check.h"
 
 template <typename Document>
 static void read(const std::string& body) {
@@ -19,16 +19,16 @@ static void read(const std::string& body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carya::loader;
-  if (!carya::check_cbor(std::as_bytes(std::span(data, size)))) return 0;
+  if (!carya::remote::check_cbor(std::as_bytes(std::span(data, size)))) return 0;
   const std::string body(reinterpret_cast<const char*>(data), size);
   read<Hello>(body);
   read<AttachRequest>(body);
   read<Attached>(body);
   read<SeekRequest>(body);
   read<PolicyRequest>(body);
-  read<Found>(body);
+  read<DeliveredErrors>(body);
   read<DetachRequest>(body);
-  read<ProducerStats>(body);
+  read<StreamStats>(body);
   read<DaemonStatus>(body);
   read<LongIs>(body);
   read<ErrorIs>(body);

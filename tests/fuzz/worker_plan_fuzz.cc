@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   plan.fingerprint = (*pipeline)->fingerprint(transforms::OnError::kRaise);
   for (std::size_t i = 0; i < (*pipeline)->ops().size(); ++i) plan.order.push_back(i);
   plan.cut = 1 + (size > 0 ? data[size - 1] % plan.order.size() : 0);
-  const auto worker = WorkerPlan::compile(plan, 1 << 20);
+  const auto worker = WorkerPlan::compile(plan, {.pixels_max = 1 << 20});
   if (!worker) return 0;
   const RemoteChunk chunk{.plan = 1, .epoch = 0, .rows = 1};
   const auto bytes = (*worker)->result_bytes(chunk);

@@ -138,7 +138,7 @@ TEST(ChangedData, BrokenRecordIsJudgedOnceItsFileIsAsItWasListed) {
   set_time(folder.file(7), std::chrono::seconds(3600));
   const auto job = start(opened, {.threads = 1, .on_error = OnError::kMask, .io_timeout_s = 60});
   ASSERT_TRUE(job->next(120'000));
-  while (job->stats().production.read_retries < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (job->stats().scheduler.read_retries < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   fs::last_write_time(folder.file(7), listed);  // storage showed another file for a moment
   EXPECT_EQ(drain(*job).size(), 8u);
   ASSERT_EQ(job->quarantine().size(), 1u);
@@ -152,7 +152,7 @@ TEST(ChangedData, LabelThatIsNoIntegerIsABrokenRecord) {
   const auto job = start(opened, {.threads = 1, .on_error = OnError::kMask});
   EXPECT_EQ(drain(*job).size(), 8u);
   ASSERT_EQ(job->quarantine().size(), 1u);
-  const Failure entry = job->quarantine()[0];
+  const RecordError entry = job->quarantine()[0];
   EXPECT_EQ(entry.record, 2u);
   EXPECT_EQ(entry.path, tar.path());
   EXPECT_EQ(entry.member, "2.jpg");

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "loader/stream/executor.h"
-#include "loader/stream/scheduler.h"
+#include "loader/stream/stream_scheduler.h"
 #include "tests/loader/model_ring.h"
 #include "tests/loader/model_sources.h"
 
@@ -24,19 +24,22 @@ struct OneWorker {
     ring->on_acquired = [](std::uint32_t) {};
     ring->on_published = [](std::uint32_t, std::uint64_t, const shm::Meta&) {};
     ring->before_waiting = [] {};
-    production = Production::create(source.pipeline, plan, source.dataset, ring, pool,
-                                    {.shape = *StreamShape::create(9, 4, 0, 1, 0, false, false),
-                                     .on_error = transforms::OnError::kMask,
-                                     .threads = 2,
-                                     .read_ahead_bytes = 64 << 20,
-                                     .io_timeout_ns = INT64_C(1) << 50,
-                                     .index = source.index,
-                                     .planner = source.planner});
+    scheduler = StreamScheduler::create({.pipeline = source.pipeline,
+                                         .dataset = source.dataset,
+                                         .ring = ring,
+                                         .index = source.index,
+                                         .planner = source.planner},
+                                        plan, pool,
+                                        {.shape = *StreamShape::create(9, 4, 0, 1, 0, false, false),
+                                         .on_error = transforms::OnError::kMask,
+                                         .threads = 2,
+                                         .read_ahead_bytes = 64 << 20,
+                                         .io_timeout_ns = INT64_C(1) << 50});
     pump();
-    kept = production->take_runnable();
-    auto work = production->take_remote(cut, {});
+    kept = scheduler->take_runnable();
+    auto work = scheduler->take_remote(cut, {});
     work->worker = kWorker;
-    production->end_remote(*work, true, out);
+    scheduler->end_remote(*work, true, out);
   }
   static shm::SlotLayout layout(const Source& source) {
     std::vector<shm::SlotTensor> tensors{{.name = "image", .shape = {4, kModelImageBytes}}};
@@ -50,19 +53,19 @@ struct OneWorker {
     return std::make_shared<PlanInUse>(PlanInUse{std::move(made), {.order = {whole ? 0U : 1U}}});
   }
   void pump() {
-    production->pump(out);
+    scheduler->pump(out);
     const std::vector<ReadOp*> reads = std::exchange(out.reads, {});
-    for (ReadOp* op : reads) production->read_done(*op, {.ok = true}, std::nullopt, out);
+    for (ReadOp* op : reads) scheduler->read_done(*op, {.ok = true}, std::nullopt, out);
     if (!reads.empty()) pump();
   }
   void compute(Chunk& chunk) {
-    ComputeScratch scratch = production->take_scratch();
-    production->compute(chunk, scratch);
-    production->finish(chunk, std::move(scratch), {}, out);
+    ComputeScratch scratch = scheduler->parallelism().take_scratch();
+    scheduler->compute(chunk, scratch);
+    scheduler->finish(chunk, std::move(scratch), {}, out);
     pump();
   }
   void compute_all() {
-    while (Chunk* const chunk = production->take_runnable()) compute(*chunk);
+    while (Chunk* const chunk = scheduler->take_runnable()) compute(*chunk);
   }
 
   static constexpr std::uint64_t kWorker = 7;
@@ -71,7 +74,7 @@ struct OneWorker {
   std::shared_ptr<ModelRing> ring;
   std::shared_ptr<PlanInUse> plan;
   std::shared_ptr<const PlanCut> cut;
-  std::shared_ptr<Production> production;
+  std::shared_ptr<StreamScheduler> scheduler;
   Outbox out;
   Chunk* kept = nullptr;
 };
@@ -81,13 +84,13 @@ TEST(Distrust, WhatIsFoundOfRowsThatAreComputedAgainIsShownOnce) {
   OneWorker stream(sources.find(false, false));  // 9 records in order
   stream.records.broken_second = {6};
   stream.compute_all();
-  EXPECT_EQ(stream.production->stats().masked, 1U);
-  stream.production->distrust(OneWorker::kWorker, stream.out);
+  EXPECT_EQ(stream.scheduler->stats().masked, 1U);
+  stream.scheduler->distrust(OneWorker::kWorker, stream.out);
   stream.pump();
   stream.compute_all();
   stream.compute(*stream.kept);
-  ASSERT_GE(stream.production->stats().batches, 2U);
-  const auto& found = stream.production->published_quarantine();
+  ASSERT_GE(stream.scheduler->stats().batches, 2U);
+  const auto& found = stream.scheduler->sequencer().quarantine();
   ASSERT_TRUE(found.contains(2));
   EXPECT_EQ(found.at(2).size(), 1U);
   EXPECT_EQ(found.at(2)[0].record, 6U);
@@ -98,12 +101,12 @@ TEST(Distrust, RowsThatCameOfOneWorkerAreNotSentToAnother) {
   const Sources sources;
   OneWorker stream(sources.find(true, false));
   stream.records.changing = {4, 5, 6, 7};
-  Chunk* const came = stream.production->take_runnable();
+  Chunk* const came = stream.scheduler->take_runnable();
   ASSERT_NE(came, nullptr);
   const std::uint64_t order = came->order;
   stream.compute(*came);  // its rows are read again
-  for (auto work = stream.production->take_remote(stream.cut, {}); work;
-       work = stream.production->take_remote(stream.cut, {}))
+  for (auto work = stream.scheduler->take_remote(stream.cut, {}); work;
+       work = stream.scheduler->take_remote(stream.cut, {}))
     EXPECT_NE(work->chunk->order, order);
 }
 

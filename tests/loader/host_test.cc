@@ -29,7 +29,7 @@ TEST(Host, NamesTheProcessorOfBothArchitectures) {
 }
 
 TEST(Host, SharesCoresAmongLocalProcessesAndKeepsOne) {
-  HostFacts facts;
+  HostInfo facts;
   facts.allowed_cores = 8;
   facts.local_processes = 4;
   EXPECT_EQ(auto_threads(facts), 2u);
@@ -39,14 +39,14 @@ TEST(Host, SharesCoresAmongLocalProcessesAndKeepsOne) {
 
 TEST(Host, CountsLocalProcessesByTheLaunchersVariables) {
   setenv("LOCAL_WORLD_SIZE", "3", 1);
-  EXPECT_EQ(read_host_facts().local_processes, 3u);
+  EXPECT_EQ(read_host_info().local_processes, 3u);
   setenv("LOCAL_WORLD_SIZE", "rubbish", 1);
-  EXPECT_EQ(read_host_facts().local_processes, 1u);
+  EXPECT_EQ(read_host_info().local_processes, 1u);
   unsetenv("LOCAL_WORLD_SIZE");
 }
 
 TEST(Host, FindsAtLeastOneCore) {
-  const HostFacts facts = read_host_facts();
+  const HostInfo facts = read_host_info();
   EXPECT_GE(facts.affinity_cores, 1u);
   EXPECT_GT(facts.allowed_cores, 0);
   EXPECT_GT(facts.memory_bytes, 0u);

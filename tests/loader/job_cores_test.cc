@@ -19,7 +19,7 @@ constexpr char kBatch2[] = R"({"batch_size":2,"global_size":null,"drop_last":tru
 /// they never are.
 bool reaches(Job& job, std::uint32_t cores, std::chrono::milliseconds pause, int batches) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  while (job.stats().production.cores != cores) {
+  while (job.stats().scheduler.cores != cores) {
     if (std::chrono::steady_clock::now() > end) return false;
     for (int i = 0; i < batches; ++i) {
       if (!job.next(60'000)) return false;
@@ -33,7 +33,7 @@ TEST(JobCores, FollowTheReaderDownAndUp) {
   const PhotoFolder folder(64);
   const Opened opened = open_folder(folder.path(), kBatch2);
   const auto job = start(opened, {.threads = 4});
-  ASSERT_EQ(job->stats().production.cores, 4U);
+  ASSERT_EQ(job->stats().scheduler.cores, 4U);
   EXPECT_TRUE(reaches(*job, 1, std::chrono::milliseconds(50), 1));
   EXPECT_TRUE(reaches(*job, 4, {}, 500));
   EXPECT_EQ(job->stats().threads, 4U);
@@ -50,7 +50,7 @@ TEST(JobCores, JobsThatSayHowManyThreadsTheyWantHaveThemAll) {
   const PhotoFolder folder(16);
   const Opened opened = open_folder(folder.path(), kBatch2);
   const auto one = start(opened, {.threads = 1}), other = start(opened, {.threads = 1});
-  const std::uint32_t cores = auto_threads(read_host_facts());
+  const std::uint32_t cores = auto_threads(read_host_info());
   while (compute_threads() < std::min(2U, cores)) std::this_thread::yield();  // they name themselves
   const auto third = start(opened, {.threads = 1});
   for (const auto& job : {one, other, third}) EXPECT_TRUE(job->next(60'000));

@@ -12,7 +12,7 @@ namespace {
 constexpr char kBatch32[] = R"({"batch_size":32,"global_size":null,"drop_last":true,"pad_last":false})";
 
 std::uint64_t chunk_rows(const Job& job) {
-  return job.stats().production.flow.chunk_rows;
+  return job.stats().scheduler.flow.chunk_rows;
 }
 
 /// Leaves a profile in `cache` by which a sample takes so long.

@@ -29,8 +29,8 @@ void wait_until_prefetched(const Job& job) {
   std::uint64_t before = UINT64_MAX;
   for (int i = 0; i < 200; ++i) {
     const auto stats = job.stats();
-    if (stats.production.batches == before && stats.ring.filling == 0) return;
-    before = stats.production.batches;
+    if (stats.scheduler.batches == before && stats.ring.filling == 0) return;
+    before = stats.scheduler.batches;
     std::this_thread::sleep_for(milliseconds(50));
   }
 }
@@ -100,7 +100,7 @@ TEST(JobLimits, RecordThatClaimsATerabyteIsBrokenAndNeverRead) {
   ASSERT_EQ(job->quarantine().size(), 1u);
   EXPECT_EQ(job->quarantine()[0].record, 3u);
   EXPECT_EQ(job->quarantine()[0].stage, "read");
-  EXPECT_LT(job->stats().production.buffered_bytes_max, 1u << 30);
+  EXPECT_LT(job->stats().scheduler.buffered_bytes_max, 1u << 30);
 }
 
 TEST(JobLimits, ReadAheadIsBoundedInBytes) {
@@ -110,8 +110,8 @@ TEST(JobLimits, ReadAheadIsBoundedInBytes) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto job = start(opened, {.epochs = 1, .threads = 3, .read_ahead_bytes = 1});
   EXPECT_EQ(drain(*job).size(), 40u);
-  EXPECT_LE(job->stats().production.buffered_bytes_max, ReadBufferPool::rounded(buffer_room(largest)))
-      << "one record at a time";
+  EXPECT_LE(job->stats().scheduler.buffered_bytes_max, 4 * ReadBufferPool::rounded(buffer_room(largest)))
+      << "one record ahead, and one for each thread";
 }
 
 // Whichever thread finds one first, it is the first of the batch that is told.
@@ -176,7 +176,7 @@ TEST(JobLimits, WithoutATimeoutAReadIsTriedUntilTheFileIsBack) {
   const auto aside = folder.path() / "aside";
   std::filesystem::rename(folder.file(3), aside);
   const auto job = start(opened, {.io_timeout_s = std::numeric_limits<double>::infinity()});
-  while (job->stats().production.read_retries < 3) std::this_thread::sleep_for(milliseconds(5));
+  while (job->stats().scheduler.read_retries < 3) std::this_thread::sleep_for(milliseconds(5));
   std::filesystem::rename(aside, folder.file(3));
   EXPECT_EQ(drain(*job).size(), 8u);
 }

@@ -33,10 +33,21 @@ inline Opened open_folder(const std::filesystem::path& folder, const std::string
   return {*pipeline, *dataset};
 }
 
-inline std::shared_ptr<Job> start(const Opened& opened, const JobOptions& options) {
-  auto job = Job::create(opened.pipeline, opened.dataset, options);
+/// A job whose stream is made of the parts that are given.
+inline std::shared_ptr<Job> start(const Opened& opened, const JobOptions& options, GivenParts parts) {
+  auto job =
+      Job::create(attach_embedded(opened.pipeline, opened.dataset, options, std::move(parts)), options);
   EXPECT_TRUE(job) << (job ? "" : job.error().message);
   return job ? *job : nullptr;
+}
+
+inline std::shared_ptr<Job> start(const Opened& opened, const JobOptions& options) {
+  return start(opened, options, GivenParts{});
+}
+
+inline std::shared_ptr<Job> start(const Opened& opened, const JobOptions& options,
+                                  std::shared_ptr<Executor> executor) {
+  return start(opened, options, GivenParts{.executor = std::move(executor)});
 }
 
 /// Hash of every row of a batch: record, validity and image.

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "job_reading.h"
 #include "loader/job/job.h"
+#include "loader/read/cached_reads.h"
 #include "loader/read/open_sources.h"
 #include "photo_folder.h"
 #include "tests/io/stuck_folder.h"
@@ -61,19 +63,67 @@ std::size_t open_tars() {
   return count;
 }
 
+/// A limit of 512 descriptors while it lives, of which a quarter is for tars.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{512, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 TEST(JobStorage, ManyTarsAreReadWithFewOpen) {
+  const FewDescriptors few;
   const Tars tars(300);
   const Opened opened = tars.open();
   for (const Kind kind : {Kind::kUring, Kind::kPread}) {
     const auto job = start(opened, {.threads = 2, .io_engine = kind});
     const auto first = drain(*job);
     EXPECT_EQ(first.size(), 300u);
-    EXPECT_LE(open_tars(), kOpenContainersMax);
+    EXPECT_LE(open_tars(), open_containers_max() + cached_containers_max());
     EXPECT_GT(open_tars(), 0u);
     job->close();
     for (int i = 0; i < 1000 && open_tars() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
     EXPECT_EQ(open_tars(), 0u) << "a job that was closed keeps none open";
   }
+}
+
+// However many reads are in flight: what they are from is bounded, and some of it is left to other jobs.
+TEST(JobStorage, JobReadsFromAsManyContainersAsLeavesSomeToOthers) {
+  const FewDescriptors few;
+  const Tars tars(300);
+  const Opened opened = tars.open();
+  const auto engine = io::ReadEngine::create({.kind = Kind::kPread}).value();
+  OpenSources sources(*engine);
+  std::vector<ReadOp> reads(1200);
+  std::array<std::size_t, 4> places{};
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    ReadOp& read = reads[i];
+    read.job = i / 300;
+    read.manifest = opened.dataset->fields()[0].manifest.get();
+    read.container = static_cast<std::uint32_t>(i % 300);
+    places[read.job] += sources.reserve(read);
+  }
+  EXPECT_EQ(places, (std::array<std::size_t, 4>{96, 24, 6, 2})) << "of 128, three for each free one";
+  ReadOp again = reads[95], other = reads[96];
+  EXPECT_TRUE(sources.reserve(again)) << "from a container that is being read there is always one more read";
+  EXPECT_FALSE(sources.reserve(other));
+  ReadOp fifth = reads[96];
+  fifth.job = 5;
+  EXPECT_TRUE(sources.reserve(fifth)) << "a job's first container always has a place";
+  for (std::size_t i = 300; i < reads.size(); ++i) sources.leave(reads[i]);
+  EXPECT_FALSE(sources.reserve(other)) << "96 of 97 are the job's";
+  sources.leave(reads[95]);
+  EXPECT_FALSE(sources.reserve(other)) << "two reads are from that container";
+  sources.leave(again);
+  EXPECT_TRUE(sources.reserve(other)) << "a container that is not read any more is a place";
 }
 
 TEST(JobStorage, ManyTarsAreReadWithFewDescriptors) {
@@ -95,9 +145,11 @@ TEST(JobStorage, ManyTarsAreReadWithFewDescriptors) {
 }
 
 TEST(JobStorage, TarThatWasReplacedMeanwhileIsAnIoError) {
+  const FewDescriptors few;
   const Tars tars(300);
   const Opened opened = tars.open();
-  const auto job = start(opened, {.threads = 1, .slots = 2, .io_timeout_s = 0.2});
+  // Nothing is read ahead, and nothing by who computes: who reads must have opened the tar before, and closed it.
+  const auto job = start(opened, {.threads = 1, .slots = 2, .read_ahead_bytes = 1, .io_timeout_s = 0.2});
   for (int step = 0; step < 60; ++step) ASSERT_TRUE(job->next(120'000));  // the first tars are closed again
   fs::remove(tars.path(0));
   tars.write("0000.tar", 3);  // where the old offsets mean other bytes
@@ -165,7 +217,7 @@ TEST_P(JobStorageHangs, ReadWithoutAnswerIsAnIoErrorUnderEveryPolicyAndItsLateAn
   while (batch && !batch->last) batch = job->next(120'000);
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
-  const Failure failure = job->failure().value();
+  const RecordError failure = job->failure().value();
   EXPECT_EQ(failure.record, 8u);
   EXPECT_EQ(failure.path, hanging.stuck.file());
   EXPECT_NE(failure.reason.find("no answer for 1 s"), std::string::npos) << failure.reason;
@@ -192,6 +244,27 @@ TEST_P(JobStorageHangs, JobEndsWhileItsReadHangsAndNobodyElseIsHeldUp) {
     job->close();
   }
   EXPECT_EQ(drain(*lives).size(), expected.size());
+}
+
+// More reads hang than there ever were places for, of two jobs; the others do not notice.
+TEST_P(JobStorageHangs, AJobWhoseMountIsDeadTakesNoOtherJobsPlaces) {
+  const PhotoFolder photos(40);
+  io::StuckFolder stuck(read_file(photos.file(0)));
+  if (!stuck.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
+  std::string list;
+  for (int i = 0; i < 3000; ++i)
+    list += (i > 0 ? ",\"" : "\"") + stuck.path() + "/" + std::to_string(i) + ".jpg\"";
+  const Opened dead = open_source(R"({"type":"files","paths":[)" + list + "]}");
+  const Opened healthy = open_folder(photos.path(), kBatch4);
+  const auto expected = drain(*start(healthy, {.threads = 1, .io_engine = GetParam()}));
+  const JobOptions hanging{.threads = 64, .slots = 64, .io_timeout_s = 1e6, .io_engine = GetParam()};
+  const auto first = start(dead, hanging), second = start(dead, hanging);
+  stuck.wait_for_read();
+  for (int round = 0; round < 3; ++round) {
+    const auto job = start(healthy, {.threads = 1, .io_timeout_s = 60, .io_engine = GetParam()});
+    EXPECT_EQ(drain(*job), expected);
+  }
+  stuck.release();
 }
 
 TEST_P(JobStorageHangs, ClosingBeforeTheTimeOutWaitsForNothing) {

@@ -146,7 +146,7 @@ TEST(Job, VanishedFileIsAnIoErrorUnderEveryPolicyAfterRetries) {
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kIo);
   EXPECT_EQ(job->failure()->record, 3u);
-  EXPECT_GT(job->stats().production.read_retries, 0u);
+  EXPECT_GT(job->stats().scheduler.read_retries, 0u);
   EXPECT_TRUE(job->quarantine().empty());
 }
 

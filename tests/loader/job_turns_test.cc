@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "loader/job/rank_stream.h"
+#include "loader/job/local_stream.h"
 #include "loader/read/read_buffer.h"
-#include "loader/stream/scheduler.h"
+#include "loader/stream/stream_scheduler.h"
 #include "tests/loader/job_reading.h"
 #include "tests/pace.h"
 
@@ -38,32 +38,11 @@ class Images {
   std::vector<std::uint8_t> values_;
 };
 
-TEST(JobTurns, AJobIsNotStarvedByAnotherThatTakesAllItCanGet) {
-  const Images images(400, 96, R"({"op":"gaussian_blur","kernel_size":23})");
-  constexpr std::uint32_t kSlots = 8;
-  const auto greedy = start(images.opened, {.threads = 1, .slots = 32});
-  std::atomic<int> taken{0};
-  std::atomic<bool> done{false};
-  std::thread reading([&] {
-    for (; !done && greedy->next(120'000); ++taken) {
-    }
-  });
-  while (taken < 20) std::this_thread::yield();
-  const auto other = start(images.opened, {.threads = 1, .slots = kSlots});
-  // In turns it has its slots full when the greedy one was given as many batches; ten times as many are
-  // plenty.
-  const int from = taken;
-  while (taken < from + 10 * static_cast<int>(kSlots)) std::this_thread::yield();
-  const std::uint64_t made = other->stats().production.batches;
-  done = true;
-  reading.join();
-  EXPECT_EQ(made, kSlots);
-}
-
-/// A stream with one slot and a reader of its own, beside the engine's threads.
+/// A stream and a reader of its own, beside the engine's threads; `cores` for all streams of the process, 0: what it has.
 struct Handed {
-  explicit Handed(const Opened& opened, std::uint32_t slots) {
-    auto made = RankStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = slots});
+  explicit Handed(const Opened& opened, std::uint32_t slots, std::uint32_t cores = 0) {
+    auto made = LocalStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = slots},
+                                    {.cores = cores});
     EXPECT_TRUE(made) << (made ? "" : made.error().message);
     stream = *made;
     const auto index = stream->attach_reader();
@@ -72,9 +51,32 @@ struct Handed {
     EXPECT_TRUE(stream->start());
   }
   ~Handed() { stream->close(); }
-  std::shared_ptr<RankStream> stream;
+  std::shared_ptr<LocalStream> stream;
   std::unique_ptr<shm::RingReader> reader;
 };
+
+TEST(JobTurns, AJobIsNotStarvedByAnotherThatTakesAllItCanGet) {
+  const Images images(400, 96, R"({"op":"gaussian_blur","kernel_size":23})");
+  constexpr std::uint32_t kSlots = 8;
+  // One core for both: with one for each there is nothing to share.
+  Handed greedy(images.opened, 32, 1);
+  std::atomic<int> taken{0};
+  std::atomic<bool> done{false};
+  std::thread reading([&] {
+    for (; !done && greedy.reader->next(120'000); ++taken) {
+    }
+  });
+  while (taken < 20) std::this_thread::yield();
+  const Handed other(images.opened, kSlots, 1);
+  // In turns it has its slots full when the greedy one was given as many batches; ten times as many are
+  // plenty.
+  const int from = taken;
+  while (taken < from + 10 * static_cast<int>(kSlots)) std::this_thread::yield();
+  const std::uint64_t made = other.stream->stats()->scheduler.batches;
+  done = true;
+  reading.join();
+  EXPECT_EQ(made, kSlots);
+}
 
 /// A ring that is told of a release in the very moment in which its owner asks for the bell.
 class LateRelease final : public shm::SlotRing {
@@ -127,28 +129,30 @@ TEST(JobTurns, AReleaseJustBeforeTheBellIsAskedForIsNotLost) {
       *shm::SlotRing::create(Handed(images.opened, 2).reader->layout(), {.slots = 2}));
   const auto planner = std::make_shared<StreamPlanner>(images.opened.pipeline, StreamPlannerOptions());
   ReadBufferPool pool(1 << 20);
-  const auto production =
-      Production::create(images.opened.pipeline, *planner->first_plan(), images.opened.dataset, ring, pool,
-                         {.shape = *StreamShape::create(40, 4, 0, 1, 0, false, false),
-                          .index = DecodeIndex::open(*images.opened.dataset, {}),
-                          .planner = planner});
+  const auto scheduler = StreamScheduler::create(
+      {.pipeline = images.opened.pipeline,
+       .dataset = images.opened.dataset,
+       .ring = ring,
+       .index = DecodeIndex::open(*images.opened.dataset, {}),
+       .planner = planner},
+      *planner->first_plan(), pool, {.shape = *StreamShape::create(40, 4, 0, 1, 0, false, false)});
   const std::uint32_t index = *ring->attach_reader(UINT64_MAX);
   const auto reader = *shm::RingReader::attach(ring->reader_fds(index), index);
   Outbox out;
-  production->pump(out);
-  while (Chunk* const chunk = production->take_runnable()) {
-    ComputeScratch scratch = production->take_scratch();
-    production->compute(*chunk, scratch);
-    production->finish(*chunk, std::move(scratch), {}, out);
-    production->pump(out);
+  scheduler->pump(out);
+  while (Chunk* const chunk = scheduler->take_runnable()) {
+    ComputeScratch scratch = scheduler->parallelism().take_scratch();
+    scheduler->compute(*chunk, scratch);
+    scheduler->finish(*chunk, std::move(scratch), {}, out);
+    scheduler->pump(out);
   }
   ring->released = *reader->next(0);
   const shm::Lease held = *reader->next(0);
   ring->set_waiting(false);
   ASSERT_EQ(ring->stats().held, 2u);
-  production->pump(out);
+  scheduler->pump(out);
   EXPECT_EQ(ring->stats().filling, 1u) << "the slot that was released is taken";
-  EXPECT_NE(production->take_runnable(), nullptr);
+  EXPECT_NE(scheduler->take_runnable(), nullptr);
 }
 
 TEST(JobTurns, AReaderThatSleepsIsWokenForEachBatch) {

@@ -21,7 +21,7 @@ std::shared_ptr<const transforms::Pipeline> chain_of(const std::string& ops) {
   return *pipeline;
 }
 
-Order order_of(const std::string& ops, const PipelineFacts& facts = {}) {
+Order order_of(const std::string& ops, const PipelineInfo& facts = {}) {
   const auto pipeline = chain_of(ops);
   const auto order = cheapest_exact_order(*pipeline, facts);
   EXPECT_TRUE(order) << order.error().message;
@@ -201,7 +201,7 @@ TEST(PlanChain, AnOrderThatIsNotThePipelinesIsRefused) {
 
 TEST(PlanChain, MeasuredCostsCount) {
   // A crop so dear that it should see few pixels never moves to where it sees many.
-  PipelineFacts facts;
+  PipelineInfo facts;
   facts.costs["color_jitter"] = {.fixed_ns = 1};
   facts.costs["random_crop"] = {.fixed_ns = 50};
   EXPECT_EQ(order_of(kJitter + "," + kCrop, facts), (Order{0, 2, 1}));  // the decode is smaller

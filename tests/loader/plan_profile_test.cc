@@ -63,7 +63,7 @@ TEST(PlanProfile, CostsAreWhatWasMeasuredAtTheSizesThatWereMeasured) {
   const auto pipeline = pipeline_of(kOps);
   PlanProfile profile;
   profile.add(kDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1234);
-  const PipelineFacts facts = facts_of(*pipeline, profile);
+  const PipelineInfo facts = facts_of(*pipeline, profile);
   EXPECT_EQ(facts.record_bytes, 50'000);
   EXPECT_EQ(facts.height, 300);
   EXPECT_EQ(facts.width, 400);
@@ -139,7 +139,7 @@ TEST(PlanProfile, OpsOfOneStageAreScaledTogetherAndSaidToBe) {
   stages[1].bytes_out = 100 * 50 * 50 * 3 * 4;
   PlanProfile profile;
   profile.add(Order{0, 1, 2, 3}, stages, 1);
-  const PipelineFacts facts = facts_of(*pipeline, profile);
+  const PipelineInfo facts = facts_of(*pipeline, profile);
   const autotune::Size small{.pixels = 2500, .channels = 3};
   const double store = facts.costs.at("normalize").ns(small, {2500, 3, 4});
   EXPECT_LT(store, 30'000) << "the whole stage must not be charged to its last op";
@@ -154,7 +154,7 @@ TEST(PlanProfile, OpsOfOneNameAreToldApart) {
   const auto pipeline = pipeline_of(R"({"op":"resize","size":[90,90]},{"op":"resize","size":[40,40]})");
   EXPECT_EQ(transforms::op_labels(pipeline->ops()),
             (std::vector<std::string>{"decode_image", "resize#0", "resize#1"}));
-  PipelineFacts facts;
+  PipelineInfo facts;
   facts.costs["resize#1"] = {.fixed_ns = 7};
   const PlannerInput input = planner_input(*pipeline, facts);
   EXPECT_EQ(input.chain.ops[2].cost.fixed_ns, 7);
@@ -199,13 +199,13 @@ TEST(PlanProfile, NumbersThatCannotBeGiveAssumedCosts) {
   const auto pipeline = pipeline_of(kOps);
   PlanProfile profile;
   profile.add(kDeclared, declared_stages(10, UINT64_MAX / 16, 0, 0), 1);
-  const PipelineFacts facts = facts_of(*pipeline, profile);
+  const PipelineInfo facts = facts_of(*pipeline, profile);
   for (const auto& [label, cost] : facts.costs) EXPECT_TRUE(autotune::check(cost, label)) << label;
   EXPECT_TRUE(cheapest_exact_order(*pipeline, facts));
-  const PipelineFacts none = facts_of(*pipeline, {});
+  const PipelineInfo none = facts_of(*pipeline, {});
   EXPECT_EQ(none.pictures, 0U);
   EXPECT_TRUE(none.costs.empty());
-  EXPECT_EQ(none.height, PipelineFacts{}.height);
+  EXPECT_EQ(none.height, PipelineInfo{}.height);
 }
 
 TEST(PlanProfile, JsonSaysWhatIsBehindEachNumber) {

@@ -52,8 +52,27 @@ Rows as_declared(const Opened& opened, JobOptions options) {
   return drain(*start(opened, options));
 }
 
-JobOptions forced(const std::vector<Order>& orders, std::uint64_t every, std::uint32_t threads) {
-  return {.threads = threads, .plan_testing = {.orders = orders, .every_chunks = every}};
+/// The planner that a stream makes itself, which looks after another time or begins with another order.
+std::shared_ptr<StreamPlanner> planner_of(const Opened& opened, const JobOptions& options,
+                                          std::int64_t look_after_ns, const Order& first) {
+  StreamPlannerOptions planning = planner_options(options, options.seed.value_or(opened.pipeline->seed()));
+  planning.look_after_ns = look_after_ns;
+  planning.first_order = first;
+  return std::make_shared<StreamPlanner>(opened.pipeline, std::move(planning));
+}
+
+/// Turns to the next of these orders every so many chunks.
+GivenParts forced(const Opened& opened, const std::vector<Order>& orders, std::uint64_t every) {
+  const std::uint64_t seed = opened.pipeline->seed();
+  std::vector<std::shared_ptr<PlanInUse>> plans;
+  for (const Order& order : orders) {
+    auto plan = transforms::Plan::compile(opened.pipeline, {.seed = seed, .order = order});
+    EXPECT_TRUE(plan) << plan.error().message;
+    plans.push_back(std::make_shared<PlanInUse>(PlanInUse{std::move(*plan), {.order = order}}));
+  }
+  return {.plan_chooser = [plans, every, taken = std::uint64_t{0}]() mutable -> std::shared_ptr<PlanInUse> {
+    return taken++ % every == 0 ? plans[taken / every % plans.size()] : nullptr;
+  }};
 }
 
 TEST(PlanSwitch, AmongAllLegalOrdersChangesNoBit) {
@@ -64,9 +83,9 @@ TEST(PlanSwitch, AmongAllLegalOrdersChangesNoBit) {
   const Rows expected = as_declared(opened, {});
   for (const std::uint64_t every : {1U, 2U, 5U})
     for (const std::uint32_t threads : {1U, 2U, 3U}) {
-      const auto job = start(opened, forced(orders, every, threads));
+      const auto job = start(opened, {.threads = threads}, forced(opened, orders, every));
       EXPECT_EQ(drain(*job), expected) << every << " chunks, " << threads << " threads";
-      EXPECT_GT(job->stats().production.plan_switches, 2U);
+      EXPECT_GT(job->stats().scheduler.plan_switches, 2U);
       drain(*job);
     }
 }
@@ -79,9 +98,7 @@ TEST(PlanSwitch, BrokenRowsAreReplacedAndMaskedAlike) {
   for (const auto policy : {transforms::OnError::kMask, transforms::OnError::kReplace}) {
     const auto plain = start(opened, {.on_error = policy, .reorder = autotune::Sense::kOff});
     const Rows expected = drain(*plain);
-    JobOptions options = forced(orders, 1, 2);
-    options.on_error = policy;
-    const auto job = start(opened, options);
+    const auto job = start(opened, {.threads = 2, .on_error = policy}, forced(opened, orders, 1));
     EXPECT_EQ(drain(*job), expected);
     EXPECT_GE(job->quarantine().size(), 5U);
     EXPECT_EQ(job->quarantine().size(), plain->quarantine().size());
@@ -95,9 +112,7 @@ TEST(PlanSwitch, ResumesAndSeeksToTheSameRows) {
   const Rows expected = as_declared(opened, {});
   const Rows second = as_declared(opened, {.epoch = 1});
   for (std::uint64_t position = 0; position < 24; position += 4) {
-    JobOptions options = forced(orders, 1, 2);
-    options.position = position;
-    const auto job = start(opened, options);
+    const auto job = start(opened, {.threads = 2, .position = position}, forced(opened, orders, 1));
     const Rows rest(expected.begin() + static_cast<long>(position), expected.end());
     EXPECT_EQ(drain(*job), rest);
     ASSERT_TRUE(job->seek(1, 0));
@@ -110,7 +125,7 @@ TEST(PlanSwitch, ResumesAndSeeksToTheSameRows) {
 /// Epochs until the stream has turned to another plan; the rows of each.
 std::vector<Rows> drain_until_switched(Job& job) {
   std::vector<Rows> epochs;
-  while (job.stats().production.plan_switches == 0 && epochs.size() < 3000) epochs.push_back(drain(job));
+  while (job.stats().scheduler.plan_switches == 0 && epochs.size() < 3000) epochs.push_back(drain(job));
   epochs.push_back(drain(job));
   return epochs;
 }
@@ -119,12 +134,13 @@ TEST(PlanSwitch, FromTheOrderAsDeclaredTheStreamFindsABetterOneWithTheSameBits) 
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
   const Order declared = declared_order(*opened.pipeline);
+  const JobOptions options{.threads = 2};
   const auto job =
-      start(opened, {.threads = 2, .plan_testing = {.orders = {declared}, .look_after_ns = 1'000'000}});
+      start(opened, options, GivenParts{.planner = planner_of(opened, options, 1'000'000, declared)});
   EXPECT_EQ(job->stats().order[1], "color_jitter");
   const std::vector<Rows> epochs = drain_until_switched(*job);
   const JobStats stats = job->stats();
-  ASSERT_GT(stats.production.plan_switches, 0U);
+  ASSERT_GT(stats.scheduler.plan_switches, 0U);
   EXPECT_NE(stats.order[1], "color_jitter") << "the crop runs first";
   ASSERT_FALSE(stats.plan_lines.empty());
   EXPECT_NE(stats.plan_lines.front().find("random_crop before color_jitter"), std::string::npos)
@@ -138,24 +154,24 @@ TEST(PlanSwitch, FromTheOrderAsDeclaredTheStreamFindsABetterOneWithTheSameBits) 
 TEST(PlanSwitch, OffNeverSwitches) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const auto job =
-      start(opened, {.threads = 2, .reorder = autotune::Sense::kOff, .plan_testing = {.look_after_ns = 1}});
+  const JobOptions options{.threads = 2, .reorder = autotune::Sense::kOff};
+  const auto job = start(opened, options, GivenParts{.planner = planner_of(opened, options, 1, {})});
   for (int epoch = 0; epoch < 40; ++epoch) drain(*job);
-  EXPECT_EQ(job->stats().production.plan_switches, 0U);
+  EXPECT_EQ(job->stats().scheduler.plan_switches, 0U);
   EXPECT_EQ(job->stats().order[1], "color_jitter");
 }
 
 TEST(PlanSwitch, StagesOfAllPlansAreCounted) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);
-  const auto job = start(opened, forced(legal_orders(*opened.pipeline), 1, 1));
+  const auto job = start(opened, {.threads = 1}, forced(opened, legal_orders(*opened.pipeline), 1));
   drain(*job);
   const JobStats stats = job->stats();
   std::uint64_t decoded = 0;
-  for (const transforms::OpProfile& stage : stats.production.ops)
+  for (const transforms::OpProfile& stage : stats.scheduler.ops)
     if (stage.name.starts_with("decode_image")) decoded += stage.samples;
   EXPECT_GE(decoded, 61U);
-  EXPECT_LE(decoded, stats.production.samples + 61 + 200) << "each sample once, also those made ahead";
+  EXPECT_LE(decoded, stats.scheduler.samples + 61 + 200) << "each sample once, also those made ahead";
 }
 
 TEST(PlanProfileKept, TheNextStreamBeginsWithWhatThisOneMeasured) {
@@ -165,11 +181,11 @@ TEST(PlanProfileKept, TheNextStreamBeginsWithWhatThisOneMeasured) {
   const Order declared = declared_order(*opened.pipeline);
   std::vector<std::string> order;
   {
-    const auto job = start(opened, {.threads = 2,
-                                    .cache_dir = cache.path(),
-                                    .plan_testing = {.orders = {declared}, .look_after_ns = 1'000'000}});
+    const JobOptions options{.threads = 2, .cache_dir = cache.path()};
+    const auto job =
+        start(opened, options, GivenParts{.planner = planner_of(opened, options, 1'000'000, declared)});
     drain_until_switched(*job);
-    ASSERT_GT(job->stats().production.plan_switches, 0U);
+    ASSERT_GT(job->stats().scheduler.plan_switches, 0U);
     drain(*job);
     order = job->stats().order;
     job->close();
@@ -198,8 +214,8 @@ TEST(PlanProfileKept, WhatTheStreamMetIsThereForTheNext) {
     EXPECT_EQ(stats.trainer.asked, stats.trainer.steps);
     EXPECT_GT(stats.trainer.demand_per_s, 0);
     EXPECT_EQ(stats.rates.demand_per_s, stats.trainer.demand_per_s);
-    EXPECT_GE(stats.production.reads, 160U);
-    EXPECT_GT(stats.production.reading_ns, 0);
+    EXPECT_GE(stats.scheduler.reads, 160U);
+    EXPECT_GT(stats.scheduler.reading_ns, 0);
     EXPECT_GT(stats.rates.read_latency_s, 0);
     EXPECT_GT(stats.rates.read_bytes_per_s, 0);
     EXPECT_GE(stats.rates.reads_at_s, 1'700'000'000);

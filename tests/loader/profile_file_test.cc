@@ -232,7 +232,7 @@ TEST(ProfileFile, DamageIsRefusedOrHarmless) {
     const auto loaded = load_profile(path, *pipeline, 2000);
     if (!loaded) continue;
     ASSERT_TRUE(!loaded->overflow || autotune::check(loaded->overflow->run)) << bytes;
-    const PipelineFacts facts = facts_of(*pipeline, *loaded);
+    const PipelineInfo facts = facts_of(*pipeline, *loaded);
     for (const auto& [label, cost] : facts.costs) ASSERT_TRUE(autotune::check(cost, label)) << bytes;
     ASSERT_TRUE(cheapest_exact_order(*pipeline, facts)) << bytes;
   }

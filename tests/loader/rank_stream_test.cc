@@ -1,4 +1,4 @@
-#include "loader/job/rank_stream.h"
+#include "loader/job/local_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 /// for a batch, and again while none comes.
 template <typename BeforeEach>
 std::vector<std::uint64_t> read_epoch(const Opened& opened, BeforeEach before_each) {
-  auto stream = RankStream::create(opened.pipeline, opened.dataset, {.epochs = 1, .threads = 2, .slots = 8});
+  auto stream = LocalStream::create(opened.pipeline, opened.dataset, {.epochs = 1, .threads = 2, .slots = 8});
   EXPECT_TRUE(stream) << (stream ? "" : stream.error().message);
   const auto index = (*stream)->attach_reader();
   EXPECT_TRUE(index);
@@ -37,13 +37,13 @@ std::vector<std::uint64_t> read_epoch(const Opened& opened, BeforeEach before_ea
   return hashes;
 }
 
-TEST(RankStream, WithLessMemoryTheStreamIsTheSameAndGoesOn) {
+TEST(LocalStream, WithLessMemoryTheStreamIsTheSameAndGoesOn) {
   const PhotoFolder folder(80);
   const Opened opened = open_folder(folder.path(), kBatch4);
-  const auto expected = read_epoch(opened, [](RankStream&, std::size_t) {});
+  const auto expected = read_epoch(opened, [](LocalStream&, std::size_t) {});
   ASSERT_EQ(expected.size(), 20u);
   std::uint64_t least = UINT64_MAX, all = 0;
-  const auto hashes = read_epoch(opened, [&](RankStream& stream, std::size_t batch) {
+  const auto hashes = read_epoch(opened, [&](LocalStream& stream, std::size_t batch) {
     const double share = batch < 4 || batch >= 14 ? 1 : 1.0 / 64;
     stream.set_memory_share(share, share);
     all = stream.ring_bytes();
@@ -55,10 +55,10 @@ TEST(RankStream, WithLessMemoryTheStreamIsTheSameAndGoesOn) {
 
 // Batches that lie ready were made under the policy of before: nobody who comes under another one is given
 // them.
-TEST(RankStream, WhatWasMadeUnderAnotherPolicyIsNoPlaceToGoOnFrom) {
+TEST(LocalStream, WhatWasMadeUnderAnotherPolicyIsNoPlaceToGoOnFrom) {
   const PhotoFolder folder(40);
   const Opened opened = open_folder(folder.path(), kBatch4);
-  const auto stream = RankStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = 4});
+  const auto stream = LocalStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = 4});
   ASSERT_TRUE(stream);
   ASSERT_TRUE((*stream)->attach_reader());
   ASSERT_TRUE((*stream)->start());

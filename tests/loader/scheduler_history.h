@@ -55,7 +55,7 @@ class Journal {
   std::uint64_t count_ = 0;
 };
 
-/// One stream and its world. Does what Engine, Reader and PoolCrew do, in the same order of calls, but when
+/// One stream and its world. Does what Engine, Reader and RemoteExecutor do, in the same order of calls, but when
 /// it likes.
 class History {
  public:
@@ -72,7 +72,7 @@ class History {
     ComputeScratch scratch{};
   };
   struct Lost {
-    std::unique_ptr<Chunk> chunk;
+    std::unique_ptr<ReadBatch> batch;
     std::vector<ReadOp*> reads;
   };
   struct Event {
@@ -83,7 +83,7 @@ class History {
   static StreamAccount::Options choose(const Source& source, Random& random);
   static shm::SlotLayout layout_of(const Source& source, const StreamAccount::Options& options);
   void choose_world();
-  void make_production();
+  void make_scheduler();
   template <typename Call>
   void call(Call told);
   void pump();
@@ -108,7 +108,7 @@ class History {
   void take_remote();
   void end_remote();
   void end_work(std::size_t at, bool computed, bool lies);
-  void fill_results(const RemoteWork& work, bool honest);
+  void fill_results(const ChunkWork& work, bool honest);
   void distrust();
   // The reader, and who directs.
   void reader();
@@ -132,10 +132,10 @@ class History {
   StreamAccount account_;
   std::vector<std::shared_ptr<PlanInUse>> plans_;
   std::vector<std::shared_ptr<const PlanCut>> cuts_;
-  std::shared_ptr<Production> production_;
+  std::shared_ptr<StreamScheduler> scheduler_;
   Outbox out_;
   std::vector<Thread> threads_;
-  std::vector<std::unique_ptr<RemoteWork>> works_;
+  std::vector<std::unique_ptr<ChunkWork>> works_;
   std::vector<Lost> lost_;
   std::vector<Event> events_;
   std::uint64_t weights_ = 0, workers_ = 2, verified_ = 0;

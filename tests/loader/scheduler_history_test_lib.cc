@@ -9,10 +9,10 @@ namespace {
 
 using transforms::OnError;
 
-class NoCrew final : public Crew {
+class NoExecutor final : public Executor {
  public:
-  void begin(RemoteDone, std::function<void()>) override {}
-  void feed(Production&, Outbox&) override {}
+  void begin(ChunkDone, std::function<void()>) override {}
+  void offer(StreamScheduler&, Outbox&) override {}
   void stop() override {}
   void end() override {}
 };
@@ -64,7 +64,7 @@ History::History(const Source& source, std::uint64_t seed, Journal& journal)
                                         static_cast<std::uint32_t>(2 + random_.below(5)))),
       account_(options_, records_, *ring_) {
   choose_world();
-  make_production();
+  make_scheduler();
 }
 
 void History::choose_world() {
@@ -99,7 +99,7 @@ void History::choose_world() {
   };
 }
 
-void History::make_production() {
+void History::make_scheduler() {
   const auto& fields = source_.pipeline->fields();
   for (std::size_t i = 0; i < 3; ++i) {
     auto plan = std::make_shared<ModelPlan>(records_, fields, true, 1'000'000 >> (4 * i));
@@ -111,20 +111,23 @@ void History::make_production() {
   cuts_.push_back(std::make_shared<PlanCut>(
       PlanCut{.plan = 2, .outputs = outputs, .rest = std::make_shared<PlanInUse>(PlanInUse{rest, {}})}));
   account_.plan = plans_[0];
-  ProductionOptions options{.shape = options_.shape,
-                            .seed = options_.seed,
-                            .epochs = options_.epochs,
-                            .prefetch_epochs = options_.prefetch_epochs,
-                            .on_error = options_.on_error,
-                            .threads = options_.threads,
-                            .read_ahead_bytes = options_.read_ahead_bytes,
-                            .io_timeout_ns = options_.may_repeat ? INT64_C(1) << 50 : 0,
-                            .label_int32 = options_.label_int32,
-                            .index = source_.index,
-                            .planner = source_.planner};
-  if (has_workers_) options.crew = std::make_shared<NoCrew>();
-  production_ = Production::create(source_.pipeline, plans_[0], source_.dataset, ring_, pool_, options);
-  account_.watch(*production_);
+  scheduler_ = StreamScheduler::create({.pipeline = source_.pipeline,
+                                        .dataset = source_.dataset,
+                                        .ring = ring_,
+                                        .index = source_.index,
+                                        .planner = source_.planner,
+                                        .executor = has_workers_ ? std::make_shared<NoExecutor>() : nullptr},
+                                       plans_[0], pool_,
+                                       {.shape = options_.shape,
+                                        .seed = options_.seed,
+                                        .epochs = options_.epochs,
+                                        .prefetch_epochs = options_.prefetch_epochs,
+                                        .on_error = options_.on_error,
+                                        .threads = options_.threads,
+                                        .read_ahead_bytes = options_.read_ahead_bytes,
+                                        .io_timeout_ns = options_.may_repeat ? INT64_C(1) << 50 : 0,
+                                        .label_int32 = options_.label_int32});
+  account_.watch(*scheduler_);
   threads_.resize(options_.threads);
 }
 
@@ -144,7 +147,7 @@ void History::call(Call told) {
 
 void History::pump() {
   call([&] {
-    production_->pump(out_);
+    scheduler_->pump(out_);
     const MemorySpared spared;
     account_.collect(out_.reads);
   });
@@ -164,7 +167,7 @@ void History::dispatch() {
 }
 
 void History::end_read(ReadOp& op, const Error* error) {
-  const auto source = source_.dataset->source_index(op.chunk->tasks[op.task].record);
+  const auto source = source_.dataset->source_index(chunk_of(op).tasks[op.task].record);
   if (!error) records_.fill(source, op.request.dest, op.request.length);
   const io::ReadCompletion completion{.token = op.request.token,
                                       .ok = error == nullptr,
@@ -174,7 +177,7 @@ void History::end_read(ReadOp& op, const Error* error) {
   std::optional<Error> given;
   if (error) given = *error;
   call([&] {
-    production_->read_done(op, completion, std::move(given), out_);
+    scheduler_->read_done(op, completion, std::move(given), out_);
     const MemorySpared spared;
     account_.collect(out_.reads);
   });
@@ -199,7 +202,7 @@ void History::read_short() {
   if (account_.open_reads().empty()) return;
   const ReadOp& op = *account_.open_reads()[random_.below(account_.open_reads().size())];
   std::memset(op.request.dest, 0xDD, random_.below(op.request.length + 1));
-  production_->count_retry();
+  scheduler_->note_retry();
   journal_.note("short answer", op.task);
 }
 
@@ -209,12 +212,12 @@ void History::give_up() {
   ReadOp& op = *account_.open_reads()[random_.below(account_.open_reads().size())];
   Lost lost;
   for (ReadOp* other : account_.open_reads())
-    if (other->chunk == op.chunk && (other == &op || random_.one_in(2))) lost.reads.push_back(other);
+    if (other->batch == op.batch && (other == &op || random_.one_in(2))) lost.reads.push_back(other);
   journal_.note("no answer: reads", lost.reads.size(), op.task);
   account_.given_up(op);
   const Error error{Code::kIo, "model: no answer", 0};
   call([&] {
-    lost.chunk = production_->give_up(op, error, out_);
+    lost.batch = scheduler_->give_up(op, error, out_);
     const MemorySpared spared;
     account_.collect(out_.reads);
   });
@@ -231,7 +234,7 @@ void History::late_answer() {
   lost.reads.pop_back();
   journal_.note("late answer: left", lost.reads.size());
   if (!lost.reads.empty()) return;
-  pool_.give(std::move(lost.chunk->buffer));
+  pool_.give(std::move(lost.batch->buffer));
   lost_.erase(lost_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
@@ -244,7 +247,7 @@ void History::thread_step() {
 }
 
 Chunk* History::take() {
-  Chunk* const chunk = production_->take_runnable();
+  Chunk* const chunk = scheduler_->take_runnable();
   account_.taken(chunk);
   return chunk;
 }
@@ -257,19 +260,19 @@ void History::step(Thread& thread) {
     case Thread::State::kAwake:
       thread.chunk = take();
       if (thread.chunk == nullptr) {
-        if (production_->flow().ahead_chunks < kAheadMax) production_->note_starved();
+        if (scheduler_->read_ahead().flow().ahead_chunks < kAheadMax) scheduler_->note_starved();
         pump();
         thread.chunk = take();
       }
       journal_.note(thread.chunk ? "taken: order" : "nothing to take",
                     thread.chunk ? thread.chunk->order : 0);
       thread.state = thread.chunk ? Thread::State::kTaken : Thread::State::kAsleep;
-      if (thread.chunk) thread.scratch = production_->take_scratch();
+      if (thread.chunk) thread.scratch = scheduler_->parallelism().take_scratch();
       return;
     case Thread::State::kTaken:
       records_.ran.clear();
       call([&] {
-        production_->compute(*thread.chunk, thread.scratch);
+        scheduler_->compute(*thread.chunk, thread.scratch);
         const MemorySpared spared;
         account_.computed(*thread.chunk);
       });
@@ -279,7 +282,7 @@ void History::step(Thread& thread) {
       journal_.note("finished: order, rows", thread.chunk->order, thread.chunk->tasks.size());
       account_.finished(*thread.chunk);
       call([&] {
-        production_->finish(*thread.chunk, std::move(thread.scratch), {1000, 900}, out_);
+        scheduler_->finish(*thread.chunk, std::move(thread.scratch), {1000, 900}, out_);
         const MemorySpared spared;
         account_.collect(out_.reads);
       });
@@ -288,11 +291,11 @@ void History::step(Thread& thread) {
   }
 }
 
-// As RankStream::set_threads and Engine::set_cores: there are as many threads as there ever were.
+// As LocalStream::set_threads and Engine::set_cores: there are as many threads as there ever were.
 void History::set_threads() {
   const auto threads = static_cast<std::uint32_t>(1 + random_.below(6));
   journal_.note("threads", threads);
-  production_->set_threads(threads);
+  scheduler_->parallelism().set_threads(threads);
   if (threads > threads_.size()) threads_.resize(threads);
   for (Thread& thread : threads_)
     if (thread.state == Thread::State::kAsleep) thread.state = Thread::State::kAwake;
@@ -303,7 +306,7 @@ void History::set_threads() {
 void History::feed() {
   pump();
   if (random_.one_in(20)) distrust();
-  account_.waited_for(production_->waited_for());
+  account_.waited_for(scheduler_->waited_for());
   while (!works_.empty() && random_.one_in(4)) {
     const std::size_t at = random_.below(works_.size());
     fill_results(*works_[at], false);
@@ -314,13 +317,12 @@ void History::feed() {
 }
 
 void History::take_remote() {
-  const RemoteWanted wanted{.lead = random_.below(3),
-                            .batches_before = random_.one_in(2) ? 0 : random_.below(6),
-                            .or_last = random_.one_in(2),
-                            .addresses = random_.one_in(8)};
-  std::unique_ptr<RemoteWork> work;
+  const ChunkWanted wanted{.keep_local = random_.below(3),
+                           .min_batches_ahead = random_.one_in(2) ? 0 : random_.below(6),
+                           .allow_final = random_.one_in(2)};
+  std::unique_ptr<ChunkWork> work;
   call([&] {
-    work = production_->take_remote(cuts_[random_.below(2)], wanted);
+    work = scheduler_->take_remote(cuts_[random_.below(2)], wanted);
     const MemorySpared spared;
     account_.taken_remote(work.get(), wanted, ShortMemoryHere::failed());
   });
@@ -345,7 +347,7 @@ void History::end_remote() {
 }
 
 void History::end_work(std::size_t at, bool computed, bool lies) {
-  const std::unique_ptr<RemoteWork> work = std::move(works_[at]);
+  const std::unique_ptr<ChunkWork> work = std::move(works_[at]);
   works_.erase(works_.begin() + static_cast<std::ptrdiff_t>(at));
   journal_.note(!computed ? "not computed: order, worker"
                 : lies    ? "lied: order, worker"
@@ -354,19 +356,19 @@ void History::end_work(std::size_t at, bool computed, bool lies) {
   const bool believed = computed && !work->chunk->step->dropped && !account_.is_distrusted(work->worker);
   account_.remote_ended(*work, computed, lies);
   call([&] {
-    production_->end_remote(*work, computed, out_);
+    scheduler_->end_remote(*work, computed, out_);
     const MemorySpared spared;
     if (work->aside.memory && work->cut->rest && believed) account_.lost_for_memory(*work->chunk);
     account_.collect(out_.reads);
   });
 }
 
-void History::fill_results(const RemoteWork& work, bool honest) {
+void History::fill_results(const ChunkWork& work, bool honest) {
   for (const std::span<std::byte> place : work.places) std::ranges::fill(place, std::byte{0xDD});
   for (std::size_t t = 0; honest && t < work.chunk->tasks.size(); ++t) {
     const RowTask& task = work.chunk->tasks[t];
     const std::uint64_t source = source_.dataset->source_index(task.record);
-    const std::uint64_t epoch = work.sent->head.epoch;
+    const std::uint64_t epoch = work.epoch;
     const std::uint64_t image = work.cut->rest
                                     ? ModelRecords::first_stage(source, epoch, task.record, task.occurrence)
                                     : records_.image(epoch, task.record, task.occurrence);
@@ -383,7 +385,7 @@ void History::distrust() {
   journal_.note("distrusted: worker", worker);
   account_.distrusted(worker);
   call([&] {
-    production_->distrust(worker, out_);
+    scheduler_->distrust(worker, out_);
     const MemorySpared spared;
     account_.collect(out_.reads);
   });
@@ -406,35 +408,37 @@ void History::direct() {
   switch (const std::uint64_t what = random_.below(11); what) {
     case 0:
       account_.plan = plans_[random_.below(plans_.size())];
-      production_->set_plan(account_.plan);
+      scheduler_->plans().set(account_.plan);
       return;
     case 1:
       return set_threads();
     case 2:
-      production_->set_share(static_cast<std::uint32_t>(1 + random_.below(5)));
+      scheduler_->parallelism().set_share(static_cast<std::uint32_t>(1 + random_.below(5)));
       return pump();
     case 3:
       account_.options.read_ahead_bytes = random_.one_in(2) ? 64 << 20 : random_.below(100'000);
-      production_->set_read_ahead(account_.options.read_ahead_bytes);
+      scheduler_->read_ahead().set_budget(account_.options.read_ahead_bytes);
       ring_->set_limit(random_.one_in(2) ? ring_->slots() : 2);
       return pump();
     case 4:
-      return production_->set_remote_threads(static_cast<std::uint32_t>(random_.below(9)));
+      return scheduler_->parallelism().set_remote_threads(static_cast<std::uint32_t>(random_.below(9)));
     case 5:
       journal_.note("pause");
       account_.paused = true;
-      return production_->pause();
+      return scheduler_->sequencer().pause();
     case 6:
     case 7:
       journal_.note("resume");
       account_.paused = false;
-      production_->resume();
+      scheduler_->sequencer().resume();
       return pump();
     case 8:
       account_.policy_set(static_cast<OnError>(random_.below(3)));
-      return production_->set_on_error(account_.options.on_error);
+      scheduler_->set_on_error(account_.options.on_error);
+      return;
     case 9:
-      return production_->forget_found(account_.sequence() - random_.below(account_.sequence() + 1));
+      return scheduler_->sequencer().forget_before(account_.sequence() -
+                                                   random_.below(account_.sequence() + 1));
     default:
       return seek();
   }
@@ -445,10 +449,10 @@ void History::seek() {
   const std::uint64_t position = random_.below(source_.dataset->count() + 1);
   journal_.note("seek", epoch, position);
   account_.seek(epoch, position);
-  production_->seek(epoch, position);
+  scheduler_->seek(epoch, position);
   if (random_.one_in(8)) {
     account_.paused = true;
-    return production_->pause();
+    return scheduler_->sequencer().pause();
   }
   pump();
 }
@@ -523,7 +527,7 @@ void History::run(int steps) {
 void History::end() {
   journal_.note("stop");
   account_.stopped();
-  production_->stop();
+  scheduler_->stop();
   account_.verify(true);
   while (!account_.open_reads().empty()) {
     read_some();
@@ -533,9 +537,9 @@ void History::end() {
     while (thread.state != Thread::State::kAsleep) step(thread);
   while (!works_.empty()) end_work(0, false, false);
   account_.verify(true);
-  require(production_->quiet(), "something is under way behind the end");
+  require(is_quiet(*scheduler_), "something is under way behind the end");
   require_equal(ring_->count(ModelRing::State::kFilling), 0U, "slots that are being filled behind the end");
-  require_equal(production_->stats().buffered_bytes, 0U, "bytes of read buffers behind the end");
+  require_equal(scheduler_->stats().buffered_bytes, 0U, "bytes of read buffers behind the end");
 }
 
 }  // namespace carya::loader

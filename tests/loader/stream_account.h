@@ -11,16 +11,22 @@
 
 #include "base/permutation.h"
 #include "loader/stream/executor.h"
-#include "loader/stream/scheduler.h"
+#include "loader/stream/slot_meta.h"
+#include "loader/stream/stream_scheduler.h"
 #include "tests/loader/model_plan.h"
 #include "tests/loader/model_ring.h"
 
 namespace carya::loader {
 
+/// The chunk that a read is for.
+inline Chunk& chunk_of(const ReadOp& op) {
+  return *static_cast<ChunkReads&>(*op.batch).chunk;
+}
+
 /// A plain account of what a stream's scheduling must do, kept beside it from what it was told and from what
 /// it said.
 ///
-/// Functions in the past tense are called before the production is told the same, since it may publish
+/// Functions in the past tense are called before the scheduler is told the same, since it may publish
 /// while it is told; those that take what it gave are called after. Each throws Violation when something is
 /// not as it must be. Where memory was short in a session (note_short()), a failure may come anywhere in it;
 /// bits, order and counters must be right all the same.
@@ -43,20 +49,23 @@ class StreamAccount {
     transforms::OnError on_error = transforms::OnError::kRaise;
   };
   StreamAccount(const Options& options, ModelRecords& records, ModelRing& ring);
-  void watch(Production& production) { production_ = &production; }
+  void watch(StreamScheduler& scheduler) { scheduler_ = &scheduler; }
 
   Options options;  ///< as they are now
   bool paused = false;
   std::shared_ptr<PlanInUse> plan;  ///< the present one
 
-  // What the production is about to be told.
+  // What the scheduler is about to be told.
   void seek(std::uint64_t epoch, std::uint64_t position);
   void stopped() { drop(), stopped_ = true; }
-  void policy_set(transforms::OnError policy) { options.on_error = policy, mixed_ = true; }
+  void policy_set(transforms::OnError policy) {
+    mixed_ = mixed_ || options.on_error != policy;
+    options.on_error = policy;
+  }
   void read_ended(const ReadOp& op, const io::ReadCompletion& completion, const Error* error);
   void given_up(const ReadOp& op);
   void finished(const Chunk& chunk);
-  void remote_ended(const RemoteWork& work, bool computed, bool lied);
+  void remote_ended(const ChunkWork& work, bool computed, bool lied);
   void distrusted(std::uint64_t worker);
   /// An allocation of the present call failed, or of one before it in this session.
   bool is_short() const { return short_ || ShortMemoryHere::failed(); }
@@ -68,7 +77,7 @@ class StreamAccount {
   void collect(std::vector<ReadOp*>& reads);
   void taken(Chunk* chunk);
   void computed(const Chunk& chunk);
-  void taken_remote(const RemoteWork* work, const RemoteWanted& wanted, bool was_short);
+  void taken_remote(const ChunkWork* work, const ChunkWanted& wanted, bool was_short);
   void pumped() const;
   void waited_for(const Step* step) const;
   /// All that must hold between any two calls; `thorough` also what takes longer to compare.
@@ -86,7 +95,7 @@ class StreamAccount {
   std::pair<std::uint64_t, std::uint64_t> place() const;
   bool is_distrusted(std::uint64_t worker) const { return distrusted_.contains(worker); }
   /// Whether the rows that the work is of can be computed by an honest worker.
-  bool can_compute(const RemoteWork& work) const;
+  bool can_compute(const ChunkWork& work) const;
 
  private:
   struct Row {
@@ -150,6 +159,7 @@ class StreamAccount {
   void end(const Chunk& chunk);
   void drop();
   std::size_t count(Piece::State state) const;
+  std::uint64_t ahead_bytes() const;
   const Piece* first_ready() const;
   bool is_fresh(const Piece& piece) const;
   bool is_late_enough(const Piece& piece, std::size_t batches_before) const;
@@ -162,7 +172,7 @@ class StreamAccount {
 
   ModelRecords& records_;
   ModelRing& ring_;
-  Production* production_ = nullptr;
+  StreamScheduler* scheduler_ = nullptr;
 
   std::uint64_t session_ = 1, epoch_ = 0, position_ = 0;
   std::uint64_t begun_ = 0, published_ = 0;    // batches of this session

@@ -125,10 +125,11 @@ StreamAccount::Piece& StreamAccount::adopt(const Chunk& chunk, bool by_reads) {
     require(!failing_ || !by_reads, "a chunk is begun behind a failure");
     require(!paused || !by_reads, "a chunk is begun in a pause");
     if (by_reads && options.sees_all)
-      require(count(Piece::State::kReading) + count(Piece::State::kReady) < production_->flow().ahead_chunks,
+      require(count(Piece::State::kReading) + count(Piece::State::kReady) <
+                  scheduler_->read_ahead().flow().ahead_chunks,
               "more chunks are ahead than the flow says");
-    require(!by_reads || buffered_ == 0 ||
-                buffered_ + ReadBufferPool::rounded(rows_room) <= options.read_ahead_bytes,
+    require(!by_reads || ahead_bytes() == 0 ||
+                ahead_bytes() + ReadBufferPool::rounded(rows_room) <= options.read_ahead_bytes,
             "the budget of bytes is exceeded");
     for (const auto& [other, known] : pieces_)
       if (known.batch->dropped == false && known.batch != piece.batch)
@@ -184,7 +185,7 @@ void StreamAccount::collect(std::vector<ReadOp*>& reads) {
 }
 
 void StreamAccount::collect_one(ReadOp& op) {
-  const Chunk& chunk = *op.chunk;
+  const Chunk& chunk = chunk_of(op);
   require(options.has_reads, "a stream without reads reads");
   if (!pieces_.contains(&chunk)) {
     expect_reads(adopt(chunk, true));
@@ -195,13 +196,13 @@ void StreamAccount::collect_one(ReadOp& op) {
   if (piece.open == 0) compare_tasks(chunk, piece);
   require(std::ranges::find(open_, &op) == open_.end(), "a read is issued that is under way");
   const std::uint64_t record = piece.tasks.at(op.task).record;
-  require_equal(op.job, production_->number(), "the job of a read");
+  require_equal(op.job, scheduler_->number(), "the job of a read");
   require_equal(buffer_room(op.request.length), room(record), "the room of a read");
-  const std::byte* const begin = chunk.buffer.memory.get();
+  const std::byte* const begin = chunk.reads->buffer.memory.get();
   require(op.request.dest >= (piece.placed_to ? piece.placed_to : begin), "reads lie on each other");
   piece.placed_to = op.request.dest + op.request.length + kSlackBytes;
-  require(piece.placed_to <= begin + chunk.buffer.bytes, "a read does not fit its buffer");
-  require_equal(chunk.buffer.bytes, piece.buffer, "the buffer of a chunk");
+  require(piece.placed_to <= begin + chunk.reads->buffer.bytes, "a read does not fit its buffer");
+  require_equal(chunk.reads->buffer.bytes, piece.buffer, "the buffer of a chunk");
   --piece.unissued;
   ++piece.open;
   open_.push_back(&op);
@@ -213,7 +214,7 @@ void StreamAccount::stop_at(Batch& batch, const Stop& stop) {
 }
 
 void StreamAccount::read_ended(const ReadOp& op, const io::ReadCompletion&, const Error* error) {
-  const Chunk& chunk = *op.chunk;
+  const Chunk& chunk = chunk_of(op);
   Piece& piece = known(chunk);
   std::erase(open_, &op);
   ++reads_;
@@ -232,11 +233,11 @@ void StreamAccount::read_ended(const ReadOp& op, const io::ReadCompletion&, cons
 }
 
 void StreamAccount::given_up(const ReadOp& op) {
-  const Chunk& chunk = *op.chunk;
+  const Chunk& chunk = chunk_of(op);
   Piece& piece = known(chunk);
   const Task& task = piece.tasks[op.task];
   if (!piece.batch->dropped) stop_at(*piece.batch, {task.row, task.record, Code::kIo});
-  std::erase_if(open_, [&](const ReadOp* other) { return other->chunk == &chunk; });
+  std::erase_if(open_, [&](const ReadOp* other) { return &chunk_of(*other) == &chunk; });
   piece.worker = 0;  // its rows are not there, whoever they came from
   end(chunk);
 }
@@ -366,7 +367,7 @@ void StreamAccount::end(const Chunk& chunk) {
   pieces_.erase(&chunk);
 }
 
-void StreamAccount::remote_ended(const RemoteWork& work, bool computed, bool lied) {
+void StreamAccount::remote_ended(const ChunkWork& work, bool computed, bool lied) {
   const Chunk& chunk = *work.chunk;
   Piece& piece = known(chunk);
   require(piece.state == Piece::State::kRemote, "a chunk comes back that was not away");
@@ -427,6 +428,14 @@ std::size_t StreamAccount::count(Piece::State state) const {
   }));
 }
 
+// Of chunks that nobody computes yet.
+std::uint64_t StreamAccount::ahead_bytes() const {
+  std::uint64_t bytes = buffered_;
+  for (const auto& [chunk, piece] : pieces_)
+    if (piece.state == Piece::State::kLocal || piece.state == Piece::State::kRemote) bytes -= piece.buffer;
+  return bytes;
+}
+
 const StreamAccount::Piece* StreamAccount::first_ready() const {
   const Piece* first = nullptr;
   for (const auto& [chunk, piece] : pieces_)
@@ -439,11 +448,12 @@ const StreamAccount::Piece* StreamAccount::first_ready() const {
 void StreamAccount::taken(Chunk* chunk) {
   const Piece* const first = first_ready();
   if (chunk == nullptr) {
-    require(first == nullptr || count(Piece::State::kLocal) >= production_->cores(),
+    require(first == nullptr || count(Piece::State::kLocal) >= scheduler_->parallelism().cores(),
             "a chunk that is ready is not given to a thread");
     return;
   }
-  require(count(Piece::State::kLocal) < production_->cores(), "more chunks run than cores are used");
+  require(count(Piece::State::kLocal) < scheduler_->parallelism().cores(),
+          "more chunks run than cores are used");
   if (const auto found = pieces_.find(chunk); found != pieces_.end()) found->second.doubtful = false;
   if (!pieces_.contains(chunk)) {
     require(!options.sees_all || is_short(), "a chunk is computed that was not read");
@@ -474,7 +484,7 @@ bool StreamAccount::is_late_enough(const Piece& piece, std::size_t batches_befor
   return ready + (piece.batch->number - published_) >= batches_before;
 }
 
-void StreamAccount::taken_remote(const RemoteWork* work, const RemoteWanted& wanted, bool was_short) {
+void StreamAccount::taken_remote(const ChunkWork* work, const ChunkWanted& wanted, bool was_short) {
   if (work != nullptr && !pieces_.contains(work->chunk)) {
     require(!options.sees_all || is_short(), "a chunk is sent that was not read");
     adopt(*work->chunk, false).state = Piece::State::kReady;
@@ -484,22 +494,23 @@ void StreamAccount::taken_remote(const RemoteWork* work, const RemoteWanted& wan
     if (piece.state == Piece::State::kReady && has_slot(piece)) ready.push_back(&piece);
   std::ranges::sort(ready, {}, [](const Piece* piece) { return piece->order; });
   Piece* const given = work == nullptr ? nullptr : &known(*work->chunk);
-  for (std::size_t i = wanted.lead; options.sees_all && !was_short && i < ready.size(); ++i) {
+  for (std::size_t i = wanted.keep_local; options.sees_all && !was_short && i < ready.size(); ++i) {
     if (ready[i] == given) break;
-    require(!is_fresh(*ready[i]) || !is_late_enough(*ready[i], wanted.batches_before),
+    require(!is_fresh(*ready[i]) || !is_late_enough(*ready[i], wanted.min_batches_ahead),
             "a chunk that may go to a worker is passed over");
   }
   if (given == nullptr) return;
   const auto at = static_cast<std::size_t>(std::ranges::find(ready, given) - ready.begin());
   require(at < ready.size(), "a chunk is sent that is not ready");
-  require(!options.sees_all || at >= wanted.lead, "a chunk is sent that is this machine's");
+  require(!options.sees_all || at >= wanted.keep_local, "a chunk is sent that is this machine's");
   require(is_fresh(*given), "a chunk is sent that may not go");
-  require(wanted.or_last || is_late_enough(*given, wanted.batches_before), "a chunk is sent that is due");
+  require(wanted.allow_final || is_late_enough(*given, wanted.min_batches_ahead),
+          "a chunk is sent that is due");
   compare_tasks(*work->chunk, *given);
   given->state = Piece::State::kRemote;
 }
 
-bool StreamAccount::can_compute(const RemoteWork& work) const {
+bool StreamAccount::can_compute(const ChunkWork& work) const {
   return std::ranges::none_of(work.chunk->tasks, [&](const RowTask& task) {
     return records_.broken_first.contains(task.record) ||
            (!work.cut->rest && records_.broken_second.contains(task.record));
@@ -523,11 +534,12 @@ void StreamAccount::pumped() const {
       require(!ring_.has_room(), "a slot is free, and a batch has none");
   const bool ends = options.epochs || !options.prefetch_epochs || options.shape.pad_last;
   if (paused || ends) return;
-  const bool ahead =
-      count(Piece::State::kReading) + count(Piece::State::kReady) >= production_->flow().ahead_chunks;
-  require(ahead || buffered_ > 0, "nothing is read ahead");
+  const bool ahead = count(Piece::State::kReading) + count(Piece::State::kReady) >=
+                     scheduler_->read_ahead().flow().ahead_chunks;
+  require(ahead || ahead_bytes() > 0, "nothing is read ahead");
   // A record and its neighbours never take as much.
-  const bool ample = options.read_ahead_bytes > buffered_ + (std::uint64_t{4} << 20) && options.has_memory;
+  const bool ample =
+      options.read_ahead_bytes > ahead_bytes() + (std::uint64_t{4} << 20) && options.has_memory;
   require(ahead || !ample, "less is read ahead than may be");
 }
 
@@ -599,8 +611,8 @@ void StreamAccount::published(std::uint32_t slot, std::uint64_t sequence, const 
 
 void StreamAccount::published_failure(const Batch& batch) const {
   require(batch.stop || is_short(), "a batch fails of which nothing failed");
-  require(production_->failure.has_value(), "a stream has failed without a failure");
-  const Failure& failure = *production_->failure;
+  require(scheduler_->sequencer().failure().has_value(), "a stream has failed without a failure");
+  const RecordError& failure = *scheduler_->sequencer().failure();
   if (is_short()) return;
   require_equal(batch.chunks, 0U, "chunks under way of a batch that failed");
   require_equal(failure.position, batch.part.first + batch.stop->row, "the position of a failure");
@@ -638,12 +650,12 @@ void StreamAccount::compare_row(const Row& row, std::uint64_t index, std::uint64
 }
 
 void StreamAccount::compare_entries(const Batch& batch, std::uint64_t sequence) const {
-  const auto& published = production_->published_quarantine();
+  const auto& published = scheduler_->sequencer().quarantine();
   const auto found = published.find(sequence);
   const std::size_t entries = found == published.end() ? 0 : found->second.size();
   require_equal(entries, batch.entries.size(), "entries of a batch in the quarantine");
   for (std::size_t i = 0; i < entries; ++i) {
-    const Failure& failure = found->second[i];
+    const RecordError& failure = found->second[i];
     require_equal(failure.position, batch.entries[i].position, "the position of an entry");
     require_equal(failure.record, batch.entries[i].record, "the record of an entry");
     require_equal(failure.substitute, batch.entries[i].substitute, "the substitute of an entry");
@@ -662,10 +674,12 @@ std::uint32_t StreamAccount::filling() const {
 }
 
 void StreamAccount::verify(bool thorough) const {
-  require_equal(production_->running(), count(Piece::State::kLocal), "chunks that threads have");
-  require_equal(production_->remote(), count(Piece::State::kRemote), "chunks that workers have");
-  require_equal(production_->reads_open(), open_.size(), "reads under way");
-  require_equal(production_->session(), session_, "the session");
+  require_equal(scheduler_->chunks().count(ChunkState::kLocal), count(Piece::State::kLocal),
+                "chunks that threads have");
+  require_equal(scheduler_->chunks().count(ChunkState::kRemote), count(Piece::State::kRemote),
+                "chunks that workers have");
+  require_equal(scheduler_->read_ahead().reads_open(), open_.size(), "reads under way");
+  require_equal(scheduler_->sequencer().session(), session_, "the session");
   if (!coming_.empty() && coming_.front()->number < acquired_.size() && !is_short()) {
     const Batch& next = *coming_.front();
     const bool complete = next.rows_done == next.part.count && next.part.count > 0;
@@ -674,7 +688,7 @@ void StreamAccount::verify(bool thorough) const {
   }
   if (!thorough) return;
   require_equal(ring_.count(ModelRing::State::kFilling), filling(), "slots that are being filled");
-  const ProductionStats stats = production_->stats();
+  const SchedulerStats stats = scheduler_->stats();
   require_equal(stats.batches, batches_, "batches");
   require_equal(stats.samples, samples_, "samples");
   require_equal(stats.reads, reads_, "reads");
@@ -690,7 +704,7 @@ void StreamAccount::verify(bool thorough) const {
 
 void StreamAccount::check_place(std::uint64_t epoch, std::uint64_t position) const {
   if (is_short()) return;
-  const auto is = production_->sequence_at(epoch, position);
+  const auto is = scheduler_->sequencer().sequence_at(epoch, position);
   if (options.prefetch_epochs && options.shape.at_end(position)) {
     ++epoch;
     position = 0;
@@ -711,7 +725,7 @@ void StreamAccount::check_place(std::uint64_t epoch, std::uint64_t position) con
 
 void StreamAccount::check_went_out(std::uint64_t worker) const {
   if (went_out_.size() > 64) return;
-  const std::string text = production_->went_out(worker);
+  const std::string text = scheduler_->sequencer().went_out(worker);
   for (const auto& [who, epoch] : went_out_)
     require(who != worker || text.find("epoch " + std::to_string(epoch) + " steps") != std::string::npos,
             "batches with rows of a worker are not told");

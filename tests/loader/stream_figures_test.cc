@@ -24,7 +24,7 @@ struct Scene {
   void steps(std::size_t count, std::int64_t wait_ns, std::uint64_t rows, std::int64_t own_ns) {
     for (std::size_t i = 0; i < count; ++i) step(wait_ns, rows, own_ns);
   }
-  TrainerFigures figures() const { return meter.figures(now_ns); }
+  TrainerStats figures() const { return meter.figures(now_ns); }
 };
 
 TEST(TrainerMeter, SaysNothingOfTheDemandBeforeABlockHasEnded) {
@@ -43,7 +43,7 @@ TEST(TrainerMeter, SaysNothingOfTheDemandBeforeABlockHasEnded) {
 TEST(TrainerMeter, TellsWaitingFromWorking) {
   Scene scene;
   scene.steps(100, 30 * kMs, 8, 10 * kMs);
-  const TrainerFigures figures = scene.figures();
+  const TrainerStats figures = scene.figures();
   EXPECT_EQ(figures.steps, 100U);
   EXPECT_EQ(figures.stall_ns, 3'000 * kMs);
   EXPECT_EQ(figures.lifetime_ns, 4'000 * kMs);
@@ -60,7 +60,7 @@ TEST(TrainerMeter, AWaitInSlicesIsOneComing) {
     scene.meter.asked(scene.now_ns, 0);
   }
   scene.meter.delivered(scene.now_ns, 4);
-  const TrainerFigures figures = scene.figures();
+  const TrainerStats figures = scene.figures();
   EXPECT_EQ(figures.asked, 2U);
   EXPECT_EQ(figures.ready, 4U);
   EXPECT_EQ(figures.stall_ns, 1'000 * kMs);

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "tests/overflow/photos.h"
-#include "tests/overflow/thread_crew.h"
+#include "tests/overflow/thread_executor.h"
 
 namespace carya::loader {
 namespace {
@@ -16,12 +16,12 @@ DecodeIndexOptions index_in(const PhotoFolder& folder, std::uint64_t verify_ever
           .verify_every = verify_every};
 }
 
-std::shared_ptr<Crew> crew_of(const Opened& opened, ThreadCrew::Options options) {
+std::shared_ptr<Executor> crew_of(const Opened& opened, ThreadExecutor::Options options) {
   const auto plan = WorkerPlan::compile(remote_plan(*opened.pipeline, kAllOps));
   EXPECT_TRUE(plan) << plan.error().message;
   const auto cut = std::make_shared<PlanCut>(
       PlanCut{.plan = 1, .outputs = (*plan)->outputs(), .rest = nullptr, .compiled = *plan});
-  return std::make_shared<ThreadCrew>(cut, *plan, std::move(options));
+  return std::make_shared<ThreadExecutor>(cut, *plan, std::move(options));
 }
 
 TEST(Entries, GoWithTheirRecordsAndChangeNoBit) {
@@ -32,13 +32,11 @@ TEST(Entries, GoWithTheirRecordsAndChangeNoBit) {
   for (int epoch = 0; epoch < 3; ++epoch) drain(*first);
   first->close();
   std::atomic<std::size_t> entries = 0;
-  const auto seen = [&entries](const RemoteWork& work) {
+  const auto seen = [&entries](const ChunkWork& work) {
     entries += work.sent->parts.size() - 3 * work.sent->head.rows;  // a photo, its slack, a label
   };
-  const auto job = start(opened, {.threads = 1,
-                                  .slots = 6,
-                                  .decode_index = index_in(folder, 0),
-                                  .crew = crew_of(opened, {.seen = seen})});
+  const auto job = start(opened, {.threads = 1, .slots = 6, .decode_index = index_in(folder, 0)},
+                         crew_of(opened, {.seen = seen}));
   EXPECT_EQ(drain(*job), expected);
   for (int epoch = 0; epoch < 3000 && entries == 0; ++epoch) drain(*job);
   EXPECT_GT(entries, 0U);
@@ -47,10 +45,10 @@ TEST(Entries, GoWithTheirRecordsAndChangeNoBit) {
 TEST(Entries, ThoseThatAreDueForVerificationStayHere) {
   const PhotoFolder folder(24);
   const Opened opened = open_photos(folder);
-  const auto job = start(
-      opened, {.threads = 1, .slots = 6, .decode_index = index_in(folder, 1), .crew = crew_of(opened, {})});
+  const auto job =
+      start(opened, {.threads = 1, .slots = 6, .decode_index = index_in(folder, 1)}, crew_of(opened, {}));
   EXPECT_EQ(drain(*job), alone(opened));
-  EXPECT_EQ(job->stats().production.remote_chunks, 0U);
+  EXPECT_EQ(job->stats().scheduler.remote_chunks, 0U);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "loader/job/rank_stream.h"
+#include "loader/job/local_stream.h"
 #include "tests/loader/photo_folder.h"
 #include "tests/overflow/worker.h"
 
@@ -70,7 +70,7 @@ TEST(Overflow, AsksNobodyWhereAllIsToStayHere) {
     EXPECT_EQ(drain(*job), alone(opened));
   }
   EXPECT_EQ(worker.answered(), 0U);
-  EXPECT_EQ(job->stats().production.remote_chunks, 0U);
+  EXPECT_EQ(job->stats().scheduler.remote_chunks, 0U);
 }
 
 TEST(Overflow, RefusesPricesThatCannotBe) {

@@ -142,14 +142,14 @@ TEST_F(RecordFilesTest, RootsMustBeFolders) {
 
 // Streams whose workers read records themselves.
 
-std::shared_ptr<PoolCrew> crew_at(const Opened& opened, const std::string& path,
-                                  std::vector<std::string>& log, std::mutex& logging) {
-  PoolCrewOptions options{.workers = {"unix:" + path}, .lead = 0};
+std::shared_ptr<RemoteExecutor> crew_at(const Opened& opened, const std::string& path,
+                                        std::vector<std::string>& log, std::mutex& logging) {
+  RemoteExecutorOptions options{.workers = {"unix:" + path}, .lead = 0};
   options.log = [&](const std::string& line) {
     const std::lock_guard lock(logging);
     log.push_back(line);
   };
-  auto crew = PoolCrew::create(options);
+  auto crew = RemoteExecutor::create(options);
   EXPECT_TRUE(crew) << crew.error().message;
   RemotePlan plan = remote_plan(*opened.pipeline, kAllOps);
   plan.files = source_files(*opened.dataset);
@@ -172,9 +172,9 @@ TEST(RecordAddresses, AWorkerThatReadsRecordsGivesTheBitsOfTheHost) {
   const Worker worker(path, 2, {folder.path().string()});
   std::vector<std::string> log;
   std::mutex logging;
-  const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew_at(opened, path, log, logging)});
+  const auto job = start(opened, {.threads = 1, .slots = 6}, crew_at(opened, path, log, logging));
   EXPECT_EQ(drain_until_remote(*job), alone(opened));
-  const auto stats = job->stats().production;
+  const auto stats = job->stats().scheduler;
   EXPECT_LT(stats.remote_bytes, stats.remote_chunks * 4 * (16 * 16 * 3 * 4 + 8 + 500))
       << "addresses were sent";
   job->close();
@@ -189,7 +189,7 @@ TEST(RecordAddresses, AWorkerThatSeesOtherFilesIsSentRecords) {
   const Worker worker(path, 2, {folder.path().string() + "=" + other.path().string()});
   std::vector<std::string> log;
   std::mutex logging;
-  const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew_at(opened, path, log, logging)});
+  const auto job = start(opened, {.threads = 1, .slots = 6}, crew_at(opened, path, log, logging));
   EXPECT_EQ(drain_until_remote(*job), alone(opened));
   job->close();
   EXPECT_THAT(log, ::testing::Contains(HasSubstr("it is not as the host lists it")));
@@ -206,7 +206,7 @@ TEST(RecordAddresses, WhatChangesOnTheWorkersSideChangesNoBit) {
     const Worker worker(path, 2, {folder.path().string() + "=" + copy.string()});
     std::vector<std::string> log;
     std::mutex logging;
-    const auto job = start(opened, {.threads = 1, .slots = 6, .crew = crew_at(opened, path, log, logging)});
+    const auto job = start(opened, {.threads = 1, .slots = 6}, crew_at(opened, path, log, logging));
     EXPECT_EQ(drain_until_remote(*job), expected);
     for (const auto& entry : fs::recursive_directory_iterator(copy))
       if (entry.is_regular_file())

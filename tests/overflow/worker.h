@@ -35,12 +35,12 @@ class Worker {
     service_.stop();
   }
   void drain() { server_->drain(); }
-  std::uint64_t answered() const { return server_->figures().answered; }
+  std::uint64_t answered() const { return server_->stats().answered; }
   /// Chunks that it has begun, whoever asked for them, all come to an end.
   bool becomes_idle() const {
-    for (int i = 0; i < 60'000 && server_->figures().handling > 0; ++i)
+    for (int i = 0; i < 60'000 && server_->stats().handling > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return server_->figures().handling == 0;
+    return server_->stats().handling == 0;
   }
 
  private:
@@ -52,8 +52,8 @@ class Worker {
 /// Epochs until workers have computed something: they may come late.
 inline Rows drain_until_remote(Job& job) {
   const Rows first = drain(job);
-  for (int epoch = 0; epoch < 3000 && job.stats().production.remote_chunks == 0; ++epoch) drain(job);
-  EXPECT_GT(job.stats().production.remote_chunks, 0U);
+  for (int epoch = 0; epoch < 3000 && job.stats().scheduler.remote_chunks == 0; ++epoch) drain(job);
+  EXPECT_GT(job.stats().scheduler.remote_chunks, 0U);
   return first;
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 HEADER = struct.Struct("<4sBBHIIQQ")
 TYPES = (
     *("", "Hello", "Welcome", "Register", "Registered", "UnknownPlan", "Request", "Result", "ChunkFailed"),
-    *("Credit", "Ping", "Pong", "Drain", "Error"),
+    *("Credit", "Ping", "Pong", "Drain", "Error", "Cancel"),
 )
 HASHED = 1  # a flag: a hash follows the payload
 SLACK = bytes(64)  # behind each encoded input

@@ -12,11 +12,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from record_writers import example, write_records
 
 import carya
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r'^```python title="(\w+\.py)"\n(.*?)^```', re.MULTILINE | re.DOTALL)  # that others import
 PAGES = sorted(DOCS.glob("guides/*.md"))
 # These use what they said before, or what a reader has.
 OTHERS = [DOCS.parent / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page not in PAGES)]
@@ -34,7 +36,7 @@ ELSEWHERE = {"remote"}  # workers of three machines with certificates: tests/pyt
 
 @pytest.fixture
 def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the pages name: photos/ in three classes, and tars of four of them each."""
+    """A folder with what the pages name: photos/ in three classes, tars and TFRecord files of four of them each."""
     (tmp_path / "pictures").symlink_to(photos)
     shutil.copytree(photos, tmp_path / "photos")
     (tmp_path / "shards").mkdir()
@@ -46,13 +48,23 @@ def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 label = tmp_path / "label"
                 label.write_text(str(number))
                 tar.add(label, f"{number:04d}.cls")
+    (tmp_path / "records").mkdir()
+    for shard in range(2):
+        records = [
+            example({"image/encoded": jpegs[number].read_bytes(), "image/class/label": number})
+            for number in range(4 * shard, 4 * shard + 4)
+        ]
+        write_records(tmp_path / "records" / f"train-{shard:05d}-of-00002", records)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_s_examples_run(page: Path, data: Path) -> None:
+def test_a_page_s_examples_run(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [match[1] for match in BLOCK.finditer(page.read_text())]
+    for name, text in MODULE.findall(page.read_text()):
+        (data / name).write_text(text)
+    monkeypatch.syspath_prepend(data)
     for library in ("torch", "jax"):
         if any(f"carya.{library}" in block for block in blocks) and not importlib.util.find_spec(library):
             pytest.skip(f"{library} is not installed")

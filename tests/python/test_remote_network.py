@@ -201,6 +201,6 @@ def test_the_link_to_workers_is_measured_where_it_is_what_limits(tmp_path: Path)
         Image.fromarray(random.integers(0, 256, (480, 480, 3), np.uint8)).save(tmp_path / f"{number}.jpg", quality=95)
     with network(tmp_path) as world:
         world.machines.shape(2e6)
-        line = world.trainer.until(lambda line: bool(line["placement"].get("link_out_bytes_per_s")), WAIT_S)
-        assert 1e6 < line["placement"]["link_out_bytes_per_s"] < 4e6
+        # Packets are lost as the link becomes narrow: the first looks see how TCP gets over that.
+        world.trainer.until(lambda line: 1e6 < (line["placement"].get("link_out_bytes_per_s") or 0) < 4e6, WAIT_S)
         world.is_the_local_stream()

@@ -142,7 +142,10 @@ def test_the_table_names_every_policy(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     for word in ("all local", "Carya", "oracle", "$ / epoch", f"Plots: {svg}"):
         assert word in result.stdout
-    ElementTree.parse(svg)
+    drawn = list(ElementTree.parse(svg).getroot())
+    for swatch, name in itertools.pairwise(drawn):  # a name stands clear of its color and of the next one
+        if swatch.tag.endswith("rect") and name.tag.endswith("text") and swatch.get("class") is None:
+            assert float(name.attrib["x"]) - float(swatch.attrib["x"]) - float(swatch.attrib["width"]) >= 4
 
 
 def test_help_has_an_example() -> None:

@@ -51,6 +51,8 @@ def check_measured(stats: dict[str, Any], report: carya.Explanation) -> None:
     assert stats["demand_per_second"] > 0
     assert stats["read_bytes_per_second"] > 0
     assert stats["read_latency_seconds"] > 0
+    assert 0 <= stats["cached_reads"] <= stats["reads"]
+    assert 0 <= stats["cached_bytes"] <= stats["bytes_read"]
     assert 0 <= stats["stall_share"] <= 1
     assert 0 <= stats["slots"]["ready_mean"] <= stats["slots"]["count"]
     check_pressure(stats["pressure"])

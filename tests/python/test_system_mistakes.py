@@ -118,8 +118,10 @@ def test_row_11_an_unreadable_class_folder(open_folder: Path) -> None:
 def test_row_44_a_daemon_of_another_user(open_folder: Path) -> None:
     open_folder.chmod(0o777)
     socket = str(open_folder / "caryad.sock")
+    # A checkout below /root is closed to others.
+    program = shutil.copy(_programs.program(), open_folder / "caryad")
     daemon = subprocess.Popen(
-        [_programs.program(), "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
+        [program, "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
         env={**os.environ, "HOME": str(open_folder), "CARYA_CACHE_DIR": ""},
     )  # fmt: skip
     try:

@@ -370,6 +370,86 @@ def test_a_chunk_that_takes_too_long_is_given_back(photo: Path) -> None:
             until(lambda: client.ask([photo.read_bytes()], ROW, 1) or client.answer()[0] == "Result")
 
 
+def test_an_operation_that_takes_too_long_is_given_up_in_the_middle(tmp_path: Path) -> None:
+    """One step each, which no look between steps sees: many scans, one blur, an interlaced PNG, floats."""
+    (tmp_path / "a").mkdir()
+    Image.fromarray(picture(3, 3000, 3000)).save(tmp_path / "a" / "0.jpg", progressive=True)
+    small = tmp_path / "a" / "1.jpg"
+    Image.fromarray(picture(3, 32, 32)).save(small)
+    photos = carya.image_folder(tmp_path).decode_image()
+    long = {
+        "scans": (photos.resize((32, 24)), 2, tmp_path / "a" / "0.jpg"),
+        "resize": (photos.resize((9000, 9000), interpolation="bicubic").resize((32, 24)), 3, small),
+        "blur": (
+            photos.resize((3000, 3000), interpolation="nearest").gaussian_blur(127, 60.0).resize((32, 24)),
+            4,
+            small,
+        ),
+        "floats": (
+            photos.resize((2000, 2000), interpolation="nearest")
+            .to_dtype("float32", scale=True)
+            .gaussian_blur(127, 60.0)
+            .resize((32, 24)),
+            5,
+            small,
+        ),
+    }
+    with running("--max-seconds", "0.1") as worker:
+        for name, (pipeline, ops, photo) in long.items():
+            with Host(worker.address) as host:
+                client = Registered(host, pipeline, ops)
+                row_bytes = ROW if name != "floats" else 32 * 24 * 3 * 4 + 8
+
+                def ends_in_the_middle(client: Registered = client, photo: Path = photo, row: int = row_bytes) -> bool:
+                    client.ask([photo.read_bytes()], row, 1)
+                    kind, said, _, _ = client.answer()
+                    assert kind == "ChunkFailed"
+                    # A thread that waits for a core has used up the time before the row begins.
+                    return "in the middle of row 0 of 1" in said["error"]["message"]
+
+                until(ends_in_the_middle)
+        alive(worker.address, small)
+
+
+def test_passes_are_priced_before_they_are_made(photo: Path) -> None:
+    """A chain that is sure to take longer than a chunk may is left to the host at once: no picture of it is made."""
+    chain = carya.image_folder(photo.parents[1]).decode_image().resize((6000, 6000))
+    for _ in range(40):
+        chain = chain.gaussian_blur(3)
+    with running("--max-seconds", "3") as worker:
+        with Host(worker.address) as host:
+            client = Registered(host, chain.resize((32, 24)), 43)
+            client.ask([photo.read_bytes()], ROW, 1)
+            kind, said, _, _ = client.answer()
+            assert (kind, b"broken\x81\x00" in said["about"]) == ("Result", True)
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker.process.pid}/status").read_text())
+        assert peak is not None
+        assert int(peak[1]) < 100 * 1024  # one picture has 108 MB
+        alive(worker.address, photo)
+
+
+def test_what_nobody_waits_for_is_given_up(photo: Path) -> None:
+    """A host that goes leaves the one thread to the next one, in the middle of many minutes of work."""
+    slow = (
+        carya.image_folder(photo.parents[1])
+        .decode_image()
+        .resize((6000, 6000))
+        .gaussian_blur(127, 60.0)
+        .resize((32, 24))
+    )
+    with running("--max-seconds", "3600") as worker:
+        for leave in ("closes", "cancels"):
+            with Host(worker.address) as host:
+                client = Registered(host, slow, 4)
+                client.ask([photo.read_bytes()] * 400, ROW, 1)
+                client.host.say("Ping", {}, request=99)
+                host.hear("Pong")
+                if leave == "cancels":
+                    host.say("Cancel", {}, request=1)
+                    assert client.answer()[0] == "ChunkFailed"
+            alive(worker.address, photo)
+
+
 def test_memory_is_limited(photo: Path) -> None:
     with running("--memory", "8MiB") as worker:
         with Host(worker.address) as host:

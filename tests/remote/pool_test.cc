@@ -21,7 +21,7 @@
 namespace carya::remote {
 namespace {
 
-using State = WorkerFigures::State;
+using State = WorkerStats::State;
 
 /// Writes down what becomes of requests. Each has memory of the test's, or is discarded.
 struct Owner : PoolEvents {
@@ -33,13 +33,13 @@ struct Owner : PoolEvents {
     note([&] { registrations.emplace_back(member, about ? *about : about.error().message); });
   }
   void room(std::uint64_t) override {}
-  Placement place(std::uint64_t request, const std::string&, std::uint64_t bytes) override {
+  ReceiveTarget place(std::uint64_t request, const std::string&, std::uint64_t bytes) override {
     const std::lock_guard lock(mutex);
     placed.push_back(request);
     changed.notify_all();
     const auto found = memory.find(request);
     if (found == memory.end() || found->second.size() != bytes) return {};
-    return {Placement::Where::kParts, {found->second}};
+    return {ReceiveTarget::Where::kParts, {found->second}};
   }
   void done(std::uint64_t request, const std::string& about, bool was_placed) override {
     note([&] { ends[request] = (was_placed ? "done " : "done unplaced ") + about; });
@@ -177,8 +177,8 @@ struct Pool : testing::Test {
     }
     return pool->submit(member, {.request = request, .plan = 1, .about = "a", .result_bytes = result_bytes});
   }
-  WorkerFigures figures(std::uint64_t member) const {
-    for (const WorkerFigures& one : pool->figures())
+  WorkerStats figures(std::uint64_t member) const {
+    for (const WorkerStats& one : pool->figures())
       if (one.member == member) return one;
     return {};
   }
@@ -212,7 +212,7 @@ TEST_F(Pool, ResultsArriveInTheirPlaces) {
   EXPECT_NE(owner.end_of(12).find("no disk"), std::string::npos);
   EXPECT_TRUE(memory[10] == pattern(500'000, 10));
   EXPECT_TRUE(memory[11] == pattern(500'000, 11));
-  const WorkerFigures seen = figures(second);
+  const WorkerStats seen = figures(second);
   EXPECT_EQ(seen.state, State::kUp);
   EXPECT_EQ(seen.results, 1u);
   EXPECT_EQ(seen.failed, 1u);
@@ -406,7 +406,7 @@ TEST_F(Pool, AWithdrawnRequestIsNotBegun) {
   start();
   const std::uint64_t member = join(worker_options.listen);
   for (const std::uint64_t request : {1, 2, 3}) ASSERT_TRUE(submit(member, request));
-  until([&] { return worker.server->figures().queued == 2; });
+  until([&] { return worker.server->stats().queued == 2; });
   ASSERT_TRUE(pool->withdraw(2));
   until([&] { return figures(member).in_flight.requests == 2; });
   worker.answer(0, "first", {});

@@ -136,7 +136,7 @@ TEST_F(Server, APlanIsRegisteredAndItsChunksAnswered) {
   EXPECT_EQ(result->header.request, 5u);
   EXPECT_EQ(decode<ChunkResult>(result->body)->about, "done");
   EXPECT_TRUE(result->payload == pattern(300'000, 1));
-  until([&] { return server->figures().result_bytes == 0 && server->figures().request_bytes == 0; });
+  until([&] { return server->stats().result_bytes == 0 && server->stats().request_bytes == 0; });
 }
 
 TEST_F(Server, TheLastTwoPlansUsedAreKept) {
@@ -224,10 +224,10 @@ TEST_F(Server, ConnectionsTakeTurns) {
   for (std::uint64_t request = 1; request <= 8; ++request) one->ask(request);
   one->push();
   handler.wait(handler.chunks, 0);
-  until([&] { return server->figures().queued == 7; });
+  until([&] { return server->stats().queued == 7; });
   for (std::uint64_t request = 1; request <= 3; ++request) two->ask(request);
   two->push();
-  until([&] { return server->figures().queued == 10; });
+  until([&] { return server->stats().queued == 10; });
   const std::uint64_t first = handler.wait(handler.chunks, 0).ticket.connection;
   std::string order;
   for (std::size_t i = 0; i < 11; ++i) {
@@ -250,9 +250,9 @@ TEST_F(Server, WhomAWorkerSavesMoreHasMoreTurnsAndMoreOfTheWindow) {
   two->expect<Pong>();
   for (std::uint64_t request = 1; request <= 8; ++request) one->ask(request);
   handler.wait(handler.chunks, 0);
-  until([&] { return server->figures().queued == 7; });
+  until([&] { return server->stats().queued == 7; });
   for (std::uint64_t request = 1; request <= 4; ++request) two->ask(request);
-  until([&] { return server->figures().queued == 11; });
+  until([&] { return server->stats().queued == 11; });
   EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max * 3 / 4);
   EXPECT_EQ(two->expect<Credit>().window.requests, options.requests_max / 4);
   const std::uint64_t first = handler.wait(handler.chunks, 0).ticket.connection;
@@ -305,11 +305,11 @@ TEST_F(Server, AChunkThatTakesTooLongFails) {
   EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kTimeout);
   one->ask(2);
   one->push();
-  until([&] { return server->figures().queued == 1; });
-  EXPECT_EQ(server->figures().handling, 1u) << "the handler is still busy with it";
+  until([&] { return server->stats().queued == 1; });
+  EXPECT_EQ(server->stats().handling, 1u) << "the handler is still busy with it";
   server->answer(handler.wait(handler.chunks, 0).ticket, Answer{"late"});
   handler.wait(handler.chunks, 1);
-  EXPECT_EQ(server->figures().late, 1u);
+  EXPECT_EQ(server->stats().late, 1u);
 }
 
 TEST_F(Server, AResultLongerThanAskedForFails) {
@@ -337,11 +337,10 @@ TEST_F(Server, PayloadsWaitForRoom) {
   handler.wait(handler.chunks, 0);
   two->ask(1, 1, 0, std::string(90'000, 'b'));
   for (int i = 0; i < 10; ++i) two->push();
-  EXPECT_EQ(server->figures().request_bytes, 90'000u);
-  EXPECT_EQ(server->figures().handling, 1u);
+  EXPECT_EQ(server->stats().request_bytes, 90'000u);
+  EXPECT_EQ(server->stats().handling, 1u);
   server->answer(handler.wait(handler.chunks, 0).ticket, Answer{});
-  while (server->figures().handling + server->figures().queued == 0 || server->figures().answered == 0)
-    two->push();
+  while (server->stats().handling + server->stats().queued == 0 || server->stats().answered == 0) two->push();
   EXPECT_EQ(handler.wait(handler.chunks, 1).payload->bytes, 90'000u);
 }
 
@@ -352,13 +351,13 @@ TEST_F(Server, WhoGoesLeavesNothingBehind) {
   for (const std::uint64_t request : {1, 2, 3}) one->ask(request, 1, 500, "xy");
   one->push();
   handler.wait(handler.chunks, 0);
-  until([&] { return server->figures().queued == 2; });
+  until([&] { return server->stats().queued == 2; });
   one.reset();
   EXPECT_EQ(handler.wait(handler.reasons, 0).code, Code::kClosed);
-  until([&] { return server->figures().queued == 0; });
+  until([&] { return server->stats().queued == 0; });
   server->answer(handler.wait(handler.chunks, 0).ticket, Answer{"", payload_of("z")});
-  until([&] { return server->figures().handling == 0; });
-  until([&] { return server->figures().request_bytes + server->figures().result_bytes == 0; });
+  until([&] { return server->stats().handling == 0; });
+  until([&] { return server->stats().request_bytes + server->stats().result_bytes == 0; });
 }
 
 TEST_F(Server, ConnectionsAreLimited) {
@@ -368,9 +367,9 @@ TEST_F(Server, ConnectionsAreLimited) {
   auto two = client(1);
   Client three(socket());
   EXPECT_EQ(three.await(FrameType::kWelcome), nullptr);
-  EXPECT_EQ(server->figures().refused, 1u);
+  EXPECT_EQ(server->stats().refused, 1u);
   two.reset();
-  until([&] { return server->figures().connections == 1; });
+  until([&] { return server->stats().connections == 1; });
   two = client(2);
 }
 
@@ -386,7 +385,7 @@ TEST_F(Server, StrangersThatSayNothingKeepNobodyOut) {
   before->ask(1, 1, 500, "xy");
   before->push();
   handler.wait(handler.chunks, 0);
-  EXPECT_EQ(server->figures().connections, 6u) << "two that are known, and four strangers";
+  EXPECT_EQ(server->stats().connections, 6u) << "two that are known, and four strangers";
 }
 
 TEST_F(Server, ManyStrangersOfOneAddressKeepNoOtherOneOut) {
@@ -402,7 +401,7 @@ TEST_F(Server, ManyStrangersOfOneAddressKeepNoOtherOneOut) {
   ASSERT_EQ(connect(other.get(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)), 0) << errno;
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 40; ++i) silent.push_back(socket());
-  until([&] { return server->figures().refused >= 37; });
+  until([&] { return server->stats().refused >= 37; });
   ASSERT_EQ(fcntl(other.get(), F_SETFL, O_NONBLOCK), 0);
   Client alone(std::move(other));
   alone.connection.send(Hello{.client = "alone", .token = options.token});
@@ -418,9 +417,9 @@ TEST_F(Server, HandshakesThatStopHalfWayHaveALimitOfTheirOwn) {
     halves.push_back(socket());
     ASSERT_EQ(send(halves.back().get(), half.data(), half.size(), MSG_NOSIGNAL), 20);
   }
-  until([&] { return server->figures().refused >= 17; });
+  until([&] { return server->stats().refused >= 17; });
   auto one = client();
-  EXPECT_LE(server->figures().connections, 4u);
+  EXPECT_LE(server->stats().connections, 4u);
 }
 
 TEST_F(Server, WhoIsSilentIsClosed) {
@@ -452,7 +451,7 @@ TEST_F(Server, AFrameThatNeverEndsIsNotWaitedFor) {
   ASSERT_EQ(send(one->connection.fd(), bytes.data(), bytes.size() - 1, MSG_NOSIGNAL),
             static_cast<ssize_t>(bytes.size() - 1));
   EXPECT_EQ(handler.wait(handler.reasons, 0).code, Code::kTimeout);
-  until([&] { return server->figures().request_bytes == 0; });
+  until([&] { return server->stats().request_bytes == 0; });
 }
 
 TEST_F(Server, DrainingFinishesWhatItHas) {

@@ -58,13 +58,13 @@ struct Collector : FrameSink {
     bool placed = false;
   };
 
-  Result<Placement> place(const FrameHeader& header, const std::string&) override {
+  Result<ReceiveTarget> place(const FrameHeader& header, const std::string&) override {
     ++places;
-    if (later) return Placement{Placement::Where::kLater, {}};
-    if (discard) return Placement{};
-    if (!parts.empty()) return Placement{Placement::Where::kParts, parts};
+    if (later) return ReceiveTarget{ReceiveTarget::Where::kLater, {}};
+    if (discard) return ReceiveTarget{};
+    if (!parts.empty()) return ReceiveTarget{ReceiveTarget::Where::kParts, parts};
     own.assign(header.payload_bytes, '\0');
-    return Placement{Placement::Where::kParts, {std::as_writable_bytes(std::span(own))}};
+    return ReceiveTarget{ReceiveTarget::Where::kParts, {std::as_writable_bytes(std::span(own))}};
   }
   Status take(const FrameHeader& header, const std::string& body, bool placed) override {
     frames.push_back({header, body, std::move(own), placed});

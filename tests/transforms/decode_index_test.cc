@@ -47,12 +47,13 @@ class Decodes {
   const Bytes& image() const { return image_; }
   IndexUse use = IndexUse::kNone;
   std::string error;
+  Scratch scratch;
 
  private:
   void run(std::uint64_t epoch, std::span<FieldIndex> indexes) {
     const std::array<std::span<const std::byte>, 2> inputs{image_, label_};
     const std::array<std::byte*, 2> outputs{memory_[0].data(), memory_[1].data()};
-    const Status status = plan_->run(scratch_, {.epoch = epoch, .record = 7}, inputs, outputs, indexes);
+    const Status status = plan_->run(scratch, {.epoch = epoch, .record = 7}, inputs, outputs, indexes);
     error = status ? "" : status.error().message;
     if (!status) memory_[0].assign(memory_[0].size(), std::byte{});  // unspecified after an error
   }
@@ -60,7 +61,6 @@ class Decodes {
   Bytes image_;
   Bytes label_;
   std::shared_ptr<const Plan> plan_;
-  Scratch scratch_;
   FieldIndex field_;
   std::vector<Bytes> memory_;
 };
@@ -172,6 +172,30 @@ TEST(DecodeIndex, VerificationDeliversTheRightBitsAndHealsTheEntry) {
     }
   }
   EXPECT_GT(unseen, 0u) << "the forgery would show without verification, so the test can fail";
+}
+
+// Verification that is given up has compared nothing: the index is neither a liar nor better than it was.
+TEST(DecodeIndex, VerificationThatIsGivenUpSaysNothing) {
+  const Bytes image = make_jpeg(2000, 2000);
+  const IndexBytes right = complete_index(image, 0);
+  Decodes decodes(image, 0, R"({"op":"decode_image"},{"op":"resize","size":[48,48]})");
+  int asked = 0;
+  decodes.scratch.set_go_on([&] { return ++asked > 0; });
+  IndexBytes stored = right;
+  decodes.with(0, stored, false);
+  const int without = asked;
+  asked = 0;
+  decodes.with(0, stored, true);
+  const int all = asked;
+  EXPECT_GE(all, without + 2) << "asked inside of it";
+  for (int until = 1; until <= all; ++until) {
+    asked = 0;
+    decodes.scratch.set_go_on([&] { return ++asked < until; });
+    decodes.with(0, stored, true);
+    EXPECT_NE(decodes.use, IndexUse::kMismatch) << until;
+    EXPECT_EQ(stored, right) << until;
+    EXPECT_NE(decodes.error, "") << until;
+  }
 }
 
 TEST(DecodeIndex, CoarserOnesAreMadeAnewAndFinerOnesStay) {

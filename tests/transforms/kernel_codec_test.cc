@@ -66,6 +66,28 @@ std::uint8_t stored(const std::vector<std::uint8_t>& raw, std::size_t row_bytes,
                                    ((1 << bits) - 1));
 }
 
+TEST(KernelPng, IsGivenUpBetweenRows) {
+  for (const bool interlaced : {false, true}) {
+    std::vector<std::uint8_t> raw;
+    const auto bytes = encode_png(SPNG_COLOR_TYPE_TRUECOLOR, 8, 3, interlaced, 1000, 1000, raw);
+    Patience patience;
+    ImageDecoder decoder;
+    decoder.set_patience(&patience);
+    int asked = 0;
+    patience.set([&] { return ++asked < 3; });
+    ASSERT_TRUE(decoder.open(bytes, {}));
+    const auto given_up = decoder.decode_view({0, 0, 1000, 1000}, ColorMode::kRgb);
+    ASSERT_FALSE(given_up) << interlaced;
+    EXPECT_EQ(given_up.error().code, Code::kTimeout);
+    EXPECT_EQ(asked, 3);
+    patience.set({});
+    const auto again = decoder.decode_view({0, 0, 1000, 1000}, ColorMode::kRgb);
+    ASSERT_TRUE(again) << again.error().message;
+    for (std::int64_t y = 0; y < 1000; ++y)
+      ASSERT_EQ(std::memcmp(again->row(y), raw.data() + y * 3000, 3000), 0) << "row " << y;
+  }
+}
+
 TEST(KernelPng, EveryColorTypeBecomesRgbAndLumaForEveryRegion) {
   struct Kind {
     int color_type, bits, channels;

@@ -113,35 +113,39 @@ std::vector<int> channel_of(const ImageView& in, std::int64_t c) {
 
 TEST_P(KernelColor, AutocontrastIsItsDefinition) {
   std::array<std::pair<int, int>, 4> ends;
-  expect_definition("autocontrast", kAllChannels, autocontrast,
-                    [&](const ImageView& in, auto y, auto x, auto c) {
-                      if (y == 0 && x == 0) {
-                        const std::vector<int> values = channel_of(in, c);
-                        const auto [low, high] = std::minmax_element(values.begin(), values.end());
-                        ends[static_cast<std::size_t>(c)] = {*low, *high};
-                      }
-                      const auto [low, high] = ends[static_cast<std::size_t>(c)];
-                      const int value = value_at(in, y, x, c);
-                      return high > low ? (value - low) * 255 / (high - low) : value;
-                    });
+  expect_definition(
+      "autocontrast", kAllChannels,
+      [](const ImageView& in, const MutableImageView& out) { autocontrast(in, out); },
+      [&](const ImageView& in, auto y, auto x, auto c) {
+        if (y == 0 && x == 0) {
+          const std::vector<int> values = channel_of(in, c);
+          const auto [low, high] = std::minmax_element(values.begin(), values.end());
+          ends[static_cast<std::size_t>(c)] = {*low, *high};
+        }
+        const auto [low, high] = ends[static_cast<std::size_t>(c)];
+        const int value = value_at(in, y, x, c);
+        return high > low ? (value - low) * 255 / (high - low) : value;
+      });
 }
 
 TEST_P(KernelColor, EqualizeIsItsDefinition) {
   std::array<std::vector<int>, 4> sorted;
-  expect_definition("equalize", kAllChannels, equalize, [&](const ImageView& in, auto y, auto x, auto c) {
-    std::vector<int>& values = sorted[static_cast<std::size_t>(c)];
-    if (y == 0 && x == 0) {
-      values = channel_of(in, c);
-      std::sort(values.begin(), values.end());
-    }
-    const auto below = [&](int value) {
-      return std::lower_bound(values.begin(), values.end(), value) - values.begin();
-    };
-    const int value = value_at(in, y, x, c);
-    const auto step = below(values.back()) / 255;
-    if (step == 0) return value;
-    return static_cast<int>(std::min<std::ptrdiff_t>(255, (below(value) + step / 2) / step));
-  });
+  expect_definition(
+      "equalize", kAllChannels, [](const ImageView& in, const MutableImageView& out) { equalize(in, out); },
+      [&](const ImageView& in, auto y, auto x, auto c) {
+        std::vector<int>& values = sorted[static_cast<std::size_t>(c)];
+        if (y == 0 && x == 0) {
+          values = channel_of(in, c);
+          std::sort(values.begin(), values.end());
+        }
+        const auto below = [&](int value) {
+          return std::lower_bound(values.begin(), values.end(), value) - values.begin();
+        };
+        const int value = value_at(in, y, x, c);
+        const auto step = below(values.back()) / 255;
+        if (step == 0) return value;
+        return static_cast<int>(std::min<std::ptrdiff_t>(255, (below(value) + step / 2) / step));
+      });
 }
 
 // Factors at which a blend shrinks, turns round, keeps and overshoots.

@@ -83,7 +83,7 @@ TEST(KernelIdct, IsThatOfLibjpegTurboOnX86ForAllFiles) {
 // The same constants on every architecture: the pixels of files whose coefficients wrap and saturate.
 TEST(KernelIdct, AbsurdFilesHaveTheSamePixelsOnEveryArchitecture) {
   Hasher128 files, pixels;
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Bytes jpeg = picture(seed, static_cast<std::uint8_t>(8 + seed * 13 % 248));
     files.update(jpeg);

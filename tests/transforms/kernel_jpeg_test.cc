@@ -44,7 +44,7 @@ struct Picture {
   std::vector<std::uint8_t> pixels;
 };
 
-Picture decode(JpegTurbo& decoder, std::span<const std::byte> bytes, const Region* region, ColorMode mode,
+Picture decode(TurboJpeg& decoder, std::span<const std::byte> bytes, const Region* region, ColorMode mode,
                const ImageLimits& limits, ImageInfo* info = nullptr) {
   Picture picture;
   auto opened = decoder.open(bytes, limits);
@@ -101,9 +101,9 @@ Region some_region(Noise& noise, const ImageInfo& info) {
 }
 
 // Same verdict and same bits by decoding all and by `count` regions; returns whether the file is good.
-bool check_regions(JpegTurbo& decoder, std::span<const std::byte> bytes, int count, const ImageLimits& limits,
+bool check_regions(TurboJpeg& decoder, std::span<const std::byte> bytes, int count, const ImageLimits& limits,
                    const std::string& name, std::uint64_t seed) {
-  JpegTurbo fresh;
+  TurboJpeg fresh;
   ImageInfo info;
   const Picture whole = decode(fresh, bytes, nullptr, ColorMode::kRgb, limits, &info);
   const Picture again = decode(decoder, bytes, nullptr, ColorMode::kRgb, limits);
@@ -146,7 +146,7 @@ bool looks_like_jpeg(const std::vector<std::byte>& bytes) {
 }
 
 TEST(KernelJpeg, RegionIsTheSameAsDecodingAllForEverySampling) {
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   for (const bool progressive : {false, true}) {
     for (const auto& [channels, h, v] :
          {std::array{1, 1, 1}, std::array{1, 2, 2}, std::array{3, 1, 1}, std::array{3, 2, 1},
@@ -171,7 +171,7 @@ TEST(KernelJpeg, ReadsOnlyItsBytesAndWritesOnlyItsPixels) {
     const GuardedBytes in(bytes.size());
     std::memcpy(in.data(), bytes.data(), bytes.size());
     const std::span<const std::byte> guarded(reinterpret_cast<const std::byte*>(in.data()), bytes.size());
-    JpegTurbo decoder;
+    TurboJpeg decoder;
     Noise noise(1);
     ImageInfo info{.width = 83, .height = 61};
     for (int i = 0; i < 200; ++i) {
@@ -195,7 +195,7 @@ TEST(KernelJpeg, ReadsOnlyItsBytesAndWritesOnlyItsPixels) {
 }
 
 TEST(KernelJpeg, GrayCmykAndLumaFollowTheirFormulas) {
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   const auto color = encode(24, 40, 3, 2, 2, false, 9);
   const Picture rgb = decode(decoder, color, nullptr, ColorMode::kRgb, {});
   const Picture luma = decode(decoder, color, nullptr, ColorMode::kL, {});
@@ -219,7 +219,7 @@ TEST(KernelJpeg, GrayCmykAndLumaFollowTheirFormulas) {
 
 TEST(KernelJpeg, EndMarkerDecidesWhatIsTruncated) {
   auto bytes = encode(64, 64, 3, 1, 1, false, 2);
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   EXPECT_TRUE(decoder.open(bytes, {}));
   bytes.pop_back();
   EXPECT_FALSE(decoder.open(bytes, {}));
@@ -237,7 +237,7 @@ TEST(KernelJpeg, EndMarkerDecidesWhatIsTruncated) {
 }
 
 TEST(KernelJpeg, CapsOnPixelsAndScansAreVerdicts) {
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   const auto bytes = encode(100, 100, 3, 1, 1, true, 2);
   EXPECT_TRUE(decoder.open(bytes, {.pixels_max = 10'000}));
   EXPECT_FALSE(decoder.open(bytes, {.pixels_max = 9'999}));
@@ -251,13 +251,13 @@ TEST(KernelJpeg, TablesOfAnEarlierPictureAreNotUsed) {
   for (std::size_t i = 0; i + 1 < bare.size(); ++i) {
     if (bare[i] == std::byte{0xFF} && bare[i + 1] == std::byte{0xDB}) bare[i + 1] = std::byte{0xFE};
   }
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   EXPECT_TRUE(decode(decoder, bytes, nullptr, ColorMode::kRgb, {}).good);
   EXPECT_FALSE(decode(decoder, bare, nullptr, ColorMode::kRgb, {}).good);
 }
 
 TEST(KernelJpeg, MisuseIsAnError) {
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   std::uint8_t pixel[3];
   EXPECT_FALSE(decoder.decode_region({0, 0, 1, 1}, ColorMode::kRgb, {pixel, 1, 1, 3, 3}));
   const auto bytes = encode(8, 8, 3, 1, 1, false, 2);
@@ -278,7 +278,7 @@ class KernelJpegFiles : public ::testing::Test {
 };
 
 TEST_F(KernelJpegFiles, EveryMalformedFileHasOneVerdictAndOneSetOfPixels) {
-  JpegTurbo decoder;  // kept, so that each file follows all the others
+  TurboJpeg decoder;  // kept, so that each file follows all the others
   int jpegs = 0;
   int good = 0;
   for (const fs::path& path : files_under(data_ / "malformed")) {
@@ -294,7 +294,7 @@ TEST_F(KernelJpegFiles, EveryMalformedFileHasOneVerdictAndOneSetOfPixels) {
 }
 
 TEST_F(KernelJpegFiles, EveryPhotoGivesTheSameRegions) {
-  JpegTurbo decoder;
+  TurboJpeg decoder;
   int jpegs = 0;
   for (const fs::path& path : files_under(data_ / "images")) {
     const auto bytes = read_all(path);

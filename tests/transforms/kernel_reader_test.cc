@@ -47,7 +47,7 @@ Pixels decode(Reader& reader, const Region& region, ColorMode mode) {
 }
 
 /// Both readers, whole and in `regions` parts: the same verdict and the same bits.
-void compare(JpegReader& reader, JpegTurbo& turbo, const std::vector<std::byte>& bytes, int regions,
+void compare(JpegDispatch& reader, TurboJpeg& turbo, const std::vector<std::byte>& bytes, int regions,
              const std::string& name) {
   const auto ours = reader.open(bytes, kLimits);
   const auto theirs = turbo.open(bytes, kLimits);
@@ -84,8 +84,8 @@ class KernelReaderData : public testing::Test {
     root_ = data;
   }
   DecodeCounts compare_all(const std::string& folder, int regions) {
-    JpegReader reader;
-    JpegTurbo turbo;
+    JpegDispatch reader;
+    TurboJpeg turbo;
     int seen = 0;
     for (const auto& entry : fs::recursive_directory_iterator(root_ / folder)) {
       if (!entry.is_regular_file()) continue;

@@ -134,7 +134,7 @@ TEST(Pipeline, ErrorsNameOpParameterGivenAndAllowed) {
               HasSubstr("image is still encoded; put decode_image before"));
   EXPECT_THAT(op_error(R"({"op":"normalize","mean":0,"std":1})"), HasSubstr("put decode_image before"));
   EXPECT_THAT(op_error(decode + R"({"op":"decode_image"})"),
-              HasSubstr("no encoded field among image, label"));
+              HasSubstr("image is a picture already; call .decode_image() once"));
   EXPECT_THAT(op_error(decode + R"({"op":"normalize","mean":0,"std":1},{"op":"center_crop","size":[9,9]})"),
               HasSubstr("image is float32[3, ?, ?] (CHW); give uint8 HWC images"));
   // Also where the op on values changed nothing: a plan computes those last.

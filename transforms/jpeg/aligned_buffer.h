@@ -7,8 +7,8 @@
 
 namespace carya::jpeg {
 
-/// Scratch memory of plain values that starts on a cache line and only grows. Growing zeroes everything.
-/// So no block of coefficients straddles two lines, whatever the width of the vectors that read it.
+/// Scratch memory of plain values that starts on a cache line and only grows. Growing zeroes everything. The alignment
+/// keeps each block of coefficients within its lines, whatever the width of the vectors that read it.
 template <typename T>
 class AlignedBuffer {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "transforms/jpeg/bands.h"
 #include "transforms/jpeg/index.h"
 #include "transforms/jpeg/work.h"
 
@@ -11,6 +12,8 @@ struct Decoder::Impl {
   Header header;
   TableCache tables;
   Work work;
+  Bands bands;
+  BandRunner* runner = nullptr;  // of large regions
 
   // Into work.out or work.sink.
   Outcome decode(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode, const Index* index,
@@ -41,6 +44,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "range";
     case Outcome::kIndexLies:
       return "index lies";
+    case Outcome::kGivenUp:
+      return "given up";
   }
   return "unknown";
 }
@@ -53,18 +58,13 @@ const Header& Decoder::header() const {
   return impl_->header;
 }
 
-namespace {
-
-// Whether every MCU row of the region has a point to start from.
-bool covers(const Index& index, const Work& work) {
-  const int in_row = index.spacing() == 0 ? 0 : work.mcu_x0 / index.spacing();
-  const std::size_t last =
-      static_cast<std::size_t>(work.mcu_y1 - 1) * static_cast<std::size_t>(index.per_row()) +
-      static_cast<std::size_t>(in_row);
-  return last < index.points().size();
+void Decoder::set_bands(BandRunner* runner) {
+  impl_->runner = runner;
 }
 
-}  // namespace
+void Decoder::set_patience(Patience* patience) {
+  impl_->work.patience = patience;
+}
 
 Outcome Decoder::Impl::decode(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode,
                               const Index* index, Index* made) {
@@ -93,10 +93,20 @@ Outcome Decoder::Impl::decode(std::span<const std::uint8_t> jpeg, const Region& 
     }
   }
   Outcome outcome = Outcome::kIndexLies;
+  if (runner != nullptr && work.sink == nullptr &&
+      runner->wants(std::int64_t{region.width} * region.height)) {
+    if (bands.decode(work, *runner)) return Outcome::kDone;
+    if (work.made != nullptr) work.made->cut(made_before);
+  }
   const bool two_streams = work.index != nullptr && covers(*work.index, work);
+  if (two_streams) work.points = work.index->points();
   if (work.index != nullptr) {
     outcome = run(two_streams);
     if (outcome == Outcome::kDone) return outcome;
+    if (outcome == Outcome::kGivenUp) {
+      if (made != nullptr) made->cut(made_before);
+      return outcome;
+    }
     // Its own fault or the index's: what counts is a decode that believes in nothing.
     work.index = nullptr;
     if (made != nullptr) made->bind(header, jpeg.size(), hash64(std::as_bytes(jpeg)));

@@ -33,7 +33,7 @@ std::string_view ordinary_name(Ordinary reason) {
 
 namespace {
 
-constexpr int kQuantMax = 8191;  // larger ones leave 16-bit arithmetic at a coefficient of 1
+constexpr int kQuantMax = 8191;  // larger ones exceed 16-bit arithmetic at a coefficient of 1
 
 using Bytes = std::span<const std::uint8_t>;
 
@@ -41,7 +41,7 @@ int u16(Bytes bytes, std::size_t at) {
   return bytes[at] << 8 | bytes[at + 1];
 }
 
-// What markers have said so far; becomes the Header at SOS.
+// The content of the markers so far. At SOS it becomes the Header.
 struct Seen {
   bool frame = false;
   bool jfif = false;
@@ -125,14 +125,14 @@ Ordinary read_scan_header(Bytes body, Header& header) {
   return Ordinary::kOrdinary;
 }
 
-// A prefix code that libjpeg-turbo accepts: the codes of a length fit it and are not all ones, DC sizes are
-// at most 15.
+// Whether this is a prefix code that libjpeg-turbo accepts: the codes of a length fit into it and are not all ones, and
+// DC sizes are at most 15.
 bool is_prefix_code(const HuffmanSpec& spec, bool dc) {
   if (spec.bytes == nullptr) return false;
   std::uint32_t code = 0;
   for (int length = 1; length <= 16; ++length) {
     code += spec.bytes[length - 1];
-    if (spec.bytes[length - 1] != 0 && code >= (1u << length)) return false;  // all ones is no code
+    if (spec.bytes[length - 1] != 0 && code >= (1u << length)) return false;  // a code of all ones is invalid
     code <<= 1;
   }
   for (int i = 0; dc && i < spec.symbol_count; ++i) {
@@ -151,7 +151,7 @@ Ordinary check_tables(const Header& header, const Seen& seen) {
   return Ordinary::kOrdinary;
 }
 
-// The choice libjpeg-turbo makes when nobody tells it the colour space.
+// The choice of libjpeg-turbo when the caller does not name a colour space.
 bool is_ycbcr(const Header& header, const Seen& seen) {
   if (seen.jfif) return true;
   if (seen.adobe) return seen.adobe_transform == 1;
@@ -162,7 +162,7 @@ bool is_ycbcr(const Header& header, const Seen& seen) {
 Ordinary settle_geometry(Header& header) {
   auto& c = header.components;
   if (header.component_count == 1) {
-    c[0].h = c[0].v = 1;  // a scan of one component is never interleaved: its factors mean nothing
+    c[0].h = c[0].v = 1;  // a scan of one component is never interleaved, so its factors mean nothing
     header.sampling = Sampling::kGray;
   } else {
     if (c[1].h != 1 || c[1].v != 1 || c[2].h != 1 || c[2].v != 1) return Ordinary::kSampling;

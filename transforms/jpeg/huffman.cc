@@ -8,7 +8,7 @@
 namespace carya::jpeg {
 namespace {
 
-// Calls f(code, length, symbol) for every code, in order of the code.
+// Call f(code, length, symbol) for every code, in order of the code.
 template <typename F>
 void for_each_code(const HuffmanSpec& spec, F f) {
   std::uint32_t code = 0;

@@ -7,8 +7,8 @@
 
 namespace carya::jpeg {
 
-/// Any code of up to 16 bits, found by its length. For the symbols that the tables below leave out.
-/// Invariant: limit[l] is the first 16-bit left-aligned code word longer than l; limit[17] is beyond all.
+/// Finds any code of up to 16 bits by its length, for symbols that the tables below do not have. Invariant: limit[l] is
+/// the first 16-bit left-aligned code word longer than l; limit[17] is beyond all.
 struct Canonical {
   std::array<std::uint32_t, 18> limit;
   std::array<std::int32_t, 17> offset;  ///< symbol index = (code >> (16 - l)) + offset[l]
@@ -17,7 +17,7 @@ struct Canonical {
   void build(const HuffmanSpec& spec);
 
   struct Found {
-    int length;  ///< 0: no code starts like this
+    int length;  ///< 0: no code starts with these bits
     int symbol;
   };
   Found find(std::uint32_t window16) const {
@@ -46,7 +46,7 @@ constexpr Symbol ac_symbol(int code_bits, int symbol) {
          static_cast<Symbol>(63 - size) << 24;
 }
 
-/// DC differences: one look-up gives the size, the value follows by sign extension.
+/// The table of DC differences. One look-up gives the size; the value follows by sign extension.
 struct DcTable {
   static constexpr int kBits = 9;
   alignas(64) std::array<Symbol, 1 << kBits> symbol;
@@ -55,28 +55,28 @@ struct DcTable {
   void build(const HuffmanSpec& spec);
 };
 
-/// Where the k-th coefficient is stored: natural order, and one dump slot behind the block for what an entry
-/// writes past the end of its block (k reaches 62 + 16 + kEnd).
+/// The position of the k-th coefficient in natural order. Behind the block is one dump slot for the values that an
+/// entry writes past the end of its block (k reaches 62 + 16 + kEnd).
 inline constexpr std::array<std::uint8_t, 224> kStoreAt = [] {
   std::array<std::uint8_t, 224> at{};
   for (int k = 0; k < 224; ++k) at[k] = k < 64 ? kZigzag[k] : 64;
   return at;
 }();
 
-/// One look-up of 11 bits gives up to two AC symbols: codes and the value of the first within the 11 bits,
-/// the value of the second or only one behind its code, wherever that ends.
+/// One look-up of 11 bits gives up to two AC symbols. The 11 bits have the codes and the value of the first symbol. The
+/// value of the second, or of a single one, stands behind its code, wherever that ends.
 ///
-/// With k the index of the last coefficient, an entry says: block[k + run + 1] = first; k += advance;
-/// block[k] = the value whose 63 - shift bits are the last of `bits`. One symbol alone has advance run + 1.
-/// The end of the block adds kEnd, so that a block that ends well leaves k = 63 or kEnd + index of its last
-/// coefficient. All else has bit 6 of k set: an entry that says nothing (bits 0, advance kSlow: a long code,
-/// a large value) or one that reached over the end of its block. Measured: 11 bits beats 10 and 12 (README).
+/// With k the index of the last coefficient, an entry says: block[k + run + 1] = first; k += advance; block[k] = the
+/// value whose 63 - shift bits are the last of `bits`. A single symbol has advance run + 1. The end of the block adds
+/// kEnd, so a block that ends well leaves k = 63, or kEnd + the index of its last coefficient. In all other cases bit 6
+/// of k is set. Such an entry either has no symbol (bits 0, advance kSlow: a long code, a large value), or it reached
+/// over the end of its block. Measured: 11 bits beats 10 and 12 (README).
 struct PairTable {
   static constexpr int kBits = 11;
   static constexpr int kEnd = 129;    // with a last index of 63, which nothing can follow, bit 6 of k is set
   static constexpr int kSlow = 64;    // k from 0 to 62 becomes 64 to 126
-  static constexpr int kReach = 18;   // most bits of an entry: three of them fit a reader
-  static constexpr int kSizeMax = 7;  // most bits of a value; more would make more quantisers coarse
+  static constexpr int kReach = 18;   // the most bits of an entry: three of them fit a reader
+  static constexpr int kSizeMax = 7;  // the most bits of a value; more would make more quantisers coarse
   static constexpr int kUnusual = 64;
   struct Pair {
     std::uint8_t bits;
@@ -90,14 +90,14 @@ struct PairTable {
   std::array<std::uint8_t, 224> store_at = kStoreAt;  ///< here, so that the loop needs no other base register
 };
 
-/// Single symbols in the form that table_join.h joins.
+/// Single symbols in the form that table_join.h joins into pairs.
 struct Singles {
   alignas(64) std::array<std::uint32_t, 1 << PairTable::kBits> entry;
 
   void of_ac(const HuffmanSpec& spec);
 };
 
-/// AC coefficients: pairs of them, and single symbols for what the pairs leave out.
+/// The tables of AC coefficients: pairs of symbols, and single symbols that no pair has.
 struct AcTable {
   static constexpr int kSymbolBits = 10;
   PairTable pairs;
@@ -107,9 +107,9 @@ struct AcTable {
   void build(const HuffmanSpec& spec);
 };
 
-/// AC coefficients outside the region: as many symbols as have their codes inside 12 bits, without values.
-/// advance is the sum of the steps; kSkipEnd and more: the block ended. bits (codes and values) is 0 for a
-/// long code.
+/// AC coefficients outside of the region: as many symbols as have their codes inside 12 bits, without values. `advance`
+/// is the sum of the steps; from kSkipEnd on, the block has ended. `bits` counts codes and values; it is 0 for a long
+/// code.
 struct SkipTable {
   static constexpr int kBits = 12;
   static constexpr int kSkipEnd = 128;
@@ -122,8 +122,8 @@ struct SkipTable {
   void build(const HuffmanSpec& spec);
 };
 
-/// The tables of one decoder, rebuilt only when a file defines other ones than the file before.
-/// Invariant: slot i of a kind was built from exactly the bytes in built_[...][i].
+/// The tables of one decoder. A table is rebuilt only if a file defines another one than the file before. Invariant:
+/// slot i of a kind was built from exactly the bytes in built_[...][i].
 class TableCache {
  public:
   const DcTable& dc(int slot, const HuffmanSpec& spec);

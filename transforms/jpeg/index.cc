@@ -11,7 +11,7 @@ constexpr std::size_t kHeaderBytes = 36;
 constexpr std::size_t kChecksumBytes = 4;
 constexpr std::uint32_t kSideMcusMax = 8192;  // 65,500 pixels in blocks of 8, rounded up
 
-/// Of one number of a point: bits of a scan below 4 GiB have 35, seven in a byte.
+/// The most bytes of one number of a point: bits of a scan below 4 GiB have 35 bits, seven in each byte.
 constexpr std::size_t kVarintBytesMax = 5;
 
 template <typename T>
@@ -28,7 +28,7 @@ T get(const std::uint8_t* at) {
   return value;
 }
 
-// Nearly all numbers have one byte or two, in no order that a processor could guess: both are written,
+// Nearly all numbers have one byte or two, in no order that a processor could predict. So both bytes are written
 // without a branch, and the second counts or not.
 std::uint8_t* put_varint(std::uint8_t* at, std::uint64_t value) {
   for (; value >= 1 << 14; value >>= 7) *at++ = static_cast<std::uint8_t>(value | 128);
@@ -38,7 +38,7 @@ std::uint8_t* put_varint(std::uint8_t* at, std::uint64_t value) {
   return at + 1 + longer;
 }
 
-// False: the number does not end within `end`, or is longer than any we write.
+// Returns false if the number does not end before `end`, or is longer than any that we write.
 bool get_varint(const std::uint8_t*& at, const std::uint8_t* end, std::uint64_t& value) {
   value = 0;
   for (int shift = 0; shift < 42 && at < end; shift += 7) {
@@ -82,7 +82,7 @@ void Index::bind(const Header& header, std::size_t file_bytes, std::uint64_t fil
 
 void Index::write(std::vector<std::uint8_t>& bytes) const {
   const std::size_t begin = bytes.size();
-  // The room that the longest points would need; what is not used is cut off at the end.
+  // The room for the longest points. Unused bytes are cut off at the end.
   const std::size_t point_bytes_max = kVarintBytesMax * (1 + static_cast<std::size_t>(component_count_));
   bytes.resize(begin + kHeaderBytes + points_.size() * point_bytes_max + kChecksumBytes);
   std::uint8_t* at = bytes.data() + begin;

@@ -5,9 +5,9 @@
 namespace carya::jpeg {
 namespace {
 
-constexpr int kRangeEdge =
-    8191;  // first row of a block: libjpeg-turbo shifts it left by 2 in 16 bits when alone
-constexpr int kRangeInner = 16383;  // elsewhere: two of them are added in 16 bits
+// The first row of a block: libjpeg-turbo shifts it left by 2 in 16 bits if it is alone.
+constexpr int kRangeEdge = 8191;
+constexpr int kRangeInner = 16383;  // all other coefficients: two of them are added in 16 bits
 constexpr int kPairValueMax = (1 << PairTable::kSizeMax) - 1;
 
 struct Range {
@@ -15,8 +15,7 @@ struct Range {
   int end = 0;
 };
 
-// Chroma samples that output pixels [begin, end) of a doubled axis read, one neighbour on either side
-// included.
+// The chroma samples that output pixels [begin, end) of a doubled axis read, with one neighbour on either side.
 Range halved(int begin, int end) {
   return {begin / 2 - ((begin & 1) != 0 ? 0 : 1), (end - 1) / 2 + 1 + ((end - 1) & 1)};
 }
@@ -61,16 +60,15 @@ void set_quant(const Header& header, int c, Quant& quant) {
   quant.dc_limit = static_cast<std::uint32_t>(q0 == 0 ? 32767 : kRangeEdge / q0);
 }
 
-void set_kinds(Work& work, TableCache& tables, bool two_streams) {
+void set_kinds(Work& work, TableCache& tables, bool skips) {
   const Header& header = *work.header;
-  const bool part = work.mcu_x0 > 0 || work.mcu_y0 > 0 || work.mcu_x1 < header.mcu_cols;
   work.kind_count = 0;
   for (int c = 0; c < header.component_count; ++c) {
     const Component& component = header.components[c];
     BlockKind kind;
     kind.dc = &tables.dc(component.dc, header.dc[component.dc]);
     kind.ac = &tables.ac(component.ac, header.ac[component.ac]);
-    kind.skip = part && !two_streams ? &tables.skip(component.ac, header.ac[component.ac]) : nullptr;
+    kind.skip = skips ? &tables.skip(component.ac, header.ac[component.ac]) : nullptr;
     kind.quant = &work.quants[c];
     kind.component = c;
     work.planes[c].first_in_mcu = work.kind_count;
@@ -99,6 +97,13 @@ void plan_region(Work& work) {
     work.mcu_y0 = std::min(work.mcu_y0, plane.block_y0 / component.v);
     work.mcu_y1 = std::max(work.mcu_y1, (plane.block_y1 - 1) / component.v + 1);
   }
+  work.whole_mcu_y1 = work.mcu_y1;
+}
+
+void prepare_scout(Work& work, TableCache& tables) {
+  for (int c = 0; c < work.header->component_count; ++c) set_quant(*work.header, c, work.quants[c]);
+  set_kinds(work, tables, true);
+  work.scout = {};
 }
 
 void prepare(Work& work, TableCache& tables, bool two_streams) {
@@ -114,14 +119,16 @@ void prepare(Work& work, TableCache& tables, bool two_streams) {
                               8);
   }
   for (int c = 0; c < header.component_count; ++c) set_quant(header, c, work.quants[c]);
-  set_kinds(work, tables, two_streams);
+  // A band of a scan in restart intervals may begin inside of an interval.
+  const bool part = work.mcu_x0 > 0 || work.mcu_y0 > 0 || work.mcu_x1 < header.mcu_cols || !work.first_band;
+  set_kinds(work, tables, part && !two_streams);
   work.full.jobs.grow(jobs);
   work.sparse.jobs.grow(jobs);
   work.spare.grow(stride_max * 8 + kLineSlack);
   const std::size_t columns = static_cast<std::size_t>(work.region.width);
   work.chroma_sums.grow(2 * kLineGroup * ((columns / 2 + 4 * kLineSlack) & ~std::size_t{31}));
   work.chroma_lines.grow(2 * kLineGroup * ((columns + 4 * kLineSlack) & ~std::size_t{63}));
-  // Up to one spacing of MCUs left of the region comes along when decoding starts at an index point.
+  // If decoding starts at an index point, up to one spacing of MCUs left of the region is decoded too.
   const int first = two_streams ? first_stored_mcu(work) : work.mcu_x0;
   const std::size_t blocks =
       static_cast<std::size_t>(work.mcu_x1 - first) * static_cast<std::size_t>(work.kind_count);

@@ -14,7 +14,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kSkipRounds = 3;  // a fourth symbol rarely fits
 
-#if HWY_TARGET <= HWY_AVX2  // gathers and shifts by lane pay there
+#if HWY_TARGET <= HWY_AVX2  // only there gathers and shifts by lane pay
 
 using D = hn::CappedTag<std::int32_t, 8>;
 using V = hn::Vec<D>;
@@ -48,7 +48,7 @@ void join_pairs(const Singles& singles, PairTable& table) {
     const V value = hn::And(hn::ShiftRight<PairBits::kValueShift>(first), splat(255));
     const V all_bits = hn::IfThenElse(joins, bits, first_bits);
     const V shift = hn::Sub(splat(63), hn::IfThenElse(joins, second_size, first_size));
-    // Bytes of PairTable::Pair in memory order: bits, run, first, shift.
+    // The bytes of PairTable::Pair in memory order: bits, run, first, shift.
     hn::StoreU(hn::Or(hn::Or(all_bits, hn::ShiftLeft<8>(run)),
                       hn::Or(hn::ShiftLeft<16>(value), hn::ShiftLeft<24>(shift))),
                d, reinterpret_cast<std::int32_t*>(table.pair.data() + i));

@@ -11,23 +11,23 @@
 #include "transforms/jpeg/header.h"
 #include "transforms/jpeg/huffman.h"
 #include "transforms/jpeg/index.h"
+#include "transforms/simd/patience.h"
 
-// What one decode shares between its stages: plain data, prepared by plan.cc, used by the code of each SIMD
-// target.
+// The data that the stages of one decode share. plan.cc prepares it, and the code of each SIMD target uses it.
 namespace carya::jpeg {
 
-inline constexpr std::size_t kBitSlack =
-    4096;  ///< readable bytes behind the unstuffed scan: more than one MCU can take
-inline constexpr std::size_t kLineSlack = 64;  ///< bytes that vector loads and stores may touch beyond a line
+/// Readable bytes behind the unstuffed scan: more than one MCU can take.
+inline constexpr std::size_t kBitSlack = 4096;
+inline constexpr std::size_t kLineSlack = 64;  ///< bytes that vector loads and stores may touch behind a line
 
 inline constexpr std::size_t kIndexedScanMax = 0xFFFFFFFFu - 16;  ///< index points hold 32-bit offsets
-inline constexpr int kLineGroup = 4;  ///< lines that go through upsampling together
-inline constexpr int kRingRowsOne =
-    4;  ///< MCU rows of samples kept: one in work, the one above for upsampling
-inline constexpr int kRingRowsStreams =
-    8;  ///< two in work, some done ahead of a slow one; a power of two like the other
+inline constexpr int kLineGroup = 4;                              ///< lines that are upsampled together
+/// MCU rows of samples that are kept: one in work, and the one above it for upsampling.
+inline constexpr int kRingRowsOne = 4;
+/// The same for two streams: two rows in work, some done ahead of a slow one. Both are powers of two.
+inline constexpr int kRingRowsStreams = 8;
 
-/// A block to transform: coefficients in natural order, and where its first sample goes.
+/// A block to transform: its coefficients in natural order, and the address of its first sample.
 struct IdctJob {
   const std::int16_t* source;
   std::uint8_t* out;
@@ -37,12 +37,12 @@ struct JobList {
   int count = 0;
 };
 
-/// Quantiser of one component and the coefficients it allows before 16-bit sums could wrap.
+/// The quantiser of one component, and the largest coefficients before 16-bit sums could wrap.
 struct Quant {
   alignas(64) std::array<std::int16_t, 64> natural;
   alignas(64) std::array<std::int16_t, 64> limit;  ///< by zigzag index: largest magnitude of a coefficient
   std::uint32_t dc_limit = 0;
-  bool coarse = false;  ///< a coefficient of the pair table (magnitude up to 127) may be beyond its limit
+  bool coarse = false;  ///< a coefficient of the pair table (magnitude up to 127) may exceed its limit
 };
 
 /// One block of an MCU, in the order of the scan.
@@ -52,10 +52,10 @@ struct BlockKind {
   const SkipTable* skip = nullptr;
   const Quant* quant = nullptr;
   int component = 0;
-  std::ptrdiff_t to_next = 0;  ///< to the kind of the block behind it, from the last to the first
+  std::ptrdiff_t to_next = 0;  ///< the distance to the kind of the next block, from the last one to the first
 };
 
-/// The part of one component that the region needs, in blocks of the image; a ring of MCU rows of samples.
+/// The part of one component that the region needs, in blocks of the image. Its samples are a ring of MCU rows.
 struct Plane {
   int block_x0 = 0, block_x1 = 0;
   int block_y0 = 0, block_y1 = 0;
@@ -65,29 +65,41 @@ struct Plane {
   AlignedBuffer<std::uint8_t> samples;
 
   std::uint8_t* line(int y) { return samples.data() + static_cast<std::size_t>(y & line_mask) * stride; }
-  /// Sample x (image coordinates) of line y.
+  /// The address of sample x (image coordinates) of line y.
   const std::uint8_t* at(int x, int y) const {
     return samples.data() + static_cast<std::size_t>(y & line_mask) * stride +
            static_cast<std::size_t>(x - 8 * block_x0);
   }
 };
 
-/// Entropy-coded bytes without stuffing; what a marker interrupts is a segment.
+/// Entropy-coded bytes without stuffing. Restart markers cut them into segments.
 struct Unstuffed {
   AlignedBuffer<std::uint8_t> bytes;  ///< size() bytes, then kBitSlack readable ones
-  std::vector<std::uint32_t>
-      segment_ends;  ///< ends of restart intervals that RSTn closes, n counted up from 0
-  std::vector<std::uint32_t> stuffed_after;  ///< for each removed 00: offset of the next byte here
+  /// The ends of restart intervals that RSTn closes, with n counting up from 0.
+  std::vector<std::uint32_t> segment_ends;
+  std::vector<std::uint32_t> stuffed_after;  ///< for each removed 00, the offset of the next byte in `bytes`
   std::size_t size = 0;
   int segment_count = 0;
   int stuffed_count = 0;
   bool ended_by_eoi = false;
 };
 
-/// Coefficients of one MCU row (what of it the region needs), and where each block's last one stands.
+/// The coefficients of the part of one MCU row that the region needs, and the end of each block.
 struct CoefficientRow {
   AlignedBuffer<std::int16_t> blocks;
-  AlignedBuffer<std::uint8_t> last;  ///< k at the end of the block, as PairTable has it
+  AlignedBuffer<std::uint8_t> last;  ///< k at the end of the block, as in PairTable
+};
+
+/// The state of a pass over the scan that makes points.
+struct ScoutState {
+  bool begun = false;
+  int mcu_y = 0;   ///< the next row to pass over
+  int column = 0;  ///< the MCU column in that row
+  int mcu = 0;
+  std::size_t base = 0;
+  std::uint64_t bit = 0;
+  std::uint32_t stuffed_seen = 0;
+  std::array<std::int32_t, 3> dc{};
 };
 
 /// One decode and its scratch memory. Buffers only grow. Threads: owner only.
@@ -98,12 +110,12 @@ struct Work {
   Mode mode = Mode::kRgb;
   std::uint8_t* out = nullptr;
   std::size_t stride = 0;
-  LineSink* sink = nullptr;  ///< not null: `out` is `band`, whose lines go there
+  LineSink* sink = nullptr;  ///< not null: `out` is `band`, and its lines go to the sink
   AlignedBuffer<std::uint8_t> band;
 
   int mcu_x0 = 0, mcu_x1 = 0;  ///< MCUs that the region needs
   int mcu_y0 = 0, mcu_y1 = 0;
-  int plane_count = 0;  ///< components reconstructed: 1 for gray output
+  int plane_count = 0;  ///< components to reconstruct: 1 for gray output
   std::array<BlockKind, 6> kinds;
   int kind_count = 0;
   std::array<Quant, 3> quants;
@@ -118,20 +130,46 @@ struct Work {
   Unstuffed unstuffed;
   std::array<Unstuffed, 2> stream_bytes;
 
-  const Index* index = nullptr;  ///< checked against the scan, or null
-  Index* made = nullptr;         ///< gets points, or null
+  const Index* index = nullptr;        ///< an index that was checked against the scan, or null
+  Index* made = nullptr;               ///< the index that gets points, or null
+  std::span<const IndexPoint> points;  ///< the known points of `index`, for two streams
+
+  Patience* patience = nullptr;  ///< that of the whole picture's owner; may be null
+
+  // For one band of a region (bands.h):
+  const Unstuffed* given = nullptr;  ///< the whole scan, in restart intervals; null: `unstuffed` is used
+  bool first_band = true, last_band = true;
+  int whole_mcu_y1 = 0;  ///< mcu_y1 of the whole region
+  ScoutState scout;
+
+  /// After one more row of MCUs, with the values of as many rows of the picture: whether it is still wanted.
+  bool wanted() {
+    const std::int64_t lines = 8 * header->components[0].v;
+    return goes_on(patience, lines * header->width * header->component_count);
+  }
+  const Unstuffed& scan_bytes() const { return given != nullptr ? *given : unstuffed; }
 };
 
-/// Which MCUs the region needs, upsampling's neighbours included.
+/// Find the MCUs that the region needs, with the neighbours for upsampling.
 void plan_region(Work& work);
 
-/// Geometry, tables and buffer sizes for a decode of work.region, after plan_region().
+/// Set geometry, tables and buffer sizes for a decode of work.region, after plan_region().
 void prepare(Work& work, TableCache& tables, bool two_streams);
 
-/// Runs the decode on the best SIMD target of this machine (or the forced one: simd_target.h).
+/// Set what scout_rows() needs, after plan_region().
+void prepare_scout(Work& work, TableCache& tables);
+
+/// Pass over MCU rows before `until`, each of them once. work.made then has their points and, if the region has more
+/// rows, the first point of row `until`. This and all functions below run on the best SIMD target of this machine.
+Outcome scout_rows(Work& work, int until);
+
+/// Fill work.unstuffed with the whole scan.
+void unstuff_scan(Work& work);
+
+/// Run the decode on the best SIMD target of this machine (or the forced one: simd/targets.h).
 Outcome run_decode(Work& work, bool two_streams);
 
-/// With index points: the MCU column where the streams of a row start.
+/// With index points: the MCU column in which the streams of a row start.
 int first_stored_mcu(const Work& work);
 
 }  // namespace carya::jpeg

@@ -6,26 +6,21 @@
 // declared.
 
 #include <algorithm>
-#include <array>
 
 #include "transforms/op/op.h"
 
 namespace carya::transforms {
 namespace {
 
-template <std::size_t N>
-bool is_one_of(const Op& op, const std::array<std::string_view, N>& names) {
-  return std::ranges::find(names, op.name()) != names.end();
+bool is_color(const Op& op, ColorRule rule) {
+  return op.traits().color == rule;
 }
 
-constexpr std::array<std::string_view, 2> kFlips{"random_horizontal_flip", "random_vertical_flip"};
-constexpr std::array<std::string_view, 2> kGrays{"grayscale", "random_grayscale"};
-// What takes the weight of an image's pixels from each other, channel by channel: a gray of it is it of a
-// gray.
-constexpr std::array<std::string_view, 2> kMixed{"color_jitter", "adjust_sharpness"};
-constexpr std::array<std::string_view, 4> kCuts{"center_crop", "random_crop", "random_resized_crop",
-                                                "resize"};
-constexpr std::array<std::string_view, 4> kWarps{"affine", "random_affine", "random_rotation", "rotate"};
+// What leaves a part or another size of an image, wherever in the image that part lies.
+bool cuts(const Op& op) {
+  const OpTraits& traits = op.traits();
+  return (traits.is_window || traits.is_resize) && !traits.in_pixels;
+}
 
 // As far as the ops of a group that may least: one passes the others one after the other.
 Commutes group_commutes(const Op& first, const Op& second) {
@@ -59,8 +54,8 @@ Commutes color_and_geometric(const Op& color, const Op& geometric) {
   const OpTraits& changed = color.traits();
   const OpTraits& moved = geometric.traits();
   // Colors do not ask where they are, but for the place of an erased rectangle, which is as likely mirrored.
-  const bool erases = color.name() == "random_erasing";
-  if (is_one_of(geometric, kFlips)) return erases ? Commutes::kRelaxed : Commutes::kExact;
+  const bool erases = is_color(color, ColorRule::kErase);
+  if (moved.is_flip) return erases ? Commutes::kRelaxed : Commutes::kExact;
   if (erases) return Commutes::kNever;  // its size and whether it is seen depend on what is cut away after it
   const bool same_pixels =
       moved.pixels == Pixels::kCopied || (moved.pixels == Pixels::kOrBlack && changed.keeps_black);
@@ -71,27 +66,24 @@ Commutes color_and_geometric(const Op& color, const Op& geometric) {
 
 // Colors that are sums of values with weights that add up to one: they differ by what is rounded last.
 Commutes two_colors(const Op& first, const Op& second) {
-  const auto are = [&](auto&& one, auto&& other) {
-    return (one(first) && other(second)) || (one(second) && other(first));
+  using enum ColorRule;
+  const auto are = [&](ColorRule one, ColorRule other) {
+    return (is_color(first, one) && is_color(second, other)) ||
+           (is_color(second, one) && is_color(first, other));
   };
-  const auto gray = [](const Op& op) { return is_one_of(op, kGrays); };
-  const auto inverts = [](const Op& op) { return op.name() == "invert"; };
-  const auto blurs = [](const Op& op) { return op.name() == "gaussian_blur"; };
-  if (are(gray, inverts) || are(gray, blurs) || are(inverts, blurs)) return Commutes::kRounding;
-  if (are(gray, [](const Op& op) { return is_one_of(op, kMixed); })) return Commutes::kRelaxed;
+  if (are(kGray, kInvert) || are(kGray, kBlur) || are(kInvert, kBlur)) return Commutes::kRounding;
+  if (are(kGray, kMixed)) return Commutes::kRelaxed;
   return Commutes::kNever;
 }
 
 Commutes two_geometric(const Op& first, const Op& second) {
-  const auto are = [&](const auto& one, const auto& other) {
-    return (is_one_of(first, one) && is_one_of(second, other)) ||
-           (is_one_of(second, one) && is_one_of(first, other));
-  };
-  if (are(kFlips, kFlips)) return Commutes::kExact;
+  const OpTraits& one = first.traits();
+  const OpTraits& other = second.traits();
+  if (one.is_flip && other.is_flip) return Commutes::kExact;
   // A mirrored crop at a mirrored place: the draws decide another place, equally likely.
-  if (are(kFlips, kCuts)) return Commutes::kRelaxed;
-  if (!are(kWarps, kCuts) || first.traits().in_pixels || second.traits().in_pixels) return Commutes::kNever;
-  return Commutes::kRelaxed;
+  if ((one.is_flip && cuts(second)) || (other.is_flip && cuts(first))) return Commutes::kRelaxed;
+  const bool warp_and_cut = (one.is_warp && cuts(second)) || (other.is_warp && cuts(first));
+  return warp_and_cut && !one.in_pixels && !other.in_pixels ? Commutes::kRelaxed : Commutes::kNever;
 }
 
 // A cast to float32 that leaves a picture, and an op on its pixels: on levels, what the op computes is
@@ -105,8 +97,7 @@ Commutes cast_and_picture(const Op& cast, const Op& other) {
   }
   if (traits.kind != OpKind::kColor || !traits.takes_floats || !cast.traits().takes_floats)
     return Commutes::kNever;
-  // A jitter stretches what its base was rounded by.
-  return other.name() == "color_jitter" ? Commutes::kRelaxed : Commutes::kRounding;
+  return traits.amplifies ? Commutes::kRelaxed : Commutes::kRounding;
 }
 
 }  // namespace
@@ -117,9 +108,9 @@ Commutes commutes(const Op& first, const Op& second) {
   if (one == OpKind::kViews || other == OpKind::kViews) return Commutes::kNever;
   if (!first.inner().empty() || !second.inner().empty()) return group_commutes(first, second);
   // Where values lie and what they are do not touch each other. normalize does both, so it stays.
-  const bool dtype_then_layout = first.name() == "to_dtype" && second.name() == "to_layout";
-  const bool layout_then_dtype = first.name() == "to_layout" && second.name() == "to_dtype";
-  if (dtype_then_layout || layout_then_dtype) return Commutes::kExact;
+  const PointRule rule = first.traits().point, other_rule = second.traits().point;
+  if (rule == PointRule::kCast && other_rule == PointRule::kLayout) return Commutes::kExact;
+  if (rule == PointRule::kLayout && other_rule == PointRule::kCast) return Commutes::kExact;
   if (one == OpKind::kPoint) return cast_and_picture(first, second);
   if (other == OpKind::kPoint) return cast_and_picture(second, first);
   if (one == OpKind::kColor && other == OpKind::kColor) return two_colors(first, second);

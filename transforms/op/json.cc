@@ -1,5 +1,6 @@
 #include "transforms/op/json.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -36,8 +37,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool key(string_t& name) override {
     Json::Object& object = *stack_.back()->get<Json::Object>();
-    if (object.size() == kJsonKeysMax)
-      return stop("an object has over " + std::to_string(kJsonKeysMax) + " keys");
+    if (object.size() == kJsonKeysMax) return stop(fmt::format("an object has over {} keys", kJsonKeysMax));
     if (!keys_.back().insert(name).second) return stop("the key \"" + name + "\" is there twice");
     object.emplace_back(std::move(name), Json());
     return true;
@@ -77,7 +77,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool open(Json value) {
-    if (stack_.size() == kJsonDepthMax) return stop("nested over " + std::to_string(kJsonDepthMax) + " deep");
+    if (stack_.size() == kJsonDepthMax) return stop(fmt::format("nested over {} deep", kJsonDepthMax));
     stack_.push_back(place(std::move(value)));
     return true;
   }
@@ -109,8 +109,8 @@ void append_number(std::string& out, double value) {
 std::string line_and_column(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
   const std::size_t line_start = before.rfind('\n') + 1;  // 0 in the first line
-  return "line " + std::to_string(std::ranges::count(before, '\n') + 1) + ", column " +
-         std::to_string(before.size() - line_start + 1);
+  return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1,
+                     before.size() - line_start + 1);
 }
 
 void append_shown_string(std::string& out, std::string_view text) {
@@ -166,8 +166,8 @@ void append_shown(std::string& out, const Json& value) {
 
 Result<Json> parse_json(std::string_view text) {
   if (text.size() > kJsonBytesMax)
-    return fail(Code::kInvalidArgument, "the document has " + std::to_string(text.size()) +
-                                            " B; give at most " + std::to_string(kJsonBytesMax) + " B");
+    return fail(Code::kInvalidArgument,
+                fmt::format("the document has {} B; give at most {} B", text.size(), kJsonBytesMax));
   Builder builder;
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
   if (!builder.bad_at()) return fail(Code::kInvalidArgument, builder.reason());

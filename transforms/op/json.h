@@ -12,10 +12,10 @@
 
 namespace carya::transforms {
 
-/// One value of a JSON document, with object keys in the order they were written. A plain value.
+/// One value of a JSON document. Object keys keep the order in which they were written. A plain value.
 ///
-/// Own type, because the library's objects keep the last of two equal keys and put no bound on depth or on
-/// keys, and because its header must not be seen outside json.cc.
+/// It is a type of its own for two reasons. The library's objects keep the last of two equal keys, and bound neither
+/// depth nor keys. And the library's header must not be seen outside of json.cc.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -26,7 +26,8 @@ class Json {
   // NOLINTBEGIN(google-explicit-constructor): a document is written as its values, as in Json{{"op", name}}.
   Json(bool value) : value_(value) {}
   Json(std::int64_t value) : value_(value) {}
-  Json(std::uint64_t value) : value_(value) {}  ///< above int64; below it an integer is an std::int64_t
+  /// For numbers above int64. Smaller integers are std::int64_t.
+  Json(std::uint64_t value) : value_(value) {}
   Json(double value) : value_(value) {}
   Json(std::string value) : value_(std::move(value)) {}
   Json(const char* value) : value_(std::string(value)) {}
@@ -34,8 +35,8 @@ class Json {
   Json(Object value) : value_(std::move(value)) {}
   // NOLINTEND(google-explicit-constructor)
 
-  /// The value as T (bool, std::int64_t, std::uint64_t above its range, double, std::string, Array, Object),
-  /// or nullptr.
+  /// The value as T, or nullptr if it has another type. T is bool, std::int64_t, std::uint64_t (only above int64),
+  /// double, std::string, Array or Object.
   template <typename T>
   const T* get() const {
     return std::get_if<T>(&value_);
@@ -45,14 +46,15 @@ class Json {
     return std::get_if<T>(&value_);
   }
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
-  /// The member of an object, or nullptr (also when this is no object).
+  /// The member of an object with this key. Returns nullptr if there is none, or if this is no object.
   const Json* find(std::string_view key) const;
 
-  /// Canonical text: no white space, numbers in shortest round-trip form, a double always with '.' or 'e'.
+  /// The canonical text: without white space, numbers in the shortest form that reads back the same, a double always
+  /// with '.' or 'e'.
   std::string text() const;
   void append_text(std::string& out) const;
-  /// The value as Python's repr() shows it (None, True, 'text'), cut to about 60 characters: for error
-  /// messages, since it is Python that users write.
+  /// The value as Python's repr() shows it (None, True, 'text'), cut to about 60 characters. Error messages use it,
+  /// since users write Python.
   std::string excerpt() const;
 
  private:
@@ -63,14 +65,14 @@ inline constexpr std::size_t kJsonBytesMax = std::size_t{64} << 20;
 inline constexpr std::size_t kJsonDepthMax = 16;
 inline constexpr std::size_t kJsonKeysMax = 1024;
 
-/// Read one document of at most kJsonBytesMax bytes, nested at most kJsonDepthMax deep, with at most
-/// kJsonKeysMax keys per object, none twice, strings valid UTF-8.
+/// Read one document. It has at most kJsonBytesMax bytes, a depth of at most kJsonDepthMax, at most kJsonKeysMax keys
+/// per object and no key twice. Its strings are valid UTF-8.
 ///
-/// Errors: kInvalidArgument with the reason, and line and column where it is no JSON. Cost: linear in the
-/// text. Threads: pure.
+/// Errors: kInvalidArgument with the reason; for a syntax error, with line and column. Cost: linear in the text.
+/// Threads: pure.
 Result<Json> parse_json(std::string_view text);
 
-/// `text` as a JSON string with its quotes, UTF-8 kept, control characters escaped.
+/// Append `text` as a JSON string with its quotes. UTF-8 is kept, control characters are escaped.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace carya::transforms

@@ -15,87 +15,125 @@
 
 namespace carya::transforms {
 
-/// Ops of a pipeline, at most.
+/// The most ops of a pipeline.
 inline constexpr std::size_t kOpsMax = 64;
-/// Fields of a sample, at most.
+/// The most fields of a sample.
 inline constexpr std::size_t kFieldsMax = 64;
 
-/// What the chain knows of one field at one point, while shapes are inferred.
+/// The state of one field at one point of the chain, while shapes are inferred.
 struct FieldState {
   enum class Form : std::uint8_t {
     kEncoded,  ///< bytes of a file
-    kImage,    ///< a picture, decoded or an array; geometric ops take it while it is uint8 (height, width,
-               ///< channels), or such a picture cast to float32
-    kTensor,   ///< any other array
-    kLabel,    ///< int64 scalar of the manifest
+    /// A picture, decoded or from an array. Geometric ops take it as uint8 (height, width, channels), also cast to
+    /// float32.
+    kImage,
+    kTensor,  ///< any other array
+    kLabel,   ///< int64 scalar of the manifest
   };
 
   TensorSpec spec;
   Form form = Form::kEncoded;
-  Layout layout = Layout::kHwc;  ///< which axis the channels are on, for ops that work per channel
-  bool values = false;  ///< a point op has taken it: no picture any more for ops that need one, even where it
-                        ///< still looks like one
-  bool unit = false;    ///< a float32 picture: 1 is what 255 was
+  Layout layout = Layout::kHwc;  ///< the axis that the channels are on, for ops that work per channel
+  /// A point op has taken the field. Ops that need a picture refuse it, even if it still looks like one.
+  bool values = false;
+  bool unit = false;  ///< a float32 picture whose values are in 0..1 instead of 0..255
 };
 
-/// The field that leads geometric ops and that point ops take by default.
+/// The field of the main image. Color and point ops take it by default; geometric ops treat other images as extra.
 inline constexpr std::string_view kMainField = "image";
 
-/// What an op does to a sample's tensors, which decides how a plan runs it.
+/// The effect of an op on a sample's tensors. It decides how a plan runs the op.
 enum class OpKind : std::uint8_t {
   kDecode,     ///< encoded bytes -> image
-  kGeometric,  ///< moves pixels of HWC images; all images of a sample alike
-  kColor,      ///< changes values of HWC images where they are; each image by itself
-  kPoint,      ///< each value by itself, and where it lies: cast, normalize, layout
-  kGroup,      ///< other ops, all of them or none
-  kViews,      ///< one picture into two, each by other ops
+  kGeometric,  ///< moves the pixels of HWC images, in the same way in all images of a sample
+  kColor,      ///< changes the values of HWC images in place, each image by itself
+  kPoint,      ///< changes each value by itself, or its place: cast, normalize, layout
+  kGroup,      ///< runs all of its inner ops, or none of them
+  kViews,      ///< makes two pictures of one, each with ops of its own
 };
 
-/// How far two neighbouring ops may change places (DESIGN section 7).
+/// What changes if two neighbouring ops swap places (DESIGN section 7).
 enum class Commutes : std::uint8_t {
   kNever,
-  kExact,     ///< same bits
-  kRounding,  ///< within one unit
-  kRelaxed,   ///< same distribution, other pixels
+  kExact,     ///< the bits stay the same
+  kRounding,  ///< values change by at most one unit
+  kRelaxed,   ///< other pixels of the same distribution
 };
 
-/// Where the pixels of a geometric op's result come from.
+/// The origin of the pixels of a geometric op's result.
 enum class Pixels : std::uint8_t {
-  kComputed,  ///< from several pixels of the image, or from a color that is given
+  kComputed,  ///< from several pixels of the image, or from a given color
   kOrBlack,   ///< from one pixel of the image, or 0
   kCopied,    ///< from one pixel of the image
 };
 
-/// What a geometric op may show beside pixels of the image.
+/// What the result of a geometric op may show where the image has no pixel.
 enum class Beyond : std::uint8_t {
   kNothing,
   kBlack,
   kGray,    ///< a color with the same value in every channel
-  kColors,  ///< one value per channel: the op is tied to their number
+  kColors,  ///< one value per channel, so the number of channels is fixed
 };
 
-/// What the optimizer may know of an op without running it. No trait is believed:
-/// tests/transforms/order_test.cc.
+/// The computation of a color op, as far as it decides which ops may pass it.
+enum class ColorRule : std::uint8_t {
+  kOther,
+  kGray,    ///< a weighted mean of a pixel's channels, in all of them
+  kInvert,  ///< 255 minus each value
+  kBlur,    ///< a weighted mean of neighbours, channel by channel
+  kMixed,   ///< a blend of the image with a mean of itself, channel by channel; it commutes with grayscale
+  kErase,   ///< overwrites a rectangle, whose place depends on the image's size
+};
+
+/// What a point op leaves unchanged.
+enum class PointRule : std::uint8_t {
+  kOther,
+  kCast,    ///< changes the type of values, not their places
+  kLayout,  ///< changes the places of values, not the values
+};
+
+/// The CPU time for one image that an op is assumed to take until it has been measured. It depends on the bytes and
+/// elements of the image before ("in") and after ("out") the op. Costs go by bytes where possible: ops on float32
+/// pictures, which have four times the bytes, are plain loops.
+struct AssumedCost {
+  double fixed_ns = 0;
+  double per_byte_in_ns = 0;
+  double per_byte_out_ns = 0;
+  double per_element_out_ns = 0;
+};
+
+/// What the optimizer may know of an op without running it. It knows no op by its name. tests/transforms/order_test.cc
+/// checks every trait.
 struct OpTraits {
   OpKind kind = OpKind::kPoint;
-  bool random = false;                ///< draws from the sample's random numbers
-  Pixels pixels = Pixels::kComputed;  ///< kGeometric
-  bool waits = false;                 ///< kGeometric: only noted, what comes after does it on its way
-  Beyond beyond = Beyond::kNothing;   ///< kGeometric
-  bool rescales = false;              ///< kGeometric: what is in the image becomes larger or smaller
-  double reads = 1;                 ///< kGeometric: the mean share of the image's pixels that it reads, about
-  bool overshoots = false;          ///< kGeometric: computes values that are cut at 0 and 255 on uint8 images
-  bool in_pixels = false;           ///< what it does is measured in pixels, whatever they show
-  bool pixelwise = false;           ///< kColor, kPoint: each pixel from itself alone, and it stays a picture
-  bool keeps_black = false;         ///< kColor, kPoint: 0 in all channels stays 0
-  bool takes_floats = false;        ///< kColor: pictures of float32 values in 0..1 too; kPoint: makes them
-  bool writes_given_memory = true;  ///< can be the last op of a plan without a copy after it
-  std::uint32_t version = 1;        ///< part of the fingerprint; rises when the bits of the result change
+  bool random = false;                ///< the op draws from the sample's random numbers
+  Pixels pixels = Pixels::kComputed;  ///< kGeometric: where pixels come from
+  bool waits = false;    ///< kGeometric: the op is only noted; the next op that makes a picture does its work
+  bool is_flip = false;  ///< kGeometric: mirrors the image
+  bool is_window = false;            ///< kGeometric: the result is a part of the image
+  bool is_resize = false;            ///< kGeometric: the image, or the part that is left, gets another size
+  bool is_warp = false;              ///< kGeometric: a matrix says which pixels are taken
+  Beyond beyond = Beyond::kNothing;  ///< kGeometric: what the result shows beside the image
+  bool rescales = false;             ///< kGeometric: the content becomes larger or smaller
+  double reads = 1;         ///< kGeometric: about the mean share of the image's pixels that the op reads
+  bool overshoots = false;  ///< kGeometric: computed values are cut at 0 and 255 on uint8 images
+  bool in_pixels = false;   ///< the op's parameters are lengths in pixels, which do not scale with the image
+  /// kColor, kPoint: each pixel depends on itself alone, and the result is a picture.
+  bool pixelwise = false;
+  bool keeps_black = false;  ///< kColor, kPoint: a pixel that is 0 in all channels stays 0
+  /// kColor: takes pictures of float32 values in 0..1 too. kPoint: makes such pictures.
+  bool takes_floats = false;
+  bool amplifies = false;  ///< kColor: differences between values grow, also those from rounding
+  ColorRule color = ColorRule::kOther;
+  PointRule point = PointRule::kOther;
+  AssumedCost assumed_cost = {.fixed_ns = 500, .per_byte_in_ns = 0.5};
+  bool writes_given_memory = true;  ///< the op may be the last one of a plan without a copy after it
+  std::uint32_t version = 1;        ///< part of the fingerprint; it rises when the bits of the result change
 };
 
-/// One logical transformation of a sample: a small immutable class with checked parameters. Kernels live
-/// elsewhere; the plan asks a decode op for its mode, a geometric op and a color op for their steps, a
-/// point op for its arithmetic. Threads: const is thread-safe.
+/// One logical transformation of a sample: a small immutable class with checked parameters. It has no kernels. The plan
+/// asks a decode op for its mode, a geometric op and a color op for their steps, and a point op for its arithmetic.
+/// Threads: const is thread-safe.
 class Op {
  public:
   Op(std::string name, OpTraits traits, Json::Object canonical);
@@ -107,18 +145,19 @@ class Op {
   const OpTraits& traits() const { return traits_; }
   /// The canonical JSON object, with every parameter (transforms/FORMAT.md).
   const std::string& json() const { return json_; }
-  /// "center_crop(size=[224, 224])": as Python would write it.
+  /// The op as Python code: "center_crop(size=[224, 224])".
   const std::string& text() const { return text_; }
 
-  /// Shape and dtype rule: check what the op is given and write what it makes. Which fields the op takes is
-  /// in `indices`, ascending. Errors: kInvalidArgument with op, field, what was given and what to give.
+  /// The rule of shapes and dtypes: check the fields that the op is given, and set what it makes of them. `indices`
+  /// gets the fields that the op takes, ascending. Errors: kInvalidArgument with op, field, what was given and what to
+  /// give.
   virtual Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const = 0;
 
-  /// Of a kGroup and a kViews: the ops that it does, in order. Of the others: none.
+  /// The inner ops of a kGroup or kViews, in order; empty for all other kinds.
   virtual std::span<const std::unique_ptr<Op>> inner() const { return {}; }
 
  protected:
-  /// kInvalidArgument: "name: field is dtype[shape]; give what".
+  /// Make the error kInvalidArgument "name: field is dtype[shape]; give `allowed`".
   std::unexpected<Error> refuse(const FieldState& field, std::string_view allowed) const;
 
  private:
@@ -128,21 +167,21 @@ class Op {
   std::string text_;
 };
 
-/// May `first` and `second`, neighbours in this order, change places? Random ops keep their own draws (DESIGN
-/// section 4). A group may as far as all its ops may; what makes views, never. Source: proven by
-/// tests/transforms/commute_test.cc for every kExact pair.
+/// Whether `first` and `second`, neighbours in this order, may swap places. Random ops keep their own draws (DESIGN
+/// section 4). A group may as far as all its ops may; an op that makes views never may. Source:
+/// tests/transforms/commute_test.cc proves every kExact pair.
 Commutes commutes(const Op& first, const Op& second);
 
-/// The indices of `names` in `fields`. Errors: kInvalidArgument when one is not there.
+/// The indices of `names` in `fields`. Errors: kInvalidArgument if one of them is missing.
 Result<std::vector<std::size_t>> find_fields(std::string_view op_name, const std::vector<FieldState>& fields,
                                              const std::vector<std::string>& names);
 
-/// The indices of `names` in `fields`; without names that of `image`. Errors: kInvalidArgument.
+/// The indices of `names` in `fields`; without `names`, the index of `image`. Errors: kInvalidArgument.
 Result<std::vector<std::size_t>> fields_or_main(std::string_view op_name,
                                                 const std::vector<FieldState>& fields,
                                                 const std::optional<std::vector<std::string>>& names);
 
-/// "image, label": for messages.
+/// The names of all fields for messages: "image, label".
 std::string field_names(const std::vector<FieldState>& fields);
 
 }  // namespace carya::transforms

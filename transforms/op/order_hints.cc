@@ -1,5 +1,6 @@
 #include "transforms/op/order_hints.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -35,7 +36,7 @@ class Dependencies {
   Dependencies(const std::vector<std::unique_ptr<Op>>& ops, const std::vector<GivenHints>& given)
       : ops_(ops), given_(given), labels_(op_labels(ops)) {
     for (std::size_t i = 0; i < ops.size(); ++i)
-      numbered_.push_back(ops[i]->name() + "#" + std::to_string(occurrence(ops, i)));
+      numbered_.push_back(fmt::format("{}#{}", ops[i]->name(), occurrence(ops, i)));
   }
 
   Result<std::vector<OrderHints>> look_up() const {
@@ -70,7 +71,7 @@ class Dependencies {
       for (std::size_t k = 0; k < earlier; ++k)
         choices += (k == 0 ? "" : " or ") + in_quotes(labels_[found[k]]);
       return fail(Code::kInvalidArgument,
-                  subject + " names " + std::to_string(earlier) + " ops; write " + choices);
+                  fmt::format("{} names {} ops; write {}", subject, earlier, choices));
     }
     if (found.empty()) {
       std::string known;
@@ -158,7 +159,7 @@ std::vector<std::string> op_labels(const std::vector<std::unique_ptr<Op>>& ops) 
   std::vector<std::string> labels;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const auto same = std::ranges::count_if(ops, [&](auto& op) { return op->name() == ops[i]->name(); });
-    labels.push_back(same == 1 ? ops[i]->name() : ops[i]->name() + "#" + std::to_string(occurrence(ops, i)));
+    labels.push_back(same == 1 ? ops[i]->name() : fmt::format("{}#{}", ops[i]->name(), occurrence(ops, i)));
   }
   return labels;
 }

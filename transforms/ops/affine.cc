@@ -82,9 +82,11 @@ WarpOp::WarpOp(std::string op_name, Motion motion, Json::Object canonical, WarpO
     : GeometricOp(std::move(op_name),
                   OpTraits{.kind = OpKind::kGeometric,
                            .random = motion.random,
+                           .is_warp = true,
                            .beyond = options.fill.beyond(),
                            .rescales = motion.rescales,
-                           .in_pixels = motion.in_pixels || options.center.has_value()},
+                           .in_pixels = motion.in_pixels || options.center.has_value(),
+                           .assumed_cost = {.fixed_ns = 1'000, .per_byte_out_ns = 0.7}},
                   std::move(canonical)),
       options_(std::move(options)) {}
 

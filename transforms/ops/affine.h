@@ -9,31 +9,31 @@
 
 namespace carya::transforms {
 
-/// How the ops below take pixels; all of them have these parameters.
+/// The parameters that all ops below share.
 struct WarpOptions {
   Interpolation interpolation = Interpolation::kNearest;
   Interpolation extra_interpolation = Interpolation::kNearest;  ///< for fields other than the main image
-  std::optional<std::array<double, 2>> center;                  ///< x, y in pixels; none: the middle
+  std::optional<std::array<double, 2>> center;                  ///< x and y in pixels; none: the middle
   Fill fill;
 
   static WarpOptions read(Params& params);
 };
 
-/// An op that takes the pixels of a picture from other places of it; the size stays.
+/// An op that moves the pixels of a picture; the size stays.
 class WarpOp : public GeometricOp {
  public:
   Result<ImageSize> infer_size(ImageSize in) const final { return in; }
 
  protected:
-  /// What an op moves by.
+  /// The kind of an op's motion.
   struct Motion {
     bool random = false;
     bool rescales = false;
-    bool in_pixels = false;  ///< also when the center is given
+    bool in_pixels = false;  ///< the motion is a length in pixels; a given center is one too
   };
   WarpOp(std::string op_name, Motion motion, Json::Object canonical, WarpOptions options);
   std::array<double, 2> center(ImageSize in) const;
-  /// Append the step, unless every pixel stays where it is.
+  /// Append the step, unless every pixel stays in its place.
   void add_warp(const std::array<double, 6>& matrix, ImageSize in, StepList& steps) const;
 
  private:
@@ -44,7 +44,7 @@ class WarpOp : public GeometricOp {
   WarpOptions options_;
 };
 
-/// Turn counter-clockwise. Source: torchvision v2 functional.rotate on PIL images.
+/// Rotates counter-clockwise. Source: torchvision v2 functional.rotate on PIL images.
 class Rotate final : public WarpOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -55,7 +55,7 @@ class Rotate final : public WarpOp {
   double angle_;
 };
 
-/// Turn by a random angle. Source: torchvision v2 RandomRotation. Draws: the angle.
+/// Rotates by a random angle. Source: torchvision v2 RandomRotation. Draws: the angle.
 class RandomRotation final : public WarpOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -66,11 +66,11 @@ class RandomRotation final : public WarpOp {
   std::array<double, 2> degrees_;
 };
 
-/// Turn clockwise, stretch, shear and shift. Source: torchvision v2 functional.affine on PIL images.
+/// Rotates clockwise, scales, shears and shifts. Source: torchvision v2 functional.affine on PIL images.
 class AffineTransform final : public WarpOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
-  /// `move` without its center.
+  /// The center of `move` is not used.
   AffineTransform(Json::Object canonical, const AffineMove& move, WarpOptions options);
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
 
@@ -78,15 +78,15 @@ class AffineTransform final : public WarpOp {
   AffineMove move_;
 };
 
-/// The same at random. Source: torchvision v2 RandomAffine.
+/// AffineTransform with random parameters. Source: torchvision v2 RandomAffine.
 ///
-/// Draws: angle, shift along x and y, scale, shear along x and y: always six, so that none depends on which
-/// others are given.
+/// Draws: angle, shift along x and y, scale, shear along x and y. There are always six draws, so that none depends on
+/// which ranges are given.
 class RandomAffine final : public WarpOp {
  public:
   struct Ranges {
     std::array<double, 2> degrees{};
-    std::array<double, 2> translate{};  ///< at most, as parts of width and height
+    std::array<double, 2> translate{};  ///< the most, as fractions of width and height
     std::array<double, 2> scale{1.0, 1.0};
     std::array<double, 2> shear_x{};
     std::array<double, 2> shear_y{};

@@ -10,11 +10,11 @@
 
 namespace carya::transforms {
 
-/// Ops that are done all or not at all, with probability p. Source: torchvision v2 RandomApply.
+/// Runs all inner ops with probability p, or none. Source: torchvision v2 RandomApply.
 ///
-/// Takes geometric and color ops that together leave every field its shape, so that what comes after it, and
-/// whether a record is broken, does not depend on the draw. Each inner op has the key of an op of its own:
-/// with p = 1 the bits are those of the ops without this one.
+/// It takes geometric and color ops that together keep the shape of every field. So neither later ops nor the verdict
+/// on a record depend on the draw. Each inner op has the key that it would have outside: with p = 1 the bits are those
+/// of the inner ops alone.
 class RandomApply final : public Op {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -22,7 +22,7 @@ class RandomApply final : public Op {
 
   Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const override;
   std::span<const std::unique_ptr<Op>> inner() const override { return inner_; }
-  /// Whether the inner ops are done for the sample whose numbers these are. Draws: p.
+  /// Whether the inner ops run for the sample of `rng`. Draws: p.
   bool applies(SampleRng& rng) const { return rng.next_double() < p_; }
 
  private:

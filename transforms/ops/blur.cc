@@ -1,5 +1,7 @@
 #include "transforms/ops/blur.h"
 
+#include <fmt/core.h>
+
 #include "transforms/kernels/blur/blur_taps.h"
 
 namespace carya::transforms {
@@ -11,7 +13,7 @@ constexpr double kSigmaMax = 1e3;
 
 // One number is a square and is written out. Width first, as the reference.
 std::array<std::int32_t, 2> read_kernel(Params& params) {
-  const std::string what = "odd numbers up to " + std::to_string(kKernelMax) + ": one, or [width, height]";
+  const std::string what = fmt::format("odd numbers up to {}: one, or [width, height]", kKernelMax);
   const auto given = params.integers("kernel_size", 1, 2, 1, kKernelMax, what);
   const std::array<std::int64_t, 2> kernel{given.front(), given.back()};
   if (params.ok() && (kernel[0] % 2 == 0 || kernel[1] % 2 == 0)) params.reject("kernel_size", what);
@@ -42,7 +44,12 @@ Result<std::unique_ptr<Op>> GaussianBlur::parse(Params& params) {
 GaussianBlur::GaussianBlur(Json::Object canonical, std::array<std::int32_t, 2> kernel,
                            std::array<double, 2> sigma, std::optional<std::vector<std::string>> fields)
     : ColorOp("gaussian_blur",
-              OpTraits{.kind = OpKind::kColor, .random = true, .in_pixels = true, .takes_floats = true},
+              OpTraits{.kind = OpKind::kColor,
+                       .random = true,
+                       .in_pixels = true,
+                       .takes_floats = true,
+                       .color = ColorRule::kBlur,
+                       .assumed_cost = color_cost(1.0)},
               std::move(canonical), std::move(fields)),
       kernel_(kernel),
       sigma_(sigma) {}

@@ -1,5 +1,6 @@
 #include "transforms/ops/color.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "transforms/kernels/blur/blur.h"
@@ -12,10 +13,41 @@
 namespace carya::transforms {
 namespace {
 
-void fill_with_noise(SampleRng noise, const Region& region, const MutableImageView& out) {
+/// Bytes of a picture that change before anybody is asked again whether it is wanted.
+constexpr std::int64_t kAskedBytes = 256 << 10;
+
+ImageView rows_of(const ImageView& in, std::int64_t first, std::int64_t count) {
+  return crop_view(in, {first, 0, count, in.width});
+}
+MutableImageView rows_of(const MutableImageView& out, std::int64_t first, std::int64_t count) {
+  return {out.row(first), count, out.width, out.channels, out.stride_bytes};
+}
+FloatView rows_of(const FloatView& in, std::int64_t first, std::int64_t count) {
+  return {in.row(first), count, in.width, in.channels};
+}
+MutableFloatView rows_of(const MutableFloatView& out, std::int64_t first, std::int64_t count) {
+  return {out.row(first), count, out.width, out.channels};
+}
+
+/// change(in, out) where pixels depend on themselves alone: some rows at a time, for as long as it is wanted.
+template <typename View, typename MutableView, typename Change>
+void change_rows(const View& in, const MutableView& out, Patience* patience, Change change) {
+  const std::int64_t row_bytes = in.width * in.channels * static_cast<std::int64_t>(sizeof(*in.data));
+  const std::int64_t rows =
+      patience == nullptr ? in.height : std::max<std::int64_t>(1, kAskedBytes / row_bytes);
+  for (std::int64_t y = 0; y < in.height; y += rows) {
+    const std::int64_t count = std::min(rows, in.height - y);
+    change(rows_of(in, y, count), rows_of(out, y, count));
+    if (!goes_on(patience, count * row_bytes)) return;
+  }
+}
+
+void fill_with_noise(SampleRng noise, const Region& region, const MutableImageView& out, Patience* patience) {
+  constexpr std::int64_t kNoiseWork = 4;  // a random number takes longer than a copy
   std::uint32_t word = 0;
   int left = 0;
   for (std::int64_t y = region.top; y < region.top + region.height; ++y) {
+    if (!goes_on(patience, kNoiseWork * region.width * out.channels)) return;
     std::uint8_t* to = out.row(y) + region.left * out.channels;
     for (std::int64_t i = 0; i < region.width * out.channels; ++i) {
       if (left == 0) {
@@ -37,6 +69,34 @@ OpTraits traits_of(const ColorStep& step) {
   traits.keeps_black = step.kind == Kind::kPosterize || step.kind == Kind::kGrayscale ||
                        (step.kind == Kind::kSolarize && step.amount > 0);
   traits.takes_floats = step.kind == Kind::kInvert || step.kind == Kind::kGrayscale;
+  switch (step.kind) {
+    case Kind::kInvert:
+      traits.color = ColorRule::kInvert;
+      traits.assumed_cost = color_cost(0.03);
+      break;
+    case Kind::kPosterize:
+      traits.assumed_cost = color_cost(0.03);
+      break;
+    case Kind::kSolarize:
+      traits.assumed_cost = color_cost(0.1);
+      break;
+    case Kind::kGrayscale:
+      traits.color = ColorRule::kGray;
+      traits.assumed_cost = color_cost(0.27);
+      break;
+    case Kind::kAutocontrast:
+      traits.assumed_cost = color_cost(0.23);
+      break;
+    case Kind::kEqualize:
+      traits.assumed_cost = color_cost(0.7);
+      break;
+    case Kind::kSharpness:
+      traits.color = ColorRule::kMixed;
+      traits.assumed_cost = color_cost(0.4);
+      break;
+    default:
+      break;  // no op with one step of these kinds
+  }
   return traits;
 }
 
@@ -72,12 +132,15 @@ bool is_pixelwise(const ColorStep& step) {
   return false;
 }
 
-ColorStep settled(const ColorStep& step, const ImageView& in) {
+ColorStep settled(const ColorStep& step, const ImageView& in, Patience* patience) {
   if (step.kind != ColorStep::Kind::kContrast) return step;
-  return {.kind = ColorStep::Kind::kBlend, .amount = mean_luma(in), .factor = step.factor};
+  return {.kind = ColorStep::Kind::kBlend, .amount = mean_luma(in, patience), .factor = step.factor};
 }
 
-void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out) {
+namespace {
+
+// A step that is pixelwise.
+void change_pixels(const ColorStep& step, const ImageView& in, const MutableImageView& out) {
   switch (step.kind) {
     case ColorStep::Kind::kInvert:
       return invert_values(in, out);
@@ -87,52 +150,74 @@ void apply_color_step(const ColorStep& step, const ImageView& in, const MutableI
       return posterize_values(in, step.amount, out);
     case ColorStep::Kind::kGrayscale:
       return grayscale(in, out);
-    case ColorStep::Kind::kAutocontrast:
-      return autocontrast(in, out);
-    case ColorStep::Kind::kEqualize:
-      return equalize(in, out);
-    case ColorStep::Kind::kSharpness:
-      return sharpen(in, step.factor, out);
     case ColorStep::Kind::kBrightness:
       return blend_level(in, 0, step.factor, out);
-    case ColorStep::Kind::kContrast:
-      return apply_color_step(settled(step, in), in, out);
     case ColorStep::Kind::kBlend:
       return blend_level(in, step.amount, step.factor, out);
     case ColorStep::Kind::kSaturation:
       return saturate(in, step.factor, out);
     case ColorStep::Kind::kHue:
       return shift_hue(in, step.amount, out);
-    case ColorStep::Kind::kErase:
-      erase(in, step.region, step.fill, out);
-      if (step.noise) fill_with_noise(*step.noise, step.region, out);
-      return;
-    case ColorStep::Kind::kBlur:
-      return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
-                  gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out);
+    default:
+      CHECK(false);
   }
 }
 
-void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out) {
+// The same of floats, `level` for contrast.
+void change_pixels(const ColorStep& step, float level, const FloatView& in, const MutableFloatView& out) {
   switch (step.kind) {
     case ColorStep::Kind::kInvert:
       return invert(in, out);
     case ColorStep::Kind::kGrayscale:
       return grayscale(in, out);
     case ColorStep::Kind::kBrightness:
-      return blend_level(in, 0.0F, step.factor, out);
     case ColorStep::Kind::kContrast:
-      return blend_level(in, mean_luma(in), step.factor, out);
+      return blend_level(in, level, step.factor, out);
     case ColorStep::Kind::kSaturation:
       return saturate(in, step.factor, out);
     case ColorStep::Kind::kHue:
       return shift_hue(in, step.amount, out);
-    case ColorStep::Kind::kBlur:
-      return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
-                  gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out);
     default:
       CHECK(false);  // of an op without takes_floats
   }
+}
+
+}  // namespace
+
+void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out,
+                      Patience* patience) {
+  switch (step.kind) {
+    case ColorStep::Kind::kAutocontrast:
+      return autocontrast(in, out, patience);
+    case ColorStep::Kind::kEqualize:
+      return equalize(in, out, patience);
+    case ColorStep::Kind::kSharpness:
+      return sharpen(in, step.factor, out, patience);
+    case ColorStep::Kind::kContrast:
+      return apply_color_step(settled(step, in, patience), in, out, patience);
+    case ColorStep::Kind::kErase:
+      erase(in, step.region, step.fill, out, patience);
+      if (step.noise) fill_with_noise(*step.noise, step.region, out, patience);
+      return;
+    case ColorStep::Kind::kBlur:
+      return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
+                  gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out, patience);
+    default:
+      return change_rows(in, out, patience, [&](const ImageView& from, const MutableImageView& to) {
+        change_pixels(step, from, to);
+      });
+  }
+}
+
+void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out,
+                      Patience* patience) {
+  if (step.kind == ColorStep::Kind::kBlur)
+    return blur(in, gaussian_taps(step.kernel[0], static_cast<double>(step.factor)),
+                gaussian_taps(step.kernel[1], static_cast<double>(step.factor)), out, patience);
+  const float level = step.kind == ColorStep::Kind::kContrast ? mean_luma(in, patience) : 0.0F;
+  change_rows(in, out, patience, [&](const FloatView& from, const MutableFloatView& to) {
+    change_pixels(step, level, from, to);
+  });
 }
 
 ColorOp::ColorOp(std::string op_name, OpTraits traits, Json::Object canonical,

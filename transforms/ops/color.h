@@ -13,24 +13,23 @@
 
 namespace carya::transforms {
 
-/// One change of a picture's values, with every random number already drawn. All color ops come down to
-/// these.
+/// One change of a picture's values after all random draws. All color ops consist of these.
 struct ColorStep {
   enum class Kind : std::uint8_t {
     kInvert,     ///< 255 - x
-    kSolarize,   ///< 255 - x from `amount` on
+    kSolarize,   ///< 255 - x if x >= `amount`, else x
     kPosterize,  ///< the bits of x that are set in `amount`
-    kGrayscale,  ///< luma, in each of `amount` channels
+    kGrayscale,  ///< luma, in `amount` channels
     kAutocontrast,
     kEqualize,
-    kSharpness,  ///< by `factor`, as those that follow
+    kSharpness,  ///< by `factor`, as for the next three
     kBrightness,
     kContrast,
     kSaturation,
     kHue,    ///< by `amount` of kHueTurn
-    kBlend,  ///< from the level `amount`, by `factor`: contrast, once the mean of the picture is known
-    kErase,  ///< `region` by `fill`, or by `noise`
-    kBlur,   ///< Gaussian, of standard deviation `factor`, by `kernel`
+    kBlend,  ///< from the level `amount`, by `factor`: contrast, once the picture's mean is known
+    kErase,  ///< fill `region` with `fill`, or with `noise`
+    kBlur,   ///< Gaussian with standard deviation `factor` and size `kernel`
   };
   Kind kind = Kind::kInvert;
   std::int32_t amount = 0;
@@ -38,13 +37,19 @@ struct ColorStep {
   Region region{};
   std::array<std::uint8_t, 4> fill{};    ///< per channel
   std::array<std::int32_t, 2> kernel{};  ///< width and height, odd
-  std::optional<SampleRng> noise{};  ///< the values follow from here, four from each draw, lowest byte first
+  /// The random values begin with its next draw: four from each draw, lowest byte first.
+  std::optional<SampleRng> noise{};
 };
 
-/// Factors that an op may be given.
+/// The largest factor that an op may be given.
 inline constexpr double kFactorMax = 1000.0;
 
-/// What one color op does to one picture; fixed room, so that drawing allocates nothing.
+/// The assumed cost of a color op, for each byte of its image.
+constexpr AssumedCost color_cost(double per_byte_in_ns) {
+  return {.fixed_ns = 500, .per_byte_in_ns = per_byte_in_ns};
+}
+
+/// The steps of one color op for one picture. The room is fixed, so that drawing allocates nothing.
 struct ColorSteps {
   std::array<ColorStep, 4> steps{};
   std::size_t count = 0;
@@ -58,46 +63,49 @@ struct ColorSteps {
 /// The channels that a picture of `channels` has after the step.
 std::int64_t channels_after(const ColorStep& step, std::int64_t channels);
 
-/// Whether a mirrored picture gives the same values, mirrored.
+/// Whether the step commutes with mirroring: a mirrored picture gives the same values, mirrored.
 bool passes_flips(const ColorStep& step);
 
-/// Whether each pixel of the result depends on the same pixel of the picture alone.
+/// Whether each pixel of the result depends only on the same pixel of the picture.
 bool is_pixelwise(const ColorStep& step);
 
-/// The step as one that is pixelwise, where looking at the whole picture before makes it so (contrast); else
-/// the step.
-ColorStep settled(const ColorStep& step, const ImageView& in);
+/// A pixelwise form of the step, if a look at the whole picture gives one (contrast); else the step itself. If
+/// `patience` ends that early, the factors are any.
+ColorStep settled(const ColorStep& step, const ImageView& in, Patience* patience = nullptr);
 
-/// The picture after the step.
-/// Shape: `out` has the size of `in` and channels_after() channels, and does not overlap it. Errors: none.
-void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out);
-/// The same of a picture of values in 0..1, of a step by an op that takes floats.
-void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out);
+/// Write the picture after the step.
+/// Shape: `out` has the size of `in` and channels_after() channels, and does not overlap it. Errors: none; `patience`
+/// may end it early.
+void apply_color_step(const ColorStep& step, const ImageView& in, const MutableImageView& out,
+                      Patience* patience = nullptr);
+/// The same for a picture of values in 0..1. The step is that of an op that takes floats.
+void apply_color_step(const ColorStep& step, const FloatView& in, const MutableFloatView& out,
+                      Patience* patience = nullptr);
 
-/// An op that changes the values of a picture where they are: uint8 (height, width, channels) images, each by
-/// itself, and with traits().takes_floats also float32 ones in 0..1. Without `fields` it takes `image`;
-/// several fields are changed by the same random numbers.
+/// An op that changes the values of a picture in their places. It takes uint8 (height, width, channels) images, each by
+/// itself; with traits().takes_floats also float32 ones in 0..1. Without `fields` it takes `image`. Several fields are
+/// changed by the same random numbers.
 class ColorOp : public Op {
  public:
   ColorOp(std::string op_name, OpTraits traits, Json::Object canonical,
           std::optional<std::vector<std::string>> fields);
   Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const final;
 
-  /// Draw this sample's random numbers for a picture of this size and append the steps (none, if nothing
-  /// changes). Cost: no allocation.
+  /// Draw this sample's random numbers for a picture of this size, and append the steps (none if nothing changes).
+  /// Cost: no allocation.
   virtual void draw(SampleRng& rng, ImageSize size, std::int64_t channels, ColorSteps& steps) const = 0;
 
  protected:
-  /// Channels checked against what the op can take: 1 or 3, as the reference.
+  /// Check that the op can take the field's channels: by default 1 or 3, as in the reference.
   virtual Status check_channels(const FieldState& field) const;
-  /// Those of the result.
+  /// The channels of the result.
   virtual std::int64_t infer_channels(std::int64_t channels) const { return channels; }
 
  private:
   std::optional<std::vector<std::string>> fields_;
 };
 
-/// A color op that draws nothing: one step, always the same.
+/// A color op without random numbers: it always has the same one step.
 class FixedColor final : public ColorOp {
  public:
   /// Source: torchvision v2 functional.invert; exact.
@@ -116,7 +124,7 @@ class FixedColor final : public ColorOp {
   /// tensors.
   static Result<std::unique_ptr<Op>> parse_adjust_sharpness(Params& params);
 
-  /// `any_channels`: pictures with an alpha channel are taken too.
+  /// `any_channels`: whether the op also takes pictures with an alpha channel.
   FixedColor(std::string op_name, ColorStep step, bool any_channels, Json::Object canonical,
              std::optional<std::vector<std::string>> fields);
   void draw(SampleRng& rng, ImageSize size, std::int64_t channels, ColorSteps& steps) const override;

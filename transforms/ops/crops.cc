@@ -1,5 +1,6 @@
 #include "transforms/ops/crops.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 
@@ -9,13 +10,19 @@
 namespace carya::transforms {
 namespace {
 
-constexpr OpTraits kCenterWindow{
-    .kind = OpKind::kGeometric, .pixels = Pixels::kOrBlack, .waits = true, .beyond = Beyond::kBlack};
+constexpr OpTraits kCenterWindow{.kind = OpKind::kGeometric,
+                                 .pixels = Pixels::kOrBlack,
+                                 .waits = true,
+                                 .is_window = true,
+                                 .beyond = Beyond::kBlack,
+                                 .assumed_cost = kNoteCost};
 constexpr OpTraits kFixedWindow{.kind = OpKind::kGeometric,
                                 .pixels = Pixels::kOrBlack,
                                 .waits = true,
+                                .is_window = true,
                                 .beyond = Beyond::kBlack,
-                                .in_pixels = true};
+                                .in_pixels = true,
+                                .assumed_cost = kNoteCost};
 
 // Whether a random crop may show what lies outside of the image.
 bool reaches_outside(const Padding& padding, bool pad_if_needed) {
@@ -57,9 +64,12 @@ RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, std
     : GeometricOp("random_resized_crop",
                   OpTraits{.kind = OpKind::kGeometric,
                            .random = true,
+                           .is_window = true,
+                           .is_resize = true,
                            .rescales = true,
                            .reads = kFits * (scale[0] + scale[1]) / 2,
-                           .overshoots = resize.interpolation == Interpolation::kBicubic},
+                           .overshoots = resize.interpolation == Interpolation::kBicubic,
+                           .assumed_cost = kResizeCost},
                   std::move(canonical)),
       size_(size),
       scale_(scale),
@@ -125,7 +135,9 @@ RandomCrop::RandomCrop(Json::Object canonical, ImageSize size, Padding padding, 
                            .random = true,
                            .pixels = padding.pixels(reaches_outside(padding, pad_if_needed)),
                            .waits = true,
-                           .beyond = padding.beyond(reaches_outside(padding, pad_if_needed))},
+                           .is_window = true,
+                           .beyond = padding.beyond(reaches_outside(padding, pad_if_needed)),
+                           .assumed_cost = kNoteCost},
                   std::move(canonical)),
       size_(size),
       padding_(std::move(padding)),
@@ -199,7 +211,7 @@ Result<std::unique_ptr<Op>> Crop::parse(Params& params) {
   const std::int64_t height = params.integer("height", 1, kSideMax);
   const std::int64_t width = params.integer("width", 1, kSideMax);
   if (params.ok() && height * width > kPixelsMax)
-    params.reject("height", "at most " + std::to_string(kPixelsMax) + " pixels with this width");
+    params.reject("height", fmt::format("at most {} pixels with this width", kPixelsMax));
   TRY(params.finish());
   return std::make_unique<Crop>(params.take_canonical(), top, left, ImageSize{height, width});
 }

@@ -8,11 +8,11 @@
 
 namespace carya::transforms {
 
-/// Sides an op may ask for, and pixels of the result.
+/// The longest side that an op may ask for, and the most pixels of its result.
 inline constexpr std::int64_t kSideMax = 65'535;
 inline constexpr std::int64_t kPixelsMax = 178'956'970;
 
-/// What is put where the image has no pixel: one value, or one per channel.
+/// The value beside the image: one for all channels, or one per channel.
 struct Fill {
   std::vector<std::uint8_t> values{0};
   static Fill read(Params& params);
@@ -21,19 +21,19 @@ struct Fill {
   Status check_channels(std::string_view op_name, std::int64_t channels) const;
 };
 
-/// What lies outside the image, as `pad` and `random_crop` take it.
+/// The pixels outside of the image, for `pad` and `random_crop`.
 struct Padding {
   std::array<std::int64_t, 4> ltrb{};  ///< left, top, right, bottom; >= 0
   PaddingMode mode = PaddingMode::kConstant;
   Fill fill;
-  /// Reads padding (null where `nullable`).
+  /// Reads padding; null is allowed if `nullable`.
   static Padding read(Params& params, bool nullable);
   /// Reads fill and padding_mode.
   void read_filling(Params& params);
-  /// Where the pixels of a window come from.
+  /// The origin of the pixels of a window.
   Pixels pixels(bool reaches_outside) const;
   Beyond beyond(bool reaches_outside) const;
-  /// Reflecting needs a pixel to reflect: torchvision's and torch's limits.
+  /// Check that reflection finds enough pixels. The limits are those of torchvision and torch.
   Status check_room(std::string_view op_name, ImageSize in, std::int64_t top, std::int64_t left,
                     std::int64_t bottom, std::int64_t right, Code code) const;
 };
@@ -41,9 +41,8 @@ struct Padding {
 /// Reads [height, width], both 1..kSideMax, at most kPixelsMax pixels.
 ImageSize read_size(Params& params, std::string_view key);
 
-/// A window drawn by area and aspect ratio, stretched to `size`.
-/// Source: torchvision v2 RandomResizedCrop (ten tries, then the largest centre window within the ratios);
-/// log and exp are det_log and det_exp.
+/// A window with random area and aspect ratio, resized to `size`. Source: torchvision v2 RandomResizedCrop (ten tries,
+/// then the largest centre window within the ratios); log and exp are det_log and det_exp.
 class RandomResizedCrop final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -60,7 +59,7 @@ class RandomResizedCrop final : public GeometricOp {
   Step resize_;
 };
 
-/// A window of `size` at a uniform place, after padding. Source: torchvision v2 RandomCrop.
+/// A window of `size` at a uniformly random place, after padding. Source: torchvision v2 RandomCrop.
 class RandomCrop final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -79,8 +78,7 @@ class RandomCrop final : public GeometricOp {
   bool pad_if_needed_;
 };
 
-/// The window of `size` in the middle, padded with 0 where the image is smaller. Source: torchvision v2
-/// center_crop.
+/// The window of `size` in the middle, padded with 0 if the image is smaller. Source: torchvision v2 center_crop.
 class CenterCrop final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);

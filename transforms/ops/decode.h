@@ -11,9 +11,8 @@
 
 namespace carya::transforms {
 
-/// JPEG or PNG, by content, to uint8 (height, width, 3 or 1).
-/// Source: Pillow's open().convert("RGB" or "L"), with libjpeg-turbo's accurate DCT; apply_exif:
-/// ImageOps.exif_transpose.
+/// Decodes a JPEG or PNG, recognized by its content, to uint8 (height, width, 3 or 1). Source: Pillow's
+/// open().convert("RGB" or "L"), with libjpeg-turbo's accurate DCT; apply_exif: ImageOps.exif_transpose.
 class DecodeImage final : public Op {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);

@@ -1,5 +1,6 @@
 #include "transforms/ops/erasing.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 
@@ -37,15 +38,19 @@ Result<std::unique_ptr<Op>> RandomErasing::parse(Params& params) {
 
 RandomErasing::RandomErasing(Json::Object canonical, Options options,
                              std::optional<std::vector<std::string>> fields)
-    : ColorOp("random_erasing", OpTraits{.kind = OpKind::kColor, .random = true}, std::move(canonical),
-              std::move(fields)),
+    : ColorOp("random_erasing",
+              OpTraits{.kind = OpKind::kColor,
+                       .random = true,
+                       .color = ColorRule::kErase,
+                       .assumed_cost = color_cost(0.05)},
+              std::move(canonical), std::move(fields)),
       options_(std::move(options)) {}
 
 Status RandomErasing::check_channels(const FieldState& field) const {
   const std::size_t count = options_.value.size();
   if (count <= 1 || static_cast<std::int64_t>(count) == field.spec.shape[2]) return {};
-  return refuse(field, "value with one number or one for each of " + std::to_string(field.spec.shape[2]) +
-                           " channels (given " + std::to_string(count) + ")");
+  return refuse(field, fmt::format("value with one number or one for each of {} channels (given {})",
+                                   field.spec.shape[2], count));
 }
 
 void RandomErasing::draw(SampleRng& rng, ImageSize size, std::int64_t, ColorSteps& steps) const {

@@ -1,6 +1,15 @@
 #include "transforms/ops/flip_pad.h"
 
+#include <fmt/core.h>
+
 namespace carya::transforms {
+namespace {
+
+// Half of the images are mirrored. A resize or a warp behind a flip cannot mirror on its way, so that the flip is a
+// pass of its own.
+constexpr AssumedCost kFlipCost{.fixed_ns = 50, .per_byte_in_ns = 0.05};
+
+}  // namespace
 
 Result<std::unique_ptr<Op>> RandomFlip::parse_horizontal(Params& params) {
   const double p = params.number("p", 0.0, 1.0, 0.5);
@@ -15,10 +24,14 @@ Result<std::unique_ptr<Op>> RandomFlip::parse_vertical(Params& params) {
 }
 
 RandomFlip::RandomFlip(Json::Object canonical, double p, bool horizontal)
-    : GeometricOp(
-          horizontal ? "random_horizontal_flip" : "random_vertical_flip",
-          OpTraits{.kind = OpKind::kGeometric, .random = true, .pixels = Pixels::kCopied, .waits = true},
-          std::move(canonical)),
+    : GeometricOp(horizontal ? "random_horizontal_flip" : "random_vertical_flip",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .pixels = Pixels::kCopied,
+                           .waits = true,
+                           .is_flip = true,
+                           .assumed_cost = kFlipCost},
+                  std::move(canonical)),
       p_(p),
       horizontal_(horizontal) {}
 
@@ -43,7 +56,8 @@ Pad::Pad(Json::Object canonical, Padding padding)
                            .pixels = padding.pixels(true),
                            .waits = true,
                            .beyond = padding.beyond(true),
-                           .in_pixels = true},
+                           .in_pixels = true,
+                           .assumed_cost = kNoteCost},
                   std::move(canonical)),
       padding_(std::move(padding)) {}
 
@@ -53,9 +67,9 @@ Result<ImageSize> Pad::infer_size(ImageSize in) const {
   const ImageSize out{in.height < 0 ? -1 : in.height + top + bottom,
                       in.width < 0 ? -1 : in.width + left + right};
   if (out.height > 0 && out.width > 0 && out.height > kPixelsMax / out.width)
-    return fail(Code::kInvalidArgument, "pad: the result is " + size_text(out) +
-                                            "; give padding for at most " + std::to_string(kPixelsMax) +
-                                            " pixels");
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("pad: the result is {}; give padding for at most {} pixels", size_text(out), kPixelsMax));
   return out;
 }
 
@@ -64,8 +78,9 @@ Status Pad::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   TRY(padding_.check_room(name(), in, top, left, bottom, right, Code::kCorrupt));
   const ImageSize out{in.height + top + bottom, in.width + left + right};
   if (out.height > kPixelsMax / out.width)
-    return fail(Code::kCorrupt, "pad: an image of " + size_text(in) + " becomes " + size_text(out) +
-                                    "; give padding for at most " + std::to_string(kPixelsMax) + " pixels");
+    return fail(Code::kCorrupt,
+                fmt::format("pad: an image of {} becomes {}; give padding for at most {} pixels",
+                            size_text(in), size_text(out), kPixelsMax));
   if (out == in) return {};
   Step& step = steps.add(Step::Kind::kWindow, out);
   step.top = -top;

@@ -6,7 +6,7 @@
 
 namespace carya::transforms {
 
-/// Mirror with probability p. Source: torchvision v2 RandomHorizontalFlip, RandomVerticalFlip.
+/// Mirrors with probability p. Source: torchvision v2 RandomHorizontalFlip, RandomVerticalFlip.
 class RandomFlip final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse_horizontal(Params& params);
@@ -20,7 +20,7 @@ class RandomFlip final : public GeometricOp {
   bool horizontal_;
 };
 
-/// Add pixels on every side. Source: torchvision v2 Pad.
+/// Adds pixels on every side. Source: torchvision v2 Pad.
 class Pad final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);

@@ -13,25 +13,30 @@
 
 namespace carya::transforms {
 
-/// Height and width of an image in pixels; -1 while only the bytes know (shape inference alone).
+/// Height and width of an image in pixels. In shape inference, -1 means that they are not known before the bytes are
+/// read.
 struct ImageSize {
   std::int64_t height = -1;
   std::int64_t width = -1;
   bool operator==(const ImageSize&) const = default;
 };
 
+/// The cost of a movement that is only noted (OpTraits::waits).
+inline constexpr AssumedCost kNoteCost{.fixed_ns = 50, .per_byte_in_ns = 0.001};
+inline constexpr AssumedCost kResizeCost{.fixed_ns = 2'000, .per_byte_in_ns = 0.05, .per_byte_out_ns = 0.15};
+
 class ColorOp;
 
-/// One movement of pixels, with every random number already drawn: all geometric ops come down to the first
-/// four. Or the place of a color op among them, which draws when a picture comes by.
+/// One movement of pixels after all random draws. Geometric ops consist of the first four kinds. The last kind stands
+/// for a color op among them, which draws when a picture arrives.
 struct Step {
   enum class Kind : std::uint8_t {
-    kWindow,  ///< take the window at (top, left); where it lies outside the image, `padding_mode` and `fill`
-              ///< say what is there
-    kResize,  ///< stretch the whole image to (height, width)
+    /// Take the window at (top, left). Outside of the image it has the pixels that `padding_mode` and `fill` define.
+    kWindow,
+    kResize,  ///< resize the whole image to (height, width)
     kFlip,    ///< mirror
-    kWarp,    ///< take pixels from the places that `matrix` says, `fill` outside
-    kColor,   ///< change values where they are
+    kWarp,    ///< take pixels from the places that `matrix` gives, and `fill` outside
+    kColor,   ///< change values in their places
   };
   Kind kind = Kind::kWindow;
   std::int64_t height = 0;  ///< of the result
@@ -47,12 +52,12 @@ struct Step {
   bool flip_vertical = false;
   std::array<double, 6> matrix{};            ///< kWarp: as WarpSpec
   const ColorOp* color = nullptr;            ///< kColor
-  Philox4x32::Key key{};                     ///< kColor: of its random numbers
+  Philox4x32::Key key{};                     ///< kColor: the key of its random numbers
   std::uint64_t fields = ~std::uint64_t{0};  ///< a bit for each field that takes the step
-  std::uint8_t ends_stage = 0;  ///< number of the profile's stage that ends with it, from 1; 0: none
+  std::uint8_t ends_stage = 0;  ///< the number, from 1, of the profile's stage that ends with it; 0: none
 };
 
-/// The steps of one sample; fixed room, so that resolving allocates nothing.
+/// The steps of one sample. Its room is fixed, so that resolving allocates nothing.
 struct StepList {
   std::array<Step, 2 * kOpsMax> steps;
   std::size_t count = 0;
@@ -65,29 +70,29 @@ struct StepList {
   }
 };
 
-/// An op that moves pixels: it takes every image of the sample, all with one set of random numbers.
+/// An op that moves pixels. It changes all images of the sample by the same random numbers.
 class GeometricOp : public Op {
  public:
   using Op::Op;
 
-  /// Takes all images; each must be uint8 (height, width, 1, 3 or 4), or that cast to float32, and of the
+  /// Takes all images. Each must be uint8 (height, width, 1, 3 or 4), or such an image cast to float32, and have the
   /// size of the others.
   Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const final;
 
-  /// The size it makes of `in`; unknown dimensions stay unknown unless the op fixes them.
-  /// Errors: kInvalidArgument when an image of this size can never be taken.
+  /// The size of the result for an image of size `in`. Unknown dimensions stay unknown unless the op sets them. Errors:
+  /// kInvalidArgument if no image of this size can be taken.
   virtual Result<ImageSize> infer_size(ImageSize in) const = 0;
 
-  /// Draw this sample's random numbers and append the steps (none, if nothing moves).
-  /// Errors: kCorrupt when an image of this size cannot be taken. Cost: no allocation unless it fails.
+  /// Draw this sample's random numbers for images of size `in`, and append the steps (none if nothing moves). Errors:
+  /// kCorrupt if an image of this size cannot be taken. Cost: no allocation unless it fails.
   virtual Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const = 0;
 
  protected:
-  /// Channels checked against parameters that are per channel (fill).
+  /// Check the channels against parameters with one value per channel (fill).
   virtual Status check_channels(std::int64_t) const { return {}; }
 };
 
-/// "640x480" as width x height, "?" for unknown: how photographers and error messages write it.
+/// "640x480", which is width x height as photographers write it; "?" stands for an unknown side.
 std::string size_text(ImageSize size);
 
 }  // namespace carya::transforms

@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "transforms/ops/crops.h"
@@ -61,9 +62,10 @@ Beyond Padding::beyond(bool reaches_outside) const {
 
 Status Fill::check_channels(std::string_view op_name, std::int64_t channels) const {
   if (values.size() == 1 || static_cast<std::int64_t>(values.size()) == channels) return {};
-  return fail(Code::kInvalidArgument, std::string(op_name) + ": fill has " + std::to_string(values.size()) +
-                                          " values and an image " + std::to_string(channels) +
-                                          " channels; give one value, or one per channel");
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("{}: fill has {} values and an image {} channels; give one value, or one per channel",
+                  op_name, values.size(), channels));
 }
 
 Status Padding::check_room(std::string_view op_name, ImageSize in, std::int64_t top, std::int64_t left,
@@ -73,15 +75,14 @@ Status Padding::check_room(std::string_view op_name, ImageSize in, std::int64_t 
   const bool fits_rows = in.height < 0 || std::max(top, bottom) + spare <= in.height;
   const bool fits_columns = in.width < 0 || std::max(left, right) + spare <= in.width;
   if (fits_rows && fits_columns) return {};
-  return fail(code, std::string(op_name) + ": padding [" + std::to_string(left) + ", " + std::to_string(top) +
-                        ", " + std::to_string(right) + ", " + std::to_string(bottom) + "] of an image of " +
-                        size_text(in) +
-                        "; give in reflect mode less than the image's side, in symmetric mode at most that");
+  return fail(code, fmt::format("{}: padding [{}, {}, {}, {}] of an image of {}; give in reflect mode less "
+                                "than the image's side, in symmetric mode at most that",
+                                op_name, left, top, right, bottom, size_text(in)));
 }
 
 ImageSize read_size(Params& params, std::string_view key) {
   const std::vector<std::int64_t> size = params.integers(key, 2, 2, 1, kSideMax, "[height, width]");
-  if (size[0] * size[1] > kPixelsMax) params.reject(key, "at most " + std::to_string(kPixelsMax) + " pixels");
+  if (size[0] * size[1] > kPixelsMax) params.reject(key, fmt::format("at most {} pixels", kPixelsMax));
   return {size[0], size[1]};
 }
 

@@ -1,5 +1,6 @@
 #include "transforms/ops/point.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 
@@ -43,9 +44,8 @@ Status PointOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>&
 Status PointOp::check_floats(const FieldState& field, std::string_view parameter, std::size_t count) const {
   if (field.spec.dtype != DType::kFloat32) return refuse(field, "float32: put to_dtype(\"float32\") before");
   if (count == 1 || static_cast<std::int64_t>(count) == channels_of(field)) return {};
-  return refuse(field, std::string(parameter) + " with one number or one for each of " +
-                           std::to_string(channels_of(field)) + " channels (given " + std::to_string(count) +
-                           ")");
+  return refuse(field, fmt::format("{} with one number or one for each of {} channels (given {})", parameter,
+                                   channels_of(field), count));
 }
 
 Result<std::unique_ptr<Op>> Normalize::parse(Params& params) {
@@ -53,7 +53,7 @@ Result<std::unique_ptr<Op>> Normalize::parse(Params& params) {
   auto mean = params.numbers("mean", 1, 4, -1e6, 1e6, kWhat);
   auto std = params.numbers("std", 1, 4, 1e-6, 1e6, kWhat);
   if (params.ok() && mean.size() != std.size() && mean.size() != 1 && std.size() != 1)
-    params.reject("std", "as many numbers as mean, " + std::to_string(mean.size()) + ", or one");
+    params.reject("std", fmt::format("as many numbers as mean, {}, or one", mean.size()));
   const std::size_t layout = params.choice("layout", {"CHW", "HWC", "keep"});
   auto fields = params.strings_or_null("fields");
   TRY(params.finish());
@@ -74,9 +74,8 @@ Status Normalize::infer_field(FieldState& field) const {
     return refuse(field, "uint8 or float32");
   const std::size_t count = std::max(mean_.size(), std_.size());
   if (count > 1 && static_cast<std::int64_t>(count) != channels_of(field))
-    return refuse(field, "mean and std with one number or one for each of " +
-                             std::to_string(channels_of(field)) + " channels (given " +
-                             std::to_string(count) + ")");
+    return refuse(field, fmt::format("mean and std with one number or one for each of {} channels (given {})",
+                                     channels_of(field), count));
   if (layout_ && field.spec.shape.size() != 3) return refuse(field, "three dimensions, or layout=\"keep\"");
   if (layout_) move_channels(field, *layout_);
   field.spec.dtype = DType::kFloat32;
@@ -114,7 +113,9 @@ ToDtype::ToDtype(Json::Object canonical, DType dtype, bool scale,
               OpTraits{.kind = OpKind::kPoint,
                        .pixelwise = dtype == DType::kFloat32,
                        .keeps_black = dtype == DType::kFloat32,
-                       .takes_floats = dtype == DType::kFloat32 && scale}),
+                       .takes_floats = dtype == DType::kFloat32 && scale,
+                       .point = PointRule::kCast,
+                       .assumed_cost = kStoreCost}),
       dtype_(dtype),
       scale_(scale) {}
 
@@ -150,7 +151,9 @@ Result<std::unique_ptr<Op>> ToLayout::parse(Params& params) {
 }
 
 ToLayout::ToLayout(Json::Object canonical, Layout layout, std::optional<std::vector<std::string>> fields)
-    : PointOp("to_layout", std::move(canonical), std::move(fields)), layout_(layout) {}
+    : PointOp("to_layout", std::move(canonical), std::move(fields),
+              OpTraits{.kind = OpKind::kPoint, .point = PointRule::kLayout, .assumed_cost = kStoreCost}),
+      layout_(layout) {}
 
 Status ToLayout::infer_field(FieldState& field) const {
   if (field.spec.shape.size() != 3) return refuse(field, "three dimensions");

@@ -10,45 +10,48 @@
 
 namespace carya::transforms {
 
-/// What a point op does to one field: arithmetic on each value, then where the values lie.
+/// The work of a point op on one field: arithmetic on each value, then a new order of the values.
 struct PointStep {
   enum class Math : std::uint8_t {
     kNone,    ///< values stay
     kAffine,  ///< x * a + b per channel, to float32
-    kCast,    ///< to `to`, by the rules of to_dtype
+    kCast,    ///< to `to`, by the rules of ToDtype
   };
   Math math = Math::kNone;
   DType from = DType::kUint8;
   DType to = DType::kUint8;
   bool scale = false;      ///< kCast
-  std::vector<float> a{};  ///< kAffine: one, or one per channel
+  std::vector<float> a{};  ///< kAffine: one factor, or one per channel
   std::vector<float> b{};
   Layout layout_in = Layout::kHwc;
   Layout layout_out = Layout::kHwc;
 };
 
-/// An op that takes each value by itself. Without `fields` it takes `image`.
+/// The assumed cost of a point op, which runs while the result is stored.
+inline constexpr AssumedCost kStoreCost{.per_element_out_ns = 0.05};
+
+/// An op that changes each value by itself. Without `fields` it takes `image`.
 class PointOp : public Op {
  public:
   PointOp(std::string op_name, Json::Object canonical, std::optional<std::vector<std::string>> fields,
-          OpTraits traits = {.kind = OpKind::kPoint});
+          OpTraits traits = {.kind = OpKind::kPoint, .assumed_cost = kStoreCost});
   Status infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const final;
 
-  /// What it does to a field that infer() accepted, as the field was before.
+  /// The op's work on a field that infer() accepted, given the field's state before the op.
   virtual PointStep step(const FieldState& in) const = 0;
 
  protected:
   virtual Status infer_field(FieldState& field) const = 0;
 
-  /// float32, and one number or one for each channel of `parameter`.
+  /// Check that the field is float32, and that `parameter` has one number or one for each channel.
   Status check_floats(const FieldState& field, std::string_view parameter, std::size_t count) const;
 
  private:
   std::optional<std::vector<std::string>> fields_;
 };
 
-/// (x - mean) / std per channel, to float32; on uint8 x / 255 first. Computed as x * a + b with two
-/// roundings, a and b rounded once from double. Source: torchvision v2 Normalize after ToDtype(float32,
+/// (x - mean) / std per channel, as float32; uint8 is divided by 255 first. It is computed as x * a + b with two
+/// roundings, where a and b are each rounded once from double. Source: torchvision v2 Normalize after ToDtype(float32,
 /// scale=True); within 2e-6 of it.
 class Normalize final : public PointOp {
  public:
@@ -62,12 +65,12 @@ class Normalize final : public PointOp {
 
   std::vector<double> mean_;
   std::vector<double> std_;
-  std::optional<Layout> layout_;  // none: keep
+  std::optional<Layout> layout_;  // none: keep the layout
 };
 
-/// Cast, with scale between 0..255 and 0..1. Source: torchvision v2 ToDtype; uint8 -> float32 is x * (1 /
-/// 255), within one unit in the last place of x / 255; float32 -> uint8 is trunc(x * 255.999), and out of
-/// range the nearest end (NaN: 0), where the reference leaves it open.
+/// Casts; with `scale`, between 0..255 and 0..1. Source: torchvision v2 ToDtype. uint8 -> float32 is x * (1 / 255),
+/// within one unit in the last place of x / 255. float32 -> uint8 is trunc(x * 255.999). Values out of range become the
+/// nearest end (NaN: 0); the reference does not define them.
 class ToDtype final : public PointOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -81,7 +84,7 @@ class ToDtype final : public PointOp {
   bool scale_;
 };
 
-/// Move the channel axis. Source: numpy.transpose; exact.
+/// Moves the channel axis. Source: numpy.transpose; exact.
 class ToLayout final : public PointOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
@@ -94,7 +97,7 @@ class ToLayout final : public PointOp {
   Layout layout_;
 };
 
-/// x - mean per channel, float32. Computed as x + b, b = -mean rounded once from double. Source: numpy;
+/// x - mean per channel, float32. It is computed as x + b, where b = -mean is rounded once from double. Source: numpy;
 /// exact.
 class SubtractMean final : public PointOp {
  public:
@@ -109,7 +112,7 @@ class SubtractMean final : public PointOp {
   std::vector<double> mean_;
 };
 
-/// x * factor per channel, float32; factor rounded once from double. Source: numpy; exact.
+/// x * factor per channel, float32; the factor is rounded once from double. Source: numpy; exact.
 class Scale final : public PointOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);

@@ -46,7 +46,9 @@ RandomGrayscale::RandomGrayscale(Json::Object canonical, double p,
                        .random = true,
                        .pixelwise = true,
                        .keeps_black = true,
-                       .takes_floats = true},
+                       .takes_floats = true,
+                       .color = ColorRule::kGray,
+                       .assumed_cost = color_cost(0.1)},
               std::move(canonical), std::move(fields)),
       p_(p) {}
 
@@ -74,7 +76,10 @@ ColorJitter::ColorJitter(Json::Object canonical, const std::array<Range, 4>& ran
                        .random = true,
                        .pixelwise = !ranges[kContrast],
                        .keeps_black = !ranges[kContrast],
-                       .takes_floats = true},
+                       .takes_floats = true,
+                       .amplifies = true,
+                       .color = ColorRule::kMixed,
+                       .assumed_cost = color_cost(1.2)},
               std::move(canonical), std::move(fields)),
       ranges_(ranges) {}
 

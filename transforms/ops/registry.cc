@@ -1,5 +1,7 @@
 #include "transforms/ops/registry.h"
 
+#include <fmt/core.h>
+
 #include "transforms/op/order_hints.h"
 #include "transforms/op/params.h"
 #include "transforms/ops/affine.h"
@@ -80,7 +82,7 @@ Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*take
   const Json& given = params.raw("ops");
   const auto* objects = given.get<Json::Array>();
   if (!objects || objects->empty() || objects->size() >= kOpsMax)
-    params.reject("ops", "a list of 1 to " + std::to_string(kOpsMax - 1) + " ops");
+    params.reject("ops", fmt::format("a list of 1 to {} ops", kOpsMax - 1));
   TRY(params.fault());
   std::vector<std::unique_ptr<Op>> inner;
   Json::Array canonical;

@@ -10,13 +10,13 @@
 
 namespace carya::transforms {
 
-/// The op that this object of the pipeline document describes, every parameter checked.
-/// Errors: kInvalidArgument with op, parameter, what was given and what to give.
+/// Make the op that this object of the pipeline document describes, after a check of every parameter. Errors:
+/// kInvalidArgument with op, parameter, what was given and what to give.
 Result<std::unique_ptr<Op>> parse_op(const Json& object);
 
-/// The ops in the list `ops` of an op that does others; its canonical value is theirs. `takes` says which it
-/// may hold, `allowed` says so in errors.
-/// Errors: kInvalidArgument, with the name of the op that holds them first.
+/// Make the inner ops of an op from its list `ops`. They become the list's canonical value. `takes` returns whether an
+/// op may be an inner op; `allowed` describes such ops in errors. Errors: kInvalidArgument, with the name of the outer
+/// op first.
 Result<std::vector<std::unique_ptr<Op>>> parse_inner(Params& params, bool (*takes)(const Op& op),
                                                      std::string_view allowed);
 

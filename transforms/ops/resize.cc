@@ -1,5 +1,6 @@
 #include "transforms/ops/resize.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "transforms/ops/crops.h"
@@ -28,13 +29,13 @@ Result<std::unique_ptr<Op>> Resize::parse(Params& params) {
       params.integers("size", 1, 2, 1, kSideMax, "[shorter side] or [height, width]");
   const ImageSize size{given[0], given.size() == 2 ? given[1] : 0};
   if (size.height * size.width > kPixelsMax)
-    params.reject("size", "at most " + std::to_string(kPixelsMax) + " pixels");
+    params.reject("size", fmt::format("at most {} pixels", kPixelsMax));
   const Step interpolation = read_resize(params);
   const auto max_size = params.integer_or_null("max_size", 1, kSideMax);
   if (params.ok() && max_size && size.width > 0)
     params.reject("max_size", "None when size is [height, width]");
   if (params.ok() && max_size && *max_size <= size.height)
-    params.reject("max_size", "more than the shorter side, " + std::to_string(size.height));
+    params.reject("max_size", fmt::format("more than the shorter side, {}", size.height));
   TRY(params.finish());
   return std::make_unique<Resize>(params.take_canonical(), size, max_size, interpolation);
 }
@@ -42,8 +43,10 @@ Result<std::unique_ptr<Op>> Resize::parse(Params& params) {
 Resize::Resize(Json::Object canonical, ImageSize size, std::optional<std::int64_t> max_size, Step resize)
     : GeometricOp("resize",
                   OpTraits{.kind = OpKind::kGeometric,
+                           .is_resize = true,
                            .rescales = true,
-                           .overshoots = resize.interpolation == Interpolation::kBicubic},
+                           .overshoots = resize.interpolation == Interpolation::kBicubic,
+                           .assumed_cost = kResizeCost},
                   std::move(canonical)),
       size_(size),
       max_size_(max_size),
@@ -73,9 +76,10 @@ Status Resize::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   Step step = resize_;
   const ImageSize size = target(in);
   if (size.height > kPixelsMax / size.width)
-    return fail(Code::kCorrupt, "resize: an image of " + size_text(in) + " becomes " + size_text(size) +
-                                    "; give a smaller size or max_size=: at most " +
-                                    std::to_string(kPixelsMax) + " pixels");
+    return fail(
+        Code::kCorrupt,
+        fmt::format("resize: an image of {} becomes {}; give a smaller size or max_size=: at most {} pixels",
+                    size_text(in), size_text(size), kPixelsMax));
   step.height = size.height;
   step.width = size.width;
   add_resize(steps, in, step);

@@ -14,12 +14,12 @@ Step read_resize(Params& params);
 /// Append `resize`, unless the image has that size already (every interpolation is then the identity).
 void add_resize(StepList& steps, ImageSize in, const Step& resize);
 
-/// Stretch to a size, or until the shorter side has a length. Source: torchvision v2 Resize and Pillow's
+/// Resizes to a given size, or until the shorter side has a given length. Source: torchvision v2 Resize and Pillow's
 /// filters.
 class Resize final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
-  /// `width` 0: `height` is the length of the shorter side, and `max_size` bounds the longer one.
+  /// If `size.width` is 0, `size.height` is the length of the shorter side, and `max_size` bounds the longer one.
   Resize(Json::Object canonical, ImageSize size, std::optional<std::int64_t> max_size, Step resize);
   Result<ImageSize> infer_size(ImageSize in) const override;
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;

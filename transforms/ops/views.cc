@@ -1,5 +1,7 @@
 #include "transforms/ops/views.h"
 
+#include <fmt/core.h>
+
 #include "transforms/ops/registry.h"
 
 namespace carya::transforms {
@@ -40,8 +42,8 @@ Result<std::size_t> TwoViews::find_picture(const std::vector<FieldState>& fields
       return refuse(fields[f], "no image beside the one that is seen twice");
   }
   if (fields.size() >= kFieldsMax)
-    return fail(Code::kInvalidArgument, "two_views: " + std::to_string(fields.size()) +
-                                            " fields; give at most " + std::to_string(kFieldsMax - 1));
+    return fail(Code::kInvalidArgument,
+                fmt::format("two_views: {} fields; give at most {}", fields.size(), kFieldsMax - 1));
   return found.front();
 }
 

@@ -5,8 +5,8 @@
 
 namespace carya::transforms {
 
-/// The libraries that decode pictures, with their versions ("libjpeg-turbo 2.1.5", "libspng 0.7.3"), as they
-/// enter a pipeline's fingerprint. Threads: thread-safe.
+/// The libraries that decode pictures, with their versions ("libjpeg-turbo 2.1.5", "libspng 0.7.3"), in the form of a
+/// pipeline's fingerprint. Threads: thread-safe.
 std::vector<std::string> codec_versions();
 
 }  // namespace carya::transforms

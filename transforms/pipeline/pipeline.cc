@@ -1,5 +1,6 @@
 #include "transforms/pipeline/pipeline.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "transforms/op/params.h"
@@ -41,15 +42,14 @@ Result<Json> parse_view(const Json& given, std::string& text) {
   if (name && *name == "subset") {
     const auto indices =
         params.integers("indices", 0, kJsonBytesMax, 0, kRecordsMax, "a list of record indices");
-    text = std::string("subset(") + std::to_string(indices.size()) + " indices)";
+    text = fmt::format("subset({} indices)", indices.size());
   } else if (name && *name == "take") {
-    text = std::string("take(") + std::to_string(params.integer("count", 0, kRecordsMax)) + ")";
+    text = fmt::format("take({})", params.integer("count", 0, kRecordsMax));
   } else if (name && *name == "split") {
     const double fraction = params.number("fraction", 0.0, 1.0, std::nullopt);
     const std::uint64_t seed = params.seed("seed");
     const std::int64_t part = params.integer("part", 0, 1);
-    text = std::string("split(") + Json(fraction).text() + ", seed=" + std::to_string(seed) + ")[" +
-           std::to_string(part) + "]";
+    text = fmt::format("split({}, seed={})[{}]", Json(fraction).text(), seed, part);
   } else {
     params.reject("view", "subset, take or split");
   }
@@ -70,8 +70,8 @@ Result<BatchSpec> parse_batch(const Json& given, std::string& canonical, std::st
     params.reject("pad_last", "False when drop_last is True");
   TRY(params.finish());
   canonical = Json(params.take_canonical()).text();
-  text = batch_size ? std::string("batch(") + std::to_string(*batch_size)
-                    : std::string("batch(global_size=") + std::to_string(*global_size);
+  text =
+      batch_size ? fmt::format("batch({}", *batch_size) : fmt::format("batch(global_size={}", *global_size);
   if (spec.drop_last) text += ", drop_last=True";
   if (spec.pad_last) text += ", pad_last=True";
   text += ')';
@@ -122,9 +122,9 @@ class PipelineParser {
     static const Json::Array kNone;
     const auto* views = given.is_null() ? &kNone : given.get<Json::Array>();
     if (!views || views->size() > kOpsMax)
-      return fail(Code::kInvalidArgument, "pipeline document: views: got " + given.excerpt() +
-                                              "; give a list of at most " + std::to_string(kOpsMax) +
-                                              " views");
+      return fail(Code::kInvalidArgument,
+                  fmt::format("pipeline document: views: got {}; give a list of at most {} views",
+                              given.excerpt(), kOpsMax));
     Json::Array canonical;
     for (const Json& view : *views) {
       std::string text;
@@ -142,7 +142,7 @@ class PipelineParser {
     pipeline_->shuffle_seed_ = params.seed("seed");
     TRY(params.finish());
     shuffle_json_ = Json(params.take_canonical()).text();
-    add_line(std::string("shuffle(seed=") + std::to_string(*pipeline_->shuffle_seed_) + ")");
+    add_line(fmt::format("shuffle(seed={})", *pipeline_->shuffle_seed_));
     return {};
   }
 
@@ -150,9 +150,11 @@ class PipelineParser {
     static const Json::Array kNone;
     const auto* ops = given.is_null() ? &kNone : given.get<Json::Array>();
     const auto refuse = [&] {
-      return fail(Code::kInvalidArgument, "pipeline document: ops: got " + given.excerpt() +
-                                              "; give a list of at most " + std::to_string(kOpsMax) +
-                                              " ops, those inside of others counted");
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format(
+              "pipeline document: ops: got {}; give a list of at most {} ops, those inside of others counted",
+              given.excerpt(), kOpsMax));
     };
     if (!ops || ops->size() > kOpsMax) return refuse();
     std::size_t count = 0;

@@ -15,16 +15,15 @@
 
 namespace carya::transforms {
 
-/// What a source gives for each record, field by field. The loader fills it from the dataset; transforms
-/// never opens a file.
+/// One field of each record of a source. The loader derives it from the dataset; transforms never opens a file.
 struct SourceField {
   enum class Kind : std::uint8_t {
-    kEncoded,  ///< bytes of a file: JPEG, PNG, ...
-    kTensor,   ///< a row of an array: spec says dtype and shape
-    kLabel,    ///< int64 scalar from the manifest
+    kEncoded,  ///< the bytes of a file: JPEG, PNG, ...
+    kTensor,   ///< a row of an array, with the dtype and shape of `spec`
+    kLabel,    ///< an int64 scalar of the manifest
   };
   Kind kind = Kind::kEncoded;
-  TensorSpec spec;  ///< name always; dtype and shape for kTensor and kLabel
+  TensorSpec spec;  ///< its name is always set; dtype and shape are set for kTensor and kLabel
 };
 
 enum class OnError : std::uint8_t { kRaise, kReplace, kMask };
@@ -37,39 +36,38 @@ struct BatchSpec {
   bool pad_last = false;
 };
 
-/// One line of what the user sees when the pipeline is printed.
+/// One line of a printed pipeline.
 struct PipelineLine {
   std::string text;                 ///< "random_resized_crop(size=[224, 224], scale=[0.08, 1.0], ...)"
-  std::vector<TensorSpec> tensors;  ///< shapes and dtypes after this line
+  std::vector<TensorSpec> tensors;  ///< the tensors after this line
 };
 
-/// The logical chain a user wrote: source, dataset views, shuffle, ops, batch. Immutable. Parsed from the
-/// JSON document that Python builds (transforms/FORMAT.md): every parameter, and every shape an op is given,
-/// is checked here; an error names op, parameter, what was given and what to give. Threads: const is
-/// thread-safe.
+/// The logical chain that a user wrote: source, dataset views, shuffle, ops, batch. It is parsed from the JSON document
+/// that Python builds (transforms/FORMAT.md). Parsing checks every parameter and the shapes that each op gets; an error
+/// names op, parameter, what was given and what to give. Immutable. Threads: const is thread-safe.
 class Pipeline {
  public:
-  /// Errors: kInvalidArgument. The document comes from a user or a socket: hostile until checked.
+  /// Parse a document, which comes from a user or a socket and is hostile until checked. Errors: kInvalidArgument.
   static Result<std::shared_ptr<const Pipeline>> parse(std::string_view json);
 
   const std::string& source_json() const;  ///< the "source" object, for the loader
-  const std::vector<SourceField>& fields()
-      const;                              ///< derived from the source object: what each record brings
+  /// The fields of each record, derived from the source object.
+  const std::vector<SourceField>& fields() const;
   const std::string& views_json() const;  ///< the "views" array: [{"view":"take","count":10}, ...]
   bool shuffled() const;
-  std::uint64_t seed() const;  ///< of shuffle(seed=), default 0
+  std::uint64_t seed() const;  ///< the seed of shuffle(seed=); by default 0
   const std::vector<std::unique_ptr<Op>>& ops() const;
-  const std::vector<OrderHints>& order_hints() const;  ///< of each op
-  /// Ascending: no op passes from before op b to behind it; 0 .. number of ops.
+  const std::vector<OrderHints>& order_hints() const;  ///< one for each op
+  /// For each value b, no op passes the place before op b. Ascending, in 0..number of ops.
   const std::vector<std::size_t>& barriers() const;
   const std::optional<BatchSpec>& batch() const;
-  const std::vector<TensorSpec>& outputs() const;  ///< after the last op
+  const std::vector<TensorSpec>& outputs() const;  ///< the tensors after the last op
   const std::vector<PipelineLine>& lines() const;
-  /// The canonical JSON: parse(to_json()) is the same pipeline, with the same text.
+  /// The canonical JSON. parse(to_json()) gives the same pipeline with the same text.
   const std::string& to_json() const;
-  /// Ops, parameters, op versions, on_error, codec names and versions (DESIGN section 4); not the source, not
-  /// the batch, not the hints of the order: they change no bit.
-  /// `order`: of a stream whose ops run in one with other bits; empty when they are the declared ones.
+  /// A hash of the ops, their parameters and versions, on_error, and the codecs with their versions (DESIGN section 4).
+  /// Source, batch and order hints change no bit and are left out. `order` is the order of a stream whose ops run in an
+  /// order with other bits; it is empty for the declared one.
   Hash128 fingerprint(OnError on_error, const std::vector<std::size_t>& order = {}) const;
 
  private:

@@ -1,5 +1,6 @@
 #include "transforms/pipeline/source.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 
@@ -24,8 +25,8 @@ SourceField label() {
 
 Status check_names(const std::vector<SourceField>& fields) {
   if (fields.empty() || fields.size() > kFieldsMax)
-    return fail(Code::kInvalidArgument, "source: " + std::to_string(fields.size()) + " fields; give 1 to " +
-                                            std::to_string(kFieldsMax));
+    return fail(Code::kInvalidArgument,
+                fmt::format("source: {} fields; give 1 to {}", fields.size(), kFieldsMax));
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string& name = fields[i].spec.name;
     const auto good = [](unsigned char c) {
@@ -46,7 +47,7 @@ Status check_names(const std::vector<SourceField>& fields) {
 Result<Json::Object> read_lists(Params& params, std::string_view key, std::int64_t count) {
   const Json& given = params.raw(key);
   const std::string what =
-      "an object of lists of " + (count < 0 ? std::string() : std::to_string(count) + " ") + "strings";
+      "an object of lists of " + (count < 0 ? std::string() : fmt::format("{} ", count)) + "strings";
   if (given.is_null()) {
     params.set_canonical(key, Json(Json::Object()));
     return Json::Object();
@@ -61,10 +62,10 @@ Result<Json::Object> read_lists(Params& params, std::string_view key, std::int64
     bool good = items && (count < 0 || static_cast<std::int64_t>(items->size()) == count);
     for (std::size_t i = 0; good && i < items->size(); ++i) good = (*items)[i].get<std::string>() != nullptr;
     if (!good)
-      return fail(Code::kInvalidArgument,
-                  "source: " + std::string(key) + "[\"" + name.substr(0, kNameBytesMax) + "\"]: got " +
-                      list.excerpt() + (items ? " (" + std::to_string(items->size()) + " entries)" : "") +
-                      "; give " + what);
+      return fail(Code::kInvalidArgument, "source: " + std::string(key) + "[\"" +
+                                              name.substr(0, kNameBytesMax) + "\"]: got " + list.excerpt() +
+                                              (items ? fmt::format(" ({} entries)", items->size()) : "") +
+                                              "; give " + what);
   }
   return *object;
 }
@@ -78,12 +79,11 @@ Result<SourceSpec> parse_image_folder(Params& params) {
 Result<SourceSpec> parse_files(Params& params) {
   const std::vector<std::string> paths = params.strings("paths", std::nullopt);
   const auto count = static_cast<std::int64_t>(paths.size());
-  const auto labels =
-      params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
-                              "None or one label for each of " + std::to_string(count) + " paths");
+  const auto labels = params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
+                                              fmt::format("None or one label for each of {} paths", count));
   ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
   TRY(params.finish());
-  SourceSpec spec{"", "files(" + std::to_string(count) + " paths", {encoded("image")}};
+  SourceSpec spec{"", fmt::format("files({} paths", count), {encoded("image")}};
   for (const auto& [name, list] : extra) {
     spec.fields.push_back(encoded(name));
     spec.text += ", extra " + Json(name).text();
@@ -105,7 +105,7 @@ Result<SourceSpec> parse_webdataset(Params& params) {
   }
   const std::vector<std::string> extensions = params.strings("label", std::vector<std::string>{"cls"});
   TRY(params.finish());
-  SourceSpec spec{"", "webdataset(" + std::to_string(tars.size()) + " tars)", {}};
+  SourceSpec spec{"", fmt::format("webdataset({} tars)", tars.size()), {}};
   for (const auto& [name, list] : fields) {
     if (list.get<Json::Array>()->empty())
       return fail(Code::kInvalidArgument, "source: fields[\"" + name.substr(0, kNameBytesMax) +
@@ -116,27 +116,33 @@ Result<SourceSpec> parse_webdataset(Params& params) {
   return spec;
 }
 
-Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
-  Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
+/// The "dtype" and "shape" of one row. A fault is in `params`.
+TensorSpec read_row(Params& params, const std::string& name) {
   const std::string type = params.string("dtype");
   const std::optional<DType> dtype = dtype_from_name(type);
   if (!dtype)
     params.reject("dtype", "a numpy name of bool, int, uint or float of 8 to 64 bits, as \"uint8\"");
   std::vector<std::int64_t> shape = params.integers("shape", 0, kDimensionsMax, 1, kRowBytesMax,
                                                     "the shape of one row, at most 8 dimensions");
-  params.string("fingerprint");
   std::int64_t bytes = dtype ? static_cast<std::int64_t>(dtype_bytes(*dtype)) : 1;
   for (const std::int64_t dimension : shape) {
     const auto product = checked_mul(bytes, dimension);
     if (!product || *product > kRowBytesMax) {
-      params.reject("shape", "at most " + std::to_string(kRowBytesMax) + " B per row");
+      params.reject("shape", fmt::format("at most {} B per row", kRowBytesMax));
       break;
     }
     bytes = *product;
   }
+  return {name, dtype.value_or(DType::kUint8), std::move(shape)};
+}
+
+Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
+  Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
+  TensorSpec row = read_row(params, name);
+  params.string("fingerprint");
   TRY(params.finish());
   canonical = Json(params.take_canonical());
-  return SourceField{SourceField::Kind::kTensor, {name, *dtype, std::move(shape)}};
+  return SourceField{SourceField::Kind::kTensor, std::move(row)};
 }
 
 Result<SourceSpec> parse_arrays(Params& params) {
@@ -145,7 +151,7 @@ Result<SourceSpec> parse_arrays(Params& params) {
   const auto* arrays = given.get<Json::Object>();
   if (!arrays) params.reject("arrays", "an object of {name: {\"dtype\", \"shape\", \"fingerprint\"}}");
   TRY(params.finish());
-  SourceSpec spec{"", "arrays(" + std::to_string(count) + " rows)", {}};
+  SourceSpec spec{"", fmt::format("arrays({} rows)", count), {}};
   Json::Object canonical;
   for (const auto& [name, array] : *arrays) {
     canonical.emplace_back(name, Json());
@@ -156,6 +162,41 @@ Result<SourceSpec> parse_arrays(Params& params) {
   return spec;
 }
 
+// Files of records with named fields.
+Result<SourceSpec> parse_records(Params& params, const std::string& type) {
+  const std::vector<std::string> paths = params.strings("paths", std::nullopt);
+  SourceSpec spec{"", type + "(" + std::to_string(paths.size()) + " files)", {}};
+  const Json& encoded_fields = params.raw("encoded");
+  const auto* keys = encoded_fields.get<Json::Object>();
+  if (!keys) params.reject("encoded", "an object of {field: name in the record, None for the whole record}");
+  const Json& tensor_fields = params.raw("tensors");
+  const auto* tensors = tensor_fields.get<Json::Object>();
+  if (!tensors) params.reject("tensors", "an object of {field: {\"key\", \"dtype\", \"shape\"}}");
+  const Json& label_key = params.raw("label");
+  if (!label_key.is_null() && !label_key.get<std::string>())
+    params.reject("label", "None or the name of an integer in the record");
+  params.boolean("check_data", true);
+  TRY(params.finish());
+  for (const auto& [name, key] : *keys) {
+    if (!key.is_null() && !key.get<std::string>())
+      return fail(Code::kInvalidArgument, "source: encoded[\"" + name.substr(0, kNameBytesMax) + "\"]: got " +
+                                              key.excerpt() + "; give a name, or None for the whole record");
+    spec.fields.push_back(encoded(name));
+  }
+  Json::Object canonical;
+  for (const auto& [name, given] : *tensors) {
+    Params tensor("source: tensors[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
+    tensor.string("key");
+    TensorSpec row = read_row(tensor, name);
+    TRY(tensor.finish());
+    canonical.emplace_back(name, Json(tensor.take_canonical()));
+    spec.fields.push_back({SourceField::Kind::kTensor, std::move(row)});
+  }
+  params.set_canonical("tensors", Json(std::move(canonical)));
+  if (!label_key.is_null()) spec.fields.push_back(label());
+  return spec;
+}
+
 }  // namespace
 
 Result<SourceSpec> parse_source(const Json& object) {
@@ -163,12 +204,14 @@ Result<SourceSpec> parse_source(const Json& object) {
   TRY(params.fault());
   const Json* type = object.find("type");
   const std::string* name = type ? type->get<std::string>() : nullptr;
-  Result<SourceSpec> spec =
-      fail(Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
-                                       "; give image_folder, files, webdataset or arrays");
+  Result<SourceSpec> spec = fail(
+      Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
+                                  "; give image_folder, files, webdataset, tfrecord, mds, arrow or arrays");
   if (name && *name == "image_folder") spec = parse_image_folder(params);
   if (name && *name == "files") spec = parse_files(params);
   if (name && *name == "webdataset") spec = parse_webdataset(params);
+  if (name && (*name == "tfrecord" || *name == "mds" || *name == "arrow"))
+    spec = parse_records(params, *name);
   if (name && *name == "arrays") spec = parse_arrays(params);
   if (!spec) return spec;
   TRY(check_names(spec->fields));

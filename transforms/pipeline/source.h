@@ -11,18 +11,18 @@
 
 namespace carya::transforms {
 
-/// The "source" object of the pipeline document, checked: its canonical form and what each record brings.
+/// The "source" object of the pipeline document after its check.
 struct SourceSpec {
-  std::string json;                 ///< canonical
+  std::string json;                 ///< the canonical form
   std::string text;                 ///< one line for people
-  std::vector<SourceField> fields;  ///< names are distinct
+  std::vector<SourceField> fields;  ///< what each record has; names are distinct
 };
 
-/// Errors: kInvalidArgument with the key, what was given and what to give.
+/// Parse and check the object. Errors: kInvalidArgument with the key, what was given and what to give.
 Result<SourceSpec> parse_source(const Json& object);
 
-/// The chain's state before its first op. Of an arrays source, `image` and every other uint8 array of its
-/// height and width, with 1, 3 or 4 channels, are images; all else keeps its place whatever moves.
+/// The state of the chain before its first op. In an arrays source, `image` is an image, and so is every other uint8
+/// array of its height and width with 1, 3 or 4 channels. All other arrays are not moved by geometric ops.
 std::vector<FieldState> initial_states(const std::vector<SourceField>& fields);
 
 }  // namespace carya::transforms

@@ -5,6 +5,7 @@
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/floats/float_image.h"
 #include "transforms/kernels/image/pad.h"
+#include "transforms/plan/pass_price.h"
 #include "transforms/plan/program.h"
 
 namespace carya::transforms {
@@ -15,6 +16,7 @@ struct Sample {
   std::vector<OwnedTensor> tensors;
   ImageDecoder decoder;
   Resizer resizer;
+  Patience* patience = nullptr;  // may be null
 };
 
 ImageSize size_of(const OwnedTensor& tensor) {
@@ -44,10 +46,14 @@ OwnedTensor picture(const std::string& name, ImageSize size, std::int64_t channe
   return tensor;
 }
 
-Status decode(const Program& program, const DecodeImage& op, Sample& sample, OwnedTensor& tensor) {
+Status decode(const Program& program, const DecodeImage& op, PassPrice& price, Sample& sample,
+              OwnedTensor& tensor) {
   const std::string name = tensor.spec.name;
   const auto info = sample.decoder.open(tensor.data, program.limits());
   if (!info) return decode_failed(name, info.error());
+  const auto priced =
+      price.add_decode(op, *info, static_cast<std::int64_t>(tensor.data.size()), {info->height, info->width});
+  if (!priced) return decode_failed(name, priced.error());
   OwnedTensor pixels = picture(name, {info->height, info->width}, color_channels(op.mode()));
   const auto status =
       sample.decoder.decode_region({0, 0, info->height, info->width}, op.mode(), view_of(pixels));
@@ -84,7 +90,7 @@ void apply(const Step& step, bool extra, Sample& sample, OwnedTensor& tensor) {
   const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
   if (step.kind == Step::Kind::kWarp) {
     warp({view_of(tensor), 0, 0, step.height, step.width}, {step.matrix, interpolation, step.fill},
-         {0, 0, step.height, step.width}, view_of(out));
+         {0, 0, step.height, step.width}, view_of(out), sample.patience);
   } else {
     sample.resizer.resize(view_of(tensor), {step.height, step.width, interpolation, step.antialias},
                           view_of(out));
@@ -101,7 +107,7 @@ FloatFill float_fill(const std::array<std::uint8_t, 4>& fill, bool unit) {
   return values;
 }
 
-void apply_to_floats(const Step& step, bool extra, bool unit, OwnedTensor& tensor) {
+void apply_to_floats(const Step& step, bool extra, bool unit, Patience* patience, OwnedTensor& tensor) {
   if (step.kind == Step::Kind::kFlip)
     return flip(floats_of(tensor), step.flip_horizontal, step.flip_vertical);
   OwnedTensor out =
@@ -112,9 +118,9 @@ void apply_to_floats(const Step& step, bool extra, bool unit, OwnedTensor& tenso
   if (step.kind == Step::Kind::kWindow) {
     crop_padded(in, {step.top, step.left, step.height, step.width}, step.padding_mode, fill, floats_of(out));
   } else if (step.kind == Step::Kind::kWarp) {
-    warp(in, step.matrix, interpolation, fill, floats_of(out));
+    warp(in, step.matrix, interpolation, fill, floats_of(out), patience);
   } else {
-    resize(in, interpolation, step.antialias, floats_of(out));
+    resize(in, interpolation, step.antialias, floats_of(out), patience);
   }
   tensor = std::move(out);
 }
@@ -128,7 +134,7 @@ void see_twice(const Program::OpProgram& entry, Sample& sample) {
 }
 
 Status move_pixels(const Program& program, const Program::OpProgram& entry, const SampleId& id,
-                   Sample& sample) {
+                   PassPrice& price, Sample& sample) {
   const auto& op = static_cast<const GeometricOp&>(*entry.op);
   const ImageSize size = size_of(sample.tensors[entry.fields.front()]);
   for (const std::size_t f : entry.fields)
@@ -139,19 +145,25 @@ Status move_pixels(const Program& program, const Program::OpProgram& entry, cons
   StepList steps;
   TRY(op.resolve(rng, size, steps));
   TRY(check_steps(program.options, op, steps, 0));
+  if (steps.count == 0) return {};
+  const ImageSize made{steps.steps[steps.count - 1].height, steps.steps[steps.count - 1].width};
+  for (const std::size_t f : entry.fields) TRY(price.add(op, size, made, sample.tensors[f].spec.shape[2]));
   for (std::size_t i = 0; i < steps.count; ++i)
     for (const std::size_t f : entry.fields) {
       OwnedTensor& tensor = sample.tensors[f];
       if (tensor.spec.dtype == DType::kFloat32)
-        apply_to_floats(steps.steps[i], program.fields[f].extra, entry.before[f].unit, tensor);
+        apply_to_floats(steps.steps[i], program.fields[f].extra, entry.before[f].unit, sample.patience,
+                        tensor);
       else
         apply(steps.steps[i], program.fields[f].extra, sample, tensor);
     }
   return {};
 }
 
-void recolor(const Program::OpProgram& entry, const SampleId& id, OwnedTensor& tensor) {
-  if (!entry.gate.open(id)) return;
+Status recolor(const Program::OpProgram& entry, const SampleId& id, Patience* patience, PassPrice& price,
+               OwnedTensor& tensor) {
+  if (!entry.gate.open(id)) return {};
+  TRY(price.add(*entry.op, size_of(tensor), size_of(tensor), tensor.spec.shape[2]));
   SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
   ColorSteps changes;
   static_cast<const ColorOp*>(entry.op)->draw(rng, size_of(tensor), tensor.spec.shape[2], changes);
@@ -160,11 +172,12 @@ void recolor(const Program::OpProgram& entry, const SampleId& id, OwnedTensor& t
     OwnedTensor out = picture(tensor.spec.name, size_of(tensor),
                               channels_after(changes.steps[i], tensor.spec.shape[2]), dtype);
     if (dtype == DType::kFloat32)
-      apply_color_step(changes.steps[i], floats_of(std::as_const(tensor)), floats_of(out));
+      apply_color_step(changes.steps[i], floats_of(std::as_const(tensor)), floats_of(out), patience);
     else
-      apply_color_step(changes.steps[i], view_of(tensor), view_of(out));
+      apply_color_step(changes.steps[i], view_of(tensor), view_of(out), patience);
     tensor = std::move(out);
   }
+  return {};
 }
 
 void compute(const Program::OpProgram& entry, std::size_t f, OwnedTensor& tensor) {
@@ -178,10 +191,15 @@ void compute(const Program::OpProgram& entry, std::size_t f, OwnedTensor& tensor
 }  // namespace
 
 Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
-                                              std::span<const std::span<const std::byte>> inputs) {
+                                              std::span<const std::span<const std::byte>> inputs,
+                                              Patience* patience) {
   const auto& fields = program.inputs;
   CHECK(inputs.size() == fields.size());
   Sample sample;
+  sample.patience = patience;
+  sample.decoder.set_patience(patience);
+  sample.resizer.set_patience(patience);
+  PassPrice price(program.options.sample_ns_max);
   for (std::size_t f = 0; f < fields.size(); ++f) {
     OwnedTensor tensor{fields[f].spec, {inputs[f].begin(), inputs[f].end()}};
     if (fields[f].kind == SourceField::Kind::kEncoded)
@@ -192,13 +210,15 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
   }
   for (const Program::OpProgram& entry : program.ops) {
     const OpKind kind = entry.op->traits().kind;
-    if (kind == OpKind::kGeometric) TRY(move_pixels(program, entry, id, sample));
+    if (kind == OpKind::kGeometric) TRY(move_pixels(program, entry, id, price, sample));
     if (kind == OpKind::kViews) see_twice(entry, sample);
     for (const std::size_t f : entry.fields) {
       if (kind == OpKind::kDecode)
-        TRY(decode(program, static_cast<const DecodeImage&>(*entry.op), sample, sample.tensors[f]));
-      if (kind == OpKind::kColor) recolor(entry, id, sample.tensors[f]);
+        TRY(decode(program, static_cast<const DecodeImage&>(*entry.op), price, sample, sample.tensors[f]));
+      if (kind == OpKind::kColor) TRY(recolor(entry, id, patience, price, sample.tensors[f]));
       if (kind == OpKind::kPoint) compute(entry, f, sample.tensors[f]);
+      // After each: what the last one left is not what it should be if it was given up.
+      if (patience && !patience->ask()) return fail(Code::kTimeout, "the sample was given up");
     }
   }
   return std::move(sample.tensors);

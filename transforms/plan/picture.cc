@@ -1,8 +1,8 @@
 #include "transforms/plan/picture.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
-#include "base/clock.h"
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/image/pad.h"
 
@@ -40,7 +40,15 @@ constexpr std::int64_t kChannelsMax = 4;
 constexpr std::int64_t kBandsFrom = 512 << 10;
 constexpr std::int64_t kBandBytes = 64 << 10;
 
+std::unexpected<Error> given_up() {
+  return fail(Code::kTimeout, "the sample was given up");
+}
+
 }  // namespace
+
+Status Picture::still_wanted() const {
+  return scratch_.patience.given_up() ? given_up() : Status();
+}
 
 bool Picture::only_cuts(std::span<const Step> steps, ImageSize size) const {
   for (const Step& step : steps) {
@@ -74,22 +82,25 @@ Status Picture::next_buffer(ImageSize size, std::int64_t channels, MutableImageV
 }
 
 Status Picture::decode_region(const Region& region, ImageView& view) {
+  const ColorMode mode = source_.decode->mode();
+  const bool swaps = orientation_swaps(source_.orientation);
+  const ImageSize stored = swaps ? ImageSize{source_.size.width, source_.size.height} : source_.size;
+  const Region from = orientation_source(region, source_.orientation, stored.height, stored.width);
+  TRY(scratch_.price.add_decode(*source_.decode, *source_.info, source_.file_bytes,
+                                {from.height, from.width}));
   if (source_.orientation == 1) {
-    ASSIGN(view, source_.decoder->decode_view(region, source_.mode));
+    ASSIGN(view, source_.decoder->decode_view(region, mode));
   } else {
     MutableImageView out;
-    const bool swaps = orientation_swaps(source_.orientation);
-    const ImageSize stored = swaps ? ImageSize{source_.size.width, source_.size.height} : source_.size;
-    const Region from = orientation_source(region, source_.orientation, stored.height, stored.width);
     MutableImageView as_stored;
     TRY(next_buffer({from.height, from.width}, source_.channels, as_stored));
-    TRY(source_.decoder->decode_region(from, source_.mode, as_stored));
+    TRY(source_.decoder->decode_region(from, mode, as_stored));
     TRY(next_buffer({region.height, region.width}, source_.channels, out));
     apply_orientation(as_stored, source_.orientation, out);
     view = out;
   }
   if (trace_) {
-    trace_->decoded_at_ns = thread_cpu_ns();
+    trace_->decoded_at_ns = scratch_.cpu_ns();
     trace_->decoded_bytes = view.height * view.row_bytes();
   }
   return {};
@@ -188,10 +199,19 @@ Status Picture::unflip() {
 Status Picture::resize(const Step& step, Interpolation interpolation) {
   MutableImageView out;
   TRY(next_buffer({step.height, step.width}, view_.channels, out));
-  scratch_.resizer.resize(view_, {step.height, step.width, interpolation, step.antialias}, out);
+  const ResizeSpec spec{step.height, step.width, interpolation, step.antialias};
+  if (wants_bands())
+    scratch_.resizer.resize_in_bands(view_, spec, out, *scratch_.bands);
+  else
+    scratch_.resizer.resize(view_, spec, out);
+  TRY(still_wanted());
   view_ = out;
   region_ = {0, 0, out.height, out.width};
   return {};
+}
+
+bool Picture::wants_bands() const {
+  return scratch_.bands && scratch_.bands->wants(view_.height * view_.width);
 }
 
 Status Picture::wait_with(const Step& step, Interpolation interpolation) {
@@ -219,7 +239,8 @@ Status Picture::warp_waiting() {
   TRY(unflip());
   MutableImageView out;
   TRY(next_buffer({window.height, window.width}, view_.channels, out));
-  warp({view_, read.top, read.left, size.height, size.width}, spec, window, out);
+  warp({view_, read.top, read.left, size.height, size.width}, spec, window, out, &scratch_.patience);
+  TRY(still_wanted());
   view_ = out;
   region_ = {0, 0, out.height, out.width};
   mark(step);
@@ -228,8 +249,8 @@ Status Picture::warp_waiting() {
   return {};
 }
 
-void Picture::stream(const Step& step, Interpolation interpolation, std::span<const Step> rest,
-                     StoreSpec spec, std::byte* out) {
+Status Picture::stream(const Step& step, Interpolation interpolation, std::span<const Step> rest,
+                       StoreSpec spec, std::byte* out) {
   size_ = {step.height, step.width};
   Region kept{0, 0, step.height, step.width};
   for (const Step& later : rest) {
@@ -256,19 +277,20 @@ void Picture::stream(const Step& step, Interpolation interpolation, std::span<co
     scratch_.resizer.resize_rows(view_, resize_spec, {&cut, CutRows::row});
   }
   store.finish();
+  return still_wanted();
 }
 
 // Before there are pixels, nothing was done yet.
 void Picture::mark(const Step& step) {
   if (!trace_ || step.ends_stage == 0 || !decoded_ || waiting_count_ > 0) return;
-  trace_->end(step.ends_stage, thread_cpu_ns(), view_.height * view_.row_bytes());
+  trace_->end(step.ends_stage, scratch_.cpu_ns(), view_.height * view_.row_bytes());
 }
 
 Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, std::byte* out) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if ((step.fields & source_.field) == 0) continue;
-    if (scratch_.go_on && !scratch_.go_on()) return fail(Code::kTimeout, "the sample was given up");
+    if (!scratch_.patience.ask()) return given_up();
     if (step.kind == Step::Kind::kColor) {
       TRY(recolor(step));
       continue;
@@ -289,9 +311,9 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
       TRY(materialize());
       TRY(unflip());
       const auto rest = steps.subspan(i + 1);
-      if (only_cuts(rest, {step.height, step.width})) {
-        stream(step, interpolation, rest, spec, out);
-        return {};
+      // Bands end in any order, and a store takes its rows in order.
+      if (!wants_bands() && only_cuts(rest, {step.height, step.width})) {
+        return stream(step, interpolation, rest, spec, out);
       }
       TRY(resize(step, interpolation));
     }
@@ -322,7 +344,8 @@ Status Picture::recolor(const Step& step) {
     ColorStep change = drawn.steps[i];
     if (!is_pixelwise(change)) {
       TRY(materialize());
-      change = settled(change, view_);
+      change = settled(change, view_, &scratch_.patience);
+      TRY(still_wanted());
     }
     if (is_pixelwise(change)) {
       TRY(wait_with({.step = change}));
@@ -332,7 +355,8 @@ Status Picture::recolor(const Step& step) {
     if (!passes_flips(change)) TRY(unflip());
     MutableImageView out;
     TRY(next_buffer({view_.height, view_.width}, view_.channels, out));
-    apply_color_step(change, view_, out);
+    apply_color_step(change, view_, out, &scratch_.patience);
+    TRY(still_wanted());
     view_ = out;
   }
   if (trace_ && changes_count_ > 0) return wait_with({.ends = &step});
@@ -348,6 +372,7 @@ Status Picture::wait_with(const Change& change) {
 
 // After this view_ is the picture with all of them.
 Status Picture::change_waiting() {
+  if (changes_count_ > 0 && !trace_ && wants_bands()) return change_on_lanes();
   if (band_rows() < view_.height) return change_in_bands(nullptr);
   for (std::size_t i = 0; i < changes_count_; ++i) {
     const Change& change = changes_[i];
@@ -355,17 +380,21 @@ Status Picture::change_waiting() {
     if (!change.step) continue;
     MutableImageView out;
     TRY(next_buffer({view_.height, view_.width}, channels_after(*change.step, view_.channels), out));
-    apply_color_step(*change.step, view_, out);
+    apply_color_step(*change.step, view_, out, &scratch_.patience);
+    if (!scratch_.patience.ask()) return given_up();
     view_ = out;
   }
   changes_count_ = 0;
   return {};
 }
 
+std::int64_t Picture::steps_waiting() const {
+  return std::count_if(changes_.begin(), changes_.begin() + changes_count_,
+                       [](const Change& change) { return change.step.has_value(); });
+}
+
 std::int64_t Picture::band_rows() const {
-  const auto steps = std::count_if(changes_.begin(), changes_.begin() + changes_count_,
-                                   [](const Change& change) { return change.step.has_value(); });
-  const bool large = steps > 1 && view_.height * view_.row_bytes() > kBandsFrom;
+  const bool large = steps_waiting() > 1 && view_.height * view_.row_bytes() > kBandsFrom;
   return large ? std::max<std::int64_t>(1, kBandBytes / view_.row_bytes()) : view_.height;
 }
 
@@ -374,15 +403,16 @@ Status Picture::change_in_bands(RowStore* store) {
   const std::int64_t rows = band_rows();
   MutableImageView out;
   if (!store) TRY(next_buffer({view_.height, view_.width}, channels_, out));
-  for (RowBuffer& band : scratch_.bands)
+  for (RowBuffer& band : scratch_.rows)
     if (!band.reserve(static_cast<std::size_t>(rows * view_.width * kChannelsMax)))
-      return fail(Code::kExhausted, "no memory for " + std::to_string(rows) + " rows of a picture");
-  const std::int64_t start_ns = trace_ ? thread_cpu_ns() : 0;
+      return fail(Code::kExhausted, fmt::format("no memory for {} rows of a picture", rows));
+  const std::int64_t start_ns = trace_ ? scratch_.cpu_ns() : 0;
   for (std::int64_t y = 0; y < view_.height; y += rows) {
     const std::int64_t height = std::min(rows, view_.height - y);
-    const ImageView band =
-        change_rows(crop_view(view_, {y, 0, height, view_.width}), store ? nullptr : out.row(y));
+    const ImageView band = change_rows(crop_view(view_, {y, 0, height, view_.width}),
+                                       store ? nullptr : out.row(y), scratch_.rows);
     for (std::int64_t row = 0; store && row < height; ++row) store->row(y + row, band.row(row));
+    if (!scratch_.patience.after(steps_waiting() * height * view_.row_bytes())) return given_up();
   }
   if (trace_) mark_changes(start_ns);
   changes_count_ = 0;
@@ -390,23 +420,68 @@ Status Picture::change_in_bands(RowStore* store) {
   return {};
 }
 
+// Some rows of the changes that wait, as a few bands one after the other.
+class Picture::ChangeParts final : public BandWork {
+ public:
+  static constexpr int kCount = 64;
+  ChangeParts(Picture& picture, std::int64_t rows, const MutableImageView& out)
+      : picture_(picture), rows_(rows), out_(out) {}
+  bool prepare(int /*part*/) override { return true; }
+  bool run(int part, int lane) override {
+    const std::int64_t end = out_.height * (part + 1) / kCount;
+    for (std::int64_t y = out_.height * part / kCount; y < end; y += rows_) {
+      const std::int64_t height = std::min(rows_, end - y);
+      picture_.change_rows(crop_view(picture_.view_, {y, 0, height, out_.width}), out_.row(y),
+                           picture_.scratch_.lanes[static_cast<std::size_t>(lane)]);
+    }
+    return true;
+  }
+
+ private:
+  Picture& picture_;
+  const std::int64_t rows_;
+  const MutableImageView out_;
+};
+
+// The same as change_waiting(), on several cores.
+Status Picture::change_on_lanes() {
+  if (steps_waiting() == 0) {
+    changes_count_ = 0;
+    return {};
+  }
+  const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / view_.row_bytes());
+  MutableImageView out;
+  TRY(next_buffer({view_.height, view_.width}, channels_, out));
+  const auto lanes = static_cast<std::size_t>(scratch_.bands->lanes());
+  if (scratch_.lanes.size() < lanes) scratch_.lanes.resize(lanes);
+  for (auto& memory : scratch_.lanes)
+    for (RowBuffer& buffer : memory)
+      if (!buffer.reserve(static_cast<std::size_t>(rows * view_.width * kChannelsMax)))
+        return fail(Code::kExhausted, fmt::format("no memory for {} rows of a picture", rows));
+  ChangeParts parts(*this, rows, out);
+  CHECK(scratch_.bands->run(parts, ChangeParts::kCount));
+  changes_count_ = 0;
+  view_ = out;
+  return {};
+}
+
 // All that wait, on some rows; the result goes to `to`, or if it is null to where it is until the next band.
-ImageView Picture::change_rows(ImageView band, std::uint8_t* to) {
+ImageView Picture::change_rows(ImageView band, std::uint8_t* to, std::array<RowBuffer, 2>& memory) {
   std::size_t last = changes_count_;
   while (!changes_[last - 1].step) --last;
   bool odd = false;
-  std::int64_t before_ns = trace_ ? thread_cpu_ns() : 0;
+  std::int64_t before_ns = trace_ ? scratch_.cpu_ns() : 0;
   for (Change& change : std::span(changes_).first(last)) {
     if (!change.step) continue;
     const std::int64_t channels = channels_after(*change.step, band.channels);
     const bool final = &change == &changes_[last - 1];
-    std::uint8_t* const data = final && to ? to : scratch_.bands[odd].data();
+    std::uint8_t* const data = final && to ? to : memory[odd].data();
     const MutableImageView changed{data, band.height, band.width, channels, band.width * channels};
     apply_color_step(*change.step, band, changed);
     band = changed;
     odd = !odd;
     if (!trace_) continue;
-    const std::int64_t now_ns = thread_cpu_ns();
+    const std::int64_t now_ns = scratch_.cpu_ns();
     change.ns += now_ns - before_ns;
     before_ns = now_ns;
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "transforms/plan/pass_price.h"
 #include "transforms/plan/picture.h"
 #include "transforms/plan/program.h"
 #include "transforms/plan/scratch.h"
@@ -46,8 +47,8 @@ class CompiledPlan final : public Plan {
     if (!timed) --counters.untimed;
     ++counters.samples;
     counters.timed_samples += timed;
-    StageTimer timer(counters, timed);
-    if (!program_.options.fuse) return run_whole(timer, id, inputs, outputs);
+    StageTimer timer(counters, timed, impl.bands);
+    if (!program_.options.fuse) return run_whole(impl, timer, id, inputs, outputs);
     if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs, indexes));
     return run_arrays(impl, timer, inputs, outputs);
   }
@@ -95,7 +96,8 @@ class CompiledPlan final : public Plan {
   using Inputs = std::span<const std::span<const std::byte>>;
   using Outputs = std::span<std::byte* const>;
 
-  Status run_whole(StageTimer& timer, const SampleId& id, Inputs inputs, Outputs outputs) const;
+  Status run_whole(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                   Outputs outputs) const;
   Status run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
                       Outputs outputs, std::span<FieldIndex> indexes) const;
   void add_sizes(StageTimer& timer, const Scratch::Impl& impl) const;
@@ -104,6 +106,7 @@ class CompiledPlan final : public Plan {
   Status run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs inputs, Outputs outputs) const;
   Status open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const;
   ImageSize source_size(const Scratch::Impl& impl, const FieldProgram& field) const;
+  Status add_price(Scratch::Impl& impl, const StepOp& op, ImageSize in, ImageSize out) const;
   Status resolve(Scratch::Impl& impl, const SampleId& id) const;
   PictureSource source_of(Scratch::Impl& impl, const SampleId& id, std::size_t f,
                           std::span<const std::byte> input) const;
@@ -123,7 +126,7 @@ class CompiledPlan final : public Plan {
 
 // Read the headers of all encoded pictures.
 Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const {
-  while (impl.decoders.size() < program_.decoders) impl.decoders.emplace_back();
+  while (impl.decoders.size() < program_.decoders) impl.decoders.emplace_back().set_patience(&impl.patience);
   if (impl.infos.size() < program_.decoders) impl.infos.resize(program_.decoders);
   for (const std::size_t f : program_.pictures) {
     const FieldProgram& field = program_.fields[f];
@@ -131,6 +134,7 @@ Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldInd
     auto info = impl.decoders[field.decoder].open(inputs[f], program_.limits());
     if (!info) return decode_failed(field.name, info.error());
     impl.infos[field.decoder] = *info;
+    impl.decoders[field.decoder].set_bands(impl.bands);
     if (!indexes.empty()) impl.decoders[field.decoder].set_index(&indexes[f]);
   }
   return {};
@@ -143,17 +147,33 @@ ImageSize CompiledPlan::source_size(const Scratch::Impl& impl, const FieldProgra
   return swaps ? ImageSize{info.width, info.height} : ImageSize{info.height, info.width};
 }
 
+// One pass of each picture that the op takes.
+Status CompiledPlan::add_price(Scratch::Impl& impl, const StepOp& op, ImageSize in, ImageSize out) const {
+  for (const std::size_t f : program_.pictures) {
+    if ((op.fields & (std::uint64_t{1} << f)) == 0) continue;
+    const FieldProgram& field = program_.fields[f];
+    const bool met = in.height >= 0;  // a color op may come before the sizes do
+    const Op& as_op = op.color ? static_cast<const Op&>(*op.color) : *op.geometric;
+    TRY(impl.price.add(as_op, met ? in : source_size(impl, field),
+                       out.height >= 0 ? out : source_size(impl, field), field.picture_shape[2]));
+  }
+  return {};
+}
+
 // Draw all random numbers: one list of steps, which every picture follows from its first op on.
 Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
   StepList& steps = impl.steps;
   steps.count = 0;
   std::array<ImageSize, 2> sizes;  // of each view; one size before the views and after them
+  impl.price = PassPrice(program_.options.sample_ns_max);
   for (std::size_t g = 0; g < program_.step_ops.size(); ++g) {
     const StepOp& op = program_.step_ops[g];
     impl.first_step[g] = steps.count;
     const bool open = op.gate.open(id);
     if (op.color) {
       if (!open) continue;
+      const ImageSize at = sizes[op.view == 1];
+      TRY(add_price(impl, op, at, at));
       Step& step = steps.add(Step::Kind::kColor, {});
       step.color = op.color;
       step.key = op.key;
@@ -177,6 +197,7 @@ Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
     }
     if (steps.count > impl.first_step[g]) {
       Step& last = steps.steps[steps.count - 1];
+      TRY(add_price(impl, op, size, {last.height, last.width}));
       size = {last.height, last.width};
       last.ends_stage = op.ends_stage;
     }
@@ -194,8 +215,10 @@ PictureSource CompiledPlan::source_of(Scratch::Impl& impl, const SampleId& id, s
   if (field.decode) {
     source.channels = color_channels(field.decode->mode());
     source.decoder = &impl.decoders[field.decoder];
-    source.mode = field.decode->mode();
-    if (field.decode->apply_exif()) source.orientation = impl.infos[field.decoder].exif_orientation;
+    source.decode = field.decode;
+    source.info = &impl.infos[field.decoder];
+    source.file_bytes = static_cast<std::int64_t>(input.size());
+    if (field.decode->apply_exif()) source.orientation = source.info->exif_orientation;
   } else {
     source.channels = field.source_shape[2];
     source.pixels = {reinterpret_cast<const std::uint8_t*>(input.data()), source.size.height,
@@ -347,8 +370,9 @@ Status CompiledPlan::run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs i
   return {};
 }
 
-Status CompiledPlan::run_whole(StageTimer& timer, const SampleId& id, Inputs inputs, Outputs outputs) const {
-  ASSIGN(const std::vector<OwnedTensor> tensors, run_op_by_op(program_, id, inputs));
+Status CompiledPlan::run_whole(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                               Outputs outputs) const {
+  ASSIGN(const std::vector<OwnedTensor> tensors, run_op_by_op(program_, id, inputs, &impl.patience));
   std::int64_t bytes_in = 0;
   std::int64_t bytes_out = 0;
   for (std::size_t f = 0; f < tensors.size(); ++f) {
@@ -364,10 +388,16 @@ Status CompiledPlan::run_whole(StageTimer& timer, const SampleId& id, Inputs inp
 }  // namespace
 
 void Scratch::set_go_on(std::function<bool()> go_on) {
-  impl_->go_on = std::move(go_on);
+  impl_->patience.set(std::move(go_on));
 }
 
-Scratch::Scratch() : impl_(std::make_unique<Impl>()) {}
+void Scratch::set_bands(BandRunner* runner) {
+  impl_->bands = runner;
+}
+
+Scratch::Scratch() : impl_(std::make_unique<Impl>()) {
+  impl_->resizer.set_patience(&impl_->patience);
+}
 Scratch::~Scratch() = default;
 Scratch::Scratch(Scratch&&) noexcept = default;
 Scratch& Scratch::operator=(Scratch&&) noexcept = default;

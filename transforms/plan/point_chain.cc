@@ -1,5 +1,6 @@
 #include "transforms/plan/point_chain.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -148,7 +149,7 @@ Status PointChain::run(const std::vector<std::int64_t>& shape, const std::byte* 
     std::byte* to = out;
     if (i + 1 < steps_.size()) {
       if (!work[i % 2].reserve(count * dtype_bytes(steps_[i].to)))
-        return fail(Code::kExhausted, "no memory for " + std::to_string(count) + " values between two ops");
+        return fail(Code::kExhausted, fmt::format("no memory for {} values between two ops", count));
       to = reinterpret_cast<std::byte*>(work[i % 2].data());
     }
     apply_point_step(steps_[i], shapes_[i], in, to);

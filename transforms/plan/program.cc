@@ -1,5 +1,6 @@
 #include "transforms/plan/program.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -130,9 +131,8 @@ Result<std::vector<std::size_t>> running_order(const Program& program) {
   const std::vector<std::size_t>& order = program.options.order;
   if (order.empty()) return declared;
   if (!std::ranges::is_permutation(order, declared))
-    return fail(Code::kInvalidArgument, "plan: order has " + std::to_string(order.size()) +
-                                            " indices; give each of 0 to " + std::to_string(count - 1) +
-                                            " once");
+    return fail(Code::kInvalidArgument, fmt::format("plan: order has {} indices; give each of 0 to {} once",
+                                                    order.size(), count - 1));
   return order;
 }
 
@@ -294,21 +294,21 @@ void name_picture_stages(Program& program, Program::Stage& decode) {
   bool windows_only = !decode.name.empty();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = *ops[i].op;
-    const bool flips = op.name().ends_with("flip");
+    const OpTraits& traits = op.traits();
     if (ops[i].grouped) {
       add_op(stage, "random_apply[" + op.name() + "]", ops[i].index);
-    } else if (windows_only && op.name() == "random_resized_crop") {
+    } else if (windows_only && traits.is_window && traits.is_resize) {
       program.decodes_windows = true;
       add_name(decode, op.name() + "[window]");  // its work is the resize
       add_op(stage, op.name() + "[resize]", ops[i].index);
-    } else if (windows_only && op.traits().waits && !flips && op.name() != "pad") {
+    } else if (windows_only && traits.is_window && traits.waits) {
       program.decodes_windows = true;
       add_op(decode, op.name(), ops[i].index);
       continue;
     } else {
       add_op(stage, op.name(), ops[i].index);
     }
-    windows_only &= flips && !ops[i].grouped;
+    windows_only &= traits.is_flip && !ops[i].grouped;
     if (!makes(ops[i]) || i >= stages_until) continue;
     program.stages.push_back(std::move(stage));
     program.step_ops[ops[i].step_op].ends_stage = static_cast<std::uint8_t>(program.stages.size());
@@ -397,9 +397,9 @@ Status check_steps(const PlanOptions& options, const Op& op, const StepList& ste
   for (const Step& step : std::span(steps.steps).subspan(first, steps.count - first)) {
     const auto pixels = static_cast<std::uint64_t>(step.height) * static_cast<std::uint64_t>(step.width);
     if (pixels > options.image_pixels_max)
-      return fail(Code::kCorrupt, op.name() + ": an image becomes " + size_text({step.height, step.width}) +
-                                      "; give a smaller size: at most " +
-                                      std::to_string(options.image_pixels_max) + " pixels here");
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: an image becomes {}; give a smaller size: at most {} pixels here",
+                              op.name(), size_text({step.height, step.width}), options.image_pixels_max));
   }
   return {};
 }

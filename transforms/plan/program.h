@@ -14,32 +14,33 @@
 #include "transforms/pipeline/pipeline.h"
 #include "transforms/plan/plan.h"
 #include "transforms/plan/point_chain.h"
+#include "transforms/simd/patience.h"
 
 namespace carya::transforms {
 
-/// Everything the pixels of one field go through, compiled.
+/// All that happens to the pixels of one field, compiled.
 struct FieldProgram {
   enum class Kind : std::uint8_t {
-    kCopy,     ///< the source's bytes are the result
+    kCopy,     ///< the result has the bytes of the source
     kArray,    ///< point ops on a row of an array
     kPicture,  ///< pixels that are decoded or moved
   };
   Kind kind = Kind::kCopy;
-  std::string name;                         ///< of the source's field
-  std::size_t source = 0;                   ///< that field: another view of it may be a field too
-  bool extra = false;                       ///< an image other than the main one
-  const DecodeImage* decode = nullptr;      ///< kPicture: of an encoded field
-  std::size_t decoder = 0;                  ///< which decoder of the scratch
-  std::size_t first_step_op = 0;            ///< kPicture: step ops before this one came before its decode
-  std::size_t first_geometric = 0;          ///< kPicture: the step op where its size meets that of the others
-  std::vector<std::int64_t> source_shape;   ///< of an array's row
-  std::vector<std::int64_t> picture_shape;  ///< kPicture: before the point ops
+  std::string name;                     ///< the name of the source's field
+  std::size_t source = 0;               ///< the index of that field; another view may share it
+  bool extra = false;                   ///< an image other than the main one
+  const DecodeImage* decode = nullptr;  ///< kPicture: set if the source is encoded
+  std::size_t decoder = 0;              ///< the index of its decoder in the scratch
+  std::size_t first_step_op = 0;        ///< kPicture: the first step op behind its decode
+  std::size_t first_geometric = 0;      ///< kPicture: the first step op where all images must have one size
+  std::vector<std::int64_t> source_shape;   ///< the shape of an array's row
+  std::vector<std::int64_t> picture_shape;  ///< kPicture: the shape before the point ops
   std::int64_t in_bytes = -1;               ///< -1: encoded
   std::int64_t out_bytes = -1;              ///< -1: unknown shape
   std::optional<PointChain> chain;
 };
 
-/// Whether an op is done for a sample: always, or as the group draws that it is in.
+/// Whether an op runs for a sample: always, or if the group that it is in draws so.
 struct Gate {
   const RandomApply* group = nullptr;
   Philox4x32::Key key{};
@@ -53,19 +54,19 @@ struct Gate {
 
 inline constexpr int kEveryView = -1;
 
-/// One geometric or color op of the chain, and the key of its random numbers.
+/// One geometric or color op of the chain, with the key of its random numbers.
 struct StepOp {
   const GeometricOp* geometric = nullptr;
   const ColorOp* color = nullptr;
   Philox4x32::Key key{};
   Gate gate{};
-  int view = kEveryView;        ///< which view's size it follows
+  int view = kEveryView;        ///< the view whose size it follows
   std::uint64_t fields = 0;     ///< a bit for each field that it takes
-  std::uint8_t ends_stage = 0;  ///< number of the profile's stage that ends with it, from 1; 0: none
+  std::uint8_t ends_stage = 0;  ///< the number, from 1, of the profile's stage that ends with it; 0: none
 };
 
-/// A pipeline taken apart, its ops in the order in which they run: per op for the reference path, per field
-/// for the fused one. A group is the ops that it does, each behind the group's gate. Immutable.
+/// A pipeline with its ops in the order in which they run: per op for the reference path, per field for the fused one.
+/// A group is replaced by its ops, each behind the group's gate. Immutable.
 struct Program {
   std::shared_ptr<const Pipeline> pipeline;
   PlanOptions options;
@@ -73,9 +74,9 @@ struct Program {
   std::vector<TensorSpec> outputs;
   struct OpProgram {
     const Op* op = nullptr;
-    std::size_t index = 0;            ///< of it, or of the group or views that it is in, in the pipeline
-    std::vector<std::size_t> fields;  ///< which it takes
-    std::vector<FieldState> before;   ///< all fields before it, each view in the view's place
+    std::size_t index = 0;            ///< in the pipeline; for an op inside a group or views, their index
+    std::vector<std::size_t> fields;  ///< the fields that it takes
+    std::vector<FieldState> before;   ///< all fields before it; each view stands in its own place
     Philox4x32::Key key{};
     Gate gate{};
     int view = kEveryView;
@@ -83,38 +84,39 @@ struct Program {
   std::vector<OpProgram> ops;
   std::vector<StepOp> step_ops;
   std::vector<FieldProgram> fields;
-  std::vector<std::size_t> pictures;  ///< fields of kPicture
-  /// The two fields that views of one picture become. The second is the last field; before the op that makes
-  /// it, what takes the first takes it too.
+  std::vector<std::size_t> pictures;  ///< the indices of fields of kPicture
+  /// The two fields that the views of one picture become. The second is the last field. Before the op that makes it,
+  /// ops that take the first field take it too.
   std::optional<std::array<std::size_t, 2>> views;
   std::size_t decoders = 0;
-  bool decodes_windows = false;  ///< of a picture only what the crops behind its decode leave
+  bool decodes_windows = false;  ///< whether a decode is limited to what later crops need
   struct Stage {
     std::string name;
-    std::vector<std::uint32_t> ops{};  ///< of the pipeline, as they run
+    std::vector<std::uint32_t> ops{};  ///< indices in the pipeline, in the order in which they run
   };
-  std::vector<Stage> stages;    ///< of the profile: decode, the pictures' ops, the arrays' ops
-  std::size_t store_stage = 0;  ///< the one that ends with a picture in its place
+  std::vector<Stage> stages;    ///< stages of the profile: decode, ops on pictures, ops on arrays
+  std::size_t store_stage = 0;  ///< the stage that ends when a picture is in its place
 
   ImageLimits limits() const { return {options.image_pixels_max, options.jpeg_scans_max}; }
 };
 
-/// Errors: as Plan::compile() says.
+/// Take a pipeline apart. Errors: those of Plan::compile().
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options);
 
-/// One op after the other, each whole: the definition of a pipeline's result, for any shape.
-/// Errors: kCorrupt, kExhausted. Cost: memory for every intermediate.
+/// Run one op after the other on whole tensors: the definition of a pipeline's result, for any shape. Errors: kCorrupt,
+/// kExhausted, kTimeout (`patience` ended it; null: never). Cost: memory for every intermediate.
 Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
-                                              std::span<const std::span<const std::byte>> inputs);
+                                              std::span<const std::span<const std::byte>> inputs,
+                                              Patience* patience = nullptr);
 
-/// The codec's complaint as the sample's: "decode_image: not a JPEG or PNG", with the field's name unless it
-/// is `image`.
+/// Turn the codec's error into the sample's: "decode_image: not a JPEG or PNG". It names the field unless that is
+/// `image`.
 std::unexpected<Error> decode_failed(const std::string& field, const Error& error);
 
-/// Whether the pictures that an op's steps, from `first` on, make keep a lowered limit. The ops themselves
-/// keep the ordinary one. Errors: kCorrupt.
+/// Check the pictures that `op` makes by its steps, from `first` on, against a lowered limit of pixels. The ops check
+/// the ordinary limit themselves. Errors: kCorrupt.
 Status check_steps(const PlanOptions& options, const Op& op, const StepList& steps, std::size_t first);
-/// A sample whose images have different sizes.
+/// The error of a sample whose images have different sizes.
 std::unexpected<Error> size_mismatch(const Op& op, ImageSize first, const std::string& field, ImageSize size);
 
 }  // namespace carya::transforms

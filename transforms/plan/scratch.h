@@ -2,22 +2,25 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "base/clock.h"
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/codec/image_codec.h"
 #include "transforms/kernels/image/row_buffer.h"
 #include "transforms/kernels/resize/resize.h"
 #include "transforms/ops/geometry.h"
+#include "transforms/plan/pass_price.h"
 #include "transforms/plan/plan.h"
+#include "transforms/simd/band_runner.h"
+#include "transforms/simd/patience.h"
 
 namespace carya::transforms {
 
-/// A decode, an op on pictures each, the result, arrays.
+/// One stage for the decode, one for each op on pictures, one for the result, one for arrays.
 inline constexpr std::size_t kStagesMax = kOpsMax + 3;
 
-/// What one plan cost on this thread since it was last collected.
+/// The costs of one plan on this thread since they were last collected.
 struct StageCounters {
   std::uint64_t plan = 0;     ///< the plan's number; 0: free
   std::uint64_t untimed = 0;  ///< samples before the next timed one
@@ -28,25 +31,25 @@ struct StageCounters {
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
   };
-  std::uint64_t pictures = 0;  ///< decoded for the timed ones; the sums of their sides
+  std::uint64_t pictures = 0;  ///< decoded pictures of the timed samples; then the sums of their sides
   std::uint64_t height = 0;
   std::uint64_t width = 0;
   std::array<Stage, kStagesMax> stages{};
 };
 
-/// For the profile: where one picture's time went. Times are thread_cpu_ns().
+/// The times of one picture, for the profile. They are Scratch::Impl::cpu_ns().
 struct PictureTrace {
   struct End {
     std::size_t stage = 0;
     std::int64_t at_ns = 0;
-    std::int64_t bytes = 0;  ///< of the picture then
+    std::int64_t bytes = 0;  ///< of the picture at that time
   };
-  std::int64_t decoded_at_ns = 0;  ///< 0: there was no decode
+  std::int64_t decoded_at_ns = 0;  ///< 0: nothing was decoded
   std::int64_t decoded_bytes = 0;
-  std::array<End, kOpsMax> ends;  ///< of the stages between decode and result
+  std::array<End, kOpsMax> ends;  ///< for the stages between decode and result
   std::size_t count = 0;
 
-  /// `number` of a stage, from 1.
+  /// A stage ends. `number` counts stages from 1.
   void end(std::uint8_t number, std::int64_t at, std::int64_t bytes) {
     ends[count++] = {number - 1U, at, bytes};
   }
@@ -54,22 +57,27 @@ struct PictureTrace {
 };
 
 struct Scratch::Impl {
-  std::vector<ImageDecoder>
-      decoders;                  // one per encoded field: all headers are read before any picture is decoded
-  std::vector<ImageInfo> infos;  // of them
+  // One for each encoded field, since all headers are read before any picture is decoded.
+  std::vector<ImageDecoder> decoders;
+  std::vector<ImageInfo> infos;  // those of `decoders`
   Resizer resizer;
-  RowBuffer pictures[2];  // a picture on its way; each step reads one and writes the other
-  RowBuffer bands[2];     // rows of a picture between changes that go through it together
-  RowBuffer apart;        // a decoded picture that several read
-  RowBuffer whole;        // a finished picture, for point ops without a fused store
-  RowBuffer values[2];    // the same for point ops without a fused store
+  RowBuffer pictures[2];          // a picture in progress; each step reads one and writes the other
+  std::array<RowBuffer, 2> rows;  // rows of a picture between changes that run together
+  std::vector<std::array<RowBuffer, 2>> lanes;  // the same for bands on several cores
+  RowBuffer apart;                              // a decoded picture that several fields read
+  RowBuffer whole;                              // a finished picture, for point ops without a fused store
+  RowBuffer values[2];                          // intermediate values of point ops without a fused store
   StepList steps;
   PictureTrace trace;
-  std::array<std::size_t, kOpsMax + 1> first_step{};  // of each geometric op
+  std::array<std::size_t, kOpsMax + 1> first_step{};  // the first step of each geometric op
 
-  std::function<bool()> go_on;  ///< Scratch::set_go_on()
+  PassPrice price;              ///< of the sample that runs
+  Patience patience;            ///< for Scratch::set_go_on(); the decoders and the resizer ask it too
+  BandRunner* bands = nullptr;  ///< Scratch::set_bands()
+  /// The CPU time of this thread and of the threads that helped it with bands.
+  std::int64_t cpu_ns() const { return thread_cpu_ns() + (bands ? bands->helped_ns() : 0); }
 
-  /// This plan's counters. A thread runs few plans; the one that waited longest to be collected makes room.
+  /// The counters of this plan. A thread runs few plans; if there is no room, the counters of another plan are dropped.
   StageCounters& counters_of(std::uint64_t plan) {
     if (last->plan == plan) return *last;
     for (StageCounters& c : counters)

@@ -6,19 +6,22 @@
 
 #include "base/clock.h"
 #include "transforms/plan/scratch.h"
+#include "transforms/simd/band_runner.h"
 
 namespace carya::transforms {
 
 inline constexpr std::uint64_t kProfileEvery = 32;
-/// What timing a sample costs: a few system calls. A sample is timed only when it costs at most a hundredth
-/// of what those since the last timed one took.
+/// The cost of timing a sample, which is a few system calls. A sample is timed only if that costs at most a hundredth
+/// of the samples since the last timed one.
 inline constexpr std::int64_t kTimingNs = 2'000;
 
-/// Adds the time since the last call to a stage; does nothing for a sample that is not timed.
+/// Adds the time since the last call to a stage. It does nothing for a sample that is not timed.
 class StageTimer {
  public:
-  StageTimer(StageCounters& counters, bool timed) : counters_(counters), timed_(timed) {
-    if (timed_) begin_ns_ = last_ns_ = thread_cpu_ns();
+  /// `bands` has helpers whose time counts too; null: none.
+  StageTimer(StageCounters& counters, bool timed, const BandRunner* bands)
+      : counters_(counters), bands_(bands), timed_(timed) {
+    if (timed_) begin_ns_ = last_ns_ = now_ns();
   }
   ~StageTimer() {
     if (!timed_) return;
@@ -31,7 +34,7 @@ class StageTimer {
   bool timed() const { return timed_; }
   void add(std::size_t stage, std::int64_t bytes_in, std::int64_t bytes_out, std::int64_t until_ns = 0) {
     if (!timed_) return;
-    if (until_ns == 0) until_ns = thread_cpu_ns();
+    if (until_ns == 0) until_ns = now_ns();
     StageCounters::Stage& total = counters_.stages[stage];
     total.cpu_ns += static_cast<std::uint64_t>(until_ns - last_ns_);
     total.bytes_in += static_cast<std::uint64_t>(bytes_in);
@@ -45,7 +48,10 @@ class StageTimer {
   }
 
  private:
+  std::int64_t now_ns() const { return thread_cpu_ns() + (bands_ ? bands_->helped_ns() : 0); }
+
   StageCounters& counters_;
+  const BandRunner* bands_;
   bool timed_;
   std::int64_t begin_ns_ = 0, last_ns_ = 0;
 };

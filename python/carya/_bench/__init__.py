@@ -9,7 +9,7 @@ from .report import Options, Report, main
 
 __all__ = ["NAMES", "Options", "Report", "main", "run"]
 
-NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon")
+NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon", "functions")
 
 
 def run(name: str, options: Options) -> Report:

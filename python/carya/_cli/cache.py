@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from typing import Any
@@ -13,19 +14,55 @@ from .. import _core
 from .._errors import Error, InvalidArgument, NotFound
 from .._options import decode_index_name
 from .._pipeline.dataset import cache_dir
-from .._pipeline.sources import image_folder, webdataset
+from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, names_records, tfrecord, webdataset
 
 # Names that Carya gives to manifests, the last two in older versions; other files are left alone.
 _MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manifest")
+_RECORDS = re.compile(r"records-[0-9a-f]{32}\.index")  # of one file of records
 _PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
+_UNPACKED = re.compile(r"unpacked-[0-9a-f]{32}")  # folders, of `_formats/kept.py`
+_LINES = re.compile(r"lines-([0-9a-f]{32})\.npy")  # where records of a text begin, of `_formats/texts.py`
 _PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
 
 
-def index_dataset(path: str, verify: bool, decode_index: str, threads: int, as_json: bool) -> None:
+def _columns_of(path: str) -> str:
+    """The format with columns that lies there; "" for none."""
+    if os.path.isfile(os.path.join(path, "index.json")):
+        return "mds"
+    if names_records(path) != "arrow":
+        return ""
+    return "hf" if os.path.isfile(os.path.join(path, "state.json")) else "arrow"
+
+
+def _source(path: str, image: str | None, label: str | None) -> Pipeline:
+    """What lies at `path`, told by its name and by the features or columns that were named."""
+    columns = {"mds": mds, "hf": hf_dataset, "arrow": arrow}.get(_columns_of(path))
+    if columns is not None:
+        if image is None:
+            raise InvalidArgument("index: --image: got none; give the column of the image, such as --image image")
+        return columns(path, image=image, label=label)
+    if image is not None or label is not None or names_records(path) == "tfrecord":
+        if image is None:
+            raise InvalidArgument(
+                "index: --image: got none; give the feature of the image, such as --image image/encoded"
+            )
+        return tfrecord(path, image=image, label=label)
+    return image_folder(path) if os.path.isdir(path) else webdataset(path)
+
+
+def index_dataset(
+    path: str,
+    verify: bool,
+    decode_index: str,
+    threads: int,
+    as_json: bool,
+    image: str | None = None,
+    label: str | None = None,
+) -> None:
     """List `path`, keep the manifest, complete the decode index, say what was found."""
     start = time.perf_counter()
-    source = image_folder(path) if os.path.isdir(path) else webdataset(path)
-    pipeline = source.decode_image()
+    pipeline = _source(path, image, label).decode_image()
     dataset = pipeline.open(verify=verify)
     result: dict[str, Any] = {
         "path": path,
@@ -82,25 +119,49 @@ def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool)
 
 
 def files() -> list[dict[str, Any]]:
-    """Manifests, stores and profiles of the cache folder, by name."""
+    """Manifests, stores, profiles and what was unpacked in the cache folder, by name."""
     folder = cache_dir()
     if not folder:
         raise NotFound("cache: there is no folder that can be written; set CARYA_CACHE_DIR to one")
     found: list[dict[str, Any]] = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if not _MANIFEST.fullmatch(name) or not os.path.isfile(path):
+        kind = "manifest" if _MANIFEST.fullmatch(name) else "records" if _RECORDS.fullmatch(name) else ""
+        if not kind or not os.path.isfile(path):
             continue
-        line = {"name": name, "kind": "manifest", "bytes": os.path.getsize(path), "path": path}
+        line = {"name": name, "kind": kind, "bytes": os.path.getsize(path), "path": path}
         try:
-            found.append({**line, **_core.read_manifest(path), "valid": True})
+            found.append({**line, **_kept(line), "valid": True})
         except Error:
             found.append({**line, "fingerprint": "", "records": 0, "root": "", "valid": False})
-    roots = {line["fingerprint"]: line["root"] for line in found if line["valid"]}
+    roots = {line["fingerprint"]: line["root"] for line in found if line["valid"] and line["fingerprint"]}
     for store in _core.list_stores(folder):
         root = roots.get(store["fingerprint"], "")
         found.append({"name": os.path.basename(store["path"]), "root": root, **store})
-    return found + _profiles(folder)
+    return found + _unpacked(folder) + _profiles(folder)
+
+
+def _unpacked(folder: str) -> list[dict[str, Any]]:
+    """Folders with what was unpacked of compressed files, `records` files in them; indexes of text files."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if _UNPACKED.fullmatch(name) and os.path.isdir(path):
+            sizes = [entry.stat().st_size for entry in os.scandir(path)]
+            line = {"name": name, "kind": "unpacked", "bytes": sum(sizes), "path": path, "root": ""}
+            found.append({**line, "fingerprint": name.split("-")[1], "records": len(sizes), "valid": True})
+        elif (named := _LINES.fullmatch(name)) and os.path.isfile(path):
+            size = os.path.getsize(path)
+            line = {"name": name, "kind": "lines", "bytes": size, "path": path, "root": "", "fingerprint": named[1]}
+            found.append({**line, "records": max(size - 128, 0) // 8 - 1, "valid": True})
+    return found
+
+
+def _kept(line: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest or an index of records says; raises when it is damaged."""
+    if line["kind"] == "manifest":
+        return _core.read_manifest(line["path"])
+    return {"fingerprint": "", "records": _core.read_record_index(line["path"]), "root": ""}
 
 
 def _profiles(folder: str) -> list[dict[str, Any]]:
@@ -158,8 +219,10 @@ def remove(names: list[str], everything: bool, as_json: bool) -> None:
         raise InvalidArgument("cache rm: give names or the beginning of a fingerprint, or --all, not both")
     chosen = _chosen(names)
     for line in chosen:
-        if line["kind"] in ("manifest", "profile"):
+        if line["kind"] in ("manifest", "records", "profile", "lines"):
             os.unlink(line["path"])
+        elif line["kind"] == "unpacked":
+            shutil.rmtree(line["path"])
         else:
             _core.remove_store(line["path"])
     removed = [line["name"] for line in chosen]
@@ -188,10 +251,12 @@ def verify(names: list[str], as_json: bool) -> None:
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
     try:
+        if line["kind"] in ("unpacked", "lines"):  # read and checked where it is used, and made anew when it is damaged
+            return {**line, "ok": True, "problem": ""}
         if line["kind"] == "profile":
             return {**line, "ok": line["valid"], "problem": "" if line["valid"] else "no profile"}
-        if line["kind"] == "manifest":
-            _core.read_manifest(line["path"])
+        if line["kind"] in ("manifest", "records"):
+            _kept(line)
             return {**line, "ok": True, "problem": ""}
         check = _core.verify_store(line["path"])
     except Error as error:

@@ -119,7 +119,7 @@ def _add_doctor(app: Any, typer: Any) -> None:
 def _add_bench(app: Any, typer: Any) -> None:
     @app.command("bench", epilog=_example("carya bench vision --data photos --peers"))  # type: ignore[untyped-decorator]
     def bench(
-        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, orders, start or daemon."),
+        name: str = typer.Argument(..., help="vision, handoff, raw, small, ops, orders, start, daemon or functions."),
         data: str = typer.Option(None, help="Folder of JPEGs (vision, start, daemon)."),
         seconds: float = typer.Option(5.0, help="Per measured configuration."),
         rounds: int = typer.Option(3, min=1, help="Interleaved rounds; the median counts."),
@@ -143,8 +143,15 @@ def _add_bench(app: Any, typer: Any) -> None:
 def _add_index(app: Any, typer: Any) -> None:
     @app.command("index", epilog=_example("carya index imagenet/train --verify"))  # type: ignore[untyped-decorator]
     def index(
-        path: str = typer.Argument(..., help="A folder with one folder per class, or a tar or pattern of tars."),
-        verify: bool = typer.Option(False, "--verify", help="Check the size and time of every file."),
+        path: str = typer.Argument(
+            ...,
+            help="A folder with one folder per class, a tar or pattern of tars, TFRecord files or their folder, or one of MDS.",
+        ),
+        image: str = typer.Option(None, help="TFRecord, MDS: the feature or column that holds the image."),
+        label: str = typer.Option(None, help="TFRecord, MDS: the feature or column that holds the label."),
+        verify: bool = typer.Option(
+            False, "--verify", help="Check the size and time of every file; of TFRecord files every checksum."
+        ),
         decode_index: str = typer.Option("auto", help="Points inside JPEGs: auto, off, rows, 16 or 8."),
         threads: int = typer.Option(0, min=0, help="Threads; 0 is all allowed cores."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
@@ -152,7 +159,7 @@ def _add_index(app: Any, typer: Any) -> None:
         """List a dataset, keep its manifest and complete its decode index, so that training starts fast at once."""
         from .cache import index_dataset
 
-        index_dataset(path, verify, decode_index, threads, as_json)
+        index_dataset(path, verify, decode_index, threads, as_json, image, label)
 
 
 def _add_service(app: Any, typer: Any) -> None:
@@ -164,7 +171,7 @@ def _add_service(app: Any, typer: Any) -> None:
 def _add_cache(app: Any, typer: Any) -> None:
     cache = typer.Typer(
         name="cache",
-        help="What is kept beside datasets: manifests and decode indexes. All of it can be made anew.",
+        help="What is kept beside datasets: manifests, decode indexes, unpacked data. All of it can be made anew.",
         epilog=_example("carya cache ls"),
         no_args_is_help=True,
         rich_markup_mode=None,

@@ -12,6 +12,15 @@ from .. import _core
 _UNPACKS = frozenset(dis.opmap[name] for name in ("UNPACK_SEQUENCE", "UNPACK_EX"))
 
 
+class Whole:
+    """What a function of whole batches made that is no mapping."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Batch(dict[str, Any]):
     """A mapping from field names to arrays without copies: views into shared memory that keep their slot.
 
@@ -29,8 +38,19 @@ class Batch(dict[str, Any]):
     """
 
     # `_core` is the leased slot (None for a batch that was copied), `_stamp` what all states of the loader share,
-    # `_valid_as` turns the valid bits into the loader's kind of array.
-    __slots__ = ("_core", "_records", "_stamp", "_streams", "_valid", "_valid_as", "epoch", "position", "step")
+    # `_valid_as` turns the valid bits into the loader's kind of array, `_whole` has what is yielded in place of the batch.
+    __slots__ = (
+        "_core",
+        "_records",
+        "_stamp",
+        "_streams",
+        "_valid",
+        "_valid_as",
+        "_whole",
+        "epoch",
+        "position",
+        "step",
+    )
 
     step: int
     epoch: int
@@ -45,6 +65,7 @@ class Batch(dict[str, Any]):
         self._valid: Any = None
         self._valid_as: Callable[[Any], Any] | None = None
         self._streams: Callable[[Any], None] | None = None
+        self._whole: Whole | None = None
         self.step = self.epoch = self.position = -1
         if like is not None:
             self._stamp, self._streams = like._stamp, like._streams

@@ -5,16 +5,36 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+import numpy as np
 
 from .. import _core
 from .._errors import Exhausted
-from .batch import Batch
+from .batch import Batch, Whole
 from .state import Place
 
 # A wait is cut into slices so that signals (Ctrl-C) are seen in between.
 SLICE_S = 0.2
+
+
+def _as_it_is(array: Any) -> Any:
+    return array
+
+
+def converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """`value` with `convert` of each array in it, inside of lists, tuples and dicts; other objects as they are."""
+    if isinstance(value, np.ndarray):
+        return convert(value) if value.dtype.kind in "biufc" else value
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([converted(item, convert) for item in value])
+    if kind is dict:
+        return {name: converted(item, convert) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[converted(item, convert) for item in value])
+    return value
 
 
 class Taken(Protocol):
@@ -45,7 +65,7 @@ class Delivery:
     _drain: Callable[[], None] | None = None
 
     # The loader's, for subclasses to read.
-    _job: _core.Job
+    _job: _core.Job  # or a FunctionJob, which has its methods
     _fields: list[str]  # names of the pipeline's outputs, in the order of `_core.Batch.arrays()`
     _rank: int
     _world_size: int
@@ -78,8 +98,21 @@ class Delivery:
         It sets `Batch._core`, or, where the values are copies, `_records` and `_valid`.
         """
         core: _core.Batch = taken
+        if type(core) is not _core.Batch:
+            return self._wrap_made(core, _as_it_is)
         batch = Batch(zip(self._fields, core.arrays(), strict=True))
         batch._core = core
+        return batch
+
+    def _wrap_made(self, made: Any, convert: Callable[[Any], Any]) -> Batch:
+        """The batch of a `SlotBatch`, its arrays converted: also those inside of what a function of whole batches made."""
+        value = made.value
+        if value is None or isinstance(value, Mapping):
+            batch = Batch((name, converted(made.numpy(name), convert)) for name in made)
+        else:
+            batch = Batch()
+            batch._whole = Whole(converted(value, convert))
+        batch._core = made
         return batch
 
     # Waiting, the same for all --------------------------------------------------------------------------------------
@@ -121,7 +154,7 @@ class Delivery:
                 f"Loader: no batch for {self._hold_timeout:g} s, because this process holds {held} of {slots} slots; "
                 "drop references to earlier batches; give what is kept, as list(loader) does, as copies "
                 "([{k: v.copy() for k, v in batch.items()} for batch in loader]; clone() of a tensor), or "
-                f"Loader(slots={held + 2})"
+                f"Loader(slots={held + 2}) where no more than these {held} are kept"
             )
 
     def _warn_if_embedded(self) -> None:

@@ -10,8 +10,9 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from .. import _core
 from .._errors import (
     Closed,
     Error,
@@ -31,7 +32,15 @@ from .dataloader_attributes import DataLoaderAttributes
 from .delivery import SLICE_S, Delivery
 from .epoch import Epoch
 from .job import close_job, say_what_reads, start_job
-from .loader_options import NOT_GIVEN, ON_ERROR, DecodeIndex, LoaderOptions, OnError, given_only
+from .loader_options import (
+    NOT_GIVEN,
+    ON_ERROR,
+    DecodeIndex,
+    LoaderOptions,
+    OnError,
+    checked_tuple,
+    given_only,
+)
 from .remote import LOCAL, Objective, Placement
 from .state import Place, check, stamp
 
@@ -55,7 +64,8 @@ class Loader(Delivery, DataLoaderAttributes):
     state: what `state_dict()` returned; the same as `load_state_dict(state)`.
     threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
     needs fewer has the others asleep.
-    slots: batches of shared memory; read_ahead: bytes read before they are needed ("64MB").
+    slots: batches of shared memory; read_ahead: bytes read ahead of the threads ("64MB");
+    what they decode at the moment comes on top.
     on_error: what a broken record does: "raise" SampleError, "replace" by another record, "mask" (zeros, valid=False).
     seed: overrides the pipeline's seed, for order and ops.
     as_tuple: ("image", "label") yields tuples of arrays in place of a mapping.
@@ -73,6 +83,9 @@ class Loader(Delivery, DataLoaderAttributes):
     plan: a file that `carya plan freeze` wrote. Its order is kept and never changed; it is refused, with the difference
     named, when the pipeline, a parameter or the version of an operation is another one.
     hold_timeout: seconds without a batch, while this process holds all slots (as `list(loader)` does), until Exhausted.
+    function_timeout, max_rss: of pipelines with Python functions, whose `threads` are worker processes: seconds that one call may
+    take (then its process is ended and the record tried once more, then Timeout; importing them: 60 at least), and a worker's own memory ("2GB"), past which
+    it is replaced by a new one.
     daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
     "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
@@ -91,7 +104,7 @@ class Loader(Delivery, DataLoaderAttributes):
     "server_name", and "insecure": True for plain TCP.
 
     Defaults: threads="auto", slots="auto", read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
-    io_engine="auto", decode_index="auto", reorder="exact", hold_timeout=10.0, daemon="auto", replica=0, replicas=1,
+    io_engine="auto", decode_index="auto", reorder="exact", hold_timeout=10.0, function_timeout=300.0, daemon="auto", replica=0, replicas=1,
     reattach_timeout=30.0, on_daemon_loss="embedded", objective="cost", placement="auto".
 
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
@@ -126,6 +139,8 @@ class Loader(Delivery, DataLoaderAttributes):
         reorder: Reorder = NOT_GIVEN["reorder"],
         plan: str | os.PathLike[str] | None = None,
         hold_timeout: float = NOT_GIVEN["hold_timeout"],
+        function_timeout: float = NOT_GIVEN["function_timeout"],
+        max_rss: int | str | None = None,
         daemon: str = NOT_GIVEN["daemon"],
         job: str | None = None,
         replica: int = NOT_GIVEN["replica"],
@@ -175,12 +190,20 @@ class Loader(Delivery, DataLoaderAttributes):
         self._hold_timeout, self._fields, self._tuple = options.hold_timeout, options.fields, options.as_tuple
         for name, value in measuring.items():
             setattr(options.job, name, value)
-        self._job = start_job(pipeline, options, self._defer_release)
+        if pipeline.has_functions:
+            from .function_job import start_function_job  # most loaders have none
+
+            job = start_function_job(pipeline, options, self._defer_release)
+            self._job = cast(_core.Job, job)  # it has its methods
+            if not pipeline._makes_batches:
+                self._fields = [field.name for field in job.fields]
+                self._tuple = checked_tuple(given.get("as_tuple"), self._fields)
+        else:
+            self._job = start_job(pipeline, options, self._defer_release)
         self._place, self._reattached = self._job.place, self._job.reattached
         say_what_reads(self._job.io_engine)
         self._close = weakref.finalize(self, close_job, self._job, os.getpid(), self._drain)
         self._close.atexit = self._drain is not None  # else the native side closes, and tells waiting threads nothing
-        self._count = self._job.count
         self._stamp = stamp(
             self._native,
             options.order,
@@ -227,6 +250,8 @@ class Loader(Delivery, DataLoaderAttributes):
         self._chosen_epoch = None
         self._inside = self._restored = False
         self._next = place
+        if self._pipeline._order is not None:  # its epochs have steps of their own
+            cast(Any, self._job).turn_to(place.epoch)
         self._steps_left = self._job.steps_from(place.position)
         # A job that does not prefetch across epochs waits at the end of one until it is told to go on.
         if self._steps_left > 0 and (place != self._job_at or not self._prefetch_epochs):
@@ -253,7 +278,7 @@ class Loader(Delivery, DataLoaderAttributes):
         self._job_at = None
         try:
             item = self._take()
-        except Error as error:
+        except Exception as error:  # also a user's own, of a function
             # The epoch goes on here, should the policy change. Who held all batches begins anew, as after a break.
             self._inside = not isinstance(error, Exhausted)
             self._job_at = self._next
@@ -262,6 +287,8 @@ class Loader(Delivery, DataLoaderAttributes):
         batch._stamp = self._stamp
         batch.step, batch.epoch, batch.position = item.place
         result: Any = batch if self._tuple is None else tuple([batch[name] for name in self._tuple])
+        if batch._whole is not None:  # what a function made, and no mapping
+            result = batch._whole.value
         result = self._functions(result)
         left, place = self._steps_left - 1, Place(batch.epoch, batch.position)
         after = place if left else Place(batch.epoch + 1, 0)
@@ -290,7 +317,7 @@ class Loader(Delivery, DataLoaderAttributes):
         `strict=False` accepts what can be accepted. Another global batch size is always accepted, and logged. An order
         that is not this loader's needs `Loader(state=...)`, which runs the state's where `reorder` allows it.
         """
-        place = check(state, self._stamp, self._native, self._reorder, self._on_error, self._count, strict)
+        place = check(state, self._stamp, self._native, self._reorder, self._on_error, self._job.count, strict)
         self._turn += 1  # an iterator from before the restore may not go on
         self._next = place
         self._job_at = None  # a stream that stopped at an error is asked anew
@@ -369,6 +396,7 @@ class Loader(Delivery, DataLoaderAttributes):
         batch of each function of `map_batch`, which runs in the trainer's thread. `stall_seconds`, `stall_share`: what it waited
         inside. `slots["ready_mean"]`: how many batches lay ready when it came for one.
         `read_latency_seconds`: mean of a read, from its start to its bytes; `read_bytes_per_second`: while reads were under way.
+        `cached_reads`, `cached_bytes`: those of `reads` and `bytes_read` that the computing threads took from the page cache.
         `pressure`, of who makes the batches, read now: `cpu`, `io`, `memory` (share of the last ten seconds in which something
         waited for them, in its cgroup where the kernel says so, else on the machine), `runnable` (tasks of the machine that run
         or could) beside `cores` (allowed here), `throttled_share` (of the periods of a CPU quota, those in which it was used up)

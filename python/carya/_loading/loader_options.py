@@ -20,6 +20,7 @@ from .._options import (
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .daemon import check_job_name, checked_replica
+from .function_options import FunctionOptions, only_for_functions
 from .ranks import launched
 from .remote import remote_options
 from .state import Place, choose_order
@@ -33,6 +34,7 @@ _JOB, _REMOTE, _DAEMON = _core.JobOptions(), _core.RemoteOptions(), _core.Daemon
 # What is taken where an option is not given. Only the first three are said here; the others are the native options'.
 DEFAULTS: dict[str, Any] = {
     "hold_timeout": 10.0,
+    "function_timeout": 300.0,
     "daemon": "auto",
     "placement": "auto",
     **{name: getattr(_JOB, name) or "auto" for name in ("threads", "slots")},  # 0: automatic
@@ -107,7 +109,13 @@ class LoaderOptions:
                 setattr(self.job, name, read(name, given[name]))
         self.hold_timeout = seconds("hold_timeout", given.get("hold_timeout", DEFAULTS["hold_timeout"]))
         self.fields = [name for name, _, _ in native.outputs()]
-        self.as_tuple = _checked_tuple(given.get("as_tuple"), self.fields)
+        self.as_tuple: tuple[str, ...] | None = None
+        self.functions: FunctionOptions | None = None
+        if pipeline.has_functions:
+            self.functions = FunctionOptions(given)
+        else:
+            self.as_tuple = checked_tuple(given.get("as_tuple"), self.fields)
+            only_for_functions(given)
         self.start = _restored_start(given.get("state"), self.job.epochs)
         self.job.epoch, self.job.position = self.start
         self.job.cache_dir = cache_dir()
@@ -144,7 +152,7 @@ class LoaderOptions:
             asked.on_loss = choice("on_daemon_loss", given["on_daemon_loss"], ("embedded", "raise"))
 
 
-def _checked_tuple(names: Any, fields: list[str]) -> tuple[str, ...] | None:
+def checked_tuple(names: Any, fields: list[str]) -> tuple[str, ...] | None:
     if names is None:
         return None
     listed = not isinstance(names, str) and isinstance(names, Iterable)

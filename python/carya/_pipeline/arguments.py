@@ -17,15 +17,17 @@ _NO_WORKERS = "leave it out: no worker process is started, and random numbers ar
 # Options that loaders of torch, tf.data, DALI and Grain have, and what does the same here.
 _ELSEWHERE = {
     "batch_sampler": "give rank= and world_size= for the part of this process; the order is pipeline.shuffle(seed=...)",
+    **dict.fromkeys(("ca", "cert", "insecure", "key", "server_name", "token"), "give it in remote_tls={...}, beside remote="),
     "batch_size": "give it to the pipeline: pipeline.batch(batch_size)",
-    "collate_fn": "give it to the pipeline: pipeline.batch(n).map_batch(fn)",
-    "dataset": "give the pipeline first, without a name: Loader(pipeline)",
+    "collate_fn": "give it to the pipeline: pipeline.batch(n, collate=fn)",
+    "dataset": "give the pipeline first, without a name: Loader(carya.dataset(dataset).batch(n))",
     "device_id": 'give device="cuda:0" to carya.torch.Loader',
     "drop_last": "give it to the pipeline: pipeline.batch(n, drop_last=True)",
     "drop_remainder": "give it to the pipeline: pipeline.batch(n, drop_last=True)",
     "epoch": "call loader.set_epoch(epoch) before the `for`",
     "generator": "give seed=, or the seed of pipeline.shuffle(seed=...)",
     "in_order": "leave it out: batches always come in the order of the stream",
+    **dict.fromkeys(("map_batch", "map_batches"), "give it to the pipeline: pipeline.batch(n).map_batch(fn) or .map_batches(fn)"),
     "multiprocessing_context": _NO_WORKERS,
     "num_epochs": "give epochs=",
     "num_replicas": "give world_size=",
@@ -42,7 +44,7 @@ _ELSEWHERE = {
     "shard_index": "give rank=",
     "shuffle": "give it to the pipeline: pipeline.shuffle(seed=...)",
     "timeout": "give io_timeout=, the seconds that a failing read is tried again",
-    "transform": "give the pipeline operations, as .random_resized_crop(224), or .batch(n).map_batch(fn)",
+    "transform": "give the pipeline operations, as .random_resized_crop(224), or .map(fn)",
     "worker_init_fn": _NO_WORKERS,
 }  # fmt: skip
 
@@ -57,9 +59,10 @@ _OF_OTHERS = {
 # Operations that other libraries have, by their letters alone.
 _OPERATIONS_ELSEWHERE = {
     **dict.fromkeys(
-        ("map", "apply", "transform", "lambda", "filter", "collate"),
-        ".batch(n).map_batch(fn), a Python function of whole batches; .subset(indices) chooses records",
+        ("apply", "transform", "lambda"),
+        ".map(fn), a Python function of single samples, or .batch(n).map_batches(fn), of whole batches",
     ),
+    "collate": ".batch(n, collate=fn), which makes a batch of a list of samples",
     **dict.fromkeys(("totensor", "toimage"), '.to_dtype("float32", scale=True).to_layout("CHW")'),
     "prefetch": "Loader(slots=), the batches of memory to work ahead in",
     "repeat": "Loader(epochs=), or another `for` over the loader: each is the next epoch",
@@ -136,7 +139,10 @@ def no_operation(kind: type, name: str) -> AttributeError:
 
 def not_a_pipeline(given: object) -> InvalidArgument:
     """What to raise where a pipeline is wanted and something else was given: how to make one of it."""
-    wanted = "a pipeline: carya.image_folder(path), files, webdataset or arrays, then operations and .batch(n)"
+    wanted = (
+        "a pipeline: carya.image_folder(path), files, webdataset, tfrecord, mds, arrow, hf_dataset, arrays or dataset, "
+        "then operations and .batch(n)"
+    )
     if isinstance(given, str | os.PathLike):
         wanted = (
             f"a pipeline of it: carya.image_folder({os.fspath(given)!r}).decode_image().resize((224, 224)).batch(32)"
@@ -145,10 +151,7 @@ def not_a_pipeline(given: object) -> InvalidArgument:
         arrays = "..." if isinstance(given, Mapping) else '{"x": ...}'
         wanted = f"a pipeline of the arrays: carya.arrays({arrays}).batch(32)"
     elif hasattr(given, "__getitem__") or hasattr(given, "__iter__"):
-        wanted = (
-            "a pipeline, since Carya runs no Dataset of Python code: name its files, carya.files(paths, labels=labels), or "
-            "its arrays, carya.arrays({...}); the guide docs/guides/from-torch.md shows both"
-        )
+        wanted = "a pipeline of it: carya.dataset(it).batch(32), if it has __len__ and __getitem__"
         shown = type(given).__name__
         return InvalidArgument(f"Loader: pipeline: got an object of type {shown}; give {wanted}")
     return invalid("Loader: pipeline", given, wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,6 +42,8 @@ class BatchFunctions:
 
     def figures(self) -> list[dict[str, Any]]:
         """Name and median seconds per batch of each that has run."""
+        import statistics  # it loads decimals and fractions, which few who import the package need
+
         return [
             {"name": function_name(fn), "seconds": statistics.median(list(times))} for fn, times in self._timed if times
         ]

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
-from .._errors import InvalidArgument, IoError, NotFound, Permission, invalid
+from .._errors import InvalidArgument, IoError, NotFound, Permission, Unsupported, invalid
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, integer
+from .._stages.functions import Functions
+from .._stages.mix import MixSpec
+from .._stages.source import DatasetSpec
+from .._stages.spec import StreamSpec
+from .._stages.stage import Stage, made
+from .._stages.surrogate import FunctionPipeline
 from .arrays import array_memory, arrays_document
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
@@ -34,14 +40,28 @@ Array = np.ndarray[Any, Any]
 _LONG_LIST = 1000
 
 
+# A source without operations, to check the parameters of a batch by themselves.
+_COUNTED: Document = {
+    "type": "arrays",
+    "count": 1,
+    "arrays": {"x": {"dtype": "uint8", "shape": [], "fingerprint": "0" * 32}},
+}
+
+
 class _Source:
-    """What a pipeline reads from: the document's source, and the memory of an `arrays` source beside it."""
+    """What a pipeline reads from: the document's source, and the memory of an `arrays` source beside it.
 
-    __slots__ = ("arrays", "document", "opened", "slim")
+    With `dataset` the records are a user's; the source of the document then only counts them.
+    """
 
-    def __init__(self, document: Document, arrays: dict[str, Array] | None = None) -> None:
+    __slots__ = ("arrays", "dataset", "document", "opened", "slim")
+
+    def __init__(
+        self, document: Document, arrays: dict[str, Array] | None = None, dataset: DatasetSpec | MixSpec | None = None
+    ) -> None:
         self.document = document
         self.arrays = arrays
+        self.dataset = dataset
         self.slim = _slim_source(document)
         self.opened: dict[str, _core.Dataset] = {}  # views as JSON -> dataset; shared by the pipelines of this source
 
@@ -65,8 +85,9 @@ def _slim_view(view: Document) -> Document:
     return {**view, "indices": indices[:1]} if isinstance(indices, list) and len(indices) > _LONG_LIST else view
 
 
-class Pipeline(Ops):
-    """A chain of operations over a dataset. Made by `carya.image_folder`, `files`, `webdataset` or `arrays`.
+class Pipeline(Functions, Ops):
+    """A chain of operations over a dataset. Made by `carya.image_folder`, `files`, `webdataset`, `tfrecord`, `mds`,
+    `arrow`, `parquet`, `arrays`, `dataset` and the like.
 
     Immutable: every method returns a new pipeline, and every parameter is checked at once.
 
@@ -79,7 +100,7 @@ class Pipeline(Ops):
         -> image uint8 (?, ?, 3), label int64 ()
     """
 
-    __slots__ = ("_batch", "_maps", "_native", "_ops", "_shuffle", "_source", "_taken", "_views")
+    __slots__ = ("_batch", "_lists", "_maps", "_native", "_ops", "_shuffle", "_source", "_stages", "_taken", "_views")
 
     _source: _Source
     _views: tuple[Document, ...]
@@ -87,16 +108,27 @@ class Pipeline(Ops):
     _ops: tuple[Document, ...]
     _batch: Document | None
     _maps: tuple[Callable[..., Any], ...]
-    _native: _core.Pipeline | None
+    _stages: tuple[Stage, ...]  # Python functions, which run after the operations
+    _lists: tuple[str, ...]  # fields that a batch has as lists
+    _native: Any  # the core's, or what stands for it; made when it is asked for
     _taken: int | None  # random samples asked for by index; None: what there is to say was said
 
     def __init__(self) -> None:
-        raise TypeError("carya.Pipeline is made by carya.image_folder, files, webdataset, arrays or Pipeline.from_json")
+        made_by = (
+            "image_folder, files, webdataset, tfrecord, mds, arrow, hf_dataset, parquet, jsonl, csv, npy, npz, hdf5, lmdb, "
+            "arrays, dataset or Pipeline.from_json"
+        )
+        raise TypeError(f"carya.Pipeline is made by carya.{made_by}")
 
     @classmethod
     def _start(cls, document: Document, arrays: dict[str, Array] | None = None) -> Self:
         _core.Pipeline.parse(dump({"version": 1, "source": document}))  # the whole source, once
         return cls._make(_Source(document, arrays), (), None, (), None, ())
+
+    @classmethod
+    def _of_dataset(cls, spec: DatasetSpec | MixSpec) -> Self:
+        counted = {"index": np.zeros(spec.count, np.uint8)}  # of which no page is ever touched
+        return cls._make(_Source(arrays_document(counted), counted, spec), (), None, (), None, ())
 
     @classmethod
     def _make(
@@ -107,11 +139,13 @@ class Pipeline(Ops):
         ops: tuple[Document, ...],
         batch: Document | None,
         maps: tuple[Callable[..., Any], ...],
+        stages: tuple[Stage, ...] = (),
+        lists: tuple[str, ...] = (),
     ) -> Self:
         self = object.__new__(cls)
         for name, value in zip(
-            ("_source", "_views", "_shuffle", "_ops", "_batch", "_maps", "_native", "_taken"),
-            (source, views, shuffle, ops, batch, maps, None, 0),
+            ("_source", "_views", "_shuffle", "_ops", "_batch", "_maps", "_stages", "_lists", "_native", "_taken"),
+            (source, views, shuffle, ops, batch, maps, stages, lists, None, 0),
             strict=True,
         ):
             object.__setattr__(self, name, value)
@@ -128,14 +162,43 @@ class Pipeline(Ops):
             "ops": self._ops,
             "batch": self._batch,
             "maps": self._maps,
+            "stages": self._stages,
+            "lists": self._lists,
         }
         parts.update(changes)
         made = self._make(self._source, **parts)
         text = dump(made._document(slim=True))
         native = _core.Pipeline.parse(text)
         if made._source.slim is made._source.document and not any(_slim_view(view) is not view for view in made._views):
-            object.__setattr__(made, "_native", native)
+            object.__setattr__(made, "_native", made._standing_for(native))
         return made
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether Python functions make its samples, in worker processes."""
+        return bool(self._stages) or self._source.dataset is not None
+
+    def _started_by(self, start: Callable[[int], None]) -> Self:
+        """The same, whose worker processes call `start(number)` first; it is no part of what the pipeline is."""
+        return self._with(stages=(*self._stages, Stage("start", start)))
+
+    def _ordered_by(self, order: Callable[[int], Any]) -> Self:
+        """The same, whose order in an epoch is what `order(epoch)` says in the trainer: see `JobSpec.order`."""
+        return self._with(stages=(*self._stages, Stage("order", order)))
+
+    @property
+    def _order(self) -> Callable[[int], Any] | None:
+        return next((stage.fn for stage in self._stages if stage.kind == "order"), None)
+
+    @property
+    def _makes_batches(self) -> bool:
+        """Whether a function makes each batch as a whole, so that its fields are the function's to know."""
+        return any(stage.whole for stage in self._stages)
+
+    def _standing_for(self, native: _core.Pipeline) -> Any:
+        if not self.has_functions:
+            return native
+        return FunctionPipeline(native, self._stages, self._source.dataset, self._batch, self._lists)
 
     def _document(self, slim: bool = False) -> Document:
         return {
@@ -144,16 +207,21 @@ class Pipeline(Ops):
             "views": [_slim_view(view) for view in self._views] if slim else list(self._views),
             "shuffle": self._shuffle,
             "ops": list(self._ops),
-            "batch": self._batch,
+            "batch": None if self.has_functions else self._batch,  # its samples are the functions' to know
         }
 
     @property
-    def native(self) -> _core.Pipeline:
-        """The parsed pipeline of the native module. For the loaders."""
+    def native(self) -> Any:
+        """The parsed pipeline of the native module, or what stands for it. For the loaders."""
         if self._native is None:
-            object.__setattr__(self, "_native", _core.Pipeline.parse(dump(self._document())))
-        assert self._native is not None
+            object.__setattr__(self, "_native", self._standing_for(_core.Pipeline.parse(dump(self._document()))))
         return self._native
+
+    @property
+    def _native_part(self) -> _core.Pipeline:
+        """The native part: source, views and the operations before the functions."""
+        native: _core.Pipeline = self.native.native if self.has_functions else self.native
+        return native
 
     # Views and order ------------------------------------------------------------------------------------------------
 
@@ -192,7 +260,15 @@ class Pipeline(Ops):
         view = {"view": "split", "fraction": plain(fraction), "seed": plain(seed)}
         return self._with_view("split", {**view, "part": 0}), self._with_view("split", {**view, "part": 1})
 
+    def _check_no_mix(self, name: str) -> None:
+        """Errors: InvalidArgument, for what would change which record has which position."""
+        if isinstance(self._source.dataset, MixSpec):
+            raise InvalidArgument(
+                f"{name}: a mix says itself which pipeline has which position; call .{name}(...) on its pipelines"
+            )
+
     def _with_view(self, name: str, view: Document) -> Self:
+        self._check_no_mix(name)
         if self._shuffle is not None or self._batch is not None:
             raise InvalidArgument(f"{name}: comes after shuffle or batch; call .{name}(...) before .shuffle(...)")
         try:
@@ -211,6 +287,7 @@ class Pipeline(Ops):
         ...     sorted(next(iter(loader))["x"].tolist())
         [0, 1, 2, 3, 4, 5]
         """
+        self._check_no_mix("shuffle")
         if self._shuffle is not None:
             raise InvalidArgument("shuffle: the pipeline is shuffled already; call .shuffle(...) once")
         if seed is None:
@@ -228,12 +305,18 @@ class Pipeline(Ops):
         global_size: int | None = None,
         drop_last: bool = False,
         pad_last: bool = False,
+        lists: str | Sequence[str] = (),
+        collate: Callable[[list[Any]], Any] | None = None,
     ) -> Self:
         """Group records into batches: `batch_size` per rank, or `global_size` over all ranks.
 
         The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
         `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
         fewer records than ranks are left, each of the others repeats one of them, with `valid=False`.
+
+        Of pipelines with Python functions or a dataset: `lists` names fields whose values differ in shape, of which the batch has a
+        list; text and other objects are lists by themselves. `collate(samples)` makes the batch of the list of samples in place of
+        all that, in a worker process, and what it returns is yielded: a dict of arrays or tensors, or anything else.
         Errors: InvalidArgument (both or no size, below 1, both tails, an output whose shape is not known).
 
         >>> import carya, numpy as np
@@ -246,20 +329,35 @@ class Pipeline(Ops):
             raise InvalidArgument("batch: the pipeline has a batch already; call .batch(...) once")
         if batch_size is None and global_size is None:
             raise invalid("batch: batch_size", None, "a number of records per rank, or global_size=")
-        for name, _, shape in self.outputs:
+        stages = self._stages
+        if collate is not None:
+            stages = (*stages, made("collate", collate))
+        names = (lists,) if isinstance(lists, str) else tuple(lists)
+        functions = bool(stages) or self._source.dataset is not None
+        if names and (collate is not None or not functions or not all(isinstance(name, str) for name in names)):
+            raise invalid(
+                "batch: lists", lists, "names of fields, of a pipeline with functions or a dataset, without collate="
+            )
+        if collate is not None and any(stage.kind == "pad_sequences" and stage.whole for stage in self._stages):
+            raise invalid(
+                "batch: collate", collate, "pad_sequences(..., to=...) before it, or let one of both form the batch"
+            )
+        names += self._padded
+        for name, _, shape in [] if functions else self.outputs:
             if None in shape:
                 raise InvalidArgument(
                     f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); decode it and bring it to "
                     "one size first, for example by .resize((224, 224)) or .random_resized_crop(224)"
                 )
-        return self._with(
-            batch={
-                "batch_size": plain(batch_size),
-                "global_size": plain(global_size),
-                "drop_last": plain(drop_last),
-                "pad_last": plain(pad_last),
-            }
-        )
+        batch = {
+            "batch_size": plain(batch_size),
+            "global_size": plain(global_size),
+            "drop_last": plain(drop_last),
+            "pad_last": plain(pad_last),
+        }
+        if functions:
+            _core.Pipeline.parse(dump({"version": 1, "source": _COUNTED, "batch": batch}))  # only the numbers
+        return self._with(batch=batch, stages=stages, lists=names)
 
     def map_batch(self, fn: Callable[[Any], Any]) -> Self:
         """Call `fn(batch)` on every yielded batch, in the trainer's process; what it returns is yielded.
@@ -290,12 +388,17 @@ class Pipeline(Ops):
         """
         if self._batch is not None:
             raise InvalidArgument("barrier: comes after batch; call .barrier() before .batch(...)")
+        if self.has_functions:
+            return self  # nothing passes a function, and operations behind one run as they are written
         return self._with(ops=(*self._ops, {"op": "barrier"}))
 
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
             raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
-        made = self._with(ops=(*self._ops, described(op, parameters, order)))
+        document = described(op, parameters, order)
+        if self.has_functions:
+            return self._append_native(document, draws((document,)))
+        made = self._with(ops=(*self._ops, document))
         if op == "normalize":
             self._check_normalize(parameters)
         return made
@@ -329,16 +432,29 @@ class Pipeline(Ops):
         >>> carya.arrays({"x": np.zeros((5, 2), np.uint8)}).outputs
         [('x', 'uint8', (2,))]
         """
-        return self.native.outputs()
+        if self.has_functions:  # of a first sample, made here; a dtype of None is an object
+            leaves = self.sample(0)
+            return [
+                (n, str(v.dtype), v.shape) if isinstance(v, np.ndarray) else (n, "object", ())
+                for n, v in leaves.items()
+            ]
+        found: list[tuple[str, str, tuple[int | None, ...]]] = self.native.outputs()
+        return found
 
     def __repr__(self) -> str:
         lines: list[str] = []
         shown: list[_core.TensorFacts] = []
         for text, tensors in self.native.lines():
             lines.append(text)
-            if tensors != shown:
+            if tensors and tensors != shown:
                 lines.append("    -> " + ", ".join(_facts(*tensor) for tensor in tensors))
                 shown = tensors
+        if self.has_functions and self._batch is not None:
+            given = [f"{name}={value!r}" for name, value in self._batch.items() if value]
+            after = [
+                stage.label for stage in self._stages if stage.whole and stage.kind not in ("collate", "pad_sequences")
+            ]
+            lines = [line for line in lines if line not in after] + [f"batch({', '.join(given)})", *after]
         return "\n".join(lines + [f"map_batch({function_name(fn)})" for fn in self._maps])
 
     def to_json(self) -> str:
@@ -351,7 +467,8 @@ class Pipeline(Ops):
                 f"to_json: map_batch({function_name(self._maps[0])}) is a Python function and has no JSON form; "
                 "write the pipeline before .map_batch(...) and add the function after reading it"
             )
-        return self.native.to_json()
+        text: str = self.native.to_json()
+        return text
 
     @classmethod
     def from_json(cls, text: str | bytes, *, arrays: Mapping[str, Any] | None = None) -> Self:
@@ -449,16 +566,24 @@ class Pipeline(Ops):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = (self._views, self._shuffle, self._ops, self._batch, self._maps)
+        parts = (self._views, self._shuffle, self._ops, self._batch, self._maps, self._stages, self._lists)
+        if self._source.dataset is not None:
+            return _rebuild_dataset, (self._source.dataset, parts)
         return _rebuild, (self._source.document, self._source.arrays, parts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pipeline):
             return NotImplemented
-        return self._maps == other._maps and self.native.to_json() == other.native.to_json()
+        return self._maps == other._maps and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.native.to_json(), self._maps))
+        return hash((self._key(), self._maps))
+
+    def _key(self) -> tuple[Any, ...]:
+        own = (
+            (self.native.fingerprint("raise"), self._batch and tuple(self._batch.items())) if self.has_functions else ()
+        )
+        return (self._native_part.to_json(), *own)
 
     # Samples --------------------------------------------------------------------------------------------------------
 
@@ -468,7 +593,7 @@ class Pipeline(Ops):
         Errors: NotFound, Permission, IoError, InvalidArgument.
         """
         key = dump({"source": {}, "views": list(self._views)})
-        dataset = open_dataset(self.native, self._source.document, self._source.arrays, verify, threads)
+        dataset = open_dataset(self._native_part, self._source.document, self._source.arrays, verify, threads)
         self._source.opened[key] = dataset
         return dataset
 
@@ -492,7 +617,15 @@ class Pipeline(Ops):
         return self.dataset.address(self._checked(index))
 
     def __len__(self) -> int:
-        """Number of records, after the views; also after `batch`, where `len(loader)` is the number of steps."""
+        """Number of records, after the views; also after `batch`, where `len(loader)` is the number of steps.
+
+        Errors: Unsupported of a pipeline with `filter`, `flat_map` or `pack`: a loader knows it, `len(loader)`, when it has asked.
+        """
+        counting = [stage.kind for stage in self._stages if stage.kind in ("filter", "flat_map", "pack")]
+        if counting:
+            raise Unsupported(
+                f"len: how many samples .{counting[0]}(...) makes is known when a loader has asked; use len(loader)"
+            )
         return self.dataset.count
 
     def __getitem__(self, index: int) -> dict[str, Array]:
@@ -524,7 +657,8 @@ class Pipeline(Ops):
     def sample(self, index: int, *, epoch: int = 0, seed: int | None = None) -> dict[str, Array]:
         """Compute one sample exactly as a loader would deliver it in `epoch`. Arrays are its own memory.
 
-        `index` is the number that `batch.records` shows. `seed`: None takes the pipeline's.
+        `index` is the number that `batch.records` shows. `seed`: None takes the pipeline's. Behind `flat_map` it is the first
+        sample of the record, and behind `pack` a row of this record alone.
         Errors: IndexError, SampleError (the record is broken), IoError, NotFound.
 
         >>> import carya, numpy as np
@@ -534,14 +668,41 @@ class Pipeline(Ops):
         epoch = integer("sample: epoch", epoch, 0, "an integer of 0 to 2^62")
         if seed is not None:
             seed = integer("sample: seed", seed, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1)
-        return _core.sample(self.native, self.dataset, self._checked(index), epoch, seed)
+        if not self.has_functions:
+            return _core.sample(self.native, self.dataset, self._checked(index), epoch, seed)
+        spec = self._stream_spec(seed)
+        chain = spec.chain(spec.open())
+        return chain.leaves(chain.sample(self._checked(index), epoch))
+
+    def _stream_spec(self, seed: int | None) -> StreamSpec:
+        """What processes that run the functions are told."""
+        source = self._source
+        shuffled = (self._shuffle or {}).get("seed", 0)
+        return StreamSpec(
+            native=self._native_part.to_json(),
+            order=[],
+            cache_dir=cache_dir(),
+            seed=int(shuffled) if seed is None else seed,
+            shuffle=self._shuffle is not None,
+            stages=tuple(stage for stage in self._stages if stage.kind != "order"),
+            dataset=source.dataset,
+            arrays=None if source.dataset is not None else source.arrays,
+            count=self.dataset.count,
+            lists=self._lists,
+            workers=1,
+            function_timeout=None,
+            rss_max=None,
+            has_ops=bool(self._ops),
+            views=bool(self._views),
+        )
 
     def _checked(self, index: int) -> int:
         try:
             number = operator.index(index)
         except TypeError:
             raise invalid("record", index, "one record number; several are .subset([...]) or .take(n)") from None
-        count = len(self)
+        mix = self._source.dataset
+        count = sum(mix.mix.counts) if isinstance(mix, MixSpec) else self.dataset.count
         if not -count <= number < count:
             raise IndexError(f"record {number} of {count}: give 0 to {count - 1}")
         return number % count
@@ -549,6 +710,10 @@ class Pipeline(Ops):
 
 def _rebuild(document: Document, arrays: dict[str, Array] | None, parts: tuple[Any, ...]) -> Pipeline:
     return Pipeline._make(_Source(document, arrays), *parts)
+
+
+def _rebuild_dataset(spec: DatasetSpec | MixSpec, parts: tuple[Any, ...]) -> Pipeline:
+    return Pipeline._make(Pipeline._of_dataset(spec)._source, *parts)
 
 
 def _facts(name: str, dtype: str, shape: tuple[int | None, ...]) -> str:

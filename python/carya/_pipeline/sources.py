@@ -1,19 +1,25 @@
-"""Where records come from: a folder of images, files, tars of a WebDataset, arrays in memory."""
+"""Where records come from: a folder of images, files, tars of a WebDataset, files of records, arrays in memory."""
 
 from __future__ import annotations
 
-import glob
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from .._errors import NotFound, invalid
+import numpy as np
+
+from .._errors import NotFound, Unsupported, invalid
+from .._sources.huggingface import hf_files, hf_table
+from .._sources.paths import TFRECORDS, PathLike, braced_list, one_path, path_list, record_paths
+from .._stages.mix import MixSpec, checked_parts, mixed
+from .._stages.source import checked_dataset
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
 from .pipeline import Pipeline
 
-PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_ARROW = re.compile(r"^[^.].*\.arrow$")
 
 
 def image_folder(path: PathLike) -> Pipeline:
@@ -28,7 +34,7 @@ def image_folder(path: PathLike) -> Pipeline:
     >>> carya.image_folder("photos").outputs[1]
     ('label', 'int64', ())
     """
-    return Pipeline._start({"type": "image_folder", "path": _path("image_folder: path", path)})
+    return Pipeline._start({"type": "image_folder", "path": one_path("image_folder: path", path)})
 
 
 def files(
@@ -49,7 +55,7 @@ def files(
     >>> p.outputs[1]
     ('label', 'int64', ())
     """
-    listed = _path_list("paths", paths)
+    listed = path_list("paths", paths)
     values: list[int] | None = None
     if callable(labels):
         values = [_label(labels(path), path) for path in listed]
@@ -64,7 +70,7 @@ def files(
         values = [_label(value, path) for value, path in zip(given, listed, strict=True)]
     columns = {}
     for name, column in (extra or {}).items():
-        columns[name] = _path_list(f"extra[{name!r}]", column)
+        columns[name] = path_list(f"extra[{name!r}]", column)
         if len(columns[name]) != len(listed):
             raise invalid(f"files: extra[{name!r}]", f"{len(columns[name])} paths", f"one per image ({len(listed)})")
     return Pipeline._start({"type": "files", "paths": listed, "labels": values, "extra": columns})
@@ -78,7 +84,8 @@ def webdataset(
 ) -> Pipeline:
     """Records of WebDataset tars: members "key.ext" that lie side by side and share a key.
 
-    `tars`: paths, a glob pattern, or braces ("train-{000..146}.tar"). `fields`: extensions of each image field, the
+    `tars`: paths, a glob pattern, or braces ("train-{000..146}.tar"); also zips whose members are stored, not compressed
+    (their CRCs are not checked). `fields`: extensions of each image field, the
     first that a key has counts (default {"image": ["jpg", "jpeg", "png"]}). `label`: extension of the member that holds
     the label as a decimal integer, None for none. An index is built once and verified by size and time.
     Fields: each field encoded, `label` int64. A key that lacks a field or its label, as the last one of a tar that was cut
@@ -89,12 +96,232 @@ def webdataset(
     >>> [name for name, _, _ in carya.webdataset("shard-{0..1}.tar", fields={"image": ["png"]}).outputs]
     ['image', 'label']
     """
-    if isinstance(tars, str) and "{" in tars and not os.path.lexists(tars):
-        listed = [path for pattern in _expand_braces(tars) for path in _path_list("tars", pattern)]
-    else:
-        listed = _path_list("tars", tars)
+    listed = braced_list("tars", tars)
     wanted = {name: _extensions(given) for name, given in (fields or {"image": ["jpg", "jpeg", "png"]}).items()}
     return Pipeline._start({"type": "webdataset", "tars": listed, "fields": wanted, "label": _extensions(label or [])})
+
+
+def tfrecord(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    encoded: Mapping[str, str] | None = None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+    record: str | None = None,
+    check_data: bool = True,
+) -> Pipeline:
+    """Records of TFRecord files, read where they lie: features of `tf.train.Example`, or records as they are.
+
+    `paths`: files, a glob pattern, braces ("train-{00000..01023}-of-01024"), or a folder (its files called "*.tfrecord*",
+    "*.tfrec*" or "*-00000-of-00010", bytewise). `image`: the feature that holds the encoded image, which becomes the field
+    `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike. `label`: a feature of one
+    int64. `tensors`: {field: (feature, dtype, shape)}, of a float list ("float32"), an int64 list ("int64"), or one bytes
+    value of the tensor's size in any dtype, as `tf.io.decode_raw` takes it. They are copied into memory when a file is
+    indexed, at most 4 GiB of a source together. `record`: the field that gets each record's whole bytes, Example or not.
+    Features in the context of a `SequenceExample` are read likewise; its lists, and lists whose length differs between
+    records, are not.
+
+    Every file is indexed once, which reads it from end to end; the index is kept and verified by size and time.
+    `check_data`: whether that checks the CRC of the data (that of the lengths is always checked); `open(verify=True)` indexes
+    and checks anew. A record with a wrong CRC, one that is no Example or has no such feature or other values than asked for,
+    and what was cut off at a file's end, is a broken record: `Loader(on_error=)`.
+    Fields: `image`, those of `encoded` and of `record` encoded, `tensors` as given, `label` int64.
+    Errors: InvalidArgument, NotFound (also a feature that no record has: the features of the first record are named), Unsupported
+    (gzip or zlib: unpack the file first), SampleError (no TFRecord file).
+
+    >>> import carya
+    >>> carya.tfrecord("a.tfrecord", image="image/encoded", label="label", tensors={"box": ("box", "float32", (4,))}).outputs
+    [('image', 'uint8', (None,)), ('box', 'float32', (4,)), ('label', 'int64', ())]
+    """
+    keys = _encoded(image, encoded)
+    if record is not None:
+        keys[record] = None
+    if not keys and not tensors:
+        wanted = 'what to read of each record, such as image="image/encoded", or record="image" for its whole bytes'
+        raise invalid("tfrecord: image, encoded, tensors, record", None, wanted)
+    return _records("tfrecord", record_paths(paths), keys, label, tensors, check_data)
+
+
+def mds(
+    folders: PathLike | Sequence[PathLike],
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    encoded: Mapping[str, str] | None = None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+) -> Pipeline:
+    """Samples of MDS shards (MosaicML Streaming), read where they lie on this machine.
+
+    `folders`: one with an `index.json`, or several, one after the other. Fields are columns: `image` (stored as jpeg, png or
+    bytes) becomes the field `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike;
+    `label`: a column of integers (int, int8 to uint64, str_int); `tensors`: {field: (column, dtype, shape)} of numbers, an
+    ndarray of that dtype and as many values, or bytes of that size. Those are copied into memory when a shard is indexed,
+    at most 4 GiB of a source together.
+    Every shard is indexed once; the index is kept and verified by size and time. Shards have no checksums of their own: those
+    of `index.json` are not checked. A sample whose sizes do not add up is a broken record: `Loader(on_error=)`.
+    Fields: `image`, those of `encoded` encoded, `tensors` as given, `label` int64.
+    Errors: NotFound (no index.json; a column that there is not: those that there are are named), InvalidArgument (a column of
+    another encoding), Unsupported (compressed shards: unpack them first; pkl and pil columns), SampleError (no shard).
+
+    >>> import carya, pathlib, tempfile
+    >>> train = pathlib.Path(tempfile.mkdtemp())
+    >>> size = (train / "index.json").write_text('{"shards": [{"raw_data": {"basename": "shard.00000.mds"}}]}')
+    >>> carya.mds(train, image="image", label="label").outputs
+    [('image', 'uint8', (None,)), ('label', 'int64', ())]
+    """
+    keys = _columns("mds", image, encoded, tensors)
+    given = folders if not isinstance(folders, str | bytes | os.PathLike) else [folders]
+    paths = [path for folder in given for path in _shards(one_path("folders", folder))]
+    return _records("mds", paths, keys, label, tensors, True)
+
+
+def arrow(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    encoded: Mapping[str, str] | None = None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+) -> Pipeline:
+    """Rows of Arrow IPC files or streams, read where they lie: also the files that Hugging Face's datasets keeps.
+
+    `paths`: files, a glob pattern, braces, or a folder (its files called "*.arrow", bytewise). Fields are columns, or paths
+    into structs ("image.bytes"): `image` (binary, string, or a struct with such a field "bytes", as Hugging Face stores
+    images) becomes the field `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike;
+    `label`: a column of integers or bools; `tensors`: {field: (column, dtype, shape)} of numbers, of lists of them, nested too,
+    that have as many values in each row, or of binary of that size. Those are copied into memory when a file is indexed, at
+    most 4 GiB of a source together.
+    Every file is indexed once, from its offsets alone; the index is kept and verified by size and time. A row with null in such
+    a column is a broken record, as is what was cut off at a file's end: `Loader(on_error=)`.
+    Fields: `image`, those of `encoded` encoded, `tensors` as given, `label` int64.
+    Errors: NotFound (no file; a column that there is not: those that there are are named), InvalidArgument (a column of
+    another type), Unsupported (files with compressed batches: write them without), SampleError (no Arrow file).
+
+    >>> import carya
+    >>> carya.arrow(["train-0.arrow", "train-1.arrow"], image="image", label="label").outputs
+    [('image', 'uint8', (None,)), ('label', 'int64', ())]
+    """
+    keys = _columns("arrow", image, encoded, tensors)
+    return _records("arrow", record_paths(paths, _ARROW, "*.arrow"), keys, label, tensors, True)
+
+
+def hf_dataset(
+    dataset: Any,
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    encoded: Mapping[str, str] | None = None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+) -> Pipeline:
+    """A dataset of Hugging Face's `datasets`, read from the files that it lies in: its cache as it is, nothing converted.
+
+    `dataset`: a `datasets.Dataset` that was loaded from disk or from its cache, or the folder that `save_to_disk` wrote. Rows
+    that `select`, `shuffle`, `filter` or `train_test_split` chose are taken in their order. Fields are as for `arrow`:
+    `image="image"` is an image feature, `label` a class label.
+    Columns are those of the files: what `rename_column` made since, or a range that `select` cut out, is seen after
+    `save_to_disk`. Images of which the
+    dataset holds only the path, not the bytes, are broken records: `carya.files`, or save it with its bytes.
+    Errors: InvalidArgument (neither a dataset nor such a folder, a dataset that lies in memory, or whose table is not that of its
+    files: `save_to_disk` writes one), and those of `arrow`.
+
+    >>> import carya, json, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> size = (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    >>> carya.hf_dataset(folder, image="image", label="label").outputs
+    [('image', 'uint8', (None,)), ('label', 'int64', ())]
+    """
+    saved = isinstance(dataset, str | bytes | os.PathLike)
+    found = hf_files(one_path("hf_dataset: dataset", dataset)) if saved else hf_table(dataset)
+    pipeline = arrow(found.paths, image=image, label=label, encoded=encoded, tensors=tensors)
+    return pipeline if found.rows is None else pipeline.subset(found.rows)
+
+
+def _shards(folder: str) -> list[str]:
+    """The shards that an index.json names, in its order."""
+    name = os.path.join(folder, "index.json")
+    try:
+        with open(name, "rb") as file:
+            shards = json.load(file)["shards"]
+        names = [shard["raw_data"]["basename"] for shard in shards]
+        packed = [(shard.get("zip_data") or {}).get("basename") for shard in shards]
+    except FileNotFoundError:
+        raise NotFound(f"mds: {folder} has no index.json; give a folder that MDSWriter wrote") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise invalid(f"mds: {name}", repr(error), "an index.json of MDS, version 2") from None
+    for name, zipped in zip(names, packed, strict=True):
+        parts = name.split("/") if isinstance(name, str) else [".."]
+        if name == "" or ".." in parts or name.startswith("/"):
+            raise invalid(f"mds: {folder}: shard", name, "shards that lie in the folder")
+        if isinstance(zipped, str) and not os.path.exists(os.path.join(folder, name)):
+            wanted = "unpack the shards first, or write them with MDSWriter(compression=None)"
+            raise Unsupported(
+                f"mds: {os.path.join(folder, zipped)}: compressed, so samples cannot be read one by one; {wanted}"
+            )
+    return [os.path.join(folder, name) for name in names]
+
+
+def _encoded(image: str | None, encoded: Mapping[str, str] | None) -> dict[str, str | None]:
+    """Name in the record of each encoded field."""
+    return {**({} if image is None else {"image": image}), **(encoded or {})}
+
+
+def _columns(
+    kind: str,
+    image: str | None,
+    encoded: Mapping[str, str] | None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None,
+) -> dict[str, str | None]:
+    """The same, of a format of columns. Errors: InvalidArgument, when nothing is to be read."""
+    keys = _encoded(image, encoded)
+    if not keys and not tensors:
+        raise invalid(f"{kind}: image, encoded, tensors", None, 'the columns to read, such as image="image"')
+    return keys
+
+
+def _records(
+    kind: str,
+    paths: list[str],
+    encoded: dict[str, str | None],
+    label: str | None,
+    tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None,
+    check_data: bool,
+) -> Pipeline:
+    return Pipeline._start(
+        {
+            "type": kind,
+            "paths": paths,
+            "encoded": encoded,
+            "tensors": {name: _tensor(kind, name, given) for name, given in (tensors or {}).items()},
+            "label": label,
+            "check_data": check_data,
+        }
+    )
+
+
+def _tensor(kind: str, name: str, given: Any) -> dict[str, Any]:
+    try:
+        key, dtype, shape = given
+        return {"key": key, "dtype": np.dtype(dtype).name, "shape": plain(shape if np.iterable(shape) else [shape])}
+    except (TypeError, ValueError):
+        raise invalid(
+            f"{kind}: tensors[{name!r}]", given, 'a tuple of name, dtype and shape, as ("box", "float32", (4,))'
+        ) from None
+
+
+def names_records(path: str) -> Literal["tfrecord", "arrow"] | None:
+    """The format of the record files that a file, a pattern or a folder is of, by its name or by those in it.
+
+    >>> names_records("train-*.tfrecord"), names_records("train-00000-of-00010"), names_records("photos/*.tar")
+    ('tfrecord', 'tfrecord', None)
+    """
+    if os.path.isdir(path):
+        names = [entry.name for entry in os.scandir(path) if not entry.is_dir()]
+    else:
+        names = [os.path.basename(path)]
+    if any(_ARROW.search(name) for name in names):
+        return "arrow"
+    return "tfrecord" if any(TFRECORDS.search(name) for name in names) else None
 
 
 def arrays(data: Mapping[str, Any]) -> Pipeline:
@@ -114,6 +341,70 @@ def arrays(data: Mapping[str, Any]) -> Pipeline:
     return Pipeline._start(arrays_document(memory), memory)
 
 
+def dataset(
+    dataset: Any, *, names: str | Sequence[str] | None = None, version: object = None, seed_globals: bool = True
+) -> Pipeline:
+    """A map-style dataset of Python: any object with `__len__` and `__getitem__` (a torch Dataset, Hugging Face's datasets, a list).
+
+    Record i is `dataset[i]`, read in worker processes. The fields are the leaves of what it returns: of dicts, tuples, named
+    tuples and dataclasses, also nested ("box.0"); one value is "value". `names` are those of the elements of its tuples, or of
+    its only value, and make a dict of them, which is then what functions get. Numbers, lists of numbers, arrays and tensors become arrays; text and other objects stay as they are, and a batch has a list of
+    them. Order, ranks, states and policies are those of every pipeline.
+
+    The object travels to the worker processes once, by pickle: what it has open must be opened where it is used. `random`,
+    `numpy.random` and torch's generator are seeded before each `dataset[i]` by seed, epoch and record, unless
+    `seed_globals=False`. For the fingerprint in a state it counts by its type, its length and `version` (of Hugging Face's by the
+    fingerprint they have): give a `version` that changes with the data.
+    Errors: InvalidArgument (no length, no `__getitem__`, empty).
+
+    >>> import carya
+    >>> squares = [{"x": float(i), "y": i * i} for i in range(4)]
+    >>> with carya.Loader(carya.dataset(squares).batch(2), threads=1) as loader:
+    ...     [(batch["x"].tolist(), batch["y"].tolist()) for batch in loader]
+    [([0.0, 1.0], [0, 1]), ([2.0, 3.0], [4, 9])]
+    """
+    return Pipeline._of_dataset(checked_dataset(dataset, names, seed_globals, version))
+
+
+def mix(
+    pipelines: Sequence[Pipeline],
+    *,
+    weights: Sequence[float] | None = None,
+    stop: Literal["first", "all"] = "first",
+    seed: int | None = 0,
+) -> Pipeline:
+    """Several pipelines as one: each position has a sample of one of them, by `weights`. Their samples have the same fields.
+
+    `pipelines`: without batch and filter; each has its own source, order, operations and functions. `weights`: how large the
+    share of each is, None: as many as it has records, so that an epoch has every record once. Shares are exact: among any n
+    consecutive steps of the underlying order each pipeline has its share to within the number of pipelines, and `seed` shuffles
+    the order inside of blocks of 4,096 positions (None: it stays regular).
+
+    `stop`: an epoch ends before the first pipeline gives a record twice, or when all of them have given every record once. The next epoch goes on
+    where each pipeline is, without beginning them anew: one that has been through begins its next epoch, with another order
+    (where it is shuffled) and other random numbers. So each is at an exact place of its own at every step, which follows from
+    epoch and position: states are those of every pipeline, and ranks, resumes and world sizes are free.
+
+    `records` of a batch number the records of all pipelines, one behind the other. Everything runs in worker processes, as
+    behind `carya.dataset`; functions and operations may follow, `shuffle`, `filter` and views may not.
+    Errors: InvalidArgument (fewer than two pipelines, weights), Unsupported, those of opening the sources.
+
+    >>> import carya, numpy as np
+    >>> low, high = carya.arrays({"x": np.arange(4)}), carya.arrays({"x": np.arange(100, 112)})
+    >>> mixed = carya.mix([low, high], weights=[1, 3], seed=None).batch(8)
+    >>> with carya.Loader(mixed, threads=1, epochs=1) as loader:
+    ...     [batch["x"].tolist() for batch in loader]
+    [[100, 101, 102, 0, 103, 104, 105, 1], [106, 107, 108, 2, 109, 110, 111, 3]]
+    """
+    parts = checked_parts(pipelines)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64):
+        raise invalid("mix: seed", seed, "an integer of 0 to 2^64 - 1, or None for an order that is not shuffled")
+    specs = tuple([part._stream_spec(None) for part in parts])
+    fingerprints = tuple([f"{part.native.fingerprint('raise')} {part.dataset.fingerprint}" for part in parts])
+    of = mixed([spec.count for spec in specs], weights, stop, seed)
+    return Pipeline._of_dataset(MixSpec(of, specs, fingerprints))
+
+
 def _label(value: Any, path: str) -> int:
     try:
         if isinstance(value, bool | float | str):
@@ -131,61 +422,3 @@ def _label(value: Any, path: str) -> int:
 def _extensions(given: str | Sequence[str]) -> list[str]:
     names = [given] if isinstance(given, str) else list(given)
     return [name.lstrip(".").lower() if isinstance(name, str) else name for name in names]
-
-
-def _path_list(name: str, given: PathLike | Sequence[PathLike]) -> list[str]:
-    if isinstance(given, str | bytes | os.PathLike):
-        path = _path(name, given)
-        if not glob.has_magic(path) or os.path.lexists(path):  # a file may be called "a[1].jpg"
-            return [path]
-        matches = glob.iglob(path, recursive=True)
-        found = sorted((match for match in matches if not os.path.isdir(match)), key=os.fsencode)
-        if not found:
-            raise NotFound(f"{name}: nothing matches {path!r}; give a pattern that matches files")
-        return found
-    if not isinstance(given, Iterable):
-        raise invalid(name, given, "a path, a glob pattern or a sequence of paths")
-    return [_path(name, path) for path in given]
-
-
-def _path(name: str, given: Any) -> str:
-    if not isinstance(given, str | bytes | os.PathLike):
-        raise invalid(name, given, "a path: a string, bytes or os.PathLike")
-    path = os.fsdecode(given)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
-    if scheme and not os.path.lexists(path):
-        raise invalid(
-            name,
-            path,
-            f"a path on this machine: {scheme.group(1)}:// is not read; copy the data, or mount it as a folder",
-        )
-    if path.startswith("~") and not os.path.lexists(path):  # as shells do
-        path = os.path.expanduser(path)
-    if "$" in path and not os.path.lexists(path) and os.path.expandvars(path) != path:
-        raise invalid(name, path, f"the path with its variables replaced: {os.path.expandvars(path)!r}")
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        allowed = "a path in UTF-8, or rename it; only files and classes inside an image_folder may have other names"
-        raise invalid(name, path, allowed) from None
-    return path
-
-
-def _expand_braces(pattern: str) -> list[str]:
-    """Expand "{000..146}" and "{a,b}" as shells do.
-
-    >>> _expand_braces("s-{08..10}.{tar,tgz}")[:3]
-    ['s-08.tar', 's-08.tgz', 's-09.tar']
-    """
-    found = re.search(r"\{([^{}]*)\}", pattern)
-    if not found:
-        return [pattern]
-    inner = found.group(1)
-    numbers = re.fullmatch(r"(\d+)\.\.(\d+)", inner)
-    if numbers:
-        width = len(numbers.group(1)) if numbers.group(1).startswith("0") else 0
-        choices = [f"{number:0{width}d}" for number in range(int(numbers.group(1)), int(numbers.group(2)) + 1)]
-    else:
-        choices = inner.split(",")
-    tails = _expand_braces(pattern[found.end() :])
-    return [pattern[: found.start()] + choice + tail for choice in choices for tail in tails]

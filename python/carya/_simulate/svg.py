@@ -47,8 +47,8 @@ def _row(group: dict[str, Any], top: float) -> Iterator[str]:
     for index, row in enumerate(group["policies"]):
         color = _COLORS[index % len(_COLORS)]
         yield f'<rect x="{x:g}" y="{top + _ROW - 20.5 - _width(index, group) / 2:g}" width="14" height="{_width(index, group):g}" fill="{color}"/>'
-        yield f'<text class="soft" x="{x + 16:g}" y="{top + _ROW - 16:g}">{_xml(row["policy"])}</text>'
-        x += 28 + 7 * len(row["policy"])
+        yield f'<text class="soft" x="{x + 20:g}" y="{top + _ROW - 16:g}">{_xml(row["policy"])}</text>'
+        x += 32 + 7 * len(row["policy"])
 
 
 def _ticks(top: float, steps: tuple[float, ...], whole: bool = False) -> list[float]:

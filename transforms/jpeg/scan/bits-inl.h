@@ -1,4 +1,4 @@
-// Bits of an unstuffed scan, the next one at the top of a 64-bit window.
+// Reads the bits of an unstuffed scan. The next bit is at the top of a 64-bit window.
 #if defined(CARYA_JPEG_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_BITS_INL_H_
 #undef CARYA_JPEG_BITS_INL_H_
@@ -14,9 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-// Invariant: the window's top `count` bits are the next ones of the stream (more may be there and are right
-// too); `next` is the first byte not counted. Reads up to 8 bytes from `next`: the caller keeps slack behind
-// the data.
+// Invariant: the top `count` bits of the window are the next ones of the stream (more may be there and are right too);
+// `next` is the first byte that is not counted. Reads up to 8 bytes from `next`, so the caller keeps slack behind the
+// data.
 struct BitReader {
   std::uint64_t window = 0;
   std::uint32_t count = 0;
@@ -44,12 +44,12 @@ struct BitReader {
   HWY_INLINE std::uint32_t peek() const {
     return static_cast<std::uint32_t>(window >> (64 - kBits));
   }
-  // Only the low six bits of n count as bits; the rest must be zero.
+  // Only the low six bits of n count bits; the others must be zero.
   HWY_INLINE void consume(std::uint32_t n) {
     window <<= n & 63;
     count -= n;
   }
-  // Take back the last n bits consumed. Afterwards count is at least 49.
+  // Take back the last n bits that were consumed. Afterwards count is at least 49.
   HWY_INLINE void rewind(std::uint32_t n) {
     const std::uint32_t back = count + n;
     next -= (back + 7) >> 3;

@@ -1,8 +1,7 @@
-// Stored blocks, one look-up at a time and without a branch at their ends.
+// Stores the coefficients of blocks, one look-up at a time and without a branch at their ends.
 //
-// Where a block ends cannot be predicted, so nothing is asked: after every look-up the place in the block,
-// the block and the table of the next look-up are selected. Several lanes in one loop hide each other's
-// waits.
+// The end of a block cannot be predicted. So after every look-up the place in the block, the block and the table of the
+// next look-up are selected without a test. Several lanes in one loop hide each other's latency.
 #if defined(CARYA_JPEG_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_BLOCKS_INL_H_
 #undef CARYA_JPEG_BLOCKS_INL_H_
@@ -19,8 +18,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-// One run of blocks in the order of the scan, from the first block of an MCU. `block` must be zero from here
-// to the end of the run. DC coefficients are left as differences: sum_dc().
+// One run of blocks in the order of the scan, from the first block of an MCU. `block` must be zero from here to the end
+// of the run. DC coefficients are stored as differences; sum_dc() adds them up.
 struct BlockRun {
   BitReader in;
   const PairTable* table = nullptr;
@@ -28,8 +27,8 @@ struct BlockRun {
   std::int16_t* block = nullptr;
   std::uint8_t* last = nullptr;
   std::int64_t k = -1;
-  std::uint32_t slot = 0;               // of the last look-up
-  const std::uint8_t* limit = nullptr;  // where `in.next` says that the data are exceeded
+  std::uint32_t slot = 0;               // the slot of the last look-up
+  const std::uint8_t* limit = nullptr;  // if `in.next` is beyond it, the data are exceeded
   std::int16_t* end = nullptr;
 
   void start(const Work& work, CoefficientRow& row, std::size_t begin, std::size_t count) {
@@ -43,12 +42,12 @@ struct BlockRun {
   bool done() const { return block == end; }
 };
 
-// A reader whose `next` is beyond this has taken more than the data.
+// The limit for a reader's `next`: a reader beyond it has taken more than the data.
 HWY_INLINE const std::uint8_t* data_limit(const std::uint8_t* base, std::uint64_t end_bit) {
   return base + (end_bit >> 3) + 9;
 }
 
-// Look up, store, consume. Then k may be unusual. The second value is not in the table: it is taken from the
+// Look up, store, consume. Afterwards k may be unusual. The second value is not in the table: it is taken from the
 // window while the next look-up is under way.
 HWY_INLINE void look_up(BlockRun& run) {
   run.slot = run.in.peek<PairTable::kBits>();
@@ -62,7 +61,7 @@ HWY_INLINE void look_up(BlockRun& run) {
   run.block[table.store_at[static_cast<std::size_t>(run.k)]] = static_cast<std::int16_t>(value);
 }
 
-// The DC difference of the block at run.block; its AC come next.
+// Read the DC difference of the block at run.block; its AC coefficients come next.
 HWY_INLINE void begin_block(BlockRun& run, Doubt& doubt) {
   const BlockKind& kind = *run.kind;
   run.in.refill();
@@ -71,7 +70,7 @@ HWY_INLINE void begin_block(BlockRun& run, Doubt& doubt) {
   run.k = 0;
 }
 
-// The one symbol that a look-up with an unusual k should have taken.
+// Read the one symbol that a look-up with an unusual k should have taken.
 HWY_INLINE void take_one(BlockRun& run, Doubt& doubt) {
   const std::uint32_t bits = run.table->pair[run.slot].bits;
   run.k -= run.table->advance[run.slot];
@@ -98,7 +97,7 @@ HWY_INLINE void take_one(BlockRun& run, Doubt& doubt) {
   doubt.range |= (value < 0 ? -value : value) > kind.quant->limit[run.k & 63];
 }
 
-// What a look-up means that left k at 63 or beyond. False: the run is done or in doubt.
+// Interpret a look-up that left k at 63 or beyond. Returns false if the run is done or in doubt.
 HWY_INLINE bool attend(BlockRun& run, Doubt& doubt) {
   if (HWY_UNLIKELY((run.k & PairTable::kUnusual) != 0)) {
     take_one(run, doubt);
@@ -115,7 +114,7 @@ HWY_INLINE bool attend(BlockRun& run, Doubt& doubt) {
   return doubt.damage == 0;
 }
 
-// Until the run is done or in doubt.
+// Read one run until it is done or in doubt.
 HWY_NOINLINE void read_blocks(BlockRun& at, Doubt& all_doubt) {
   BlockRun run = at;
   Doubt doubt;
@@ -134,7 +133,7 @@ HWY_NOINLINE void read_blocks(BlockRun& at, Doubt& all_doubt) {
   all_doubt.range |= doubt.range;
 }
 
-// Until one of the two is done or in doubt.
+// Read two runs until one of them is done or in doubt.
 HWY_NOINLINE void read_two(BlockRun& first, BlockRun& second, Doubt& all_doubt) {
   BlockRun a = first;
   BlockRun b = second;
@@ -164,7 +163,7 @@ HWY_NOINLINE void read_two(BlockRun& first, BlockRun& second, Doubt& all_doubt) 
   all_doubt.range |= doubt.range;
 }
 
-// Turns the DC differences of `mcus` MCUs into values.
+// Turn the DC differences of `mcus` MCUs into values.
 inline void sum_dc(const Work& work, CoefficientRow& row, std::size_t begin, int mcus, std::int32_t* dc,
                    Doubt& doubt) {
   std::int16_t* block = row.blocks.data() + 64 * begin;

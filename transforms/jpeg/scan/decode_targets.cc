@@ -20,6 +20,13 @@ Outcome decode_two_streams(Work& work) {
   return decode_from_points(work);
 }
 
+Outcome pass_over(Work& work, int until) {
+  return pass_over_rows(work, until);
+}
+void unstuff_all(Work& work) {
+  unstuff(work.scan, work.header->restart_interval > 0, work.unstuffed);
+}
+
 }  // namespace carya::jpeg::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -28,10 +35,20 @@ namespace carya::jpeg {
 
 HWY_EXPORT(decode_one_stream);
 HWY_EXPORT(decode_two_streams);
+HWY_EXPORT(pass_over);
+HWY_EXPORT(unstuff_all);
 
 Outcome run_decode(Work& work, bool two_streams) {
   return two_streams ? HWY_DYNAMIC_DISPATCH(decode_two_streams)(work)
                      : HWY_DYNAMIC_DISPATCH(decode_one_stream)(work);
+}
+
+Outcome scout_rows(Work& work, int until) {
+  return HWY_DYNAMIC_DISPATCH(pass_over)(work, until);
+}
+
+void unstuff_scan(Work& work) {
+  HWY_DYNAMIC_DISPATCH(unstuff_all)(work);
 }
 
 }  // namespace carya::jpeg

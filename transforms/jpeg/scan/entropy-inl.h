@@ -1,4 +1,4 @@
-// One block of entropy-coded coefficients: DC difference, AC with values, AC without.
+// Decodes one block of entropy-coded coefficients: the DC difference, and the AC coefficients with or without values.
 #if defined(CARYA_JPEG_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_ENTROPY_INL_H_
 #undef CARYA_JPEG_ENTROPY_INL_H_
@@ -15,23 +15,23 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-// What makes a decode doubtful, gathered without branches and looked at once in a while.
+// The doubts of a decode. They are collected without branches and checked now and then.
 struct Doubt {
-  std::uint32_t damage = 0;  // not 0: a code that is none, a coefficient past its block
+  std::uint32_t damage = 0;  // not 0: an invalid code, or a coefficient past its block
   std::uint32_t range = 0;   // not 0: a coefficient over its limit
 };
 
-// The value whose `size` bits stand at the top of `window`; `shift` is 63 - size. 0 for size 0.
+// The value whose `size` bits are at the top of `window`; `shift` is 63 - size. It is 0 for size 0.
 HWY_INLINE int extend(std::uint64_t window, std::uint32_t shift) {
-  // Positive values start with a 1; the others stand for themselves less the largest of their size.
+  // Positive values start with a 1. Negative ones are stored plus the largest value of their size.
   const std::uint64_t positive = static_cast<std::uint64_t>(static_cast<std::int64_t>(window) >> 63);
   const std::uint64_t raw = (window >> 1) >> (shift & 63);
   const std::uint64_t largest = (~std::uint64_t{0} >> 1) >> (shift & 63);
   return static_cast<int>(raw - (largest & ~positive));
 }
 
-// Codes longer than the tables' bits. The calls take and give registers only, so that the reader can stay in
-// its own.
+// Find codes that are longer than the tables' bits. Arguments and results are passed in registers, so that the reader
+// can stay in its own.
 HWY_NOINLINE Symbol find_dc(std::uint64_t window, const Canonical& canonical) {
   const Canonical::Found found = canonical.find(static_cast<std::uint32_t>(window >> 48));
   return found.length == 0 ? 0 : dc_symbol(found.length, found.symbol & 15);
@@ -41,7 +41,7 @@ HWY_NOINLINE Symbol find_ac(std::uint64_t window, const Canonical& canonical) {
   return found.length == 0 ? 0 : ac_symbol(found.length, found.symbol);
 }
 
-// The DC difference. Needs 31 bits in the reader.
+// Decode the DC difference. It needs 31 bits in the reader.
 HWY_INLINE int decode_dc(BitReader& in, const DcTable& table, Doubt& doubt) {
   Symbol symbol = table.symbol[in.peek<DcTable::kBits>()];
   if (HWY_UNLIKELY(symbol == 0)) {
@@ -53,7 +53,7 @@ HWY_INLINE int decode_dc(BitReader& in, const DcTable& table, Doubt& doubt) {
   return value;
 }
 
-// One AC symbol of any length; 0: no code starts like this. Needs 16 bits.
+// One AC symbol of any length; 0 if no code starts like this. It needs 16 bits.
 HWY_INLINE Symbol ac_symbol_at(std::uint64_t window, const AcTable& table) {
   const Symbol symbol = table.symbol[window >> (64 - AcTable::kSymbolBits)];
   return HWY_LIKELY(symbol != 0) ? symbol : find_ac(window, table.canonical);
@@ -62,7 +62,7 @@ HWY_INLINE std::uint32_t step_of(Symbol symbol) {
   return (symbol >> 16) & 127;
 }
 
-// Where a block stands after one symbol that has no entry, or that the entry reached too far for.
+// Returns k after one symbol that has no entry, or whose entry reached too far.
 HWY_INLINE std::uint32_t skip_one(BitReader& in, const AcTable& table, std::uint32_t k, Doubt& doubt) {
   in.refill();
   const Symbol symbol = ac_symbol_at(in.window, table);
@@ -99,7 +99,7 @@ HWY_INLINE void skip_ac(BitReader& in, const SkipTable& skip, const AcTable& tab
   }
 ended:
   if (HWY_LIKELY(k == 63 || (k >= SkipTable::kSkipEnd && k <= SkipTable::kSkipEnd + 62))) return;
-  // The entry ran over the end of the block.
+  // The entry ran over the end of the block, so its symbols are read again one by one.
   in.rewind(entry.bits);
   k -= entry.advance;
   while (k < 63) k = skip_one(in, table, k, doubt);

@@ -1,10 +1,10 @@
-// The inverse DCT of libjpeg-turbo's "islow" method, several blocks at a time: one block per 128 bits of a
+// The inverse DCT of libjpeg-turbo's "islow" method for several blocks at a time, one block in each 128 bits of a
 // vector.
 //
-// The arithmetic is the published 13-bit fixed-point factorisation, two passes, rounding shifts of 11 and 18,
-// saturation to 16 bits between them and to 8 bits after. libjpeg-turbo's own code wraps some sums at 16
-// bits; so that no such sum can differ, whatever comes near that range raises `doubt` and the file is handed
-// over (README, Widths). Source: Loeffler, Ligtenberg, Moschytz 1989; ITU-T T.81.
+// The arithmetic is the published 13-bit fixed-point factorisation: two passes, rounding shifts of 11 and 18,
+// saturation to 16 bits between them and to 8 bits after. libjpeg-turbo's own code wraps some sums at 16 bits. So that
+// no such sum can differ, values near that range raise `doubt`, and libjpeg-turbo decodes the file (README, Widths).
+// Source: Loeffler, Ligtenberg, Moschytz 1989; ITU-T T.81.
 #if defined(CARYA_JPEG_IDCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_IDCT_INL_H_
 #undef CARYA_JPEG_IDCT_INL_H_
@@ -39,11 +39,10 @@ HWY_INLINE V16 factor_pair(const int (&pair)[2]) {
 
 inline constexpr int kShiftRows = 11;
 inline constexpr int kShiftColumns = 18;
-// What rounds the second shift and moves samples to 0..255, in units of the DC term it is added to.
+// The term that rounds the second shift and moves samples to 0..255, in units of the DC term to which it is added.
 inline constexpr int kColumnsBias = (1 << (kShiftColumns - 1) >> 13) + (128 << (kShiftColumns - 13));
 
-// One pass over half of the columns. Sparse: rows 4 to 7 are zero. The second pass finds its rounding in row
-// 0.
+// One pass over half of the columns. Sparse: rows 4 to 7 are zero. The second pass expects its rounding term in row 0.
 template <bool kSparse, int kShift>
 HWY_INLINE void half_pass(V16 p04, V16 p26, V16 p13, V16 p57, V32* out) {
   const V32 round = hn::Set(D32(), 1 << (kShift - 1));
@@ -84,7 +83,7 @@ HWY_INLINE void pass(V16* r) {
   for (int i = 0; i < 8; ++i) r[i] = pack32(low[i], high[i]);
 }
 
-// 8x8 transposition inside each 128-bit column of the eight vectors.
+// Transpose 8x8 values inside each 128-bit column of the eight vectors.
 HWY_INLINE void transpose(V16* r) {
   const D16 d16;
   const D32 d32;
@@ -108,7 +107,7 @@ HWY_INLINE void transpose(V16* r) {
   }
 }
 
-// Columns of samples, as 16 bits, to rows of bytes: block b of rows[i] holds rows 2i and 2i + 1 of block b.
+// Convert columns of 16-bit samples to rows of bytes: block b of rows[i] holds rows 2i and 2i + 1 of block b.
 HWY_INLINE void to_byte_rows(const V16* column, V8* rows) {
   const D8 d8;
   const D16 d16;
@@ -129,13 +128,12 @@ HWY_INLINE void to_byte_rows(const V16* column, V8* rows) {
   rows[3] = hn::BitCast(d8, hn::InterleaveUpper(d32, high[0], high[1]));
 }
 
-// Sign bit set in a lane of the answer: a value of r is outside [-16384, 16383].
+// A lane's sign bit is set in the result if a value of r is outside of [-16384, 16383].
 HWY_INLINE V16 near_overflow(V16 r) {
   return hn::Xor(r, hn::Add(r, r));
 }
 
-// kChecked: products of coefficient and quantiser may leave 14 bits (coarse tables), so they are looked at
-// too.
+// kChecked: products of coefficient and quantiser may exceed 14 bits (coarse tables), so they are checked too.
 template <bool kSparse, bool kChecked>
 HWY_INLINE V16 dequantise(const std::int16_t* const* source, const std::int16_t* quant, V16* r) {
   const D16 d;
@@ -156,7 +154,7 @@ HWY_INLINE V16 dequantise(const std::int16_t* const* source, const std::int16_t*
   return bad;
 }
 
-// kBlocks blocks. Returns a vector whose sign bits are doubts.
+// Transform kBlocks blocks. Returns a vector whose sign bits are doubts.
 template <bool kSparse, bool kChecked>
 HWY_NOINLINE V16 idct_blocks(const IdctJob* jobs, const std::int16_t* quant, std::size_t stride, V16 doubt) {
   V16 r[8];
@@ -182,7 +180,7 @@ HWY_NOINLINE V16 idct_blocks(const IdctJob* jobs, const std::int16_t* quant, std
   return doubt;
 }
 
-// All jobs of a list; the last group is filled up with copies that write to `spare`.
+// Transform all jobs of a list. The last group is filled up with copies that write to `spare`.
 template <bool kSparse, bool kChecked>
 HWY_INLINE V16 idct_list(IdctJob* jobs, int count, const std::int16_t* quant, std::size_t stride,
                          std::uint8_t* spare, V16 doubt) {
@@ -214,7 +212,7 @@ inline int saturate(std::int32_t value, int low, int high) {
   return std::clamp(value, low, high);
 }
 
-// One column (stride 8) or row (stride 1) of 8 values.
+// Transform one column (stride 8) or row (stride 1) of 8 values.
 template <int kShift>
 inline void pass_1d(const std::int32_t* in, int step, std::int32_t* out) {
   const auto pair = [&](int a, int b, const int(&f)[2]) { return in[a * step] * f[0] + in[b * step] * f[1]; };

@@ -1,5 +1,4 @@
-// The few 16-bit operations that Highway has no name for, with the meaning they have on x86: within each
-// 128-bit block.
+// The few 16-bit operations that Highway does not have, with their meaning on x86: within each 128-bit block.
 #if defined(CARYA_JPEG_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_LANES_INL_H_
 #undef CARYA_JPEG_LANES_INL_H_
@@ -11,7 +10,7 @@
 
 #include <hwy/highway.h>
 
-// Targets without fixed-size vectors of 128 bits take the plain loops: same bits, no lanes.
+// Targets without vectors of 128-bit blocks use the plain loops, with the same bits.
 #undef CARYA_JPEG_PLAIN
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_HAVE_SCALABLE
 #define CARYA_JPEG_PLAIN 1
@@ -24,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 256 bits. Measured: 512-bit vectors make a whole decode 5 % slower on a Sapphire Rapids core, whose
-// clock falls for the entropy loop too; what AVX-512 gives here is its registers and byte permutes.
+// Vectors have at most 256 bits. Measured: 512-bit vectors make a whole decode 5 % slower on a Sapphire Rapids core,
+// whose clock falls for the entropy loop too. From AVX-512 it uses only the registers and byte permutes.
 using D8 = hn::CappedTag<std::uint8_t, 32>;
 using D16 = hn::CappedTag<std::int16_t, 16>;
 using D32 = hn::CappedTag<std::int32_t, 8>;
@@ -36,7 +35,7 @@ using V32 = hn::Vec<D32>;
 inline constexpr int kByteLanes = HWY_MIN(32, static_cast<int>(HWY_LANES(std::uint8_t)));
 inline constexpr int kBlocks = kByteLanes / 16;  // 128-bit blocks of a vector
 
-// madd: sums of products of neighbouring lanes.
+// The operation madd: sums of products of neighbouring lanes.
 HWY_INLINE V32 mul_pairs(V16 a, V16 b) {
 #if HWY_TARGET <= HWY_AVX2
   return V32{_mm256_madd_epi16(a.raw, b.raw)};
@@ -55,7 +54,7 @@ HWY_INLINE V32 mul_pairs(V16 a, V16 b) {
 #endif
 }
 
-// Saturating 32 -> 16: low half of each block from a, high half from b.
+// Pack 32 to 16 bits with saturation: the low half of each block from a, the high half from b.
 HWY_INLINE V16 pack32(V32 a, V32 b) {
 #if HWY_TARGET <= HWY_AVX2
   return V16{_mm256_packs_epi32(a.raw, b.raw)};
@@ -67,7 +66,7 @@ HWY_INLINE V16 pack32(V32 a, V32 b) {
 #endif
 }
 
-// Saturating 16 -> unsigned 8: low half of each block from a, high half from b.
+// Pack 16 to unsigned 8 bits with saturation: the low half of each block from a, the high half from b.
 HWY_INLINE V8 pack16(V16 a, V16 b) {
 #if HWY_TARGET <= HWY_AVX2
   return V8{_mm256_packus_epi16(a.raw, b.raw)};
@@ -79,7 +78,7 @@ HWY_INLINE V8 pack16(V16 a, V16 b) {
 #endif
 }
 
-// Saturating 16 -> unsigned 8, all of a before all of b.
+// Pack 16 to unsigned 8 bits with saturation, all of a before all of b.
 HWY_INLINE V8 pack16_ordered(V16 a, V16 b) {
 #if HWY_TARGET <= HWY_AVX2
   return V8{_mm256_permute4x64_epi64(_mm256_packus_epi16(a.raw, b.raw), 0xD8)};
@@ -91,7 +90,7 @@ HWY_INLINE V8 pack16_ordered(V16 a, V16 b) {
 #endif
 }
 
-// The low 8 bytes of block b to at[b], the high ones a stride further.
+// Store the low 8 bytes of block b to at[b], and the high ones one stride further.
 HWY_INLINE void store_halves(V8 v, std::uint8_t* const* at, std::size_t stride) {
 #if HWY_TARGET <= HWY_AVX2
   const __m128i block[2] = {_mm256_castsi256_si128(v.raw), _mm256_extracti128_si256(v.raw, 1)};
@@ -110,7 +109,7 @@ HWY_INLINE void store_halves(V8 v, std::uint8_t* const* at, std::size_t stride) 
 #endif
 }
 
-// Rows `first` to first + 3 of kBlocks coefficient blocks: block b of rows[i] is row first + i of source[b].
+// Load rows `first` to first + 3 of kBlocks coefficient blocks: block b of rows[i] is row first + i of source[b].
 HWY_INLINE void load_rows(const std::int16_t* const* source, int first, V16* rows) {
   for (int i = 0; i < 4; ++i) {
 #if HWY_TARGET <= HWY_AVX2

@@ -1,4 +1,4 @@
-// From planes of samples to lines of the output: fancy upsampling and colour, with libjpeg-turbo's rounding.
+// Turns planes of samples into lines of the output: fancy upsampling and colour, with libjpeg-turbo's rounding.
 #if defined(CARYA_JPEG_PIXELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_PIXELS_INL_H_
 #undef CARYA_JPEG_PIXELS_INL_H_
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-// Colour factors as libjpeg-turbo's 16-bit code has them:
+// Colour factors of libjpeg-turbo's 16-bit code:
 //   R = Y + Cr + 0.402 Cr     B = Y + 2 Cb - 0.228 Cb     G = Y - Cr - 0.34414 Cb + 0.28586 Cr
 inline constexpr int kRedFromCr = 26345;     // 0.40200 * 65536
 inline constexpr int kBlueFromCb = -14942;   // -0.22800 * 65536
@@ -90,10 +90,10 @@ HWY_INLINE V16 widen(const std::uint8_t* p) {
   return hn::PromoteTo(d, hn::LoadU(half, p));
 }
 
-// One vector of pixels: 3 * Lanes(D8) bytes.
+// Store one vector of pixels: 3 * Lanes(D8) bytes.
 HWY_INLINE void store_rgb(V8 r, V8 g, V8 b, std::uint8_t* out) {
 #if HWY_TARGET <= HWY_AVX3_DL
-  // Three permutes of R|G, then B into its places: byte j of the output is channel j % 3 of pixel j / 3.
+  // Three permutes take R|G, then B goes into its places: byte j of the output is channel j % 3 of pixel j / 3.
   alignas(64) static constexpr struct Order {
     std::uint8_t rg[3][32];
     std::uint8_t b[3][32];
@@ -130,8 +130,7 @@ HWY_INLINE void gray_vector(const std::uint8_t* y, std::uint8_t* out) {
   store_rgb(v, v, v, out);
 }
 
-// Calls f(x, out) for vectors of pixels that together cover n; the last one overlaps or goes through a
-// buffer.
+// Call f(x, out) for vectors of pixels that together cover n. The last one overlaps, or goes through a buffer.
 template <typename F>
 HWY_INLINE void cover_line(std::uint8_t* out, int n, const F& f) {
   constexpr int kLanes = kByteLanes;
@@ -156,7 +155,7 @@ inline void gray_to_rgb_line(const std::uint8_t* y, std::uint8_t* out, int n) {
   cover_line(out, n, [&](int x, std::uint8_t* at) HWY_ATTR { gray_vector(y + x, at); });
 }
 
-// Samples as 16 bits, or 3 * near + far. Writes whole vectors.
+// Widen samples to 16 bits, or compute 3 * near + far. Writes whole vectors.
 inline void widen_line(const std::uint8_t* near, const std::uint8_t* far, int n, std::int16_t* sums) {
   const D16 d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -167,7 +166,7 @@ inline void widen_line(const std::uint8_t* near, const std::uint8_t* far, int n,
   }
 }
 
-// Twice as many samples from n sums and one on either side. Writes whole vectors.
+// Make twice as many samples from n sums and one on either side. Writes whole vectors.
 template <bool kTwoLines>
 inline void double_line(const std::int16_t* sums, int n, std::uint8_t* out) {
   const D16 d;

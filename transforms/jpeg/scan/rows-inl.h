@@ -1,4 +1,4 @@
-// One MCU row of coefficients to samples, and the lines that are complete to the output.
+// Turns one MCU row of coefficients into samples, and writes the complete lines to the output.
 #if defined(CARYA_JPEG_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_ROWS_INL_H_
 #undef CARYA_JPEG_ROWS_INL_H_
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-inline constexpr int kSparseLast = 9;  // up to here all coefficients stand in the upper left 4 x 4
+inline constexpr int kSparseLast = 9;  // with no later coefficient, all of them are in the upper left 4 x 4
 
 HWY_INLINE void fill_block(int dc, std::uint8_t* out, std::size_t stride) {
   const int level = std::clamp(((dc + 4) >> 3) + 128, 0, 255);
@@ -25,7 +25,7 @@ HWY_INLINE void fill_block(int dc, std::uint8_t* out, std::size_t stride) {
   for (std::size_t y = 0; y < 8; ++y) std::memcpy(out + y * stride, &eight, 8);
 }
 
-// Blocks of one component in one MCU row: those without AC are done here, the others sorted by cost.
+// Sort the blocks of one component in one MCU row by their cost. Blocks without AC coefficients are done here.
 HWY_INLINE void sort_blocks(Work& work, int c, int mcu_y, int first_mcu, const CoefficientRow& row) {
   Plane& plane = work.planes[c];
   const Component& component = work.header->components[c];
@@ -51,7 +51,7 @@ HWY_INLINE void sort_blocks(Work& work, int c, int mcu_y, int first_mcu, const C
   }
 }
 
-// False: a value so large that the pixels are in doubt.
+// Returns false if a value is so large that the pixels are in doubt.
 HWY_NOINLINE bool transform_row(Work& work, int mcu_y, int first_mcu, const CoefficientRow& row) {
   bool good = true;
   for (int c = 0; c < work.plane_count; ++c) {
@@ -62,8 +62,8 @@ HWY_NOINLINE bool transform_row(Work& work, int mcu_y, int first_mcu, const Coef
   return good;
 }
 
-// Chroma sums of one output line: sums[0] belongs to chroma column x0, sums[-1] and sums[n] to its neighbours
-// (at the image's edge: to the edge itself).
+// Compute the chroma sums of one output line. sums[0] belongs to chroma column x0, sums[-1] and sums[n] to its
+// neighbours (at the image's edge: to the edge itself).
 HWY_INLINE void chroma_line(const Work& work, int c, int y, int x0, int n, std::int16_t* sums) {
   const Plane& plane = work.planes[c];
   const Component& component = work.header->components[c];
@@ -81,8 +81,8 @@ HWY_INLINE void chroma_line(const Work& work, int c, int y, int x0, int n, std::
   if (x0 + n >= component.width) sums[n] = sums[n - 1];
 }
 
-// Lines [y0, y1) of 4:2:2 and 4:2:0, a few at a time, one stage after the other: what a stage loads has left
-// the store buffer by then.
+// Write lines [y0, y1) of 4:2:2 and 4:2:0, a few at a time and stage by stage: what a stage loads has then left the
+// store buffer.
 inline void emit_subsampled(Work& work, int y0, int y1, std::uint8_t* out) {
   const Region& region = work.region;
   const int x0 = region.x / 2;
@@ -113,7 +113,7 @@ inline void emit_subsampled(Work& work, int y0, int y1, std::uint8_t* out) {
   }
 }
 
-// Lines [y0, y1), the first of them at `out`.
+// Write lines [y0, y1); the first of them goes to `out`.
 inline void emit_range(Work& work, int y0, int y1, std::uint8_t* out) {
   const Region& region = work.region;
   if (work.plane_count == 3 && work.header->sampling != Sampling::k444) {
@@ -132,7 +132,7 @@ inline void emit_range(Work& work, int y0, int y1, std::uint8_t* out) {
   }
 }
 
-// All lines whose samples are complete once the MCU rows before `mcu_rows_done` are.
+// Write all lines whose samples are complete when the MCU rows before `mcu_rows_done` are.
 HWY_NOINLINE void emit_lines(Work& work, int mcu_rows_done) {
   const Header& header = *work.header;
   const Region& region = work.region;

@@ -1,7 +1,7 @@
-// Decoding from index points: each MCU row is its own stream, two of them are decoded in one loop.
+// Decodes from index points: each MCU row is a stream of its own, and one loop decodes two of them.
 //
-// A symbol's look-up waits for the one before it; the other stream fills that time. Rows are handed out in
-// order; a row that is done is transformed at once, and lines are emitted when all rows above are done too.
+// A symbol's look-up waits for the one before it; the other stream fills that time. Rows are handed out in order. A row
+// that is done is transformed at once, and lines are emitted when all rows above them are done too.
 #if defined(CARYA_JPEG_STREAMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_STREAMS_INL_H_
 #undef CARYA_JPEG_STREAMS_INL_H_
@@ -20,7 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace carya::jpeg::HWY_NAMESPACE {
 
-// One row in work.
+// One row that is being decoded.
 struct Stream {
   BlockRun run;
   const std::uint8_t* base = nullptr;
@@ -34,13 +34,13 @@ struct Rows {
   Work& work;
   Doubt doubt;
   std::array<Stream, 2> streams;
-  int first_mcu = 0;             // column where streams start
-  int next_row = 0;              // to be handed out
-  int emitted_to = 0;            // rows before this are transformed
+  int first_mcu = 0;             // the column where streams start
+  int next_row = 0;              // the next row to hand out
+  int emitted_to = 0;            // all rows before it are transformed
   std::uint32_t done_ahead = 0;  // bit i: row emitted_to + i is transformed
 };
 
-// The point at (row, MCU column), or null when there is none.
+// The point at (row, MCU column), or null if there is none.
 inline const IndexPoint* point_of(const Work& work, int row, int column) {
   const Index& index = *work.index;
   const int spacing = index.spacing();
@@ -51,10 +51,10 @@ inline const IndexPoint* point_of(const Work& work, int row, int column) {
   if (spacing == 0 ? column != 0 : column % spacing != 0) return nullptr;
   const auto number = static_cast<std::size_t>(row) * static_cast<std::size_t>(index.per_row()) +
                       static_cast<std::size_t>(spacing == 0 ? 0 : column / spacing);
-  return row < work.header->mcu_rows && number < index.points().size() ? &index.points()[number] : nullptr;
+  return row < work.header->mcu_rows && number < work.points.size() ? &work.points[number] : nullptr;
 }
 
-// The first point at or behind the end of the part that is decoded: its bytes are all we need.
+// The first point at or behind the end of the part that is decoded. Only the bytes before it are needed.
 inline const IndexPoint* bound_of(const Work& work, int row) {
   const int spacing = work.index->spacing();
   const int columns = work.header->mcu_cols;
@@ -71,7 +71,7 @@ inline void hand_out_row(Rows& rows, int which) {
   const IndexPoint begin = *point_of(work, row, rows.first_mcu);
   const IndexPoint* bound = bound_of(work, row);
   std::size_t end = work.scan.size();
-  // The last byte can be an FF with its 00.
+  // The last byte may be an FF with its 00.
   if (bound != nullptr) end = std::min<std::size_t>(end, std::max(bound->byte, begin.byte) + 2u);
   Unstuffed& bytes = work.stream_bytes[which];
   unstuff(work.scan.subspan(begin.byte, end - begin.byte), false, bytes);
@@ -85,7 +85,7 @@ inline void hand_out_row(Rows& rows, int which) {
   stream.row = row;
 }
 
-// Where the row ended, against the point there (if any) and the end of the image.
+// Check the end of the row against the point there (if any) and the end of the image.
 inline Outcome check_end(const Rows& rows, int which) {
   const Work& work = rows.work;
   const Stream& stream = rows.streams[which];
@@ -124,7 +124,7 @@ inline Outcome finish_row(Rows& rows, int which) {
   return Outcome::kDone;
 }
 
-// Every row of the region has a point at first_stored_mcu().
+// Decode the region. Every row of it has a point at first_stored_mcu().
 inline Outcome decode_from_points(Work& work) {
   Rows rows{work, {}, {}, first_stored_mcu(work), work.mcu_y0, work.mcu_y0, 0};
   auto& [a, b] = rows.streams;
@@ -143,6 +143,7 @@ inline Outcome decode_from_points(Work& work) {
       Stream& stream = rows.streams[which];
       if (stream.row < 0 || !stream.run.done()) continue;
       if (const Outcome outcome = finish_row(rows, which); outcome != Outcome::kDone) return outcome;
+      if (!work.wanted()) return Outcome::kGivenUp;
       stream.row = -1;
     }
   }

@@ -1,4 +1,4 @@
-// Takes the 00 behind every FF out of an entropy-coded scan and finds its restart markers and its end.
+// Removes the 00 behind every FF of an entropy-coded scan, and finds its restart markers and its end.
 #if defined(CARYA_JPEG_UNSTUFF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_JPEG_UNSTUFF_INL_H_
 #undef CARYA_JPEG_UNSTUFF_INL_H_
@@ -21,7 +21,7 @@ inline void append(std::vector<std::uint32_t>& list, int& count, std::size_t val
   list[static_cast<std::size_t>(count++)] = static_cast<std::uint32_t>(value);
 }
 
-// Copies bytes up to the next FF or the end; returns how many.
+// Copy bytes up to the next FF or the end. Returns how many.
 HWY_INLINE std::size_t copy_to_ff(const std::uint8_t* from, std::size_t size, std::uint8_t* to) {
   std::size_t i = 0;
 #if !CARYA_JPEG_PLAIN
@@ -30,7 +30,7 @@ HWY_INLINE std::size_t copy_to_ff(const std::uint8_t* from, std::size_t size, st
   const std::size_t lanes = hn::Lanes(d);
   for (; i + lanes <= size; i += lanes) {
     const V8 bytes = hn::LoadU(d, from + i);
-    hn::StoreU(bytes, d, to + i);  // what follows an FF is written again
+    hn::StoreU(bytes, d, to + i);  // bytes behind an FF are written again later
     const std::intptr_t at = hn::FindFirstTrue(d, hn::Eq(bytes, ff));
     if (at >= 0) return i + static_cast<std::size_t>(at);
   }
@@ -39,22 +39,22 @@ HWY_INLINE std::size_t copy_to_ff(const std::uint8_t* from, std::size_t size, st
   return i;
 }
 
-// What stands at the FF at scan[at].
+// The marker or stuffing that begins with the FF at scan[at].
 struct Marker {
   bool stuffed = false;
-  int code = 0;  // of a real marker; 0: the bytes end inside it
+  int code = 0;  // the code of a marker; 0: the bytes end inside it
   std::size_t bytes = 0;
 };
 HWY_INLINE Marker look_at_ff(std::span<const std::uint8_t> scan, std::size_t at) {
   if (at + 1 < scan.size() && scan[at + 1] == 0) return {true, 0, 2};
   std::size_t i = at + 1;
   while (i < scan.size() && scan[i] == 0xFF) ++i;
-  // FF FF 00 is a stuffed byte behind a fill byte: nobody writes that, it counts as damage.
+  // FF FF 00 is a stuffed byte behind a fill byte. No encoder writes that, so it counts as damage.
   return {false, i < scan.size() ? scan[i] : 0, i + 1 - at};
 }
 
-// Fills `out` from `scan`. Restart markers must come in order, and only where the header announced them; any
-// other marker ends the data, and so does the end of the bytes.
+// Fill `out` from `scan`. Restart markers must come in order, and only if the header announced them. Any other marker
+// ends the data, and so does the end of the bytes.
 inline void unstuff(std::span<const std::uint8_t> scan, bool restarts, Unstuffed& out) {
   out.bytes.grow(scan.size() + kBitSlack);
   out.segment_count = 0;

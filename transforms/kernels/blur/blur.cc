@@ -55,13 +55,17 @@ void blur_band_row(const ImageView& in, const Band& band, std::int64_t y, const 
 }  // namespace
 
 void blur(const ImageView& in, const BlurTaps& along_rows, const BlurTaps& along_columns,
-          const MutableImageView& out) {
+          const MutableImageView& out, Patience* patience) {
   CHECK(in.height > 0 && in.width > 0 && in.channels <= kChannelsMax);
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
   const std::int64_t columns = kBandValues / in.channels;
+  const std::int64_t passes = 2 + along_rows.radius + along_columns.radius;
   for (std::int64_t begin = 0; begin < in.width; begin += columns) {
     const Band band{begin, std::min(in.width, begin + columns)};
-    for (std::int64_t y = 0; y < in.height; ++y) blur_band_row(in, band, y, along_rows, along_columns, out);
+    for (std::int64_t y = 0; y < in.height; ++y) {
+      blur_band_row(in, band, y, along_rows, along_columns, out);
+      if (!goes_on(patience, (band.end - band.begin) * in.channels * passes)) return;
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// Per-target inner loops of the blur; included by blur_simd.cc once per SIMD target (Highway's
+// The inner loops of the blur for one SIMD target. blur_simd.cc includes this file once for each (Highway's
 // foreach_target).
 
 #if defined(CARYA_TRANSFORMS_KERNELS_BLUR_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
@@ -25,7 +25,8 @@ inline void RowPlain(const std::int16_t* in, const std::int16_t* weights, int ra
 
 #if CARYA_SIMD_VECTORS
 
-// What Highway 1.0.3 has no name for: the sum of two bytes by 128 of each pair, and words to bytes in order.
+// Operations that Highway 1.0.3 lacks: the sum of each pair of bytes, times 128, and the packing of words to bytes in
+// order.
 #if CARYA_SIMD_NEON
 using Bytes = hn::Full128<std::uint8_t>;
 using VBytes = hn::Vec<Bytes>;
@@ -94,7 +95,7 @@ HWY_INLINE VBytes PackInOrder(VWords low, VWords high) {
 constexpr std::int64_t kBytes = static_cast<std::int64_t>(hn::MaxLanes(Bytes()));
 constexpr std::int64_t kWords = kBytes / 2;
 
-// Both loops take kBytes values per turn; the last turn overlaps the one before instead of passing the end.
+// Both loops take kBytes values per turn. The last turn overlaps the one before, so that it does not pass the end.
 
 void BlurColumns(const std::uint8_t* const* above, const std::uint8_t* const* below,
                  const std::int16_t* weights, int radius, std::int64_t count, std::int16_t* out) {

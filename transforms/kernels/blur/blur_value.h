@@ -5,10 +5,9 @@
 
 namespace carya::transforms {
 
-// What the blur computes, one value at a time: its definition, and the way of the few values that do not fill
-// a vector.
+// The blur, one value at a time. This is its definition, and the code for values that do not fill a vector.
 
-/// a * b in 1/32768, rounded, halves up: the rounding multiply of vectors (pmulhrsw).
+/// a * b in 1/32768, with halves rounded up, as the rounding multiply of vectors (pmulhrsw) does.
 inline int rounded_product(int a, int b) {
   return (a * b + (1 << 14)) >> 15;
 }
@@ -22,7 +21,7 @@ inline std::int16_t column_sum(const std::uint8_t* const* above, const std::uint
   return static_cast<std::int16_t>(sum);
 }
 
-/// The value at `in` of the sums along the row, with its partners `step` apart.
+/// The level of the value at `in`: the sum along the row, with its partners `step` apart.
 inline std::uint8_t row_level(const std::int16_t* in, const std::int16_t* weights, int radius,
                               std::int64_t step) {
   int sum = 64;

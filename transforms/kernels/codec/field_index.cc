@@ -17,7 +17,7 @@ std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) {
 
 struct IndexMaker::State {
   jpeg::Decoder decoder;
-  IndexedJpeg indexed;
+  IndexedDecode indexed;
   jpeg::Index index;
 };
 
@@ -26,11 +26,11 @@ IndexMaker::~IndexMaker() = default;
 IndexMaker::IndexMaker(IndexMaker&&) noexcept = default;
 IndexMaker& IndexMaker::operator=(IndexMaker&&) noexcept = default;
 
-std::optional<IndexFacts> IndexMaker::facts(std::span<const std::byte> known) {
+std::optional<IndexInfo> IndexMaker::facts(std::span<const std::byte> known) {
   jpeg::Index& index = state_->index;
   if (!index.read(as_uint8(known))) return std::nullopt;
-  return IndexFacts{index.spacing(), index.points().size(),
-                    static_cast<std::uint64_t>(index.point_count_max())};
+  return IndexInfo{index.spacing(), index.points().size(),
+                   static_cast<std::uint64_t>(index.point_count_max())};
 }
 
 // The last pixel alone: everything before it is read, and nothing of it becomes pixels.

@@ -9,38 +9,38 @@
 
 namespace carya::transforms {
 
-inline constexpr int kIndexSpacingMax = 65'535;  ///< of FieldIndex::spacing: an index has 16 bits for it
+/// The largest FieldIndex::spacing: an index has 16 bits for it.
+inline constexpr int kIndexSpacingMax = 65'535;
 
-/// What became of the stored index in one decode.
+/// What happened to the stored index in one decode.
 enum class IndexUse : std::uint8_t {
-  kNone,      ///< there was none, or the picture is not one for our own decoder
+  kNone,      ///< there was none, or our own decoder does not take the picture
   kUsed,      ///< decoding began at its points
-  kRefused,   ///< not an index, another file's, or one that says something else than the scan
-  kMismatch,  ///< verification found other pixels or points than it led to; the right ones were delivered
+  kRefused,   ///< it is no index, that of another file, or it disagrees with the scan
+  kMismatch,  ///< verification found that it led to wrong pixels or points; the right pixels were delivered
 };
 
-/// Side information of one encoded field for one run: where decoding of its picture may begin, and what the
-/// run learned about that. It can save time and cannot change a bit.
-/// Bytes: transforms/jpeg/FORMAT.md; nothing in them is trusted.
+/// Side information of one encoded field for one run: where decoding may begin, and what the run learned about that. It
+/// can save time and cannot change a bit. The bytes are those of transforms/jpeg/FORMAT.md; nothing in them is trusted.
 struct FieldIndex {
   std::span<const std::byte> known;  ///< the stored index; empty: none
-  /// MCUs between two points of an index made anew, 0: one point per MCU row. A stored one that is coarser is
-  /// made anew; a finer one stays as it is.
+  /// The MCUs between two points of a new index; 0: one point per MCU row. A coarser stored index is made anew, a finer
+  /// one stays.
   int spacing = 0;
-  bool verify = false;  ///< decode once more without the index and compare
+  bool verify = false;  ///< decode once more without the index, and compare
 
-  std::vector<std::uint8_t> made;  ///< out: the index to be stored in place of `known`; empty: keep it
+  std::vector<std::uint8_t> made;  ///< out: the index to store in place of `known`; empty: keep that
   IndexUse use = IndexUse::kNone;  ///< out
 };
 
-/// What an index's bytes say of themselves.
-struct IndexFacts {
+/// The properties of an index, from its bytes.
+struct IndexInfo {
   int spacing = 0;
-  std::uint64_t points = 0;      ///< known
-  std::uint64_t points_max = 0;  ///< of a complete one
+  std::uint64_t points = 0;      ///< the number of known points
+  std::uint64_t points_max = 0;  ///< the number of points of the complete index
 };
 
-/// Reads indexes and completes them without delivering pixels. Threads: owner only.
+/// Reads indexes, and completes them without decoding pixels. Threads: owner only.
 class IndexMaker {
  public:
   IndexMaker();
@@ -48,12 +48,12 @@ class IndexMaker {
   IndexMaker(IndexMaker&&) noexcept;
   IndexMaker& operator=(IndexMaker&&) noexcept;
 
-  /// Nothing when the bytes are not an index.
-  std::optional<IndexFacts> facts(std::span<const std::byte> known);
+  /// The properties of the index `known`; nothing if the bytes are no index.
+  std::optional<IndexInfo> facts(std::span<const std::byte> known);
 
-  /// Extend `index.known` to all points of this file's scan, as a decode would. False: a file that gets no
-  /// index (not ordinary, restart intervals, damage). `index.made` stays empty when `known` is complete.
-  /// Cost:   ~2 ns per byte of the scan behind the last known point; no allocation in steady state.
+  /// Extend `index.known` to all points of this file's scan, as a decode would do, into `index.made`; that stays empty
+  /// if `known` is complete. Returns false if the file gets no index (not ordinary, restart intervals, damage). Cost:
+  /// ~2 ns per byte of the scan behind the last known point; no allocation in steady state.
   bool complete(std::span<const std::byte> file, FieldIndex& index);
 
  private:

@@ -78,7 +78,7 @@ Result<ImageFormat> sniff(std::span<const std::byte> bytes) {
 }
 
 struct ImageDecoder::State {
-  JpegReader jpeg;
+  JpegDispatch jpeg;
   PngReader png;
   ImageFormat format = ImageFormat::kJpeg;
   bool opened = false;
@@ -95,6 +95,15 @@ DecodeCounts ImageDecoder::take_counts() {
 
 void ImageDecoder::set_index(FieldIndex* index) {
   if (state_->opened && state_->format == ImageFormat::kJpeg) state_->jpeg.set_index(index);
+}
+
+void ImageDecoder::set_patience(Patience* patience) {
+  state_->jpeg.set_patience(patience);
+  state_->png.set_patience(patience);
+}
+
+void ImageDecoder::set_bands(BandRunner* runner) {
+  state_->jpeg.set_bands(runner);
 }
 
 Result<ImageInfo> ImageDecoder::open(std::span<const std::byte> bytes, const ImageLimits& limits) {

@@ -22,9 +22,9 @@ bool agree(std::span<const jpeg::IndexPoint> a, std::span<const jpeg::IndexPoint
 
 }  // namespace
 
-jpeg::Outcome IndexedJpeg::decode(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
-                                  const jpeg::Region& region, jpeg::Mode mode, std::uint8_t* out,
-                                  std::size_t stride, FieldIndex& index) {
+jpeg::Outcome IndexedDecode::decode(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
+                                    const jpeg::Region& region, jpeg::Mode mode, std::uint8_t* out,
+                                    std::size_t stride, FieldIndex& index) {
   index.made.clear();
   index.use = IndexUse::kNone;
   const jpeg::Header& header = decoder.header();
@@ -57,7 +57,7 @@ jpeg::Outcome IndexedJpeg::decode(jpeg::Decoder& decoder, std::span<const std::u
 }
 
 // Whether stored_ still belongs to the file that `known` says: another one can have the very same points.
-bool IndexedJpeg::bound_as(std::span<const std::byte> known) {
+bool IndexedDecode::bound_as(std::span<const std::byte> known) {
   head_ = stored_;
   head_.cut(0);
   head_bytes_.clear();
@@ -66,14 +66,19 @@ bool IndexedJpeg::bound_as(std::span<const std::byte> known) {
 }
 
 // Once more without the index. Where the two differ the second one counts, and its points replace the stored.
-jpeg::Outcome IndexedJpeg::verify(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
-                                  const jpeg::Region& region, jpeg::Mode mode, std::uint8_t* out,
-                                  std::size_t stride, FieldIndex& index) {
+jpeg::Outcome IndexedDecode::verify(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
+                                    const jpeg::Region& region, jpeg::Mode mode, std::uint8_t* out,
+                                    std::size_t stride, FieldIndex& index) {
   const std::size_t row_bytes =
       static_cast<std::size_t>(region.width) * static_cast<std::size_t>(jpeg::channels(mode));
   if (!again_.reserve(row_bytes * static_cast<std::size_t>(region.height))) return jpeg::Outcome::kDone;
   const jpeg::Outcome outcome =
       decoder.decode(bytes, region, mode, again_.data(), row_bytes, nullptr, &fresh_);
+  if (outcome == jpeg::Outcome::kGivenUp) {  // neither the same nor another
+    index.use = IndexUse::kNone;
+    index.made.clear();
+    return outcome;
+  }
   bool same = outcome == jpeg::Outcome::kDone &&
               (stored_.spacing() != fresh_.spacing() || agree(stored_.points(), fresh_.points()));
   for (int y = 0; same && y < region.height; ++y)

@@ -12,14 +12,14 @@
 
 namespace carya::transforms {
 
-/// Our own decoder beside a stored index: reads the index's bytes, lets decoding begin at its points, finds
-/// lies, and gives out what was learned on the way.
+/// Runs our own decoder with a stored index. It reads the index, begins decoding at its points, detects a wrong index,
+/// and returns the points that were learned.
 ///
-/// Threads: owner only; keeps its memory. Cost: the file's hash (~7 us per 110 KB), ~5 ns per point; no
-/// allocation once the largest index was read.
-class IndexedJpeg {
+/// Threads: owner only; it keeps its memory. Cost: the file's hash (~7 us per 110 KB), ~5 ns per point; no allocation
+/// once the largest index was read.
+class IndexedDecode {
  public:
-  /// Contract of jpeg::Decoder::decode(); `decoder` has recognised `bytes`. Sets index.made and index.use.
+  /// Decode as jpeg::Decoder::decode() does; `decoder` has recognised `bytes`. Sets index.made and index.use.
   jpeg::Outcome decode(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
                        const jpeg::Region& region, jpeg::Mode mode, std::uint8_t* out, std::size_t stride,
                        FieldIndex& index);
@@ -31,8 +31,8 @@ class IndexedJpeg {
 
   bool bound_as(std::span<const std::byte> known);
 
-  jpeg::Index stored_;  // what was read; extended in place
-  jpeg::Index fresh_;   // made without believing in anything
+  jpeg::Index stored_;  // the stored index; extended in place
+  jpeg::Index fresh_;   // an index that was made without trust in the stored one
   std::vector<jpeg::IndexPoint> before_;
   jpeg::Index head_;
   std::vector<std::uint8_t> head_bytes_;

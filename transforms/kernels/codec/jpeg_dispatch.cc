@@ -26,10 +26,11 @@ void use_own_jpeg(bool wanted) {
   own_wanted.store(wanted, std::memory_order_relaxed);
 }
 
-struct JpegReader::State {
-  JpegTurbo turbo;
+struct JpegDispatch::State {
+  Patience* patience = nullptr;
+  TurboJpeg turbo;
   jpeg::Decoder own;
-  IndexedJpeg indexed;
+  IndexedDecode indexed;
   FieldIndex* index = nullptr;  // of the opened picture
   std::span<const std::byte> bytes;
   bool ordinary = false;
@@ -41,18 +42,20 @@ struct JpegReader::State {
   RowBuffer color;                   // RGB rows on their way to L
 
   bool decode_own(const Region& region, ColorMode mode, const MutableImageView& out);
+  // What our own decoder gave up: libjpeg-turbo need not begin.
+  bool given_up() const { return patience != nullptr && patience->given_up(); }
   void count_cost(const Region& region, std::int64_t image_height, bool began_there);
 };
 
-void JpegReader::State::count_cost(const Region& region, std::int64_t image_height, bool began_there) {
+void JpegDispatch::State::count_cost(const Region& region, std::int64_t image_height, bool began_there) {
   const auto rows = static_cast<std::uint64_t>(began_there ? region.height : region.top + region.height);
   const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(image_height, 1));
   counts.scan_bytes += bytes.size() * rows / all;
   counts.pixels += static_cast<std::uint64_t>(region.height * region.width);
 }
 
-// False: libjpeg-turbo's turn. L of a colour file is made from its RGB, as JpegTurbo does.
-bool JpegReader::State::decode_own(const Region& region, ColorMode mode, const MutableImageView& out) {
+// False: libjpeg-turbo's turn. L of a colour file is made from its RGB, as TurboJpeg does.
+bool JpegDispatch::State::decode_own(const Region& region, ColorMode mode, const MutableImageView& out) {
   if (region.height == 0 || region.width == 0) return false;
   const jpeg::Region rectangle{static_cast<int>(region.left), static_cast<int>(region.top),
                                static_cast<int>(region.width), static_cast<int>(region.height)};
@@ -79,23 +82,33 @@ bool JpegReader::State::decode_own(const Region& region, ColorMode mode, const M
   return true;
 }
 
-JpegReader::JpegReader() : state_(std::make_unique<State>()) {}
-JpegReader::~JpegReader() = default;
-JpegReader::JpegReader(JpegReader&&) noexcept = default;
-JpegReader& JpegReader::operator=(JpegReader&&) noexcept = default;
+JpegDispatch::JpegDispatch() : state_(std::make_unique<State>()) {}
+JpegDispatch::~JpegDispatch() = default;
+JpegDispatch::JpegDispatch(JpegDispatch&&) noexcept = default;
+JpegDispatch& JpegDispatch::operator=(JpegDispatch&&) noexcept = default;
 
-DecodeCounts JpegReader::take_counts() {
+DecodeCounts JpegDispatch::take_counts() {
   State& s = *state_;
   s.counts.warnings = s.turbo.warnings() - s.warnings_taken;
   s.warnings_taken += s.counts.warnings;
   return std::exchange(s.counts, {});
 }
 
-void JpegReader::set_index(FieldIndex* index) {
+void JpegDispatch::set_index(FieldIndex* index) {
   state_->index = index;
 }
 
-Result<ImageInfo> JpegReader::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
+void JpegDispatch::set_patience(Patience* patience) {
+  state_->patience = patience;
+  state_->turbo.set_patience(patience);
+  state_->own.set_patience(patience);
+}
+
+void JpegDispatch::set_bands(BandRunner* runner) {
+  state_->own.set_bands(runner);
+}
+
+Result<ImageInfo> JpegDispatch::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
   State& s = *state_;
   s.index = nullptr;
   s.ordinary = false;
@@ -108,18 +121,19 @@ Result<ImageInfo> JpegReader::open(std::span<const std::byte> bytes, const Image
   return info;
 }
 
-Status JpegReader::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
+Status JpegDispatch::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
   State& s = *state_;
   const bool shaped =
       out.height == region.height && out.width == region.width && out.channels == color_channels(mode);
   const bool inside = s.ordinary && region.inside(s.own.header().height, s.own.header().width);
   if (shaped && inside && s.decode_own(region, mode, out)) return {};
+  if (s.given_up()) return fail(Code::kTimeout, "JPEG: given up");
   ++s.counts.turbo;
   if (shaped) s.count_cost(region, s.height, false);
   return s.turbo.decode_region(region, mode, out);
 }
 
-Result<ImageView> JpegReader::decode_view(const Region& region, ColorMode mode) {
+Result<ImageView> JpegDispatch::decode_view(const Region& region, ColorMode mode) {
   State& s = *state_;
   if (s.ordinary && region.inside(s.own.header().height, s.own.header().width)) {
     const std::int64_t channels = color_channels(mode);
@@ -128,6 +142,7 @@ Result<ImageView> JpegReader::decode_view(const Region& region, ColorMode mode) 
       return fail(Code::kExhausted, "JPEG: no memory for the picture");
     const MutableImageView plane{s.plane.data(), region.height, region.width, channels, stride};
     if (s.decode_own(region, mode, plane)) return ImageView(plane);
+    if (s.given_up()) return fail(Code::kTimeout, "JPEG: given up");
   }
   ++s.counts.turbo;
   s.count_cost(region, s.height, false);

@@ -7,29 +7,35 @@
 #include "base/error.h"
 #include "transforms/kernels/codec/image_codec.h"
 
+namespace carya {
+class BandRunner;
+}
+
 namespace carya::transforms {
 
-/// JPEG by the quicker of two decoders with the same pixels: our own (transforms/jpeg/) for ordinary files,
-/// libjpeg-turbo for all others and for every file in which ours meets a doubt.
+/// Decodes a JPEG by the quicker of two decoders with the same pixels. Our own (transforms/jpeg/) takes ordinary files.
+/// libjpeg-turbo takes all others, and every file in which ours meets a doubt.
 ///
-/// Whether a file is broken is libjpeg-turbo's answer alone, before and apart from decoding
-/// (JpegTurbo::open), so the choice of decoder can change neither a verdict nor a bit. Contract: as
-/// ImageDecoder. Threads: owner only.
-class JpegReader {
+/// Only libjpeg-turbo decides whether a file is broken, before and apart from decoding (TurboJpeg::open). So the choice
+/// of decoder changes neither a verdict nor a bit. Contract: that of ImageDecoder. Threads: owner only.
+class JpegDispatch {
  public:
-  JpegReader();
-  ~JpegReader();
-  JpegReader(JpegReader&&) noexcept;
-  JpegReader& operator=(JpegReader&&) noexcept;
+  JpegDispatch();
+  ~JpegDispatch();
+  JpegDispatch(JpegDispatch&&) noexcept;
+  JpegDispatch& operator=(JpegDispatch&&) noexcept;
 
   Result<ImageInfo> open(std::span<const std::byte> bytes, const ImageLimits& limits);
   Status decode_region(const Region& region, ColorMode mode, const MutableImageView& out);
   Result<ImageView> decode_view(const Region& region, ColorMode mode);
 
-  /// Use and extend this index in the decodes of the opened picture; null: none. Forgotten at the next
-  /// open().
+  /// Use and extend this index in decodes of the opened picture; null: no index. The next open() forgets it.
   void set_index(FieldIndex* index);
-  /// Decodes since the last call, by path, and libjpeg-turbo's warnings.
+  /// Same contract as ImageDecoder::set_patience().
+  void set_patience(Patience* patience);
+  /// Decode large ordinary pictures in bands on this runner from now on; null: no bands.
+  void set_bands(BandRunner* runner);
+  /// The decodes since the last call, by decoder, and libjpeg-turbo's warnings.
   DecodeCounts take_counts();
 
  private:

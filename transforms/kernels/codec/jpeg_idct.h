@@ -6,11 +6,10 @@ struct jpeg_decompress_struct;
 
 namespace carya::transforms {
 
-/// libjpeg-turbo's inverse DCT (its "islow" method) as its code for x86 computes it: 16-bit sums wrap, and
-/// values between the passes saturate. Ordinary files give the same pixels in all of its forms. Coefficients
-/// that no encoder writes, as damage makes them, do not: its code for NEON and its C code each have other
-/// pixels there. The batches are the same bits on every machine, so everywhere but on x86 this one takes its
-/// place.
+/// libjpeg-turbo's inverse DCT (its "islow" method) as its x86 code computes it: 16-bit sums wrap, and values between
+/// the passes saturate. For ordinary files all of the library's versions give the same pixels. For coefficients that no
+/// encoder writes, which damage can make, its NEON code and its C code give other pixels. Batches must have the same
+/// bits on every machine, so this function replaces the library's on all machines but x86.
 ///
 /// Units:   8 x 8 coefficients and their quantisers in natural order; rows[y][column + x], 0..255.
 /// Threads: thread-safe.
@@ -18,14 +17,14 @@ namespace carya::transforms {
 void inverse_dct(const std::int16_t* coefficients, const std::uint16_t* quantisers, std::uint8_t* const* rows,
                  std::uint32_t column);
 
-/// Whether the library linked here may compute otherwise than it does on x86.
+/// Whether the linked library may compute other pixels than it does on x86.
 #ifdef __x86_64__
 inline constexpr bool kOwnInverseDct = false;
 #else
 inline constexpr bool kOwnInverseDct = true;
 #endif
 
-/// Makes a decode that jpeg_start_decompress() began, with JDCT_ISLOW and at full size, use inverse_dct().
+/// Make a decode use inverse_dct(). jpeg_start_decompress() began it, with JDCT_ISLOW and at full size.
 void use_own_inverse_dct(jpeg_decompress_struct& decode);
 
 }  // namespace carya::transforms

@@ -10,10 +10,10 @@
 
 namespace carya::transforms {
 
-/// libjpeg's memory manager on two arenas, one per pool, so that a decoder in steady state takes nothing from
-/// the heap and no piece holds bytes of an earlier picture. Put into cinfo->mem after jpeg_create_decompress
-/// and taken out again before jpeg_destroy_decompress, which frees what the library's own manager gave out.
-/// Threads: owner only.
+/// libjpeg's memory manager on two arenas, one for each pool. So a decoder in steady state takes nothing from the heap,
+/// and no piece holds bytes of an earlier picture. attach() puts it into cinfo->mem after jpeg_create_decompress.
+/// detach() takes it out before jpeg_destroy_decompress, which frees what the library's own manager allocated. Threads:
+/// owner only.
 class JpegMemory {
  public:
   JpegMemory();
@@ -23,10 +23,9 @@ class JpegMemory {
   void attach(j_common_ptr cinfo);
   void detach(j_common_ptr cinfo);
 
-  /// Forget the tables that an earlier picture left in the permanent pool (the caller has cleared the
-  /// pointers to them).
+  /// Forget the tables that earlier pictures left in the permanent pool. The caller has cleared the pointers to them.
   void reset_permanent() { permanent_.reset(); }
-  /// A request could not be met since the last call.
+  /// Whether a request failed since the last call.
   bool take_exhausted();
 
  private:
@@ -47,7 +46,7 @@ class JpegMemory {
   static void free_pool(j_common_ptr cinfo, int pool_id);
   static void self_destruct(j_common_ptr cinfo);
 
-  jpeg_memory_mgr methods_{};  // first: cinfo->mem points at it, of() goes back
+  jpeg_memory_mgr methods_{};  // first, so that of() finds this object from cinfo->mem
   jpeg_memory_mgr* original_ = nullptr;
   Arena permanent_;
   Arena image_;

@@ -1,9 +1,11 @@
 #include "transforms/kernels/codec/png.h"
 
 #include <array>
+#include <climits>
 #include <cstring>
 #include <string>
 
+#include <fmt/core.h>
 #include <spng.h>
 
 #include "transforms/kernels/codec/color_rows.h"
@@ -17,6 +19,8 @@ namespace {
 constexpr std::size_t kPieceHeader = 64;  // holds the size, for realloc; keeps the alignment
 constexpr std::size_t kChunkBytesMax = std::size_t{16} << 20;  // one chunk of metadata, also unpacked
 constexpr std::size_t kChunksBytesMax = std::size_t{64} << 20;
+constexpr int kGivenUp = INT_MIN;     // none of the library's numbers: nobody wants the picture any more
+constexpr std::int64_t kInflate = 8;  // a byte of a row takes as long as this many of a resize
 
 // libspng's allocation hooks carry no context: the arena of the call that is running on this thread.
 thread_local Arena* running_arena = nullptr;
@@ -76,6 +80,7 @@ const char* png_version() {
 struct PngReader::State {
   Arena arena;
   spng_ctx* context = nullptr;  // lives in the arena
+  Patience* patience = nullptr;
   std::span<const std::byte> bytes;
   ImageInfo info;
   spng_ihdr header{};
@@ -167,8 +172,14 @@ int PngReader::State::decode_rows(const Region& region, ColorMode mode, const Mu
   if (interlaced) {
     // Below 8 bits the library adds each pass's bits to what is there.
     std::memset(raw.data(), 0, row_bytes * header.height);
-    const int status = spng_decode_image(context, raw.data(), row_bytes * header.height, SPNG_FMT_RAW, 0);
-    if (status != 0) return status;
+    int status = spng_decode_image(context, nullptr, 0, SPNG_FMT_RAW, SPNG_DECODE_PROGRESSIVE);
+    while (status == 0) {
+      spng_row_info row{};
+      status = spng_get_row_info(context, &row);
+      if (status == 0) status = spng_decode_row(context, raw.data() + row.row_num * row_bytes, row_bytes);
+      if (!goes_on(patience, static_cast<std::int64_t>(row_bytes) * kInflate)) return kGivenUp;
+    }
+    if (status != SPNG_EOI) return status;
     for (std::int64_t y = region.top; inside(y); ++y) {
       emit(raw.data() + static_cast<std::size_t>(y) * row_bytes, region, mode, out.row(y - region.top));
     }
@@ -179,6 +190,7 @@ int PngReader::State::decode_rows(const Region& region, ColorMode mode, const Mu
     status = spng_decode_row(context, raw.data(), row_bytes);
     if ((status == 0 || status == SPNG_EOI) && inside(y))
       emit(raw.data(), region, mode, out.row(y - region.top));
+    if (!goes_on(patience, static_cast<std::int64_t>(row_bytes) * kInflate)) return kGivenUp;
   }
   return status == SPNG_EOI ? 0 : status;
 }
@@ -186,6 +198,7 @@ int PngReader::State::decode_rows(const Region& region, ColorMode mode, const Mu
 namespace {
 
 std::unexpected<Error> refused(int status) {
+  if (status == kGivenUp) return fail(Code::kTimeout, "PNG: given up");
   return fail(status == SPNG_EMEM ? Code::kExhausted : Code::kCorrupt,
               std::string("PNG: ") + spng_strerror(status));
 }
@@ -205,6 +218,10 @@ int channels_of(std::uint8_t color_type) {
 
 }  // namespace
 
+void PngReader::set_patience(Patience* patience) {
+  state_->patience = patience;
+}
+
 PngReader::PngReader() : state_(std::make_unique<State>()) {}
 PngReader::~PngReader() = default;
 PngReader::PngReader(PngReader&&) noexcept = default;
@@ -217,9 +234,8 @@ Result<ImageInfo> PngReader::open(std::span<const std::byte> bytes, const ImageL
   if (const int status = s.start(); status != 0) return refused(status);
   const std::uint64_t pixels = std::uint64_t{s.header.width} * s.header.height;
   if (pixels > limits.pixels_max) {
-    return fail(Code::kCorrupt, "PNG: " + std::to_string(s.header.width) + " x " +
-                                    std::to_string(s.header.height) + " pixels are over the limit of " +
-                                    std::to_string(limits.pixels_max));
+    return fail(Code::kCorrupt, fmt::format("PNG: {} x {} pixels are over the limit of {}", s.header.width,
+                                            s.header.height, limits.pixels_max));
   }
   const ArenaScope scope(&s.arena);
   spng_exif exif{};
@@ -240,8 +256,8 @@ Status PngReader::decode_region(const Region& region, ColorMode mode, const Muta
   State& s = *state_;
   if (!s.opened) return fail(Code::kInvalidArgument, "PNG: decode_region without an opened picture");
   if (!region.inside(s.info.height, s.info.width)) {
-    return fail(Code::kInvalidArgument, "PNG: region outside of " + std::to_string(s.info.height) + " x " +
-                                            std::to_string(s.info.width));
+    return fail(Code::kInvalidArgument,
+                fmt::format("PNG: region outside of {} x {}", s.info.height, s.info.width));
   }
   if (out.height != region.height || out.width != region.width || out.channels != color_channels(mode)) {
     return fail(Code::kInvalidArgument, "PNG: out is not of the region's shape");

@@ -10,14 +10,13 @@
 
 namespace carya::transforms {
 
-/// PNG through libspng. 16-bit samples keep their high byte, alpha and tRNS are dropped, gray below 8 bits is
-/// stretched to 0..255, an index past the palette is the gray of that index (as in Pillow).
+/// Decodes PNG with libspng. 16-bit samples keep their high byte, alpha and tRNS are dropped, gray below 8 bits is
+/// stretched to 0..255. An index past the palette is the gray of that index, as in Pillow.
 ///
-/// Broken:  anything the library refuses up to the end of the image data: signature, header, order, CRC, too
-/// little data.
-///          The whole image is always decoded, so the verdict is the same for every region.
+/// Broken:  whatever the library refuses up to the end of the image data: signature, header, order, CRC, too little
+///          data. The whole image is always decoded, so the verdict is the same for every region.
 /// Threads: owner only.
-/// Cost:    the whole picture whatever the region; no heap allocation once it has seen a picture as large.
+/// Cost:    that of the whole picture for every region; no heap allocation once it has decoded a picture as large.
 class PngReader {
  public:
   PngReader();
@@ -27,8 +26,11 @@ class PngReader {
 
   Result<ImageInfo> open(std::span<const std::byte> bytes, const ImageLimits& limits);
   Status decode_region(const Region& region, ColorMode mode, const MutableImageView& out);
-  /// The same pixels in the decoder's own memory: valid until the next call.
+  /// Decode `region` into the decoder's own memory; the view is valid until the next call.
   Result<ImageView> decode_view(const Region& region, ColorMode mode);
+
+  /// Same contract as ImageDecoder::set_patience().
+  void set_patience(Patience* patience);
 
   struct State;
 

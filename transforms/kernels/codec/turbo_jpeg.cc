@@ -8,6 +8,7 @@
 
 #include <jpeglib.h>
 
+#include <fmt/core.h>
 #include <jerror.h>
 
 #include "transforms/kernels/codec/color_rows.h"
@@ -71,10 +72,12 @@ const char* jpeg_turbo_version() {
   return "libjpeg-turbo " CARYA_TEXT(LIBJPEG_TURBO_VERSION);
 }
 
-struct JpegTurbo::State {
+struct TurboJpeg::State {
   jpeg_decompress_struct cinfo{};
   jpeg_error_mgr errors{};
   jpeg_source_mgr source{};
+  jpeg_progress_mgr progress{};
+  Patience* patience = nullptr;
   std::jmp_buf jump;
   JpegMemory memory;
   std::span<const std::byte> bytes;
@@ -112,8 +115,8 @@ struct JpegTurbo::State {
 
 namespace {
 
-JpegTurbo::State& state_of(j_common_ptr cinfo) {
-  return *static_cast<JpegTurbo::State*>(cinfo->client_data);
+TurboJpeg::State& state_of(j_common_ptr cinfo) {
+  return *static_cast<TurboJpeg::State*>(cinfo->client_data);
 }
 
 void on_error(j_common_ptr cinfo) {
@@ -125,6 +128,14 @@ void on_message(j_common_ptr cinfo, int level) {
 }
 
 void on_output(j_common_ptr) {}
+
+// After each row of blocks that was read of a scan, and before rows are given out.
+void on_progress(j_common_ptr cinfo) {
+  const auto& decoding = *reinterpret_cast<const jpeg_decompress_struct*>(cinfo);
+  constexpr std::int64_t kBlockRows = 16;
+  const std::int64_t work = std::int64_t{decoding.image_width} * decoding.num_components * kBlockRows;
+  if (!goes_on(state_of(cinfo).patience, work)) std::longjmp(state_of(cinfo).jump, 1);
+}
 
 void start_source(j_decompress_ptr) {}
 
@@ -152,7 +163,7 @@ boolean on_app1(j_decompress_ptr cinfo) {
   jpeg_source_mgr& source = *cinfo->src;
   if (source.bytes_in_buffer < 2) return fill_source(cinfo);
   const std::size_t length = (std::size_t{source.next_input_byte[0]} << 8) | source.next_input_byte[1];
-  JpegTurbo::State& state = state_of(reinterpret_cast<j_common_ptr>(cinfo));
+  TurboJpeg::State& state = state_of(reinterpret_cast<j_common_ptr>(cinfo));
   if (length < 2) {
     cinfo->err->msg_code = JERR_BAD_LENGTH;
     (*cinfo->err->error_exit)(reinterpret_cast<j_common_ptr>(cinfo));
@@ -170,7 +181,7 @@ boolean on_app1(j_decompress_ptr cinfo) {
 
 }  // namespace
 
-JpegTurbo::State::State() {
+TurboJpeg::State::State() {
   cinfo.err = jpeg_std_error(&errors);
   errors.error_exit = on_error;
   errors.emit_message = on_message;
@@ -187,22 +198,26 @@ JpegTurbo::State::State() {
   source.resync_to_restart = jpeg_resync_to_restart;
   source.term_source = start_source;
   cinfo.src = &source;
+  progress.progress_monitor = on_progress;
+  cinfo.progress = &progress;
 }
 
-JpegTurbo::State::~State() {
+TurboJpeg::State::~State() {
   memory.detach(reinterpret_cast<j_common_ptr>(&cinfo));
   jpeg_destroy_decompress(&cinfo);
 }
 
-std::unexpected<Error> JpegTurbo::State::refused() {
+std::unexpected<Error> TurboJpeg::State::refused() {
   char text[JMSG_LENGTH_MAX];
   (*errors.format_message)(reinterpret_cast<j_common_ptr>(&cinfo), text);
   header_read = false;
-  if (memory.take_exhausted()) return fail(Code::kExhausted, "JPEG: no memory for the picture");
+  const bool exhausted = memory.take_exhausted();
+  if (patience != nullptr && patience->given_up()) return fail(Code::kTimeout, "JPEG: given up");
+  if (exhausted) return fail(Code::kExhausted, "JPEG: no memory for the picture");
   return fail(Code::kCorrupt, std::string("JPEG: ") + text);
 }
 
-bool JpegTurbo::State::read_header() {
+bool TurboJpeg::State::read_header() {
   // A picture without tables of its own must not get those of the one before.
   for (auto& table : cinfo.quant_tbl_ptrs) table = nullptr;
   for (auto& table : cinfo.dc_huff_tbl_ptrs) table = nullptr;
@@ -220,7 +235,7 @@ bool JpegTurbo::State::read_header() {
 }
 
 // What follows the header: empty when the library had to be fed the made-up end.
-std::span<const std::byte> JpegTurbo::State::rest() const {
+std::span<const std::byte> TurboJpeg::State::rest() const {
   const auto* next = reinterpret_cast<const std::byte*>(source.next_input_byte);
   const bool made_up =
       source.next_input_byte >= kFakeEnd && source.next_input_byte <= kFakeEnd + sizeof(kFakeEnd);
@@ -228,7 +243,7 @@ std::span<const std::byte> JpegTurbo::State::rest() const {
 }
 
 // Cropped columns and skipped rows give the same bits for one-scan files with the usual sampling factors.
-bool JpegTurbo::State::exact_region_route() const {
+bool TurboJpeg::State::exact_region_route() const {
   if (info.multi_scan) return false;
   for (int c = 0; c < cinfo.num_components; ++c) {
     if (cinfo.comp_info[c].h_samp_factor > 2 || cinfo.comp_info[c].v_samp_factor > 2) return false;
@@ -236,7 +251,7 @@ bool JpegTurbo::State::exact_region_route() const {
   return true;
 }
 
-void JpegTurbo::State::choose_colors(ColorMode mode) {
+void TurboJpeg::State::choose_colors(ColorMode mode) {
   switch (cinfo.jpeg_color_space) {
     case JCS_CMYK:
     case JCS_YCCK:
@@ -253,14 +268,14 @@ void JpegTurbo::State::choose_colors(ColorMode mode) {
   cinfo.do_fancy_upsampling = TRUE;
 }
 
-Status JpegTurbo::State::check(const Region& region) const {
+Status TurboJpeg::State::check(const Region& region) const {
   if (!opened) return fail(Code::kInvalidArgument, "JPEG: decode_region without an opened picture");
   if (region.inside(info.height, info.width)) return {};
   return fail(Code::kInvalidArgument,
-              "JPEG: region outside of " + std::to_string(info.height) + " x " + std::to_string(info.width));
+              fmt::format("JPEG: region outside of {} x {}", info.height, info.width));
 }
 
-Status JpegTurbo::State::start(ColorMode mode) {
+Status TurboJpeg::State::start(ColorMode mode) {
   if (!header_read && !read_header()) return refused();
   header_read = false;
   choose_colors(mode);
@@ -274,7 +289,7 @@ Status JpegTurbo::State::start(ColorMode mode) {
 
 // The columns to ask for: one beside the region on both sides, because smooth upsampling looks at its
 // neighbours.
-Columns JpegTurbo::State::columns_of(const Region& region) const {
+Columns TurboJpeg::State::columns_of(const Region& region) const {
   if (!exact_region_route()) return {0, info.width};
   std::int64_t left = region.left > 0 ? region.left - 1 : 0;
   std::int64_t right = std::min(region.left + region.width + 1, info.width);
@@ -288,7 +303,7 @@ Columns JpegTurbo::State::columns_of(const Region& region) const {
   return {left, right - left};
 }
 
-void JpegTurbo::State::read_rows(const Region& region, const Columns& columns, const RowTarget& target,
+void TurboJpeg::State::read_rows(const Region& region, const Columns& columns, const RowTarget& target,
                                  std::int64_t first_row) {
   const std::int64_t components = cinfo.output_components;
   const std::int64_t stride = columns.count * components;
@@ -316,7 +331,7 @@ void JpegTurbo::State::read_rows(const Region& region, const Columns& columns, c
   }
 }
 
-bool JpegTurbo::State::run(const Region& region, const Columns& columns, const RowTarget& target) {
+bool TurboJpeg::State::run(const Region& region, const Columns& columns, const RowTarget& target) {
   return guarded([&] {
     JDIMENSION first_row = 0;
     if (exact_region_route()) {
@@ -333,25 +348,28 @@ bool JpegTurbo::State::run(const Region& region, const Columns& columns, const R
   });
 }
 
-JpegTurbo::JpegTurbo() : state_(std::make_unique<State>()) {}
-JpegTurbo::~JpegTurbo() = default;
-JpegTurbo::JpegTurbo(JpegTurbo&&) noexcept = default;
-JpegTurbo& JpegTurbo::operator=(JpegTurbo&&) noexcept = default;
+TurboJpeg::TurboJpeg() : state_(std::make_unique<State>()) {}
+TurboJpeg::~TurboJpeg() = default;
+TurboJpeg::TurboJpeg(TurboJpeg&&) noexcept = default;
+TurboJpeg& TurboJpeg::operator=(TurboJpeg&&) noexcept = default;
 
-std::uint64_t JpegTurbo::warnings() const {
+void TurboJpeg::set_patience(Patience* patience) {
+  state_->patience = patience;
+}
+
+std::uint64_t TurboJpeg::warnings() const {
   return state_->warnings;
 }
 
-Result<ImageInfo> JpegTurbo::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
+Result<ImageInfo> TurboJpeg::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
   State& s = *state_;
   s.opened = false;
   s.bytes = bytes;
   if (!s.read_header()) return s.refused();
   const std::uint64_t pixels = std::uint64_t{s.cinfo.image_width} * s.cinfo.image_height;
   if (pixels > limits.pixels_max) {
-    return fail(Code::kCorrupt, "JPEG: " + std::to_string(s.cinfo.image_width) + " x " +
-                                    std::to_string(s.cinfo.image_height) + " pixels are over the limit of " +
-                                    std::to_string(limits.pixels_max));
+    return fail(Code::kCorrupt, fmt::format("JPEG: {} x {} pixels are over the limit of {}",
+                                            s.cinfo.image_width, s.cinfo.image_height, limits.pixels_max));
   }
   const auto rest = s.rest();
   if (!has_end_marker(rest))
@@ -365,15 +383,15 @@ Result<ImageInfo> JpegTurbo::open(std::span<const std::byte> bytes, const ImageL
   if (s.info.multi_scan) {
     const std::size_t scans = 1 + count_pairs(rest, 0xDA);
     if (scans > limits.scans_max) {
-      return fail(Code::kCorrupt, "JPEG: " + std::to_string(scans) + " scans are over the limit of " +
-                                      std::to_string(limits.scans_max));
+      return fail(Code::kCorrupt,
+                  fmt::format("JPEG: {} scans are over the limit of {}", scans, limits.scans_max));
     }
   }
   s.opened = true;
   return s.info;
 }
 
-Status JpegTurbo::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
+Status TurboJpeg::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
   State& s = *state_;
   TRY(s.check(region));
   if (out.height != region.height || out.width != region.width || out.channels != color_channels(mode)) {
@@ -384,7 +402,7 @@ Status JpegTurbo::decode_region(const Region& region, ColorMode mode, const Muta
   return {};
 }
 
-Result<ImageView> JpegTurbo::decode_view(const Region& region, ColorMode mode) {
+Result<ImageView> TurboJpeg::decode_view(const Region& region, ColorMode mode) {
   State& s = *state_;
   TRY(s.check(region));
   TRY(s.start(mode));

@@ -48,11 +48,11 @@ void grayscale(const ImageView& in, const MutableImageView& out) {
   }
 }
 
-int mean_luma(const ImageView& in) {
+int mean_luma(const ImageView& in, Patience* patience) {
   CHECK(in.channels == 1 || in.channels == 3);
   std::int64_t sum = 0;
   std::uint8_t band[kBand];
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, in.row_bytes()); ++y) {
     if (in.channels == 1) {
       sum += sum_of(in.row(y), in.width);
       continue;

@@ -8,15 +8,16 @@
 
 namespace carya::transforms {
 
-// What the color loops compute, one pixel or value at a time: their definition, and the way of the few that
-// do not fill a vector.
+// The color loops, one pixel or value at a time. This is their definition, and the code for values that do not fill a
+// vector.
 
 inline void saturate_pixel(const std::uint8_t* in, float factor, std::uint8_t* out) {
   const int gray = luma(in[0], in[1], in[2]);
   for (int c = 0; c < 3; ++c) out[c] = blend(gray, in[c], factor);
 }
 
-/// Where on the color circle a pixel is: 0 red, 2 range green, 4 range blue, below 6 range; 0 for a gray.
+/// The place of a pixel on the color circle: 0 is red, 2 range is green, 4 range is blue; it is below 6 range, and 0
+/// for a gray.
 inline int hue_of(int r, int g, int b, int high, int range) {
   if (r == high) return g >= b ? g - b : g - b + 6 * range;
   if (g == high) return 2 * range + b - r;
@@ -45,7 +46,8 @@ inline void turn_pixel(const std::uint8_t* in, std::int32_t shift, std::uint8_t*
   out[kPlaces[index][2]] = static_cast<std::uint8_t>(low);
 }
 
-/// Value `i` of a row away from the mean of the 3 x 3 values around, the middle one five times.
+/// Value `i` of a row, moved by `factor` away from the mean of the 3 x 3 values around it, where the middle one counts
+/// five times.
 inline std::uint8_t sharpen_value(const std::uint8_t* above, const std::uint8_t* row,
                                   const std::uint8_t* below, std::int64_t i, std::int64_t channels,
                                   float factor) {

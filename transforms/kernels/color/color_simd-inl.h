@@ -1,4 +1,4 @@
-// Per-target inner loops of the colors; included by color_simd.cc once per SIMD target (Highway's
+// The inner loops of the colors for one SIMD target. color_simd.cc includes this file once for each (Highway's
 // foreach_target).
 
 #if defined(CARYA_TRANSFORMS_KERNELS_COLOR_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
@@ -71,7 +71,7 @@ HWY_INLINE VInts Blend(VInts from, VInts to, hn::Vec<Floats> factor) {
   return hn::ConvertTo(Ints(), hn::Min(hn::Max(value, hn::Zero(df)), hn::Set(df, 255.0F)));
 }
 
-// change(r, g, b) for all pixels of a row of at least kStep; the last turn overlaps the one before.
+// Call change(r, g, b) for all pixels of a row of at least kStep. The last turn overlaps the one before.
 template <typename Change>
 HWY_INLINE void EachPixel(const std::uint8_t* HWY_RESTRICT in, std::int64_t width,
                           std::uint8_t* HWY_RESTRICT out, Change change) {
@@ -125,7 +125,7 @@ void SaturateRow(const std::uint8_t* in, std::int64_t width, float factor, std::
   });
 }
 
-// turn_pixel() with every choice as a mask.
+// turn_pixel() with every branch as a mask.
 HWY_INLINE void Turn(VInts shift, VInts& r, VInts& g, VInts& b) {
   const Ints d;
   const VInts zero = hn::Zero(d);
@@ -143,7 +143,7 @@ HWY_INLINE void Turn(VInts shift, VInts& r, VInts& g, VInts& b) {
   const VInts four = hn::Add(two, two);
   const VInts five = hn::Add(three, two);
   const VInts six = hn::Add(three, three);
-  // Red's place may be below 0 and the shift takes it further: up to one sextant and a half turn.
+  // Red's place may be below 0, and the shift takes it further: by up to one sextant and a half turn.
   VInts hue = hn::Add(hn::ShiftLeft<16>(place), hn::Mul(shift, range));
   hue = hn::IfThenElse(hn::Lt(hue, zero), hn::Add(hue, six), hue);
   hue = hn::IfThenElse(hn::Lt(hue, six), hue, hn::Sub(hue, six));
@@ -164,7 +164,8 @@ HWY_INLINE void Turn(VInts shift, VInts& r, VInts& g, VInts& b) {
   const auto part = hn::BitCast(Uints(), middle);
   const auto more = hn::ShiftRight<16>(hn::Add(hn::ShiftLeft<8>(part), part));
   const VInts level = hn::BitCast(d, hn::ShiftRight<16>(hn::Add(part, more)));
-  // By sextant: red high, level, low, low, level, high; green level, high, high, level, low, low; blue so on.
+  // By sextant, red is high, level, low, low, level, high. Green is level, high, high, level, low, low. Blue is low,
+  // low, level, high, high, level.
   const VInts red_after_1 = hn::IfThenElse(to3, low, hn::IfThenElse(to4, level, high));
   r = hn::IfThenElse(in0, high, hn::IfThenElse(to1, level, red_after_1));
   g = hn::IfThenElse(in0, level, hn::IfThenElse(to2, high, hn::IfThenElse(to3, level, low)));
@@ -203,7 +204,7 @@ void SharpenRow(const std::uint8_t* above, const std::uint8_t* row, const std::u
     const auto middle = load(row + to);
     auto sum = hn::Add(hn::Add(three(above + to), three(row + to)), three(below + to));
     sum = hn::Add(sum, hn::ShiftLeft<2>(middle));
-    // (2 sum + 13) / 26 for sums up to 13 x 255: the product is too large by less than 1 / 26.
+    // This is (2 sum + 13) / 26 for sums up to 13 x 255: the product is too large by less than 1 / 26.
     const auto numerator = hn::Add(hn::Add(sum, sum), hn::Set(d, std::uint16_t{13}));
     const auto smooth = hn::ShiftRight<2>(hn::MulHigh(numerator, hn::Set(d, std::uint16_t{10083})));
     alignas(64) std::uint16_t lanes[kWords];

@@ -12,9 +12,9 @@ using Table = std::array<std::uint8_t, 256>;
 using Tables = std::array<Table, 4>;  // of each channel
 
 template <int kChannels>
-void apply(const ImageView& in, const Tables& tables, const MutableImageView& out) {
+void apply(const ImageView& in, const Tables& tables, const MutableImageView& out, Patience* patience) {
   const std::int64_t width = in.width;  // read once: a byte written could be one of `in`'s own
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, in.row_bytes()); ++y) {
     const std::uint8_t* __restrict from = in.row(y);
     std::uint8_t* __restrict to = out.row(y);
     for (std::int64_t x = 0; x < width; ++x, from += kChannels, to += kChannels)
@@ -22,12 +22,13 @@ void apply(const ImageView& in, const Tables& tables, const MutableImageView& ou
   }
 }
 
-void apply_tables(const ImageView& in, const Tables& tables, const MutableImageView& out) {
+void apply_tables(const ImageView& in, const Tables& tables, const MutableImageView& out,
+                  Patience* patience) {
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
-  if (in.channels == 1) return apply<1>(in, tables, out);
-  if (in.channels == 3) return apply<3>(in, tables, out);
+  if (in.channels == 1) return apply<1>(in, tables, out, patience);
+  if (in.channels == 3) return apply<3>(in, tables, out, patience);
   CHECK(in.channels == 4);
-  apply<4>(in, tables, out);
+  apply<4>(in, tables, out, patience);
 }
 
 struct Range {
@@ -39,12 +40,12 @@ struct Range {
 // and 4.
 constexpr std::size_t kSide = 48;
 
-std::array<Range, 4> ranges_of(const ImageView& in) {
+std::array<Range, 4> ranges_of(const ImageView& in, Patience* patience) {
   std::array<std::uint8_t, kSide> low;
   std::array<std::uint8_t, kSide> high{};
   low.fill(255);
   const auto count = static_cast<std::size_t>(in.row_bytes());
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, in.row_bytes()); ++y) {
     const std::uint8_t* row = in.row(y);
     std::size_t begin = 0;
     for (; begin + kSide <= count; begin += kSide)
@@ -68,9 +69,9 @@ std::array<Range, 4> ranges_of(const ImageView& in) {
 
 using Histogram = std::array<std::int64_t, 256>;
 
-std::array<Histogram, 4> histograms_of(const ImageView& in) {
+std::array<Histogram, 4> histograms_of(const ImageView& in, Patience* patience) {
   std::array<Histogram, 4> histograms{};
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, in.row_bytes()); ++y) {
     const std::uint8_t* from = in.row(y);
     for (std::int64_t x = 0; x < in.width; ++x, from += in.channels)
       for (std::int64_t c = 0; c < in.channels; ++c) ++histograms[static_cast<std::size_t>(c)][from[c]];
@@ -99,8 +100,8 @@ Table flat_table(const Histogram& histogram) {
 
 }  // namespace
 
-void autocontrast(const ImageView& in, const MutableImageView& out) {
-  const std::array<Range, 4> ranges = ranges_of(in);
+void autocontrast(const ImageView& in, const MutableImageView& out, Patience* patience) {
+  const std::array<Range, 4> ranges = ranges_of(in, patience);
   Tables tables;
   for (std::size_t c = 0; c < tables.size(); ++c) {
     const int low = ranges[c].low;
@@ -110,14 +111,14 @@ void autocontrast(const ImageView& in, const MutableImageView& out) {
       tables[c][static_cast<std::size_t>(x)] = static_cast<std::uint8_t>(value);
     }
   }
-  apply_tables(in, tables, out);
+  apply_tables(in, tables, out, patience);
 }
 
-void equalize(const ImageView& in, const MutableImageView& out) {
-  const std::array<Histogram, 4> histograms = histograms_of(in);
+void equalize(const ImageView& in, const MutableImageView& out, Patience* patience) {
+  const std::array<Histogram, 4> histograms = histograms_of(in, patience);
   Tables tables;
   for (std::size_t c = 0; c < tables.size(); ++c) tables[c] = flat_table(histograms[c]);
-  apply_tables(in, tables, out);
+  apply_tables(in, tables, out, patience);
 }
 
 }  // namespace carya::transforms

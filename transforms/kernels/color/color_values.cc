@@ -35,10 +35,10 @@ void posterize_values(const ImageView& in, int mask, const MutableImageView& out
 }
 
 void erase(const ImageView& in, const Region& region, const std::array<std::uint8_t, 4>& fill,
-           const MutableImageView& out) {
+           const MutableImageView& out, Patience* patience) {
   CHECK(region.inside(in.height, in.width));
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, in.row_bytes()); ++y) {
     std::uint8_t* to = out.row(y);
     std::memcpy(to, in.row(y), static_cast<std::size_t>(in.row_bytes()));
     if (y < region.top || y >= region.top + region.height) continue;

@@ -3,10 +3,11 @@
 #include <array>
 
 #include "transforms/kernels/image/image_view.h"
+#include "transforms/simd/patience.h"
 
 namespace carya::transforms {
 
-// Each value of a picture by itself.
+// Functions that change each value of a picture by itself.
 //
 // Shape:   `out` has the height, width and channels of `in` and does not overlap it.
 // Exact:   integers, and blend(): the same bits on every machine.
@@ -22,10 +23,10 @@ void solarize_values(const ImageView& in, int threshold, const MutableImageView&
 /// The bits of x that are set in `mask`. Source: Pillow ImageOps.posterize, torchvision v2 posterize.
 void posterize_values(const ImageView& in, int mask, const MutableImageView& out);
 
-/// The picture with `region`, which must be inside, filled with `fill` per channel. Source: torchvision v2
-/// erase.
+/// The picture with `region`, which must be inside, filled with `fill` per channel. `patience` may end it early.
+/// Source: torchvision v2 erase.
 void erase(const ImageView& in, const Region& region, const std::array<std::uint8_t, 4>& fill,
-           const MutableImageView& out);
+           const MutableImageView& out, Patience* patience = nullptr);
 
 /// blend(level, x, factor) for every value: brightness with level 0, contrast with the picture's mean luma.
 /// Source: Pillow ImageEnhance.Brightness, Contrast.

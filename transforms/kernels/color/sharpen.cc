@@ -6,10 +6,10 @@
 #include "transforms/kernels/color/color_simd.h"
 
 namespace carya::transforms {
-void sharpen(const ImageView& in, float factor, const MutableImageView& out) {
+void sharpen(const ImageView& in, float factor, const MutableImageView& out, Patience* patience) {
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
   const bool narrow = in.width < 3 || in.height < 3;
-  for (std::int64_t y = 0; y < in.height; ++y) {
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, 3 * in.row_bytes()); ++y) {
     const std::uint8_t* row = in.row(y);
     std::uint8_t* to = out.row(y);
     if (narrow || y == 0 || y == in.height - 1) {

@@ -76,13 +76,13 @@ void grayscale(const FloatView& in, const MutableFloatView& out) {
     std::fill_n(out.data + i * out.channels, out.channels, luma_of(in.data + i * in.channels, in.channels));
 }
 
-float mean_luma(const FloatView& in) {
+float mean_luma(const FloatView& in, Patience* patience) {
   CHECK(in.channels == 1 || in.channels == 3);
-  const std::int64_t pixels = in.height * in.width;
   double sum = 0.0;
-  for (std::int64_t i = 0; i < pixels; ++i)
-    sum += static_cast<double>(luma_of(in.data + i * in.channels, in.channels));
-  return static_cast<float>(sum / static_cast<double>(pixels));
+  for (std::int64_t y = 0; y < in.height && goes_on(patience, 4 * in.width * in.channels); ++y)
+    for (std::int64_t x = 0; x < in.width; ++x)
+      sum += static_cast<double>(luma_of(in.row(y) + x * in.channels, in.channels));
+  return static_cast<float>(sum / static_cast<double>(in.height * in.width));
 }
 
 void blend_level(const FloatView& in, float level, float factor, const MutableFloatView& out) {
@@ -110,7 +110,7 @@ void shift_hue(const FloatView& in, std::int32_t shift, const MutableFloatView& 
 }
 
 void blur(const FloatView& in, const BlurTaps& along_rows, const BlurTaps& along_columns,
-          const MutableFloatView& out) {
+          const MutableFloatView& out, Patience* patience) {
   check_same(in, out);
   const std::int64_t values = in.width * in.channels;
   const std::int64_t beside = along_rows.radius * in.channels;
@@ -130,6 +130,7 @@ void blur(const FloatView& in, const BlurTaps& along_rows, const BlurTaps& along
     std::fill_n(out.row(y), values, 0.0F);
     for (int k = 0; k <= along_rows.radius; ++k)
       add_pair(middle - k * in.channels, middle + k * in.channels, along_rows, k, values, out.row(y));
+    if (!goes_on(patience, 4 * values * (2 + along_rows.radius + along_columns.radius))) return;
   }
 }
 

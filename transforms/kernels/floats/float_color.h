@@ -5,33 +5,34 @@
 
 namespace carya::transforms {
 
-// Changes of the values of float32 pictures, 0 to 1, as the ones of uint8 pictures say, without rounding to
-// levels. `out` has the height and width of `in` and does not overlap it; its channels too, but for
-// grayscale().
+// Changes of the values of float32 pictures in 0..1. They do what the functions of the same names do for uint8
+// pictures, without rounding to levels. `out` has the height and width of `in` and does not overlap it. It has the
+// channels of `in` too, except for grayscale().
 //
 // Exact:   float32 and double operations in a fixed order: the same bits from every compiler and machine.
-// Threads: pure. Errors: none. Cost: plain loops, several times those of uint8.
+// Threads: pure. Errors: none. Cost: plain loops, several times slower than for uint8.
 
 /// 1 - x.
 void invert(const FloatView& in, const MutableFloatView& out);
 
-/// As grayscale(): 0.299 R + 0.587 G + 0.114 B.
+/// Like grayscale() for uint8: 0.299 R + 0.587 G + 0.114 B.
 void grayscale(const FloatView& in, const MutableFloatView& out);
 
-/// The mean of the luma of all pixels.
-float mean_luma(const FloatView& in);
+/// The mean of the luma of all pixels; if `patience` ends it early, any.
+float mean_luma(const FloatView& in, Patience* patience = nullptr);
 
-/// level + factor (x - level), within 0..1.
+/// level + factor (x - level), limited to 0..1.
 void blend_level(const FloatView& in, float level, float factor, const MutableFloatView& out);
 
-/// luma + factor (x - luma), within 0..1, of a picture with 3 channels.
+/// luma + factor (x - luma), limited to 0..1. `in` has 3 channels.
 void saturate(const FloatView& in, float factor, const MutableFloatView& out);
 
-/// As shift_hue(), `shift` in its unit.
+/// Like shift_hue() for uint8, with `shift` in its unit.
 void shift_hue(const FloatView& in, std::int32_t shift, const MutableFloatView& out);
 
-/// As blur(): along the columns and then along the rows, mirrored beyond the border.
+/// Like blur() for uint8: along the columns and then along the rows, mirrored beyond the border. `patience` may end it
+/// early.
 void blur(const FloatView& in, const BlurTaps& along_rows, const BlurTaps& along_columns,
-          const MutableFloatView& out);
+          const MutableFloatView& out, Patience* patience = nullptr);
 
 }  // namespace carya::transforms

@@ -10,6 +10,9 @@
 namespace carya::transforms {
 namespace {
 
+/// A float32 value takes about as long as this many of uint8, for Patience.
+constexpr std::int64_t kPlainLoops = 4;
+
 // What each of `out_size` values of one dimension is the weighted sum of.
 class Windows {
  public:
@@ -106,7 +109,8 @@ void flip(const MutableFloatView& image, bool horizontal, bool vertical) {
     }
 }
 
-void resize(const FloatView& in, Interpolation interpolation, bool antialias, const MutableFloatView& out) {
+void resize(const FloatView& in, Interpolation interpolation, bool antialias, const MutableFloatView& out,
+            Patience* patience) {
   CHECK(in.channels == out.channels);
   const Windows rows({in.height, out.height, interpolation, antialias});
   const Windows columns({in.width, out.width, interpolation, antialias});
@@ -121,11 +125,12 @@ void resize(const FloatView& in, Interpolation interpolation, bool antialias, co
       for (std::int64_t i = 0; i < values; ++i) middle[static_cast<std::size_t>(i)] += from[i] * weight;
     }
     resize_row(middle.data(), columns, in.channels, out.width, out.row(y));
+    if (!goes_on(patience, kPlainLoops * (values * count + 2 * out.width * out.channels))) return;
   }
 }
 
 void warp(const FloatView& in, const std::array<double, 6>& matrix, Interpolation interpolation,
-          const FloatFill& fill, const MutableFloatView& out) {
+          const FloatFill& fill, const MutableFloatView& out, Patience* patience) {
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
   CHECK(interpolation != Interpolation::kBicubic);
   const bool nearest = interpolation == Interpolation::kNearest;
@@ -147,6 +152,7 @@ void warp(const FloatView& in, const std::array<double, 6>& matrix, Interpolatio
         blend_pixels(in, {place.x - WarpGrid::kPixel / 2, place.y - WarpGrid::kPixel / 2}, to);
       }
     }
+    if (!goes_on(patience, kPlainLoops * out.width * out.channels * 4)) return;
   }
 }
 

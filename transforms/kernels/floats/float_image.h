@@ -6,6 +6,7 @@
 #include "transforms/kernels/image/image_view.h"
 #include "transforms/kernels/image/pad.h"
 #include "transforms/kernels/resize/resize.h"
+#include "transforms/simd/patience.h"
 
 namespace carya::transforms {
 
@@ -19,7 +20,7 @@ struct FloatView {
   const float* row(std::int64_t y) const { return data + y * width * channels; }
 };
 
-/// The same, to be written.
+/// A float32 picture that may be written.
 struct MutableFloatView {
   float* data = nullptr;
   std::int64_t height = 0;
@@ -33,25 +34,26 @@ struct MutableFloatView {
 
 using FloatFill = std::array<float, 4>;  ///< per channel
 
-// Movements of float32 pictures, as the ones of uint8 pictures beside them say: no rounding of values, and no
-// clamping. `out` has the channels of `in` and does not overlap it; none is empty.
+// Movements of float32 pictures. They do what the functions of the same names do for uint8 pictures, without rounding
+// or clamping of values. `out` has the channels of `in` and does not overlap it; no picture is empty.
 //
 // Exact:   float32 and double operations in a fixed order: the same bits from every compiler and machine.
-// Threads: pure. Errors: none. Cost: plain loops, several times those of uint8, and memory for tables.
+// Threads: pure. Errors: none. Cost: plain loops, several times slower than for uint8, and memory for tables.
 
-/// As crop_padded().
+/// Like crop_padded() for uint8.
 void crop_padded(const FloatView& in, const Region& window, PaddingMode mode, const FloatFill& fill,
                  const MutableFloatView& out);
 
-/// Mirrored in its place.
+/// Mirror the picture in its place.
 void flip(const MutableFloatView& image, bool horizontal, bool vertical);
 
-/// As Resizer, to the size of `out`, along the columns and then along the rows with the weights of
-/// resize_window(), each rounded to float32.
-void resize(const FloatView& in, Interpolation interpolation, bool antialias, const MutableFloatView& out);
+/// Like Resizer, to the size of `out`: along the columns and then along the rows, with the weights of resize_window(),
+/// each rounded to float32. `patience` may end it early.
+void resize(const FloatView& in, Interpolation interpolation, bool antialias, const MutableFloatView& out,
+            Patience* patience = nullptr);
 
-/// As warp(), of the whole picture, weighing the pixels around in float32.
+/// Like warp() for uint8, of the whole picture; it weighs the pixels around in float32. `patience` may end it early.
 void warp(const FloatView& in, const std::array<double, 6>& matrix, Interpolation interpolation,
-          const FloatFill& fill, const MutableFloatView& out);
+          const FloatFill& fill, const MutableFloatView& out, Patience* patience = nullptr);
 
 }  // namespace carya::transforms

@@ -5,8 +5,8 @@
 
 namespace carya::transforms {
 
-/// A picture in somebody else's memory: uint8, interleaved (height, width, channels), rows `stride_bytes`
-/// apart. Kernels read exactly the bytes of its pixels: nothing between rows, nothing after the last.
+/// A picture in memory that others own: uint8, interleaved (height, width, channels), with rows `stride_bytes` apart.
+/// Kernels read exactly the bytes of its pixels: none between rows and none after the last.
 struct ImageView {
   const std::uint8_t* data = nullptr;
   std::int64_t height = 0;
@@ -18,7 +18,7 @@ struct ImageView {
   std::int64_t row_bytes() const { return width * channels; }
 };
 
-/// The same, to be written. Kernels write exactly the bytes of its pixels.
+/// A picture that may be written. Kernels write exactly the bytes of its pixels.
 struct MutableImageView {
   std::uint8_t* data = nullptr;
   std::int64_t height = 0;
@@ -40,21 +40,20 @@ struct Region {
   std::int64_t width = 0;
   bool operator==(const Region&) const = default;
 
-  /// Not empty and inside a picture of this size.
+  /// Whether the region is not empty and lies inside a picture of this size.
   bool inside(std::int64_t image_height, std::int64_t image_width) const {
     return top >= 0 && left >= 0 && height > 0 && width > 0 && height <= image_height - top &&
            width <= image_width - left;
   }
 };
 
-/// The pixels of `region`, which must be inside.
+/// A view of `region`, which must be inside of `image`.
 inline ImageView crop_view(const ImageView& image, const Region& region) {
   return {image.row(region.top) + region.left * image.channels, region.height, region.width, image.channels,
           image.stride_bytes};
 }
 
-/// Takes finished rows, in ascending order, each once: `row(context, y, pixels)`. `pixels` is valid during
-/// the call.
+/// Takes finished rows in ascending order, each once, by `row(context, y, pixels)`. `pixels` is valid during the call.
 struct RowSink {
   void* context = nullptr;
   void (*row)(void* context, std::int64_t y, const std::uint8_t* pixels) = nullptr;

@@ -7,14 +7,14 @@
 
 namespace carya::transforms {
 
-/// Scratch bytes that grow to what the largest picture needs: 64-byte aligned, 64 readable bytes before
-/// data() and 128 after the end. The contents do not survive reserve(). Threads: owner only.
+/// Scratch bytes that grow to the size of the largest picture. They are 64-byte aligned, with 64 readable bytes before
+/// data() and 128 after the end. reserve() does not keep the contents. Threads: owner only.
 class RowBuffer {
  public:
   static constexpr std::size_t kBefore = 64;
   static constexpr std::size_t kAfter = 128;
 
-  /// At least `bytes` bytes at data(). False when there is no memory.
+  /// Provide at least `bytes` bytes at data(). Returns false if there is no memory.
   bool reserve(std::size_t bytes) {
     if (bytes <= capacity_) return true;
     const std::size_t total = (bytes + bytes / 4 + kBefore + kAfter + 63) / 64 * 64;

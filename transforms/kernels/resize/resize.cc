@@ -1,5 +1,6 @@
 #include "transforms/kernels/resize/resize.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "transforms/kernels/resize/resize_simd.h"
 #include "transforms/kernels/resize/resize_taps.h"
 #include "transforms/kernels/resize/resize_window.h"
+#include "transforms/simd/band_runner.h"
 
 namespace carya::transforms {
 namespace {
@@ -61,53 +63,84 @@ class LateRows {
 
 }  // namespace
 
+namespace {
+
+// Memory for the rows in work.
+struct RowsMemory {
+  RowBuffer middle;  // what the first pass gives: one signed row, or a ring of them
+  RowBuffer wide;    // a signed copy of an input row
+  RowBuffer finished;
+  std::vector<const std::uint8_t*> taps;
+  Patience* patience = nullptr;  // asked after each row; bands ask nobody, since several threads make them
+};
+
+// Output rows [begin, end).
+struct RowRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+}  // namespace
+
 struct Resizer::State {
+  // Tables: the same for all bands of a picture.
   ResizeTaps rows;     // vertical
   ResizeTaps columns;  // horizontal
   ResizeGroups groups;
   bool grouped = false;  // groups are those of columns: building them may run out of memory
-  RowBuffer middle;      // what the first pass gives: one signed row, or a ring of them
-  RowBuffer wide;        // a signed copy of an input row
-  RowBuffer finished;
-  std::vector<const std::uint8_t*> taps;
   std::vector<std::int32_t> nearest_columns;
   std::int64_t nearest_in = 0;
 
-  void nearest(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
+  RowsMemory memory;
+  std::vector<RowsMemory> lanes;  // of bands
+
+  void prepare(const ImageView& in, const ResizeSpec& spec);
+  void prepare_nearest(const ImageView& in, const ResizeSpec& spec);
   void prepare_columns(std::int64_t in_width, int channels, const ResizeSpec& spec);
-  void combine(std::int64_t y, std::int64_t bytes, std::uint8_t in_xor, std::uint8_t out_xor,
-               std::uint8_t* out);
-  void filter(const std::uint8_t* in, std::uint8_t out_xor, std::uint8_t* out);
-  void rows_only(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
-  void columns_only(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
-  void rows_first(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
-  void columns_first(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
+  void run(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+           const RowSink& sink) const;
+  void nearest(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+               const RowSink& sink) const;
+  void combine(const RowsMemory& m, std::int64_t y, std::int64_t bytes, std::uint8_t in_xor,
+               std::uint8_t out_xor, std::uint8_t* out) const;
+  void filter(const std::uint8_t* in, std::uint8_t out_xor, std::uint8_t* out) const;
+  void rows_only(RowsMemory& m, RowRange range, const ImageView& in, const RowSink& sink) const;
+  void columns_only(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                    const RowSink& sink) const;
+  void rows_first(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                  const RowSink& sink) const;
+  void columns_first(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                     const RowSink& sink) const;
 };
 
-void Resizer::State::nearest(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
-  if (nearest_in != in.width || nearest_columns.size() != static_cast<std::size_t>(spec.out_width)) {
-    nearest_columns.resize(static_cast<std::size_t>(spec.out_width));
-    for (std::int64_t x = 0; x < spec.out_width; ++x) {
-      nearest_columns[static_cast<std::size_t>(x)] =
-          static_cast<std::int32_t>(nearest_index(x, in.width, spec.out_width));
-    }
-    nearest_in = in.width;
+void Resizer::State::prepare_nearest(const ImageView& in, const ResizeSpec& spec) {
+  if (nearest_in == in.width && nearest_columns.size() == static_cast<std::size_t>(spec.out_width)) return;
+  nearest_columns.resize(static_cast<std::size_t>(spec.out_width));
+  for (std::int64_t x = 0; x < spec.out_width; ++x) {
+    nearest_columns[static_cast<std::size_t>(x)] =
+        static_cast<std::int32_t>(nearest_index(x, in.width, spec.out_width));
   }
-  reserve(finished, spec.out_width * in.channels);
-  for (std::int64_t y = 0; y < spec.out_height; ++y) {
+  nearest_in = in.width;
+}
+
+void Resizer::State::nearest(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                             const RowSink& sink) const {
+  reserve(m.finished, spec.out_width * in.channels);
+  for (std::int64_t y = range.begin; y < range.end; ++y) {
     const std::uint8_t* row = in.row(nearest_index(y, in.height, spec.out_height));
     switch (in.channels) {
       case 1:
-        pick_pixels<1>(row, nearest_columns.data(), spec.out_width, finished.data());
+        pick_pixels<1>(row, nearest_columns.data(), spec.out_width, m.finished.data());
         break;
       case 3:
-        pick_pixels<3>(row, nearest_columns.data(), spec.out_width, finished.data());
+        pick_pixels<3>(row, nearest_columns.data(), spec.out_width, m.finished.data());
         break;
       default:
-        pick_pixels<4>(row, nearest_columns.data(), spec.out_width, finished.data());
+        pick_pixels<4>(row, nearest_columns.data(), spec.out_width, m.finished.data());
         break;
     }
-    sink(y, finished.data());
+    sink(y, m.finished.data());
+    if (!goes_on(m.patience, spec.out_width * in.channels)) return;
   }
 }
 
@@ -125,74 +158,83 @@ void Resizer::State::prepare_columns(std::int64_t in_width, int channels, const 
   grouped = true;
 }
 
-// `taps` holds the rows of output row y.
-void Resizer::State::combine(std::int64_t y, std::int64_t bytes, std::uint8_t in_xor, std::uint8_t out_xor,
-                             std::uint8_t* out) {
+// `m.taps` holds the rows of output row y.
+void Resizer::State::combine(const RowsMemory& m, std::int64_t y, std::int64_t bytes, std::uint8_t in_xor,
+                             std::uint8_t out_xor, std::uint8_t* out) const {
   if (!rows.wide())
-    return combine_rows(taps.data(), rows.narrow(y), rows.count(y), bytes, in_xor, out_xor, out);
-  combine_rows_wide(taps.data(), rows.wide_weights(y), rows.count(y), bytes, out_xor, out);
+    return combine_rows(m.taps.data(), rows.narrow(y), rows.count(y), bytes, in_xor, out_xor, out);
+  combine_rows_wide(m.taps.data(), rows.wide_weights(y), rows.count(y), bytes, out_xor, out);
 }
 
-void Resizer::State::filter(const std::uint8_t* in, std::uint8_t out_xor, std::uint8_t* out) {
+void Resizer::State::filter(const std::uint8_t* in, std::uint8_t out_xor, std::uint8_t* out) const {
   if (columns.wide()) return filter_row_wide(in, columns, groups.channels, out_xor, out);
   filter_row(in, columns, groups, out_xor, out);
 }
 
-void Resizer::State::rows_only(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
-  reserve(finished, in.row_bytes());
-  for (std::int64_t y = 0; y < spec.out_height; ++y) {
-    for (int k = 0; k < rows.count(y); ++k) taps[static_cast<std::size_t>(k)] = in.row(rows.start(y) + k);
-    combine(y, in.row_bytes(), kPlain, kPlain, finished.data());
-    sink(y, finished.data());
+void Resizer::State::rows_only(RowsMemory& m, RowRange range, const ImageView& in,
+                               const RowSink& sink) const {
+  reserve(m.finished, in.row_bytes());
+  for (std::int64_t y = range.begin; y < range.end; ++y) {
+    for (int k = 0; k < rows.count(y); ++k) m.taps[static_cast<std::size_t>(k)] = in.row(rows.start(y) + k);
+    combine(m, y, in.row_bytes(), kPlain, kPlain, m.finished.data());
+    sink(y, m.finished.data());
+    if (!goes_on(m.patience, in.row_bytes() * rows.count(y))) return;
   }
 }
 
-void Resizer::State::columns_only(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
-  reserve(wide, in.row_bytes());
-  reserve(finished, spec.out_width * in.channels);
-  for (std::int64_t y = 0; y < spec.out_height; ++y) {
-    flip_sign(in.row(y), in.row_bytes(), wide.data());
-    filter(wide.data(), kPlain, finished.data());
-    sink(y, finished.data());
+void Resizer::State::columns_only(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                                  const RowSink& sink) const {
+  reserve(m.wide, in.row_bytes());
+  reserve(m.finished, spec.out_width * in.channels);
+  for (std::int64_t y = range.begin; y < range.end; ++y) {
+    flip_sign(in.row(y), in.row_bytes(), m.wide.data());
+    filter(m.wide.data(), kPlain, m.finished.data());
+    sink(y, m.finished.data());
+    if (!goes_on(m.patience, in.row_bytes() + spec.out_width * in.channels)) return;
   }
 }
 
 // Fewer rows come out than go in: combining rows first leaves fewer for the dearer pass along the width.
-void Resizer::State::rows_first(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
-  reserve(middle, in.row_bytes());
-  LateRows late(finished, spec.out_width * in.channels, sink);
-  for (std::int64_t y = 0; y < spec.out_height; ++y) {
-    for (int k = 0; k < rows.count(y); ++k) taps[static_cast<std::size_t>(k)] = in.row(rows.start(y) + k);
-    combine(y, in.row_bytes(), kPlain, kSigned, middle.data());
+void Resizer::State::rows_first(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                                const RowSink& sink) const {
+  reserve(m.middle, in.row_bytes());
+  LateRows late(m.finished, spec.out_width * in.channels, sink);
+  for (std::int64_t y = range.begin; y < range.end; ++y) {
+    for (int k = 0; k < rows.count(y); ++k) m.taps[static_cast<std::size_t>(k)] = in.row(rows.start(y) + k);
+    combine(m, y, in.row_bytes(), kPlain, kSigned, m.middle.data());
     late.give();
-    filter(middle.data(), kPlain, late.row(y));
+    filter(m.middle.data(), kPlain, late.row(y));
+    if (!goes_on(m.patience, in.row_bytes() * (rows.count(y) + 1))) return;
   }
   late.give();
 }
 
 // Each input row goes along the width once and waits in a ring. For growing, and for bicubic always: what
 // overshoots is cut between the passes, so Pillow's order (width first) decides the bits there.
-void Resizer::State::columns_first(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
+void Resizer::State::columns_first(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                                   const RowSink& sink) const {
   const std::int64_t out_bytes = spec.out_width * in.channels;
   const std::int64_t stride = (out_bytes + 64 + 63) / 64 * 64;
   const std::int64_t ring_rows = rows.taps_max() + 2;  // windows may step back a row where a weight is zero
   const std::uint8_t between = rows.wide() ? kPlain : kSigned;  // the wide kernel takes plain pixels
-  reserve(middle, stride * ring_rows);
-  reserve(wide, in.row_bytes());
-  LateRows late(finished, out_bytes, sink);
-  const auto ring_row = [&](std::int64_t y) { return middle.data() + (y % ring_rows) * stride; };
+  reserve(m.middle, stride * ring_rows);
+  reserve(m.wide, in.row_bytes());
+  LateRows late(m.finished, out_bytes, sink);
+  const auto ring_row = [&](std::int64_t y) { return m.middle.data() + (y % ring_rows) * stride; };
   std::int64_t done = 0;  // input rows [.., done) are or were in the ring
-  for (std::int64_t y = 0; y < spec.out_height; ++y) {
+  for (std::int64_t y = range.begin; y < range.end; ++y) {
     const std::int64_t end = rows.start(y) + rows.count(y);
     if (done < rows.start(y) - 2) done = rows.start(y) - 2;
     for (; done < end; ++done) {
-      flip_sign(in.row(done), in.row_bytes(), wide.data());
-      filter(wide.data(), between, ring_row(done));
+      flip_sign(in.row(done), in.row_bytes(), m.wide.data());
+      filter(m.wide.data(), between, ring_row(done));
+      if (!goes_on(m.patience, in.row_bytes() + out_bytes)) return;
     }
     late.give();
-    for (int k = 0; k < rows.count(y); ++k) taps[static_cast<std::size_t>(k)] = ring_row(rows.start(y) + k);
+    for (int k = 0; k < rows.count(y); ++k) m.taps[static_cast<std::size_t>(k)] = ring_row(rows.start(y) + k);
     late.give();
-    combine(y, out_bytes, between, kPlain, late.row(y));
+    combine(m, y, out_bytes, between, kPlain, late.row(y));
+    if (!goes_on(m.patience, out_bytes * rows.count(y))) return;
   }
   late.give();
 }
@@ -202,38 +244,88 @@ Resizer::~Resizer() = default;
 Resizer::Resizer(Resizer&&) noexcept = default;
 Resizer& Resizer::operator=(Resizer&&) noexcept = default;
 
-void Resizer::resize_rows(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
+void Resizer::set_patience(Patience* patience) {
+  state_->memory.patience = patience;
+}
+
+// All tables of this resize.
+void Resizer::State::prepare(const ImageView& in, const ResizeSpec& spec) {
   CHECK(in.height > 0 && in.width > 0 && spec.out_height > 0 && spec.out_width > 0);
   CHECK(in.channels == 1 || in.channels == 3 || in.channels == 4);
-  State& s = *state_;
+  const bool same_height = in.height == spec.out_height;
+  const bool same_width = in.width == spec.out_width;
+  if (same_height && same_width) return;
+  if (spec.interpolation == Interpolation::kNearest) return prepare_nearest(in, spec);
+  if (!same_height) rows.update(in.height, spec.out_height, spec.interpolation, spec.antialias);
+  if (!same_width) prepare_columns(in.width, static_cast<int>(in.channels), spec);
+}
+
+void Resizer::State::run(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
+                         const RowSink& sink) const {
   const bool same_height = in.height == spec.out_height;
   const bool same_width = in.width == spec.out_width;
   if (same_height && same_width) {
-    for (std::int64_t y = 0; y < in.height; ++y) sink(y, in.row(y));
+    for (std::int64_t y = range.begin; y < range.end; ++y) sink(y, in.row(y));
     return;
   }
-  if (spec.interpolation == Interpolation::kNearest) return s.nearest(in, spec, sink);
-  if (!same_height) {
-    s.rows.update(in.height, spec.out_height, spec.interpolation, spec.antialias);
-    s.taps.resize(static_cast<std::size_t>(s.rows.taps_max()));
-  }
-  if (!same_width) s.prepare_columns(in.width, static_cast<int>(in.channels), spec);
-  if (same_width) return s.rows_only(in, spec, sink);
-  if (same_height) return s.columns_only(in, spec, sink);
+  if (spec.interpolation == Interpolation::kNearest) return nearest(m, range, in, spec, sink);
+  if (!same_height) m.taps.resize(static_cast<std::size_t>(rows.taps_max()));
+  if (same_width) return rows_only(m, range, in, sink);
+  if (same_height) return columns_only(m, range, in, spec, sink);
   if (in.height >= spec.out_height && spec.interpolation == Interpolation::kBilinear)
-    return s.rows_first(in, spec, sink);
-  s.columns_first(in, spec, sink);
+    return rows_first(m, range, in, spec, sink);
+  columns_first(m, range, in, spec, sink);
+}
+
+void Resizer::resize_rows(const ImageView& in, const ResizeSpec& spec, const RowSink& sink) {
+  State& s = *state_;
+  s.prepare(in, spec);
+  s.run(s.memory, {0, spec.out_height}, in, spec, sink);
+}
+
+namespace {
+
+void copy_row(void* context, std::int64_t y, const std::uint8_t* pixels) {
+  const MutableImageView& to = *static_cast<const MutableImageView*>(context);
+  std::memcpy(to.row(y), pixels, static_cast<std::size_t>(to.row_bytes()));
+}
+
+/// Of one resize in bands: neighbours read a few input rows twice, so there are not many.
+constexpr int kBandsMax = 24;
+
+}  // namespace
+
+void Resizer::resize_in_bands(const ImageView& in, const ResizeSpec& spec, const MutableImageView& out,
+                              BandRunner& runner) {
+  CHECK(out.height == spec.out_height && out.width == spec.out_width && out.channels == in.channels);
+  struct Parts final : BandWork {
+    State& state;
+    const ImageView& in;
+    const ResizeSpec& spec;
+    MutableImageView out;
+    std::int64_t count;
+
+    Parts(State& of, const ImageView& from, const ResizeSpec& by, const MutableImageView& to)
+        : state(of), in(from), spec(by), out(to), count(std::min<std::int64_t>(kBandsMax, by.out_height)) {}
+    bool prepare(int /*part*/) override { return true; }
+    bool run(int part, int lane) override {
+      const RowRange range{spec.out_height * part / count, spec.out_height * (part + 1) / count};
+      state.run(state.lanes[static_cast<std::size_t>(lane)], range, in, spec, {&out, copy_row});
+      return true;
+    }
+  };
+  State& s = *state_;
+  s.prepare(in, spec);
+  if (s.lanes.size() < static_cast<std::size_t>(runner.lanes()))
+    s.lanes.resize(static_cast<std::size_t>(runner.lanes()));
+  Parts parts(s, in, spec, out);
+  CHECK(runner.run(parts, static_cast<int>(parts.count)));
 }
 
 void Resizer::resize(const ImageView& in, const ResizeSpec& spec, const MutableImageView& out) {
   CHECK(out.height == spec.out_height && out.width == spec.out_width && out.channels == in.channels);
-  struct Target {
-    const MutableImageView* out;
-  } target{&out};
-  resize_rows(in, spec, {&target, [](void* context, std::int64_t y, const std::uint8_t* pixels) {
-                           const MutableImageView& to = *static_cast<Target*>(context)->out;
-                           std::memcpy(to.row(y), pixels, static_cast<std::size_t>(to.row_bytes()));
-                         }});
+  MutableImageView to = out;
+  resize_rows(in, spec, {&to, copy_row});
 }
 
 }  // namespace carya::transforms

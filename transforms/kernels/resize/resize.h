@@ -4,6 +4,11 @@
 #include <memory>
 
 #include "transforms/kernels/image/image_view.h"
+#include "transforms/simd/patience.h"
+
+namespace carya {
+class BandRunner;
+}
 
 namespace carya::transforms {
 
@@ -13,21 +18,19 @@ struct ResizeSpec {
   std::int64_t out_height = 0;  ///< > 0
   std::int64_t out_width = 0;   ///< > 0
   Interpolation interpolation = Interpolation::kBilinear;
-  /// true: the filter widens with the scale, as Pillow's resize (bicubic a = -0.5).
-  /// false: torch's interpolate, align_corners=False (bicubic a = -0.75). Nearest has no filter: floor(i * in
-  /// / out), as torch.
+  /// true: the filter widens with the scale, as in Pillow's resize (bicubic a = -0.5). false: torch's interpolate with
+  /// align_corners=False (bicubic a = -0.75). Nearest has no filter: floor(i * in / out), as in torch.
   bool antialias = true;
 };
 
-/// Separable fixed-point resize with its tables and bands of rows, kept between pictures.
+/// Separable fixed-point resize. It keeps its tables and bands of rows between pictures.
 ///
-/// Exact:   integer arithmetic, same bits on every SIMD target; within 1 level of Pillow for >= 99.9 % of
-/// values, never over 2.
-///          A size that does not change is passed through unchanged.
+/// Exact:   integer arithmetic, same bits on every SIMD target; within 1 level of Pillow for >= 99.9 % of values, never
+///          over 2. A size that does not change is passed through unchanged.
 /// Threads: owner only.
-/// Cost:    no heap allocation once tables of that size have been seen; only the current rows are in work, so
-/// it stays in cache. Source:  Pillow's Resample.c (filters, windows), torch's UpSample.h (antialias=false);
-/// kernel_resize_test.cc.
+/// Cost:    no heap allocation once tables of that size have been made. It works on few rows at a time, so they stay in
+///          cache.
+/// Source:  Pillow's Resample.c (filters, windows), torch's UpSample.h (antialias=false); kernel_resize_test.cc.
 class Resizer {
  public:
   Resizer();
@@ -35,12 +38,18 @@ class Resizer {
   Resizer(Resizer&&) noexcept;
   Resizer& operator=(Resizer&&) noexcept;
 
-  /// Resize `in` (1, 3 or 4 channels; not empty) and give row after row of out_width * channels bytes to
-  /// `sink`.
+  /// Resize `in` (1, 3 or 4 channels; not empty). `sink` gets row after row of out_width * channels bytes.
   void resize_rows(const ImageView& in, const ResizeSpec& spec, const RowSink& sink);
 
-  /// The same into `out`, whose size must be that of `spec`.
+  /// Ask `patience` (null: nobody) during a resize, which may end early. It must stay valid until another is set.
+  void set_patience(Patience* patience);
+
+  /// Resize into `out`, whose size must be that of `spec`.
   void resize(const ImageView& in, const ResizeSpec& spec, const MutableImageView& out);
+
+  /// Resize into `out`, in bands of output rows that `runner` may run at the same time. May throw std::bad_alloc.
+  void resize_in_bands(const ImageView& in, const ResizeSpec& spec, const MutableImageView& out,
+                       BandRunner& runner);
 
   struct State;
 

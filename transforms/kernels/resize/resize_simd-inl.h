@@ -1,5 +1,5 @@
-// Per-target inner loops of the resize; included by resize_simd.cc once per SIMD target (Highway's
-// foreach_target). Intrinsics beside Highway's names, because Highway 1.0.3 has no 16 to 8 bit pack and no
+// The inner loops of the resize for one SIMD target. resize_simd.cc includes this file once for each (Highway's
+// foreach_target). Intrinsics stand beside Highway's names, because Highway 1.0.3 has no pack from 16 to 8 bits and no
 // 64-byte table lookup.
 
 #if defined(CARYA_TRANSFORMS_KERNELS_RESIZE_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 
 constexpr int kRoundBias = 64;  // half of the 7 bits of fraction
 
-// What the vector code does, one value at a time.
+// The plain loops: what the vector code does, one value at a time.
 inline int TapProduct(std::uint8_t signed_pixel, int weight) {
   const int word = static_cast<std::int8_t>(signed_pixel) * 256;
   return (word * weight + 0x4000) >> 15;
@@ -103,7 +103,7 @@ struct Bytes {
   static HWY_INLINE V Xor(V a, V b) { return veorq_u8(a, b); }
   static HWY_INLINE W Low(V v) { return vreinterpretq_s16_u8(vzip1q_u8(vdupq_n_u8(0), v)); }
   static HWY_INLINE W High(V v) { return vreinterpretq_s16_u8(vzip2q_u8(vdupq_n_u8(0), v)); }
-  // Rounds as mulhrs does; the one product that differs is of -32768 with itself, and no weight reaches -2.
+  // This rounds as mulhrs does. They differ only for -32768 times itself, and no weight reaches -2.
   static HWY_INLINE W Mul(W a, W b) { return vqrdmulhq_s16(a, b); }
   static HWY_INLINE W Add(W a, W b) { return vaddq_s16(a, b); }
   static HWY_INLINE W Shift(W a) { return vshrq_n_s16(a, 7); }
@@ -115,8 +115,8 @@ struct Bytes {
 };
 #endif
 
-// Sums of one stretch of a row stay in the first-level cache. Plain loops, which Clang makes vectors of the
-// target (GCC 12 does not); integers give the same bits in any order.
+// Rows are combined in stretches whose sums stay in the first-level cache. These are plain loops: Clang makes them
+// vectors of the target (GCC 12 does not), and integers give the same bits in any order.
 void CombineRowsWide(const std::uint8_t* const* rows, const std::int32_t* weights, int taps,
                      std::int64_t bytes, std::uint8_t out_xor, std::uint8_t* out) {
   constexpr std::int64_t kStretch = 1024;
@@ -154,7 +154,7 @@ void FlipSign(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* out) {
   }
 }
 
-// kTaps 0: the count is known at run time only.
+// kTaps is 0 if the count is known only at run time.
 template <int kTaps>
 HWY_INLINE void CombineVectors(const std::uint8_t* const* rows, const std::int16_t* weights, int taps,
                                std::int64_t bytes, std::uint8_t in_xor, std::uint8_t out_xor,
@@ -170,7 +170,7 @@ HWY_INLINE void CombineVectors(const std::uint8_t* const* rows, const std::int16
   const auto in_flip = B::Set8(in_xor);
   const auto out_flip = B::Set8(out_xor);
   for (std::int64_t x = 0; x < bytes; x += B::kBytes) {
-    // The last vector overlaps the one before instead of passing the end.
+    // The last vector overlaps the one before, so that it does not pass the end.
     const std::int64_t at = x + B::kBytes <= bytes ? x : bytes - B::kBytes;
     auto low = B::Set16(kRoundBias);
     auto high = low;
@@ -218,7 +218,7 @@ HWY_INLINE void FilterGroups(const std::uint8_t* in, const ResizeGroups& table, 
   const std::uint8_t* index = table.index.data();
   const std::int16_t* weights = table.weights.data();
   const __m256i out_flip = _mm256_set1_epi8(static_cast<char>(out_xor));
-  // Hidden from the compiler: a mask that Clang knows becomes an AND of its own after each lookup.
+  // The mask is hidden from the compiler: with a known mask, Clang adds an AND after each lookup.
   __mmask64 high_bytes = 0xAAAAAAAAAAAAAAAAULL;
   asm("" : "+k"(high_bytes));
   for (const ResizeGroups::Group& group : table.groups) {

@@ -6,29 +6,28 @@
 
 namespace carya::transforms {
 
-// The inner loops of the resize, for the SIMD target in use. "Signed" bytes are pixels minus 128 (xor 0x80):
-// then byte << 8 is a signed word and the rounding high multiply (pmulhrsw) by a 14-bit weight leaves 7 bits
-// of fraction.
+// The inner loops of the resize for the SIMD target in use. "Signed" bytes are pixels minus 128 (xor 0x80). Then byte
+// << 8 is a signed word, and the rounding high multiply (pmulhrsw) by a 14-bit weight leaves 7 bits of fraction.
 
-/// How build() must lay out groups for filter_row on the target in use.
+/// The layout that ResizeGroups::build() must use for filter_row() on the target in use.
 GroupShape resize_group_shape();
 
-/// out[x] = sum of weights[k] * rows[k][x], rounded and clamped, for x in [0, bytes). `in_xor` turns the
-/// input to signed (0x80: it is plain pixels, 0: signed already), `out_xor` the result (0x80: plain pixels
-/// wanted). `taps` in 1..16. Reads exactly `bytes` of each row; writes exactly `bytes`.
+/// out[x] = sum of weights[k] * rows[k][x], rounded and clamped, for x in [0, bytes). `in_xor` makes the input signed
+/// (0x80 for plain pixels, 0 for signed ones). `out_xor` is 0x80 if plain pixels are wanted. `taps` is in 1..16. Reads
+/// exactly `bytes` of each row, and writes exactly `bytes`.
 void combine_rows(const std::uint8_t* const* rows, const std::int16_t* weights, int taps, std::int64_t bytes,
                   std::uint8_t in_xor, std::uint8_t out_xor, std::uint8_t* out);
 
-/// The same over more than 16 rows with 22-bit weights. Plain pixels in; out by out_xor.
+/// The same over more than 16 rows, with 22-bit weights. The input is plain pixels; `out_xor` as above.
 void combine_rows_wide(const std::uint8_t* const* rows, const std::int32_t* weights, int taps,
                        std::int64_t bytes, std::uint8_t out_xor, std::uint8_t* out);
 
-/// One row along its width. `in` is signed and may be read up to 128 bytes past its last pixel; `out` may be
+/// Resize one row along its width. `in` is signed and may be read up to 128 bytes past its last pixel; `out` may be
 /// written up to 64 bytes past its last.
 void filter_row(const std::uint8_t* in, const ResizeTaps& taps, const ResizeGroups& groups,
                 std::uint8_t out_xor, std::uint8_t* out);
 
-/// The same for wide taps. Plain loop. Signed in.
+/// The same for wide taps, by a plain loop. `in` is signed.
 void filter_row_wide(const std::uint8_t* in, const ResizeTaps& taps, int channels, std::uint8_t out_xor,
                      std::uint8_t* out);
 

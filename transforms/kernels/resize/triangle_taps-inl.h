@@ -1,5 +1,5 @@
-// Weights of several outputs at a time, one in each lane; included by triangle_taps.cc once per SIMD target
-// (Highway's foreach_target).
+// The weights of several outputs at a time, one in each lane, for one SIMD target. triangle_taps.cc includes this file
+// once for each (Highway's foreach_target).
 
 #if defined(CARYA_TRANSFORMS_KERNELS_TRIANGLE_TAPS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CARYA_TRANSFORMS_KERNELS_TRIANGLE_TAPS_INL
@@ -19,7 +19,7 @@ using Doubles = hn::CappedTag<double, 8>;
 using Ints = hn::Rebind<std::int32_t, Doubles>;
 constexpr std::size_t kLanes = hn::MaxLanes(Doubles());
 
-// Four taps of each lane's output, side by side as they lie in memory.
+// Store four taps of each lane's output side by side, in their order in memory.
 HWY_INLINE void PackTaps(const hn::Vec<Ints> taps[4], std::uint64_t* out) {
   const hn::Rebind<std::uint32_t, Doubles> narrow;
   const hn::Rebind<std::uint64_t, Doubles> d;
@@ -29,7 +29,7 @@ HWY_INLINE void PackTaps(const hn::Vec<Ints> taps[4], std::uint64_t* out) {
   hn::Store(hn::Or(low, high), d, out);
 }
 
-// Outputs first_output + [0, kLanes). kTaps 0: the count is known at run time only.
+// Compute outputs first_output + [0, kLanes). kTaps is 0 if the count is known only at run time.
 template <std::int64_t kTaps>
 HWY_INLINE hn::Vec<Ints> TapsOfLanes(const TriangleFilter& filter, std::int64_t tap_count,
                                      std::int64_t first_output, const TriangleTaps& out) {

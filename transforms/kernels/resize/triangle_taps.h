@@ -4,7 +4,7 @@
 
 namespace carya::transforms {
 
-/// One dimension of a bilinear resize whose filter widens with the scale, up to 16 taps per output.
+/// One dimension of a bilinear resize whose filter widens with the scale, with up to 16 taps per output.
 struct TriangleFilter {
   std::int64_t in_size = 0;
   std::int64_t out_size = 0;
@@ -13,16 +13,16 @@ struct TriangleFilter {
   double inverse = 1.0;  ///< 1 / support
 };
 
-/// Where triangle_taps() writes: `start` and `count` one value per output, `weights` 16, zero beyond the
-/// count.
+/// The output of triangle_taps(): `start` and `count` have one value per output, `weights` has 16, which are zero
+/// beyond the count.
 struct TriangleTaps {
   std::int32_t* start;
   std::int32_t* count;
   std::int16_t* weights;
 };
 
-/// Windows and 14-bit weights of all outputs; what rounding took or gave goes to the heaviest weight.
-/// Returns the largest count.
+/// Compute windows and 14-bit weights of all outputs; the heaviest weight takes the rounding errors. Returns the
+/// largest count.
 ///
 /// Exact:   double arithmetic in one order, several outputs at a time: same bits on every SIMD target.
 /// Cost:    0.8 us for 224 outputs on AVX-512, 1.1 on AVX2.

@@ -1,4 +1,4 @@
-// Per-target inner loops of the store; included by store_simd.cc once per SIMD target (Highway's
+// The inner loops of the store for one SIMD target. store_simd.cc includes this file once for each (Highway's
 // foreach_target).
 
 #if defined(CARYA_TRANSFORMS_KERNELS_STORE_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
@@ -76,7 +76,7 @@ HWY_INLINE hn::Vec<Floats> ToFloats(const std::uint8_t* in) {
   return hn::ConvertTo(df, hn::PromoteTo(d32, hn::LoadU(d8, in)));
 }
 
-// 16 pixels of one channel to 16 floats.
+// Convert 16 pixels of one channel to 16 floats.
 template <bool kStream>
 HWY_INLINE void PutChannel(V16 bytes, hn::Vec<Floats> a, hn::Vec<Floats> b, float* out) {
   alignas(16) std::uint8_t lanes[16];
@@ -88,7 +88,7 @@ HWY_INLINE void PutChannel(V16 bytes, hn::Vec<Floats> a, hn::Vec<Floats> b, floa
 
 #if HWY_TARGET == HWY_AVX3_DL
 
-// One table lookup takes a channel of 16 pixels and widens it; mirrored indices flip for nothing.
+// One table lookup takes a channel of 16 pixels and widens it. Mirrored indices flip at no cost.
 template <bool kFlip, bool kStream>
 HWY_INLINE void PlanesVectors(const std::uint8_t* in, std::int64_t width, const Affine& affine,
                               float* const out[3]) {
@@ -196,7 +196,7 @@ void SplitPlanes(const std::uint8_t* in, std::int64_t width, bool flip, std::uin
 
 #if HWY_TARGET == HWY_AVX3_DL
 
-// 21 pixels (63 bytes) at a time; the masks keep off the 64th.
+// Reverse 21 pixels (63 bytes) at a time; the masks leave out the 64th byte.
 HWY_INLINE std::int64_t ReverseRgb(const std::uint8_t* in, std::int64_t width, std::uint8_t* out) {
   alignas(64) std::uint8_t lanes[64] = {};
   for (int i = 0; i < 63; ++i) lanes[i] = static_cast<std::uint8_t>(3 * (20 - i / 3) + i % 3);
@@ -212,8 +212,8 @@ HWY_INLINE std::int64_t ReverseRgb(const std::uint8_t* in, std::int64_t width, s
 
 #else
 
-// 5 pixels (15 bytes) at a time; the 16th byte read is the one before them, the 16th written belongs to the
-// next turn.
+// Reverse 5 pixels (15 bytes) at a time. The 16th byte that is read lies before them; the 16th that is written belongs
+// to the next turn.
 HWY_INLINE std::int64_t ReverseRgb(const std::uint8_t* in, std::int64_t width, std::uint8_t* out) {
   const Bytes16 d;
   alignas(16) static constexpr std::uint8_t kIndex[16] = {13, 14, 15, 10, 11, 12, 7, 8,

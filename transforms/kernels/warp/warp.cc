@@ -87,7 +87,7 @@ WarpGrid::Box picture_box(const WarpSource& in) {
 }
 
 void warp_nearest(const WarpSource& source, const WarpSpec& spec, const Region& window,
-                  const MutableImageView& out) {
+                  const MutableImageView& out, Patience* patience) {
   const ImageView& in = source.pixels;
   const WarpGrid grid = grid_within(source, spec, window);
   const WarpGrid::Box inside = picture_box(source);
@@ -101,6 +101,7 @@ void warp_nearest(const WarpSource& source, const WarpSpec& spec, const Region& 
         [&](WarpGrid::Columns columns, std::uint8_t* to) {
           nearest_row(in, grid, grid.at(y, columns.begin), columns.end - columns.begin, to);
         });
+    if (!goes_on(patience, out.row_bytes())) return;
   }
 }
 
@@ -125,7 +126,7 @@ constexpr std::int64_t kBand = 1024;  // columns whose pixels are looked up once
 
 template <std::size_t kChannels>
 void warp_scaled(const WarpSource& source, const WarpSpec& spec, const Region& window,
-                 const MutableImageView& out) {
+                 const MutableImageView& out, Patience* patience) {
   const ImageView& in = source.pixels;
   const auto& m = spec.matrix;
   Walk along_row(m[2] + m[0] * 0.5, m[0], window.left);
@@ -143,12 +144,13 @@ void warp_scaled(const WarpSource& source, const WarpSpec& spec, const Region& w
       std::uint8_t* to = out.row(y) + begin * out.channels;
       for (std::int64_t x = 0; x < count; ++x, to += kChannels)
         std::memcpy(to, from && offsets[x] >= 0 ? from + offsets[x] : spec.fill.data(), kChannels);
+      if (!goes_on(patience, count * out.channels)) return;
     }
   }
 }
 
 void warp_bilinear(const WarpSource& source, const WarpSpec& spec, const Region& window,
-                   const MutableImageView& out) {
+                   const MutableImageView& out, Patience* patience) {
   const ImageView& in = source.pixels;
   const WarpGrid grid = grid_within(source, spec, window);
   const WarpGrid::Box inside = picture_box(source);
@@ -167,6 +169,7 @@ void warp_bilinear(const WarpSource& source, const WarpSpec& spec, const Region&
         [&](WarpGrid::Columns columns, std::uint8_t* to) {
           bilinear_row(in, grid, place(y, columns.begin), columns.end - columns.begin, to);
         });
+    if (!goes_on(patience, 4 * out.row_bytes())) return;
   }
 }
 
@@ -176,7 +179,8 @@ Region warp_reads(const WarpSpec& spec, const Region& window, std::int64_t heigh
   return grid_of(spec, height, width).reads(window, height, width);
 }
 
-void warp(const WarpSource& in, const WarpSpec& spec, const Region& window, const MutableImageView& out) {
+void warp(const WarpSource& in, const WarpSpec& spec, const Region& window, const MutableImageView& out,
+          Patience* patience) {
   const std::int64_t channels = in.pixels.channels;
   const Region part{in.top, in.left, in.pixels.height, in.pixels.width};
   CHECK(part.inside(in.height, in.width));
@@ -184,11 +188,11 @@ void warp(const WarpSource& in, const WarpSpec& spec, const Region& window, cons
   CHECK(window.height == out.height && window.width == out.width && channels == out.channels);
   CHECK(channels == 1 || channels == 3 || channels == 4);
   CHECK(spec.interpolation != Interpolation::kBicubic);
-  if (spec.interpolation != Interpolation::kNearest) return warp_bilinear(in, spec, window, out);
-  if (spec.matrix[1] != 0.0 || spec.matrix[3] != 0.0) return warp_nearest(in, spec, window, out);
-  if (channels == 1) return warp_scaled<1>(in, spec, window, out);
-  if (channels == 3) return warp_scaled<3>(in, spec, window, out);
-  warp_scaled<4>(in, spec, window, out);
+  if (spec.interpolation != Interpolation::kNearest) return warp_bilinear(in, spec, window, out, patience);
+  if (spec.matrix[1] != 0.0 || spec.matrix[3] != 0.0) return warp_nearest(in, spec, window, out, patience);
+  if (channels == 1) return warp_scaled<1>(in, spec, window, out, patience);
+  if (channels == 3) return warp_scaled<3>(in, spec, window, out, patience);
+  warp_scaled<4>(in, spec, window, out, patience);
 }
 
 }  // namespace carya::transforms

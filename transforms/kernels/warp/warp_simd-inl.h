@@ -1,4 +1,4 @@
-// Per-target inner loops of the warp; included by warp_simd.cc once per SIMD target (Highway's
+// The inner loops of the warp for one SIMD target. warp_simd.cc includes this file once for each (Highway's
 // foreach_target).
 
 #if defined(CARYA_TRANSFORMS_KERNELS_WARP_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
@@ -39,7 +39,7 @@ using Longs = hn::ScalableTag<std::uint64_t>;
 using VLongs = hn::Vec<Longs>;
 constexpr std::int64_t kLongs = static_cast<std::int64_t>(hn::MaxLanes(Longs()));
 
-// The places of neighbouring columns as vectors. What is computed past the row's end is never looked at.
+// The places of neighbouring columns as vectors. Nobody reads those past the row's end.
 struct Places {
   VLongs x;
   VLongs y;
@@ -56,7 +56,7 @@ struct Places {
     x = hn::Add(x, x_step);
     y = hn::Add(y, y_step);
   }
-  // Bytes from the first pixel of the picture to that of each place; both factors are below 2^32.
+  // The offset in bytes of the pixel at each place. Both factors are below 2^32.
   HWY_INLINE VLongs offsets(std::uint64_t stride, std::uint64_t channels) const {
     return hn::Add(Product(hn::ShiftRight<WarpGrid::kBits>(y), stride),
                    Product(hn::ShiftRight<WarpGrid::kBits>(x), channels));
@@ -76,7 +76,7 @@ struct Places {
   }
 };
 
-// A pixel of 3 bytes is moved as 4; the next one overwrites what is too much, and the last one moves as 3.
+// A pixel of 3 bytes is copied as 4: the next pixel overwrites the extra byte, and the last one is copied as 3.
 template <int kChannels>
 HWY_INLINE void CopyPixels(const std::uint8_t* in, const std::uint64_t* offsets, std::int64_t count,
                            bool last, std::uint8_t* out) {
@@ -90,7 +90,7 @@ void NearestRow(const ImageView& in, const WarpGrid& grid, WarpGrid::Place place
                 std::uint8_t* out) {
   const auto stride = static_cast<std::uint64_t>(in.stride_bytes);
   const auto channels = static_cast<std::uint64_t>(in.channels);
-  const std::uint8_t* data = in.data;  // read once: a byte written could be one of `in`'s own
+  const std::uint8_t* data = in.data;  // a copy: a byte that is written might alias `in`
   Places places(place, grid);
   alignas(64) std::uint64_t offsets[kBlock];
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
@@ -127,7 +127,7 @@ HWY_INLINE VWords MulPairs(VWords a, VWords b) {
 #endif
 }
 
-// Where the bytes of one block come from; >= 0x80 is 0.
+// The vector of byte indices from `table`; an index >= 0x80 gives 0.
 HWY_INLINE hn::Vec<Bytes> Shuffle(const std::uint8_t (&table)[16]) {
   return hn::LoadDup128(Bytes(), table);
 }
@@ -140,7 +140,7 @@ alignas(16) constexpr std::uint8_t kAcross[2][16] = {
     {8, 9, 10, 11, 8, 9, 10, 11, 8, 9, 10, 11, 8, 9, 10, 11}};
 alignas(16) constexpr std::uint8_t kPairs3[16] = {0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, 128, 128, 128, 128};
 alignas(16) constexpr std::uint8_t kPairs4[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
-// The highest byte of each sum, the second vector's pixel behind the first one's.
+// The highest byte of each sum; the second vector's pixel follows the first one's.
 alignas(16) constexpr std::uint8_t kResult3[2][16] = {
     {3, 7, 11, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
     {128, 128, 128, 3, 7, 11, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128}};
@@ -148,7 +148,7 @@ alignas(16) constexpr std::uint8_t kResult4[2][16] = {
     {3, 7, 11, 15, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
     {128, 128, 128, 128, 3, 7, 11, 15, 128, 128, 128, 128, 128, 128, 128, 128}};
 
-// Two neighbours at each of a block's offsets, as words: block b's are offsets[2 b].
+// Load two neighbouring pixels at each of a block's offsets, as words. Those of block b are at offsets[2 b].
 HWY_INLINE VWords LoadPixels(const std::uint8_t* in, const std::uint64_t* offsets) {
 #if HWY_MAX_BYTES == 16
   return hn::PromoteTo(Words(), hn::LoadU(Pixel(), in + offsets[0]));
@@ -178,7 +178,7 @@ HWY_INLINE hn::Vec<Bytes> BlendTurn(const std::uint8_t* upper, const std::uint8_
                                  Shuffle(kChannels == 3 ? kResult3[second] : kResult4[second]));
 }
 
-// `count` pixels, of which the last turn may write 2 bytes too many: the caller leaves room.
+// Blend `count` pixels. The last turn may write 2 bytes too many, for which the caller leaves room.
 template <int kChannels>
 HWY_INLINE void BlendBlock(const ImageView& in, const std::uint64_t* offsets, const std::uint64_t* weights,
                            std::int64_t count, std::uint8_t* out) {
@@ -199,8 +199,8 @@ HWY_INLINE void BlendBlock(const ImageView& in, const std::uint64_t* offsets, co
   }
 }
 
-// Addresses and weights of a block: weights are the left column's, the right one's and the lower row's, 16
-// bits each.
+// Compute the addresses and weights of a block. The weights are those of the left column, the right column and the
+// lower row, 16 bits each.
 HWY_INLINE void PrepareBlock(Places& places, std::uint64_t stride, std::uint64_t channels, std::int64_t count,
                              std::uint64_t* offsets, std::uint64_t* weights) {
   const Longs d;
@@ -219,11 +219,11 @@ HWY_INLINE void PrepareBlock(Places& places, std::uint64_t stride, std::uint64_t
 template <int kChannels>
 void BilinearVectors(const ImageView& in, const WarpGrid& grid, WarpGrid::Place place, std::int64_t count,
                      std::uint8_t* out) {
-  const ImageView view = in;  // a copy: a byte written could be one of `in`'s own
+  const ImageView view = in;  // a copy: a byte that is written might alias `in`
   Places places(place, grid);
   alignas(64) std::uint64_t offsets[kBlock];
   alignas(64) std::uint64_t weights[kBlock];
-  // Whole turns, with a pixel behind the last one.
+  // Vectors take whole turns, so that a pixel follows the last one that they write.
   const std::int64_t whole = (count - 1) / kTurn * kTurn;
   for (std::int64_t begin = 0; begin < whole; begin += kBlock) {
     const std::int64_t here = whole - begin < kBlock ? whole - begin : kBlock;

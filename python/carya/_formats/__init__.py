@@ -1,0 +1,1 @@
+"""Sources over kept libraries: records by index, read in worker processes."""

@@ -1,0 +1,242 @@
+"""Rows of datasets in HDF5 files."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
+from .._options import integer
+from .._pipeline.pipeline import Pipeline
+from .._sources.paths import PathLike, record_paths
+from .._stages.source import checked_dataset
+from .kept import Listed, digest, look_at
+from .needed import needed
+from .values import native_order
+
+_NAMED = re.compile(r"^[^.].*\.(h5|hdf5|hdf|he5)$")
+_OPEN_MAX = 16  # files that a process has open
+_CHUNK_CACHE = 64 << 20
+
+
+def hdf5(
+    paths: PathLike | Sequence[PathLike],
+    datasets: str | Sequence[str] | Mapping[str, str] | None = None,
+    *,
+    chunk_cache: int = _CHUNK_CACHE,
+) -> Pipeline:
+    """Rows of datasets in HDF5 files, read by h5py in worker processes. Needs it: `pip install carya[hdf5]`.
+
+    `paths`: files, a glob pattern, braces, or a folder (its files called "*.h5" or "*.hdf5", bytewise), their rows one behind the
+    other. `datasets`: paths inside of the file ("images", "train/labels"), or such by field ({"image": "train/images"}); None: all
+    that have as many rows as the longest. Record i is row i of each, along the first axis. Fields: numbers and bools as arrays in
+    native byte order (a filter that h5py has, such as gzip and lzf, is undone), text as `str`, bytes as `bytes`, lists of
+    differing length as arrays, for `.batch(lists=)`.
+
+    A compressed dataset is decoded by chunk, of which each process keeps `chunk_cache` bytes per dataset: in random order each row
+    decodes a chunk unless all of them fit. Write chunks of one row or few where rows are large. Files are opened in each worker,
+    never before a fork, read only and without locks; external links, virtual datasets and external storage, which read other
+    files, are refused.
+
+    A row that cannot be decoded is a broken record (`Loader(on_error=)`), named by file, dataset and row. A file that changes
+    while it is used is an IoError.
+    Errors: NotFound (also a dataset that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
+    shapes that differ, no row), SampleError (no HDF5 file, one that was cut off), Unsupported (h5py is missing, structured
+    types, links to other files).
+    Reference: h5py.Dataset.__getitem__.
+
+    >>> import carya, h5py, numpy as np, pathlib, tempfile
+    >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.h5"
+    >>> with h5py.File(name, "w") as file:
+    ...     file["train/x"] = np.arange(6, dtype=np.int16).reshape(3, 2)
+    ...     file["train/y"] = ["a", "b", "c"]
+    >>> carya.hdf5(name, {"x": "train/x", "y": "train/y"})[1]
+    {'x': array([2, 3], dtype=int16), 'y': 'b'}
+    """
+    needed("hdf5", "h5py", "hdf5")
+    integer("hdf5: chunk_cache", chunk_cache, 0, "bytes of 0 or more")
+    files = [look_at("hdf5", path) for path in record_paths(paths, _NAMED, "*.h5 or *.hdf5")]
+    wanted = _wanted(datasets)
+    if wanted is None:
+        wanted = _all(files[0])
+    rows = Hdf5Rows(files, wanted, chunk_cache)
+    return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
+
+
+def _wanted(datasets: Any) -> dict[str, str] | None:
+    """Path in the file by field; None for all."""
+    if datasets is None:
+        return None
+    listed = [datasets] if isinstance(datasets, str) else datasets
+    named = dict(listed) if isinstance(listed, Mapping) else {name: name for name in listed}
+    if not named or not all(isinstance(name, str) for pair in named.items() for name in pair):
+        raise invalid("hdf5: datasets", datasets, "paths of datasets in the file")
+    return {name.strip("/").replace("/", "."): path.strip("/") for name, path in named.items()}
+
+
+class _Column(NamedTuple):
+    """What a dataset is."""
+
+    rows: int
+    kind: str  # "number", "text", "bytes" or "list"
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Hdf5Rows:
+    """Rows of HDF5 files by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
+
+    def __init__(self, files: Sequence[Listed], datasets: Mapping[str, str], chunk_cache: int) -> None:
+        self._files, self._datasets, self._cache = list(files), dict(datasets), chunk_cache
+        columns = [self._columns_of(file) for file in self._files]
+        for file, found in zip(self._files, columns, strict=True):
+            for name, column in found.items():
+                like = columns[0][name]
+                if column[1:] != like[1:]:
+                    raise InvalidArgument(
+                        f"hdf5: {file.path}, {self._datasets[name]}: its rows are {column.dtype} {column.shape}, and those of "
+                        f"{self._files[0].path} {like.dtype} {like.shape}; give files with rows of one dtype and shape"
+                    )
+        self._kinds = {name: column.kind for name, column in columns[0].items()}
+        counts = [next(iter(found.values())).rows for found in columns]
+        self._starts = [0, *itertools.accumulate(counts)]
+        if not len(self):
+            raise invalid("hdf5: paths", [file.path for file in self._files], "files with at least one row")
+        shape = [
+            (os.path.basename(file.path), file.size, *found.items()) for file, found in zip(files, columns, strict=True)
+        ]
+        self.version = f"hdf5 1 {digest(shape, self._datasets)}"
+        self._open: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}}
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        number = bisect.bisect_right(self._starts, index) - 1
+        row = index - self._starts[number]
+        opened = self._open.get(number) or self._opened(number)
+        sample, name = {}, ""
+        try:
+            for name, dataset in opened[1].items():
+                sample[name] = _value(dataset[row], self._kinds[name])
+        except Exception as error:
+            if isinstance(error, OSError) and _is_of_system(error):
+                raise
+            where = f"hdf5: {self._files[number].path}, {self._datasets[name]}, row {row}"
+            raise SampleError(f"{where}: {_said(error)}; copy the file again, or leave the row out") from error
+        return sample
+
+    def _opened(self, number: int) -> Any:
+        self._files[number].check("hdf5")
+        if len(self._open) >= _OPEN_MAX:
+            self._open.pop(next(iter(self._open)))[0].close()
+        file = _open(self._files[number].path, self._cache)
+        self._open[number] = file, {name: file[path] for name, path in self._datasets.items()}
+        return self._open[number]
+
+    def _columns_of(self, file: Listed) -> dict[str, _Column]:
+        try:
+            with _open(file.path, 0) as opened:
+                found = {name: _column(f"hdf5: {file.path}", opened, path) for name, path in self._datasets.items()}
+        except Error:
+            raise
+        except Exception as error:
+            raise _no_file(file, error) from error
+        counts = {self._datasets[name]: column.rows for name, column in found.items()}
+        if len(set(counts.values())) != 1:
+            raise invalid(f"hdf5: {file.path}: rows", counts, "datasets with as many rows")
+        return found
+
+
+def _open(path: str, cache: int) -> Any:
+    import h5py
+
+    return h5py.File(path, "r", locking=False, rdcc_nbytes=cache, rdcc_nslots=10007)
+
+
+def _no_file(file: Listed, error: Exception) -> Exception:
+    if isinstance(error, OSError) and _is_of_system(error):
+        return error
+    return SampleError(f"hdf5: {file.path}: {_said(error)}; give HDF5 files, or copy it again if it was cut off")
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _is_of_system(error: OSError) -> bool:
+    """h5py's own errors have no number, but for those of opening."""
+    return error.errno is not None and "unable to" not in str(error).lower()
+
+
+def _all(file: Listed) -> dict[str, str]:
+    """The datasets of a file that have as many rows as the longest, by field."""
+    import h5py
+
+    found: dict[str, int] = {}
+
+    def visit(path: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape:
+            found[path] = item.shape[0]
+
+    try:
+        with _open(file.path, 0) as opened:
+            opened.visititems(visit)  # follows no links to other files
+    except Exception as error:
+        raise _no_file(file, error) from error
+    longest = max(found.values(), default=0)
+    if not longest:
+        raise invalid(f"hdf5: {file.path}: datasets", list(found), "a file with a dataset that has rows")
+    return {path.replace("/", "."): path for path, rows in found.items() if rows == longest}
+
+
+def _column(subject: str, file: Any, path: str) -> _Column:
+    """Errors: NotFound, Unsupported, InvalidArgument (no axis)."""
+    import h5py
+
+    parts = path.split("/")
+    for i in range(len(parts)):
+        link = None
+        with contextlib.suppress(KeyError):
+            link = file.get("/".join(parts[: i + 1]), getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            raise Unsupported(f"{subject}, {path}: it is a link to another file, {link.filename}; give that file")
+    dataset = file.get(path)
+    if not isinstance(dataset, h5py.Dataset):
+        there: list[str] = []
+        file.visititems(lambda name, item: there.append(name) if isinstance(item, h5py.Dataset) else None)
+        raise NotFound(f"{subject} has no dataset {path!r}; give some of {', '.join(there)}")
+    if dataset.is_virtual or dataset.external:
+        raise Unsupported(f"{subject}, {path}: its values lie in other files; give those, or copy it into one file")
+    if not dataset.shape:
+        raise InvalidArgument(f"{subject}, {path}: it has no axis, so no rows; give datasets with one row per record")
+    text, items = h5py.check_string_dtype(dataset.dtype), h5py.check_vlen_dtype(dataset.dtype)
+    kind = "list" if items is not None else "number"
+    if text is not None:
+        kind = "text" if text.encoding == "utf-8" or text.length is None else "bytes"
+    number = np.dtype(items) if items is not None else dataset.dtype
+    if text is None and number.kind not in "biufc":
+        raise Unsupported(f"{subject}, {path}: its values are {dataset.dtype}; give datasets of numbers or text")
+    return _Column(dataset.shape[0], kind, str(dataset.dtype), tuple(dataset.shape[1:]))
+
+
+def _value(value: Any, kind: str) -> Any:
+    """A row as a sample has it. Errors: UnicodeDecodeError."""
+    if kind in ("text", "bytes"):
+        if isinstance(value, np.ndarray):
+            return [_value(item, kind) for item in value]
+        value = bytes(value)
+        return value.decode() if kind == "text" else value
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return [_value(item, kind) for item in value]
+    return native_order(np.asarray(value))

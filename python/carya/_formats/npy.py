@@ -1,0 +1,312 @@
+"""Arrays in files of numpy: rows of them, or each file a record."""
+
+from __future__ import annotations
+
+import bisect
+import errno
+import io
+import itertools
+import math
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
+
+from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
+from .._pipeline.dataset import cache_dir
+from .._pipeline.pipeline import Pipeline
+from .._sources.paths import PathLike, record_paths
+from .._stages.source import checked_dataset
+from .kept import Listed, digest, kept_name, look_at, make_once
+from .texts import copy_with_room
+from .values import checked_names, native_order
+
+_NPY = re.compile(r"^[^.].*\.npy$")
+_NPZ = re.compile(r"^[^.].*\.npz$")
+_OPEN_MAX = 256  # files that a process has mapped
+_LOCAL_HEADER = 30  # bytes of a zip's header in front of a member, without name and extra field
+_HEADER_MAX = 12 << 10  # of a .npy; numpy takes none of more than 10,000 B
+_ENCRYPTED = 1
+
+Array = np.ndarray[Any, Any]
+Record = Literal["row", "file"]
+
+
+def npy(
+    paths: PathLike | Sequence[PathLike] | Mapping[str, PathLike | Sequence[PathLike]], *, record: Record = "row"
+) -> Pipeline:
+    """Arrays in .npy files: rows of all of them one behind the other, or each file a record. They are mapped, not read.
+
+    `paths`: files, a glob pattern, braces, or a folder (its files called "*.npy", bytewise); or such by field, as
+    {"image": "image-*.npy", "label": "label-*.npy"}, as many files of each, of which those at the same place belong together.
+    `record="row"`: records are rows, along the first axis, all of one dtype and shape. `record="file"`: each file, whatever its
+    shape. The field is "value", or those of `paths`. Numbers of any dtype, also of the other byte order and in Fortran's order;
+    arrays of objects are pickles, which are never loaded.
+    For one file per field, `carya.arrays({"x": "x.npy"})` reads natively, without worker processes.
+
+    A file that changes while it is used is an IoError.
+    Errors: NotFound, InvalidArgument (numbers of files or rows, dtypes or shapes that differ, no row), SampleError (no .npy file,
+    one that was cut off), Unsupported (objects, text, structured dtypes).
+    Reference: numpy.load(allow_pickle=False).
+
+    >>> import carya, numpy as np, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for i in range(2): np.save(folder / f"x{i}.npy", np.arange(6, dtype=np.int16).reshape(3, 2) + 10 * i)
+    >>> carya.npy(folder)[4]["value"]
+    array([12, 13], dtype=int16)
+    """
+    by_name = paths if isinstance(paths, Mapping) else {"": paths}
+    listed = {name: record_paths(given, _NPY, "*.npy") for name, given in by_name.items()}
+    counts = {name: len(found) for name, found in listed.items()}
+    if len(set(counts.values())) != 1:
+        raise invalid("npy: paths", counts, "as many files of each field")
+    parts = []
+    for row in zip(*listed.values(), strict=True):
+        files = [look_at("npy", path) for path in row]
+        parts.append({name: _npy_array(file) for name, file in zip(listed, files, strict=True)})
+    return _pipeline("npy", parts, record)
+
+
+def npz(
+    paths: PathLike | Sequence[PathLike], *, arrays: str | Sequence[str] | None = None, record: Record = "row"
+) -> Pipeline:
+    """Arrays in .npz files: rows of all files one behind the other, or each file a record.
+
+    `paths`: files, a glob pattern, braces, or a folder (its files called "*.npz", bytewise), all with the arrays of the first.
+    `arrays`: only these; None: all. They are the fields. `record="row"`: records are rows of them, along the first axis, as many
+    in each array. Arrays of `numpy.savez` are mapped where they lie (their CRC is not checked); those of `savez_compressed` are
+    unpacked once into the cache folder, as long as a tenth of the disk stays free, and mapped there. `record="file"`: each file is
+    a record of its arrays, whatever their shapes, and read as a whole each time, its CRC checked.
+    Arrays of objects are pickles, which are never loaded.
+
+    An array that cannot be unpacked makes its rows broken records (`Loader(on_error=)`), named by file and array. A file that
+    changes while it is used is an IoError.
+    Errors: NotFound (also an array that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
+    shapes that differ, no row), SampleError (no .npz file, one that was cut off), Unsupported (objects, text, structured dtypes,
+    encrypted files), Exhausted (no room to unpack).
+    Reference: numpy.load(allow_pickle=False).
+
+    >>> import carya, numpy as np, pathlib, tempfile
+    >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.npz"
+    >>> np.savez_compressed(name, x=np.arange(6, dtype=np.int16).reshape(3, 2), y=np.arange(3) / 2)
+    >>> carya.npz(name)[1]
+    {'x': array([2, 3], dtype=int16), 'y': array(0.5)}
+    """
+    files = [look_at("npz", path) for path in record_paths(paths, _NPZ, "*.npz")]
+    names = checked_names("npz: arrays", arrays, "names of arrays")
+    parts: list[dict[str, _Stored]] = []
+    for file in files:
+        parts.append(_npz_arrays(file, names))
+        names = names or tuple(parts[0])
+    return _pipeline("npz", parts, record)
+
+
+def _pipeline(kind: str, parts: list[dict[str, _Stored]], record: Record) -> Pipeline:
+    if record not in ("row", "file"):
+        raise invalid(f"{kind}: record", record, '"row" or "file"')
+    rows = ArrayFiles(kind, parts, record)
+    return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
+
+
+class _Stored(NamedTuple):
+    """One array in a file."""
+
+    file: Listed
+    member: str  # of a zip; "" of a .npy file
+    number: int  # of the member
+    packed: bool  # it is compressed
+    offset: int  # of its values in the file; of a compressed one in the member
+    head: int  # bytes in front of them in the member or .npy file
+    size: int  # of the member or .npy file
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+
+    @property
+    def subject(self) -> str:
+        return self.file.path + (f", {self.member}" if self.member else "")
+
+
+class ArrayFiles:
+    """Records of files of arrays by index. Threads: one. It travels to worker processes, each of which maps files of its own."""
+
+    def __init__(self, kind: str, parts: Sequence[Mapping[str, _Stored]], record: Record) -> None:
+        self._kind, self._parts, self._by_row = kind, [dict(part) for part in parts], record == "row"
+        self._folder = cache_dir()
+        counts = [_rows(kind, part, self._parts[0]) for part in self._parts] if self._by_row else [1] * len(parts)
+        self._starts = [0, *itertools.accumulate(counts)]
+        if not len(self):
+            raise invalid(f"{kind}: paths", [next(iter(part.values())).file.path for part in parts], "files with a row")
+        shape = [
+            [
+                (name, os.path.basename(one.file.path), one.file.size, str(one.dtype), one.shape)
+                for name, one in part.items()
+            ]
+            for part in self._parts
+        ]
+        self.version = f"{kind} 1 {digest(shape, record)}"
+        self._open: dict[int, list[tuple[str, Array]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}}
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        if self._by_row:
+            part = bisect.bisect_right(self._starts, index) - 1
+            row = index - self._starts[part]
+            arrays = self._open.get(part) or self._mapped(part, row)
+            sample = {name: native_order(array[row, ...]) for name, array in arrays}
+        else:
+            sample = {name: self._whole(one) for name, one in self._parts[index].items()}
+        return sample.get("", sample)
+
+    def _mapped(self, part: int, row: int) -> list[tuple[str, Array]]:
+        found = []
+        for name, one in self._parts[part].items():
+            one.file.check(self._kind)
+            path, offset = one.file.path, one.offset
+            if one.packed:
+                path = self._unpacked(one, row)
+            if not math.prod(one.shape):
+                found.append((name, np.zeros(one.shape, one.dtype)))
+                continue
+            order: Literal["F", "C"] = "F" if one.fortran else "C"
+            found.append((name, np.asarray(np.memmap(path, one.dtype, "r", offset, one.shape, order))))
+        if len(self._open) >= _OPEN_MAX:
+            self._open.pop(next(iter(self._open)))
+        self._open[part] = found
+        return found
+
+    def _unpacked(self, one: _Stored, row: int) -> str:
+        """The path of a compressed member, unpacked into the cache folder."""
+        subject = f"{self._kind}: {one.subject}"
+        if not self._folder:
+            raise Unsupported(f"{subject}: it is compressed; give CARYA_CACHE_DIR a folder that can be written")
+        path = os.path.join(self._folder, kept_name("unpacked", [one.file], "npz", 1), f"{one.number:06}.npy")
+
+        def write(temporary: str) -> None:
+            try:
+                with zipfile.ZipFile(one.file.path) as archive, archive.open(archive.infolist()[one.number]) as source:
+                    copy_with_room(source, temporary, subject)  # type: ignore[arg-type]
+            except _DAMAGED as error:
+                raise SampleError(f"{subject}, row {row}: {error}; copy the file again, or leave it out") from error
+
+        make_once(path, write)
+        if os.path.getsize(path) != one.size:  # damaged
+            os.unlink(path)
+            make_once(path, write)
+        return path
+
+    def _whole(self, one: _Stored) -> Array:
+        one.file.check(self._kind)
+        size = math.prod(one.shape) * one.dtype.itemsize
+        try:
+            if one.member:
+                with zipfile.ZipFile(one.file.path) as archive, archive.open(archive.infolist()[one.number]) as source:
+                    data = source.read(one.head + size + 1)[one.head :]  # to the end, where the CRC is checked
+            else:
+                with open(one.file.path, "rb") as raw:
+                    raw.seek(one.head)
+                    data = raw.read(size)
+            array = np.frombuffer(data, one.dtype, math.prod(one.shape))
+        except _DAMAGED as error:
+            raise SampleError(f"{self._kind}: {one.subject}: {error}; copy the file again, or leave it out") from error
+        return native_order(array.reshape(one.shape, order="F" if one.fortran else "C"))
+
+
+# Of a zip whose members cannot be unpacked; errors of the system are others.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError)
+
+
+def _rows(kind: str, part: Mapping[str, _Stored], first: Mapping[str, _Stored]) -> int:
+    """How many rows the arrays of a part have. Errors: InvalidArgument, where they differ, or rows from those of the first part."""
+    for name, one in part.items():
+        if not one.shape:
+            raise InvalidArgument(f'{kind}: {one.subject}: it has no axis, so no rows; give record="file"')
+        like = first[name]
+        if (one.dtype, one.shape[1:]) != (like.dtype, like.shape[1:]):
+            raise InvalidArgument(
+                f"{kind}: {one.subject}: its rows are {one.dtype} {one.shape[1:]}, and those of {like.subject} {like.dtype} "
+                f"{like.shape[1:]}; give files with rows of one dtype and shape"
+            )
+    counts = {one.subject: one.shape[0] for one in part.values()}
+    if len(set(counts.values())) != 1:
+        raise invalid(f"{kind}: rows", counts, "arrays with as many rows, those of interest by arrays=")
+    return next(iter(counts.values()))
+
+
+def _npy_array(file: Listed) -> _Stored:
+    with open(file.path, "rb") as source:
+        return _stored("npy", file, "", 0, source, file.size)
+
+
+def _npz_arrays(file: Listed, names: Sequence[str] | None) -> dict[str, _Stored]:
+    """Arrays of a zip by name. Errors: SampleError, NotFound, Unsupported."""
+    found: dict[str, _Stored] = {}
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            members = {info.filename.removesuffix(".npy"): i for i, info in enumerate(archive.infolist())}
+            for name in members if names is None else names:
+                if name not in members:
+                    raise NotFound(f"npz: {file.path} has no array {name!r}; give some of {', '.join(members)}")
+                found[name] = _member(file, archive, members[name])
+    except Error:  # some of them are ValueErrors too
+        raise
+    except (*_DAMAGED, OSError) as error:
+        # A position that the file cannot have is one that it names itself.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise SampleError(f"npz: {file.path}: {error}; give files of numpy.savez, or copy it again") from error
+    if not found:
+        raise invalid(f"npz: {file.path}: arrays", [], "files with at least one array")
+    return found
+
+
+def _member(file: Listed, archive: zipfile.ZipFile, number: int) -> _Stored:
+    info = archive.infolist()[number]
+    if info.flag_bits & _ENCRYPTED:
+        raise Unsupported(f"npz: {file.path}, {info.filename}: it is encrypted; write it again without encryption")
+    with archive.open(info) as source:
+        one = _stored("npz", file, info.filename, number, source, info.file_size)
+    if info.compress_type != zipfile.ZIP_STORED:
+        return one._replace(packed=True)
+    with open(file.path, "rb") as raw:
+        raw.seek(info.header_offset)
+        header = raw.read(_LOCAL_HEADER)
+        skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    start = info.header_offset + _LOCAL_HEADER + skipped
+    if start + info.file_size > file.size:
+        raise SampleError(f"npz: {file.path}, {info.filename}: it ends behind the end of the file; copy it again")
+    return one._replace(offset=start + one.offset)
+
+
+def _stored(kind: str, file: Listed, member: str, number: int, source: BinaryIO | Any, size: int) -> _Stored:
+    """What the header of a .npy says. Errors: SampleError (none, cut off), Unsupported (objects, text, structured dtypes)."""
+    subject = f"{kind}: {file.path}" + (f", {member}" if member else "")
+    try:
+        head = io.BytesIO(source.read(_HEADER_MAX))
+        version = np.lib.format.read_magic(head)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+        if read is None:
+            raise ValueError(f"its version is {version}, that of structured dtypes")
+        shape, fortran, dtype = read(head)
+        wanted = head.tell() + math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or wanted > size:
+            raise ValueError(f"{dtype} {shape} are {wanted:,} B, and it has {size:,} B")
+    except OSError:
+        raise
+    except Exception as error:  # numpy's and Python's parsers have many
+        raise SampleError(
+            f"{subject}: {error}; give files of numpy.save, or copy it again if it was cut off"
+        ) from error
+    if dtype.kind not in "biufc":
+        what = "objects, which are a pickle" if dtype.hasobject else str(dtype)
+        raise Unsupported(f"{subject}: its values are {what}; give arrays of numbers")
+    return _Stored(file, member, number, False, head.tell(), head.tell(), size, dtype, shape, fortran)

@@ -1,0 +1,130 @@
+"""What lies at a path, and the source for it."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .._errors import InvalidArgument, NotFound
+from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
+from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
+from .csv_rows import csv
+from .hdf5 import hdf5
+from .jsonl import jsonl
+from .lmdb_store import lmdb
+from .npy import npy, npz
+from .parquet import parquet
+
+_log = logging.getLogger("carya")
+_SOURCES: dict[str, Callable[..., Pipeline]] = {
+    "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
+    "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "tfrecord": tfrecord, "webdataset": webdataset,
+}  # fmt: skip
+_PACKED = r"(\.(gz|zst|bz2|xz))?$"
+_SUFFIXES = {
+    r"\.(parquet|parq|pq)$": "parquet",
+    r"\.(jsonl|ndjson)" + _PACKED: "jsonl",
+    r"\.(csv|tsv)" + _PACKED: "csv",
+    r"\.npy$": "npy",
+    r"\.npz$": "npz",
+    r"\.(h5|hdf5|hdf|he5)$": "hdf5",
+    r"\.mdb$": "lmdb",
+    r"\.arrow$": "arrow",
+    r"\.(tar|zip)$": "webdataset",
+}
+# (offset, bytes) at the beginning of a file; a name that says something else is then ambiguous.
+_MAGIC = {
+    (0, b"PAR1"): "parquet",
+    (0, b"\x93NUMPY"): "npy",
+    (0, b"\x89HDF\r\n\x1a\n"): "hdf5",
+    (0, b"ARROW1"): "arrow",
+    (16, b"\xde\xc0\xef\xbe"): "lmdb",
+    (257, b"ustar"): "webdataset",
+}
+_MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds"}
+
+
+def open(path: PathLike, **options: Any) -> Pipeline:
+    """The source for what lies at `path`, told by its first bytes and names: `carya.open`.
+
+    `path`: a file, a glob pattern, braces, or a folder. Files are known by their first bytes, or by their names where those say
+    nothing; folders by a file that only one format has (`data.mdb`, `index.json`, `state.json`), by the names in them, or, with
+    nothing but folders in them, as images in one folder per class. `options` are those of the source, such as `columns=`, which
+    says what else it can do. What it was taken for is logged (logger "carya", level info); `carya.open` is no more than a
+    shorter way to write the source, and the pipeline is the same.
+    Errors: NotFound, InvalidArgument (nothing that is known, or several formats: they are named), those of the source.
+
+    >>> import carya, pathlib, tempfile
+    >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
+    >>> size = name.write_text("x\\n1\\n2\\n")
+    >>> carya.open(name)[1]["x"]
+    array(2)
+    """
+    name = one_path("open: path", path)
+    kind, why = recognised(name)
+    if kind == "csv" and re.search(r"\.tsv" + _PACKED, name):
+        options.setdefault("delimiter", "\t")
+    _log.info("open: %s: taken for %s, by %s; call carya.%s to be sure of it", name, kind, why, kind)
+    return _SOURCES[kind](name, **options)
+
+
+def recognised(path: str) -> tuple[str, str]:
+    """The name of the source, and what told it. Errors: NotFound, InvalidArgument (unknown or ambiguous)."""
+    if os.path.isdir(path):
+        return _folder(path)
+    paths = [path] if os.path.lexists(path) else record_paths(path)
+    return _agreed(path, {_file(one) for one in paths[:100]})
+
+
+def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:
+    kinds = sorted({kind for kind, _ in found if kind})
+    if len(kinds) > 1:
+        raise InvalidArgument(
+            f"open: {path}: it could be {' or '.join(kinds)}; call carya.{kinds[0]} or the other, or give a pattern of one kind"
+        )
+    if not kinds:
+        raise InvalidArgument(
+            f"open: {path}: got nothing that is known; call one of carya.{', carya.'.join(sorted(_SOURCES))}"
+        )
+    return kinds[0], next(why for kind, why in sorted(found) if kind)
+
+
+def _folder(path: str) -> tuple[str, str]:
+    entries = [entry for entry in os.scandir(path) if not entry.name.startswith(".")]
+    marks = {_MARKS[entry.name] for entry in entries if entry.name in _MARKS}
+    if marks:
+        return _agreed(path, {(kind, "a file that only it has") for kind in marks})
+    files = [entry.name for entry in entries if entry.is_file()]
+    if entries and not files:
+        return "image_folder", "its folders"
+    return _agreed(path, {_by_name(name) for name in files})
+
+
+def _file(path: str) -> tuple[str, str]:
+    named = _by_name(os.path.basename(path))
+    try:
+        with builtins.open(path, "rb") as file:
+            head = file.read(512)
+    except FileNotFoundError:
+        raise NotFound(f"open: {path}: there is no such file; give a path that exists") from None
+    for (offset, magic), kind in _MAGIC.items():
+        if head[offset : offset + len(magic)] == magic:
+            if named[0] not in ("", kind):
+                raise InvalidArgument(
+                    f"open: {path}: its name says {named[0]} and its first bytes {kind}; call carya.{kind}, or rename it"
+                )
+            return kind, "its first bytes"
+    return named
+
+
+def _by_name(name: str) -> tuple[str, str]:
+    """The kind of a file by its name; "" for none."""
+    found = next((kind for suffix, kind in _SUFFIXES.items() if re.search(suffix, name)), "")
+    if not found and TFRECORDS.search(name):
+        found = "tfrecord"
+    return found, "its name" if found else ""

@@ -1,0 +1,209 @@
+"""Records of text files by number: where each begins is found once and kept, and what is compressed is unpacked once."""
+
+from __future__ import annotations
+
+import bisect
+import bz2
+import contextlib
+import gzip
+import itertools
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from .._errors import Exhausted, IoError, SampleError, Unsupported
+from .._pipeline.dataset import cache_dir
+from .kept import Listed, has_room, kept_name, make_once
+from .needed import needed
+
+_BLOCK = 16 << 20
+_KEPT_MIN = 8 << 20  # of smaller files the index is made anew
+_RECORD_MAX = 1 << 30
+_FILES_MAX = 64  # that a process has open
+_PACKED: dict[bytes, tuple[str, Callable[..., Any] | None]] = {
+    b"\x1f\x8b": ("gzip", gzip.open),
+    b"BZh": ("bzip2", bz2.open),
+    b"\xfd7zXZ\x00": ("xz", lzma.open),
+    b"\x28\xb5\x2f\xfd": ("zstd", None),  # by pyarrow
+}
+_OTHER = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "zip", b"PAR1": "Parquet", b"\x89HDF": "HDF5"}
+
+Array = np.ndarray[Any, Any]
+
+
+class _Text(NamedTuple):
+    listed: Listed  # as the user has it
+    path: str  # of the text: the same file, or the unpacked one
+    starts: Array  # int64: where each record begins; the last one is the end
+
+
+class Texts:
+    """Records of text files. `find_starts(path)` says where records begin, `how` it does that; the first `skip` are a head.
+
+    Threads: one.
+    Errors: SampleError (a file that is no text or was cut off), Exhausted (no room to unpack), Unsupported.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        files: Sequence[Listed],
+        find_starts: Callable[[str], Array],
+        how: tuple[object, ...] = (),
+        skip: int = 0,
+    ) -> None:
+        self._kind, self._skip = kind, skip
+        self._texts = [_opened(kind, file, find_starts, how) for file in files]
+        self.counts = [max(len(text.starts) - 1 - skip, 0) for text in self._texts]
+        self._firsts = [0, *itertools.accumulate(self.counts)]
+        self._fds: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fds": {}}
+
+    def read(self, index: int) -> bytes:
+        """The bytes of a record. Errors: IoError (the file is another one by now), SampleError (more than 1 GiB)."""
+        number = bisect.bisect_right(self._firsts, index) - 1
+        starts = self._texts[number].starts
+        inside = index - self._firsts[number] + self._skip
+        begin, end = int(starts[inside]), int(starts[inside + 1])
+        if end - begin > _RECORD_MAX:
+            raise SampleError(f"{self.place(index)}: got a record of {end - begin:,} B; give records of at most 1 GiB")
+        fd = self._fds.get(number)
+        data = os.pread(self._file(number) if fd is None else fd, end - begin, begin)
+        if len(data) != end - begin:
+            raise IoError(f"{self.place(index)}: wanted {end - begin:,} B, got {len(data):,} B; make the pipeline anew")
+        return data
+
+    def place(self, index: int) -> str:
+        """Where a record is, for errors: file and offset, which is that in the unpacked text."""
+        number = bisect.bisect_right(self._firsts, index) - 1
+        text = self._texts[number]
+        return f"{self._kind}: {text.listed.path} @{text.starts[index - self._firsts[number] + self._skip]}"
+
+    def heads(self) -> list[bytes]:
+        """The first record of each file; nothing of a file that has none."""
+        found = []
+        for text in self._texts:
+            with open(text.path, "rb") as file:
+                file.seek(int(text.starts[0]))
+                found.append(
+                    file.read(min(int(text.starts[1] - text.starts[0]), _RECORD_MAX) if len(text.starts) > 1 else 0)
+                )
+        return found
+
+    def _file(self, number: int) -> int:
+        text = self._texts[number]
+        text.listed.check(self._kind)
+        if len(self._fds) >= _FILES_MAX:
+            os.close(self._fds.pop(next(iter(self._fds))))
+        self._fds[number] = os.open(text.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._fds[number]
+
+    def __del__(self) -> None:
+        for fd in getattr(self, "_fds", {}).values():
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def line_starts(path: str) -> Array:
+    """Where lines begin that are not empty; the last entry is the end of the file. A BOM is no part of the first."""
+    found: list[Array] = []
+    at = 0
+    with open(path, "rb") as file:
+        begin = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
+        file.seek(0)
+        while block := file.read(_BLOCK):
+            found.append(np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + (at + 1))
+            at += len(block)
+    if at <= begin:
+        return np.zeros(1, np.int64)
+    starts = np.concatenate([[begin], *found]).astype(np.int64)
+    ends = np.append(starts[1:], at)
+    first = np.memmap(path, np.uint8, mode="r")[np.minimum(starts, at - 1)]
+    empty = (starts >= at) | (first == 10) | ((first == 13) & (ends - starts <= 2))
+    return np.append(starts[~empty], at)
+
+
+def _opened(kind: str, file: Listed, find_starts: Callable[[str], Array], how: tuple[object, ...]) -> _Text:
+    path = _text_of(kind, file)
+    folder = cache_dir()
+    if not folder or file.size < _KEPT_MIN:
+        return _Text(file, path, find_starts(path))
+    kept = os.path.join(folder, kept_name("lines", [file], kind, 1, how) + ".npy")
+
+    def write(name: str) -> None:
+        with open(name, "wb") as out:
+            np.save(out, find_starts(path), allow_pickle=False)
+
+    make_once(kept, write)
+    starts = _read_starts(kept, os.path.getsize(path))
+    if starts is None:  # damaged
+        os.unlink(kept)
+        make_once(kept, write)
+        starts = _read_starts(kept, os.path.getsize(path))
+    return _Text(file, path, starts if starts is not None else find_starts(path))
+
+
+def _read_starts(name: str, size: int) -> Array | None:
+    """A kept index; None when it is none of a file of this size."""
+    try:
+        starts: Array = np.load(name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    sound = starts.dtype == np.int64 and starts.ndim == 1 and len(starts) > 0 and starts[0] >= 0
+    return starts if sound and starts[-1] == size and bool((np.diff(starts) > 0).all()) else None
+
+
+def _text_of(kind: str, file: Listed) -> str:
+    """The path of the text: that of the file, or of what was unpacked of it into the cache folder."""
+    with open(file.path, "rb") as head:
+        magic = head.read(6)
+    for start, name in _OTHER.items():
+        if magic.startswith(start):
+            raise SampleError(
+                f"{kind}: {file.path}: it is {name}; give text in UTF-8, plain, or of gzip, bzip2, xz or zstd"
+            )
+    packed = next((found for start, found in _PACKED.items() if magic.startswith(start)), None)
+    if packed is None:
+        return file.path
+    name, opener = packed
+    folder = cache_dir()
+    if not folder:
+        raise Unsupported(
+            f"{kind}: {file.path}: it is {name}, and no cache folder can be written; call {name} -d on it"
+        )
+    path = os.path.join(folder, kept_name("unpacked", [file], "text", 1), "text")
+
+    def write(temporary: str) -> None:
+        try:
+            with _zstd(kind, file.path) if opener is None else opener(file.path, "rb") as source:
+                copy_with_room(source, temporary, f"{kind}: {file.path}")
+        except (EOFError, zlib.error, lzma.LZMAError, ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise SampleError(f"{kind}: {file.path}: it is {name}, and {error}; copy it again") from error
+
+    make_once(path, write)
+    return path
+
+
+def _zstd(kind: str, path: str) -> Any:
+    return needed(kind, "pyarrow", "parquet").input_stream(path, compression="zstd")
+
+
+def copy_with_room(source: BinaryIO, path: str, subject: str) -> None:
+    """All of a stream to a file. Errors: Exhausted, where less than a tenth of the disk would stay free."""
+    with open(path, "wb") as out:
+        while block := source.read(_BLOCK):
+            if not has_room(os.path.dirname(path), len(block)):
+                wanted = "make room, or give CARYA_CACHE_DIR a folder on a larger disk"
+                raise Exhausted(f"{subject}: unpacked, it leaves less than a tenth of the disk free; {wanted}")
+            out.write(block)

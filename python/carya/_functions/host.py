@@ -1,0 +1,374 @@
+"""The host process of one stream: imports the user's code once, makes workers of it, and gives them what is due.
+
+It is started by exec, never forked from the trainer, and has one thread, so that its workers can be forked at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._core import StreamShape
+from .._errors import Timeout, WorkerDied
+from .._stages.randomness import make_global_random_lazy
+from .crew import Crew, Worker
+from .faults import Fault
+from .layout import Field, Layout
+from .opening import Opened, find_kept, open_payload, probe
+from .processes import end_with_parent
+from .schedule import Chunk, Schedule, Step
+from .start import channel_of
+from .steps import ListedSteps, Steps
+from .transport import Channel
+
+_WATCH_S = 0.2
+# The trainer is told of figures not more often.
+_FIGURES_S = 0.02
+# Chunks that a worker is given by one message, and that one message answers, where they take a moment only.
+_CHUNKS_MAX = 8
+# Chunks that take longer are given one at a time, so that none waits behind another.
+_LONG_S = 0.2
+# A record whose calls have ended so many workers is at fault.
+_DEATHS_MAX = 2
+# So many deaths on end without one answer between them are no accident.
+_FRUITLESS_MAX = 12
+
+
+def main(control: int, dump: int, trainer: int) -> None:
+    """The host: until the trainer closes its end or is gone."""
+    end_with_parent(trainer)  # while the user's modules are imported; later the trainer is watched
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(control, False)
+    os.set_inheritable(dump, False)
+    link = channel_of(control)
+    make_global_random_lazy()
+    try:
+        got = link.receive()
+        if got is not None:
+            Host(link, trainer, dump).run(got[0], got[1])
+    except (BrokenPipeError, ConnectionError):
+        pass  # the trainer is gone
+    finally:
+        # With it go the workers, and what the functions have started in this group.
+        os.killpg(0, signal.SIGKILL)
+
+
+class _OverError(Exception):
+    """The trainer wants no more, or is gone."""
+
+
+class Host:
+    """Threads: the one of its process."""
+
+    def __init__(self, link: Channel, trainer: int, dump: int) -> None:
+        self._link, self._dump = link, dump
+        self._trainer = os.pidfd_open(trainer)
+        self._poll = selectors.DefaultSelector()
+        self._poll.register(link, selectors.EVENT_READ, self._told)
+        self._poll.register(self._trainer, selectors.EVENT_READ, self._over)
+        self._crew: Crew
+        self._opened: Opened
+        self._schedule: Schedule | None = None
+        self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
+        self._policy = "raise"
+        self._tasks: list[tuple[int, tuple[Any, ...]]] = []  # that are no chunks, still to be given
+        self._answers: dict[int, Any] = {}  # to those
+        self._numbers = 0  # of those, downwards
+        self._deaths: dict[tuple[int, int], int] = {}  # of workers, by epoch and record
+        self._fruitless = 0
+        self._watched = 0.0
+        self._told_at = 0.0  # when the trainer was told the figures
+        self._told_crew: dict[str, Any] = {}
+        self._chunks_max = 1  # of one message to a worker
+        self._figures: dict[str, Any] = {"rows": 0, "seconds": 0.0, "cpu_seconds": 0.0, "timed": 0, "stages": []}
+
+    # Beginning ---------------------------------------------------------------------------------------------------------
+
+    def run(self, message: tuple[Any, ...], fds: list[int]) -> None:
+        """Answer the first message, which opens the stream, and serve until the trainer wants no more."""
+        with contextlib.suppress(_OverError):
+            try:
+                told = self._open(message, fds)
+            except _OverError:
+                raise
+            except BaseException as error:
+                self._link.send(("failed", Fault(0, getattr(error, "record", -1), "functions", error)))
+                self._link.receive()  # the trainer closes its end when it has read it
+                return
+            end_with_parent(None, wanted=False)  # a loader may be made by a thread that ends before it
+            self._link.send(("opened", told))
+            while True:
+                self._turn()
+
+    def _open(self, message: tuple[Any, ...], fds: list[int]) -> dict[str, Any]:
+        self._opened = open_payload(message, fds, self._dump)
+        gc.collect()
+        gc.freeze()  # pages of what exists stay shared with the workers
+        self._figures["stages"] = [0.0] * len(self._opened.labels)
+        self._crew = Crew(self._opened, self._hired, self._close_in_child)
+        self._crew.fill()
+        kept = find_kept(self._opened.spec, self.ask, self._crew.tell)
+        found = probe(self._opened.spec, kept, self.ask)
+        return {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
+
+    def ask(self, messages: list[tuple[Any, ...]]) -> list[Any]:
+        """Have workers do tasks that are no chunks; the answers, in order. Errors: WorkerDied, Timeout."""
+        numbers = []
+        for kind, *rest in messages:
+            self._numbers -= 1
+            numbers.append(self._numbers)
+            self._tasks.append((self._numbers, (kind, self._numbers, *rest)))
+        while not all(number in self._answers for number in numbers):
+            self._turn()
+        answers = [self._answers.pop(number) for number in numbers]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _hired(self, one: Worker) -> None:
+        self._poll.register(one.link, selectors.EVENT_READ, lambda: self._answered(one))
+        self._poll.register(one.pidfd, selectors.EVENT_READ, lambda: self._died(one))
+
+    def _close_in_child(self) -> None:
+        self._poll.close()
+        self._link.close()
+        os.close(self._trainer)
+
+    # One turn ----------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._give()
+        for key, _ in self._poll.select(_WATCH_S):
+            key.data()
+        now = time.monotonic()
+        if now - self._watched >= _WATCH_S:
+            self._watched = now
+            for one in list(self._crew):
+                self._crew.watch(one)
+        self._publish()
+
+    def _over(self) -> None:
+        raise _OverError
+
+    def _told(self) -> None:
+        try:
+            while True:
+                got = self._link.receive(wait=False)
+                if got is None:
+                    raise _OverError
+                (kind, *rest), fds = got
+                getattr(self, f"_do_{kind}")(*rest, *fds)
+        except BlockingIOError:
+            pass
+
+    def _do_close(self) -> None:
+        raise _OverError
+
+    def _do_slots(
+        self,
+        fields: tuple[Field, ...],
+        layout: Layout,
+        slots: int,
+        shape: dict[str, Any],
+        epochs: dict[str, Any],
+        fd: int,
+    ) -> None:
+        spec = self._opened.spec
+        least = -(-layout.rows // 100) if layout.objects else 1  # each chunk with objects sends a descriptor
+        self._schedule = Schedule(
+            StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers, **epochs
+        )
+        # Each chunk with objects or a whole batch may send a descriptor.
+        self._chunks_max = 1 if layout.objects or spec.whole else _CHUNKS_MAX
+        self._crew.tell(("layout_is", fields, layout, slots), fd)
+
+    def _do_seek(self, session: int, epoch: int, position: int, policy: str) -> None:
+        assert self._schedule is not None
+        self._policy = policy
+        self._deaths.clear()
+        self._schedule.seek(session, epoch, position, self._shape)
+
+    def _do_order(self, epoch: int, count: int, shape: dict[str, Any] | int, fd: int) -> None:
+        """Before the seek to an epoch with an order of its own. `shape`: how many steps there are, whose ends stand behind it."""
+        if isinstance(shape, dict):
+            self._shape = StreamShape(**shape)
+        else:
+            self._shape = ListedSteps(np.frombuffer(os.pread(fd, 8 * shape, 16 * count), np.int64))
+        self._crew.tell_anew(("order_is", epoch, count), fd)
+
+    def _do_free(self, slots: Sequence[int]) -> None:
+        assert self._schedule is not None
+        for slot in slots:
+            self._schedule.free(slot)
+
+    # Giving ------------------------------------------------------------------------------------------------------------
+
+    def _give(self) -> None:
+        schedule = self._schedule
+        seconds = schedule.row_seconds if schedule is not None else None
+        long = seconds is None or (schedule is not None and seconds * schedule.chunk_rows > _LONG_S)
+        for depth in range(1 if long else 2):
+            for one in self._crew:
+                if one.retiring or one.why_killed or one.messages > depth:
+                    continue
+                if not self._give_one(one):
+                    return
+
+    def _give_one(self, one: Worker) -> bool:
+        if self._tasks:
+            number, message = self._tasks.pop(0)
+            one.give([(number, message)], message)
+            return True
+        schedule = self._schedule
+        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max)
+        if not chunks:
+            return False
+        # The fields of RowsTasks: plain tuples are smaller pickles.
+        tasks = [
+            (chunk.number, chunk.step.epoch, chunk.step.first + chunk.row, chunk.count, chunk.step.slot, chunk.row,
+             chunk.pad, chunk.step.repeated, self._policy)
+            for chunk in chunks
+        ]  # fmt: skip
+        one.give(chunks, ("step" if self._opened.spec.whole else "rows", tasks))
+        return True
+
+    def _answered(self, one: Worker) -> None:
+        if one.gone:
+            return
+        got = one.link.receive()
+        if got is None:  # it is ending: its pidfd says how
+            self._poll.unregister(one.link)
+            one.deaf = True
+            return
+        (_, answers, one.own_bytes), fds = got
+        self._fruitless = 0
+        most = self._opened.spec.rss_max
+        one.retiring = one.retiring or (most is not None and one.own_bytes > most)
+        for task, answer in zip(one.answered(), answers, strict=True):
+            if isinstance(task, Chunk):
+                self._take(task, answer, fds)
+            else:
+                self._answers[task[0]] = answer
+        if one.retiring and not one.chunks:
+            one.link.send(("stop",))
+
+    def _take(self, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
+        assert self._schedule is not None
+        figures = self._figures
+        figures["rows"] += answer["rows"]
+        figures["seconds"] += answer["seconds"]
+        figures["cpu_seconds"] += answer["cpu_seconds"]
+        figures["timed"] += answer["timed"]
+        for i, stage in enumerate(answer["stage_seconds"]):
+            figures["stages"][i] += stage
+        self._schedule.note_cost(answer["seconds"], answer["cpu_seconds"], answer["rows"])
+        part = None
+        if "part" in answer and not chunk.step.dropped:
+            part = (answer["part"], answer.get("part_rows"), fds[0] if fds else -1)
+        elif fds:
+            os.close(fds[0])
+        self._schedule.done(chunk, answer["faults"], answer["entries"], part)
+
+    def _publish(self) -> None:
+        batches: list[tuple[Any, ...]] = []
+        while self._schedule is not None and (step := self._schedule.take_ready()) is not None:
+            if step.faults:
+                self._send_batches(batches)
+                fault = min(step.faults, key=lambda one: one.row)
+                self._link.send(("fault", step.session, fault, step.epoch, step.first + fault.row))
+            elif step.parts:
+                self._send_batches(batches)
+                self._send_parts(step)
+            else:
+                batches.append(self._told_of(step, step.rows, []))
+        self._send_batches(batches)
+
+    def _send_batches(self, batches: list[tuple[Any, ...]]) -> None:
+        if batches:
+            self._link.send(("batches", batches, self._news()))
+            batches.clear()
+
+    def _send_parts(self, step: Step) -> None:
+        parts = [part for _, part in sorted(step.parts, key=lambda one: one[0])]
+        rows = parts[0][1] if parts[0][1] is not None else step.rows
+        fds = [fd for _, _, fd in parts if fd >= 0]
+        where = [(text, places, fd >= 0) for (text, places), _, fd in parts]
+        self._link.send(("batches", [self._told_of(step, rows, where)], self._news()), fds)
+        for fd in fds:
+            os.close(fd)
+
+    @staticmethod
+    def _told_of(step: Step, rows: int, parts: list[Any]) -> tuple[Any, ...]:
+        entries = sorted(step.entries, key=lambda one: one["position"]) if step.entries else step.entries
+        return step.session, step.slot, (step.epoch, step.position, step.after), rows, entries, parts
+
+    def _news(self) -> dict[str, Any] | None:
+        """The figures, where the trainer does not know nearly the same ones."""
+        assert self._schedule is not None
+        now, crew = time.monotonic(), self._crew.figures()
+        if now - self._told_at < _FIGURES_S and crew == self._told_crew:
+            return None
+        self._told_at, self._told_crew = now, crew
+        return {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows}
+
+    # Dying -------------------------------------------------------------------------------------------------------------
+
+    def _died(self, one: Worker) -> None:
+        while not one.deaf and one.link.readable():  # what it answered before it died
+            self._answered(one)
+        retired, blamed = one.retiring and not one.chunks, one.busy_with()
+        if not one.deaf:
+            self._poll.unregister(one.link)
+        self._poll.unregister(one.pidfd)
+        how, dump = self._crew.ended(one)
+        if not retired:
+            self._fruitless += 1
+            self._redo(one, how, dump, blamed)
+        self._crew.replace(one, retired)
+
+    def _redo(self, one: Worker, how: str, dump: str, blamed: tuple[int, int, int] | None) -> None:
+        """Its tasks go to others, but for one whose record has ended a worker before."""
+        record, stage, busy = blamed or (-1, 0, 0)
+        for task in one.chunks:
+            epoch, number = (task.step.epoch, task.number) if isinstance(task, Chunk) else (-1, task[0])
+            error = None
+            if number == busy:
+                self._deaths[epoch, record] = self._deaths.get((epoch, record), 0) + 1
+            guilty = number == busy and self._deaths[epoch, record] >= _DEATHS_MAX
+            if guilty or self._fruitless > _FRUITLESS_MAX:
+                error = _death(self._opened.labels[stage], record, how, dump, one.timed_out)
+            if not isinstance(task, Chunk):
+                if error is None:
+                    self._tasks.insert(0, task)
+                else:
+                    self._answers[task[0]] = error
+                continue
+            assert self._schedule is not None
+            if error is None:
+                self._schedule.again(task)
+            else:
+                fault = Fault(task.row, error.record, self._opened.labels[stage], error)
+                self._schedule.done(task, [fault], [], None)
+
+
+def _death(stage: str, record: int, how: str, dump: str, timed_out: bool) -> Any:
+    text = f"the worker process that ran {stage} {how}, and so did a second one"
+    advice = (
+        "give function_timeout= more seconds if it needs them"
+        if timed_out
+        else "run the function on this record by itself: pipeline.sample(record)"
+    )
+    told = f"\nWhere it was:\n{dump}" if dump else ""
+    kind = Timeout if timed_out else WorkerDied
+    error: Any = kind(f"record {record}: {text}; {advice}{told}")
+    error.record = record
+    return error

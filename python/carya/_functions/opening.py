@@ -1,0 +1,231 @@
+"""What a host does before the first batch: the user's code, the survivors of filters, the fields of a first sample."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidArgument
+from .._stages.chain import labels
+from .._stages.regroup import units_of
+from .._stages.source import Source, survivors_digest
+from .._stages.spec import StreamSpec
+from .._stages.stage import Stage
+from .code import import_main_script
+from .faults import raised as raised_error
+from .processes import open_files, thread_count
+from .start import mark_host
+from .transport import mapped_private, memory_file, unpacked
+
+_VERDICT_ROWS = 64
+_PROBES = 16
+_MEASURED = 8
+_log = logging.getLogger("carya")
+
+Ask = Callable[[list[tuple[Any, ...]]], list[Any]]
+Tell = Callable[[tuple[Any, ...], int], None]
+
+
+@dataclass
+class Opened:
+    """The user's code in this process. `source`: None where each worker opens its own."""
+
+    spec: StreamSpec
+    source: Source | None
+    labels: list[str]
+    why_spawned: str  # "" where workers are forked
+    message: tuple[Any, ...]  # what opened it, for workers that are started by exec
+    fds: list[int]
+
+    def again(self) -> StreamSpec:
+        """The spec once more, with objects of its own."""
+        return _unpacked(self.message, self.fds)
+
+
+def open_payload(message: tuple[Any, ...], fds: list[int], dump: int) -> Opened:
+    """Errors: those of the user's modules and objects. A hang ends the process after `function_timeout`, with a dump."""
+    files, threads = open_files(), thread_count()
+    timeout = message[3]
+    if timeout is not None:  # by a thread of its own
+        faulthandler.dump_traceback_later(timeout, exit=True, file=dump)
+    mark_host()
+    import_main_script(message[4])
+    spec = _unpacked(message, fds)
+    source = spec.open()
+    faulthandler.cancel_dump_traceback_later()
+    why = ""
+    if thread_count() > threads:
+        why = "importing the functions started threads"
+    elif _cuda_is_up():
+        why = "importing the functions started CUDA"
+    # A file that is open here would have one position for all workers.
+    own = spec.dataset is not None and bool(open_files() - files)
+    return Opened(spec, None if own else source, labels(source.label, spec.stages), why, message, fds)
+
+
+def _unpacked(message: tuple[Any, ...], fds: list[int]) -> StreamSpec:
+    _, (code, code_places), (arrays, array_places), *_ = message
+    spec: StreamSpec = unpacked(code, code_places, mapped_private(os.dup(fds[0])))
+    memory = mapped_private(os.dup(fds[1])).toreadonly()
+    spec.arrays = unpacked(arrays, array_places, memory)
+    return spec
+
+
+def _cuda_is_up() -> bool:
+    torch = sys.modules.get("torch")
+    try:
+        return torch is not None and bool(torch.cuda.is_initialized())
+    except Exception:  # of a torch that is half imported
+        return False
+
+
+@dataclass
+class Kept:
+    """What is known of records before the first batch. `records`: those that filters keep, None for all; `sizes`: of each of
+    those, where a stage regroups them (`_stages/regroup.py`)."""
+
+    records: np.ndarray[Any, Any] | None = None
+    sizes: np.ndarray[Any, Any] | None = None
+
+    @property
+    def digest(self) -> str:
+        parts = [part for part in (self.records, self.sizes) if part is not None]
+        return survivors_digest(np.concatenate(parts)) if parts else ""
+
+
+def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
+    """What filters keep, and sizes: looked up, or found by calling their functions on every record.
+
+    Errors: InvalidArgument, when nothing is left; the user's own, of a record whose length cannot be told.
+    """
+    regroup = spec.regroup
+    if not spec.filters and regroup is None:
+        return Kept()
+    sizes, raised = np.ones(spec.count, np.int64), np.zeros(0, np.int64)
+    if spec.filters or spec.asks_sizes:
+        sizes, raised = _asked(spec, ask)
+    records = np.ascontiguousarray(np.flatnonzero(sizes >= 0), np.int64) if spec.filters else None
+    if records is not None and not len(records):
+        raise InvalidArgument("filter: it keeps none of the records; give a predicate that is true for some")
+    of = None
+    if regroup is not None:
+        of = sizes if spec.asks_sizes else _given(regroup, spec.count)
+        of = np.ascontiguousarray(of if records is None else of[records], np.int64)
+        if regroup.kind != "bucket_by_length" and not of.any():
+            raise InvalidArgument(
+                f"{regroup.label}: nothing is left of the records; give a dataset with samples that are not empty"
+            )
+    kept = Kept(records, of)
+    parts = [part for part in (records, raised, of) if part is not None]
+    fd = memory_file("survivors", max(1, sum(part.nbytes for part in parts)))
+    os.pwrite(fd, b"".join(part.tobytes() for part in parts), 0)
+    counts = (-1 if records is None else len(records), len(raised), -1 if of is None else len(of))
+    tell(("survivors_are", *counts), fd)
+    return kept
+
+
+def _given(regroup: Stage, count: int) -> np.ndarray[Any, Any]:
+    lengths: np.ndarray[Any, Any] = regroup.fn.lengths  # type: ignore[attr-defined]
+    if len(lengths) != count:
+        raise InvalidArgument(
+            f"{regroup.kind}: lengths: got {len(lengths)} for {count} records; give one for each record after the views"
+        )
+    return lengths
+
+
+def _asked(spec: StreamSpec, ask: Ask) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The size of every record, -1 for what filters drop, and the records whose functions raised, which have size 1."""
+    sizes, raised = _known_before(spec), np.zeros(0, np.int64)
+    if sizes is None:
+        tasks = [
+            ("verdicts", first, min(_VERDICT_ROWS, spec.count - first)) for first in range(0, spec.count, _VERDICT_ROWS)
+        ]
+        answers = ask(tasks)
+        sizes = np.concatenate([answer["verdicts"][1] for answer in answers])
+        faults = [fault for answer in answers for fault in answer["raised"]]
+        if faults and spec.regroup is not None and spec.regroup.kind != "flat_map" and spec.asks_sizes:
+            raise raised_error(faults[0], f"record {faults[0].record}")  # where it stands would be anybody's guess
+        raised = np.array([fault.record for fault in faults], np.int64)
+        if not len(raised):  # else the next loader asks anew
+            _keep(spec, sizes)
+    return sizes, raised
+
+
+def _known_before(spec: StreamSpec) -> np.ndarray[Any, Any] | None:
+    """What an earlier loader found; None when it was not the same number of records, or is damaged."""
+    if not spec.survivors_path:
+        return None
+    try:
+        with np.load(spec.survivors_path, allow_pickle=False) as file:
+            if spec.asks_sizes:
+                sizes = np.array(file["sizes"], np.int64)
+            else:
+                sizes = np.unpackbits(file["verdicts"], count=spec.count).astype(np.int64) * 2 - 1
+            if len(sizes) != spec.count or str(file["digest"]) != survivors_digest(sizes):
+                return None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    return sizes
+
+
+def _keep(spec: StreamSpec, sizes: np.ndarray[Any, Any]) -> None:
+    if not spec.survivors_path:
+        return
+    told = {"sizes": sizes} if spec.asks_sizes else {"verdicts": np.packbits(sizes > 0)}
+    folder = os.path.dirname(spec.survivors_path)
+    name = ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".npz", delete=False) as file:
+            name = file.name
+            np.savez(file, count=len(sizes), digest=survivors_digest(sizes), **told)
+        os.replace(name, spec.survivors_path)
+    except OSError as error:
+        _log.warning("what filters keep and sizes are not kept: %s; they are found anew by the next loader", error)
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def _in_order(_: int, first: int, count: int) -> np.ndarray[Any, Any]:
+    return np.arange(first, first + count)
+
+
+def probe(spec: StreamSpec, kept: Kept, ask: Ask) -> dict[str, Any]:
+    """Fields and tree of the first sample that can be made, and how much memory a row of a whole batch takes.
+
+    The first by record, so that every rank and every resumed stream finds the same. Errors: the user's own of the first
+    record, when none of the first 16 can be made.
+    """
+    count = spec.count if kept.records is None else len(kept.records)
+    known = range(min(_PROBES, spec.records if kept.records is None else count))
+    if kept.sizes is not None and spec.regroup is not None:
+        count = units_of(spec.regroup.fn, kept.sizes, spec.seed, spec.shuffle, _in_order).count
+        if spec.regroup.kind != "bucket_by_length":
+            known = np.flatnonzero(kept.sizes)[:_PROBES].tolist()
+    candidates = [i if kept.records is None else int(kept.records[i]) for i in known]
+    (found,) = ask([("probe", candidates)])
+    if found["fields"] is None:
+        fault = found["faults"][0]
+        raise raised_error(fault, f"record {fault.record}" if fault.record >= 0 else "the start of a worker")
+    row_bytes = 0
+    if spec.whole:
+        (measured,) = ask([("measure", found["fields"], candidates[:_MEASURED])])
+        row_bytes = measured["row_bytes"]
+    return {
+        "count": count,
+        "survivors": kept.digest,
+        "fields": found["fields"],
+        "tree": found["tree"],
+        "kinds": found["kinds"],
+        "row_bytes": row_bytes,
+    }

@@ -1,0 +1,445 @@
+"""A worker process: makes the rows of one chunk after the other, straight into the slots that the trainer reads."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument
+from .._stages.chain import Chain
+from .._stages.mix import MixSource
+from .._stages.regroup import units_of
+from .._stages.source import Source
+from .._stages.spec import StreamSpec
+from .._stages.tree import flatten, shape_of
+from .._stages.units import Unit, Units
+from .code import dumps_result
+from .faults import Fault
+from .layout import Field, Layout, Rows
+from .processes import keep_freed_memory, own_bytes
+from .transport import Channel, Packed
+
+_SUBSTITUTES = 16
+# Occurrences of records that an order has several times: past those of substitutes, which are positions.
+_AGAIN = 1 << 48
+# Of a worker's cells, which its host reads: when the present call began (ns, 0 for none), and of which record it is.
+SINCE, RECORD, STAGE, TASK = range(4)  # STAGE: what runs, an index of the chain's labels; Chain.STAGE. TASK: its number
+CELLS = 4
+
+_forked = False
+_WRITTEN: dict[str, Any] = {}
+_now = time.monotonic_ns
+
+
+def _mark_forked() -> None:
+    global _forked
+    _forked = True
+
+
+def serve(link: Channel, spec: StreamSpec, source: Source, cells: Any, dump: int, number: int) -> None:
+    """Do what the host says until it closes the link. Threads: the process has this one, and those of the user."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    faulthandler.enable(file=dump)
+    faulthandler.register(signal.SIGUSR1, file=dump, all_threads=True)
+    os.register_at_fork(after_in_child=_mark_forked)
+    keep_freed_memory()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        with contextlib.suppress(Exception):
+            torch.set_num_threads(1)
+    worker = _Worker(link, spec, source, cells)
+    for stage in spec.stages:
+        if stage.kind == "start":
+            worker.start(stage.fn, number)
+    while (got := link.receive()) is not None:
+        message, fds = got
+        if message[0] == "stop":
+            return
+        worker.do(message, fds)
+
+
+class RowsTask(NamedTuple):
+    """A chunk as its worker is told: `length` positions of `epoch` from `first` on, into rows `row` and following of a slot."""
+
+    number: int
+    epoch: int
+    first: int
+    length: int
+    slot: int
+    row: int
+    pad: int  # rows behind them that hold nothing
+    repeated: bool
+    policy: str
+
+
+class _Worker:
+    def __init__(self, link: Channel, spec: StreamSpec, source: Source, cells: Any) -> None:
+        self._link, self._spec, self._cells = link, spec, cells
+        self._chain: Chain = spec.chain(source)
+        self._mix = source if isinstance(source, MixSource) else None
+        self._chain.cells = cells
+        self._unfit: Fault | None = None  # why it makes nothing
+        self._layout: Layout | None = None
+        self._memory: Any = None
+        self._slots: list[Any] = []
+        self._put = Rows(())
+        self._columns: list[list[np.ndarray[Any, Any]]] = []
+        self._survivors: np.ndarray[Any, Any] | None = None
+        self._units: Units | None = None
+        self._order: tuple[int, Any] = (-1, None)
+        self._told: np.ndarray[Any, Any] | None = (
+            None  # of the present epoch: its records, and how often each came before
+        )
+
+    def start(self, fn: Callable[[int], Any], number: int) -> None:
+        """Call what a worker begins with; what it raises is the answer to all that is asked."""
+        try:
+            fn(number)
+        except BaseException as error:
+            self._unfit = Fault(0, -1, "worker_init_fn", error)
+            self._unfit.kind = "fatal"
+
+    def do(self, message: tuple[Any, ...], fds: list[int]) -> None:
+        kind, *rest = message
+        if self._unfit is not None and kind in ("rows", "step", "probe"):
+            answers = self._refused(kind, self._unfit, rest)
+        elif kind in ("rows", "step"):
+            make = self._rows if kind == "rows" else self._step
+            answers = [self._done(make(RowsTask(*told))) for told in rest[0]]
+        else:
+            answer = getattr(self, f"_{kind}")(*rest, *fds)
+            answers = [] if answer is None else [self._done(answer)]
+        with contextlib.suppress(Exception):  # the user may have closed or replaced it
+            sys.stdout.flush()
+        if answers:
+            files = [fd for answer in answers for fd in answer.pop("fds", [])]
+            used = own_bytes() if self._spec.rss_max is not None else 0
+            self._link.send(("done", answers, used), files)
+            for fd in files:
+                os.close(fd)
+
+    def _refused(self, kind: str, fault: Fault, rest: list[Any]) -> list[dict[str, Any]]:
+        if kind == "probe":
+            return [{"number": rest[0], "fields": None, "tree": (), "faults": [fault]}]
+        answers = []
+        for task in [RowsTask(*told) for told in rest[0]]:
+            made = _Made()
+            made.faults.append(fault)
+            answers.append(made.answer(task, time.perf_counter(), time.thread_time()) | self._timed())
+        return answers
+
+    def _done(self, answer: dict[str, Any]) -> dict[str, Any]:
+        self._cells[SINCE] = 0
+        if _forked:  # a function has forked, and its child came back
+            os._exit(0)
+        return answer
+
+    # Being told --------------------------------------------------------------------------------------------------------
+
+    def _layout_is(self, fields: tuple[Field, ...], layout: Layout, slots: int, fd: int) -> None:
+        self._put, self._layout = Rows(fields), layout
+        # With its page tables: a fault for each page costs more than what is written to it.
+        self._memory = mmap.mmap(fd, layout.size * slots, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        os.close(fd)
+        self._slots = [layout.views(self._memory, slot) for slot in range(slots)]
+        if not self._spec.whole:
+            self._columns = [self._put.columns(views.fields) for views in self._slots]
+
+    def _survivors_are(self, count: int, raised: int, sized: int, fd: int) -> None:
+        """What `opening.find_kept` found. A count of -1: all records, or no sizes."""
+        kept, sizes = max(count, 0), max(sized, 0)
+        memory = mmap.mmap(fd, max(8 * (kept + raised + sizes), 1), prot=mmap.PROT_READ)
+        os.close(fd)
+        told = np.frombuffer(memory, np.int64, kept + raised + sizes)
+        self._survivors = told[:count] if count >= 0 else None
+        self._chain.asked_again = frozenset(told[kept : kept + raised].tolist())
+        if sized >= 0 and (regroup := self._spec.regroup) is not None:
+            spec = self._spec
+            self._units = units_of(regroup.fn, told[kept + raised :], spec.seed, spec.shuffle, self._indices)
+
+    def _order_is(self, epoch: int, count: int, fd: int) -> None:
+        memory = mmap.mmap(fd, max(16 * count, 1), prot=mmap.PROT_READ)
+        os.close(fd)
+        self._told = np.frombuffer(memory, np.int64, 2 * count).reshape(2, count)
+
+    # Looking -----------------------------------------------------------------------------------------------------------
+
+    def _verdicts(self, number: int, first: int, count: int) -> dict[str, Any]:
+        """Sizes of records, -1 for what filters drop; one whose functions raise has 1, and its filters are asked again there."""
+        self._cells[TASK] = number
+        sizes, raised = np.ones(count, np.int64), []
+        begin = time.perf_counter()
+        for i in range(count):
+            self._at(first + i)
+            try:
+                sizes[i] = self._chain.size(first + i)
+            except BaseException as error:  # also sys.exit
+                raised.append(self._fault(0, first + i, error))
+        seconds = time.perf_counter() - begin
+        return {"number": number, "verdicts": (first, sizes), "raised": raised, "seconds": seconds}
+
+    def _probe(self, number: int, candidates: Sequence[int]) -> dict[str, Any]:
+        """Fields of the first sample that can be made, and its tree; the faults of those before it."""
+        self._cells[TASK] = number
+        faults = []
+        for record in candidates:
+            self._at(record)
+            try:
+                sample = self._chain.sample(record, 0)
+                if self._chain.collates:
+                    return {"number": number, "fields": (), "tree": (), "kinds": (), "faults": []}
+                leaves = self._chain.leaves(sample)
+                missing = [name for name in self._spec.lists if name not in leaves]
+                if missing:
+                    raise InvalidArgument(
+                        f"{self._spec.lister(missing[0])}: got {missing[0]!r}; give some of {tuple(leaves)}"
+                    )
+                if not leaves:
+                    raise InvalidArgument(f"{self._chain.label}: the sample is empty; return at least one value")
+                fields = tuple(_field(name, leaf, name in self._spec.lists) for name, leaf in leaves.items())
+                kinds = tuple(type(value).__name__ for value in flatten(sample).values())
+                return {"number": number, "fields": fields, "tree": shape_of(sample), "kinds": kinds, "faults": []}
+            except BaseException as error:
+                faults.append(self._fault(0, record, error))
+        return {"number": number, "fields": None, "tree": (), "faults": faults}
+
+    def _measure(self, number: int, fields: tuple[Field, ...], candidates: Sequence[int]) -> dict[str, Any]:
+        """Bytes of a row of a whole batch, by one of these records; 0 where that cannot be said."""
+        self._cells[TASK] = number
+        rows = Rows(fields)
+        self._at(candidates[0])
+        size = 0
+        with contextlib.suppress(Exception):
+            samples = [self._chain.sample(record, 0) for record in candidates]
+            if not self._chain.collates:
+                batch: Any = [rows.check(self._chain.leaves(one), self._chain.label) for one in samples]
+                batch = rows.stacked(batch, len(samples))
+            else:
+                batch = samples
+            size = -(-Packed(self._chain.batch(batch, (0, 0, 0), len(samples)), dumps_result).size // len(samples))
+        return {"number": number, "row_bytes": size}
+
+    # Making ------------------------------------------------------------------------------------------------------------
+
+    def _rows(self, task: RowsTask) -> dict[str, Any]:
+        """Make rows of a slot, one by one."""
+        assert self._layout is not None
+        self._cells[TASK] = task.number
+        begin, seconds = time.perf_counter(), time.thread_time()
+        made = _Made()
+        views, columns = self._slots[task.slot], self._columns[task.slot]
+        (records, keys), valid = self._places(task), []
+        objects: dict[str, list[Any]] = {name: [] for name in self._layout.objects}
+        self._chain.timing = True  # the first one
+        for i, record in enumerate(records):
+            records[i], leaves = self._sample(task, i, record, keys[i], made, columns)
+            self._chain.timing = False
+            if made.faults:
+                break
+            valid.append(leaves is not None and not task.repeated)
+            if leaves is None:
+                self._clear(views, task.row + i)
+            for name, listed in objects.items():
+                listed.append(None if leaves is None else leaves[name])
+        if not made.faults:
+            here = slice(task.row, task.row + task.length)
+            views.records[here], views.valid[here] = records, valid
+        for row in range(task.row + task.length, task.row + task.length + task.pad):
+            views.records[row], views.valid[row] = -1, False
+            self._clear(views, row)
+            for listed in objects.values():
+                listed.append(None)
+        answer = made.answer(task, begin, seconds) | self._timed()
+        if objects and not made.faults:
+            packed = Packed(objects, dumps_result)
+            answer |= {"part": (packed.text, packed.places), "fds": [packed.to_file("objects")]}
+        return answer
+
+    def _step(self, task: RowsTask) -> dict[str, Any]:
+        """Make a step as a whole: its samples, then what the functions of whole batches make of them."""
+        assert self._layout is not None
+        self._cells[TASK] = task.number
+        begin, seconds = time.perf_counter(), time.thread_time()
+        made = _Made()
+        views = self._slots[task.slot]
+        records, keys = self._places(task)
+        samples = []
+        for i in range(task.length):
+            self._chain.timing = i == 0
+            record, leaves = self._sample(task, i, records[i], keys[i], made, None)
+            if made.faults:
+                break
+            samples.append(leaves)
+            views.records[i], views.valid[i] = record, leaves is not None and not task.repeated
+        rows = task.length if self._chain.collates else task.length + task.pad
+        views.records[task.length : rows], views.valid[task.length : rows] = -1, False
+        answer: dict[str, Any] = {"part_rows": rows}
+        if not made.faults:
+            self._at(records[0] if task.length else 0)
+            try:
+                batch: Any = samples if self._chain.collates else self._put.stacked(samples, rows)
+                batch = self._chain.batch(batch, (task.epoch, task.first, 0), task.length)
+                packed = Packed(batch, dumps_result)
+                answer |= self._packed_batch(packed, task.slot)
+            except BaseException as error:
+                fault = self._fault(0, records[0] if task.length else 0, error)
+                fault.kind = "fatal"  # no record of it is known to be broken
+                made.faults.append(fault)
+        return made.answer(task, begin, seconds) | answer | self._timed()
+
+    def _sample(
+        self, task: RowsTask, i: int, record: int, key: tuple[int, int, Any], made: _Made, columns: Any
+    ) -> tuple[int, Any]:
+        """The record whose sample row `i` of the task is in the end, and the sample; None where it is masked.
+
+        Its arrays are written into the slot where there are `columns` of it; `_WRITTEN` is a sample of nothing else.
+        """
+        (epoch, occurrence, part), draws = key, 0
+        chain, cells = self._chain, self._cells
+        while True:
+            cells[RECORD] = record
+            cells[SINCE] = _now()
+            try:
+                sample = chain.sample(record, epoch, occurrence, part)
+                if _forked:
+                    os._exit(0)
+                if chain.collates:
+                    return record, sample
+                row = task.row + i
+                if columns is not None and self._put.put(sample, columns, row):
+                    return record, _WRITTEN
+                leaves = self._put.check(chain.leaves(sample), chain.label)
+                if columns is not None:
+                    self._put.put_leaves(leaves, columns, row)
+                return record, leaves
+            except BaseException as error:
+                if _forked:
+                    os._exit(0)
+                fault = self._fault(task.row + i, record, error)
+            position = task.first + i
+            if fault.kind != "data" or task.policy == "raise":
+                made.faults.append(fault)
+                return record, None
+            entry = {"record": record, "stage": fault.stage, "reason": fault.reason, "position": position}
+            made.entries.append({**entry, "epoch": task.epoch, "substitute": None})
+            if task.policy == "mask":
+                return record, None
+            if draws == _SUBSTITUTES:
+                fault.reason += f"; {_SUBSTITUTES} substitutes were broken too"
+                made.faults.append(fault)
+                return record, None
+            record, part = self._substitute(task.epoch, position, draws, record)
+            made.entries[-1]["substitute"] = record
+            draws, occurrence = draws + 1, 1 + position
+
+    def _packed_batch(self, packed: Packed, slot: int) -> dict[str, Any]:
+        """Into the slot's arena, or, where that is too small, a file of its own."""
+        assert self._layout is not None
+        if packed.size > self._layout.arena:
+            return {"part": (packed.text, packed.places), "fds": [packed.to_file("batch")]}
+        packed.write(self._memory, slot * self._layout.size + self._layout.arena_at)
+        return {"part": (packed.text, packed.places)}
+
+    def _places(self, task: RowsTask) -> tuple[list[int], Sequence[tuple[int, int, Any]]]:
+        """Of each position of the task its record; what keys its random numbers, epoch and occurrence; and which part of it it is."""
+        if self._told is not None:
+            records, before = self._told[:, task.first : task.first + task.length].tolist()
+            return records, [(task.epoch, _AGAIN + times if times else 0, None) for times in before]
+        if self._mix is not None:
+            records, epochs = self._mix.rows(task.epoch, task.first, task.length)
+            return records, [(epoch, 0, None) for epoch in epochs]
+        if self._units is not None:
+            found = [self._unit(unit) for unit in self._units.at(task.epoch, task.first, task.length)]
+            return [record for record, _ in found], [(task.epoch, 0, part) for _, part in found]
+        records = self._indices(task.epoch, task.first, task.length)
+        if self._survivors is not None:
+            records = self._survivors[records]
+        return records.tolist(), [(task.epoch, 0, None)] * task.length
+
+    def _indices(self, epoch: int, first: int, count: int) -> np.ndarray[Any, Any]:
+        """What is at these positions of the order, as indices of what filters have left."""
+        spec = self._spec
+        if not spec.shuffle:
+            return np.arange(first, first + count)
+        if self._order[0] != epoch:
+            total = spec.count if self._survivors is None else len(self._survivors)
+            self._order = (epoch, _core.Permutation(spec.seed, epoch, total))
+        records: np.ndarray[Any, Any] = self._order[1].records(first, count)
+        return records
+
+    def _unit(self, unit: Unit) -> tuple[int, Any]:
+        """A unit of records, not of indices of survivors."""
+        kept, part = self._survivors, unit.part
+        if kept is None:
+            return unit.place, part
+        if part is not None and isinstance(part[1], tuple):
+            part = (part[0], tuple(span._replace(place=int(kept[span.place])) for span in part[1]))
+        return int(kept[unit.place]), part
+
+    def _substitute(self, epoch: int, position: int, draw: int, record: int) -> tuple[int, Any]:
+        seed = self._spec.seed
+        if self._mix is not None:
+            return self._mix.substitute(seed, epoch, position, draw, record), None
+        if self._units is not None:
+            drawn = _core.substitute(seed, epoch, position, draw, self._units.count)
+            return self._unit(self._units.at(epoch, drawn, 1)[0])
+        total = self._spec.count if self._survivors is None else len(self._survivors)
+        drawn = _core.substitute(seed, epoch, position, draw, total)
+        return (drawn if self._survivors is None else int(self._survivors[drawn])), None
+
+    @staticmethod
+    def _clear(views: Any, row: int) -> None:
+        for column in views.fields.values():
+            column[row : row + 1].reshape(-1).view(np.uint8)[:] = 0
+
+    def _at(self, record: int) -> None:
+        cells = self._cells
+        cells[RECORD] = record
+        cells[SINCE] = time.monotonic_ns()
+
+    def _fault(self, row: int, record: int, error: BaseException) -> Fault:
+        if isinstance(error, StopIteration):  # a `for` would take it for the end of the epoch
+            told = RuntimeError(f"{self._chain.label} raised StopIteration; let it return or raise another error")
+            told.__cause__, error = error, told
+        return Fault(row, record, self._chain.label, error)
+
+    def _timed(self) -> dict[str, Any]:
+        chain = self._chain
+        seconds, timed = chain.seconds, chain.timed
+        chain.seconds, chain.timed, chain.timing = [0.0] * len(chain.labels), 0, False
+        return {"stage_seconds": seconds, "timed": timed}
+
+
+class _Made:
+    """What came of a chunk."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.entries: list[dict[str, Any]] = []
+
+    def answer(self, task: RowsTask, begin: float, cpu_begin: float) -> dict[str, Any]:
+        return {
+            "number": task.number,
+            "faults": self.faults,
+            "entries": self.entries,
+            "rows": task.length,
+            "seconds": time.perf_counter() - begin,
+            "cpu_seconds": time.thread_time() - cpu_begin,
+        }
+
+
+def _field(name: str, leaf: Any, as_list: bool) -> Field:
+    if as_list or not isinstance(leaf, np.ndarray):
+        return Field(name, None)
+    return Field(name, leaf.dtype, leaf.shape)

@@ -1,0 +1,1 @@
+"""What a user's Python functions and datasets are in a pipeline."""

@@ -1,0 +1,301 @@
+"""One sample through a source and the functions behind it, in whichever process this is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument
+from .mixing import Mixing
+from .native import NativeOps, NativeRunner
+from .padding import Pad
+from .randomness import GlobalSeeds, StageRandom
+from .regroup import REGROUPS, Pack, many
+from .source import Source
+from .stage import Stage
+from .tree import as_leaf, flatten, with_names
+
+_RECORD, _STAGE = 1, 2  # of the cells
+_TAKEN = object()
+
+
+class _Step:
+    """A stage with the state of its random numbers. `index`: 1 + its place among the stages."""
+
+    def __init__(self, index: int, stage: Stage, seed: int) -> None:
+        self.index, self.stage = index, stage
+        self._fn: Any = stage.fn.sample if isinstance(stage.fn, Pad) and stage.per_sample else stage.fn
+        key = _core.op_key(seed, stage.kind, stage.occurrence)
+        self.random = StageRandom(key) if stage.takes_rng and stage.kind != "native" else None
+        self._globals = GlobalSeeds(key) if stage.seed_globals else None
+        self.native = NativeRunner(stage.fn, seed) if isinstance(stage.fn, NativeOps) else None
+
+    def call(self, arguments: Sequence[Any], place: tuple[int, int, int]) -> Any:
+        """`place`: epoch, record and its occurrence."""
+        seeds = self._globals
+        if seeds is None:
+            return self._called(arguments, place)
+        seeds.set(*place)
+        result = self._called(arguments, place)
+        if seeds.missed():
+            seeds.set(*place)
+            result = self._called(arguments, place)
+        return result
+
+    def _called(self, arguments: Sequence[Any], place: tuple[int, int, int]) -> Any:
+        if self.random is not None:
+            return self._fn(*arguments, rng=self.random.at(*place))
+        return self._fn(*arguments)
+
+
+def _asks(stage: Stage) -> bool:
+    """Whether a stage asks records for their size."""
+    return stage.kind in REGROUPS and getattr(stage.fn, "lengths", None) is None
+
+
+def labels(source: str, stages: Sequence[Stage]) -> list[str]:
+    """How persons know what runs: the source is 0, the stages follow."""
+    return [source, *(stage.label for stage in stages)]
+
+
+class Chain:
+    """Threads: one. `cells[STAGE]` says what runs, an index of `labels`, where other processes see it.
+
+    `seconds` sums what each took in the samples made while `timing` is set, and `timed` counts those.
+    """
+
+    STAGE = _STAGE
+
+    def __init__(self, source: Source, stages: Sequence[Stage], seed: int, names: Sequence[str] | None = None) -> None:
+        self._source = source
+        self._names = names
+        steps = [_Step(1 + i, stage, seed) for i, stage in enumerate(stages)]
+        self._steps = [step for step in steps if step.stage.per_sample]
+        at = next((i for i, step in enumerate(self._steps) if step.stage.kind in ("flat_map", "pack")), -1)
+        self._regroup = self._steps[at] if at >= 0 else None
+        mapped = [step.stage.kind not in ("filter", "bucket_by_length") for step in self._steps]
+        self._head = [step for i, step in enumerate(self._steps) if i < at and mapped[i]]
+        self._maps = [step for i, step in enumerate(self._steps) if i > at and mapped[i]]
+        self._made: tuple[Any, Any] = (None, None)  # what the head made last, and of which record
+        self._collate = next((step for step in steps if step.stage.kind == "collate"), None)
+        self._batch_steps = [step for step in steps if step.stage.whole and step.stage.kind != "collate"]
+        asked = [i for i, step in enumerate(self._steps) if step.stage.kind == "filter" or _asks(step.stage)]
+        self._last_asked = max(asked, default=-1)
+        self.asked_again: frozenset[int] = frozenset()  # records whose filters raised
+        self.collates = self._collate is not None
+        self.labels = labels(source.label, stages)
+        self.cells: Any = [0] * 4
+        self.timing = False
+        self._since = 0.0
+        self.seconds = [0.0] * len(self.labels)
+        self.timed = 0
+
+    def _mark(self, index: int) -> None:
+        if self.timing:
+            now = time.perf_counter()
+            self.seconds[self.cells[_STAGE]] += now - self._since
+            self._since = now
+        self.cells[_STAGE] = index
+
+    def _begin(self) -> None:
+        self._since = time.perf_counter() if self.timing else 0.0
+        self.cells[_STAGE] = 0
+
+    def _end(self) -> None:
+        self._mark(self.cells[_STAGE])
+        self.timed += 1
+
+    @property
+    def label(self) -> str:
+        """Of what runs, or ran last."""
+        return self.labels[int(self.cells[_STAGE])]
+
+    def sample(self, record: int, epoch: int, occurrence: int = 0, part: Any = None) -> Any:
+        """The sample after all functions; filters have had their say before the stream began, unless they raised.
+
+        `part`: which one of the record (`units.Unit`); without it the first of a `flat_map`, or the record as a row of `pack`.
+        """
+        timing = self.timing
+        if timing:
+            self._begin()
+        else:
+            self.cells[_STAGE] = 0
+        place = (epoch, record, occurrence)
+        if self._regroup is not None:
+            value, place = self._regrouped(self._regroup, place, part)
+        else:
+            value = self._source.sample(record, epoch, occurrence)
+            if self._names is not None:
+                value = with_names(value, self._names)
+        if self._maps:
+            for step in self._maps:
+                value = self._mapped(step, value, place)
+        if record in self.asked_again:
+            self.survives(record)
+        if timing:
+            self._end()
+        return value
+
+    def _from_source(self, record: int, epoch: int, occurrence: int) -> Any:
+        value = self._source.sample(record, epoch, occurrence)
+        return value if self._names is None else with_names(value, self._names)
+
+    def _regrouped(self, step: _Step, place: tuple[int, int, int], part: Any) -> tuple[Any, tuple[int, int, int]]:
+        """A sample of a `flat_map` or a row of `pack`, and what keys the random numbers behind it."""
+        epoch, record, occurrence = place
+        pack = step.stage.fn
+        if not isinstance(pack, Pack):
+            number, count = part or (0, None)
+            items = self._of_record(step, place)
+            if count is None:
+                count = len(items)
+                if not items:
+                    raise InvalidArgument(
+                        f"{step.stage.label}: it makes no sample of record {record}; ask for another record"
+                    )
+            if len(items) != count or items[number] is _TAKEN:
+                self._made = (None, None)
+                items = self._of_record(step, place)
+            if len(items) != count:
+                raise InvalidArgument(
+                    f"{step.stage.label}: it makes {len(items)} samples of record {record}, and made {count} before the first batch; "
+                    "let their number depend on nothing but the record"
+                )
+            value, items[number] = items[number], _TAKEN  # a function behind it may write into it
+            return value, (epoch, record, occurrence + (number << 32))
+        row, spans = part or (record, None)
+        pieces = []
+        for one, begin, end, size in spans or [(record, 0, pack.length, None)]:
+            self.cells[_RECORD] = one
+            arrays = self._of_record(step, (epoch, one, 0))
+            if size is not None and len(arrays[0]) != size:
+                raise InvalidArgument(
+                    f"{step.stage.label}: record {one} has {len(arrays[0])} elements, and {size} were told before the first batch; let "
+                    "its length depend on nothing but the record, and lengths= be right"
+                )
+            pieces.append(([array[begin:end] for array in arrays], begin))
+        self.cells[_RECORD] = record
+        return pack.row(pieces), (epoch, row, occurrence)
+
+    def _of_record(self, step: _Step, place: tuple[int, int, int]) -> Any:
+        """What a `flat_map` makes of a record, or the fields to pack; the last one is kept."""
+        if self._made[0] != place:
+            epoch, record, occurrence = place
+            value = self._from_source(record, epoch, occurrence)
+            for before in self._head:
+                value = self._mapped(before, value, place)
+            self._mark(step.index)
+            pack = step.stage.fn
+            self._made = (place, pack.arrays(value) if isinstance(pack, Pack) else self._many(step, value, place))
+        return self._made[1]
+
+    @staticmethod
+    def _many(step: _Step, value: Any, place: tuple[int, int, int]) -> list[Any]:
+        return many(step.stage.label, step.call((value,), place))
+
+    def survives(self, record: int) -> bool:
+        """Whether all filters keep the record, by the numbers of epoch 0."""
+        return self.size(record) >= 0
+
+    def size(self, record: int) -> int:
+        """By the numbers of epoch 0: -1 where a filter drops the record, else what the stage that regroups asks for, else 1."""
+        self._begin()
+        value, place = self._from_source(record, 0, 0), (0, record, 0)
+        for step in self._steps[: self._last_asked + 1]:
+            self._mark(step.index)
+            if step.stage.kind == "flat_map":
+                return len(self._many(step, value, place))
+            if step.stage.kind in REGROUPS:
+                return int(step.call((value,), place))
+            if step.stage.kind != "filter":
+                value = self._mapped(step, value, place)
+            elif not step.call(self._arguments(step.stage, value), place):
+                return -1
+        return 1
+
+    def leaves(self, sample: Any) -> dict[str, Any]:
+        """A sample as named arrays, and objects that are none."""
+        if sample is None:
+            raise InvalidArgument(
+                f"{self.label}: it returned None; return the sample: an array, a dict or a tuple of them"
+            )
+        return {name: as_leaf(value) for name, value in flatten(sample).items()}
+
+    def batch(self, samples: list[Any] | dict[str, Any], place: tuple[int, int, int], count: int) -> Any:
+        """What the collate function and those of whole batches make of it. `count`: rows of the batch that are samples."""
+        value: Any = samples
+        for step in ([self._collate] if self._collate else []) + self._batch_steps:
+            self._mark(step.index)
+            mixing, random = step.stage.fn, step.random
+            if isinstance(mixing, Mixing) and random is not None:
+                value = mixing(value, place, random.at, count)
+            else:
+                value = step.call((value,), place)
+        return value
+
+    def _arguments(self, stage: Stage, value: Any) -> tuple[Any, ...]:
+        if stage.fields is None:
+            return (value,)
+        named = flatten(value)
+        missing = [name for name in stage.fields if name not in named]
+        if missing:
+            raise InvalidArgument(
+                f"{stage.label}: fields: the sample has no {missing[0]!r}; give one of {tuple(named)}"
+            )
+        return tuple(named[name] for name in stage.fields)
+
+    def _mapped(self, step: _Step, value: Any, place: tuple[int, int, int]) -> Any:
+        stage = step.stage
+        if self.timing:
+            self._mark(step.index)
+        else:
+            self.cells[_STAGE] = step.index
+        if step.native is not None:
+            return step.native(value, place)
+        if stage.fields is None:
+            result = step.call((value,), place)
+            if stage.declared is not None:
+                _check_declared(stage, flatten(result))
+            return result
+        result = step.call(self._arguments(stage, value), place)
+        out = stage.out or stage.fields
+        if len(out) == 1:
+            made = {out[0]: result}
+        elif isinstance(result, tuple) and len(result) == len(out):
+            made = dict(zip(out, result, strict=True))
+        else:
+            given = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+            raise InvalidArgument(
+                f"{stage.label}: it returned {given}; return a tuple of {len(out)} values, for {', '.join(out)}"
+            )
+        if stage.declared is not None:
+            _check_declared(stage, made)
+        return {**flatten(value), **made}
+
+
+def _check_declared(stage: Stage, made: Mapping[str, Any]) -> None:
+    for name, (dtype, shape) in (stage.declared or {}).items():
+        if name not in made:
+            raise InvalidArgument(f"{stage.label}: it returned no {name!r}, which out= declares; return {name!r} too")
+        leaf = as_leaf(made[name])
+        if not isinstance(leaf, np.ndarray):
+            raise InvalidArgument(
+                f"{stage.label}: {name}: it returned an object of type {type(leaf).__name__}; out= declares "
+                f"{np.dtype(dtype)} {shape}: return an array"
+            )
+        check_like(f"{stage.label}: {name}", leaf, np.dtype(dtype), shape, "out= declares")
+
+
+def check_like(
+    subject: str, leaf: np.ndarray[Any, Any], dtype: np.dtype[Any], shape: tuple[int, ...], who: str
+) -> None:
+    """Errors: InvalidArgument, when a leaf has another dtype or shape than it should."""
+    if leaf.dtype != dtype or leaf.shape != shape:
+        raise InvalidArgument(
+            f"{subject}: got {leaf.dtype} {leaf.shape}, and {who} {dtype} {shape}; return arrays of one dtype and shape, or "
+            f'give .batch(n, lists=("{subject.rsplit(": ", 1)[-1]}",)) to have a list of them'
+        )

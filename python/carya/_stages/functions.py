@@ -1,0 +1,343 @@
+"""Python functions in a pipeline: `map`, `filter`, `flat_map`, `map_batches`, and what is like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._errors import InvalidArgument
+from .mixing import Mixing, checked_mixing, checked_one_hot
+from .native import NativeOps
+from .padding import Pad, checked_pad
+from .regroup import REGROUPS, checked_bucket, checked_pack
+from .stage import Stage, made
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Functions:
+    """The part of a pipeline that runs functions in worker processes."""
+
+    __slots__ = ()
+
+    _stages: tuple[Stage, ...]
+    _batch: dict[str, Any] | None
+    _maps: tuple[Callable[..., Any], ...]
+
+    def _with(self, **changes: Any) -> Self:
+        raise NotImplementedError
+
+    def _check_no_mix(self, name: str) -> None:
+        raise NotImplementedError
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *,
+        fields: str | Sequence[str] | None = None,
+        out: str | Sequence[str] | Mapping[str, tuple[Any, Sequence[int]]] | None = None,
+        version: object = None,
+        seed_globals: bool = True,
+    ) -> Self:
+        """Call `fn` on every sample, in worker processes; what it returns is the sample. Before `batch`.
+
+        Without `fields` it gets the whole sample and returns a whole one: a dict of names, a tuple, a dataclass, one value. With
+        `fields` it gets their values one by one, and what it returns (a tuple, where there are several) takes their places, or
+        those that `out` names; the others stay. Values are numpy arrays, numbers, or any object; arrays that come from memory
+        or a file are read-only. `out` may also map names to dtype and shape, which every sample is then checked for; else the
+        first sample says what all have to be like.
+
+        A parameter `rng` of `fn` gets a `numpy.random.Generator` that is keyed by seed, epoch and record: use it, and the
+        stream does not depend on workers, ranks or restarts. `random`, `numpy.random` and torch's generator are seeded from the
+        same key before each call, unless `seed_globals=False`.
+
+        The code of `fn`, its defaults and what it closes over belong to the fingerprint that a state is checked for; `version`
+        stands in place of them. Functions of modules are imported by the workers; lambdas and those of scripts and notebooks
+        travel by value, with cloudpickle. An exception of `fn` is raised by the loader, with its type, the worker's traceback
+        and the record; `Loader(on_error=)` may replace or mask such records.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(4.0)}).map(np.square, fields="x").batch(4)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [batch["x"].tolist() for batch in loader]
+        [[0.0, 1.0, 4.0, 9.0]]
+        """
+        self._check_before_batch("map")
+        return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals)
+
+    def filter(
+        self,
+        pred: Callable[..., Any],
+        *,
+        fields: str | Sequence[str] | None = None,
+        version: object = None,
+        seed_globals: bool = True,
+    ) -> Self:
+        """Only the records for which `pred(sample)` is true. Before `batch`.
+
+        Which they are is found before the first batch, by calling `pred` once for every record, with what comes before it in the
+        pipeline; the verdicts are kept in the cache folder. So length, order, ranks and resume are exact, and `pred` must depend
+        on nothing but the record: what comes before it may not draw random numbers. `fields`, `version` and `seed_globals` as
+        in `map`.
+
+        >>> import carya, numpy as np, operator
+        >>> p = carya.arrays({"x": np.arange(6)}).filter(operator.truth, fields="x").batch(6)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [batch["x"].tolist() for batch in loader]
+        [[1, 2, 3, 4, 5]]
+        """
+        self._check_asked_before("filter")
+        return self._append("filter", pred, fields=fields, version=version, seed_globals=seed_globals)
+
+    def flat_map(self, fn: Callable[..., Any], *, version: object = None, seed_globals: bool = True) -> Self:
+        """Each record becomes the samples that `fn(sample)` returns as a list, or yields: none, one or many. Before `batch`.
+
+        How many each record has is found before the first batch, by calling `fn` once for every record, and kept in the cache
+        folder. So length, order, ranks and resume are exact, and the number must depend on nothing but the record; contents may
+        draw (`rng` as in `map`). The samples of a record stand side by side in the order of records, which `shuffle` permutes;
+        a process makes them with one call where it has the whole record, and calls `fn` again where a chunk ends within one.
+        Functions and operations may follow; each sample has random numbers of its own. `batch.records` has its record.
+
+        >>> import carya
+        >>> p = carya.dataset([(1, 2), (), (3,)]).flat_map(list).batch(8)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [(batch["value"].tolist(), batch.records.tolist()) for batch in loader]
+        [([1, 2, 3], [0, 0, 2])]
+        """
+        self._check_asked_before("flat_map", rng=True)
+        return self._append("flat_map", fn, version=version, seed_globals=seed_globals)
+
+    def bucket_by_length(
+        self,
+        length: str | Callable[[Any], int] | Sequence[int] | np.ndarray[Any, Any],
+        *,
+        window: int = 4096,
+        group: int = 64,
+    ) -> Self:
+        """Put samples of like length next to each other, in groups of `group`, so that little of a batch is padding. Before `batch`.
+
+        The order of records is cut into windows of `window`; each is sorted by length and cut into groups, and with `shuffle` the
+        groups of a window are shuffled. All of it depends on seed, epoch and lengths only, on no batch size and no rank: states,
+        ranks and resumes are as free as without it. Give a global batch size that `group` is a multiple of, or the other way round.
+
+        `length`: the name of a field (its first side, or the length of a text), a function of a sample, or a number for each record,
+        which saves the pass: otherwise it is found before the first batch, once for every record, and kept in the cache folder.
+        What comes before it may not draw random numbers then.
+
+        >>> import carya, numpy as np
+        >>> p = carya.dataset([{"x": np.arange(n)} for n in (5, 1, 4, 2)]).bucket_by_length("x", window=4, group=2)
+        >>> with carya.Loader(p.pad_sequences("x").batch(2), threads=1) as loader:
+        ...     [batch["x_length"].tolist() for batch in loader]
+        [[1, 2], [4, 5]]
+        """
+        one = checked_bucket(length, window, group)
+        self._check_asked_before("bucket_by_length", rng=one.lengths is not None)
+        return self._with(stages=(*self._stages, Stage("bucket_by_length", one, seed_globals=False)))
+
+    def pack(
+        self,
+        length: int,
+        fields: str | Sequence[str],
+        *,
+        lengths: Sequence[int] | np.ndarray[Any, Any] | None = None,
+        value: float = 0,
+    ) -> Self:
+        """Fill rows of `length` elements with samples, one behind the other; one that does not end in a row goes on in the next.
+
+        A row has the packed `fields`, whose first sides are as long as each other (length, ...), and int32 (length,) `segment`: 1 for
+        the first sample in it, 2 for the next, 0 for what is filled up with `value`, at the end of the epoch only; and `position`:
+        the place within its sample. Other fields are left out. With `shuffle` other samples share a row in each epoch. What is in
+        a row depends on seed, epoch and lengths only, so that states, ranks and resumes are as free as without it.
+
+        `lengths`: of each record, which saves the pass: otherwise they are found before the first batch, once for every record, and
+        kept in the cache folder; what comes before it may not draw random numbers then. Functions may follow; their random
+        numbers are keyed by epoch and row. `batch.records` has the first record of a row.
+
+        >>> import carya, numpy as np
+        >>> p = carya.dataset([{"x": np.arange(n)} for n in (3, 2, 2)]).pack(4, "x", value=-1).batch(2)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [(batch["x"].tolist(), batch["segment"].tolist()) for batch in loader]
+        [([[0, 1, 2, 0], [1, 0, 1, -1]], [[1, 1, 1, 2], [1, 2, 2, 0]])]
+        """
+        one = checked_pack(length, fields, lengths, value)
+        self._check_asked_before("pack", rng=lengths is not None)
+        return self._with(stages=(*self._stages, Stage("pack", one, seed_globals=False)))
+
+    def _check_asked_before(self, kind: str, rng: bool = False) -> None:
+        """Errors: InvalidArgument, where a stage that is asked before the first batch cannot stand."""
+        self._check_before_batch(kind)
+        self._check_no_mix(kind)
+        former = [stage.kind for stage in self._stages if stage.kind in REGROUPS]
+        if former:
+            raise InvalidArgument(
+                f"{kind}: it comes after {former[0]}; call .{kind}(...) before it, and only one of those two kinds"
+            )
+        if not rng and any(stage.takes_rng for stage in self._stages):
+            raise InvalidArgument(
+                f"{kind}: it comes after random numbers (a function with rng, an operation), which differ from epoch to epoch; call "
+                f".{kind}(...) before that one"
+            )
+
+    def pad_sequences(
+        self,
+        fields: str | Sequence[str],
+        *,
+        to: int | None = None,
+        multiple_of: int = 1,
+        value: float = 0,
+        truncate: bool = False,
+    ) -> Self:
+        """Bring arrays of several lengths to one: `to`, or else the longest of each batch, rounded up to `multiple_of`. Before `batch`.
+
+        Shape: (n, ...) becomes (to, ...); the sides behind the first are equal in all samples. What is added is `value`. Beside
+        each field the sample gets `<field>_length`, int64: how many elements are its own. With `to` batches have one shape and
+        their rows are written in place; a sample that is longer is an error, or cut with `truncate`. Without it every rank pads
+        its own part of a batch to the longest there, so that ranks may have other lengths.
+
+        >>> import carya, numpy as np
+        >>> p = carya.dataset([{"x": np.arange(n)} for n in (1, 3, 2)]).pad_sequences("x", multiple_of=4, value=-1).batch(3)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [(batch["x"].tolist(), batch["x_length"].tolist()) for batch in loader]
+        [([[0, -1, -1, -1], [0, 1, 2, -1], [0, 1, -1, -1]], [1, 3, 2])]
+        """
+        self._check_before_batch("pad_sequences")
+        one = Stage("pad_sequences", checked_pad(fields, to, multiple_of, value, truncate), seed_globals=False)
+        return self._with(stages=(*self._stages, one))
+
+    @property
+    def _padded(self) -> tuple[str, ...]:
+        """Fields that a batch pads as a whole."""
+        return tuple(
+            name for stage in self._stages if isinstance(stage.fn, Pad) and stage.whole for name in stage.fn.fields
+        )
+
+    def map_batches(self, fn: Callable[..., Any], *, version: object = None, seed_globals: bool = True) -> Self:
+        """Call `fn(batch)` on every batch, in worker processes; what it returns is yielded. After `batch`.
+
+        `batch` is a dict of arrays, one row per sample, or what `collate=` made. Unlike `map_batch`, which runs in the trainer's
+        own thread, it runs ahead of the trainer, each batch in one process. A dict of arrays that it returns is a batch again;
+        anything else is yielded as it is. `rng` as in `map`, keyed by epoch and the batch's first position.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(4)}).batch(2).map_batches(dict)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [batch["x"].tolist() for batch in loader]
+        [[0, 1], [2, 3]]
+        """
+        if self._batch is None:
+            raise InvalidArgument(
+                "map_batches: comes before batch; call .batch(...) first, or .map(fn) for single samples"
+            )
+        if self._maps:
+            raise InvalidArgument(
+                "map_batches: it comes after map_batch, which runs in the trainer; call .map_batches(...) before .map_batch(...)"
+            )
+        return self._append("map_batches", fn, version=version, seed_globals=seed_globals)
+
+    def one_hot(self, num_classes: int, *, label: str = "label", smoothing: float = 0.0) -> Self:
+        """Class numbers as rows of `num_classes` float32, with label smoothing: 1 - s + s / n for the class, s / n elsewhere. After
+        `batch`; runs in worker processes.
+
+        Reference: `torch.nn.functional.one_hot`, and `label_smoothing` of `torch.nn.CrossEntropyLoss`.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"label": np.array([1, 0])}).batch(2).one_hot(2, smoothing=0.5)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     next(iter(loader))["label"].tolist()
+        [[0.25, 0.75], [0.75, 0.25]]
+        """
+        return self._append_to_batch(
+            Stage("one_hot", checked_one_hot(num_classes, label, smoothing), seed_globals=False)
+        )
+
+    def mixup(
+        self,
+        alpha: float = 0.2,
+        *,
+        num_classes: int | None = None,
+        p: float = 1.0,
+        group: int = 2,
+        image: str = "image",
+        label: str = "label",
+    ) -> Self:
+        """Mix each picture and its label with another one: lam * x + (1 - lam) * other, lam from Beta(alpha, alpha). After `batch`.
+
+        The other one is the one before it in its group, the first's is the last: groups are `group` positions of the epoch, and each
+        draws its own lam, or is left as it is with probability 1 - p. So the bits depend on no batch size and no rank, if the batch
+        size per rank is a multiple of `group`; else it is an error. A last group of one sample is left as it is.
+
+        Pictures are floats, labels float rows, as of `one_hot`; with `num_classes` class numbers are made such rows.
+        Runs in worker processes. Rows that `on_error="mask"` left empty are mixed as the zeros that they are: give "replace".
+        Reference: torchvision's `v2.MixUp`, of which a group is the batch.
+
+        >>> import carya, numpy as np
+        >>> arrays = {"image": np.arange(2, dtype=np.float32).reshape(2, 1, 1, 1), "label": np.array([0, 1])}
+        >>> with carya.Loader(carya.arrays(arrays).batch(2).mixup(1.0, num_classes=2), threads=1) as loader:
+        ...     batch = next(iter(loader))
+        >>> bool(np.allclose(batch["image"].reshape(2), batch["label"][:, 1]))
+        True
+        """
+        return self._mixed("mixup", checked_mixing("mixup", alpha, p, group, image, label, num_classes))
+
+    def cutmix(
+        self,
+        alpha: float = 1.0,
+        *,
+        num_classes: int | None = None,
+        p: float = 1.0,
+        group: int = 2,
+        image: str = "image",
+        label: str = "label",
+    ) -> Self:
+        """Put a rectangle of another picture into each, and mix their labels by its area. After `batch`.
+
+        Groups, `p`, labels and where it runs are as for `mixup`; pictures are of any dtype, (channels, height, width) or
+        (height, width, channels). The rectangle is that of its group: its sides are sqrt(1 - lam) of the picture's, lam from
+        Beta(alpha, alpha), about a point of the picture, and cut off at the edges. Reference: torchvision's `v2.CutMix`, of which a
+        group is the batch.
+
+        >>> import carya, numpy as np
+        >>> arrays = {"image": np.arange(2, dtype=np.float32).repeat(64).reshape(2, 1, 8, 8), "label": np.array([0, 1])}
+        >>> with carya.Loader(carya.arrays(arrays).batch(2).cutmix(num_classes=2), threads=1) as loader:
+        ...     batch = next(iter(loader))
+        >>> bool(np.allclose(batch["image"].mean((1, 2, 3)), batch["label"][:, 1]))
+        True
+        """
+        return self._mixed("cutmix", checked_mixing("cutmix", alpha, p, group, image, label, num_classes))
+
+    def _mixed(self, kind: str, mixing: Mixing) -> Self:
+        occurrence = sum(stage.kind == kind for stage in self._stages)
+        return self._append_to_batch(Stage(kind, mixing, seed_globals=False, takes_rng=True, occurrence=occurrence))
+
+    def _append_to_batch(self, one: Stage) -> Self:
+        """Behind the batch. Errors: InvalidArgument where there is none, or where it is in the trainer already."""
+        if self._batch is None:
+            raise InvalidArgument(f"{one.kind}: comes before batch; call .batch(...) first")
+        if self._maps:
+            raise InvalidArgument(
+                f"{one.kind}: it comes after map_batch, which runs in the trainer; call .{one.kind}(...) before .map_batch(...)"
+            )
+        return self._with(stages=(*self._stages, one))
+
+    def _check_before_batch(self, kind: str) -> None:
+        if self._batch is not None:
+            raise InvalidArgument(
+                f"{kind}: comes after batch; call .{kind}(...) before .batch(...), or .map_batches(fn) for whole batches"
+            )
+
+    def _append_native(self, document: Mapping[str, Any], random: bool) -> Self:
+        """An operation behind a function: run together with those right before it."""
+        stages, last = self._stages, self._stages[-1] if self._stages else None
+        if last is not None and isinstance(last.fn, NativeOps):
+            ops, random, stages = last.fn.also(document), random or last.takes_rng, stages[:-1]
+        else:
+            ops = NativeOps((document,), sum(stage.kind == "native" for stage in stages))
+        one = Stage("native", ops, seed_globals=False, takes_rng=random)
+        return self._with(stages=(*stages, one))
+
+    def _append(self, kind: str, fn: Callable[..., Any], **options: Any) -> Self:
+        occurrence = sum(stage.kind == kind for stage in self._stages)
+        return self._with(stages=(*self._stages, made(kind, fn, occurrence=occurrence, **options)))

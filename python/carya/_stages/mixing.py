@@ -1,0 +1,160 @@
+"""`one_hot`, `mixup`, `cutmix`: operations on whole batches, whose groups of samples do not depend on batches or ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidArgument, invalid
+
+Array = np.ndarray[Any, Any]
+# A generator for the epoch, the number of a group, and 0.
+Numbers = Callable[[int, int, int], "np.random.Generator"]  # in quotes: numpy.random is loaded by who draws
+
+
+class OneHot:
+    """Class numbers as rows of `count` float32: 1 - smoothing + smoothing / count, and smoothing / count elsewhere."""
+
+    def __init__(self, count: int, field: str, smoothing: float) -> None:
+        self.count, self.field, self.smoothing = count, field, smoothing
+
+    @property
+    def __name__(self) -> str:
+        return self.field
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Errors: InvalidArgument (no such field, what is no class number)."""
+        return {**batch, self.field: self.rows("one_hot", _column("one_hot", batch, self.field))}
+
+    def rows(self, who: str, labels: Array) -> Array:
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise InvalidArgument(
+                f"{who}: {self.field}: got {labels.dtype} {labels.shape[1:]}; give one class number per sample"
+            )
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.count:
+            raise InvalidArgument(
+                f"{who}: {self.field}: got classes {labels.min()} to {labels.max()}; give num_classes= of at least {int(labels.max()) + 1}, "
+                "and numbers of 0 or more"
+            )
+        made = np.full((len(labels), self.count), self.smoothing / self.count, np.float32)
+        made[np.arange(len(labels)), labels] = 1 - self.smoothing + self.smoothing / self.count
+        return made
+
+
+class Mixing:
+    """Each sample with the one before it in its group, the first with the last. `cut`: a rectangle of it (cutmix), else a weighted
+    sum (mixup). Groups are `group` positions of the epoch, each with numbers of its own."""
+
+    def __init__(self, cut: bool, alpha: float, p: float, group: int, image: str, labels: OneHot | str) -> None:
+        self.cut, self.alpha, self.p, self.group, self.image, self.labels = cut, alpha, p, group, image, labels
+        self.who = "cutmix" if cut else "mixup"
+
+    @property
+    def __name__(self) -> str:
+        return self.image
+
+    def __call__(
+        self, batch: dict[str, Any], place: tuple[int, int, int], numbers: Numbers, count: int
+    ) -> dict[str, Any]:
+        """`place`: epoch and first position of the batch, of which `count` rows are samples. Errors: InvalidArgument (fields; a batch that cuts through a group)."""
+        images = _column(self.who, batch, self.image)
+        name = self.labels if isinstance(self.labels, str) else self.labels.field
+        labels = _column(self.who, batch, name)
+        if not isinstance(self.labels, str) and labels.ndim == 1:
+            labels = self.labels.rows(self.who, labels)
+        if labels.dtype.kind != "f" or labels.ndim != 2:
+            raise InvalidArgument(
+                f"{self.who}: {name}: got {labels.dtype} {labels.shape[1:]}; give num_classes=, or call .one_hot(...) before it"
+            )
+        if images.ndim != 4 or (not self.cut and images.dtype.kind != "f"):
+            wanted = (
+                "pictures" if self.cut else "pictures of floats: .normalize(...) or .to_dtype(...) before .batch(...)"
+            )
+            raise InvalidArgument(f"{self.who}: {self.image}: got {images.dtype} {images.shape[1:]}; give {wanted}")
+        epoch, first, _ = place
+        self.check(first)
+        images, labels = images.copy(), labels.copy()
+        for begin in range(0, count, self.group):
+            rows = slice(begin, min(begin + self.group, count))
+            rng = numbers(epoch, (first + begin) // self.group, 0)
+            if rng.random() < self.p and rows.stop - rows.start > 1:
+                self._mix(images[rows], labels[rows], rng)
+        return {**batch, self.image: images, name: labels}
+
+    def check(self, first: int) -> None:
+        """Errors: InvalidArgument, where a batch that begins at position `first` cuts through a group."""
+        if first % self.group:
+            raise InvalidArgument(
+                f"{self.who}: group: a batch of this rank begins at position {first}, inside of a group of {self.group}; give a batch size "
+                f"per rank that is a multiple of {self.group}, and drop_last=True where the last step is shared by several ranks"
+            )
+
+    def _mix(self, images: Array, labels: Array, rng: np.random.Generator) -> None:
+        kept = rng.beta(self.alpha, self.alpha)
+        others = np.roll(images, 1, 0)
+        if self.cut:
+            height, width = _sides(images.shape[1:])
+            top, bottom = _span(height, kept, rng)
+            left, right = _span(width, kept, rng)
+            here = (slice(None), slice(top, bottom), slice(left, right))
+            if _channels_first(images.shape[1:]):
+                here = (slice(None), slice(None), *here[1:])  # type: ignore[assignment]
+            images[here] = others[here]
+            kept = 1 - (bottom - top) * (right - left) / (height * width)
+        else:
+            share = images.dtype.type(kept)
+            images *= share
+            images += others * (1 - share)
+        share = labels.dtype.type(kept)
+        labels[:] = labels * share + np.roll(labels, 1, 0) * (1 - share)
+
+
+def _span(side: int, kept: float, rng: np.random.Generator) -> tuple[int, int]:
+    """Of a rectangle whose sides are sqrt(1 - kept) of the picture's, cut off at its edges, about a point of it."""
+    middle, half = int(rng.integers(side)), int(side * np.sqrt(1 - kept) / 2)
+    return max(0, middle - half), min(side, middle + half)
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    return shape[0] in (1, 3, 4) or shape[2] not in (1, 3, 4)
+
+
+def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    return shape[1:] if _channels_first(shape) else shape[:2]  # type: ignore[return-value]
+
+
+def _column(who: str, batch: Any, name: str) -> Array:
+    if not isinstance(batch, dict) or name not in batch:
+        have = tuple(batch) if isinstance(batch, dict) else type(batch).__name__
+        raise InvalidArgument(f"{who}: the batch has no {name!r}; give the name of one of {have}")
+    return np.asarray(batch[name])
+
+
+def checked_one_hot(num_classes: Any, field: Any, smoothing: Any, who: str = "one_hot") -> OneHot:
+    """Errors: InvalidArgument that names the parameter."""
+    if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
+        raise invalid(f"{who}: num_classes", num_classes, "an integer of 1 or more")
+    if not isinstance(field, str) or not field:
+        raise invalid(f"{who}: label", field, "the name of a field")
+    return OneHot(num_classes, field, _share(f"{who}: smoothing", smoothing))
+
+
+def checked_mixing(who: str, alpha: Any, p: Any, group: Any, image: Any, label: Any, num_classes: Any) -> Mixing:
+    """Errors: InvalidArgument that names the parameter."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e6:
+        raise invalid(f"{who}: alpha", alpha, "a number of more than 0")
+    if not isinstance(group, int) or isinstance(group, bool) or group < 2:
+        raise invalid(f"{who}: group", group, "an integer of 2 or more")
+    for name, field in (("image", image), ("label", label)):
+        if not isinstance(field, str) or not field:
+            raise invalid(f"{who}: {name}", field, "the name of a field")
+    labels: OneHot | str = label if num_classes is None else checked_one_hot(num_classes, label, 0.0, who)
+    return Mixing(who == "cutmix", float(alpha), _share(f"{who}: p", p), group, image, labels)
+
+
+def _share(subject: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise invalid(subject, value, "a number of 0 to 1")
+    return float(value)

@@ -1,0 +1,132 @@
+"""Where a stream of Python functions takes its samples from: a user's dataset, arrays, or a native pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument, invalid
+from .identity import identity
+from .randomness import GlobalSeeds
+
+
+class Source(Protocol):
+    """Samples by record."""
+
+    label: str
+
+    def sample(self, record: int, epoch: int, occurrence: int) -> Any:
+        """The sample of a record (after the views)."""
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A map-style dataset as a pipeline holds it."""
+
+    dataset: Any
+    count: int
+    names: tuple[str, ...] | None
+    seed_globals: bool
+    version: object
+
+    @property
+    def label(self) -> str:
+        return f"dataset({type(self.dataset).__qualname__})"
+
+    def fingerprint(self) -> str:
+        """Of its type, its length and what it says of itself: `version=`, or the fingerprint of Hugging Face's datasets."""
+        own = getattr(self.dataset, "_fingerprint", None)
+        kind = type(self.dataset)
+        said = [f"{kind.__module__}.{kind.__qualname__}", self.count, self.names, self.seed_globals]
+        return identity([*said, self.version if self.version is not None else own if isinstance(own, str) else None])
+
+
+def checked_dataset(dataset: Any, names: Any, seed: Any, version: object) -> DatasetSpec:
+    """The spec of what a user gave to `carya.dataset`. Errors: InvalidArgument."""
+    if isinstance(dataset, type):
+        raise invalid("dataset: dataset", f"the class {dataset.__name__}", f"an object of it: {dataset.__name__}(...)")
+    count = _length(dataset)
+    if not hasattr(type(dataset), "__getitem__"):
+        raise invalid("dataset: dataset", type(dataset).__name__, "an object with __len__ and __getitem__")
+    if names is not None:
+        listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Sequence) else ()
+        if not listed or not all(isinstance(name, str) and name for name in listed) or len(set(listed)) < len(listed):
+            raise invalid("dataset: names", names, "a different name for each element of the dataset's tuples")
+        names = listed
+    if not isinstance(seed, bool):
+        raise invalid("dataset: seed_globals", seed, "True or False")
+    return DatasetSpec(dataset, count, names, seed, version)
+
+
+def _length(dataset: Any) -> int:
+    if isinstance(dataset, str | bytes | Mapping) or not hasattr(type(dataset), "__len__"):
+        wanted = "an object with __len__ and __getitem__, as a torch Dataset or a list of samples"
+        if isinstance(dataset, Mapping):
+            wanted += "; arrays by name are carya.arrays({...})"
+        elif hasattr(type(dataset), "__iter__"):
+            wanted += "; what can only be iterated has no order that can be shuffled or resumed"
+        shown = type(dataset).__name__ if not isinstance(dataset, str | bytes) else dataset
+        raise invalid("dataset: dataset", shown, wanted)
+    try:
+        count = operator.index(len(dataset))
+    except Exception as error:
+        raise InvalidArgument(
+            f"dataset: len(dataset) raised {type(error).__name__}: {error}; give a dataset that knows its length"
+        ) from error
+    if count < 1:
+        raise invalid("dataset: len(dataset)", count, "a dataset with at least one sample")
+    return count
+
+
+class DatasetSource:
+    """A user's dataset, read by index."""
+
+    def __init__(self, spec: DatasetSpec, views: _core.Dataset | None, seed: int) -> None:
+        self.label = spec.label
+        self._dataset, self._views, self._names = spec.dataset, views, spec.names
+        self._seeds = GlobalSeeds(_core.op_key(seed, "dataset", 0)) if spec.seed_globals else None
+
+    def sample(self, record: int, epoch: int, occurrence: int) -> Any:
+        if self._seeds is not None:
+            self._seeds.set(epoch, record, occurrence)
+        return self._dataset[record if self._views is None else self._views.source_index(record)]
+
+
+class ArraysSource:
+    """Rows of arrays: views that cannot be written."""
+
+    label = "arrays"
+
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]], views: _core.Dataset | None) -> None:
+        self._arrays = {name: array.view() for name, array in arrays.items()}
+        for array in self._arrays.values():
+            array.flags.writeable = False
+        self._views = views
+
+    def sample(self, record: int, epoch: int, occurrence: int) -> Any:
+        index = record if self._views is None else self._views.source_index(record)
+        # A slice first, since one number of an array of numbers would be a scalar.
+        return {name: array[index : index + 1].reshape(array.shape[1:]) for name, array in self._arrays.items()}
+
+
+class NativeSource:
+    """Samples of a native pipeline, with the bits of a stream's rows. Their arrays are the function's to write."""
+
+    label = "native"
+
+    def __init__(self, pipeline: _core.Pipeline, dataset: _core.Dataset, seed: int, order: Sequence[int]) -> None:
+        self._sampler = _core.Sampler(pipeline, dataset, seed, order)
+
+    def sample(self, record: int, epoch: int, occurrence: int) -> Any:
+        return self._sampler.compute(record, epoch, occurrence)
+
+
+def survivors_digest(kept: np.ndarray[Any, Any]) -> str:
+    """Of the records that filters left."""
+    return hashlib.blake2b(kept.tobytes(), digest_size=16).hexdigest()

@@ -1,0 +1,111 @@
+"""What a host and its workers are told of a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument
+from .chain import Chain
+from .mix import MixSource, MixSpec
+from .padding import Pad
+from .regroup import REGROUPS
+from .source import ArraysSource, DatasetSource, DatasetSpec, NativeSource, Source
+from .stage import Stage
+
+
+@dataclass
+class StreamSpec:
+    """Everything that decides a bit, and how long one may take. Travels as a pickle (`code.dumps_code`)."""
+
+    native: str  # document of the native source, views and operations; of a surrogate where the source is Python's
+    order: list[int]
+    cache_dir: str
+    seed: int
+    shuffle: bool
+    stages: tuple[Stage, ...]
+    dataset: DatasetSpec | MixSpec | None
+    arrays: dict[str, np.ndarray[Any, Any]] | None  # travels apart: it is mapped, and nobody writes it
+    count: int  # records after the views
+    lists: tuple[str, ...]
+    workers: int
+    function_timeout: float | None  # seconds that one call may take
+    rss_max: int | None
+    survivors_path: str = ""  # where the verdicts of filters are kept; "" for nowhere
+    has_ops: bool = False  # native operations run before the functions
+    views: bool = False
+
+    @property
+    def filters(self) -> bool:
+        return any(stage.kind == "filter" for stage in self.stages)
+
+    @property
+    def regroup(self) -> Stage | None:
+        """The stage behind which positions are no single records."""
+        return next((stage for stage in self.stages if stage.kind in REGROUPS), None)
+
+    @property
+    def asks_sizes(self) -> bool:
+        """Whether records are asked for their size before the first batch."""
+        return self.regroup is not None and getattr(self.regroup.fn, "lengths", None) is None
+
+    @property
+    def collates(self) -> bool:
+        return any(stage.kind == "collate" for stage in self.stages)
+
+    @property
+    def whole(self) -> bool:
+        """A function makes each step as a whole."""
+        return any(stage.whole for stage in self.stages)
+
+    def lister(self, name: str) -> str:
+        """Who asks for a list of a field."""
+        padded = [stage for stage in self.stages if isinstance(stage.fn, Pad) and name in stage.fn.fields]
+        return "pad_sequences: fields" if padded else "batch: lists"
+
+    @property
+    def records(self) -> int:
+        """How many records there are: as many as positions of an epoch, but for a mix."""
+        return sum(self.dataset.mix.counts) if isinstance(self.dataset, MixSpec) else self.count
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return None if self.dataset is None else self.dataset.names
+
+    def without_arrays(self) -> StreamSpec:
+        """The same, whose arrays travel apart."""
+        return replace(self, arrays=None)
+
+    def open(self) -> Source:
+        """The source, opened in this process. Errors: those of opening a native one; the dataset's own of `len`."""
+        if isinstance(self.dataset, MixSpec):
+            return MixSource(self.dataset, self.seed)
+        pipeline = _core.Pipeline.parse(self.native)
+        if self.dataset is not None:
+            self._check_length()
+            memory = {"index": np.zeros(self.dataset.count, np.uint8)}
+            views = self._dataset(pipeline, memory) if self.views else None
+            return DatasetSource(self.dataset, views, self.seed)
+        if self.arrays is not None and not self.has_ops:
+            return ArraysSource(self.arrays, self._dataset(pipeline, self.arrays) if self.views else None)
+        return NativeSource(pipeline, self._dataset(pipeline, self.arrays), self.seed, self.order)
+
+    def chain(self, source: Source) -> Chain:
+        return Chain(source, self.stages, self.seed, self.names)
+
+    def _dataset(self, pipeline: _core.Pipeline, arrays: dict[str, np.ndarray[Any, Any]] | None) -> _core.Dataset:
+        return _core.Dataset.open(
+            pipeline, arrays=arrays, cache_dir=self.cache_dir, verify=False, threads=1, progress=None
+        )
+
+    def _check_length(self) -> None:
+        assert isinstance(self.dataset, DatasetSpec)
+        found = len(self.dataset.dataset)
+        if found != self.dataset.count:
+            raise InvalidArgument(
+                f"dataset: len(dataset) was {self.dataset.count} in the trainer and is {found} in a worker process; give a "
+                "dataset whose length does not change"
+            )

@@ -1,0 +1,78 @@
+"""What stands for a pipeline with Python functions where a native one is asked: its fingerprint, and what it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from .._errors import Unsupported
+from .identity import identity
+from .mix import MixSpec
+from .source import DatasetSpec
+from .stage import Stage
+
+_NO_FORM = "{}: {} is a Python function and has no such form; write the pipeline without it and add it after reading it"
+
+
+class FunctionPipeline:
+    """The methods of `_core.Pipeline` that loaders call. `native`: the source, views and operations before the functions."""
+
+    def __init__(
+        self,
+        native: _core.Pipeline,
+        stages: Sequence[Stage],
+        dataset: DatasetSpec | MixSpec | None,
+        batch: dict[str, Any] | None,
+        lists: tuple[str, ...],
+    ) -> None:
+        self.native, self.dataset, self.lists = native, dataset, lists
+        self.stages = stages = tuple(stage for stage in stages if stage.kind not in ("start", "order"))
+        self._identity = identity(
+            [
+                [stage.identity() for stage in stages],
+                None if dataset is None else dataset.fingerprint(),
+                lists,
+                {key: value for key, value in (batch or {}).items() if key in ("drop_last", "pad_last")},
+            ]
+        )
+
+    def fingerprint(self, on_error: str, order: Sequence[int] = ()) -> str:
+        return identity([self.native.fingerprint(on_error, order), self._identity])
+
+    def outputs(self) -> list[Any]:
+        return []
+
+    def fixed_order(self, reorder: str) -> list[int]:
+        return self.native.fixed_order(reorder)
+
+    def check_order(self, order: Sequence[int], reorder: str) -> None:
+        self.native.check_order(order, reorder)
+
+    def op_labels(self) -> list[str]:
+        return self.native.op_labels()
+
+    def to_json(self) -> str:
+        raise self._refused("to_json")
+
+    def explain(self, *_: Any) -> str:
+        raise self._refused("explain")
+
+    def freeze_plan(self, **_: Any) -> str:
+        raise self._refused("plan")
+
+    def read_plan(self, _: Any) -> Any:
+        raise self._refused("plan")
+
+    def lines(self) -> list[tuple[str, list[Any]]]:
+        """As a native pipeline's, for printing."""
+        found: list[tuple[str, list[Any]]] = [] if self.dataset is not None else list(self.native.lines())
+        shown = found[-1][1] if found else []
+        if self.dataset is not None:
+            found = [(self.dataset.label, [])]
+            found += [(text, []) for text, _ in self.native.lines()[1:]]
+        return found + [(stage.label, shown if stage.kind == "filter" else []) for stage in self.stages]
+
+    def _refused(self, subject: str) -> Unsupported:
+        name = self.stages[0].label if self.stages else self.dataset.label if self.dataset is not None else "it"
+        return Unsupported(_NO_FORM.format(subject, name))

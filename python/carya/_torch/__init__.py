@@ -1,0 +1,1 @@
+"""torch's DataLoader over worker processes."""

@@ -1,0 +1,190 @@
+"""The schedule of a host: every position once, slots with one step at a time, whatever order answers and deaths come in."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from carya._core import StreamShape
+from carya._functions.faults import Fault
+from carya._functions.schedule import Chunk, Schedule, Step
+from carya._functions.steps import ListedSteps
+
+
+def shape(records: int, batch: int, world: int, rank: int, drop: bool, pad: bool) -> StreamShape:
+    return StreamShape(
+        records=records, batch_size=batch, global_size=0, world_size=world, rank=rank, drop_last=drop, pad_last=pad
+    )
+
+
+class Run:
+    """Workers that answer, die and are slow at random, and a trainer that holds slots."""
+
+    def __init__(self, schedule: Schedule, seed: int) -> None:
+        self.schedule, self.random = schedule, random.Random(seed)
+        self.out: list[Chunk] = []
+        self.held: list[int] = []
+        self.published: list[Step] = []
+
+    def turn(self) -> None:
+        what = self.random.random()
+        if what < 0.5 and (chunk := self.schedule.next_chunk()) is not None:
+            assert all(chunk.step.slot not in (slot,) for slot in self.held), "a held slot is written"
+            self.out.append(chunk)
+        elif what < 0.75 and self.out:
+            chunk = self.out.pop(self.random.randrange(len(self.out)))
+            self.schedule.note_cost(self.random.random() * 0.05, 0.001, chunk.count)
+            self.schedule.done(chunk, [], [], None)
+        elif what < 0.8 and self.out:
+            self.schedule.again(self.out.pop(self.random.randrange(len(self.out))))
+        elif what < 0.9 and (step := self.schedule.take_ready()) is not None:
+            self.published.append(step)
+            self.held.append(step.slot)
+        elif self.held:
+            self.schedule.free(self.held.pop(0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    records=some.integers(1, 60),
+    batch=some.integers(1, 9),
+    world=some.integers(1, 4),
+    whole=some.booleans(),
+    pad=some.booleans(),
+    seed=some.integers(0, 2**32),
+)
+def test_every_position_once_over_all_ranks(
+    records: int, batch: int, world: int, whole: bool, pad: bool, seed: int
+) -> None:
+    found: list[int] = []
+    for rank in range(world):
+        of = shape(records, batch, world, rank, False, pad)
+        schedule = Schedule(of, 3, whole=whole, epochs=1, prefetch_epochs=True)
+        schedule.seek(1, 0, 0)
+        run = Run(schedule, seed + rank)
+        for _ in range(100_000):
+            run.turn()
+            if run.published and run.published[-1].last:
+                break
+        assert [step.after for step in run.published] == sorted({step.after for step in run.published})
+        assert len(run.published) == of.steps_from(0)
+        found += [step.first + i for step in run.published for i in range(step.count) if not step.repeated]
+    assert sorted(found) == list(range(records))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    epochs=some.lists(some.lists(some.integers(1, 9), min_size=1, max_size=12), min_size=1, max_size=3),
+    whole=some.booleans(),
+    seed=some.integers(0, 2**32),
+    data=some.data(),
+)
+def test_steps_of_any_lengths_have_every_position_once_from_any_step_on(
+    epochs: list[list[int]], whole: bool, seed: int, data: some.DataObject
+) -> None:
+    schedule = Schedule(ListedSteps(np.zeros(0, np.int64)), 3, whole=whole, epochs=None, prefetch_epochs=False)
+    run = Run(schedule, seed)
+    for epoch, lengths in enumerate(epochs):
+        ends = np.cumsum(lengths)
+        begun = data.draw(some.integers(0, len(lengths) - 1))
+        start = int(ends[begun]) - lengths[begun]
+        schedule.seek(epoch + 1, epoch, start, ListedSteps(ends))
+        run.published.clear()
+        for _ in range(100_000):
+            run.turn()
+            if run.published and run.published[-1].last:
+                break
+        assert [(step.epoch, step.position, step.count) for step in run.published] == [
+            (epoch, int(end) - length, length) for end, length in zip(ends[begun:], lengths[begun:], strict=True)
+        ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=some.integers(0, 2**32), seeks=some.lists(some.integers(0, 49), min_size=1, max_size=6))
+def test_seeks_lose_no_slot_and_publish_nothing_of_before(seed: int, seeks: list[int]) -> None:
+    of = shape(50, 7, 1, 0, False, False)
+    schedule = Schedule(of, 4, whole=False, epochs=1, prefetch_epochs=True)
+    run = Run(schedule, seed)
+    for session, position in enumerate(seeks, 1):
+        schedule.seek(session, 0, position)
+        run.published.clear()
+        for _ in range(run.random.randrange(200)):
+            run.turn()
+        assert all(step.session == session for step in run.published)
+        assert [step.position for step in run.published] == [position + 7 * k for k in range(len(run.published))]
+    schedule.seek(99, 5, 0)  # an epoch that does not exist: nothing is begun
+    while run.out or run.held:
+        run.turn()
+    assert schedule.free_slots == 4
+
+
+def test_the_lowest_fault_of_the_first_step_stops_the_stream() -> None:
+    schedule = Schedule(shape(40, 20, 1, 0, False, False), 4, whole=False, epochs=None, prefetch_epochs=True)
+    schedule.seek(1, 0, 0)
+    chunks = [schedule.next_chunk() for _ in range(5)]
+    assert all(chunk is not None for chunk in chunks)
+    later, earlier = chunks[4], chunks[1]
+    assert later is not None
+    assert earlier is not None
+    assert later.step is not earlier.step
+    schedule.done(later, [Fault(later.row, 9, "map(f)", ValueError("later"))], [], None)
+    assert (schedule.next_chunk(), schedule.take_ready()) == (None, None)
+    schedule.done(earlier, [Fault(earlier.row, 3, "map(f)", ValueError("earlier"))], [], None)
+    for chunk in (chunks[0], chunks[2], chunks[3]):
+        assert chunk is not None
+        schedule.done(chunk, [], [], None)
+    step = schedule.take_ready()
+    assert step is earlier.step
+    assert [fault.record for fault in step.faults] == [3]
+    assert schedule.take_ready() is None
+    schedule.seek(2, 0, 0)
+    assert schedule.next_chunk() is not None
+
+
+@pytest.mark.parametrize(("prefetch", "begun"), [(True, 6), (False, 2)])
+def test_without_prefetch_nothing_is_begun_behind_an_epoch(prefetch: bool, begun: int) -> None:
+    schedule = Schedule(shape(8, 4, 1, 0, False, False), 6, whole=True, epochs=None, prefetch_epochs=prefetch)
+    schedule.seek(1, 0, 0)
+    steps = []
+    while (chunk := schedule.next_chunk()) is not None:
+        steps.append(chunk.step)
+    assert [(step.epoch, step.position) for step in steps] == [(e, p) for e in range(3) for p in (0, 4)][:begun]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cpu_seconds", "rows"),
+    [
+        (0.1, 0.1, 1),
+        (1e-6, 1e-6, 256),
+        (0.0005, 0.0005, 32),
+        (0.01, 0.0005, 10),  # the cores are busy with others
+        (0.05, 0.0005, 2),
+        (0.05, 1e-6, 2),  # it waits for something
+    ],
+)
+def test_chunks_follow_what_rows_cost(seconds: float, cpu_seconds: float, rows: int) -> None:
+    schedule = Schedule(shape(1000, 1000, 1, 0, False, False), 2, whole=False, epochs=1, prefetch_epochs=True)
+    for _ in range(60):
+        schedule.note_cost(seconds, cpu_seconds, 1)
+    assert schedule.chunk_rows == rows
+
+
+def test_workers_end_an_epoch_together() -> None:
+    """No worker is given a chunk that takes longer than what is left for the others, where nothing comes after it."""
+    for going_on in (True, False):
+        of = shape(96, 64, 1, 0, False, False)
+        schedule = Schedule(of, 4, whole=False, epochs=None, prefetch_epochs=going_on, workers=2)
+        schedule.seek(1, 0, 0)
+        schedule.note_cost(1e-6, 1e-6, 1)
+        counts = []
+        for _ in range(20):
+            if (chunk := schedule.next_chunk()) is None or chunk.step.epoch:
+                break
+            counts.append(chunk.count)
+        assert sum(counts) == 96
+        assert (counts == [64, 32]) == going_on
+        assert going_on or max(counts[-2:]) <= 2

@@ -1,0 +1,128 @@
+"""Mixes: every position has one sample of one pipeline, each pipeline is at a place that follows from the position alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import user_code as code
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from streams import digest, epoch_digest, killed_and_resumed
+
+import carya
+from carya._stages.mix import mixed
+
+COUNTS = some.lists(some.integers(1, 60), min_size=2, max_size=5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    counts=COUNTS,
+    data=some.data(),
+    stop=some.sampled_from(["first", "all"]),
+    seed=some.one_of(some.none(), some.integers(0, 2**64 - 1)),
+)
+def test_each_source_gives_its_samples_once_and_in_its_share(
+    counts: list[int], data: some.DataObject, stop: str, seed: int | None
+) -> None:
+    weights = data.draw(
+        some.one_of(
+            some.none(),
+            some.lists(some.integers(1, 50), min_size=len(counts), max_size=len(counts)),
+            some.lists(some.floats(0.01, 10), min_size=len(counts), max_size=len(counts)),
+        )
+    )
+    mix = mixed(counts, weights, stop, seed)
+    told: list[list[int]] = [[] for _ in counts]
+    for epoch in range(2):
+        sources, numbers = mix.places(epoch, 0, mix.length)
+        for source, number in zip(sources.tolist(), numbers.tolist(), strict=True):
+            told[source].append(number)
+        first = data.draw(some.integers(0, mix.length - 1))
+        count = data.draw(some.integers(0, mix.length - first))
+        part = mix.places(epoch, first, count)
+        assert [one.tolist() for one in part] == [
+            sources[first : first + count].tolist(),
+            numbers[first : first + count].tolist(),
+        ]
+        ends = [len(numbers) for numbers in told]
+        if epoch == 0 and stop == "first":
+            assert all(end <= count for end, count in zip(ends, counts, strict=True))
+            assert weights is not None or ends == counts, "without weights an epoch has every record once"
+        if epoch == 0 and stop == "all":
+            assert all(end >= count for end, count in zip(ends, counts, strict=True))
+        shares = np.array(mix.weights) / sum(mix.weights) * (epoch + 1) * mix.length
+        assert np.abs(np.array(ends) - shares).max() <= len(counts)
+    for numbers in told:
+        assert sorted(numbers) == list(range(len(numbers)))
+
+
+def test_places_far_away_and_over_many_blocks() -> None:
+    mix = mixed([5_000, 9_000], (2, 3), "first", 7)
+    sources, numbers = mix.places(10**9, 0, mix.length)
+    for source in range(2):
+        mine = np.sort(numbers[sources == source])
+        assert np.array_equal(mine, np.arange(mine[0], mine[0] + len(mine)))
+    assert mix.places(10**9, 4_090, 20)[1].tolist() == numbers[4_090:4_110].tolist()
+
+
+def squares(count: int, by: int = 0) -> carya.Pipeline:
+    return carya.dataset(code.Squares(count)).map(code.noisy).map(code.Plus(by))
+
+
+def pipeline(**batch: Any) -> carya.Pipeline:
+    parts = [squares(23).shuffle(seed=1), squares(11, 1000), squares(7, 2000).shuffle(seed=2)]
+    return carya.mix(parts, weights=(4, 2, 1), stop="all", seed=3).map(code.noisy).batch(**batch)
+
+
+def test_world_sizes_chunks_kills_and_resumes_give_the_same_stream() -> None:
+    whole = epoch_digest(pipeline(global_size=6), 2, threads=1, slots=2)
+    assert epoch_digest(pipeline(batch_size=5), 2, threads=3) == whole
+    assert digest(killed_and_resumed(pipeline, steps=3, ranks=3, global_size=9)) == whole
+
+
+def test_native_pipelines_mix_with_datasets_and_a_broken_record_is_replaced_by_one_of_its_own_pipeline() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (12, 20, 20, 3), np.uint8)
+    native = carya.arrays({"image": pictures, "label": np.zeros(12, np.int64)}).random_crop(8)
+    own = carya.dataset(code.Pictures(pictures[:6])).map(code.broken_label_2).resize((8, 8))
+    mix = carya.mix([native, own]).random_horizontal_flip().batch(6)
+    with pytest.raises(ValueError, match="label 2"):
+        for _ in carya.Loader(mix, threads=1, epochs=1):
+            pass
+    with carya.Loader(mix, threads=2, epochs=1, on_error="replace") as loader:
+        records = np.concatenate([batch.records.copy() for batch in loader])
+        (entry,) = loader.quarantine()
+    assert (entry["record"], entry["substitute"] >= 12) == (14, True)
+    assert sorted(set(records.tolist()) | {14}) == list(range(18))
+    assert mix.sample(17)["image"].shape == (8, 8, 3)
+
+
+def test_mistakes() -> None:
+    a, b = squares(3), carya.dataset(code.Squares(4)).map(code.Plus(1))
+    for pipelines, options, told in [
+        ([a], {}, "mix: pipelines"),
+        ("ab", {}, "mix: pipelines"),
+        ([a, b.batch(2)], {}, r"mix: pipeline 1 has a batch"),
+        ([a, b.filter(code.even)], {}, r"mix: pipeline 1 has a filter"),
+        ([a, carya.mix([a, b])], {}, r"mix: pipeline 1 is a mix itself"),
+        ([a, b], {"weights": (1,)}, "mix: weights"),
+        ([a, b], {"weights": (1, 0)}, "mix: weights"),
+        ([a, b], {"weights": (1, float("nan"))}, "mix: weights"),
+        ([a, b], {"weights": (1, "x")}, "mix: weights"),
+        ([a, b], {"weights": (1, 1e-12)}, "mix: weights"),
+        ([a, b], {"stop": "never"}, "mix: stop"),
+        ([a, b], {"seed": -1}, "mix: seed"),
+    ]:
+        with pytest.raises(carya.InvalidArgument, match=told):
+            carya.mix(pipelines, **options)  # type: ignore[arg-type]
+    mix = carya.mix([a, b])
+    for call in (lambda: mix.shuffle(1), lambda: mix.take(2), lambda: mix.filter(code.even)):
+        with pytest.raises(carya.InvalidArgument, match="a mix says itself"):
+            call()
+    with pytest.raises(carya.InvalidArgument, match=r"dtype|shape|names"):
+        for _ in carya.Loader(carya.mix([b, carya.arrays({"x": np.zeros(3)})]).batch(2), threads=1, epochs=1):
+            pass
+    assert a.native.fingerprint("raise") != mix.native.fingerprint("raise")
+    assert carya.mix([a, b], weights=(1, 2)).native.fingerprint("raise") != mix.native.fingerprint("raise")

@@ -1,0 +1,71 @@
+"""`carya.open`: what lies at a path."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import carya
+from carya._formats.recognise import recognised
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.parquet", b"PAR1....", "parquet"),
+        ("data", b"PAR1....", "parquet"),
+        ("data", b"\x93NUMPY..", "npy"),
+        ("data", b"\x89HDF\r\n\x1a\n", "hdf5"),
+        ("data", b"ARROW1", "arrow"),
+        ("data", bytes(257) + b"ustar", "webdataset"),
+        ("data", bytes(16) + b"\xde\xc0\xef\xbe", "lmdb"),
+        ("a.jsonl.gz", b"\x1f\x8b", "jsonl"),
+        ("a.tsv", b"a\tb", "csv"),
+        ("a.npz", b"PK\x03\x04", "npz"),
+        ("a.zip", b"PK\x03\x04", "webdataset"),
+        ("train-00000-of-00010", b"..", "tfrecord"),
+        ("folder/state.json", b"{}", "hf_dataset"),
+        ("folder/index.json", b"{}", "mds"),
+        ("folder/data.mdb", b"", "lmdb"),
+        ("folder/a.csv", b"", "csv"),
+        ("folder/class/a.jpg", b"", "image_folder"),
+    ],
+)
+def test_each_kind_is_recognised(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(content)
+    assert recognised(str(tmp_path / name.split("/")[0]))[0] == kind
+
+
+def test_it_gives_the_source_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "carya")
+    (tmp_path / "a.tsv").write_text("x\ty\n1\t2\n")
+    assert carya.open(tmp_path / "a.tsv")[0] == {"x": 1, "y": 2}
+    assert "taken for csv, by its name" in caplog.text
+    np.save(tmp_path / "a.npy", np.arange(3))
+    np.save(tmp_path / "b.npy", np.arange(3))
+    assert len(carya.open(tmp_path / "*.npy")) == 6
+    assert carya.open(tmp_path / "a.tsv", columns=["y"])[0] == {"y": 2}
+
+
+def test_what_is_ambiguous_or_unknown_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"PAR1")
+    with pytest.raises(
+        carya.InvalidArgument, match=r"its name says csv and its first bytes parquet; call carya\.parquet"
+    ):
+        carya.open(tmp_path / "a.csv")
+    (tmp_path / "b.jsonl").write_text("1\n")
+    with pytest.raises(carya.InvalidArgument, match=r"it could be csv or jsonl; call carya\.csv or the other"):
+        carya.open(tmp_path)
+    for name in ("a.txt", "a.json"):
+        (tmp_path / name).write_text("{}")
+        with pytest.raises(carya.InvalidArgument, match=r"got nothing that is known; call one of carya\.arrow"):
+            carya.open(tmp_path / name)
+    with pytest.raises(carya.NotFound):
+        carya.open(tmp_path / "none*")
+    with pytest.raises(carya.NotFound, match="there is no such file"):
+        carya.open(tmp_path / "none")

@@ -1,0 +1,322 @@
+"""Samples of several lengths, and several samples of a record: `pad_sequences`, `bucket_by_length`, `pack`, `flat_map`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import user_code as code
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from streams import copied, digest, epoch_digest, killed_and_resumed
+
+import carya
+from carya import _core
+from carya._stages.units import Buckets, Many, Packed
+
+COUNT = 37
+
+
+def unpadded(batches: Any) -> list[tuple[int, list[int], int]]:
+    """(label, tokens, rows of weights) of each valid row."""
+    found = []
+    for batch in batches:
+        for row in np.flatnonzero(np.asarray(batch.valid)):
+            count = int(batch["tokens_length"][row])
+            assert batch["tokens"][row, count:].tolist() == [-1] * (batch["tokens"].shape[1] - count)
+            assert not batch["weights"][row, int(batch["weights_length"][row]) :].any()
+            found.append(
+                (int(batch["label"][row]), batch["tokens"][row, :count].tolist(), int(batch["weights_length"][row]))
+            )
+    return found
+
+
+def ragged(**batch: Any) -> carya.Pipeline:
+    p = carya.dataset(code.Ragged(COUNT)).shuffle(seed=3)
+    return p.pad_sequences("tokens", multiple_of=4, value=-1).pad_sequences("weights").batch(**batch)
+
+
+def expected(records: Any) -> list[tuple[int, list[int], int]]:
+    samples = [code.Ragged(COUNT)[record] for record in records]
+    return [(int(s["label"]), s["tokens"].tolist(), len(s["weights"])) for s in samples]
+
+
+def test_a_batch_is_padded_to_its_longest_rounded_up_on_any_ranks_from_any_step_on() -> None:
+    with carya.Loader(ragged(global_size=8, pad_last=True), threads=2) as loader:
+        batches, states = [], []
+        for batch in loader:
+            batches.append(carya.Batch({k: np.array(v) for k, v in batch.items()}, like=batch))
+            states.append(loader.state_dict())
+            longest = max(1, int(batch["tokens_length"].max()))
+            assert batch["tokens"].shape == (8, -(-longest // 4) * 4)
+            assert batch["weights"].shape == (8, max(1, int(batch["weights_length"].max())), 2)
+        records = [int(r) for batch in batches for r, ok in zip(batch.records, batch.valid, strict=True) if ok]
+        assert sorted(records) == list(range(COUNT))
+        whole = unpadded(batches)
+        assert whole == expected(records)
+        loader.load_state_dict(states[2])
+        assert unpadded(loader) == whole[24:]
+    parts = []
+    for rank in range(3):
+        with carya.Loader(
+            ragged(global_size=9, pad_last=True), threads=1, epochs=1, rank=rank, world_size=3, state=states[1]
+        ) as loader:
+            parts += unpadded(loader)
+    assert sorted(parts) == sorted(whole[16:])
+
+
+def test_pad_to_one_length_writes_rows_in_place_and_operations_may_follow() -> None:
+    p = carya.dataset(code.Ragged(COUNT)).pad_sequences(("tokens", "weights"), to=12).shuffle(seed=1)
+    with carya.Loader(p.batch(8), threads=1, epochs=1) as loader:
+        for batch in loader:
+            assert batch["tokens"].shape[1:] == (12,)
+            assert batch["weights"].shape[1:] == (12, 2)
+            assert batch["tokens_length"].dtype == np.int64
+        job: Any = loader._job
+        assert job.fields
+    assert p.sample(3)["tokens_length"] == len(code.Ragged(COUNT)[3]["tokens"])
+    assert epoch_digest(p.batch(5), threads=2) == epoch_digest(p.batch(9), threads=1)
+    cut = carya.dataset(code.Ragged(COUNT)).pad_sequences("tokens", to=4, truncate=True)
+    longest = int(np.argmax(code.Ragged(COUNT).lengths))
+    assert (cut.sample(longest)["tokens"].tolist(), cut.sample(longest)["tokens_length"]) == (
+        [100 * longest + k for k in range(4)],
+        4,
+    )
+
+
+def test_mistakes_of_pad() -> None:
+    p = carya.dataset(code.Ragged(COUNT))
+    for options, told in [
+        ({"fields": ()}, "pad_sequences: fields"),
+        ({"fields": "tokens", "to": 0}, "pad_sequences: to"),
+        ({"fields": "tokens", "to": True}, "pad_sequences: to"),
+        ({"fields": "tokens", "to": 6, "multiple_of": 4}, "pad_sequences: to"),
+        ({"fields": "tokens", "multiple_of": 0}, "pad_sequences: multiple_of"),
+        ({"fields": "tokens", "value": "x"}, "pad_sequences: value"),
+        ({"fields": "tokens", "truncate": True}, "pad_sequences: truncate"),
+    ]:
+        with pytest.raises(carya.InvalidArgument, match=told):
+            p.pad_sequences(**options)  # type: ignore[arg-type]
+    with pytest.raises(carya.InvalidArgument, match="batch: collate"):
+        p.pad_sequences("tokens").batch(4, collate=len)
+    with pytest.raises(carya.InvalidArgument, match=r"pad_sequences: comes after batch; call \.pad_sequences"):
+        p.batch(4, lists="tokens").pad_sequences("tokens")
+    for wrong, told in [
+        (
+            p.pad_sequences("token").batch(4, lists=("tokens", "weights")),
+            r"pad_sequences: fields: got 'token'; give some of",
+        ),
+        (
+            p.pad_sequences("token", to=12).batch(4, lists=("tokens", "weights")),
+            r"pad_sequences: fields: the sample has no 'token'",
+        ),
+        (
+            p.pad_sequences("label").pad_sequences("tokens").pad_sequences("weights").batch(4),
+            r"pad_sequences: label: got int64 \(\); give arrays",
+        ),
+        (p.pad_sequences(("tokens", "weights"), to=3).batch(40), r"pad_sequences: .*to=3; give to= at least"),
+    ]:
+        with pytest.raises(carya.InvalidArgument, match=told):
+            list(carya.Loader(wrong, threads=1, epochs=1))
+
+
+def lengths_of(of: code.Ragged) -> np.ndarray:
+    return np.array(of.lengths)
+
+
+SIZES = some.lists(some.integers(0, 9), min_size=1, max_size=80)
+
+
+def permuted(seed: int, count: int) -> Any:
+    return lambda epoch, first, number: _core.Permutation(seed, epoch, count).records(first, number)
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes=SIZES, group=some.integers(1, 7), times=some.integers(1, 5), shuffle=some.booleans(), data=some.data())
+def test_buckets_have_every_record_once_and_any_part_of_them_is_the_same(
+    sizes: list[int], group: int, times: int, shuffle: bool, data: some.DataObject
+) -> None:
+    of = np.array(sizes)
+    ordered = permuted(3, len(of))
+    for epoch in range(2):
+        whole = Buckets(of, group * times, group, 3, ordered, shuffle).at(epoch, 0, len(of))
+        assert sorted(unit.place for unit in whole) == list(range(len(of)))
+        first = data.draw(some.integers(0, len(of) - 1))
+        count = data.draw(some.integers(0, len(of) - first))
+        assert (
+            Buckets(of, group * times, group, 3, ordered, shuffle).at(epoch, first, count)
+            == whole[first : first + count]
+        )
+        for begin in range(0, len(of), group * times):  # groups of a window do not overlap in length
+            window = [unit.place for unit in whole[begin : begin + group * times]]
+            assert sorted(window) == sorted(ordered(epoch, begin, len(window)).tolist())
+            groups = sorted(sorted(of[window[i : i + group]].tolist()) for i in range(0, len(window), group))
+            assert [size for one in groups for size in one] == sorted(of[window].tolist())
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes=SIZES, length=some.integers(1, 30), data=some.data())
+def test_packed_rows_and_samples_of_records_have_every_element_once(
+    sizes: list[int], length: int, data: some.DataObject
+) -> None:
+    of = np.array(sizes)
+    ordered = permuted(5, len(of))
+    expected = [(place, element) for place in ordered(1, 0, len(of)).tolist() for element in range(sizes[place])]
+    packed, many = Packed(of, length, ordered), Many(of, ordered)
+    assert (packed.count, many.count) == (-(-len(expected) // length), len(expected))
+    for units, rows in ((packed, length), (many, 1)):
+        whole = units.at(1, 0, units.count)
+        spans = [
+            unit.part[1] if rows > 1 or units is packed else ((unit.place, unit.part[0], unit.part[0] + 1, 0),)
+            for unit in whole
+        ]
+        assert [(s[0], k) for row in spans for s in row for k in range(s[1], s[2])] == expected
+        if units.count:
+            first = data.draw(some.integers(0, units.count - 1))
+            count = data.draw(some.integers(0, units.count - first))
+            assert units.at(1, first, count) == whole[first : first + count]
+    if len(expected):
+        assert [sum(s.end - s.begin for s in unit.part[1]) for unit in packed.at(1, 0, packed.count)][:-1] == [
+            length
+        ] * (packed.count - 1)
+
+
+def test_joined_records_over_many_blocks_and_epochs() -> None:
+    of = np.random.default_rng(1).integers(0, 4, 10_000)
+    many = Many(of, permuted(2, len(of)))
+    for epoch in (0, 7):
+        order = permuted(2, len(of))(epoch, 0, len(of))
+        at = int(of[order[:9_000]].sum())
+        assert [unit.place for unit in many.at(epoch, at, 50)] == np.repeat(order[9_000:], of[order[9_000:]]).tolist()[
+            :50
+        ]
+
+
+PIPELINES = {
+    "bucket": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).map(code.noisy).bucket_by_length(
+        lengths_of(code.Ragged(COUNT)), window=12, group=3
+    ).pad_sequences(("tokens", "weights"), to=12),
+    "bucket of what is left": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).filter(code.many_labels)
+    .bucket_by_length(code.token_count, window=6, group=2).pad_sequences(("tokens", "weights"), to=12),
+    "flat_map": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).flat_map(code.words).map(code.noisy),
+    "random flat_map of what is left": lambda: carya.dataset(code.Ragged(COUNT)).filter(code.many_labels).flat_map(code.views),
+    "pack": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).pack(16, ("tokens", "weights"), value=-1).map(code.noisy),
+    "pack of what is left": lambda: carya.dataset(code.Ragged(COUNT)).filter(code.many_labels).pack(5, "tokens"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_world_sizes_chunks_kills_and_resumes_give_the_same_stream(name: str) -> None:
+    made = PIPELINES[name]
+    whole = epoch_digest(made().batch(7), 2, threads=1, slots=2)
+    assert digest(killed_and_resumed(lambda **batch: made().batch(**batch), steps=2, ranks=2, global_size=4)) == whole
+
+
+def test_rows_of_pack_say_where_their_elements_are_from() -> None:
+    found: dict[int, list[int]] = {}
+    with carya.Loader(PIPELINES["pack"]().batch(3), threads=2, epochs=1) as loader:
+        for batch in loader:
+            for row in np.flatnonzero(np.asarray(batch.valid)):
+                tokens, segment, position = (batch[name][row].tolist() for name in ("tokens", "segment", "position"))
+                assert batch["weights"][row].shape == (16, 2)
+                for token, number, place, weight in zip(
+                    tokens, segment, position, batch["weights"][row].tolist(), strict=True
+                ):
+                    if number:
+                        assert weight == [token // 100] * 2
+                        found.setdefault(token // 100, []).append(token % 100)
+                        assert place == token % 100
+                    else:
+                        assert (token, place) == (-1, 0)
+    assert found == {i: list(range(n)) for i, n in enumerate(code.Ragged(COUNT).lengths) if n}
+
+
+def test_flat_map_samples_have_numbers_of_their_own_and_lengths_are_known() -> None:
+    of = code.Ragged(COUNT)
+    with carya.Loader(PIPELINES["flat_map"]().batch(8), threads=2, epochs=1) as loader:
+        assert len(loader) == -(-int(of.lengths.sum()) // 8)
+        batches = [copied(batch) for batch in loader]
+    tokens = np.concatenate([batch["token"] for batch in batches])
+    assert sorted(tokens.tolist()) == [100 * i + k for i in range(COUNT) for k in range(of.lengths[i])]
+    noise = np.concatenate([batch["noise"] for batch in batches])
+    assert len(np.unique(noise[:, 0])) == len(noise)
+    assert [int(t) // 100 for t in tokens] == np.concatenate([batch.records for batch in batches]).tolist()
+    first = PIPELINES["flat_map"]().sample(int(tokens[0]) // 100)
+    assert (int(first["token"]), first["noise"].tolist()) == (int(tokens[0]), noise[0].tolist())
+
+
+def test_sizes_are_kept_for_the_next_loader(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path))
+    made = PIPELINES["pack of what is left"]
+    first = epoch_digest(made().batch(7), threads=2)
+    (kept,) = tmp_path.rglob("*.npz")
+    assert epoch_digest(made().batch(7), threads=2) == first
+    kept.write_bytes(kept.read_bytes()[:-40])  # damaged: found anew
+    assert epoch_digest(made().batch(7), threads=2) == first
+
+
+def test_broken_records_are_replaced_by_other_samples() -> None:
+    p = carya.dataset(code.Ragged(COUNT)).flat_map(code.words).map(code.broken_label_2).batch(8)
+    with carya.Loader(p, threads=2, epochs=1, on_error="replace") as loader:
+        labels = np.concatenate([batch["label"].copy() for batch in loader])
+        entries = loader.quarantine()
+    assert 2 not in labels
+    assert {entry["record"] for entry in entries} == {2}
+    assert len(entries) >= code.Ragged(COUNT).lengths[2]
+    with pytest.raises(ValueError, match="label 2"):
+        list(carya.Loader(p, threads=1, epochs=1))
+
+
+def test_mistakes_of_what_regroups(tmp_path: Any) -> None:
+    p = carya.dataset(code.Ragged(COUNT))
+    for call, told in [
+        (lambda: p.pack(0, "tokens"), "pack: length"),
+        (lambda: p.pack(8, ()), "pack: fields"),
+        (lambda: p.pack(8, "segment"), 'pack: fields: .*other names than "segment"'),
+        (lambda: p.pack(8, "tokens", lengths=[-1]), "pack: lengths"),
+        (lambda: p.pack(8, "tokens", value="x"), "pack: value"),
+        (lambda: p.bucket_by_length(3.5), "bucket_by_length: length"),
+        (lambda: p.bucket_by_length("tokens", group=0), "bucket_by_length: group"),
+        (lambda: p.bucket_by_length("tokens", window=10, group=4), "bucket_by_length: window: .*multiple of group=4"),
+        (lambda: p.flat_map(3), "flat_map: fn"),
+        (lambda: p.pack(8, "tokens").flat_map(code.words), "flat_map: it comes after pack"),
+        (lambda: p.flat_map(code.words).filter(code.even), "filter: it comes after flat_map"),
+        (lambda: p.map(code.noisy).pack(8, "tokens"), "pack: it comes after random numbers"),
+        (lambda: p.batch(2).flat_map(code.words), "flat_map: comes after batch"),
+        (lambda: carya.mix([p, p.flat_map(code.words)]), "mix: pipeline 1 has a flat_map"),
+    ]:
+        with pytest.raises(carya.InvalidArgument, match=told):
+            call()
+    with pytest.raises(carya.Unsupported, match=r"len: how many samples \.pack"):
+        len(p.pack(8, "tokens"))
+    for wrong, told in [
+        (p.pack(8, "token"), "pack: fields: the sample has no 'token'"),
+        (p.pack(8, ("tokens", "label")), r"pack: fields: label: got int64 \(\)"),
+        (p.pack(8, "tokens", lengths=[1, 2]), "pack: lengths: got 2 for 37 records"),
+        (p.pack(8, "tokens", lengths=np.full(COUNT, 20)), "record .* has .* elements, and 20 were told"),
+        (p.bucket_by_length(code.same), "bucket_by_length: length: got"),
+        (p.flat_map(code.same), "flat_map.*: it returned an object of type dict; return a list"),
+        (p.flat_map(code.none), "flat_map.*: it returned None; return a list"),
+        (p.flat_map(code.Unsteady(str(tmp_path))), "samples of record 5, and made .* before"),
+        (carya.dataset(code.Ragged(1, seed=4)).subset([0] * 3).flat_map(code.nothing), "flat_map.*: nothing is left"),
+    ]:
+        with pytest.raises(carya.InvalidArgument, match=told):
+            list(carya.Loader(wrong.batch(64), threads=1, epochs=1))
+
+
+def test_fingerprints_tell_them_apart() -> None:
+    p = carya.dataset(code.Ragged(COUNT))
+    made = [
+        p.pack(8, "tokens"),
+        p.pack(9, "tokens"),
+        p.pack(8, "tokens", value=1),
+        p.bucket_by_length("tokens"),
+        p.bucket_by_length("tokens", group=32),
+        p.bucket_by_length([1] * COUNT),
+        p.bucket_by_length([2] * COUNT),
+        p.flat_map(code.words),
+        p.pad_sequences("tokens"),
+        p.pad_sequences("tokens", to=8),
+    ]
+    assert len({one.batch(4, lists=("tokens",)).native.fingerprint("raise") for one in made}) == len(made)
