@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # As many steps as the trainer's own time is the median of.
@@ -14,6 +14,13 @@ _TIMES = 240
 def function_name(fn: Callable[..., Any]) -> str:
     """How a person knows it."""
     return getattr(fn, "__qualname__", None) or repr(fn)
+
+
+def _median(times: Iterable[float]) -> float:
+    """Of at least one. The module statistics is not loaded: a process that gave up its user's rights may not read it."""
+    ordered = sorted(times)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[~middle]) / 2
 
 
 class BatchFunctions:
@@ -42,8 +49,4 @@ class BatchFunctions:
 
     def figures(self) -> list[dict[str, Any]]:
         """Name and median seconds per batch of each that has run."""
-        import statistics  # it loads decimals and fractions, which few who import the package need
-
-        return [
-            {"name": function_name(fn), "seconds": statistics.median(list(times))} for fn, times in self._timed if times
-        ]
+        return [{"name": function_name(fn), "seconds": _median(times)} for fn, times in self._timed if times]
