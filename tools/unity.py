@@ -2,9 +2,10 @@
 """unity.py COMPILER ARGUMENT...: runs the compiler; CMake's launcher in builds that join sources (CARYA_UNITY).
 
 A joined source includes many others, and the compiler reads their headers once instead of many times. Two of them may
-use one name for different things, each rightly so. Where the joined source does not compile, its halves are compiled
-instead, and their halves, down to single sources; the objects are joined to the one that was asked for. So what compiles
-alone compiles here, and what fails alone fails here, with its own message.
+use one name for different things, each rightly so. Where the joined source does not compile, those that the compiler's
+errors name are compiled apart from the others; where they name none or all, it is halved; down to single sources. The
+objects are joined to the one that was asked for. So what compiles alone compiles here, and what fails alone fails here,
+with its own message.
 """
 
 from __future__ import annotations
@@ -32,7 +33,17 @@ def with_values(command: list[str], **values: str) -> list[str]:
     return changed
 
 
-def compile_halves(command: list[str], sources: list[str], place: str) -> tuple[list[str], str]:
+def parted(sources: list[str], errors: str) -> tuple[list[str], list[str]]:
+    """Two parts of these two or more sources, of which the errors say that they do not go together."""
+    named = {line.split(":", 1)[0] for line in errors.splitlines() if re.match(r"[^:]+:\d+:\d+: (fatal )?error: ", line)}
+    apart = [source for source in sources if source in named]
+    if apart and len(apart) < len(sources):
+        return [source for source in sources if source not in named], apart
+    half = len(sources) // 2
+    return sources[:half], sources[half:]
+
+
+def compile_parts(command: list[str], sources: list[str], place: str) -> tuple[list[str], str]:
     """The objects of these sources, and what the compiler said where it made none of one. `place` begins their names."""
     part = Path(f"{place}.cxx")
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -44,9 +55,9 @@ def compile_halves(command: list[str], sources: list[str], place: str) -> tuple[
         return [f"{place}.o"], ""
     if len(sources) == 1:
         return [], done.stdout + done.stderr
-    half = len(sources) // 2
-    first, said_first = compile_halves(command, sources[:half], f"{place}0")
-    second, said_second = compile_halves(command, sources[half:], f"{place}1")
+    one, other = parted(sources, done.stderr)
+    first, said_first = compile_parts(command, one, f"{place}0")
+    second, said_second = compile_parts(command, other, f"{place}1")
     return first + second, said_first + said_second
 
 
@@ -58,7 +69,10 @@ def main() -> int:
         sys.stderr.write(done.stdout + done.stderr)
         return done.returncode
     out = command[command.index("-o") + 1]
-    objects, said = compile_halves(command, sources, f"{out}.parts/u")
+    one, other = parted(sources, done.stderr)
+    first, said_first = compile_parts(command, one, f"{out}.parts/0")
+    second, said_second = compile_parts(command, other, f"{out}.parts/1")
+    objects, said = first + second, said_first + said_second
     if said:
         sys.stderr.write(said)
         return 1

@@ -54,6 +54,7 @@ def test_sources_that_use_one_name_twice_are_compiled_apart_and_said_to_be(tmp_p
     done, out = join(tmp_path, mine, "int c() { return 3; }\n", other, "int d() { return 4; }\n")
     assert done.returncode == 0
     assert "is made of 2 parts" in done.stdout
+    assert Path(f"{out}.parts/1.cxx").read_text() == f'#include "{tmp_path / "2.cc"}"\n', "the one that the error names"
     assert "Same" in done.stdout
     assert {"a()", "b()", "c()", "d()"} <= symbols(out)
     read = Path(f"{out}.d").read_text()
