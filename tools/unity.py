@@ -35,7 +35,9 @@ def with_values(command: list[str], **values: str) -> list[str]:
 
 def parted(sources: list[str], errors: str) -> tuple[list[str], list[str]]:
     """Two parts of these two or more sources, of which the errors say that they do not go together."""
-    named = {line.split(":", 1)[0] for line in errors.splitlines() if re.match(r"[^:]+:\d+:\d+: (fatal )?error: ", line)}
+    named = {
+        line.split(":", 1)[0] for line in errors.splitlines() if re.match(r"[^:]+:\d+:\d+: (fatal )?error: ", line)
+    }
     apart = [source for source in sources if source in named]
     if apart and len(apart) < len(sources):
         return [source for source in sources if source not in named], apart
