@@ -401,7 +401,8 @@ def mix(
         raise invalid("mix: seed", seed, "an integer of 0 to 2^64 - 1, or None for an order that is not shuffled")
     specs = tuple([part._stream_spec(None) for part in parts])
     fingerprints = tuple([f"{part.native.fingerprint('raise')} {part.dataset.fingerprint}" for part in parts])
-    of = mixed([spec.count for spec in specs], weights, stop, seed)
+    counts = [spec.count for spec in specs]
+    of = mixed(counts, weights, stop, seed, [spec.span for spec in specs], any(spec.sharded for spec in specs))
     return Pipeline._of_dataset(MixSpec(of, specs, fingerprints))
 
 

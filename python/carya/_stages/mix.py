@@ -12,9 +12,10 @@ Within blocks of positions a keyed permutation of the epoch breaks the pattern t
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from .. import _core
 from .._errors import InvalidArgument, invalid
 from .identity import identity
 from .regroup import REGROUPS
+from .source import Sharded
 
 if TYPE_CHECKING:
     from .chain import Chain
@@ -51,6 +53,8 @@ class Mix:
     weights: tuple[int, ...]
     length: int
     seed: int | None  # of the order within blocks; None: as the floors have it
+    spans: tuple[int, ...] = ()  # how many numbers the records of each source take
+    in_turn: bool = False  # each source gives its samples in their order, also within blocks
 
     def before(self, positions: Array) -> list[Array]:
         """How many samples each source has given before each of these positions of the whole stream."""
@@ -72,10 +76,14 @@ class Mix:
             begin, end = block * _BLOCK, min((block + 1) * _BLOCK, self.length)
             until = min(end, first + count)
             inside = np.arange(at - begin, until - begin, dtype=np.int64)
+            here = slice(at - first, until - first)
+            if self.in_turn and self.seed is not None:
+                sources[here], numbers[here] = self._of_block(epoch, block, slice(at - begin, until - begin))
+                at = until
+                continue
             if self.seed is not None and end - begin > 1:
                 keyed = _core.Permutation(self.seed, epoch * (self.length // _BLOCK + 1) + block, end - begin)
                 inside = keyed.records(at - begin, until - at)
-            here = slice(at - first, until - first)
             sources[here], numbers[here] = self._of(epoch * self.length + begin + inside)
             at = until
         return sources, numbers
@@ -89,12 +97,35 @@ class Mix:
             sources[mine], numbers[mine] = number, low[mine]
         return sources, numbers
 
+    def _of_block(self, epoch: int, block: int, part: slice) -> tuple[Array, Array]:
+        """The sources at positions of a block are permuted, and each gives its samples in their order."""
+        begin, end = block * _BLOCK, min((block + 1) * _BLOCK, self.length)
+        at = epoch * self.length + begin
+        inside = np.arange(end - begin)
+        if end - begin > 1:
+            inside = _core.Permutation(
+                self.seed or 0, epoch * (self.length // _BLOCK + 1) + block, end - begin
+            ).records(0, end - begin)
+        sources, _ = self._of(at + inside)
+        numbers = np.empty(end - begin, np.int64)
+        for source, before in enumerate(self.before(np.array([at]))):
+            mine = sources == source
+            numbers[mine] = int(before[0]) + np.arange(np.count_nonzero(mine))
+        return sources[part], numbers[part]
+
     def starts(self) -> list[int]:
         """The first record of each source in the numbering of them all."""
-        return [0, *itertools.accumulate(self.counts)][:-1]
+        return [0, *itertools.accumulate(self.spans or self.counts)][:-1]
 
 
-def mixed(counts: Sequence[int], weights: Sequence[float] | None, stop: str, seed: int | None) -> Mix:
+def mixed(
+    counts: Sequence[int],
+    weights: Sequence[float] | None,
+    stop: str,
+    seed: int | None,
+    spans: Sequence[int] = (),
+    in_turn: bool = False,
+) -> Mix:
     """Errors: InvalidArgument that names the parameter."""
     shares = _integers(weights, counts)
     if stop not in STOPS:
@@ -106,7 +137,7 @@ def mixed(counts: Sequence[int], weights: Sequence[float] | None, stop: str, see
         length = min(_positions_for(plain, source, count + 1) for source, count in enumerate(counts)) - 1
     else:
         length = max(_positions_for(plain, source, count) for source, count in enumerate(counts))
-    return replace(plain, length=length, seed=seed)
+    return replace(plain, length=length, seed=seed, spans=tuple(spans or counts), in_turn=in_turn)
 
 
 def _positions_for(mix: Mix, source: int, count: int) -> int:
@@ -168,7 +199,15 @@ class MixSpec:
         return bisect.bisect_right(self.mix.starts(), record) - 1
 
     def fingerprint(self) -> str:
-        return identity([self.fingerprints, self.mix.counts, self.mix.weights, self.mix.length, self.mix.seed])
+        said = [self.fingerprints, self.mix.counts, self.mix.weights, self.mix.length, self.mix.seed]
+        return identity([*said, "in turn"] if self.mix.in_turn else said)
+
+    def where(self, record: int) -> str:
+        """How a person finds a record of the numbering of them all."""
+        number = self.source_of(record)
+        own, of = record - self.mix.starts()[number], self.specs[number].dataset
+        inside = f"{of.where(own)}, " if isinstance(of, Sharded) else f"record {own} "
+        return f"{inside}of pipeline {number} of the mix"
 
 
 class MixSource:
@@ -186,7 +225,36 @@ class MixSource:
             )
             for number, one in enumerate(spec.specs)
         ]
-        self._chains = [one.chain(one.open()) for one in self._specs]
+        self._sources: list[Any] = [one.open() for one in self._specs]
+        self._shards: list[Any] = [
+            source if isinstance(one.dataset, Sharded) else None
+            for one, source in zip(self._specs, self._sources, strict=True)
+        ]
+        self._chains = [one.chain(source) for one, source in zip(self._specs, self._sources, strict=True)]
+
+    @property
+    def opening(self) -> bool:
+        return any(one is not None and one.opening for one in self._shards)
+
+    @property
+    def skipped(self) -> int:
+        return sum(one.skipped for one in self._shards if one is not None)
+
+    def heard_by(self, beat: Callable[[int], None]) -> None:
+        """`beat(record)`, by the numbering of them all."""
+        for start, one in zip(self._starts, self._shards, strict=True):
+            if one is not None:
+                one.heard_by(functools.partial(_shifted, beat, start))
+
+    def owners(self, records: Array, workers: int) -> Array:
+        """Which worker makes each of these: of a shard always the same."""
+        found = records % workers
+        sources = np.searchsorted(np.array(self._starts), records, "right") - 1
+        for number, one in enumerate(self._shards):
+            if one is not None:
+                mine = sources == number
+                found[mine] = one.owners(records[mine] - self._starts[number], workers)
+        return found
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         """`epoch`: that of the source. Errors: those of its functions."""
@@ -209,6 +277,8 @@ class MixSource:
 
     def _ordered(self, source: int, epoch: int, position: int) -> int:
         spec = self._specs[source]
+        if self._shards[source] is not None:
+            return int(self._shards[source].rows(epoch, position, 1)[0][0])
         if not spec.shuffle:
             return position
         order = self._orders.get((source, epoch))
@@ -221,8 +291,15 @@ class MixSource:
     def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
         """Another record of the same source."""
         number = self.source_of(record)
+        if self._shards[number] is not None:
+            own = record - self._starts[number]
+            return int(self._starts[number] + self._shards[number].substitute(seed, epoch, position, draw, own))
         drawn: int = _core.substitute(seed, epoch, position, draw, self.mix.counts[number])
         return self._starts[number] + drawn
+
+
+def _shifted(beat: Callable[[int], None], start: int, record: int) -> None:
+    beat(start + record)
 
 
 def checked_parts(pipelines: Any) -> list[Any]:
@@ -243,6 +320,12 @@ def checked_parts(pipelines: Any) -> list[Any]:
             raise InvalidArgument(
                 f"mix: pipeline {number} has a filter, whose survivors are known only when a loader has asked it; give "
                 ".subset(indices) of what it keeps"
+            )
+        of = one._source.dataset
+        if isinstance(of, Sharded) and not of.known:
+            raise InvalidArgument(
+                f"mix: pipeline {number} is an iterable whose length is not known here; give carya.iterable(..., lengths=) how many "
+                "samples each shard has, or is to give to an epoch of its own"
             )
         found = [stage.kind for stage in one._stages if stage.kind in REGROUPS]
         if found:
