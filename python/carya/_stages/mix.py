@@ -1,21 +1,10 @@
-"""Several pipelines as one: which source has each position, in closed form, so that any position is found without those before it.
-
-Position p of epoch e stands at P = e * N + p of the whole stream. How many of the positions before P are a source's follows
-from P and the weights alone, by nested integer floors: source 0 has floor(P * w0 / W), of the rest source 1 has its share, and
-so on; each count never goes down, and exactly one goes up with each P. So every source is at its own place at every step: its
-n-th sample is number n mod length of its own epoch n div length. Largest remainders look fairer and take samples back.
-Source: Grain's `mix` (google/grain, `_dataset_and_key_of_next_element`).
-
-Within blocks of positions a keyed permutation of the epoch breaks the pattern that the floors make.
-"""
+"""Several pipelines as one source: their samples, by the order that `_orders/shares.py` gives them."""
 
 from __future__ import annotations
 
 import bisect
 import functools
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, invalid
+from .._orders.shares import Mix
 from .identity import identity
 from .regroup import REGROUPS
 from .source import Sharded
@@ -32,148 +22,6 @@ if TYPE_CHECKING:
     from .spec import StreamSpec
 
 Array = np.ndarray[Any, Any]
-
-_BLOCK = 4096
-# Weights are integers of this sum at most, so that products of two of them have 60 bits.
-_WEIGHTS_MAX = 1 << 30
-_POSITIONS_MAX = 1 << 47
-STOPS = ("first", "all")
-
-
-@dataclass(frozen=True)
-class Mix:
-    """Which source has which position. `weights`: integers; `counts`: records of each source; `length`: positions of an epoch.
-
-    >>> mix = mixed([3, 9], weights=(1, 3), stop="first", seed=None)
-    >>> mix.length, mix.places(0, 0, mix.length)[0].tolist()
-    (12, [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0])
-    """
-
-    counts: tuple[int, ...]
-    weights: tuple[int, ...]
-    length: int
-    seed: int | None  # of the order within blocks; None: as the floors have it
-    spans: tuple[int, ...] = ()  # how many numbers the records of each source take
-    in_turn: bool = False  # each source gives its samples in their order, also within blocks
-
-    def before(self, positions: Array) -> list[Array]:
-        """How many samples each source has given before each of these positions of the whole stream."""
-        total = sum(self.weights)
-        rounds, rest = np.divmod(positions, total)  # after each round every source has given its weight
-        found = []
-        for weight in self.weights[:-1]:
-            mine = rest * weight // total
-            found.append(rounds * weight + mine)
-            rest, total = rest - mine, total - weight
-        return [*found, rounds * self.weights[-1] + rest]
-
-    def places(self, epoch: int, first: int, count: int) -> tuple[Array, Array]:
-        """Of each of these positions of an epoch its source, and how many samples that one has given before it."""
-        sources, numbers = np.empty(count, np.int64), np.empty(count, np.int64)
-        at = first
-        while at < first + count:
-            block = at // _BLOCK
-            begin, end = block * _BLOCK, min((block + 1) * _BLOCK, self.length)
-            until = min(end, first + count)
-            inside = np.arange(at - begin, until - begin, dtype=np.int64)
-            here = slice(at - first, until - first)
-            if self.in_turn and self.seed is not None:
-                sources[here], numbers[here] = self._of_block(epoch, block, slice(at - begin, until - begin))
-                at = until
-                continue
-            if self.seed is not None and end - begin > 1:
-                keyed = _core.Permutation(self.seed, epoch * (self.length // _BLOCK + 1) + block, end - begin)
-                inside = keyed.records(at - begin, until - at)
-            sources[here], numbers[here] = self._of(epoch * self.length + begin + inside)
-            at = until
-        return sources, numbers
-
-    def _of(self, positions: Array) -> tuple[Array, Array]:
-        before, after = self.before(positions), self.before(positions + 1)
-        sources = np.zeros(len(positions), np.int64)
-        numbers = np.zeros(len(positions), np.int64)
-        for number, (low, high) in enumerate(zip(before, after, strict=True)):
-            mine = high > low
-            sources[mine], numbers[mine] = number, low[mine]
-        return sources, numbers
-
-    def _of_block(self, epoch: int, block: int, part: slice) -> tuple[Array, Array]:
-        """The sources at positions of a block are permuted, and each gives its samples in their order."""
-        begin, end = block * _BLOCK, min((block + 1) * _BLOCK, self.length)
-        at = epoch * self.length + begin
-        inside = np.arange(end - begin)
-        if end - begin > 1:
-            inside = _core.Permutation(
-                self.seed or 0, epoch * (self.length // _BLOCK + 1) + block, end - begin
-            ).records(0, end - begin)
-        sources, _ = self._of(at + inside)
-        numbers = np.empty(end - begin, np.int64)
-        for source, before in enumerate(self.before(np.array([at]))):
-            mine = sources == source
-            numbers[mine] = int(before[0]) + np.arange(np.count_nonzero(mine))
-        return sources[part], numbers[part]
-
-    def starts(self) -> list[int]:
-        """The first record of each source in the numbering of them all."""
-        return [0, *itertools.accumulate(self.spans or self.counts)][:-1]
-
-
-def mixed(
-    counts: Sequence[int],
-    weights: Sequence[float] | None,
-    stop: str,
-    seed: int | None,
-    spans: Sequence[int] = (),
-    in_turn: bool = False,
-) -> Mix:
-    """Errors: InvalidArgument that names the parameter."""
-    shares = _integers(weights, counts)
-    if stop not in STOPS:
-        raise invalid(
-            "mix: stop", stop, '"first" or "all"; epochs follow each other without a gap for whoever never stops'
-        )
-    plain = Mix(tuple(counts), shares, _POSITIONS_MAX, None)
-    if stop == "first":  # as far as no source gives a record twice
-        length = min(_positions_for(plain, source, count + 1) for source, count in enumerate(counts)) - 1
-    else:
-        length = max(_positions_for(plain, source, count) for source, count in enumerate(counts))
-    return replace(plain, length=length, seed=seed, spans=tuple(spans or counts), in_turn=in_turn)
-
-
-def _positions_for(mix: Mix, source: int, count: int) -> int:
-    """The fewest positions before which the source has given `count` samples."""
-    low, high = count, _POSITIONS_MAX
-    while low < high:
-        middle = (low + high) // 2
-        if int(mix.before(np.array([middle], np.int64))[source][0]) >= count:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _integers(weights: Sequence[float] | None, counts: Sequence[int]) -> tuple[int, ...]:
-    if weights is None:
-        given: list[float] = [float(count) for count in counts]
-    else:
-        wanted = f"{len(counts)} numbers of more than 0, one for each pipeline"
-        try:
-            given = [float(weight) for weight in weights]
-        except (TypeError, ValueError):
-            raise invalid("mix: weights", weights, wanted) from None
-        if len(given) != len(counts) or not all(weight > 0 and math.isfinite(weight) for weight in given):
-            raise invalid("mix: weights", list(weights), wanted)
-    whole = [int(weight) for weight in given]
-    divisor = math.gcd(*whole)
-    if whole == given and sum(whole) // divisor <= _WEIGHTS_MAX:
-        return tuple(weight // divisor for weight in whole)
-    total = sum(given)
-    shares = tuple(max(1, round(weight / total * (_WEIGHTS_MAX - len(given)))) for weight in given)
-    if min(given) / total < 1 / _WEIGHTS_MAX:
-        raise invalid(
-            "mix: weights", list(given), f"weights of which none is less than {1 / _WEIGHTS_MAX:.2g} of their sum"
-        )
-    return shares
 
 
 @dataclass(frozen=True)
@@ -199,7 +47,7 @@ class MixSpec:
         return bisect.bisect_right(self.mix.starts(), record) - 1
 
     def fingerprint(self) -> str:
-        said = [self.fingerprints, self.mix.counts, self.mix.weights, self.mix.length, self.mix.seed]
+        said = [self.fingerprints, self.mix.counts, self.mix.table, self.mix.length, self.mix.seed]
         return identity([*said, "in turn"] if self.mix.in_turn else said)
 
     def where(self, record: int) -> str:
