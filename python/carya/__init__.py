@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ._formats.npy import npy, npz
     from ._formats.parquet import parquet
     from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
+    from ._iterables.iterable import iterable
 
 __all__ = [
     "Batch",
@@ -88,6 +89,7 @@ __all__ = [
     "hdf5",
     "hf_dataset",
     "image_folder",
+    "iterable",
     "jsonl",
     "lmdb",
     "mds",
@@ -105,6 +107,7 @@ __all__ = [
 _LATER = {
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
+    "iterable": "_iterables.iterable",
     "jsonl": "_formats.jsonl",
     "lmdb": "_formats.lmdb_store",
     "npy": "_formats.npy",

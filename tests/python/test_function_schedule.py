@@ -103,6 +103,57 @@ def test_steps_of_any_lengths_have_every_position_once_from_any_step_on(
         ]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    records=some.integers(1, 60),
+    batch=some.integers(1, 9),
+    workers=some.integers(1, 4),
+    pad=some.booleans(),
+    fault_at=some.one_of(some.none(), some.integers(0, 59)),
+    seed=some.integers(0, 2**32),
+)
+def test_each_worker_has_its_part_of_every_step_though_workers_die(
+    records: int, batch: int, workers: int, pad: bool, fault_at: int | None, seed: int
+) -> None:
+    of = shape(records, batch, 1, 0, False, pad)
+    schedule = Schedule(of, 3, whole=False, epochs=1, prefetch_epochs=True, workers=workers, owners=workers)
+    chosen = random.Random(seed)
+    for session, position in ((1, 0), (2, batch * chosen.randrange(max(1, records // batch)))):
+        schedule.seek(session, 0, position)
+        out: list[Chunk] = []
+        made: dict[int, list[int]] = {}
+        published: list[Step] = []
+        for _ in range(100_000):
+            owner, what = chosen.randrange(workers), chosen.random()
+            if what < 0.5 and (chunk := schedule.next_chunk(owner)) is not None:
+                assert (chunk.owner, chunk.row, chunk.count) == (owner, 0, chunk.step.count)
+                assert chunk.pad == (chunk.step.rows - chunk.step.count if owner == 0 else 0)
+                out.append(chunk)
+            elif what < 0.7 and out:
+                chunk = out.pop(chosen.randrange(len(out)))
+                broken = (
+                    fault_at is not None and chunk.owner == 0 and chunk.step.position <= fault_at < chunk.step.after
+                )
+                schedule.done(chunk, [Fault(0, 0, "f", ValueError())] if broken else [], [], None)
+                made.setdefault(chunk.step.position, []).append(chunk.owner)
+            elif what < 0.8 and out:
+                schedule.again(out.pop(chosen.randrange(len(out))))
+            elif (step := schedule.take_ready()) is not None:
+                published.append(step)
+                if step.faults:
+                    break
+                schedule.free(step.slot)
+            if published and published[-1].last:
+                break
+        steps = [step.position for step in published]
+        assert steps == list(range(position, published[-1].position + 1, batch))
+        assert all(sorted(made[one]) == list(range(workers)) for one in steps)
+        if fault_at is None or not position <= fault_at < records:
+            assert published[-1].last
+        else:
+            assert published[-1].position == fault_at // batch * batch
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=some.integers(0, 2**32), seeks=some.lists(some.integers(0, 49), min_size=1, max_size=6))
 def test_seeks_lose_no_slot_and_publish_nothing_of_before(seed: int, seeks: list[int]) -> None:

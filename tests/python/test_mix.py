@@ -12,7 +12,8 @@ from hypothesis import strategies as some
 from streams import digest, epoch_digest, killed_and_resumed
 
 import carya
-from carya._stages.mix import mixed
+from carya._orders.shares import Mix, mixed
+from carya._orders.weights import table_of
 
 COUNTS = some.lists(some.integers(1, 60), min_size=2, max_size=5)
 
@@ -23,9 +24,10 @@ COUNTS = some.lists(some.integers(1, 60), min_size=2, max_size=5)
     data=some.data(),
     stop=some.sampled_from(["first", "all"]),
     seed=some.one_of(some.none(), some.integers(0, 2**64 - 1)),
+    in_turn=some.booleans(),
 )
 def test_each_source_gives_its_samples_once_and_in_its_share(
-    counts: list[int], data: some.DataObject, stop: str, seed: int | None
+    counts: list[int], data: some.DataObject, stop: str, seed: int | None, in_turn: bool
 ) -> None:
     weights = data.draw(
         some.one_of(
@@ -34,7 +36,7 @@ def test_each_source_gives_its_samples_once_and_in_its_share(
             some.lists(some.floats(0.01, 10), min_size=len(counts), max_size=len(counts)),
         )
     )
-    mix = mixed(counts, weights, stop, seed)
+    mix = mixed(counts, table_of(weights, counts, None, None, None), stop, seed, in_turn=in_turn)
     told: list[list[int]] = [[] for _ in counts]
     for epoch in range(2):
         sources, numbers = mix.places(epoch, 0, mix.length)
@@ -53,19 +55,85 @@ def test_each_source_gives_its_samples_once_and_in_its_share(
             assert weights is not None or ends == counts, "without weights an epoch has every record once"
         if epoch == 0 and stop == "all":
             assert all(end >= count for end, count in zip(ends, counts, strict=True))
-        shares = np.array(mix.weights) / sum(mix.weights) * (epoch + 1) * mix.length
+        shares = np.array(mix.table[0][1]) / sum(mix.table[0][1]) * (epoch + 1) * mix.length
         assert np.abs(np.array(ends) - shares).max() <= len(counts)
     for numbers in told:
         assert sorted(numbers) == list(range(len(numbers)))
 
 
 def test_places_far_away_and_over_many_blocks() -> None:
-    mix = mixed([5_000, 9_000], (2, 3), "first", 7)
+    mix = mixed([5_000, 9_000], ((0, (2, 3)),), "first", 7)
     sources, numbers = mix.places(10**9, 0, mix.length)
     for source in range(2):
         mine = np.sort(numbers[sources == source])
         assert np.array_equal(mine, np.arange(mine[0], mine[0] + len(mine)))
     assert mix.places(10**9, 4_090, 20)[1].tolist() == numbers[4_090:4_110].tolist()
+
+
+WEIGHTS = some.lists(some.one_of(some.integers(0, 9), some.floats(0.01, 3)), min_size=3, max_size=3).filter(any)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    counts=some.lists(some.integers(1, 60), min_size=3, max_size=3),
+    steps=some.lists(some.tuples(some.integers(1, 90), WEIGHTS), min_size=1, max_size=5),
+    first=WEIGHTS,
+    temperature=some.one_of(some.none(), some.floats(0.5, 20)),
+    seed=some.one_of(some.none(), some.integers(0, 99)),
+    in_turn=some.booleans(),
+    data=some.data(),
+)
+def test_weights_that_change_keep_every_sample_once_and_their_shares_between_changes(
+    counts: list[int],
+    steps: list[tuple[int, list[float]]],
+    first: list[float],
+    temperature: float | None,
+    seed: int | None,
+    in_turn: bool,
+    data: some.DataObject,
+) -> None:
+    pairs, at = [(0, first)], 0
+    for length, weights in steps:
+        at += length
+        pairs.append((at, weights))
+    table = table_of(pairs, counts, temperature, None, None)
+    mix = mixed(counts, table, "first", seed, in_turn=in_turn)
+    whole = [mix.places(epoch, 0, mix.length) for epoch in range(3)]
+    sources = np.concatenate([one for one, _ in whole])
+    numbers = np.concatenate([one for _, one in whole])
+    for source in range(3):
+        mine = numbers[sources == source]
+        assert sorted(mine.tolist()) == list(range(len(mine)))
+        if in_turn or seed is None:
+            assert mine.tolist() == list(range(len(mine)))
+    epoch, begin = data.draw(some.integers(0, 2)), data.draw(some.integers(0, mix.length - 1))
+    count = data.draw(some.integers(0, mix.length - begin))
+    part = mix.places(epoch, begin, count)
+    assert [one.tolist() for one in part] == [one[begin : begin + count].tolist() for one in whole[epoch]]
+    if seed is None:
+        ends = [at for at, _ in table[1:]] + [3 * mix.length]
+        for (at, weights), end in zip(table, ends, strict=True):
+            inside = np.bincount(sources[at:end], minlength=3)
+            shares = np.array(weights) / sum(weights) * max(0, min(end, 3 * mix.length) - at)
+            assert np.abs(inside - shares).max() <= 3
+            assert not inside[np.array(weights) == 0].any()
+
+
+def test_a_function_of_the_position_is_a_table_and_temperature_makes_weights_alike() -> None:
+    ramp = table_of(lambda at: (100 - at, at), [1, 1], None, 25, 100)
+    assert ramp == ((0, (1, 0)), (25, (3, 1)), (50, (1, 1)), (75, (1, 3)), (100, (0, 1)))
+    assert table_of(lambda at: (2, 4), [1, 1], None, 10, 100) == ((0, (1, 2)),)
+    assert table_of((1, 100), [1, 1], 2, None, None) == ((0, (1, 10)),)
+    assert table_of((1, 100), [1, 1], float("inf"), None, None) == ((0, (1, 1)),)
+    ((_, (small, large)),) = table_of(None, [10, 1000], 3.0, None, None)
+    assert abs(large / small - 100 ** (1 / 3)) < 1e-6
+
+
+def test_far_changes_cost_no_walk() -> None:
+    mix = mixed([1000, 1000], table_of([(0, (1, 1)), (10**12, (3, 1))], [1000, 1000], None, None, None), "first", 5)
+    sources, _ = mix.places(10**9, 0, mix.length)
+    assert abs(float(np.mean(sources == 0)) - 0.75) < 0.01
+    assert isinstance(mix, Mix)
 
 
 def squares(count: int, by: int = 0) -> carya.Pipeline:
@@ -75,6 +143,21 @@ def squares(count: int, by: int = 0) -> carya.Pipeline:
 def pipeline(**batch: Any) -> carya.Pipeline:
     parts = [squares(23).shuffle(seed=1), squares(11, 1000), squares(7, 2000).shuffle(seed=2)]
     return carya.mix(parts, weights=(4, 2, 1), stop="all", seed=3).map(code.noisy).batch(**batch)
+
+
+def scheduled(**batch: Any) -> carya.Pipeline:
+    parts = [squares(23).shuffle(seed=1), squares(11, 1000), squares(7, 2000).shuffle(seed=2)]
+    weights = [(0, (1, 0, 0)), (9, (1, 1, 0)), (30, (1, 2, 3))]
+    return carya.mix(parts, weights=weights, temperature=1.5, stop="all", seed=None).batch(**batch)
+
+
+def test_weights_that_change_give_one_stream_too() -> None:
+    whole = epoch_digest(scheduled(global_size=6), 2, threads=1)
+    assert epoch_digest(scheduled(batch_size=5), 2, threads=3) == whole
+    assert digest(killed_and_resumed(scheduled, steps=3, ranks=3, global_size=9)) == whole
+    with carya.Loader(scheduled(batch_size=9), threads=1, epochs=1) as loader:
+        first = next(iter(loader))
+        assert first.records.max() < 23
 
 
 def test_world_sizes_chunks_kills_and_resumes_give_the_same_stream() -> None:
@@ -113,6 +196,16 @@ def test_mistakes() -> None:
         ([a, b], {"weights": (1, "x")}, "mix: weights"),
         ([a, b], {"weights": (1, 1e-12)}, "mix: weights"),
         ([a, b], {"stop": "never"}, "mix: stop"),
+        ([a, b], {"weights": [(1, (1, 2))]}, "mix: weights: .*begin with 0 and rise"),
+        ([a, b], {"weights": [(0, (1, 2)), (0, (2, 1))]}, "mix: weights: .*begin with 0 and rise"),
+        ([a, b], {"weights": [(0, (1, 2)), (5, (0, 0))]}, "mix: weights at position 5: .*one of more than 0"),
+        ([a, b], {"weights": lambda at: (1,), "every": 5, "until": 9}, "mix: weights at position 0: .*2 numbers"),
+        ([a, b], {"weights": lambda at: (1, 2)}, "mix: every: got None"),
+        ([a, b], {"weights": lambda at: (1, 2), "every": 1, "until": 10**6}, "mix: every: .*at least 16"),
+        ([a, b], {"weights": (1, 2), "every": 1}, "mix: every: it says how often a function is asked"),
+        ([a, b], {"temperature": 0}, "mix: temperature"),
+        ([a, b], {"temperature": True}, "mix: temperature"),
+        ([a, b], {"weights": [(0, (1, 1)), (2, (1, 0))], "stop": "all"}, "mix: stop: .*pipeline 1 never ends"),
         ([a, b], {"seed": -1}, "mix: seed"),
     ]:
         with pytest.raises(carya.InvalidArgument, match=told):

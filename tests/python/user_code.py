@@ -422,3 +422,136 @@ def nothing(sample: Any) -> list[Any]:
 
 def none(sample: Any) -> None:
     """A function that forgot its return."""
+
+
+class Counting:
+    """A shard of numbers: shard s has `lengths[s]` samples {"x": 1000 s + o, "r": a random number}. `what` happens at `at`."""
+
+    def __init__(self, lengths: list[int], what: str = "", at: tuple[int, int] = (-1, -1), once: str = "") -> None:
+        self.lengths, self.what, self.at, self.once = lengths, what, at, once
+
+    def __call__(self, shard: int) -> Any:
+        for offset in range(self.lengths[shard]):
+            if (shard, offset) == self.at:
+                self.do()
+            yield {"x": 1000 * shard + offset, "r": random.random()}
+
+    def do(self) -> None:
+        if self.once:
+            try:
+                Path(self.once).touch(exist_ok=False)
+            except FileExistsError:
+                return
+        if self.what == "raise":
+            raise ValueError("a bad sample")
+        if self.what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.what == "hang":
+            time.sleep(1000)
+
+
+class Seeking(Counting):
+    """The same, which can begin anywhere; `marks` is a file that gets a byte for each sample that was made."""
+
+    def __init__(self, lengths: list[int], marks: str) -> None:
+        super().__init__(lengths)
+        self.marks = marks
+
+    def __call__(self, shard: int, *, epoch: int, start: int = 0) -> Any:
+        for offset in range(start, self.lengths[shard]):
+            with open(self.marks, "ab") as file:
+                file.write(b".")
+            yield {"x": 1000 * shard + offset + 100_000 * epoch}
+
+
+class Numbers(Squares):
+    """Samples like those of Counting."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": -index, "r": random.random()}
+
+
+class Slow(Counting):
+    """A shard of numbers that takes its time for each."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        super().__init__([count])
+        self.seconds = seconds
+
+    def __call__(self, shard: int) -> Any:
+        for sample in super().__call__(shard):
+            time.sleep(self.seconds)
+            yield sample
+
+
+class StatefulIterator:
+    """Numbers below `count`, with states of its own."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.at = count, 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        if self.at >= self.count:
+            raise StopIteration
+        self.at += 1
+        return {"x": self.at - 1}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+class StatefulIterable(StatefulIterator):
+    """The same, whose iterators are generators: the states are the object's, as those of Hugging Face's datasets."""
+
+    def __iter__(self) -> Any:
+        while self.at < self.count:
+            self.at += 1
+            yield {"x": self.at - 1}
+
+
+class Of:
+    """A shard that is an object of a class."""
+
+    def __init__(self, kind: Any, count: int) -> None:
+        self.kind, self.count = kind, count
+
+    def __call__(self, shard: int) -> Any:
+        return self.kind(self.count)
+
+
+def with_name(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "name": f"number {sample['x']}"}
+
+
+def no_third(sample: dict[str, Any]) -> bool:
+    return bool(sample["x"] % 3)
+
+
+def a_text(shard: int) -> str:
+    return "text"
+
+
+def refuses(shard: int) -> Any:
+    raise ValueError("no such shard")
+
+
+def several_shapes(shard: int) -> Any:
+    yield {"x": np.zeros(2)}
+    yield {"x": np.zeros(3)}
+
+
+def forever(shard: int) -> Any:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def no_argument() -> Any:
+    return []

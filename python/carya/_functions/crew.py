@@ -181,9 +181,7 @@ class Crew:
 
     def _spawned(self, number: int, its: socket.socket, dump: int) -> int:
         fds = [its.fileno(), dump, self._cells_fd]
-        process = subprocess.Popen(
-            command("spawned", *fds, number, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command("start", *fds, number, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL)
         process.returncode = 0  # it is waited for here
         return process.pid
 

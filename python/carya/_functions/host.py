@@ -88,7 +88,14 @@ class Host:
         self._told_at = 0.0  # when the trainer was told the figures
         self._told_crew: dict[str, Any] = {}
         self._chunks_max = 1  # of one message to a worker
-        self._figures: dict[str, Any] = {"rows": 0, "seconds": 0.0, "cpu_seconds": 0.0, "timed": 0, "stages": []}
+        self._figures: dict[str, Any] = {
+            "rows": 0,
+            "seconds": 0.0,
+            "cpu_seconds": 0.0,
+            "timed": 0,
+            "skipped": 0,
+            "stages": [],
+        }
 
     # Beginning ---------------------------------------------------------------------------------------------------------
 
@@ -185,8 +192,9 @@ class Host:
         spec = self._opened.spec
         least = -(-layout.rows // 100) if layout.objects else 1  # each chunk with objects sends a descriptor
         self._schedule = Schedule(
-            StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers, **epochs
-        )
+            StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers,
+            owners=spec.workers if spec.sharded and not spec.whole else 0, **epochs
+        )  # fmt: skip
         # Each chunk with objects or a whole batch may send a descriptor.
         self._chunks_max = 1 if layout.objects or spec.whole else _CHUNKS_MAX
         self._crew.tell(("layout_is", fields, layout, slots), fd)
@@ -220,7 +228,7 @@ class Host:
             for one in self._crew:
                 if one.retiring or one.why_killed or one.messages > depth:
                     continue
-                if not self._give_one(one):
+                if not self._give_one(one) and (schedule is None or not schedule.owned):
                     return
 
     def _give_one(self, one: Worker) -> bool:
@@ -229,13 +237,13 @@ class Host:
             one.give([(number, message)], message)
             return True
         schedule = self._schedule
-        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max)
+        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max, one.number)
         if not chunks:
             return False
         # The fields of RowsTasks: plain tuples are smaller pickles.
         tasks = [
             (chunk.number, chunk.step.epoch, chunk.step.first + chunk.row, chunk.count, chunk.step.slot, chunk.row,
-             chunk.pad, chunk.step.repeated, self._policy)
+             chunk.pad, chunk.step.repeated, self._policy, chunk.owner)
             for chunk in chunks
         ]  # fmt: skip
         one.give(chunks, ("step" if self._opened.spec.whole else "rows", tasks))
@@ -268,6 +276,7 @@ class Host:
         figures["seconds"] += answer["seconds"]
         figures["cpu_seconds"] += answer["cpu_seconds"]
         figures["timed"] += answer["timed"]
+        figures["skipped"] += answer["skipped"]
         for i, stage in enumerate(answer["stage_seconds"]):
             figures["stages"][i] += stage
         self._schedule.note_cost(answer["seconds"], answer["cpu_seconds"], answer["rows"])

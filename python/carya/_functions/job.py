@@ -19,6 +19,7 @@ from .._errors import Closed, ForkedError, InvalidArgument, Timeout, Unsupported
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.mixing import Mixing
+from .._stages.source import Sharded
 from .._stages.spec import StreamSpec
 from .code import dumps_code, main_script, needs_main_script
 from .faults import Fault, raised
@@ -357,7 +358,7 @@ class FunctionJob:
 
     def address(self, record: int) -> dict[str, Any]:
         """Where a record is, as far as its source says: record, path, member, offset."""
-        if 0 <= record < self._asked.dataset.count:
+        if 0 <= record < self._asked.dataset.count and not isinstance(self._spec.dataset, Sharded):
             found = self._asked.dataset.address(record)
             return {name: found[name] for name in ("record", "path", "member", "offset")}
         return {"record": record, "path": "", "member": "", "offset": 0}
@@ -366,9 +367,8 @@ class FunctionJob:
         if record < 0:
             return "the start of a worker"
         of = self._spec.dataset
-        if isinstance(of, MixSpec):
-            source = of.source_of(record)
-            return f"record {record} (record {record - of.mix.starts()[source]} of pipeline {source} of the mix)"
+        if isinstance(of, MixSpec | Sharded):
+            return f"record {record} ({of.where(record)})"
         path = self.address(record)["path"]
         index = ""
         if self._spec.dataset is not None and self._spec.views and 0 <= record < self._asked.dataset.count:
@@ -447,6 +447,7 @@ class FunctionJob:
                 "processes": self.threads,
                 "died": figures.get("died", 0),
                 "recycled": figures.get("recycled", 0),
+                "skipped": figures.get("skipped", 0),
                 "started_by": "exec: " + self.spawned if self.spawned else "fork",
                 "seconds_per_sample": figures.get("seconds", 0.0) / rows,
                 "cpu_seconds_per_sample": figures.get("cpu_seconds", 0.0) / rows,

@@ -157,8 +157,14 @@ class SlotBatch:
         elif layout.objects:
             columns: dict[str, list[Any]] = {name: [] for name in layout.objects}
             for text, places, fd in parts:
-                for name, listed in unpacked(text, places, mapped_private(fd)).items():
-                    columns[name] += listed
+                made, at = unpacked(text, places, mapped_private(fd))
+                for name, listed in made.items():
+                    if at is None:
+                        columns[name] += listed
+                        continue
+                    columns[name] = columns[name] or [None] * rows
+                    for row, value in zip(at, listed, strict=True):
+                        columns[name][row] = value
             self._fields |= columns
             self._fields = {field.name: self._fields[field.name] for field in layout.fields}
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
-import logging
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +15,11 @@ import numpy as np
 from .._errors import InvalidArgument
 from .._stages.chain import labels
 from .._stages.regroup import units_of
-from .._stages.source import Source, survivors_digest
+from .._stages.source import Sharded, Source, survivors_digest
 from .._stages.spec import StreamSpec
 from .._stages.stage import Stage
 from .code import import_main_script
+from .counting import Counted, count_shards, write_kept
 from .faults import raised as raised_error
 from .processes import open_files, thread_count
 from .start import mark_host
@@ -30,7 +28,6 @@ from .transport import mapped_private, memory_file, unpacked
 _VERDICT_ROWS = 64
 _PROBES = 16
 _MEASURED = 8
-_log = logging.getLogger("carya")
 
 Ask = Callable[[list[tuple[Any, ...]]], list[Any]]
 Tell = Callable[[tuple[Any, ...], int], None]
@@ -96,9 +93,12 @@ class Kept:
 
     records: np.ndarray[Any, Any] | None = None
     sizes: np.ndarray[Any, Any] | None = None
+    shards: Counted | None = None
 
     @property
     def digest(self) -> str:
+        if self.shards is not None:
+            return self.shards.digest
         parts = [part for part in (self.records, self.sizes) if part is not None]
         return survivors_digest(np.concatenate(parts)) if parts else ""
 
@@ -108,6 +108,8 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
 
     Errors: InvalidArgument, when nothing is left; the user's own, of a record whose length cannot be told.
     """
+    if isinstance(spec.dataset, Sharded):
+        return Kept(shards=count_shards(spec, ask, tell)) if spec.asks_shards else Kept()
     regroup = spec.regroup
     if not spec.filters and regroup is None:
         return Kept()
@@ -182,18 +184,7 @@ def _keep(spec: StreamSpec, sizes: np.ndarray[Any, Any]) -> None:
     if not spec.survivors_path:
         return
     told = {"sizes": sizes} if spec.asks_sizes else {"verdicts": np.packbits(sizes > 0)}
-    folder = os.path.dirname(spec.survivors_path)
-    name = ""
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".npz", delete=False) as file:
-            name = file.name
-            np.savez(file, count=len(sizes), digest=survivors_digest(sizes), **told)
-        os.replace(name, spec.survivors_path)
-    except OSError as error:
-        _log.warning("what filters keep and sizes are not kept: %s; they are found anew by the next loader", error)
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+    write_kept(spec.survivors_path, count=len(sizes), digest=survivors_digest(sizes), **told)
 
 
 def _in_order(_: int, first: int, count: int) -> np.ndarray[Any, Any]:
@@ -207,12 +198,26 @@ def probe(spec: StreamSpec, kept: Kept, ask: Ask) -> dict[str, Any]:
     record, when none of the first 16 can be made.
     """
     count = spec.count if kept.records is None else len(kept.records)
+    if isinstance(spec.dataset, Sharded):
+        return _probed(spec, kept, *_of_shards(spec, spec.dataset, kept), ask)
     known = range(min(_PROBES, spec.records if kept.records is None else count))
     if kept.sizes is not None and spec.regroup is not None:
         count = units_of(spec.regroup.fn, kept.sizes, spec.seed, spec.shuffle, _in_order).count
         if spec.regroup.kind != "bucket_by_length":
             known = np.flatnonzero(kept.sizes)[:_PROBES].tolist()
     candidates = [i if kept.records is None else int(kept.records[i]) for i in known]
+    return _probed(spec, kept, count, candidates, ask)
+
+
+def _of_shards(spec: StreamSpec, of: Sharded, kept: Kept) -> tuple[int, list[int]]:
+    """Positions of an epoch, and its lowest records."""
+    source = of.open(spec.seed, spec.shuffle, "")
+    if kept.shards is not None:
+        source.lengths_are(kept.shards.lengths, kept.shards.kept)
+    return source.count, source.candidates(_PROBES)
+
+
+def _probed(spec: StreamSpec, kept: Kept, count: int, candidates: list[int], ask: Ask) -> dict[str, Any]:
     (found,) = ask([("probe", candidates)])
     if found["fields"] is None:
         fault = found["faults"][0]

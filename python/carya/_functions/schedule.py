@@ -42,6 +42,7 @@ class Step:
     faults: list[Fault] = field(default_factory=list)
     entries: list[dict[str, Any]] = field(default_factory=list)  # of the quarantine
     parts: list[tuple[int, Any]] = field(default_factory=list)  # (row, objects or results) of its chunks
+    given: set[int] = field(default_factory=set)  # owners that have their part of it
     dropped: bool = False  # nobody waits for it: its slot is free when `undone` is 0
 
     @property
@@ -59,10 +60,14 @@ class Chunk:
     count: int
     pad: int  # rows behind them that hold nothing
     attempts: int = 0
+    owner: int = -1  # the worker that makes it: of all rows of the step those that are its own
 
 
 class Schedule:
     """Of one stream.
+
+    `owners`: 0, or so many workers, each of which makes its own rows of every step, since it alone reads their shards: a chunk
+    is then one worker's part of a step.
 
     `chunk_rows_min`: fewer rows are no chunk. `whole`: a step is one chunk, since a function makes it as a whole. `epochs`: None is endless. With
     `prefetch_epochs` false nothing is begun after the end of an epoch until `seek`.
@@ -78,7 +83,9 @@ class Schedule:
         prefetch_epochs: bool,
         chunk_rows_min: int = 1,
         workers: int = 1,
+        owners: int = 0,
     ) -> None:
+        self._owners = owners
         self._shape, self._whole, self._chunk_rows_min, self._workers = shape, whole, chunk_rows_min, workers
         self._epochs, self._prefetch_epochs = epochs, prefetch_epochs
         self._free = deque(range(slots))
@@ -105,8 +112,10 @@ class Schedule:
         self.session, self._next, self.stopped = session, (epoch, position), False
         self._faulty = False
 
-    def next_chunk(self) -> Chunk | None:
-        """The chunk that is due; None when there is none, or no slot for its step."""
+    def next_chunk(self, owner: int = -1) -> Chunk | None:
+        """The chunk that is due, for worker `owner` where each has its own; None when there is none, or no slot for its step."""
+        if self._owners:
+            return self._next_part(owner)
         if self._again:
             return self._again.popleft()
         if self.stopped or self._faulty:
@@ -127,14 +136,40 @@ class Schedule:
         step.undone += 1
         return Chunk(self._numbers, step, row, count, pad)
 
-    def next_chunks(self, most: int) -> list[Chunk]:
+    def _next_part(self, owner: int) -> Chunk | None:
+        """A worker's part of the first step of which it has none. Steps before one with a fault are still made."""
+        for chunk in self._again:
+            if chunk.owner == owner:
+                self._again.remove(chunk)
+                return chunk
+        if self.stopped:
+            return None
+        step = None
+        for one in self._steps:
+            if owner not in one.given:
+                step = one
+                break
+            if one.faults:
+                return None
+        if step is None:
+            step = None if self._faulty else self._begin()
+        if step is None:
+            return None
+        step.given.add(owner)
+        step.undone += 1
+        step.cut = step.count if len(step.given) == self._owners else 0
+        self._numbers += 1
+        pad = step.rows - step.count if owner == 0 else 0
+        return Chunk(self._numbers, step, 0, step.count, pad, owner=owner)
+
+    def next_chunks(self, most: int, owner: int = -1) -> list[Chunk]:
         """The chunks that are due for one worker: several, where they take a moment only and there are enough for all."""
-        first = self.next_chunk()
+        first = self.next_chunk(owner)
         if first is None:
             return []
         chunks, seconds = [first], (self._row_seconds or 1.0) * first.count
         most = min(most, int(_MESSAGE_S / max(seconds, 1e-9)), 1 + len(self._free) // self._workers)
-        while len(chunks) < most and (chunk := self.next_chunk()) is not None:
+        while len(chunks) < most and (chunk := self.next_chunk(owner)) is not None:
             chunks.append(chunk)
         return chunks
 
@@ -220,7 +255,9 @@ class Schedule:
         if self.stopped or not self._steps:
             return None
         step = self._steps[0]
-        if step.faults and step.undone == 0:  # what was not cut any more is not needed
+        if step.faults and (
+            step.whole if self._owners else step.undone == 0
+        ):  # what was not cut any more is not needed
             self.stopped = True
             return step
         if not step.whole:
@@ -231,6 +268,11 @@ class Schedule:
     def free(self, slot: int) -> None:
         """The reader has let go of a published slot."""
         self._free.append(slot)
+
+    @property
+    def owned(self) -> bool:
+        """Whether each worker has chunks of its own."""
+        return self._owners > 0
 
     @property
     def free_slots(self) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import subprocess
 import sys
 
 from .._errors import Unsupported
-from .processes import environment
+from .._stages.randomness import make_global_random_lazy
+from .processes import end_with_parent, environment
 from .transport import Channel
 
 _CODE = "import sys; sys.path[:] = {path!r}; from carya._functions.{module} import main; main({arguments})"
@@ -57,3 +59,25 @@ def start_host(dump: int) -> tuple[subprocess.Popen[bytes], Channel]:
 def channel_of(fd: int) -> Channel:
     """The end that a process was started with."""
     return Channel(socket.socket(fileno=fd))
+
+
+def main(link: int, dump: int, cells: int, number: int, host: int) -> None:
+    """A worker that was started by exec, since its host could not be forked: in place `number`, until its host closes the link."""
+    from . import worker  # here, since both need this module
+    from .opening import open_payload
+
+    end_with_parent(host)
+    for fd in (link, dump, cells):
+        os.set_inheritable(fd, False)
+    make_global_random_lazy()
+    channel = channel_of(link)
+    got = channel.receive()
+    if got is None:
+        return
+    opened = open_payload(*got, dump)
+    size = 8 * worker.CELLS
+    mapped = mmap.mmap(cells, os.fstat(cells).st_size)
+    own = memoryview(mapped)[number * size : (number + 1) * size].cast("q")
+    spec = opened.spec if opened.source is not None else opened.again()
+    worker.serve(channel, spec, opened.source or spec.open(), own, dump, number)
+    sys.stdout.flush()

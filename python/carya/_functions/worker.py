@@ -10,20 +10,20 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
 from .._stages.chain import Chain
-from .._stages.mix import MixSource
 from .._stages.regroup import units_of
-from .._stages.source import Source
+from .._stages.source import Placed, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
 from .._stages.units import Unit, Units
 from .code import dumps_result
+from .counting import ask_shard
 from .faults import Fault
 from .layout import Field, Layout, Rows
 from .processes import keep_freed_memory, own_bytes
@@ -81,13 +81,17 @@ class RowsTask(NamedTuple):
     pad: int  # rows behind them that hold nothing
     repeated: bool
     policy: str
+    owner: int = -1  # of all these positions only those whose records are its own
 
 
 class _Worker:
     def __init__(self, link: Channel, spec: StreamSpec, source: Source, cells: Any) -> None:
         self._link, self._spec, self._cells = link, spec, cells
         self._chain: Chain = spec.chain(source)
-        self._mix = source if isinstance(source, MixSource) else None
+        self._placed: Placed | None = cast(Any, source) if spec.placed else None
+        if self._placed is not None:
+            self._placed.heard_by(self._at)
+        self._skipped = 0
         self._chain.cells = cells
         self._unfit: Fault | None = None  # why it makes nothing
         self._layout: Layout | None = None
@@ -189,6 +193,21 @@ class _Worker:
         seconds = time.perf_counter() - begin
         return {"number": number, "verdicts": (first, sizes), "raised": raised, "seconds": seconds}
 
+    def _shard(self, number: int, shard: int) -> dict[str, Any]:
+        """Sizes of the samples of a shard: as `_verdicts`."""
+        self._cells[TASK] = number
+        return {"number": number} | ask_shard(self._chain, cast(Any, self._spec.dataset), shard, self._at, self._fault)
+
+    def _shards_are(self, shards: int, raised: int, kept: int, fd: int) -> None:
+        """What `counting.count_shards` found. A count of -1: all samples are kept."""
+        total = shards + raised + max(kept, 0)
+        memory = mmap.mmap(fd, max(8 * total, 1), prot=mmap.PROT_READ)
+        os.close(fd)
+        told = np.frombuffer(memory, np.int64, total)
+        self._chain.asked_again = frozenset(told[shards : shards + raised].tolist())
+        survivors = told[shards + raised :].astype(np.bool_) if kept >= 0 else None
+        cast(Any, self._placed).lengths_are(told[:shards], survivors)
+
     def _probe(self, number: int, candidates: Sequence[int]) -> dict[str, Any]:
         """Fields of the first sample that can be made, and its tree; the faults of those before it."""
         self._cells[TASK] = number
@@ -240,10 +259,14 @@ class _Worker:
         made = _Made()
         views, columns = self._slots[task.slot], self._columns[task.slot]
         (records, keys), valid = self._places(task), []
+        mine: Sequence[int] = range(len(records))
+        if task.owner >= 0 and self._placed is not None:
+            owners = self._placed.owners(np.array(records, np.int64), self._spec.workers)
+            mine = np.flatnonzero(owners == task.owner).tolist()
         objects: dict[str, list[Any]] = {name: [] for name in self._layout.objects}
         self._chain.timing = True  # the first one
-        for i, record in enumerate(records):
-            records[i], leaves = self._sample(task, i, record, keys[i], made, columns)
+        for i in mine:
+            records[i], leaves = self._sample(task, i, records[i], keys[i], made, columns)
             self._chain.timing = False
             if made.faults:
                 break
@@ -253,16 +276,23 @@ class _Worker:
             for name, listed in objects.items():
                 listed.append(None if leaves is None else leaves[name])
         if not made.faults:
-            here = slice(task.row, task.row + task.length)
-            views.records[here], views.valid[here] = records, valid
+            if task.owner < 0:
+                here: Any = slice(task.row, task.row + task.length)
+                views.records[here], views.valid[here] = records, valid
+            elif mine:
+                here = np.array(mine) + task.row
+                views.records[here], views.valid[here] = np.array(records)[mine], valid
         for row in range(task.row + task.length, task.row + task.length + task.pad):
             views.records[row], views.valid[row] = -1, False
             self._clear(views, row)
             for listed in objects.values():
                 listed.append(None)
-        answer = made.answer(task, begin, seconds) | self._timed()
+        answer = made.answer(task, begin, seconds) | self._timed() | {"rows": len(mine)}
         if objects and not made.faults:
-            packed = Packed(objects, dumps_result)
+            rows = None
+            if task.owner >= 0:
+                rows = [task.row + i for i in [*mine, *range(task.length, task.length + task.pad)]]
+            packed = Packed((objects, rows), dumps_result)
             answer |= {"part": (packed.text, packed.places), "fds": [packed.to_file("objects")]}
         return answer
 
@@ -356,8 +386,8 @@ class _Worker:
         if self._told is not None:
             records, before = self._told[:, task.first : task.first + task.length].tolist()
             return records, [(task.epoch, _AGAIN + times if times else 0, None) for times in before]
-        if self._mix is not None:
-            records, epochs = self._mix.rows(task.epoch, task.first, task.length)
+        if self._placed is not None:
+            records, epochs = self._placed.rows(task.epoch, task.first, task.length)
             return records, [(epoch, 0, None) for epoch in epochs]
         if self._units is not None:
             found = [self._unit(unit) for unit in self._units.at(task.epoch, task.first, task.length)]
@@ -389,8 +419,8 @@ class _Worker:
 
     def _substitute(self, epoch: int, position: int, draw: int, record: int) -> tuple[int, Any]:
         seed = self._spec.seed
-        if self._mix is not None:
-            return self._mix.substitute(seed, epoch, position, draw, record), None
+        if self._placed is not None:
+            return self._placed.substitute(seed, epoch, position, draw, record), None
         if self._units is not None:
             drawn = _core.substitute(seed, epoch, position, draw, self._units.count)
             return self._unit(self._units.at(epoch, drawn, 1)[0])
@@ -412,13 +442,18 @@ class _Worker:
         if isinstance(error, StopIteration):  # a `for` would take it for the end of the epoch
             told = RuntimeError(f"{self._chain.label} raised StopIteration; let it return or raise another error")
             told.__cause__, error = error, told
-        return Fault(row, record, self._chain.label, error)
+        fault = Fault(row, record, self._chain.label, error)
+        if self._placed is not None and self._placed.opening:
+            fault.kind = "fatal"
+        return fault
 
     def _timed(self) -> dict[str, Any]:
         chain = self._chain
         seconds, timed = chain.seconds, chain.timed
         chain.seconds, chain.timed, chain.timing = [0.0] * len(chain.labels), 0, False
-        return {"stage_seconds": seconds, "timed": timed}
+        skipped = getattr(self._placed, "skipped", 0)
+        former, self._skipped = self._skipped, skipped
+        return {"stage_seconds": seconds, "timed": timed, "skipped": skipped - former}
 
 
 class _Made:

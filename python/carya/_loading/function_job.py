@@ -27,7 +27,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     if asked.on_error == "mask" and spec.collates:
         raise no_mask()
     folder = cache_dir(told=False)
-    if (spec.filters or spec.asks_sizes) and folder:
+    if (spec.filters or spec.asks_sizes or spec.asks_shards) and folder:
         filters = [stage.identity() for stage in spec.stages]
         of = [dataset.fingerprint, spec.dataset and spec.dataset.fingerprint(), spec.seed, filters]
         spec.survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")

@@ -18,7 +18,8 @@ from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, integer
 from .._stages.functions import Functions
 from .._stages.mix import MixSpec
-from .._stages.source import DatasetSpec
+from .._stages.regroup import REGROUPS
+from .._stages.source import DatasetSpec, Sharded
 from .._stages.spec import StreamSpec
 from .._stages.stage import Stage, made
 from .._stages.surrogate import FunctionPipeline
@@ -57,7 +58,10 @@ class _Source:
     __slots__ = ("arrays", "dataset", "document", "opened", "slim")
 
     def __init__(
-        self, document: Document, arrays: dict[str, Array] | None = None, dataset: DatasetSpec | MixSpec | None = None
+        self,
+        document: Document,
+        arrays: dict[str, Array] | None = None,
+        dataset: DatasetSpec | MixSpec | Sharded | None = None,
     ) -> None:
         self.document = document
         self.arrays = arrays
@@ -126,7 +130,7 @@ class Pipeline(Functions, Ops):
         return cls._make(_Source(document, arrays), (), None, (), None, ())
 
     @classmethod
-    def _of_dataset(cls, spec: DatasetSpec | MixSpec) -> Self:
+    def _of_dataset(cls, spec: DatasetSpec | MixSpec | Sharded) -> Self:
         counted = {"index": np.zeros(spec.count, np.uint8)}  # of which no page is ever touched
         return cls._make(_Source(arrays_document(counted), counted, spec), (), None, (), None, ())
 
@@ -266,6 +270,18 @@ class Pipeline(Functions, Ops):
             raise InvalidArgument(
                 f"{name}: a mix says itself which pipeline has which position; call .{name}(...) on its pipelines"
             )
+        of = self._source.dataset
+        if not isinstance(of, Sharded) or name == "shuffle" or (name == "filter" and not of.endless):
+            return
+        if name == "filter":
+            raise InvalidArgument(
+                "filter: an iterable with samples= counts nothing before the first batch, and a filter has to; filter inside of its "
+                "function, which may leave samples out"
+            )
+        cure = "let its function give those that are wanted, and lengths= say how many of each shard"
+        if name in REGROUPS:
+            cure = "do it inside of its function, which may yield what it makes of several samples, or several of one"
+        raise InvalidArgument(f"{name}: the samples of an iterable have no index; {cure}")
 
     def _with_view(self, name: str, view: Document) -> Self:
         self._check_no_mix(name)
@@ -621,6 +637,11 @@ class Pipeline(Functions, Ops):
 
         Errors: Unsupported of a pipeline with `filter`, `flat_map` or `pack`: a loader knows it, `len(loader)`, when it has asked.
         """
+        of = self._source.dataset
+        if isinstance(of, Sharded) and not of.known and not of.endless:
+            raise Unsupported(
+                "len: an iterable has no length until a loader has counted it; use len(loader), or give carya.iterable(..., lengths=)"
+            )
         counting = [stage.kind for stage in self._stages if stage.kind in ("filter", "flat_map", "pack")]
         if counting:
             raise Unsupported(
@@ -652,7 +673,19 @@ class Pipeline(Functions, Ops):
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """The samples of epoch 0, as `pipeline[i]` gives them."""
+        of = self._source.dataset
+        if isinstance(of, Sharded):
+            return self._in_turn(len(self))
         return (self[index] for index in range(len(self)))
+
+    def _in_turn(self, count: int) -> Iterator[dict[str, Array]]:
+        """Samples that have an order and no index."""
+        spec = self._stream_spec(None)
+        source: Any = spec.open()
+        chain = spec.chain(source)
+        for position in range(count):
+            (record,), _ = source.rows(0, position, 1)
+            yield chain.leaves(chain.sample(record, 0))
 
     def sample(self, index: int, *, epoch: int = 0, seed: int | None = None) -> dict[str, Array]:
         """Compute one sample exactly as a loader would deliver it in `epoch`. Arrays are its own memory.
@@ -701,8 +734,12 @@ class Pipeline(Functions, Ops):
             number = operator.index(index)
         except TypeError:
             raise invalid("record", index, "one record number; several are .subset([...]) or .take(n)") from None
-        mix = self._source.dataset
-        count = sum(mix.mix.counts) if isinstance(mix, MixSpec) else self.dataset.count
+        of = self._source.dataset
+        if isinstance(of, Sharded):
+            if not of.has(number):
+                raise IndexError(f"record {number}: there is no {of.where(number)}; give sample * {of.shards} + shard")
+            return number
+        count = sum(of.mix.spans) if isinstance(of, MixSpec) else self.dataset.count
         if not -count <= number < count:
             raise IndexError(f"record {number} of {count}: give 0 to {count - 1}")
         return number % count
@@ -712,7 +749,7 @@ def _rebuild(document: Document, arrays: dict[str, Array] | None, parts: tuple[A
     return Pipeline._make(_Source(document, arrays), *parts)
 
 
-def _rebuild_dataset(spec: DatasetSpec | MixSpec, parts: tuple[Any, ...]) -> Pipeline:
+def _rebuild_dataset(spec: DatasetSpec | MixSpec | Sharded, parts: tuple[Any, ...]) -> Pipeline:
     return Pipeline._make(Pipeline._of_dataset(spec)._source, *parts)
 
 

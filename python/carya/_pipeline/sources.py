@@ -11,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import NotFound, Unsupported, invalid
+from .._orders.shares import mixed
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TFRECORDS, PathLike, braced_list, one_path, path_list, record_paths
-from .._stages.mix import MixSpec, checked_parts, mixed
+from .._stages.mix import MixSpec, checked_parts
 from .._stages.source import checked_dataset
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
@@ -369,7 +370,10 @@ def dataset(
 def mix(
     pipelines: Sequence[Pipeline],
     *,
-    weights: Sequence[float] | None = None,
+    weights: Sequence[float] | Sequence[tuple[int, Sequence[float]]] | Callable[[int], Sequence[float]] | None = None,
+    temperature: float | None = None,
+    every: int | None = None,
+    until: int | None = None,
     stop: Literal["first", "all"] = "first",
     seed: int | None = 0,
 ) -> Pipeline:
@@ -379,6 +383,12 @@ def mix(
     share of each is, None: as many as it has records, so that an epoch has every record once. Shares are exact: among any n
     consecutive steps of the underlying order each pipeline has its share to within the number of pipelines, and `seed` shuffles
     the order inside of blocks of 4,096 positions (None: it stays regular).
+
+    Weights that change: pairs of a position and weights, as [(0, [1, 0]), (100_000, [1, 3])], or a function of the position that is
+    asked here, at 0, each `every` positions and at `until`, after which they stay. Positions count the samples of all epochs and ranks,
+    so that they belong to no batch size: step n of a global batch size g is position n * g. In pairs and what a function gives weights may be 0.
+    With a `seed` a change is spread over its block of 4,096. `temperature` raises weights to the power of 1 / temperature: 1 leaves
+    them, more makes them more alike, so that small sources come more often.
 
     `stop`: an epoch ends before the first pipeline gives a record twice, or when all of them have given every record once. The next epoch goes on
     where each pipeline is, without beginning them anew: one that has been through begins its next epoch, with another order
@@ -396,12 +406,16 @@ def mix(
     ...     [batch["x"].tolist() for batch in loader]
     [[100, 101, 102, 0, 103, 104, 105, 1], [106, 107, 108, 2, 109, 110, 111, 3]]
     """
+    from .._orders.weights import table_of
+
     parts = checked_parts(pipelines)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64):
         raise invalid("mix: seed", seed, "an integer of 0 to 2^64 - 1, or None for an order that is not shuffled")
     specs = tuple([part._stream_spec(None) for part in parts])
     fingerprints = tuple([f"{part.native.fingerprint('raise')} {part.dataset.fingerprint}" for part in parts])
-    of = mixed([spec.count for spec in specs], weights, stop, seed)
+    counts = [spec.count for spec in specs]
+    table = table_of(weights, counts, temperature, every, until)
+    of = mixed(counts, table, stop, seed, [spec.span for spec in specs], any(spec.sharded for spec in specs))
     return Pipeline._of_dataset(MixSpec(of, specs, fingerprints))
 
 

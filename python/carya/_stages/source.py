@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +23,74 @@ class Source(Protocol):
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         """The sample of a record (after the views)."""
+
+
+class Placed(Source, Protocol):
+    """A source that says itself which record has which position."""
+
+    opening: bool  # what was raised last kept a shard from being begun, and says nothing about a record
+
+    def rows(self, epoch: int, first: int, count: int) -> tuple[list[int], list[int]]:
+        """The record of each of these positions, and the epoch that keys its random numbers."""
+
+    def owners(self, records: np.ndarray[Any, Any], workers: int) -> np.ndarray[Any, Any]:
+        """Which worker makes the sample of each record."""
+
+    def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
+        """The record that takes the place of a broken one."""
+
+    def heard_by(self, beat: Callable[[int], None]) -> None:
+        """Call `beat(record)` before each sample that is taken of an iterator, also one that is passed over."""
+
+
+class ShardEndedError(Exception):
+    """There are no more samples in a shard whose length nobody has told."""
+
+
+class Sharded:
+    """What a pipeline holds of a source that can only be iterated, shard by shard (`_iterables`). Its own `open` gives a `Placed`."""
+
+    names: tuple[str, ...] | None
+    shards: int
+
+    @property
+    def label(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def count(self) -> int:
+        """Positions of an epoch; 1 where they have to be counted."""
+        raise NotImplementedError
+
+    @property
+    def known(self) -> bool:
+        """Whether the length of each shard was given."""
+        raise NotImplementedError
+
+    @property
+    def endless(self) -> bool:
+        """Shards begin anew when they end, and nothing is counted."""
+        raise NotImplementedError
+
+    @property
+    def span(self) -> int:
+        """Records have numbers below this, where lengths are known."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        raise NotImplementedError
+
+    def has(self, record: int) -> bool:
+        """Whether there is such a record, as far as that is known."""
+        raise NotImplementedError
+
+    def where(self, record: int) -> str:
+        """How a person finds it."""
+        raise NotImplementedError
+
+    def open(self, seed: int, shuffle: bool, folder: str) -> Any:
+        """`folder`: for what saves time when it is opened again; "" for none."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -70,7 +138,7 @@ def _length(dataset: Any) -> int:
         if isinstance(dataset, Mapping):
             wanted += "; arrays by name are carya.arrays({...})"
         elif hasattr(type(dataset), "__iter__"):
-            wanted += "; what can only be iterated has no order that can be shuffled or resumed"
+            wanted += "; what can only be iterated is carya.iterable(fn, shards=n)"
         shown = type(dataset).__name__ if not isinstance(dataset, str | bytes) else dataset
         raise invalid("dataset: dataset", shown, wanted)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from .chain import Chain
 from .mix import MixSource, MixSpec
 from .padding import Pad
 from .regroup import REGROUPS
-from .source import ArraysSource, DatasetSource, DatasetSpec, NativeSource, Source
+from .source import ArraysSource, DatasetSource, DatasetSpec, NativeSource, Sharded, Source
 from .stage import Stage
 
 
@@ -27,7 +28,7 @@ class StreamSpec:
     seed: int
     shuffle: bool
     stages: tuple[Stage, ...]
-    dataset: DatasetSpec | MixSpec | None
+    dataset: DatasetSpec | MixSpec | Sharded | None
     arrays: dict[str, np.ndarray[Any, Any]] | None  # travels apart: it is mapped, and nobody writes it
     count: int  # records after the views
     lists: tuple[str, ...]
@@ -53,6 +54,23 @@ class StreamSpec:
         return self.regroup is not None and getattr(self.regroup.fn, "lengths", None) is None
 
     @property
+    def asks_shards(self) -> bool:
+        """Whether the samples of shards are counted, or asked of filters, before the first batch."""
+        of = self.dataset
+        return isinstance(of, Sharded) and not of.endless and (self.filters or not of.known)
+
+    @property
+    def placed(self) -> bool:
+        """The source says itself which record has which position."""
+        return isinstance(self.dataset, MixSpec | Sharded)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether each shard is to be read by one worker."""
+        of = self.dataset
+        return isinstance(of, Sharded) or (isinstance(of, MixSpec) and any(one.sharded for one in of.specs))
+
+    @property
     def collates(self) -> bool:
         return any(stage.kind == "collate" for stage in self.stages)
 
@@ -69,7 +87,12 @@ class StreamSpec:
     @property
     def records(self) -> int:
         """How many records there are: as many as positions of an epoch, but for a mix."""
-        return sum(self.dataset.mix.counts) if isinstance(self.dataset, MixSpec) else self.count
+        return sum(self.dataset.mix.spans) if isinstance(self.dataset, MixSpec) else self.count
+
+    @property
+    def span(self) -> int:
+        """How many numbers the records take."""
+        return self.dataset.span if isinstance(self.dataset, Sharded) else self.count
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -83,6 +106,10 @@ class StreamSpec:
         """The source, opened in this process. Errors: those of opening a native one; the dataset's own of `len`."""
         if isinstance(self.dataset, MixSpec):
             return MixSource(self.dataset, self.seed)
+        if isinstance(self.dataset, Sharded):
+            folder = os.path.join(self.cache_dir, "iterables") if self.cache_dir else ""
+            placed: Source = self.dataset.open(self.seed, self.shuffle, folder)
+            return placed
         pipeline = _core.Pipeline.parse(self.native)
         if self.dataset is not None:
             self._check_length()

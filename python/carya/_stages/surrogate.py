@@ -9,7 +9,7 @@ from .. import _core
 from .._errors import Unsupported
 from .identity import identity
 from .mix import MixSpec
-from .source import DatasetSpec
+from .source import DatasetSpec, Sharded
 from .stage import Stage
 
 _NO_FORM = "{}: {} is a Python function and has no such form; write the pipeline without it and add it after reading it"
@@ -22,7 +22,7 @@ class FunctionPipeline:
         self,
         native: _core.Pipeline,
         stages: Sequence[Stage],
-        dataset: DatasetSpec | MixSpec | None,
+        dataset: DatasetSpec | MixSpec | Sharded | None,
         batch: dict[str, Any] | None,
         lists: tuple[str, ...],
     ) -> None:

@@ -61,7 +61,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     generator: its `initial_seed()` is the seed. prefetch_factor: batches ahead per worker (by their size). in_order: always.
 
     Where Carya has no engine for what is asked, torch's own runs, and `engine` says why: `num_workers=0`, an iterable dataset
-    (torch hands its iterators to workers, whose samples have no index), `batch_size=None` with a
+    (torch hands its iterators to workers, whose samples have no index: `carya.iterable` has shards for that), `batch_size=None` with a
     sampler that may give lists. One iterator at a time is live: a second one ends the first.
     Tensors lie in memory that is used again when they are gone; who keeps many gets copies, so that `list(loader)` works.
 
@@ -245,6 +245,11 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self._loader.load_state_dict(state)
 
     def _check_engine(self, what: str) -> None:
+        if isinstance(self.dataset, torch.utils.data.IterableDataset):
+            raise Unsupported(
+                f"DataLoader: {what}: torch's own engine runs ({self._why_not}), which has no state; give carya.torch.Loader a "
+                "pipeline of carya.iterable(fn, shards=n), where fn(shard) iterates over that part of the dataset"
+            )
         if self._why_not:
             raise Unsupported(
                 f"DataLoader: {what}: torch's own engine runs ({self._why_not}), which has no state; give num_workers= of 1 or more, "

@@ -1,0 +1,1 @@
+"""Sources that can only be iterated: shards, each with an iterator of samples."""

@@ -1,0 +1,1 @@
+"""Which record stands at which position: pure functions."""
