@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from carya._formats.recognise import recognised
         ("folder/index.json", b"{}", "mds"),
         ("folder/data.mdb", b"", "lmdb"),
         ("folder/a.csv", b"", "csv"),
+        ("folder/a.tar", b"", "webdataset"),
         ("folder/class/a.jpg", b"", "image_folder"),
     ],
 )
@@ -69,3 +72,13 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path: Path) -> None:
         carya.open(tmp_path / "none*")
     with pytest.raises(carya.NotFound, match="there is no such file"):
         carya.open(tmp_path / "none")
+
+
+def test_a_folder_of_tars_is_read_in_order(tmp_path: Path) -> None:
+    for number in (1, 0):
+        with tarfile.open(tmp_path / f"{number}.tar", "w") as archive:
+            for name, data in ((f"{number}.jpg", b"\xff\xd8"), (f"{number}.cls", b"%d" % number)):
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    assert [carya.open(tmp_path)[i]["label"] for i in range(2)] == [0, 1]

@@ -42,6 +42,7 @@ def make_app(typer: Any) -> Any:
     _add_plan(app, typer)
     _add_doctor(app, typer)
     _add_bench(app, typer)
+    _add_data(app, typer)
     _add_index(app, typer)
     _add_cache(app, typer)
     _add_service(app, typer)
@@ -138,6 +139,12 @@ def _add_bench(app: Any, typer: Any) -> None:
         if not as_json:
             print(report.table())
         print(report.to_json())
+
+
+def _add_data(app: Any, typer: Any) -> None:
+    from . import inspecting
+
+    inspecting.register(app, typer)
 
 
 def _add_index(app: Any, typer: Any) -> None:

@@ -21,16 +21,21 @@ class _Null(Exception):
 class TableRows:
     """The rows of one table. `subject` names it in errors, `fill` has what stands for null, by column. Threads: one.
 
+    `keep_nulls`: a null, and a list with one in it, is what `to_pylist` makes of it, where a number is needed too.
+
     Structs are taken apart ("image.bytes"). Numbers and bools are arrays () of the column's dtype; dates, times and durations
     integers in the column's unit; lists of numbers arrays, also nested ones, as far as inner lists are of one length;
     everything else is what `to_pylist` makes of it.
     """
 
-    def __init__(self, table: Any, subject: str, fill: Mapping[str, Any]) -> None:
+    def __init__(self, table: Any, subject: str, fill: Mapping[str, Any], keep_nulls: bool = False) -> None:
         table = without_structs(table)
         self._subject = subject
         self._batches = [
-            [(name, _reader(column, fill.get(name))) for name, column in zip(table.column_names, batch, strict=True)]
+            [
+                (name, _reader(column, fill.get(name), keep_nulls))
+                for name, column in zip(table.column_names, batch, strict=True)
+            ]
             for batch in table.to_batches()
             if batch.num_rows
         ]
@@ -109,8 +114,22 @@ def _bare(column: Any) -> Any:
     return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
 
 
-def _reader(array: Any, fill: Any = None) -> Read:
+def _reader(array: Any, fill: Any, keep_nulls: bool) -> Read:
     """How the values of a column are read by row."""
+    read = _value_reader(array, fill)
+    if not keep_nulls:
+        return read
+
+    def read_or_null(row: int) -> Any:
+        try:
+            return read(row)
+        except _Null:
+            return array[row].as_py()
+
+    return read_or_null
+
+
+def _value_reader(array: Any, fill: Any) -> Read:
     import pyarrow as pa
 
     while isinstance(array.type, pa.BaseExtensionType):

@@ -174,6 +174,14 @@ class CsvRows:
     def __len__(self) -> int:
         return len(self._texts)
 
+    def place(self, index: int) -> str:
+        """Where a record is, for people."""
+        return self._texts.place(index)
+
+    def sizes(self) -> np.ndarray[Any, Any]:
+        """Bytes of each record."""
+        return self._texts.sizes()
+
     def __getitem__(self, index: int) -> dict[str, Any]:
         record = self._texts.read(index)
         name = ""

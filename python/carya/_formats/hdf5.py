@@ -136,6 +136,11 @@ class Hdf5Rows:
             raise SampleError(f"{where}: {_said(error)}; copy the file again, or leave the row out") from error
         return sample
 
+    def place(self, index: int) -> str:
+        """Where a record is, for people."""
+        number = bisect.bisect_right(self._starts, index) - 1
+        return f"hdf5: {self._files[number].path}, row {index - self._starts[number]}"
+
     def _opened(self, number: int) -> Any:
         self._files[number].check("hdf5")
         if len(self._open) >= _OPEN_MAX:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._errors import SampleError, invalid
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, record_paths
@@ -84,6 +86,14 @@ class JsonLines:
 
     def __len__(self) -> int:
         return len(self._texts)
+
+    def place(self, index: int) -> str:
+        """Where a record is, for people."""
+        return self._texts.place(index)
+
+    def sizes(self) -> np.ndarray[Any, Any]:
+        """Bytes of each record."""
+        return self._texts.sizes()
 
     def __getitem__(self, index: int) -> Any:
         line = self._texts.read(index)

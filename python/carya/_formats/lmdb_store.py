@@ -91,6 +91,13 @@ class LmdbEntries:
             raise SampleError(f"{self._place(number, row, key)}: it is not there any more; copy the database again")
         return {"key": key, "value": value}
 
+    def place(self, index: int) -> str:
+        """Where an entry is, for people."""
+        number = bisect.bisect_right(self._starts, index) - 1
+        row = index - self._starts[number]
+        begin, end = self._ends[number][row : row + 2]
+        return self._place(number, row, self._keys[number][begin:end].tobytes())
+
     def _place(self, number: int, row: int, key: bytes) -> str:
         return f"lmdb: {self._files[number].path}, entry {row}, key {key!r}"
 

@@ -167,6 +167,12 @@ class ArrayFiles:
             sample = {name: self._whole(one) for name, one in self._parts[index].items()}
         return sample.get("", sample)
 
+    def place(self, index: int) -> str:
+        """Where a record is, for people."""
+        part = bisect.bisect_right(self._starts, index) - 1
+        row = f", row {index - self._starts[part]}" if self._by_row else ""
+        return f"{self._kind}: {next(iter(self._parts[part].values())).file.path}{row}"
+
     def _mapped(self, part: int, row: int) -> list[tuple[str, Array]]:
         found = []
         for name, one in self._parts[part].items():

@@ -116,11 +116,12 @@ class Parquet:
         columns: tuple[str, ...] | None,
         fill: Mapping[str, Any],
         unpack_max: int | None,
+        keep_nulls: bool = False,
     ) -> None:
         needed("parquet", "pyarrow", "parquet")
         if unpack_max is not None:
             integer("parquet: unpack_max", unpack_max, 0, "bytes of 0 or more, or None")
-        self._files, self._columns, self._fill = list(files), columns, dict(fill)
+        self._files, self._columns, self._fill, self._keep_nulls = list(files), columns, dict(fill), keep_nulls
         with ThreadPoolExecutor(8) as pool:
             footers = list(pool.map(lambda file: _footer(file.path, columns), self._files))
         for file, footer in zip(self._files, footers, strict=True):
@@ -164,6 +165,16 @@ class Parquet:
             rows = self._opened(group, row)
         return rows(row)
 
+    def place(self, index: int) -> str:
+        """Where a row is, for people."""
+        group = bisect.bisect_right(self._starts, index) - 1
+        return f"{self._subject(group)}, row {index - self._starts[group]}"
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Of all wanted columns, as the footers say."""
+        return self._bytes
+
     def unpack(self) -> list[str]:
         """All row groups in the cache folder; their paths in order. Errors: Exhausted, SampleError that names the row group."""
         if not self._folder:
@@ -204,7 +215,7 @@ class Parquet:
             except _BrokenError as error:
                 self._broken[group] = str(error)
             else:
-                rows = TableRows(table, self._subject(group), self._fill)
+                rows = TableRows(table, self._subject(group), self._fill, self._keep_nulls)
                 self._keep(group, rows, mapped)
                 return rows
         raise SampleError(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import InvalidArgument, NotFound
+from .._errors import InvalidArgument, NotFound, Permission
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
 from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
@@ -74,11 +74,14 @@ def open(path: PathLike, **options: Any) -> Pipeline:
 
 
 def recognised(path: str) -> tuple[str, str]:
-    """The name of the source, and what told it. Errors: NotFound, InvalidArgument (unknown or ambiguous)."""
-    if os.path.isdir(path):
-        return _folder(path)
-    paths = [path] if os.path.lexists(path) else record_paths(path)
-    return _agreed(path, {_file(one) for one in paths[:100]})
+    """The name of the source, and what told it. Errors: NotFound, Permission, InvalidArgument (unknown or ambiguous)."""
+    try:
+        if os.path.isdir(path):
+            return _folder(path)
+        paths = [path] if os.path.lexists(path) else record_paths(path)
+        return _agreed(path, {_file(one) for one in paths[:100]})
+    except PermissionError as error:
+        raise Permission(f"open: {error.filename}: this user may not read it; give read permission") from None
 
 
 def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:

@@ -88,6 +88,10 @@ class Texts:
         text = self._texts[number]
         return f"{self._kind}: {text.listed.path} @{text.starts[index - self._firsts[number] + self._skip]}"
 
+    def sizes(self) -> Array:
+        """Bytes of each record, its line end among them."""
+        return np.concatenate([np.diff(text.starts[self._skip :]) for text in self._texts])
+
     def heads(self) -> list[bytes]:
         """The first record of each file; nothing of a file that has none."""
         found = []

@@ -182,6 +182,12 @@ class Pipeline(Functions, Ops):
         """Whether Python functions make its samples, in worker processes."""
         return bool(self._stages) or self._source.dataset is not None
 
+    @property
+    def map_style(self) -> Any:
+        """The object with `__len__` and `__getitem__` whose samples it reads; None of a native source and of a mix."""
+        spec = self._source.dataset
+        return spec.dataset if isinstance(spec, DatasetSpec) else None
+
     def _started_by(self, start: Callable[[int], None]) -> Self:
         """The same, whose worker processes call `start(number)` first; it is no part of what the pipeline is."""
         return self._with(stages=(*self._stages, Stage("start", start)))

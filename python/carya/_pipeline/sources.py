@@ -13,14 +13,14 @@ import numpy as np
 from .._errors import NotFound, Unsupported, invalid
 from .._orders.shares import mixed
 from .._sources.huggingface import hf_files, hf_table
-from .._sources.paths import TFRECORDS, PathLike, braced_list, one_path, path_list, record_paths
+from .._sources.paths import TARS, TFRECORDS, PathLike, one_path, path_list, record_paths
 from .._stages.mix import MixSpec, checked_parts
 from .._stages.source import checked_dataset
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
 from .pipeline import Pipeline
 
-_ARROW = re.compile(r"^[^.].*\.arrow$")
+ARROWS = re.compile(r"^[^.].*\.arrow$")
 
 
 def image_folder(path: PathLike) -> Pipeline:
@@ -85,8 +85,8 @@ def webdataset(
 ) -> Pipeline:
     """Records of WebDataset tars: members "key.ext" that lie side by side and share a key.
 
-    `tars`: paths, a glob pattern, or braces ("train-{000..146}.tar"); also zips whose members are stored, not compressed
-    (their CRCs are not checked). `fields`: extensions of each image field, the
+    `tars`: paths, a glob pattern, braces ("train-{000..146}.tar"), or a folder (its files called "*.tar", bytewise); also zips
+    whose members are stored, not compressed (their CRCs are not checked). `fields`: extensions of each image field, the
     first that a key has counts (default {"image": ["jpg", "jpeg", "png"]}). `label`: extension of the member that holds
     the label as a decimal integer, None for none. An index is built once and verified by size and time.
     Fields: each field encoded, `label` int64. A key that lacks a field or its label, as the last one of a tar that was cut
@@ -97,7 +97,7 @@ def webdataset(
     >>> [name for name, _, _ in carya.webdataset("shard-{0..1}.tar", fields={"image": ["png"]}).outputs]
     ['image', 'label']
     """
-    listed = braced_list("tars", tars)
+    listed = record_paths(tars, TARS, "*.tar")
     wanted = {name: _extensions(given) for name, given in (fields or {"image": ["jpg", "jpeg", "png"]}).items()}
     return Pipeline._start({"type": "webdataset", "tars": listed, "fields": wanted, "label": _extensions(label or [])})
 
@@ -173,7 +173,7 @@ def mds(
     """
     keys = _columns("mds", image, encoded, tensors)
     given = folders if not isinstance(folders, str | bytes | os.PathLike) else [folders]
-    paths = [path for folder in given for path in _shards(one_path("folders", folder))]
+    paths = [path for folder in given for path in mds_shards(one_path("folders", folder))]
     return _records("mds", paths, keys, label, tensors, True)
 
 
@@ -204,7 +204,7 @@ def arrow(
     [('image', 'uint8', (None,)), ('label', 'int64', ())]
     """
     keys = _columns("arrow", image, encoded, tensors)
-    return _records("arrow", record_paths(paths, _ARROW, "*.arrow"), keys, label, tensors, True)
+    return _records("arrow", record_paths(paths, ARROWS, "*.arrow"), keys, label, tensors, True)
 
 
 def hf_dataset(
@@ -238,7 +238,7 @@ def hf_dataset(
     return pipeline if found.rows is None else pipeline.subset(found.rows)
 
 
-def _shards(folder: str) -> list[str]:
+def mds_shards(folder: str) -> list[str]:
     """The shards that an index.json names, in its order."""
     name = os.path.join(folder, "index.json")
     try:
@@ -320,7 +320,7 @@ def names_records(path: str) -> Literal["tfrecord", "arrow"] | None:
         names = [entry.name for entry in os.scandir(path) if not entry.is_dir()]
     else:
         names = [os.path.basename(path)]
-    if any(_ARROW.search(name) for name in names):
+    if any(ARROWS.search(name) for name in names):
         return "arrow"
     return "tfrecord" if any(TFRECORDS.search(name) for name in names) else None
 

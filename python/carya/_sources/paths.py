@@ -12,6 +12,7 @@ from .._errors import NotFound, invalid
 
 # Files of a folder that are read: a data set of TensorFlow Datasets has JSON files beside them.
 TFRECORDS = re.compile(r"^[^.].*(\.tfrec(ord)?s?\b|-\d{5}-of-\d{5}$)|^[^.].*\.record$")
+TARS = re.compile(r"^[^.].*\.(tar|zip)$")
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

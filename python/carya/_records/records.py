@@ -1,0 +1,91 @@
+"""What the records of every format have in common."""
+
+from __future__ import annotations
+
+import abc
+import bisect
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._errors import IoError
+from .._formats.kept import Listed, digest
+
+_FILES_MAX = 64  # that a process has open
+
+Array = np.ndarray[Any, Any]
+
+
+class Records(abc.ABC):
+    """The records of files, by index. Threads: one. It travels to other processes, each of which opens files of its own."""
+
+    kind = ""  # the name of the source: "webdataset" is `carya.webdataset`
+    in_blocks = False  # reading one record decodes its neighbours too
+
+    def __init__(self, files: Sequence[Listed]) -> None:
+        self.files = list(files)
+        self.notes: list[str] = []  # what is wrong with the files, beside single records
+        self._fds: dict[int, int] = {}
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @abc.abstractmethod
+    def read(self, index: int) -> dict[str, Any]:
+        """All fields of a record: numbers, `str`, `bytes`, arrays, lists and dicts of them, None.
+
+        Errors: SampleError (a broken record), IoError (the file is another one by now).
+        """
+
+    @abc.abstractmethod
+    def place(self, index: int) -> str:
+        """Where a record is, for people: file, and offset, row or key."""
+
+    def sizes(self) -> Array | None:
+        """Bytes of each record as it lies in its file, int64 (count,); None where that is not known without decoding."""
+        return None
+
+    @property
+    def file_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def identity(self) -> str:
+        """What says that these are the same records in the same order."""
+        files = [(os.path.abspath(path), size, time) for path, size, time in self.files]
+        return digest(self.kind, files, len(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fds": {}}
+
+    def _bytes(self, file: int, offset: int, size: int) -> bytes:
+        """Errors: IoError (there are fewer, the file changed since it was listed)."""
+        fd = self._fds.get(file)
+        if fd is None:
+            self.files[file].check(self.kind)
+            if len(self._fds) >= _FILES_MAX:
+                os.close(self._fds.pop(next(iter(self._fds))))
+            fd = self._fds[file] = os.open(self.files[file].path, os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(fd, size, offset)
+        if len(data) != size:
+            where = f"{self.kind}: {self.files[file].path} @{offset}"
+            raise IoError(f"{where}: wanted {size:,} B, got {len(data):,} B; copy the file again")
+        return data
+
+    def __del__(self) -> None:
+        for fd in getattr(self, "_fds", {}).values():
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def part_of(starts: Sequence[int] | Array, index: int) -> tuple[int, int]:
+    """In which part a record is, and its number there; `starts` has the first record of each part, and the end.
+
+    >>> part_of([0, 3, 3, 5], 3)
+    (2, 0)
+    """
+    part = bisect.bisect_right(starts, index) - 1
+    return part, index - int(starts[part])

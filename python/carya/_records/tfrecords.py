@@ -1,0 +1,128 @@
+"""Records of TFRecord files, with all features of their Examples."""
+
+from __future__ import annotations
+
+import array
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._errors import SampleError, Unsupported
+from .._formats.kept import Listed
+from .crc32c import crc32c, masked
+from .examples import parsed
+from .records import Array, Records, part_of
+
+_HEAD, _FOOT = 12, 4  # length and its CRC in front of the data, the CRC of the data behind
+_PACKED = {b"\x1f\x8b": "gzip", b"\x78\x9c": "zlib", b"\x78\x01": "zlib", b"\x78\xda": "zlib"}
+
+
+class TfRecords(Records):
+    """Fields are the features; of files whose first record is no Example, `record`, the whole bytes.
+
+    Errors: SampleError (no TFRecord file), Unsupported (compressed).
+    """
+
+    kind = "tfrecord"
+
+    def __init__(self, files: Sequence[Listed]) -> None:
+        super().__init__(files)
+        self._offsets: list[Array] = []  # of the data of each record; the last is that of the next one's
+        self._cut: dict[int, str] = {}  # why a file's last record cannot be read
+        self._starts = [0]
+        for number in range(len(self.files)):
+            self._index(number)
+        self.has_examples = len(self) == 0 or self._first_is_example()
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def read(self, index: int) -> dict[str, Any]:
+        data = self.data(index)
+        if not self.has_examples:
+            return {"record": data}
+        try:
+            return parsed(data)
+        except (ValueError, RecursionError) as error:
+            raise SampleError(f"{self.place(index)}: it is no tf.train.Example: {error}; leave it out") from error
+
+    def data(self, index: int) -> bytes:
+        """The bytes of a record. Errors: SampleError (they were cut off, or have another CRC)."""
+        number, row = part_of(self._starts, index)
+        if row == len(self._offsets[number]) - 1:
+            raise SampleError(f"{self.place(index)}: {self._cut[number]}; copy the file again")
+        begin, end = int(self._offsets[number][row]), int(self._offsets[number][row + 1])
+        read = self._bytes(number, begin, end - begin - _HEAD)
+        data, foot = read[:-_FOOT], int.from_bytes(read[-_FOOT:], "little")
+        if masked(crc32c([data])[0]) != foot:
+            raise SampleError(f"{self.place(index)}: its CRC is another one; copy the file again")
+        return data
+
+    def place(self, index: int) -> str:
+        number, row = part_of(self._starts, index)
+        return f"{self.kind}: {self.files[number].path} @{int(self._offsets[number][row]) - _HEAD}"
+
+    def sizes(self) -> Array:
+        found = []
+        for number, offsets in enumerate(self._offsets):
+            found.append(np.diff(offsets) - _HEAD - _FOOT)
+            if number in self._cut:
+                found.append(np.zeros(1, np.int64))
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _first_is_example(self) -> bool:
+        try:
+            return bool(parsed(self.data(0)))
+        except (ValueError, SampleError):
+            return False
+
+    def _index(self, number: int) -> None:
+        path, size, _ = self.files[number]
+        offsets = array.array("q")
+        at, problem = 0, ""
+        with open(path, "rb", buffering=1 << 16) as file:
+            while at < size:
+                head = file.read(_HEAD)
+                length = int.from_bytes(head[:8], "little")
+                if len(head) < _HEAD:
+                    problem = f"wanted a head of {_HEAD} B, got {len(head)} B: it was cut off"
+                elif masked(crc32c([head[:8]])[0]) != int.from_bytes(head[8:], "little"):
+                    if not at:
+                        raise self._no_file(path, head)
+                    problem = "the CRC of its length is another one, so nothing behind it can be found"
+                elif at + _HEAD + length + _FOOT > size:
+                    problem = f"wanted {length + _FOOT:,} B, got {size - at - _HEAD:,} B: it was cut off"
+                offsets.append(at + _HEAD)
+                if problem:
+                    break
+                at += _HEAD + length + _FOOT
+                file.seek(length + _FOOT, os.SEEK_CUR)
+        if problem:
+            self._cut[number] = problem
+        else:
+            offsets.append(at + _HEAD)
+        self._offsets.append(np.frombuffer(offsets, np.int64))
+        self._starts.append(self._starts[-1] + len(offsets) - (0 if problem else 1))
+
+    def _no_file(self, path: str, head: bytes) -> Exception:
+        packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")
+        if packed:
+            return Unsupported(
+                f"tfrecord: {path}: it is {packed}, so records cannot be read one by one; unpack it first"
+            )
+        return SampleError(
+            f"tfrecord: {path}: it does not begin as TFRecord files do; give another file, or copy it again"
+        )
+
+
+def frames(records: Sequence[bytes]) -> list[bytes]:
+    """Records as they stand in a TFRecord file."""
+    lengths = [struct.pack("<Q", len(record)) for record in records]
+    heads, feet = crc32c(lengths), crc32c(records)
+    return [
+        length + struct.pack("<I", masked(head)) + record + struct.pack("<I", masked(foot))
+        for length, head, record, foot in zip(lengths, heads, records, feet, strict=True)
+    ]
