@@ -30,6 +30,21 @@ def test_frameworks_are_loaded_when_asked_for() -> None:
     assert run(code) == "[False, False, False, False, False]\nFalse\n"
 
 
+def test_rooms_of_functions_are_loaded_by_the_first_pipeline_that_has_one() -> None:
+    code = (
+        "import sys, numpy, carya\n"
+        "def rooms(): return [room for room in ('mix', 'spec', 'stage') if f'carya._stages.{room}' in sys.modules]\n"
+        "plain = carya.arrays({'x': numpy.arange(4)}).shuffle(seed=1).batch(2)\n"
+        "len(plain), repr(plain), carya.Loader(plain, threads=1).close()\n"
+        "print(rooms())\n"
+        "plain.map_batches(dict)\n"
+        "print(rooms())"
+    )
+    before, after = run(code).splitlines()
+    assert before == "[]"
+    assert "'stage'" in after
+
+
 def test_the_package_is_typed_and_has_a_version() -> None:
     from importlib.resources import files
 

@@ -17,12 +17,6 @@ from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, integer
 from .._stages.functions import Functions
-from .._stages.mix import MixSpec
-from .._stages.regroup import REGROUPS
-from .._stages.source import DatasetSpec, Sharded
-from .._stages.spec import StreamSpec
-from .._stages.stage import Stage, made
-from .._stages.surrogate import FunctionPipeline
 from .arrays import array_memory, arrays_document
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
@@ -33,6 +27,12 @@ from .order import OrderHints, described
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    # Loaded by the first pipeline that has a function or a dataset of the user's: a quarter of the time of `import carya`.
+    from .._stages.mix import MixSpec
+    from .._stages.source import DatasetSpec, Sharded
+    from .._stages.spec import StreamSpec
+    from .._stages.stage import Stage
 
 Array = np.ndarray[Any, Any]
 
@@ -68,6 +68,24 @@ class _Source:
         self.dataset = dataset
         self.slim = _slim_source(document)
         self.opened: dict[str, _core.Dataset] = {}  # views as JSON -> dataset; shared by the pipelines of this source
+
+    @property
+    def mix(self) -> MixSpec | None:
+        """What it is a mix of, if it is one."""
+        if self.dataset is None:
+            return None
+        from .._stages.mix import MixSpec
+
+        return self.dataset if isinstance(self.dataset, MixSpec) else None
+
+    @property
+    def sharded(self) -> Sharded | None:
+        """The shards of an iterable, if it is one."""
+        if self.dataset is None:
+            return None
+        from .._stages.source import Sharded
+
+        return self.dataset if isinstance(self.dataset, Sharded) else None
 
 
 def _slim_source(document: Document) -> Document:
@@ -186,14 +204,22 @@ class Pipeline(Functions, Ops):
     def map_style(self) -> Any:
         """The object with `__len__` and `__getitem__` whose samples it reads; None of a native source and of a mix."""
         spec = self._source.dataset
+        if spec is None:
+            return None
+        from .._stages.source import DatasetSpec
+
         return spec.dataset if isinstance(spec, DatasetSpec) else None
 
     def _started_by(self, start: Callable[[int], None]) -> Self:
         """The same, whose worker processes call `start(number)` first; it is no part of what the pipeline is."""
+        from .._stages.stage import Stage
+
         return self._with(stages=(*self._stages, Stage("start", start)))
 
     def _ordered_by(self, order: Callable[[int], Any]) -> Self:
         """The same, whose order in an epoch is what `order(epoch)` says in the trainer: see `JobSpec.order`."""
+        from .._stages.stage import Stage
+
         return self._with(stages=(*self._stages, Stage("order", order)))
 
     @property
@@ -208,6 +234,8 @@ class Pipeline(Functions, Ops):
     def _standing_for(self, native: _core.Pipeline) -> Any:
         if not self.has_functions:
             return native
+        from .._stages.surrogate import FunctionPipeline
+
         return FunctionPipeline(native, self._stages, self._source.dataset, self._batch, self._lists)
 
     def _document(self, slim: bool = False) -> Document:
@@ -272,12 +300,12 @@ class Pipeline(Functions, Ops):
 
     def _check_no_mix(self, name: str) -> None:
         """Errors: InvalidArgument, for what would change which record has which position."""
-        if isinstance(self._source.dataset, MixSpec):
+        if self._source.mix is not None:
             raise InvalidArgument(
                 f"{name}: a mix says itself which pipeline has which position; call .{name}(...) on its pipelines"
             )
-        of = self._source.dataset
-        if not isinstance(of, Sharded) or name == "shuffle" or (name == "filter" and not of.endless):
+        of = self._source.sharded
+        if of is None or name == "shuffle" or (name == "filter" and not of.endless):
             return
         if name == "filter":
             raise InvalidArgument(
@@ -285,6 +313,8 @@ class Pipeline(Functions, Ops):
                 "function, which may leave samples out"
             )
         cure = "let its function give those that are wanted, and lengths= say how many of each shard"
+        from .._stages.regroup import REGROUPS
+
         if name in REGROUPS:
             cure = "do it inside of its function, which may yield what it makes of several samples, or several of one"
         raise InvalidArgument(f"{name}: the samples of an iterable have no index; {cure}")
@@ -353,6 +383,8 @@ class Pipeline(Functions, Ops):
             raise invalid("batch: batch_size", None, "a number of records per rank, or global_size=")
         stages = self._stages
         if collate is not None:
+            from .._stages.stage import made
+
             stages = (*stages, made("collate", collate))
         names = (lists,) if isinstance(lists, str) else tuple(lists)
         functions = bool(stages) or self._source.dataset is not None
@@ -643,8 +675,8 @@ class Pipeline(Functions, Ops):
 
         Errors: Unsupported of a pipeline with `filter`, `flat_map` or `pack`: a loader knows it, `len(loader)`, when it has asked.
         """
-        of = self._source.dataset
-        if isinstance(of, Sharded) and not of.known and not of.endless:
+        of = self._source.sharded
+        if of is not None and not of.known and not of.endless:
             raise Unsupported(
                 "len: an iterable has no length until a loader has counted it; use len(loader), or give carya.iterable(..., lengths=)"
             )
@@ -679,8 +711,7 @@ class Pipeline(Functions, Ops):
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """The samples of epoch 0, as `pipeline[i]` gives them."""
-        of = self._source.dataset
-        if isinstance(of, Sharded):
+        if self._source.sharded is not None:
             return self._in_turn(len(self))
         return (self[index] for index in range(len(self)))
 
@@ -715,6 +746,8 @@ class Pipeline(Functions, Ops):
 
     def _stream_spec(self, seed: int | None) -> StreamSpec:
         """What processes that run the functions are told."""
+        from .._stages.spec import StreamSpec
+
         source = self._source
         shuffled = (self._shuffle or {}).get("seed", 0)
         return StreamSpec(
@@ -740,12 +773,13 @@ class Pipeline(Functions, Ops):
             number = operator.index(index)
         except TypeError:
             raise invalid("record", index, "one record number; several are .subset([...]) or .take(n)") from None
-        of = self._source.dataset
-        if isinstance(of, Sharded):
+        of = self._source.sharded
+        if of is not None:
             if not of.has(number):
                 raise IndexError(f"record {number}: there is no {of.where(number)}; give sample * {of.shards} + shard")
             return number
-        count = sum(of.mix.spans) if isinstance(of, MixSpec) else self.dataset.count
+        mix = self._source.mix
+        count = sum(mix.mix.spans) if mix is not None else self.dataset.count
         if not -count <= number < count:
             raise IndexError(f"record {number} of {count}: give 0 to {count - 1}")
         return number % count

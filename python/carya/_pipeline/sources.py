@@ -11,11 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import NotFound, Unsupported, invalid
-from .._orders.shares import mixed
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TARS, TFRECORDS, PathLike, one_path, path_list, record_paths
-from .._stages.mix import MixSpec, checked_parts
-from .._stages.source import checked_dataset
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
 from .pipeline import Pipeline
@@ -364,6 +361,8 @@ def dataset(
     ...     [(batch["x"].tolist(), batch["y"].tolist()) for batch in loader]
     [([0.0, 1.0], [0, 1]), ([2.0, 3.0], [4, 9])]
     """
+    from .._stages.source import checked_dataset
+
     return Pipeline._of_dataset(checked_dataset(dataset, names, seed_globals, version))
 
 
@@ -406,7 +405,9 @@ def mix(
     ...     [batch["x"].tolist() for batch in loader]
     [[100, 101, 102, 0, 103, 104, 105, 1], [106, 107, 108, 2, 109, 110, 111, 3]]
     """
+    from .._orders.shares import mixed
     from .._orders.weights import table_of
+    from .._stages.mix import MixSpec, checked_parts
 
     parts = checked_parts(pipelines)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64):

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import InvalidArgument
-from .mixing import Mixing, checked_mixing, checked_one_hot
-from .native import NativeOps
-from .padding import Pad, checked_pad
-from .regroup import REGROUPS, checked_bucket, checked_pack
-from .stage import Stage, made
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    # Loaded by the first pipeline that has a function: a quarter of the time of `import carya`.
+    from .mixing import Mixing
+    from .stage import Stage
 
 
 class Functions:
@@ -133,6 +132,9 @@ class Functions:
         ...     [batch["x_length"].tolist() for batch in loader]
         [[1, 2], [4, 5]]
         """
+        from .regroup import checked_bucket
+        from .stage import Stage
+
         one = checked_bucket(length, window, group)
         self._check_asked_before("bucket_by_length", rng=one.lengths is not None)
         return self._with(stages=(*self._stages, Stage("bucket_by_length", one, seed_globals=False)))
@@ -162,6 +164,9 @@ class Functions:
         ...     [(batch["x"].tolist(), batch["segment"].tolist()) for batch in loader]
         [([[0, 1, 2, 0], [1, 0, 1, -1]], [[1, 1, 1, 2], [1, 2, 2, 0]])]
         """
+        from .regroup import checked_pack
+        from .stage import Stage
+
         one = checked_pack(length, fields, lengths, value)
         self._check_asked_before("pack", rng=lengths is not None)
         return self._with(stages=(*self._stages, Stage("pack", one, seed_globals=False)))
@@ -170,6 +175,8 @@ class Functions:
         """Errors: InvalidArgument, where a stage that is asked before the first batch cannot stand."""
         self._check_before_batch(kind)
         self._check_no_mix(kind)
+        from .regroup import REGROUPS
+
         former = [stage.kind for stage in self._stages if stage.kind in REGROUPS]
         if former:
             raise InvalidArgument(
@@ -204,12 +211,19 @@ class Functions:
         [([[0, -1, -1, -1], [0, 1, 2, -1], [0, 1, -1, -1]], [1, 3, 2])]
         """
         self._check_before_batch("pad_sequences")
+        from .padding import checked_pad
+        from .stage import Stage
+
         one = Stage("pad_sequences", checked_pad(fields, to, multiple_of, value, truncate), seed_globals=False)
         return self._with(stages=(*self._stages, one))
 
     @property
     def _padded(self) -> tuple[str, ...]:
         """Fields that a batch pads as a whole."""
+        if not self._stages:
+            return ()
+        from .padding import Pad
+
         return tuple(
             name for stage in self._stages if isinstance(stage.fn, Pad) and stage.whole for name in stage.fn.fields
         )
@@ -249,6 +263,9 @@ class Functions:
         ...     next(iter(loader))["label"].tolist()
         [[0.25, 0.75], [0.75, 0.25]]
         """
+        from .mixing import checked_one_hot
+        from .stage import Stage
+
         return self._append_to_batch(
             Stage("one_hot", checked_one_hot(num_classes, label, smoothing), seed_globals=False)
         )
@@ -280,6 +297,8 @@ class Functions:
         >>> bool(np.allclose(batch["image"].reshape(2), batch["label"][:, 1]))
         True
         """
+        from .mixing import checked_mixing
+
         return self._mixed("mixup", checked_mixing("mixup", alpha, p, group, image, label, num_classes))
 
     def cutmix(
@@ -306,9 +325,13 @@ class Functions:
         >>> bool(np.allclose(batch["image"].mean((1, 2, 3)), batch["label"][:, 1]))
         True
         """
+        from .mixing import checked_mixing
+
         return self._mixed("cutmix", checked_mixing("cutmix", alpha, p, group, image, label, num_classes))
 
     def _mixed(self, kind: str, mixing: Mixing) -> Self:
+        from .stage import Stage
+
         occurrence = sum(stage.kind == kind for stage in self._stages)
         return self._append_to_batch(Stage(kind, mixing, seed_globals=False, takes_rng=True, occurrence=occurrence))
 
@@ -330,6 +353,9 @@ class Functions:
 
     def _append_native(self, document: Mapping[str, Any], random: bool) -> Self:
         """An operation behind a function: run together with those right before it."""
+        from .native import NativeOps
+        from .stage import Stage
+
         stages, last = self._stages, self._stages[-1] if self._stages else None
         if last is not None and isinstance(last.fn, NativeOps):
             ops, random, stages = last.fn.also(document), random or last.takes_rng, stages[:-1]
@@ -339,5 +365,7 @@ class Functions:
         return self._with(stages=(*stages, one))
 
     def _append(self, kind: str, fn: Callable[..., Any], **options: Any) -> Self:
+        from .stage import made
+
         occurrence = sum(stage.kind == kind for stage in self._stages)
         return self._with(stages=(*self._stages, made(kind, fn, occurrence=occurrence, **options)))
