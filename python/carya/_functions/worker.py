@@ -17,8 +17,9 @@ import numpy as np
 from .. import _core
 from .._errors import InvalidArgument
 from .._stages.chain import Chain
+from .._stages.mix import MixSource, MixSpec
 from .._stages.regroup import units_of
-from .._stages.source import Placed, Source
+from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
 from .._stages.units import Unit, Units
@@ -179,24 +180,41 @@ class _Worker:
 
     # Looking -----------------------------------------------------------------------------------------------------------
 
-    def _verdicts(self, number: int, first: int, count: int) -> dict[str, Any]:
-        """Sizes of records, -1 for what filters drop; one whose functions raise has 1, and its filters are asked again there."""
+    def _verdicts(self, number: int, first: int, count: int, part: int) -> dict[str, Any]:
+        """Sizes of records, -1 for what filters drop; one whose functions raise has 1, and its filters are asked again there.
+
+        `part`: of which pipeline of a mix; -1 where there is none.
+        """
         self._cells[TASK] = number
+        chain = self._part_of(part)
         sizes, raised = np.ones(count, np.int64), []
         begin = time.perf_counter()
         for i in range(count):
             self._at(first + i)
             try:
-                sizes[i] = self._chain.size(first + i)
+                sizes[i] = chain.size(first + i)
             except BaseException as error:  # also sys.exit
                 raised.append(self._fault(0, first + i, error))
         seconds = time.perf_counter() - begin
         return {"number": number, "verdicts": (first, sizes), "raised": raised, "seconds": seconds}
 
-    def _shard(self, number: int, shard: int) -> dict[str, Any]:
+    def _part_of(self, part: int) -> Chain:
+        return self._chain if part < 0 else cast(MixSource, self._placed).chains[part]
+
+    def _shard(self, number: int, shard: int, part: int) -> dict[str, Any]:
         """Sizes of the samples of a shard: as `_verdicts`."""
         self._cells[TASK] = number
-        return {"number": number} | ask_shard(self._chain, cast(Any, self._spec.dataset), shard, self._at, self._fault)
+        of = self._spec.dataset
+        if isinstance(of, MixSpec):
+            of = of.specs[part].dataset
+        return {"number": number} | ask_shard(self._part_of(part), cast(Sharded, of), shard, self._at, self._fault)
+
+    def _part_is(self, part: int, count: int, raised: int, fd: int) -> None:
+        """Which records filters of a pipeline of a mix keep, and which of them raised."""
+        memory = mmap.mmap(fd, 8 * raised + count, prot=mmap.PROT_READ)
+        os.close(fd)
+        again = frozenset(np.frombuffer(memory, np.int64, raised).tolist())
+        cast(MixSource, self._placed).part_is(part, np.frombuffer(memory, np.bool_, count, 8 * raised), again)
 
     def _shards_are(self, shards: int, raised: int, kept: int, fd: int) -> None:
         """What `counting.count_shards` found. A count of -1: all samples are kept."""

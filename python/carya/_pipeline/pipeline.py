@@ -642,6 +642,10 @@ class Pipeline(Functions, Ops):
             raise Unsupported(
                 "len: an iterable has no length until a loader has counted it; use len(loader), or give carya.iterable(..., lengths=)"
             )
+        if isinstance(of, MixSpec) and of.filtered:
+            raise Unsupported(
+                f"len: how many samples .filter(...) of pipeline {of.filtered[0]} keeps is known when a loader has asked; use len(loader)"
+            )
         counting = [stage.kind for stage in self._stages if stage.kind in ("filter", "flat_map", "pack")]
         if counting:
             raise Unsupported(
