@@ -6,7 +6,7 @@ import faulthandler
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +121,10 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
     if isinstance(spec.dataset, MixSpec):
         return Kept(
             parts={number: _part(spec.dataset.specs[number], number, ask, tell) for number in spec.dataset.filtered}
+        )
+    if spec.weighted is not None and len(spec.weighted.weights) != spec.count:
+        raise InvalidArgument(
+            f"weighted: weights: got {len(spec.weighted.weights)} for {spec.count} records; give one for each record after the views"
         )
     regroup = spec.regroup
     if not spec.filters and regroup is None:
@@ -237,7 +241,10 @@ def probe(spec: StreamSpec, kept: Kept, ask: Ask) -> dict[str, Any]:
         return _probed(spec, kept, *_of_shards(spec, spec.dataset, kept), ask)
     if kept.parts and isinstance(spec.dataset, MixSpec):
         return _probed(spec, kept, *_of_parts(spec, spec.dataset, kept), ask)
-    known = range(min(_PROBES, spec.records if kept.records is None else count))
+    known: Sequence[int] = range(min(_PROBES, spec.records if kept.records is None else count))
+    if spec.weighted is not None:
+        draws = spec.weighted.draws(spec.seed, kept.records)
+        count, known = draws.count, draws.lowest[:_PROBES]
     if kept.sizes is not None and spec.regroup is not None:
         count = units_of(spec.regroup.fn, kept.sizes, spec.seed, spec.shuffle, _in_order).count
         if spec.regroup.kind != "bucket_by_length":

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._orders.draws import Draws
 from .._stages.chain import Chain
 from .._stages.mix import MixSource, MixSpec
 from .._stages.regroup import units_of
@@ -103,6 +104,7 @@ class _Worker:
         self._survivors: np.ndarray[Any, Any] | None = None
         self._units: Units | None = None
         self._order: tuple[int, Any] = (-1, None)
+        self._draws: Draws | None = None
         self._told: np.ndarray[Any, Any] | None = (
             None  # of the present epoch: its records, and how often each came before
         )
@@ -413,11 +415,18 @@ class _Worker:
         records = self._indices(task.epoch, task.first, task.length)
         if self._survivors is not None:
             records = self._survivors[records]
+        if self._draws is not None:  # a record may come again
+            until = task.first + task.length
+            return records.tolist(), [(task.epoch, _AGAIN + at, None) for at in range(task.first, until)]
         return records.tolist(), [(task.epoch, 0, None)] * task.length
 
     def _indices(self, epoch: int, first: int, count: int) -> np.ndarray[Any, Any]:
         """What is at these positions of the order, as indices of what filters have left."""
         spec = self._spec
+        if spec.weighted is not None:
+            if self._draws is None:
+                self._draws = spec.weighted.draws(spec.seed, self._survivors)
+            return self._draws.at(epoch, first, count)
         if not spec.shuffle:
             return np.arange(first, first + count)
         if self._order[0] != epoch:
@@ -442,6 +451,10 @@ class _Worker:
         if self._units is not None:
             drawn = _core.substitute(seed, epoch, position, draw, self._units.count)
             return self._unit(self._units.at(epoch, drawn, 1)[0])
+        if self._draws is not None:
+            at = _core.substitute(seed, epoch, position, draw, self._draws.count)
+            drawn = int(self._draws.at(epoch, at, 1)[0])
+            return (drawn if self._survivors is None else int(self._survivors[drawn])), None
         total = self._spec.count if self._survivors is None else len(self._survivors)
         drawn = _core.substitute(seed, epoch, position, draw, total)
         return (drawn if self._survivors is None else int(self._survivors[drawn])), None

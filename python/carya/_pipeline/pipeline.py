@@ -279,6 +279,8 @@ class Pipeline(Functions, Ops):
                 "function, which may leave samples out"
             )
         cure = "let its function give those that are wanted, and lengths= say how many of each shard"
+        if name in ("weighted", "balanced"):
+            cure = "let its function give them as often as they are wanted, or mix several iterables by weights"
         if name in REGROUPS:
             cure = "do it inside of its function, which may yield what it makes of several samples, or several of one"
         raise InvalidArgument(f"{name}: the samples of an iterable have no index; {cure}")
@@ -651,7 +653,8 @@ class Pipeline(Functions, Ops):
             raise Unsupported(
                 f"len: how many samples .{counting[0]}(...) makes is known when a loader has asked; use len(loader)"
             )
-        return self.dataset.count
+        drawn: Any = next((stage.fn for stage in self._stages if stage.kind == "weighted"), None)
+        return self.dataset.count if drawn is None else int(drawn.count)
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for
@@ -680,7 +683,8 @@ class Pipeline(Functions, Ops):
         of = self._source.dataset
         if isinstance(of, Sharded):
             return self._in_turn(len(self))
-        return (self[index] for index in range(len(self)))
+        drawn = any(stage.kind == "weighted" for stage in self._stages)
+        return (self[index] for index in range(self.dataset.count if drawn else len(self)))
 
     def _in_turn(self, count: int) -> Iterator[dict[str, Array]]:
         """Samples that have an order and no index."""
