@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,13 +137,56 @@ def test_far_changes_cost_no_walk() -> None:
     assert isinstance(mix, Mix)
 
 
-def squares(count: int, by: int = 0) -> carya.Pipeline:
-    return carya.dataset(code.Squares(count)).map(code.noisy).map(code.Plus(by))
+def squares(count: int, by: int = 0, kept: Any = None) -> carya.Pipeline:
+    of = carya.dataset(code.Squares(count))
+    return (of if kept is None else of.filter(kept)).map(code.noisy).map(code.Plus(by))
 
 
 def pipeline(**batch: Any) -> carya.Pipeline:
     parts = [squares(23).shuffle(seed=1), squares(11, 1000), squares(7, 2000).shuffle(seed=2)]
     return carya.mix(parts, weights=(4, 2, 1), stop="all", seed=3).map(code.noisy).batch(**batch)
+
+
+def filtered(**batch: Any) -> carya.Pipeline:
+    of = carya.iterable(code.Squared([9, 4]), shards=2, lengths=[9, 4], window=5).filter(code.even).shuffle(seed=4)
+    parts = [squares(23, kept=code.even).shuffle(seed=1), squares(11, 1000), of.map(code.noisy).map(code.Plus(0))]
+    return carya.mix(parts, stop="all", seed=3).map(code.noisy).batch(**batch)
+
+
+def test_filters_inside_of_a_mix_leave_an_exact_stream() -> None:
+    whole = epoch_digest(filtered(global_size=6), 2, threads=1)
+    assert epoch_digest(filtered(batch_size=5), 2, threads=3) == whole
+    assert digest(killed_and_resumed(filtered, steps=3, ranks=3, global_size=9)) == whole
+    with carya.Loader(filtered(batch_size=40), threads=2, epochs=1) as loader:
+        (batch,) = loader
+        assert sorted(batch["y"].tolist()) == sorted(
+            [i * i for i in range(0, 23, 2)]
+            + [i * i + 1000 for i in range(11)]
+            + [(100 * shard + at) ** 2 for shard, count in enumerate([9, 4]) for at in range(0, count, 2)]
+        ), "without weights an epoch has every record once"
+    with pytest.raises(carya.Unsupported, match=r"len: how many samples \.filter\(\.\.\.\) of pipeline 0"):
+        len(filtered(batch_size=2))
+    plain = squares(5, kept=code.even)
+    with carya.Loader(
+        carya.mix([plain, squares(4)], weights=(1, 1), seed=None).batch(6), threads=1, epochs=1
+    ) as loader:
+        assert [batch["y"].tolist() for batch in loader] == [[0, 0, 1, 4, 4, 16], [9]]
+    with pytest.raises(carya.InvalidArgument, match="none of the records of pipeline 1 of the mix"):
+        carya.Loader(carya.mix([squares(4), squares(5, kept=code.never)]).batch(2), threads=1)
+
+
+def test_filters_inside_of_a_mix_are_asked_once_and_raise_at_their_records(tmp_path: Path) -> None:
+    counted = code.CountedEven(str(tmp_path / "calls"))
+    mix = carya.mix([squares(4), squares(20, kept=counted)]).batch(7)
+    for _ in range(2):
+        with carya.Loader(mix, threads=2, epochs=1) as loader:
+            assert sum(len(batch["y"]) for batch in loader) == 14
+        assert (tmp_path / "calls").stat().st_size == 20
+    picky = carya.mix([squares(4), squares(8, kept=code.picky)]).batch(3)
+    with carya.Loader(picky, threads=2, epochs=1, on_error="mask") as loader:
+        rows = [y for batch in loader for y in batch["y"][batch.valid].tolist()]
+        assert [entry["record"] for entry in loader.quarantine()] == [4 + 3]
+    assert sorted(rows) == sorted([0, 1, 4, 9, 0, 4, 16, 36])
 
 
 def scheduled(**batch: Any) -> carya.Pipeline:
@@ -188,7 +232,6 @@ def test_mistakes() -> None:
         ([a], {}, "mix: pipelines"),
         ("ab", {}, "mix: pipelines"),
         ([a, b.batch(2)], {}, r"mix: pipeline 1 has a batch"),
-        ([a, b.filter(code.even)], {}, r"mix: pipeline 1 has a filter"),
         ([a, carya.mix([a, b])], {}, r"mix: pipeline 1 is a mix itself"),
         ([a, b], {"weights": (1,)}, "mix: weights"),
         ([a, b], {"weights": (1, 0)}, "mix: weights"),

@@ -555,3 +555,24 @@ def forever(shard: int) -> Any:
 
 def no_argument() -> Any:
     return []
+
+
+class Squared(Counting):
+    """Shards of samples like those of Squares."""
+
+    def __call__(self, shard: int) -> Any:
+        for offset in range(self.lengths[shard]):
+            index = 100 * shard + offset
+            yield {"x": np.full(2, index, np.float32), "y": index * index}
+
+
+class CountedEven:
+    """A predicate; `path` gets a byte for each call."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, sample: Any) -> bool:
+        with open(self.path, "ab") as file:
+            file.write(b".")
+        return even(sample)

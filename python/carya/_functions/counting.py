@@ -48,18 +48,7 @@ def count_shards(
     Errors: InvalidArgument, when nothing is left; the user's own, of a shard that cannot be begun.
     """
     of: Any = spec.dataset
-    found, raised = _known_before(spec, of.shards), np.zeros(0, np.int64)
-    if found is None:
-        answers = ask([("shard", shard) for shard in range(of.shards)])
-        for shard, answer in enumerate(answers):
-            if answer["fatal"] is not None:
-                raise raised_error(answer["fatal"], f"shard {shard}")
-        sizes = [answer["sizes"] for answer in answers]
-        lengths = np.array([len(one) for one in sizes], np.int64)
-        found = Counted(lengths, np.concatenate(sizes) > 0 if spec.filters else None)
-        raised = np.array([fault.record for answer in answers for fault in answer["raised"]], np.int64)
-        if not len(raised):  # else the next loader asks anew
-            _keep(spec, found)
+    found, raised = counted(spec, ask)
     if not found.lengths.any():
         raise InvalidArgument(f"{of.label}: no shard has a sample; give a function that yields some")
     if found.kept is not None and not found.kept.any():
@@ -70,6 +59,29 @@ def count_shards(
     os.pwrite(fd, b"".join(part.tobytes() for part in parts), 0)
     tell(("shards_are", len(found.lengths), len(raised), -1 if found.kept is None else len(kept)), fd)
     return found
+
+
+def counted(
+    spec: StreamSpec, ask: Callable[[list[tuple[Any, ...]]], list[Any]], part: int = -1
+) -> tuple[Counted, Array]:
+    """The same, told to nobody; and the records in whose places something was raised. `part`: its number in a mix.
+
+    Errors: the user's own, of a shard that cannot be begun.
+    """
+    of: Any = spec.dataset
+    found, raised = _known_before(spec, of.shards), np.zeros(0, np.int64)
+    if found is None:
+        answers = ask([("shard", shard, part) for shard in range(of.shards)])
+        for shard, answer in enumerate(answers):
+            if answer["fatal"] is not None:
+                raise raised_error(answer["fatal"], f"shard {shard}")
+        sizes = [answer["sizes"] for answer in answers]
+        lengths = np.array([len(one) for one in sizes], np.int64)
+        found = Counted(lengths, np.concatenate(sizes) > 0 if spec.filters else None)
+        raised = np.array([fault.record for answer in answers for fault in answer["raised"]], np.int64)
+        if not len(raised):  # else the next loader asks anew
+            _keep(spec, found)
+    return found, raised
 
 
 def ask_shard(

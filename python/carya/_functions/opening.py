@@ -6,20 +6,21 @@ import faulthandler
 import os
 import sys
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidArgument
 from .._stages.chain import labels
+from .._stages.mix import MixSpec
 from .._stages.regroup import units_of
 from .._stages.source import Sharded, Source, survivors_digest
 from .._stages.spec import StreamSpec
 from .._stages.stage import Stage
 from .code import import_main_script
-from .counting import Counted, count_shards, write_kept
+from .counting import Counted, count_shards, counted, write_kept
 from .faults import raised as raised_error
 from .processes import open_files, thread_count
 from .start import mark_host
@@ -94,9 +95,16 @@ class Kept:
     records: np.ndarray[Any, Any] | None = None
     sizes: np.ndarray[Any, Any] | None = None
     shards: Counted | None = None
+    parts: dict[int, np.ndarray[Any, Any]] = field(
+        default_factory=dict
+    )  # of a mix: which records its filtered pipelines keep
 
     @property
     def digest(self) -> str:
+        if self.parts:
+            return survivors_digest(
+                np.concatenate([self.parts[number].astype(np.int64) for number in sorted(self.parts)])
+            )
         if self.shards is not None:
             return self.shards.digest
         parts = [part for part in (self.records, self.sizes) if part is not None]
@@ -110,6 +118,14 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
     """
     if isinstance(spec.dataset, Sharded):
         return Kept(shards=count_shards(spec, ask, tell)) if spec.asks_shards else Kept()
+    if isinstance(spec.dataset, MixSpec):
+        return Kept(
+            parts={number: _part(spec.dataset.specs[number], number, ask, tell) for number in spec.dataset.filtered}
+        )
+    if spec.weighted is not None and len(spec.weighted.weights) != spec.count:
+        raise InvalidArgument(
+            f"weighted: weights: got {len(spec.weighted.weights)} for {spec.count} records; give one for each record after the views"
+        )
     regroup = spec.regroup
     if not spec.filters and regroup is None:
         return Kept()
@@ -136,6 +152,25 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
     return kept
 
 
+def _part(spec: StreamSpec, number: int, ask: Ask, tell: Tell) -> np.ndarray[Any, Any]:
+    """Which records the filters of pipeline `number` of a mix keep. Errors: InvalidArgument, when that is none."""
+    if isinstance(spec.dataset, Sharded):
+        found, raised = counted(spec, ask, number)
+        assert found.kept is not None
+        kept = found.kept
+    else:
+        sizes, raised = _asked(spec, ask, number)
+        kept = sizes > 0
+    if not kept.any():
+        raise InvalidArgument(
+            f"filter: it keeps none of the records of pipeline {number} of the mix; give a predicate that is true for some"
+        )
+    fd = memory_file("part", len(kept) + raised.nbytes)
+    os.pwrite(fd, raised.tobytes() + kept.tobytes(), 0)
+    tell(("part_is", number, len(kept), len(raised)), fd)
+    return kept
+
+
 def _given(regroup: Stage, count: int) -> np.ndarray[Any, Any]:
     lengths: np.ndarray[Any, Any] = regroup.fn.lengths  # type: ignore[attr-defined]
     if len(lengths) != count:
@@ -145,12 +180,16 @@ def _given(regroup: Stage, count: int) -> np.ndarray[Any, Any]:
     return lengths
 
 
-def _asked(spec: StreamSpec, ask: Ask) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The size of every record, -1 for what filters drop, and the records whose functions raised, which have size 1."""
+def _asked(spec: StreamSpec, ask: Ask, part: int = -1) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The size of every record, -1 for what filters drop, and the records whose functions raised, which have size 1.
+
+    `part`: the number of the pipeline in a mix that `spec` is of.
+    """
     sizes, raised = _known_before(spec), np.zeros(0, np.int64)
     if sizes is None:
         tasks = [
-            ("verdicts", first, min(_VERDICT_ROWS, spec.count - first)) for first in range(0, spec.count, _VERDICT_ROWS)
+            ("verdicts", first, min(_VERDICT_ROWS, spec.count - first), part)
+            for first in range(0, spec.count, _VERDICT_ROWS)
         ]
         answers = ask(tasks)
         sizes = np.concatenate([answer["verdicts"][1] for answer in answers])
@@ -200,13 +239,30 @@ def probe(spec: StreamSpec, kept: Kept, ask: Ask) -> dict[str, Any]:
     count = spec.count if kept.records is None else len(kept.records)
     if isinstance(spec.dataset, Sharded):
         return _probed(spec, kept, *_of_shards(spec, spec.dataset, kept), ask)
-    known = range(min(_PROBES, spec.records if kept.records is None else count))
+    if kept.parts and isinstance(spec.dataset, MixSpec):
+        return _probed(spec, kept, *_of_parts(spec, spec.dataset, kept), ask)
+    known: Sequence[int] = range(min(_PROBES, spec.records if kept.records is None else count))
+    if spec.weighted is not None:
+        draws = spec.weighted.draws(spec.seed, kept.records)
+        count, known = draws.count, draws.lowest[:_PROBES]
     if kept.sizes is not None and spec.regroup is not None:
         count = units_of(spec.regroup.fn, kept.sizes, spec.seed, spec.shuffle, _in_order).count
         if spec.regroup.kind != "bucket_by_length":
             known = np.flatnonzero(kept.sizes)[:_PROBES].tolist()
     candidates = [i if kept.records is None else int(kept.records[i]) for i in known]
     return _probed(spec, kept, count, candidates, ask)
+
+
+def _of_parts(spec: StreamSpec, of: MixSpec, kept: Kept) -> tuple[int, list[int]]:
+    """Positions of an epoch of a mix, and its lowest records."""
+    count = of.settled({number: int(part.sum()) for number, part in kept.parts.items()}).length
+    first, part = of.specs[0], kept.parts.get(0)
+    if isinstance(first.dataset, Sharded):
+        source = first.dataset.open(spec.seed, False, "")
+        if part is not None:
+            source.lengths_are(np.array(first.dataset.lengths, np.int64), part)
+        return count, source.candidates(_PROBES)
+    return count, list(range(min(_PROBES, first.count))) if part is None else np.flatnonzero(part)[:_PROBES].tolist()
 
 
 def _of_shards(spec: StreamSpec, of: Sharded, kept: Kept) -> tuple[int, list[int]]:

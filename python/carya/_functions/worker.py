@@ -16,9 +16,11 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._orders.draws import Draws
 from .._stages.chain import Chain
+from .._stages.mix import MixSource, MixSpec
 from .._stages.regroup import units_of
-from .._stages.source import Placed, Source
+from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
 from .._stages.units import Unit, Units
@@ -102,6 +104,7 @@ class _Worker:
         self._survivors: np.ndarray[Any, Any] | None = None
         self._units: Units | None = None
         self._order: tuple[int, Any] = (-1, None)
+        self._draws: Draws | None = None
         self._told: np.ndarray[Any, Any] | None = (
             None  # of the present epoch: its records, and how often each came before
         )
@@ -179,24 +182,41 @@ class _Worker:
 
     # Looking -----------------------------------------------------------------------------------------------------------
 
-    def _verdicts(self, number: int, first: int, count: int) -> dict[str, Any]:
-        """Sizes of records, -1 for what filters drop; one whose functions raise has 1, and its filters are asked again there."""
+    def _verdicts(self, number: int, first: int, count: int, part: int) -> dict[str, Any]:
+        """Sizes of records, -1 for what filters drop; one whose functions raise has 1, and its filters are asked again there.
+
+        `part`: of which pipeline of a mix; -1 where there is none.
+        """
         self._cells[TASK] = number
+        chain = self._part_of(part)
         sizes, raised = np.ones(count, np.int64), []
         begin = time.perf_counter()
         for i in range(count):
             self._at(first + i)
             try:
-                sizes[i] = self._chain.size(first + i)
+                sizes[i] = chain.size(first + i)
             except BaseException as error:  # also sys.exit
                 raised.append(self._fault(0, first + i, error))
         seconds = time.perf_counter() - begin
         return {"number": number, "verdicts": (first, sizes), "raised": raised, "seconds": seconds}
 
-    def _shard(self, number: int, shard: int) -> dict[str, Any]:
+    def _part_of(self, part: int) -> Chain:
+        return self._chain if part < 0 else cast(MixSource, self._placed).chains[part]
+
+    def _shard(self, number: int, shard: int, part: int) -> dict[str, Any]:
         """Sizes of the samples of a shard: as `_verdicts`."""
         self._cells[TASK] = number
-        return {"number": number} | ask_shard(self._chain, cast(Any, self._spec.dataset), shard, self._at, self._fault)
+        of = self._spec.dataset
+        if isinstance(of, MixSpec):
+            of = of.specs[part].dataset
+        return {"number": number} | ask_shard(self._part_of(part), cast(Sharded, of), shard, self._at, self._fault)
+
+    def _part_is(self, part: int, count: int, raised: int, fd: int) -> None:
+        """Which records filters of a pipeline of a mix keep, and which of them raised."""
+        memory = mmap.mmap(fd, 8 * raised + count, prot=mmap.PROT_READ)
+        os.close(fd)
+        again = frozenset(np.frombuffer(memory, np.int64, raised).tolist())
+        cast(MixSource, self._placed).part_is(part, np.frombuffer(memory, np.bool_, count, 8 * raised), again)
 
     def _shards_are(self, shards: int, raised: int, kept: int, fd: int) -> None:
         """What `counting.count_shards` found. A count of -1: all samples are kept."""
@@ -395,11 +415,18 @@ class _Worker:
         records = self._indices(task.epoch, task.first, task.length)
         if self._survivors is not None:
             records = self._survivors[records]
+        if self._draws is not None:  # a record may come again
+            until = task.first + task.length
+            return records.tolist(), [(task.epoch, _AGAIN + at, None) for at in range(task.first, until)]
         return records.tolist(), [(task.epoch, 0, None)] * task.length
 
     def _indices(self, epoch: int, first: int, count: int) -> np.ndarray[Any, Any]:
         """What is at these positions of the order, as indices of what filters have left."""
         spec = self._spec
+        if spec.weighted is not None:
+            if self._draws is None:
+                self._draws = spec.weighted.draws(spec.seed, self._survivors)
+            return self._draws.at(epoch, first, count)
         if not spec.shuffle:
             return np.arange(first, first + count)
         if self._order[0] != epoch:
@@ -424,6 +451,10 @@ class _Worker:
         if self._units is not None:
             drawn = _core.substitute(seed, epoch, position, draw, self._units.count)
             return self._unit(self._units.at(epoch, drawn, 1)[0])
+        if self._draws is not None:
+            at = _core.substitute(seed, epoch, position, draw, self._draws.count)
+            drawn = int(self._draws.at(epoch, at, 1)[0])
+            return (drawn if self._survivors is None else int(self._survivors[drawn])), None
         total = self._spec.count if self._survivors is None else len(self._survivors)
         drawn = _core.substitute(seed, epoch, position, draw, total)
         return (drawn if self._survivors is None else int(self._survivors[drawn])), None

@@ -10,6 +10,7 @@ from .._functions.job import FunctionJob, JobSpec, no_mask
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
+from .._stages.mix import MixSpec
 from .function_options import worker_count
 from .loader_options import LoaderOptions
 
@@ -31,6 +32,10 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
         filters = [stage.identity() for stage in spec.stages]
         of = [dataset.fingerprint, spec.dataset and spec.dataset.fingerprint(), spec.seed, filters]
         spec.survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
+    if isinstance(spec.dataset, MixSpec) and folder:
+        for number in spec.dataset.filtered:
+            of = [spec.dataset.fingerprints[number], spec.dataset.mix.seed, spec.seed, number]
+            spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidArgument, invalid
-from .shares import Table
+from .shares import Mix, Table, mixed
 
 # Weights are integers of this sum at most, so that products of two of them have 60 bits.
 _WEIGHTS_MAX = 1 << 30
 _ROWS_MAX = 1 << 16
 _POSITIONS_MAX = 1 << 46
+
+
+@dataclass(frozen=True)
+class Remade:
+    """The mix of counts that are known later. `table`: None where weights follow the counts."""
+
+    table: Table | None
+    temperature: float | None
+    stop: str
+    seed: int | None
+    spans: tuple[int, ...]
+    in_turn: bool
+
+    def __call__(self, counts: Sequence[int]) -> Mix:
+        table = table_of(None, counts, self.temperature, None, None) if self.table is None else self.table
+        return mixed(counts, table, self.stop, self.seed, self.spans, self.in_turn)
 
 
 def table_of(weights: Any, counts: Sequence[int], temperature: Any, every: Any, until: Any) -> Table:

@@ -313,6 +313,8 @@ class Pipeline(Functions, Ops):
                 "function, which may leave samples out"
             )
         cure = "let its function give those that are wanted, and lengths= say how many of each shard"
+        if name in ("weighted", "balanced"):
+            cure = "let its function give them as often as they are wanted, or mix several iterables by weights"
         from .._stages.regroup import REGROUPS
 
         if name in REGROUPS:
@@ -680,12 +682,18 @@ class Pipeline(Functions, Ops):
             raise Unsupported(
                 "len: an iterable has no length until a loader has counted it; use len(loader), or give carya.iterable(..., lengths=)"
             )
+        mix = self._source.mix
+        if mix is not None and mix.filtered:
+            raise Unsupported(
+                f"len: how many samples .filter(...) of pipeline {mix.filtered[0]} keeps is known when a loader has asked; use len(loader)"
+            )
         counting = [stage.kind for stage in self._stages if stage.kind in ("filter", "flat_map", "pack")]
         if counting:
             raise Unsupported(
                 f"len: how many samples .{counting[0]}(...) makes is known when a loader has asked; use len(loader)"
             )
-        return self.dataset.count
+        drawn: Any = next((stage.fn for stage in self._stages if stage.kind == "weighted"), None)
+        return self.dataset.count if drawn is None else int(drawn.count)
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for
@@ -713,7 +721,8 @@ class Pipeline(Functions, Ops):
         """The samples of epoch 0, as `pipeline[i]` gives them."""
         if self._source.sharded is not None:
             return self._in_turn(len(self))
-        return (self[index] for index in range(len(self)))
+        drawn = any(stage.kind == "weighted" for stage in self._stages)
+        return (self[index] for index in range(self.dataset.count if drawn else len(self)))
 
     def _in_turn(self, count: int) -> Iterator[dict[str, Array]]:
         """Samples that have an order and no index."""

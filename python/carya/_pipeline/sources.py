@@ -378,7 +378,8 @@ def mix(
 ) -> Pipeline:
     """Several pipelines as one: each position has a sample of one of them, by `weights`. Their samples have the same fields.
 
-    `pipelines`: without batch and filter; each has its own source, order, operations and functions. `weights`: how large the
+    `pipelines`: without batch; each has its own source, order, operations, functions and filters, which are asked before the
+    first batch; the mix is that of what they keep. `weights`: how large the
     share of each is, None: as many as it has records, so that an epoch has every record once. Shares are exact: among any n
     consecutive steps of the underlying order each pipeline has its share to within the number of pipelines, and `seed` shuffles
     the order inside of blocks of 4,096 positions (None: it stays regular).
@@ -395,7 +396,8 @@ def mix(
     epoch and position: states are those of every pipeline, and ranks, resumes and world sizes are free.
 
     `records` of a batch number the records of all pipelines, one behind the other. Everything runs in worker processes, as
-    behind `carya.dataset`; functions and operations may follow, `shuffle`, `filter` and views may not.
+    behind `carya.dataset`; functions and operations may follow, `shuffle`, `filter` and views may not:
+    they belong to the pipelines.
     Errors: InvalidArgument (fewer than two pipelines, weights), Unsupported, those of opening the sources.
 
     >>> import carya, numpy as np
@@ -405,8 +407,7 @@ def mix(
     ...     [batch["x"].tolist() for batch in loader]
     [[100, 101, 102, 0, 103, 104, 105, 1], [106, 107, 108, 2, 109, 110, 111, 3]]
     """
-    from .._orders.shares import mixed
-    from .._orders.weights import table_of
+    from .._orders.weights import Remade, table_of
     from .._stages.mix import MixSpec, checked_parts
 
     parts = checked_parts(pipelines)
@@ -416,8 +417,11 @@ def mix(
     fingerprints = tuple([f"{part.native.fingerprint('raise')} {part.dataset.fingerprint}" for part in parts])
     counts = [spec.count for spec in specs]
     table = table_of(weights, counts, temperature, every, until)
-    of = mixed(counts, table, stop, seed, [spec.span for spec in specs], any(spec.sharded for spec in specs))
-    return Pipeline._of_dataset(MixSpec(of, specs, fingerprints))
+    in_turn = any(spec.sharded for spec in specs)
+    remade = Remade(
+        None if weights is None else table, temperature, stop, seed, tuple(spec.span for spec in specs), in_turn
+    )
+    return Pipeline._of_dataset(MixSpec(remade(counts), specs, fingerprints, remade))
 
 
 def _label(value: Any, path: str) -> int:

@@ -171,16 +171,79 @@ class Functions:
         self._check_asked_before("pack", rng=lengths is not None)
         return self._with(stages=(*self._stages, Stage("pack", one, seed_globals=False)))
 
+    def weighted(
+        self,
+        weights: Sequence[float] | np.ndarray[Any, Any],
+        *,
+        samples: int | None = None,
+        replacement: bool = True,
+    ) -> Self:
+        """Draw records by `weights`, a number of 0 or more for each record after the views. Before `batch`.
+
+        With `replacement` each position of an epoch draws one of all records, which may come several times, each time with other random
+        numbers of functions and operations behind it (those of `sample(i)` are of none of them). Without, each record comes once at
+        most, those of larger weights earlier: of n samples that is what n draws one after the other would give. Weight 0 never comes.
+        `samples`: of an epoch; None: as many as there are records, or, without replacement, as have a weight of more than 0.
+
+        Which record is at a position depends on seed (of `shuffle` or `Loader(seed=)`), epoch and position, so that states, ranks
+        and resumes are as free as without it. Filters leave out what they drop, and the weights of the others count. Everything runs in
+        worker processes, as behind `carya.dataset`.
+        Errors: InvalidArgument (weights, more samples than can be drawn; when a loader is made, another number of weights than records).
+        Reference: torch's `WeightedRandomSampler`, which numbers otherwise.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(4)}).weighted([0, 1, 0, 3], samples=400).batch(400)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     counts = np.bincount(next(iter(loader))["x"], minlength=4)
+        >>> counts[[0, 2]].tolist(), bool(250 < counts[3] < 350)
+        ([0, 0], True)
+        """
+        from .._orders.draws import checked_weighted
+
+        return self._drawn("weighted", lambda: checked_weighted(weights, samples, replacement))
+
+    def balanced(
+        self, labels: Sequence[Any] | np.ndarray[Any, Any], *, samples: int | None = None, replacement: bool = True
+    ) -> Self:
+        """Draw records so that all classes are equally likely: `weighted` by one over the size of a record's class. Before `batch`.
+
+        `labels`: the class of each record after the views, integers or names. Without `replacement` small classes come early and are
+        then used up: give `samples` of about the number of classes times the size of the smallest.
+
+        >>> import carya, numpy as np
+        >>> labels = np.array([0] * 90 + [1] * 10)
+        >>> p = carya.arrays({"label": labels}).balanced(labels, samples=400).batch(400)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     bool(150 < next(iter(loader))["label"].sum() < 250)
+        True
+        """
+        from .._orders.draws import balanced_weights, checked_weighted
+
+        return self._drawn("balanced", lambda: checked_weighted(balanced_weights(labels), samples, replacement))
+
+    def _drawn(self, kind: str, checked: Callable[[], Any]) -> Self:
+        self._check_asked_before(kind, rng=True)
+        from .stage import Stage
+
+        return self._with(stages=(*self._stages, Stage("weighted", checked(), seed_globals=False)))
+
     def _check_asked_before(self, kind: str, rng: bool = False) -> None:
         """Errors: InvalidArgument, where a stage that is asked before the first batch cannot stand."""
         self._check_before_batch(kind)
         self._check_no_mix(kind)
+        if kind != "filter" and any(stage.kind == "weighted" for stage in self._stages):
+            raise InvalidArgument(
+                f"{kind}: it comes after weighted, whose epochs have other records each; put .map(fn) in place of it, or .weighted(...) "
+                "only once"
+            )
         from .regroup import REGROUPS
 
         former = [stage.kind for stage in self._stages if stage.kind in REGROUPS]
         if former:
             raise InvalidArgument(
-                f"{kind}: it comes after {former[0]}; call .{kind}(...) before it, and only one of those two kinds"
+                f"{kind}: it comes after {former[0]}, which says what is at a position; leave one of the two out"
+                if kind in ("weighted", "balanced")
+                else f"{kind}: it comes after {former[0]}; call .{kind}(...) before it, and only one of those two kinds"
             )
         if not rng and any(stage.takes_rng for stage in self._stages):
             raise InvalidArgument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +26,31 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class MixSpec:
-    """A mix as a pipeline holds it, in the place of a dataset."""
+    """A mix as a pipeline holds it, in the place of a dataset.
+
+    Where its pipelines have filters, `mix` is that of all their records until `settled` has the counts of what they keep.
+    `remade(counts)`: the mix of other counts.
+    """
 
     mix: Mix
     specs: tuple[StreamSpec, ...]
     fingerprints: tuple[str, ...]
+    remade: Callable[[Sequence[int]], Mix]
     names: tuple[str, ...] | None = field(default=None, init=False)
 
     @property
     def count(self) -> int:
         """Positions of an epoch."""
         return self.mix.length
+
+    @property
+    def filtered(self) -> list[int]:
+        """The pipelines that have filters."""
+        return [number for number, one in enumerate(self.specs) if one.filters]
+
+    def settled(self, counts: Mapping[int, int]) -> Mix:
+        """`counts`: of the pipelines that have filters, how many samples they keep."""
+        return self.remade([counts.get(number, count) for number, count in enumerate(self.mix.counts)])
 
     @property
     def label(self) -> str:
@@ -62,10 +76,13 @@ class MixSource:
     """Samples of all of them, by a numbering of their records one behind the other. Threads: one."""
 
     def __init__(self, spec: MixSpec, seed: int) -> None:
-        self.label = spec.label
+        self.label, self._spec = spec.label, spec
         self.mix = spec.mix
+        self._survivors: dict[
+            int, Array
+        ] = {}  # of pipelines with filters: what they keep, by record; of shards their count only
         self._starts = spec.mix.starts()
-        self._chains: list[Chain] = []
+        self.chains: list[Chain] = []
         self._orders: dict[tuple[int, int], Any] = {}
         self._specs = [
             replace(
@@ -78,7 +95,18 @@ class MixSource:
             source if isinstance(one.dataset, Sharded) else None
             for one, source in zip(self._specs, self._sources, strict=True)
         ]
-        self._chains = [one.chain(source) for one, source in zip(self._specs, self._sources, strict=True)]
+        self.chains = [one.chain(source) for one, source in zip(self._specs, self._sources, strict=True)]
+
+    def part_is(self, number: int, kept: Array, asked_again: frozenset[int]) -> None:
+        """Which records filters of pipeline `number` keep (bool), and which of them have to be asked again."""
+        self.chains[number].asked_again = asked_again
+        self._survivors[number] = np.flatnonzero(kept)
+        of: Any = self._specs[number].dataset
+        if self._shards[number] is not None:
+            self._shards[number].lengths_are(np.array(of.lengths, np.int64), kept)
+        if sorted(self._survivors) == self._spec.filtered:
+            self.mix = self._spec.settled({at: len(found) for at, found in self._survivors.items()})
+            self._orders.clear()
 
     @property
     def opening(self) -> bool:
@@ -107,7 +135,7 @@ class MixSource:
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         """`epoch`: that of the source. Errors: those of its functions."""
         number = self.source_of(record)
-        chain = self._chains[number]
+        chain = self.chains[number]
         return chain.leaves(chain.sample(record - self._starts[number], epoch, occurrence))
 
     def source_of(self, record: int) -> int:
@@ -124,17 +152,18 @@ class MixSource:
         return records, epochs
 
     def _ordered(self, source: int, epoch: int, position: int) -> int:
-        spec = self._specs[source]
+        spec, kept = self._specs[source], self._survivors.get(source)
         if self._shards[source] is not None:
             return int(self._shards[source].rows(epoch, position, 1)[0][0])
         if not spec.shuffle:
-            return position
+            return position if kept is None else int(kept[position])
         order = self._orders.get((source, epoch))
         if order is None:
             if len(self._orders) > 4 * len(self._specs):
                 self._orders.clear()
             order = self._orders[source, epoch] = _core.Permutation(spec.seed, epoch, self.mix.counts[source])
-        return int(order.records(position, 1)[0])
+        at = int(order.records(position, 1)[0])
+        return at if kept is None else int(kept[at])
 
     def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
         """Another record of the same source."""
@@ -143,7 +172,8 @@ class MixSource:
             own = record - self._starts[number]
             return int(self._starts[number] + self._shards[number].substitute(seed, epoch, position, draw, own))
         drawn: int = _core.substitute(seed, epoch, position, draw, self.mix.counts[number])
-        return self._starts[number] + drawn
+        kept = self._survivors.get(number)
+        return self._starts[number] + (drawn if kept is None else int(kept[drawn]))
 
 
 def _shifted(beat: Callable[[int], None], start: int, record: int) -> None:
@@ -164,16 +194,15 @@ def checked_parts(pipelines: Any) -> list[Any]:
             raise InvalidArgument(
                 f"mix: pipeline {number} has a batch; leave .batch(...) out there, and call it on the mix"
             )
-        if any(stage.kind == "filter" for stage in one._stages):
-            raise InvalidArgument(
-                f"mix: pipeline {number} has a filter, whose survivors are known only when a loader has asked it; give "
-                ".subset(indices) of what it keeps"
-            )
         of = one._source.dataset
         if isinstance(of, Sharded) and not of.known:
             raise InvalidArgument(
                 f"mix: pipeline {number} is an iterable whose length is not known here; give carya.iterable(..., lengths=) how many "
                 "samples each shard has, or is to give to an epoch of its own"
+            )
+        if any(stage.kind == "weighted" for stage in one._stages):
+            raise InvalidArgument(
+                f"mix: pipeline {number} draws its records by weights; give the mix a pipeline for each kind of records, and weights="
             )
         found = [stage.kind for stage in one._stages if stage.kind in REGROUPS]
         if found:

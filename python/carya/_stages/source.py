@@ -52,6 +52,7 @@ class Sharded:
 
     names: tuple[str, ...] | None
     shards: int
+    lengths: tuple[int, ...] | None  # of each shard, where they were given
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .padding import Pad
 from .regroup import REGROUPS
 from .source import ArraysSource, DatasetSource, DatasetSpec, NativeSource, Sharded, Source
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from .._orders.draws import Weighted
 
 
 @dataclass
@@ -47,6 +50,12 @@ class StreamSpec:
     def regroup(self) -> Stage | None:
         """The stage behind which positions are no single records."""
         return next((stage for stage in self.stages if stage.kind in REGROUPS), None)
+
+    @property
+    def weighted(self) -> Weighted | None:
+        """How the records of an epoch are drawn, where they are."""
+        found: Any = next((stage.fn for stage in self.stages if stage.kind == "weighted"), None)
+        return cast("Weighted | None", found)
 
     @property
     def asks_sizes(self) -> bool:
