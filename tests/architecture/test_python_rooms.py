@@ -14,7 +14,7 @@ MODULES_MAX = 15
 # A room imports from those on lower levels, and from modules that lie in no room. A higher one is imported inside of a
 # function only by the package's own doors (`__init__`, `__main__`, torch, jax), which may know all.
 LEVELS = {
-    "_explain": 0, "_simulate": 0, "_sources": 0, "_stages": 0, "_functions": 1, "_pipeline": 1, "_formats": 2, "_loading": 2, "_records": 3, "_torch": 3, "_bench": 3, "_inspect": 4, "_cli": 5
+    "_explain": 0, "_simulate": 0, "_sources": 0, "_stages": 0, "_functions": 1, "_pipeline": 1, "_formats": 2, "_loading": 2, "_records": 3, "_torch": 3, "_bench": 3, "_convert": 4, "_inspect": 4, "_cli": 5
 }  # fmt: skip
 PUBLIC = {"fleet"}
 DOORS = {"__init__", "__main__", "_pickled", "torch", "jax"}

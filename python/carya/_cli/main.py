@@ -142,9 +142,10 @@ def _add_bench(app: Any, typer: Any) -> None:
 
 
 def _add_data(app: Any, typer: Any) -> None:
-    from . import inspecting
+    from . import converting, inspecting
 
     inspecting.register(app, typer)
+    converting.register(app, typer)
 
 
 def _add_index(app: Any, typer: Any) -> None:
