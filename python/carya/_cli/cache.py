@@ -12,10 +12,13 @@ from typing import Any
 
 from .. import _core
 from .._errors import Error, InvalidArgument, NotFound
+from .._formats.recognise import open as open_source
+from .._formats.recognise import options_of, recognised
 from .._options import decode_index_name
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, names_records, tfrecord, webdataset
+from .shown import shown
 
 # Names that Carya gives to manifests, the last two in older versions; other files are left alone.
 _MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manifest")
@@ -35,8 +38,14 @@ def _columns_of(path: str) -> str:
     return "hf" if os.path.isfile(os.path.join(path, "state.json")) else "arrow"
 
 
-def _source(path: str, image: str | None, label: str | None) -> Pipeline:
+def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipeline:
     """What lies at `path`, told by its name and by the features or columns that were named."""
+    if kind == "parquet":
+        if image is None:
+            raise InvalidArgument("index: --image: got none; give the column of the image too, such as --image image")
+        from .._formats.parquet import parquet
+
+        return parquet(path, image=image, label=label)
     columns = {"mds": mds, "hf": hf_dataset, "arrow": arrow}.get(_columns_of(path))
     if columns is not None:
         if image is None:
@@ -51,6 +60,15 @@ def _source(path: str, image: str | None, label: str | None) -> Pipeline:
     return image_folder(path) if os.path.isdir(path) else webdataset(path)
 
 
+def _over_library(path: str) -> str:
+    """The kind of source over a kept library that reads `path`; "" for none."""
+    try:
+        kind = recognised(path)[0]
+    except Error:
+        return ""
+    return kind if kind in ("parquet", "jsonl", "csv", "npy", "npz", "hdf5", "lmdb") else ""
+
+
 def index_dataset(
     path: str,
     verify: bool,
@@ -59,10 +77,21 @@ def index_dataset(
     as_json: bool,
     image: str | None = None,
     label: str | None = None,
+    columns: str | None = None,
 ) -> None:
     """List `path`, keep the manifest, complete the decode index, say what was found."""
     start = time.perf_counter()
-    pipeline = _source(path, image, label).decode_image()
+    kind = _over_library(path)
+    if columns is not None and (kind != "parquet" or image is not None):
+        raise InvalidArgument(
+            f"index: --columns: got {columns!r}; give it of Parquet files alone, and not with --image"
+        )
+    if kind and (kind != "parquet" or (image is None and label is None)):
+        if image is not None or label is not None:
+            raise InvalidArgument(f"index: --image, --label: {kind} has no such columns; leave them out")
+        _index_rows(kind, path, columns, start, as_json)
+        return
+    pipeline = _source(path, image, label, kind).decode_image()
     dataset = pipeline.open(verify=verify)
     result: dict[str, Any] = {
         "path": path,
@@ -84,6 +113,35 @@ def index_dataset(
         print(json.dumps(result))
     else:
         _show_lines(result)
+
+
+def _index_rows(kind: str, path: str, columns: str | None, start: float, as_json: bool) -> None:
+    """What a source over a kept library keeps: made, and said."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from .._formats.ahead import keep_ahead, why_nothing
+
+    options = options_of(kind, path) if columns is None else {"columns": [name.strip() for name in columns.split(",")]}
+    bars = ("unpack", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*bars, console=Console(stderr=True), disable=as_json or not sys.stderr.isatty()) as progress:
+        task = progress.add_task("", total=None)
+        rows = open_source(path, **options).map_style
+        kept = keep_ahead(rows, lambda done, count: progress.update(task, completed=done, total=count))
+    seconds = round(time.perf_counter() - start, 3)
+    size = sum(one.bytes for one in kept)
+    if as_json:
+        listed = [one._asdict() for one in kept]
+        about = {"path": path, "is": kind, "records": len(rows), "cache": cache_dir(), "seconds": seconds}
+        print(
+            json.dumps({**about, "kept": listed, "kept_bytes": size, "why_nothing": "" if kept else why_nothing(kind)})
+        )
+        return
+    _show_lines({"path": shown(path), "is": kind, "records": len(rows), "kept_bytes": size, "seconds": seconds})
+    for one in kept:
+        print(f"keeps {shown(one.path)}, {one.bytes:,} B")
+    if not kept:
+        print(f"keeps nothing: {why_nothing(kind)}")
 
 
 def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool) -> dict[str, Any]:

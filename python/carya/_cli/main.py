@@ -142,9 +142,10 @@ def _add_bench(app: Any, typer: Any) -> None:
 
 
 def _add_data(app: Any, typer: Any) -> None:
-    from . import inspecting
+    from . import converting, inspecting
 
     inspecting.register(app, typer)
+    converting.register(app, typer)
 
 
 def _add_index(app: Any, typer: Any) -> None:
@@ -152,10 +153,13 @@ def _add_index(app: Any, typer: Any) -> None:
     def index(
         path: str = typer.Argument(
             ...,
-            help="A folder with one folder per class, a tar or pattern of tars, TFRecord files or their folder, or one of MDS.",
+            help="A file, a pattern, or a folder of any format that carya.open knows.",
         ),
-        image: str = typer.Option(None, help="TFRecord, MDS: the feature or column that holds the image."),
-        label: str = typer.Option(None, help="TFRecord, MDS: the feature or column that holds the label."),
+        image: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the image."),
+        label: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the label."),
+        columns: str = typer.Option(
+            None, help="Parquet: the columns= of the training, as x,y; what is unpacked is kept by them."
+        ),
         verify: bool = typer.Option(
             False, "--verify", help="Check the size and time of every file; of TFRecord files every checksum."
         ),
@@ -163,10 +167,14 @@ def _add_index(app: Any, typer: Any) -> None:
         threads: int = typer.Option(0, min=0, help="Threads; 0 is all allowed cores."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
     ) -> None:
-        """List a dataset, keep its manifest and complete its decode index, so that training starts fast at once."""
+        """List a dataset and make all that Carya keeps of it, so that the first epoch starts fast at once.
+
+        Manifest and decode index of pictures; unpacked row groups of Parquet, compressed text and arrays; where the records of
+        text begin. It says what is kept, and where; nothing beside the data is written.
+        """
         from .cache import index_dataset
 
-        index_dataset(path, verify, decode_index, threads, as_json, image, label)
+        index_dataset(path, verify, decode_index, threads, as_json, image, label, columns)
 
 
 def _add_service(app: Any, typer: Any) -> None:

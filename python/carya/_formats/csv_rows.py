@@ -178,6 +178,10 @@ class CsvRows:
         """Where a record is, for people."""
         return self._texts.place(index)
 
+    def kept_paths(self) -> list[str]:
+        """What is in the cache folder of them."""
+        return self._texts.kept_paths()
+
     def sizes(self) -> np.ndarray[Any, Any]:
         """Bytes of each record."""
         return self._texts.sizes()

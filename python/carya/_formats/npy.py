@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
@@ -172,6 +172,21 @@ class ArrayFiles:
         part = bisect.bisect_right(self._starts, index) - 1
         row = f", row {index - self._starts[part]}" if self._by_row else ""
         return f"{self._kind}: {next(iter(self._parts[part].values())).file.path}{row}"
+
+    def unpack(self, show: Callable[[int, int], None] = lambda done, count: None) -> None:
+        """Unpack what rows are mapped from. `show(done, count)` is told of files. Errors: SampleError, Exhausted."""
+        for part, stored in enumerate(self._parts if self._by_row else ()):
+            for one in stored.values():
+                if one.packed:
+                    one.file.check(self._kind)
+                    self._unpacked(one, 0)
+            show(part + 1, len(self._parts))
+
+    def kept_paths(self) -> list[str]:
+        """What is in the cache folder of it."""
+        packed = {one.file for part in self._parts for one in part.values() if one.packed and self._by_row}
+        paths = [os.path.join(self._folder, kept_name("unpacked", [file], "npz", 1)) for file in packed]
+        return sorted(path for path in paths if self._folder and os.path.isdir(path))
 
     def _mapped(self, part: int, row: int) -> list[tuple[str, Array]]:
         found = []

@@ -175,8 +175,15 @@ class Parquet:
         """Of all wanted columns, as the footers say."""
         return self._bytes
 
-    def unpack(self) -> list[str]:
-        """All row groups in the cache folder; their paths in order. Errors: Exhausted, SampleError that names the row group."""
+    def kept_paths(self) -> list[str]:
+        """What is in the cache folder of it."""
+        return [self._folder] if self._folder and os.path.isdir(self._folder) else []
+
+    def unpack(self, show: Callable[[int, int], None] = lambda done, count: None) -> list[str]:
+        """All row groups in the cache folder; their paths in order. `show(done, count)` is told of row groups.
+
+        Errors: Exhausted, SampleError that names the row group.
+        """
         if not self._folder:
             raise Exhausted(
                 f"parquet: {_NATIVELY}, and unpack_max or a cache folder that cannot be written forbid it; "
@@ -197,7 +204,12 @@ class Parquet:
 
         cores = min(len(os.sched_getaffinity(0)), 8)
         with ThreadPoolExecutor(cores) as pool:
-            return list(pool.map(unpacked, [g for g in range(len(self._groups)) if self._rows(g)]))
+            groups = [g for g in range(len(self._groups)) if self._rows(g)]
+            paths = []
+            for path in pool.map(unpacked, groups):
+                paths.append(path)
+                show(len(paths), len(groups))
+            return paths
 
     def _chosen_folder(self, unpack_max: int | None) -> str:
         """Where row groups are unpacked; "" for nowhere."""

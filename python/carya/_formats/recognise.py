@@ -67,10 +67,14 @@ def open(path: PathLike, **options: Any) -> Pipeline:
     """
     name = one_path("open: path", path)
     kind, why = recognised(name)
-    if kind == "csv" and re.search(r"\.tsv" + _PACKED, name):
-        options.setdefault("delimiter", "\t")
+    options = {**options_of(kind, name), **options}
     _log.info("open: %s: taken for %s, by %s; call carya.%s to be sure of it", name, kind, why, kind)
     return _SOURCES[kind](name, **options)
+
+
+def options_of(kind: str, path: str) -> dict[str, Any]:
+    """What the name of a path says of how it is read: tabs in "*.tsv"."""
+    return {"delimiter": "\t"} if kind == "csv" and re.search(r"\.tsv" + _PACKED, path) else {}
 
 
 def recognised(path: str) -> tuple[str, str]:

@@ -39,6 +39,7 @@ class _Text(NamedTuple):
     listed: Listed  # as the user has it
     path: str  # of the text: the same file, or the unpacked one
     starts: Array  # int64: where each record begins; the last one is the end
+    kept: str = ""  # the file of the cache folder with that
 
 
 class Texts:
@@ -91,6 +92,11 @@ class Texts:
     def sizes(self) -> Array:
         """Bytes of each record, its line end among them."""
         return np.concatenate([np.diff(text.starts[self._skip :]) for text in self._texts])
+
+    def kept_paths(self) -> list[str]:
+        """What is in the cache folder of them: unpacked texts, and where records begin."""
+        unpacked = [os.path.dirname(text.path) for text in self._texts if text.path != text.listed.path]
+        return [path for path in (*unpacked, *(text.kept for text in self._texts)) if path and os.path.exists(path)]
 
     def heads(self) -> list[bytes]:
         """The first record of each file; nothing of a file that has none."""
@@ -153,7 +159,7 @@ def _opened(kind: str, file: Listed, find_starts: Callable[[str], Array], how: t
         os.unlink(kept)
         make_once(kept, write)
         starts = _read_starts(kept, os.path.getsize(path))
-    return _Text(file, path, starts if starts is not None else find_starts(path))
+    return _Text(file, path, starts, kept) if starts is not None else _Text(file, path, find_starts(path))
 
 
 def _read_starts(name: str, size: int) -> Array | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 _REVERSED = 0x82F63B78  # Source: RFC 3720, appendix B.4: Castagnoli's polynomial
 _LANE = 1024  # bytes that are computed beside each other
+_FEW = 32 << 10  # bytes for which numpy's calls cost more than a loop
 _MASK = 0xFFFFFFFF
+_WORD = struct.Struct("<I")
 
 
 def _byte_table() -> list[int]:
@@ -62,10 +65,12 @@ def crc32c(records: Sequence[bytes]) -> list[int]:
     ['0xe3069283', '0x0']
     """
     if not _made:
-        _made.extend(_tables())
-    low, high, lane = _made
-    long = [(i, data) for i, data in enumerate(records) if len(data) >= 64]
-    found = [_short(data) if len(data) < 64 else 0 for data in records]
+        low, high, lane = _tables()
+        _made.extend([low, high, lane, (low.tolist(), high.tolist())])
+    low, high, lane, words_of = _made
+    few = sum(map(len, records)) < _FEW
+    long = [] if few else [(i, data) for i, data in enumerate(records) if len(data) >= 64]
+    found = [_looped(data, *words_of) if few or len(data) < 64 else 0 for data in records]
     if not long:
         return found
     # Zeros in front change nothing where the register begins with zeros; that it begins with ones is the same as
@@ -95,9 +100,13 @@ def crc32c(records: Sequence[bytes]) -> list[int]:
     return found
 
 
-def _short(data: bytes) -> int:
+def _looped(data: bytes, low: list[int], high: list[int]) -> int:
     crc = _MASK
-    for byte in data:
+    whole = len(data) & ~3
+    for (word,) in _WORD.iter_unpack(data[:whole]):
+        crc ^= word
+        crc = low[crc & 0xFFFF] ^ high[crc >> 16]
+    for byte in data[whole:]:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 255]
     return crc ^ _MASK
 

@@ -13,7 +13,7 @@ from .._formats.kept import look_at
 from .._formats.lmdb_store import lmdb
 from .._formats.npy import npy, npz
 from .._formats.parquet import Parquet
-from .._formats.recognise import recognised
+from .._formats.recognise import options_of, recognised
 from .._pipeline.sources import ARROWS, mds_shards
 from .._sources.huggingface import hf_files
 from .._sources.paths import TARS, TFRECORDS, one_path, path_list, record_paths
@@ -72,8 +72,7 @@ def _records(kind: str, name: str, raw: bool) -> Records:
         files = _listed(kind, _paths(name, _PARQUET))
         return LibraryRecords(kind, files, Parquet(files, None, {}, 0, keep_nulls=True), in_blocks=True)
     source, named = _OVER_LIBRARIES[kind]
-    options = {"delimiter": "\t"} if kind == "csv" and re.search(r"\.tsv(\.(gz|zst|bz2|xz))?$", name) else {}
-    pipeline = source(name, **options)
+    pipeline = source(name, **options_of(kind, name))
     if kind == "lmdb":
         inside = [os.path.join(one, "data.mdb") if os.path.isdir(one) else one for one in path_list("path", name)]
         return LibraryRecords(kind, _listed(kind, inside), pipeline.map_style)

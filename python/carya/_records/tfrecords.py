@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import os
 import struct
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from .examples import parsed
 from .records import Array, Records, part_of
 
 _HEAD, _FOOT = 12, 4  # length and its CRC in front of the data, the CRC of the data behind
+_AHEAD = 4 << 20  # bytes whose CRCs are computed together, where records are read one after the other
 _PACKED = {b"\x1f\x8b": "gzip", b"\x78\x9c": "zlib", b"\x78\x01": "zlib", b"\x78\xda": "zlib"}
 
 
@@ -33,9 +35,14 @@ class TfRecords(Records):
         self._offsets: list[Array] = []  # of the data of each record; the last is that of the next one's
         self._cut: dict[int, str] = {}  # why a file's last record cannot be read
         self._starts = [0]
+        self._last = -2
+        self._ahead: dict[int, bytes | None] = {}  # records that were read already; None has another CRC
         for number in range(len(self.files)):
             self._index(number)
         self.has_examples = len(self) == 0 or self._first_is_example()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_ahead": {}}
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -54,12 +61,27 @@ class TfRecords(Records):
         number, row = part_of(self._starts, index)
         if row == len(self._offsets[number]) - 1:
             raise SampleError(f"{self.place(index)}: {self._cut[number]}; copy the file again")
-        begin, end = int(self._offsets[number][row]), int(self._offsets[number][row + 1])
-        read = self._bytes(number, begin, end - begin - _HEAD)
-        data, foot = read[:-_FOOT], int.from_bytes(read[-_FOOT:], "little")
-        if masked(crc32c([data])[0]) != foot:
+        if index not in self._ahead:
+            self._read_from(number, index, row, _AHEAD if index == self._last + 1 else 0)
+        self._last = index
+        data = self._ahead[index]
+        if data is None:
             raise SampleError(f"{self.place(index)}: its CRC is another one; copy the file again")
         return data
+
+    def _read_from(self, number: int, index: int, row: int, ahead: int) -> None:
+        """Read a record, and those behind it within so many bytes."""
+        offsets = self._offsets[number]
+        begin = int(offsets[row])
+        stop = max(int(np.searchsorted(offsets, begin + ahead, "right")) - 1, row + 1)
+        read = self._bytes(number, begin, int(offsets[stop]) - begin - _HEAD)
+        edges = (offsets[row : stop + 1] - begin).tolist()
+        records = [read[one : other - _HEAD - _FOOT] for one, other in itertools.pairwise(edges)]
+        feet = [read[other - _HEAD - _FOOT : other - _HEAD] for other in edges[1:]]
+        self._ahead = {
+            index + i: data if masked(crc) == int.from_bytes(foot, "little") else None
+            for i, (data, crc, foot) in enumerate(zip(records, crc32c(records), feet, strict=True))
+        }
 
     def place(self, index: int) -> str:
         number, row = part_of(self._starts, index)

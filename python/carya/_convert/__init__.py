@@ -1,0 +1,1 @@
+"""Datasets written in another format: WebDataset, MDS, TFRecord, ArrayRecord."""

@@ -1,0 +1,143 @@
+"""`carya index` of the formats over kept libraries: what it keeps is what a pipeline then uses, and nothing is made twice."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import picture
+from PIL import Image
+
+import carya
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+COMMAND = [sys.executable, "-m", "carya", "index"]
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def index(*words: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*words, "--json"))
+    return found
+
+
+def kept_files() -> dict[str, int]:
+    """Everything in the cache folder, and when it was made."""
+    root = Path(os.environ["CARYA_CACHE_DIR"])
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+
+def parquet(path: Path, count: int = 60) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    def jpeg(number: int) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(picture(number, 40, 40)).save(out, "jpeg")
+        return out.getvalue()
+
+    columns = {"image": [jpeg(n) for n in range(count)], "label": range(count), "x": np.arange(count) / 2}
+    pq.write_table(pa.table(columns), path, row_group_size=20)
+    return path
+
+
+def test_row_groups_are_unpacked_for_the_columns_of_the_training(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet")
+    told = index(path, "--columns", "label, x")
+    assert (told["is"], told["records"], len(told["kept"])) == ("parquet", 60, 1)
+    assert sorted(os.listdir(told["kept"][0]["path"])) == [f"000000-00000{n}.arrow" for n in range(3)]
+    assert told["kept_bytes"] == told["kept"][0]["bytes"] > 0
+    before = kept_files()
+    rows = carya.parquet(path, columns=["label", "x"])
+    assert [int(rows[i]["label"]) for i in range(60)] == list(range(60))
+    assert kept_files() == before
+    assert index(path)["kept"][0]["path"] != told["kept"][0]["path"]  # all columns are another matter
+    assert "keeps " in run(path)
+
+
+def test_images_in_parquet_get_a_decode_index_too(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet")
+    told = index(path, "--image", "image", "--label", "label", "--decode-index", "8")
+    assert (told["records"], told["decode_index"]) == (60, 8)
+    before = kept_files()
+    pipeline = carya.parquet(path, image="image", label="label").decode_image()
+    assert [int(pipeline[i]["label"]) for i in (0, 59)] == [0, 59]
+    assert {name: time for name, time in kept_files().items() if name in before} == before
+    assert not [name for name in kept_files() if name.endswith(".arrow") and name not in before]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_compressed_text_is_unpacked(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{kind}.gz"
+    lines = [json.dumps({"x": n}) for n in range(50)] if kind == "jsonl" else ["x", *map(str, range(50))]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    told = index(path)
+    assert (told["is"], told["records"], len(told["kept"])) == (kind, 50, 1)
+    before = kept_files()
+    assert carya.open(path)[49]["x"] == 49
+    assert kept_files() == before
+
+
+def test_where_lines_begin_is_kept_of_large_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("x\ty\n" + ("1\t" + "y" * 998 + "\n") * 9000)
+    told = index(path)
+    assert told["records"] == 9000
+    assert [Path(one["path"]).name.split("-")[0] for one in told["kept"]] == ["lines"]
+    before = kept_files()
+    assert carya.open(path)[8999]["x"] == 1
+    assert kept_files() == before
+
+
+def test_compressed_arrays_are_unpacked(tmp_path: Path) -> None:
+    for number in range(2):
+        np.savez_compressed(tmp_path / f"{number}.npz", x=np.arange(30), y=np.ones((30, 2)))
+    told = index(tmp_path / "*.npz")
+    assert (told["is"], told["records"], len(told["kept"])) == ("npz", 60, 2)
+    before = kept_files()
+    assert carya.npz(tmp_path / "*.npz")[59]["x"] == 29
+    assert kept_files() == before
+
+
+def test_it_says_why_it_keeps_nothing(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    assert "keeps nothing: files are mapped as they lie" in run(tmp_path / "a.npy")
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    assert index(tmp_path / "a.npz")["why_nothing"].startswith("arrays are not compressed")
+    (tmp_path / "a.jsonl").write_text("1\n")
+    assert index(tmp_path / "a.jsonl")["why_nothing"].endswith("files of less than 8 MiB")
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("1\n")
+    path = parquet(tmp_path / "a.parquet")
+    for words, said in (
+        ((tmp_path / "a.jsonl", "--image", "image"), "jsonl has no such columns; leave them out"),
+        ((tmp_path / "a.jsonl", "--columns", "x"), "give it of Parquet files alone"),
+        ((path, "--label", "label"), "give the column of the image too"),
+        ((path, "--columns", "none"), "has no column 'none'; give some of image, label, x"),
+        ((tmp_path / "absent.jsonl",), "absent.jsonl"),
+    ):
+        error = run(*words, code=1)
+        assert said in error
+        assert error.count("\n") == 1
+    data = bytearray(path.read_bytes())
+    data[100:4000] = bytes(3900)
+    path.write_bytes(data)
+    error = run(path, code=1)
+    assert "row group 0" in error
+    assert error.count("\n") == 1
