@@ -13,7 +13,7 @@ from streams import copied, digest, epoch_digest, killed_and_resumed
 
 import carya
 from carya import _core
-from carya._stages.units import Buckets, Many, Packed
+from carya._stages.units import BestFit, Buckets, Many, Packed
 
 COUNT = 37
 
@@ -182,6 +182,38 @@ def test_packed_rows_and_samples_of_records_have_every_element_once(
         ] * (packed.count - 1)
 
 
+@settings(max_examples=100, deadline=None)
+@given(sizes=SIZES, length=some.integers(1, 30), window=some.integers(1, 90), shuffle=some.booleans(), data=some.data())
+def test_rows_by_best_fit_have_every_element_once_and_cut_no_sample_that_fits(
+    sizes: list[int], length: int, window: int, shuffle: bool, data: some.DataObject
+) -> None:
+    of = np.array(sizes)
+    fit = BestFit(of, length, window, 7, shuffle)
+    compositions = []
+    for epoch in (0, 3):
+        whole = fit.at(epoch, 0, fit.count)
+        spans = [unit.part[1] for unit in whole]
+        assert [unit.part[0] for unit in whole] == list(range(fit.count))
+        assert sorted((s.place, k) for row in spans for s in row for k in range(s.begin, s.end)) == [
+            (place, element) for place, size in enumerate(sizes) for element in range(size)
+        ]
+        assert all(0 < sum(s.end - s.begin for s in row) <= length for row in spans)
+        assert all((s.begin, s.end) == (0, s.size) for row in spans for s in row if s.size <= length)
+        compositions.append(sorted(spans))
+        if fit.count:
+            first = data.draw(some.integers(0, fit.count - 1))
+            count = data.draw(some.integers(0, fit.count - first))
+            assert BestFit(of, length, window, 7, shuffle).at(epoch, first, count) == whole[first : first + count]
+    assert compositions[0] == compositions[1]
+
+
+def test_best_fit_leaves_little_empty() -> None:
+    of = np.minimum(np.random.default_rng(3).lognormal(6.2, 1.0, 20_000), 8192).astype(np.int64)
+    for window, share in ((256, 0.96), (1024, 0.985), (4096, 0.995)):
+        fit = BestFit(of, 8192, window, 1, True)
+        assert of.sum() / (fit.count * 8192) > share
+
+
 def test_joined_records_over_many_blocks_and_epochs() -> None:
     of = np.random.default_rng(1).integers(0, 4, 10_000)
     many = Many(of, permuted(2, len(of)))
@@ -194,6 +226,9 @@ def test_joined_records_over_many_blocks_and_epochs() -> None:
 
 
 PIPELINES = {
+    "pack by best fit": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).pack(
+        16, ("tokens", "weights"), value=-1, best_fit=10
+    ).map(code.noisy),
     "bucket": lambda: carya.dataset(code.Ragged(COUNT)).shuffle(seed=3).map(code.noisy).bucket_by_length(
         lengths_of(code.Ragged(COUNT)), window=12, group=3
     ).pad_sequences(("tokens", "weights"), to=12),
@@ -276,6 +311,7 @@ def test_mistakes_of_what_regroups(tmp_path: Any) -> None:
         (lambda: p.pack(8, "segment"), 'pack: fields: .*other names than "segment"'),
         (lambda: p.pack(8, "tokens", lengths=[-1]), "pack: lengths"),
         (lambda: p.pack(8, "tokens", value="x"), "pack: value"),
+        (lambda: p.pack(8, "tokens", best_fit=0), "pack: best_fit"),
         (lambda: p.bucket_by_length(3.5), "bucket_by_length: length"),
         (lambda: p.bucket_by_length("tokens", group=0), "bucket_by_length: group"),
         (lambda: p.bucket_by_length("tokens", window=10, group=4), "bucket_by_length: window: .*multiple of group=4"),
@@ -311,6 +347,7 @@ def test_fingerprints_tell_them_apart() -> None:
         p.pack(8, "tokens"),
         p.pack(9, "tokens"),
         p.pack(8, "tokens", value=1),
+        p.pack(8, "tokens", best_fit=16),
         p.bucket_by_length("tokens"),
         p.bucket_by_length("tokens", group=32),
         p.bucket_by_length([1] * COUNT),

@@ -224,7 +224,7 @@ class Loader(Delivery, DataLoaderAttributes):
         self._pid = os.getpid()
         if "state" in given:
             self.load_state_dict(given["state"])
-            if self._next == options.start:
+            if pipeline.has_functions and self._next == options.start:
                 self._job_at = options.start  # it was begun there: a second seek would make its first batches twice
 
     # Iterating ------------------------------------------------------------------------------------------------------

@@ -146,13 +146,19 @@ class Functions:
         *,
         lengths: Sequence[int] | np.ndarray[Any, Any] | None = None,
         value: float = 0,
+        best_fit: int | None = None,
     ) -> Self:
         """Fill rows of `length` elements with samples, one behind the other; one that does not end in a row goes on in the next.
 
         A row has the packed `fields`, whose first sides are as long as each other (length, ...), and int32 (length,) `segment`: 1 for
-        the first sample in it, 2 for the next, 0 for what is filled up with `value`, at the end of the epoch only; and `position`:
+        the first sample in it, 2 for the next, 0 for what is filled up with `value`, without `best_fit` at the end of the epoch only; and `position`:
         the place within its sample. Other fields are left out. With `shuffle` other samples share a row in each epoch. What is in
         a row depends on seed, epoch and lengths only, so that states, ranks and resumes are as free as without it.
+
+        `best_fit`: rows of whole samples in place of that, from so many neighbouring ones (as 4096): the longest first, each to the row
+        in which the least is left behind it. No sample is cut that fits into a row, and each row is filled up with `value`, a
+        percent or so of it. Which samples share a row is then the same in each epoch, and with `shuffle` the rows come in another
+        order. It takes 2 us per record in each process when the loader is made.
 
         `lengths`: of each record, which saves the pass: otherwise they are found before the first batch, once for every record, and
         kept in the cache folder; what comes before it may not draw random numbers then. Functions may follow; their random
@@ -167,7 +173,7 @@ class Functions:
         from .regroup import checked_pack
         from .stage import Stage
 
-        one = checked_pack(length, fields, lengths, value)
+        one = checked_pack(length, fields, lengths, value, best_fit)
         self._check_asked_before("pack", rng=lengths is not None)
         return self._with(stages=(*self._stages, Stage("pack", one, seed_globals=False)))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._errors import InvalidArgument, invalid
 from .tree import as_leaf, flatten
-from .units import Buckets, Many, Ordered, Packed, Units
+from .units import BestFit, Buckets, Many, Ordered, Packed, Units
 
 Array = np.ndarray[Any, Any]
 REGROUPS = ("flat_map", "bucket_by_length", "pack")
@@ -39,10 +39,14 @@ class Bucket:
 
 
 class Pack:
-    """Rows of `length` elements of the fields, which are as long as each other. `lengths`: of each record, where they are given."""
+    """Rows of `length` elements of the fields, which are as long as each other. `lengths`: of each record, where they are given.
+    `best_fit`: how many samples are looked at together for rows of whole ones; None: one behind the other."""
 
-    def __init__(self, length: int, fields: Sequence[str], lengths: Array | None, value: float) -> None:
+    def __init__(
+        self, length: int, fields: Sequence[str], lengths: Array | None, value: float, best_fit: int | None = None
+    ) -> None:
         self.length, self.fields, self.lengths, self.value = length, tuple(fields), lengths, value
+        self.best_fit = best_fit
 
     @property
     def __name__(self) -> str:
@@ -102,6 +106,8 @@ def units_of(fn: Any, sizes: Array, seed: int, shuffle: bool, ordered: Ordered) 
     """What is at the positions behind a stage of this room."""
     if isinstance(fn, Bucket):
         return Buckets(sizes, fn.window, fn.group, seed, ordered, shuffle)
+    if isinstance(fn, Pack) and fn.best_fit is not None:
+        return BestFit(sizes, fn.length, fn.best_fit, seed, shuffle)
     if isinstance(fn, Pack):
         return Packed(sizes, fn.length, ordered)
     return Many(sizes, ordered)
@@ -144,7 +150,7 @@ def checked_bucket(length: Any, window: Any, group: Any) -> Bucket:
     return Bucket(None, checked_lengths("bucket_by_length: length", length), window, group)
 
 
-def checked_pack(length: Any, fields: Any, lengths: Any, value: Any) -> Pack:
+def checked_pack(length: Any, fields: Any, lengths: Any, value: Any, best_fit: Any) -> Pack:
     """What a user gave to `pack`. Errors: InvalidArgument that names the parameter."""
     length = _count("pack: length", length)
     names = (fields,) if isinstance(fields, str) else tuple(fields) if isinstance(fields, list | tuple) else ()
@@ -156,7 +162,9 @@ def checked_pack(length: Any, fields: Any, lengths: Any, value: Any) -> Pack:
         raise invalid("pack: value", value, "a number")
     given = None if lengths is None else checked_lengths("pack: lengths", lengths)
     plain: Any = value.item() if isinstance(value, np.generic) else value
-    return Pack(length, names, given, plain)
+    if best_fit is not None:
+        best_fit = _count("pack: best_fit", best_fit)
+    return Pack(length, names, given, plain, best_fit)
 
 
 def checked_lengths(subject: str, given: Any) -> Array:

@@ -149,6 +149,33 @@ class Many:
         ]
 
 
+class BestFit:
+    """Rows of `length` elements at most, filled with whole samples (`_orders/bins.py`). Which samples share a row is the same in
+    each epoch, so that their number is; with `shuffle` the rows have an order of their own in each. Threads: one."""
+
+    def __init__(self, sizes: Array, length: int, window: int, seed: int, shuffle: bool) -> None:
+        from .._orders.bins import best_fit
+
+        self._sizes, self._key, self._shuffle = sizes, _core.op_key(seed, "carya.best_fit", 0), shuffle
+        order = _core.Permutation(self._key, 0, len(sizes)).records(0, len(sizes)) if shuffle else np.arange(len(sizes))
+        self._pieces, self._begins = best_fit(sizes, order, length, window)
+        self.count = len(self._begins) - 1
+        self._order: tuple[int, Any] = (-1, None)
+
+    def at(self, epoch: int, first: int, count: int) -> list[Unit]:
+        rows = np.arange(first, first + count)
+        if self._shuffle:
+            if self._order[0] != epoch:
+                self._order = (epoch, _core.Permutation(self._key, 1 + epoch, self.count))
+            rows = self._order[1].records(first, count)
+        found: list[Unit] = []
+        for position, row in enumerate(rows.tolist(), first):
+            pieces = self._pieces[:, self._begins[row] : self._begins[row + 1]].T.tolist()
+            spans = tuple(Span(place, begin, begin + size, int(self._sizes[place])) for place, begin, size in pieces)
+            found.append(Unit(spans[0].place, (position, spans)))
+        return found
+
+
 class Packed:
     """Rows of `length` elements, of the records of an epoch one behind the other; the last row may be shorter."""
 
