@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import tarfile
 from pathlib import Path
 
@@ -82,3 +83,9 @@ def test_a_folder_of_tars_is_read_in_order(tmp_path: Path) -> None:
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
     assert [carya.open(tmp_path)[i]["label"] for i in range(2)] == [0, 1]
+
+
+def test_what_is_no_file_is_unknown_and_does_not_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(carya.InvalidArgument, match="got nothing that is known"):
+        carya.open(tmp_path / "a.jsonl")

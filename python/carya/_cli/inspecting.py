@@ -27,7 +27,7 @@ def register(app: Any, typer: Any) -> None:
     ) -> None:
         """What is this: format, records, sizes, fields, some records with their pictures, the line of Python that opens it.
 
-        Nothing is unpacked but compressed text. A broken record is shown as what it is, with its address.
+        Compressed text and arrays are unpacked into the cache folder, as by carya index. A broken record is shown as what it is, with its address.
         """
         inspect_dataset(path, records, at, pictures, html, as_json)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import InvalidArgument, NotFound, Permission
+from .._errors import Error, InvalidArgument, IoError, NotFound, Permission
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
 from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
@@ -86,6 +86,10 @@ def recognised(path: str) -> tuple[str, str]:
         return _agreed(path, {_file(one) for one in paths[:100]})
     except PermissionError as error:
         raise Permission(f"open: {error.filename}: this user may not read it; give read permission") from None
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        raise IoError(f"open: {error.filename or path}: {error.strerror}; give a path that can be read") from error
 
 
 def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:
@@ -114,6 +118,8 @@ def _folder(path: str) -> tuple[str, str]:
 
 def _file(path: str) -> tuple[str, str]:
     named = _by_name(os.path.basename(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for somebody who writes
+        return "", ""
     try:
         with builtins.open(path, "rb") as file:
             head = file.read(512)

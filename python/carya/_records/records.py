@@ -69,9 +69,12 @@ class Records(abc.ABC):
             if len(self._fds) >= _FILES_MAX:
                 os.close(self._fds.pop(next(iter(self._fds))))
             fd = self._fds[file] = os.open(self.files[file].path, os.O_RDONLY | os.O_CLOEXEC)
-        data = os.pread(fd, size, offset)
+        where = f"{self.kind}: {self.files[file].path} @{offset}"
+        try:
+            data = os.pread(fd, size, offset)
+        except OSError as error:
+            raise IoError(f"{where}: {error.strerror}; copy the file again, or look after its disk") from error
         if len(data) != size:
-            where = f"{self.kind}: {self.files[file].path} @{offset}"
             raise IoError(f"{where}: wanted {size:,} B, got {len(data):,} B; copy the file again")
         return data
 
