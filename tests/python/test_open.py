@@ -85,6 +85,15 @@ def test_a_folder_of_tars_is_read_in_order(tmp_path: Path) -> None:
     assert [carya.open(tmp_path)[i]["label"] for i in range(2)] == [0, 1]
 
 
+def test_pictures_without_a_folder_for_each_class_are_told_apart(tmp_path: Path) -> None:
+    for name in ("a.jpg", "b.JPEG", "notes.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(
+        carya.InvalidArgument, match=r"it has 2 pictures and no folder for each class; give carya\.files"
+    ):
+        carya.open(tmp_path)
+
+
 def test_what_is_no_file_is_unknown_and_does_not_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(carya.InvalidArgument, match="got nothing that is known"):

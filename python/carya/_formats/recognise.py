@@ -47,6 +47,7 @@ _MAGIC = {
     (257, b"ustar"): "webdataset",
 }
 _MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds"}
+_PICTURES = (".jpg", ".jpeg", ".png")
 
 
 def open(path: PathLike, **options: Any) -> Pipeline:
@@ -113,7 +114,14 @@ def _folder(path: str) -> tuple[str, str]:
     files = [entry.name for entry in entries if entry.is_file()]
     if entries and not files:
         return "image_folder", "its folders"
-    return _agreed(path, {_by_name(name) for name in files})
+    found = {_by_name(name) for name in files}
+    pictures = sum(name.lower().endswith(_PICTURES) for name in files)
+    if pictures and not any(kind for kind, _ in found):
+        raise InvalidArgument(
+            f"open: {path}: it has {pictures} pictures and no folder for each class; give carya.files() their paths in an order of "
+            "yours, with labels= if there are any"
+        )
+    return _agreed(path, found)
 
 
 def _file(path: str) -> tuple[str, str]:
