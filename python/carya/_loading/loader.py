@@ -287,13 +287,14 @@ class Loader(Delivery, DataLoaderAttributes):
             raise
         batch = self._wrap(item)
         batch._stamp = self._stamp
-        batch.step, batch.epoch, batch.position = item.place
+        step, epoch, position = item.place
+        batch.step, batch.epoch, batch.position = step, epoch, position
         result: Any = batch if self._tuple is None else tuple([batch[name] for name in self._tuple])
         if batch._whole is not None:  # what a function made, and no mapping
             result = batch._whole.value
         result = self._functions(result)
-        left, place = self._steps_left - 1, Place(batch.epoch, batch.position)
-        after = place if left else Place(batch.epoch + 1, 0)
+        left, place = self._steps_left - 1, Place(epoch, position)
+        after = place if left else Place(epoch + 1, 0)
         # All at once, without a call in between: Python takes Ctrl-C only at calls and jumps back.
         self._steps_left, self._next, self._job_at, self._inside = left, place, after, False
         return result
