@@ -180,7 +180,9 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
         test,
-        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth --seconds {MUTANTS_BUDGET_S}"], rotating=True),
+        Part(
+            "mutants", ["make", "mutants", f"MUTANTS=--tenth {turn} --seconds {MUTANTS_BUDGET_S}"], rotating=True
+        ),
         *(Part(name, ["make", name, f"FOLDERS={' '.join(run[name])}"]) for name in run if run[name]),
         LONG[turn % len(LONG)],
         *packages,
@@ -197,10 +199,20 @@ def left_out(sanitizer: str, folders: list[str], run: dict[str, list[str]]) -> l
     return [folder for folder in folders if folder not in run[sanitizer] and folder not in useless]
 
 
-def recorded() -> dict[str, Taken]:
+def recorded(chosen: list[Part]) -> dict[str, Taken]:
+    """What is known of these parts and their steps. One that takes turns is compared with the same turn, by its command."""
     lines = SECONDS.read_text().splitlines() if SECONDS.exists() else []
     rows = [line.split("\t") for line in lines if line and line[0] != "#"]
-    return {name: Taken(float(wall), float(cpu)) for name, wall, cpu in rows}
+    commands = {part.name: " ".join(part.command) for part in chosen}
+    same = {row[0] for row in rows if len(row) == 4 and commands.get(row[0]) == row[3]}
+    return {row[0]: Taken(float(row[1]), float(row[2])) for row in rows if row[0].split()[0] in same}
+
+
+def record(chosen: list[Part], taken: dict[str, Taken]) -> None:
+    commands = {part.name: "\t" + " ".join(part.command) for part in chosen}
+    lines = [f"{name}\t{one.wall:.0f}\t{one.cpu:.0f}{commands.get(name, '')}" for name, one in sorted(taken.items())]
+    head = "# Wall and CPU seconds of each part of .ci/run and its steps, on two cores from a cold cache: tools/ci.py --record"
+    SECONDS.write_text("\n".join([head, *lines, ""]))
 
 
 def grown(taken: dict[str, Taken], before: dict[str, Taken]) -> dict[str, float]:
@@ -360,14 +372,12 @@ def main() -> int:
     os.environ["CI"] = "true"  # tools/build.sh and the tests know it
     chosen, left = parts(options.all)
     chosen = [part for part in chosen if re.search(options.only, part.name)]
-    run = Run(chosen, {} if options.all else recorded(), threading.TIMEOUT_MAX if options.all else END_S)
+    run = Run(chosen, {} if options.all else recorded(chosen), threading.TIMEOUT_MAX if options.all else END_S)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is ended, too
     run.all_of_it()
     show(run, left)
     if options.record:
-        lines = [f"{name}\t{seconds.wall:.0f}\t{seconds.cpu:.0f}" for name, seconds in sorted(run.taken.items())]
-        head = "# Wall and CPU seconds of each part of .ci/run on two cores from a cold cache: tools/ci.py --record"
-        SECONDS.write_text("\n".join([head, *lines, ""]))
+        record(chosen, run.taken)
     return 1 if run.failed else 0
 
 

@@ -117,6 +117,19 @@ def test_a_part_has_grown_by_what_the_speed_of_the_machine_does_not_explain() ->
     assert ci.grown({"new": ci.Taken(50, 50)}, before) == {}
 
 
+def test_a_part_that_takes_turns_is_compared_with_the_same_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ci, "SECONDS", tmp_path / "seconds.tsv")
+    assert ci.recorded([ci.Part("asan", ["make", "asan"])]) == {}
+    turn = ci.Part("asan", ["make", "asan", "FOLDERS=io store"])
+    taken = {"asan": ci.Taken(10, 20), "asan build asan": ci.Taken(5, 9)}
+    ci.record([turn], taken)
+    assert ci.recorded([turn]) == taken
+    assert ci.recorded([ci.Part("asan", ["make", "asan", "FOLDERS=shm"])]) == {}
+    assert ci.recorded([]) == {}
+
+
 def shell(name: str, script: str, rotating: bool = False, computes: bool = False) -> object:
     return ci.Part(name, ["bash", "-c", script], rotating, computes)
 
