@@ -25,6 +25,7 @@ h1 { font-size: 1.3rem; overflow-wrap: anywhere } h2 { font-size: 1.05rem; margi
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere }
+.wide th, .wide td { overflow-wrap: normal }
 th { font-weight: 600; color: var(--soft) }
 code, pre { font: 13px/1.5 ui-monospace, monospace } pre { background: var(--card); padding: .6rem; overflow-x: auto }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .8rem 0 }
