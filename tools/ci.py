@@ -180,9 +180,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
         test,
-        Part(
-            "mutants", ["make", "mutants", f"MUTANTS=--tenth {turn} --seconds {MUTANTS_BUDGET_S}"], rotating=True
-        ),
+        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth {turn} --seconds {MUTANTS_BUDGET_S}"], rotating=True),
         *(Part(name, ["make", name, f"FOLDERS={' '.join(run[name])}"]) for name in run if run[name]),
         LONG[turn % len(LONG)],
         *packages,

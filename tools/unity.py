@@ -57,7 +57,12 @@ def compile_parts(command: list[str], sources: list[str], place: str) -> tuple[l
         return [f"{place}.o"], ""
     if len(sources) == 1:
         return [], done.stdout + done.stderr
-    one, other = parted(sources, done.stderr)
+    return compile_apart(command, sources, done.stderr, place)
+
+
+def compile_apart(command: list[str], sources: list[str], errors: str, place: str) -> tuple[list[str], str]:
+    """As compile_parts, of sources that gave these errors together."""
+    one, other = parted(sources, errors)
     first, said_first = compile_parts(command, one, f"{place}0")
     second, said_second = compile_parts(command, other, f"{place}1")
     return first + second, said_first + said_second
@@ -71,10 +76,7 @@ def main() -> int:
         sys.stderr.write(done.stdout + done.stderr)
         return done.returncode
     out = command[command.index("-o") + 1]
-    one, other = parted(sources, done.stderr)
-    first, said_first = compile_parts(command, one, f"{out}.parts/0")
-    second, said_second = compile_parts(command, other, f"{out}.parts/1")
-    objects, said = first + second, said_first + said_second
+    objects, said = compile_apart(command, sources, done.stderr, f"{out}.parts/")
     if said:
         sys.stderr.write(said)
         return 1
