@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .._pipeline.batch_functions import median as median
+
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -85,12 +87,6 @@ def measure(
         count += 1
         now = time.perf_counter()
     return Rate(samples, now - start, cpu_clock() - cpu)
-
-
-def median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def percentile(values: list[float], percent: float) -> float:

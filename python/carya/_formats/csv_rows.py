@@ -19,7 +19,7 @@ from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, record_paths
 from .._stages.source import checked_dataset
 from .kept import Listed, digest, look_at
-from .texts import Texts, line_starts
+from .texts import TextRecords, Texts, line_starts
 from .values import as_dtype, checked_dtypes
 
 _NAMED = re.compile(r"^[^.].*\.(csv|tsv)(\.(gz|zst|bz2|xz))?$")
@@ -134,7 +134,7 @@ def _long_fields() -> Iterator[None]:
         csv_module.field_size_limit(before)
 
 
-class CsvRows:
+class CsvRows(TextRecords):
     """Rows of CSV files by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
     def __init__(
@@ -170,21 +170,6 @@ class CsvRows:
         sizes = [(os.path.basename(file.path), file.size) for file in files]
         shape = [(name, place, str(dtype)) for name, place, dtype in self._columns]
         self.version = f"csv 1 {digest(sizes, self._texts.counts, how, shape)}"
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def place(self, index: int) -> str:
-        """Where a record is, for people."""
-        return self._texts.place(index)
-
-    def kept_paths(self) -> list[str]:
-        """What is in the cache folder of them."""
-        return self._texts.kept_paths()
-
-    def sizes(self) -> np.ndarray[Any, Any]:
-        """Bytes of each record."""
-        return self._texts.sizes()
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         record = self._texts.read(index)

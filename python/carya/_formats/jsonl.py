@@ -8,15 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from .._errors import SampleError, invalid
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, record_paths
 from .._stages.identity import identity
 from .._stages.source import checked_dataset
 from .kept import Listed, digest, look_at
-from .texts import Texts, line_starts
+from .texts import TextRecords, Texts, line_starts
 from .values import as_dtype, checked_dtypes, checked_names
 
 _NAMED = re.compile(r"^[^.].*\.(jsonl|ndjson|json)(\.(gz|zst|bz2|xz))?$")
@@ -65,7 +63,7 @@ def jsonl(
     return Pipeline._of_dataset(checked_dataset(lines, None, False, lines.version))
 
 
-class JsonLines:
+class JsonLines(TextRecords):
     """Records of lines of JSON by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
     def __init__(
@@ -83,21 +81,6 @@ class JsonLines:
         sizes = [(os.path.basename(file.path), file.size) for file in files]
         how = (fields, [(name, str(dtype)) for name, dtype in sorted(self._dtypes.items())], identity(loads))
         self.version = f"jsonl 1 {digest(sizes, self._texts.counts, how)}"
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def place(self, index: int) -> str:
-        """Where a record is, for people."""
-        return self._texts.place(index)
-
-    def kept_paths(self) -> list[str]:
-        """What is in the cache folder of them."""
-        return self._texts.kept_paths()
-
-    def sizes(self) -> np.ndarray[Any, Any]:
-        """Bytes of each record."""
-        return self._texts.sizes()
 
     def __getitem__(self, index: int) -> Any:
         line = self._texts.read(index)

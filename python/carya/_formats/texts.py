@@ -123,6 +123,27 @@ class Texts:
                 os.close(fd)
 
 
+class TextRecords:
+    """What all datasets over the records of text files have."""
+
+    _texts: Texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def place(self, index: int) -> str:
+        """Where a record is, for people."""
+        return self._texts.place(index)
+
+    def kept_paths(self) -> list[str]:
+        """What is in the cache folder of them."""
+        return self._texts.kept_paths()
+
+    def sizes(self) -> Array:
+        """Bytes of each record."""
+        return self._texts.sizes()
+
+
 def line_starts(path: str) -> Array:
     """Where lines begin that are not empty; the last entry is the end of the file. A BOM is no part of the first."""
     found: list[Array] = []

@@ -16,9 +16,9 @@ def function_name(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__qualname__", None) or repr(fn)
 
 
-def _median(times: Iterable[float]) -> float:
+def median(values: Iterable[float]) -> float:
     """Of at least one. The module statistics is not loaded: a process that gave up its user's rights may not read it."""
-    ordered = sorted(times)
+    ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[~middle]) / 2
 
@@ -49,4 +49,4 @@ class BatchFunctions:
 
     def figures(self) -> list[dict[str, Any]]:
         """Name and median seconds per batch of each that has run."""
-        return [{"name": function_name(fn), "seconds": _median(times)} for fn, times in self._timed if times]
+        return [{"name": function_name(fn), "seconds": median(times)} for fn, times in self._timed if times]
