@@ -25,7 +25,7 @@ std::shared_ptr<const EncodedChunk> encode_work(const ChunkWork& work, const Str
                      .with_addresses = with_addresses};
   for (const RowTask& task : chunk.tasks) todo.rows.push_back({task.record, task.occurrence});
   auto sent = encode_chunk(todo);
-  sent->buffer = chunk.reads->buffer.memory;
+  sent->buffer = chunk.reads->buffer.lend();
   sent->dataset = parts.dataset;
   return sent;
 }

@@ -20,6 +20,13 @@ constexpr std::int64_t kAskNs = 100'000'000;  // asking reads a few kernel files
 
 }  // namespace
 
+std::shared_ptr<const void> ReadBuffer::lend() const {
+  memory->loans.fetch_add(1, std::memory_order_relaxed);
+  // The pointer's constructor calls the deleter also where it throws.
+  return {memory->start.get(),
+          [memory = memory](const std::byte*) { memory->loans.fetch_sub(1, std::memory_order_release); }};
+}
+
 ReadBufferPool::ReadBufferPool(std::uint64_t kept_bytes_max, std::function<std::uint64_t()> available)
     : kept_bytes_max_(kept_bytes_max),
       available_(available ? std::move(available) : [] { return shm::available_memory_bytes(); }) {}
@@ -63,13 +70,14 @@ ReadBuffer ReadBufferPool::take(std::uint64_t bytes) {
 
 ReadBuffer ReadBufferPool::make(std::uint64_t bytes) {
   const std::uint64_t wanted = rounded(bytes);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, wanted));
-  if (memory == nullptr) return {};
-  return {std::shared_ptr<std::byte[]>(memory, [](std::byte* start) { std::free(start); }), wanted};
+  auto memory = std::make_shared<ReadMemory>();
+  memory->start.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, wanted)));
+  if (!memory->start) return {};
+  return {std::move(memory), wanted};
 }
 
 void ReadBufferPool::give(ReadBuffer buffer) {
-  if (!buffer.memory || buffer.memory.use_count() > 1) return;
+  if (!buffer.memory || buffer.memory->loans.load(std::memory_order_acquire) > 0) return;
   try {
     kept_.reserve(kept_.size() + 1);
   } catch (const std::bad_alloc&) {

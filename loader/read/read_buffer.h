@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,11 +10,27 @@
 
 namespace carya::loader {
 
-/// Page-aligned memory that reads write to. Requests to workers may refer to it after its chunk has ended; the last
-/// owner frees it.
+/// Page-aligned memory, and the number of those to whom it is lent.
+struct ReadMemory {
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte[], Free> start;
+  /// The release of a loan stores with release order, and whoever writes to the memory afterwards loads with acquire
+  /// order. The count of a std::shared_ptr cannot serve: use_count() orders nothing.
+  std::atomic<std::uint32_t> loans{0};
+};
+
+/// Memory that reads write to. Requests to workers may refer to it after its chunk has ended; the last owner frees it.
 struct ReadBuffer {
-  std::shared_ptr<std::byte[]> memory;
+  std::shared_ptr<ReadMemory> memory;
   std::uint64_t bytes = 0;
+
+  /// The first byte; null if there is no memory.
+  std::byte* data() const { return memory ? memory->start.get() : nullptr; }
+  /// Lend the memory to a reader on any thread: nobody writes to it before the result is destroyed, and all that the
+  /// reader did happens before a later write. May throw std::bad_alloc.
+  std::shared_ptr<const void> lend() const;
 };
 
 /// Read buffers for reuse, so that a steady stream allocates nothing. Sizes are rounded up to quarters of powers of
@@ -31,7 +48,7 @@ class ReadBufferPool {
   ReadBuffer take(std::uint64_t bytes);
   /// Make a buffer outside of the pool, for a thread that keeps it. Its memory is null if the system has none.
   static ReadBuffer make(std::uint64_t bytes);
-  /// Give a buffer back. The pool drops it if somebody else still owns its memory.
+  /// Give a buffer back. The pool drops it while its memory is lent.
   void give(ReadBuffer buffer);
   /// The size that take(bytes) really has. Budgets count in this size.
   static std::uint64_t rounded(std::uint64_t bytes);

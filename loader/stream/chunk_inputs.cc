@@ -69,7 +69,7 @@ bool read_cached(Chunk& chunk, const Dataset& dataset, const CachedReads& reads,
   } catch (const std::bad_alloc&) {
     return false;
   }
-  place_reads(chunk, dataset, inputs.buffer.memory.get());
+  place_reads(chunk, dataset, inputs.buffer.data());
   std::int64_t begun_ns = monotonic_ns();
   for (const ReadOp& op : chunk.reads->reads) {
     if (!reads.read(op)) return false;

@@ -24,7 +24,7 @@ void place_results(ChunkWork& work, const SlotRows& rows, ReadBufferPool& pool) 
   }
   if (aside > 0) work.aside = pool.take(aside);
   if (aside > 0 && !work.aside.memory) throw std::bad_alloc();
-  std::span<std::byte> left(work.aside.memory.get(), aside);
+  std::span<std::byte> left(work.aside.data(), aside);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (direct[i]) {
       work.places.push_back(rows.rows(*chunk.step->slot, i, chunk.tasks.front().row, count));
@@ -41,7 +41,7 @@ void finish_results(const ChunkWork& work, const SlotRows& rows) {
     SlotRows::Row row;
     const RowTask& task = chunk.tasks[t];
     rows.begin(row, *chunk.step->slot, task.row);
-    if (row.narrow_label != nullptr) std::memcpy(&row.wide_label, work.aside.memory.get() + 8 * t, 8);
+    if (row.narrow_label != nullptr) std::memcpy(&row.wide_label, work.aside.data() + 8 * t, 8);
     rows.finish(row, *chunk.step->slot, task.row, task.record);
   }
 }

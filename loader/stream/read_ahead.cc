@@ -80,7 +80,7 @@ bool ReadAhead::place_inputs(Chunk& chunk, ReadClient& client) {
     stats_.buffered_bytes += batch.buffer.bytes;
     stats_.buffered_bytes_max = std::max(stats_.buffered_bytes_max, stats_.buffered_bytes);
   }
-  place_reads(chunk, *dataset_, batch.buffer.memory.get());
+  place_reads(chunk, *dataset_, batch.buffer.data());
   return true;
 }
 

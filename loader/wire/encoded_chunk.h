@@ -26,7 +26,7 @@ struct EncodedChunk {
   std::vector<std::int64_t> labels;
   std::vector<std::vector<std::byte>> entries;  ///< entries of the decode index
   std::vector<std::vector<std::byte>> addresses;
-  std::shared_ptr<const std::byte[]> buffer;
+  std::shared_ptr<const void> buffer;
   std::shared_ptr<const Dataset> dataset;  ///< keeps the arrays in memory
 
   RemoteChunk head_of(bool by_address) const;

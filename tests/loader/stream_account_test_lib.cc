@@ -198,7 +198,7 @@ void StreamAccount::collect_one(ReadOp& op) {
   const std::uint64_t record = piece.tasks.at(op.task).record;
   require_equal(op.job, scheduler_->number(), "the job of a read");
   require_equal(buffer_room(op.request.length), room(record), "the room of a read");
-  const std::byte* const begin = chunk.reads->buffer.memory.get();
+  const std::byte* const begin = chunk.reads->buffer.data();
   require(op.request.dest >= (piece.placed_to ? piece.placed_to : begin), "reads lie on each other");
   piece.placed_to = op.request.dest + op.request.length + kSlackBytes;
   require(piece.placed_to <= begin + chunk.reads->buffer.bytes, "a read does not fit its buffer");
