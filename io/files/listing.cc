@@ -40,6 +40,11 @@ bool ListingProgress::add(std::uint64_t seen) {
   return !stopped();
 }
 
+bool ListingProgress::tell() {
+  told_ns_ = 0;
+  return add(0);
+}
+
 unsigned listing_threads(std::uint32_t asked) {
   if (asked != 0) return std::min(asked, 64u);
   cpu_set_t allowed;
@@ -83,7 +88,7 @@ Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress&
   }
   run();
   for (std::thread& thread : others) thread.join();
-  if (progress.stopped()) return listing_stopped();
+  if (!progress.tell()) return listing_stopped();
   if (error) return std::unexpected(std::move(*error));
   return {};
 }

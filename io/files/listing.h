@@ -25,6 +25,8 @@ class ListingProgress {
       : progress_(progress), tell_every_ns_(tell_every_ns) {}
   /// False when the caller wants to stop; from then on always.
   bool add(std::uint64_t seen);
+  /// Tell the sum once more on the caller's thread, which may have got no part of the work. False as of add().
+  bool tell();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
  private:

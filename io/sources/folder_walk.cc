@@ -261,6 +261,7 @@ Result<std::vector<WalkedDirectory>> walk_folder(const std::string& root, unsign
   }
   walk.run();
   for (std::thread& thread : others) thread.join();
+  if (!progress.tell()) return listing_stopped();
   ASSIGN(auto directories, walk.take());
   std::ranges::sort(directories, [](const WalkedDirectory& a, const WalkedDirectory& b) {
     const int by_class = a.class_name().compare(b.class_name());

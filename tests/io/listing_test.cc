@@ -68,5 +68,23 @@ TEST(ForEachIndex, EachThreadMakesATaskOfItsOwn) {
   EXPECT_LE(made, 3u);
 }
 
+TEST(ForEachIndex, ItsCallerIsAskedThoughOthersDidAllTheWork) {
+  const Progress stop = [](std::uint64_t seen) { return seen < 8; };
+  ListingProgress progress(stop);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> done = 0;
+  const Status status = for_each_index_by(8, 2, progress, [&]() -> IndexTask {
+    while (std::this_thread::get_id() == caller && done < 8) std::this_thread::yield();
+    return [&](std::uint64_t) -> Status {
+      EXPECT_NE(std::this_thread::get_id(), caller);
+      progress.add(1);
+      ++done;
+      return {};
+    };
+  });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kClosed);
+}
+
 }  // namespace
 }  // namespace carya::io
