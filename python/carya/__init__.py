@@ -56,11 +56,13 @@ if TYPE_CHECKING:
     from ._formats.csv_rows import csv
     from ._formats.hdf5 import hdf5
     from ._formats.jsonl import jsonl
+    from ._formats.lines import text
     from ._formats.lmdb_store import lmdb
     from ._formats.npy import npy, npz
     from ._formats.parquet import parquet
     from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
     from ._iterables.iterable import iterable
+    from ._text.tokenizer import Tokenizer
 
 __all__ = [
     "Batch",
@@ -78,6 +80,7 @@ __all__ = [
     "Placement",
     "SampleError",
     "Timeout",
+    "Tokenizer",
     "Unsupported",
     "WorkerDied",
     "__version__",
@@ -98,6 +101,7 @@ __all__ = [
     "npz",
     "ops",
     "parquet",
+    "text",
     "tfrecord",
     "webdataset",
 ]
@@ -112,8 +116,10 @@ _LATER = {
     "lmdb": "_formats.lmdb_store",
     "npy": "_formats.npy",
     "npz": "_formats.npy",
+    "text": "_formats.lines",
     "open": "_formats.recognise",  # not in __all__: `import *` would hide the builtin
     "parquet": "_formats.parquet",
+    "Tokenizer": "_text.tokenizer",
 }
 _MODULES = ("torch", "jax", "fleet")
 

@@ -117,6 +117,24 @@ class Permutation:
     def records(self, first: int, count: int) -> np.ndarray[Any, Any]:
         """int64 (count,), of the positions from `first` on."""
 
+unicode_source: str
+
+class Bpe:
+    """Byte-level byte-pair encoding. Threads: they take turns. Errors: InvalidArgument: tables that cannot be."""
+
+    def __init__(
+        self,
+        *,
+        pretokens: str,
+        byte_ids: np.ndarray[Any, np.dtype[np.uint32]],
+        merges: np.ndarray[Any, np.dtype[np.uint32]],
+        whole: bytes,
+        whole_ends: np.ndarray[Any, np.dtype[np.uint64]],
+        whole_ids: np.ndarray[Any, np.dtype[np.uint32]],
+    ) -> None: ...
+    def encode(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """The ids. Errors: SampleError: bytes that are no UTF-8; Exhausted: more than 1 GiB; TypeError: lone surrogates."""
+
 class Sampler:
     """Single samples of a native pipeline, one after the other. Threads: one at a time."""
 

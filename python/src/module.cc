@@ -4,6 +4,7 @@
 #include <map>
 
 #include "batch.h"
+#include "bpe.h"
 #include "cache.h"
 #include "daemon.h"
 #include "dataset.h"
@@ -75,6 +76,7 @@ PYBIND11_MODULE(_core, module) {
   module.attr("compiler") = CARYA_COMPILER;
   bind_errors(module);
   bind_batch(module);
+  bind_bpe(module);
   bind_dataset(module);
   bind_job_options(module);
   bind_job(module);

@@ -20,7 +20,7 @@ THIRD_PARTY = {
     "turbojpeg.h": ("transforms",),
     "spng.h": ("transforms",),
     "hwy/": ("transforms", "transforms/jpeg", "transforms/simd"),
-    "fmt/": MODULES,
+    "fmt/": (*MODULES, "transforms/text"),
     "boost/interprocess/": ("base", "shm"),
     "boost/asio": ("remote", "loader"),
     "boost/beast": ("loader",),
@@ -48,8 +48,8 @@ def arrow_error(source: str, target: str) -> str | None:
         return None if target_module in known else f"{source} includes {target}: {source_module} knows {known} only"
     if target_module == "transforms/jpeg":
         return None if source_module == "transforms" else f"{source} includes {target}: only transforms/ may"
-    if target_module == "transforms/simd":
-        target_module = "transforms"  # what it says of the machine is for everybody above
+    if target_module in ("transforms/simd", "transforms/text"):
+        target_module = "transforms"  # for everybody above: what it says of the machine, and ids without a plan
         if source_module == "transforms":
             return None
     if target_module not in LEVELS or source_module not in LEVELS:
@@ -154,6 +154,8 @@ def test_headers_start_with_pragma_once(header: str) -> None:
         ("transforms/jpeg/decoder.cc", "base/error.h", True),
         ("transforms/jpeg/decoder.cc", "transforms/simd/config.h", True),
         ("transforms/simd/targets.cc", "transforms/jpeg/decoder.h", False),
+        ("python/src/bpe.cc", "transforms/text/bpe.h", True),
+        ("transforms/text/bpe.cc", "transforms/op/op.h", False),
         ("transforms/plan/plan.cc", "transforms/simd/targets.h", True),
         ("loader/engine/engine.cc", "transforms/simd/targets.h", True),
         ("io/manifest/manifest.cc", "transforms/simd/targets.h", False),

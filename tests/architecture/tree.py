@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("daemon",),
     ),
     "transforms": (
-        ("simd", "kernels/image"),
+        ("simd", "text", "kernels/image"),
         ("jpeg", "kernels/resize", "kernels/blur", "kernels/store"),
         ("jpeg/scan", "kernels/codec", "kernels/warp"),
         ("kernels/color",),
@@ -62,6 +62,7 @@ FLOOR = {
 INNER = {
     "transforms/simd": ("base",),
     "transforms/jpeg": ("base", "transforms/simd"),
+    "transforms/text": ("base",),
 }
 
 

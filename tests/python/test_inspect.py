@@ -70,6 +70,8 @@ def every_kind(folder: Path, photos: Path) -> dict[str, Path]:
     made["mds"] = write.write_mds(folder / "mds", [write.mds_shard(columns, samples)])
     made["jsonl"] = folder / "a.jsonl"
     made["jsonl"].write_text('{"text": "one", "n": 1}\n{"text": "two", "n": 2}\n')
+    made["text"] = folder / "a.txt"
+    made["text"].write_text("one\n\ntwo\n")
     made["csv"] = folder / "a.tsv"
     made["csv"].write_text("x\ty\n1\ttwo\n")
     made["npy"], made["npz"] = folder / "a.npy", folder / "a.npz"

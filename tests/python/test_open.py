@@ -27,6 +27,8 @@ from carya._formats.recognise import recognised
         ("data", bytes(16) + b"\xde\xc0\xef\xbe", "lmdb"),
         ("a.jsonl.gz", b"\x1f\x8b", "jsonl"),
         ("a.tsv", b"a\tb", "csv"),
+        ("a.txt.gz", b"\x1f\x8b", "text"),
+        ("folder/a.txt", b"", "text"),
         ("a.npz", b"PK\x03\x04", "npz"),
         ("a.zip", b"PK\x03\x04", "webdataset"),
         ("train-00000-of-00010", b"..", "tfrecord"),
@@ -65,7 +67,7 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text("1\n")
     with pytest.raises(carya.InvalidArgument, match=r"it could be csv or jsonl; call carya\.csv or the other"):
         carya.open(tmp_path)
-    for name in ("a.txt", "a.json"):
+    for name in ("a.dat", "a.json"):
         (tmp_path / name).write_text("{}")
         with pytest.raises(carya.InvalidArgument, match=r"got nothing that is known; call one of carya\.arrow"):
             carya.open(tmp_path / name)

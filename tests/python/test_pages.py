@@ -59,6 +59,20 @@ def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def write_corpus(folder: Path) -> None:
+    """Text, and a tokenizer of it."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "a.txt").write_text("".join(f"line {n}, one of {n % 7} of a text\n" for n in range(4000)))
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    made.train_from_iterator(["line one of a text"], trainer)
+    (folder / "llama-3").mkdir()
+    made.save(str(folder / "llama-3" / "tokenizer.json"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_s_examples_run(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [match[1] for match in BLOCK.finditer(page.read_text())]
@@ -68,6 +82,8 @@ def test_a_page_s_examples_run(page: Path, data: Path, monkeypatch: pytest.Monke
     for library in ("torch", "jax"):
         if any(f"carya.{library}" in block for block in blocks) and not importlib.util.find_spec(library):
             pytest.skip(f"{library} is not installed")
+    if page.stem == "text":
+        write_corpus(data)
     names: dict[str, object] = {"__name__": page.stem}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)

@@ -66,7 +66,7 @@ def _over_library(path: str) -> str:
         kind = recognised(path)[0]
     except Error:
         return ""
-    return kind if kind in ("parquet", "jsonl", "csv", "npy", "npz", "hdf5", "lmdb") else ""
+    return kind if kind in ("parquet", "jsonl", "csv", "text", "npy", "npz", "hdf5", "lmdb") else ""
 
 
 def index_dataset(

@@ -13,6 +13,7 @@ _NOTHING = {
     "lmdb": "keys are read when the pipeline is made",
     "npz": "arrays are not compressed, and are mapped as they lie",
     "jsonl": "where lines begin is found anew in files of less than 8 MiB",
+    "text": "where lines begin is found anew in files of less than 8 MiB",
     "csv": "where rows begin is found anew in files of less than 8 MiB",
 }
 

@@ -16,6 +16,7 @@ from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
 from .csv_rows import csv
 from .hdf5 import hdf5
 from .jsonl import jsonl
+from .lines import text
 from .lmdb_store import lmdb
 from .npy import npy, npz
 from .parquet import parquet
@@ -23,13 +24,14 @@ from .parquet import parquet
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
     "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
-    "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "tfrecord": tfrecord, "webdataset": webdataset,
+    "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
 _SUFFIXES = {
     r"\.(parquet|parq|pq)$": "parquet",
     r"\.(jsonl|ndjson)" + _PACKED: "jsonl",
     r"\.(csv|tsv)" + _PACKED: "csv",
+    r"\.(txt|text|md|tokens)" + _PACKED: "text",
     r"\.npy$": "npy",
     r"\.npz$": "npz",
     r"\.(h5|hdf5|hdf|he5)$": "hdf5",
@@ -115,8 +117,10 @@ def _folder(path: str) -> tuple[str, str]:
     if entries and not files:
         return "image_folder", "its folders"
     found = {_by_name(name) for name in files}
+    if others := {one for one in found if one[0] not in ("", "text")}:  # beside these, a text explains them
+        found = others
     pictures = sum(name.lower().endswith(_PICTURES) for name in files)
-    if pictures and not any(kind for kind, _ in found):
+    if pictures and not others:
         raise InvalidArgument(
             f"open: {path}: it has {pictures} pictures and no folder for each class; give carya.files() their paths in an order of "
             "yours, with labels= if there are any"

@@ -158,8 +158,10 @@ def line_starts(path: str) -> Array:
         return np.zeros(1, np.int64)
     starts = np.concatenate([[begin], *found]).astype(np.int64)
     ends = np.append(starts[1:], at)
-    first = np.memmap(path, np.uint8, mode="r")[np.minimum(starts, at - 1)]
-    empty = (starts >= at) | (first == 10) | ((first == 13) & (ends - starts <= 2))
+    text = np.memmap(path, np.uint8, mode="r")
+    first, last = text[np.minimum(starts, at - 1)], text[ends - 1]
+    sizes = ends - starts
+    empty = (starts >= at) | (first == 10) | ((first == 13) & ((sizes == 1) | ((sizes == 2) & (last == 10))))
     return np.append(starts[~empty], at)
 
 

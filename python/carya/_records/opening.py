@@ -10,6 +10,7 @@ from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
 from .._formats.kept import look_at
+from .._formats.lines import text
 from .._formats.lmdb_store import lmdb
 from .._formats.npy import npy, npz
 from .._formats.parquet import Parquet
@@ -25,6 +26,7 @@ from .records import Records
 _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "csv": (csv, r"\.(csv|tsv)(\.(gz|zst|bz2|xz))?$"),
     "jsonl": (jsonl, r"\.(jsonl|ndjson|json)(\.(gz|zst|bz2|xz))?$"),
+    "text": (text, r"\.(txt|text|md|tokens)(\.(gz|zst|bz2|xz))?$"),
     "npy": (npy, r"\.npy$"),
     "npz": (npz, r"\.npz$"),
     "hdf5": (hdf5, r"\.(h5|hdf5|hdf|he5)$"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import InvalidArgument
+from .._errors import InvalidArgument, invalid
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,6 +66,28 @@ class Functions:
         """
         self._check_before_batch("map")
         return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals)
+
+    def tokenize(self, tokenizer: Any, field: str = "text", *, out: str = "ids") -> Self:
+        """Token ids of the text in `field`, int32 [n], as `out` in its place, in worker processes. Before `batch`.
+
+        Samples are dicts, as those of `carya.text`, `jsonl`, `parquet` and `hf_dataset`; their other fields stay. `tokenizer`: a
+        `carya.Tokenizer`, or what one is made of, such as the path of a tokenizer.json. Behind it `pack` makes rows
+        of equal length, `pad_sequences` and `bucket_by_length` batches with little padding. The bytes of the tokenizer's file
+        belong to the fingerprint that a state is checked for.
+
+        >>> import carya
+        >>> p = carya.text("corpus/*.txt").tokenize("gpt2/tokenizer.json").pack(1024, "ids").batch(8)  # doctest: +SKIP
+        """
+        from .._text.tokenizer import Tokenized, Tokenizer
+
+        self._check_before_batch("tokenize")
+        if not isinstance(tokenizer, Tokenizer):
+            tokenizer = Tokenizer(tokenizer)
+        for name, given in (("field", field), ("out", out)):
+            if not isinstance(given, str) or not given:
+                raise invalid(f"tokenize: {name}", given, "the name of a field")
+        version = f"tokenize 1 {field} {out} {tokenizer.version}"
+        return self._append("map", Tokenized(tokenizer, field, out), version=version, seed_globals=False)
 
     def filter(
         self,

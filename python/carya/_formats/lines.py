@@ -1,0 +1,79 @@
+"""Lines of text, or whole files of it, each a record."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .._errors import SampleError, invalid
+from .._pipeline.pipeline import Pipeline
+from .._sources.paths import PathLike, record_paths
+from .._stages.source import checked_dataset
+from .kept import Listed, digest, look_at
+from .texts import TextRecords, Texts, line_starts
+
+_NAMED = re.compile(r"^[^.].*\.(txt|text|md|tokens)(\.(gz|zst|bz2|xz))?$")
+
+
+def text(paths: PathLike | Sequence[PathLike], *, by: Literal["line", "file"] = "line") -> Pipeline:
+    """Text files in any order of lines, or of files: samples are `{"text": str}`.
+
+    `paths`: files, a glob pattern, braces, or a folder (its files called "*.txt", "*.text", "*.md" or "*.tokens", also with
+    ".gz", ".zst", ".bz2" or ".xz" behind; bytewise). `by="line"`: each line is a record, without its line end (LF or CR LF);
+    empty lines are none. Where lines begin is found once, at the speed of reading, and kept in the cache folder for files of
+    8 MiB or more. `by="file"`: each file is one, of at most 1 GiB. Compressed files, known by their first bytes, are unpacked
+    into the cache folder once as a whole (zstd by pyarrow).
+
+    Text is UTF-8, whose byte order mark is left out; a record that is none is a broken one (`Loader(on_error=)`), named by file
+    and offset. A file that changes while it is used is an IoError.
+    Errors: NotFound, InvalidArgument (no line), SampleError (no text in UTF-8, a compressed file that was cut off), Exhausted (no
+    room to unpack), Unsupported (zstd without pyarrow).
+    Reference: bytes.decode of each line.
+
+    >>> import carya, pathlib, tempfile
+    >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
+    >>> size = name.write_text("one\\n\\ntwo\\n")
+    >>> carya.text(name)[1]
+    {'text': 'two'}
+    """
+    if by not in ("line", "file"):
+        raise invalid("text: by", by, '"line" or "file"')
+    shown = "*.txt, *.text, *.md or *.tokens"
+    files = [look_at("text", path) for path in record_paths(paths, _NAMED, shown)]
+    lines = TextLines(files, by)
+    return Pipeline._of_dataset(checked_dataset(lines, None, False, lines.version))
+
+
+class TextLines(TextRecords):
+    """Records of text by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
+
+    def __init__(self, files: Sequence[Listed], by: str) -> None:
+        find: Callable[[str], Any] = line_starts if by == "line" else _whole
+        self._texts = Texts("text", files, find, (by,))
+        if not len(self):
+            raise invalid("text: paths", [file.path for file in files], "files with at least one line")
+        sizes = [(os.path.basename(file.path), file.size) for file in files]
+        self.version = f"text 1 {digest(sizes, self._texts.counts, by)}"
+        self._by_line = by == "line"
+
+    def __getitem__(self, index: int) -> dict[str, str]:
+        data = self._texts.read(index)
+        try:
+            found = data.decode()
+        except UnicodeDecodeError as error:
+            raise SampleError(f"{self._texts.place(index)}: {error}; save it as UTF-8") from None
+        if self._by_line:
+            found = found.partition("\n")[0].removesuffix("\r")  # empty lines follow
+        return {"text": found}
+
+
+def _whole(path: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The one record of a file; none of an empty one. A BOM is no part of it."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        begin = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
+    return np.array([begin, size] if size > begin else [size], np.int64)

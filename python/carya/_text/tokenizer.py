@@ -1,0 +1,217 @@
+"""One text to ids."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._errors import InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
+from .tokenizer_file import JSON_MAX, Finder, NotNative, Tables, finder, read_json, tables
+
+_FILE = "tokenizer.json"
+_MAY_CHANGE = re.compile("[^\0-\u02ff]")  # by NFC, or the character before it
+
+
+class Tokenizer:
+    """Text to token ids, equal to those of Hugging Face's `tokenizers`.
+
+    `source`: a `tokenizer.json` or a folder with one, or a tokenizer of the packages `tokenizers` or `transformers` (a fast
+    one). Byte-level BPE with the pre-tokenizers of GPT-2, Llama 3, Qwen 2 and GPT-4o is encoded natively; anything else
+    (WordPiece, Unigram, byte fallback) by the package `tokenizers` (`carya[text]`), with its ids. `native` says which it is, and
+    `why` what the native way lacks.
+
+    `add_special_tokens`: with the ids that the file puts around a text, such as a beginning of sequence. `truncate`: at most so
+    many ids, those around a text among them. Padding and truncation that the file asks for are left to the pipeline. Special
+    tokens that stand in a text as their names, as "<|endoftext|>", become their ids, as with the reference.
+
+    Texts are str, or bytes of UTF-8; bytes that are no UTF-8 count as U+FFFD, as `bytes.decode(errors="replace")` has them.
+    Classes of characters are those of tokenizers 0.23.3, whichever version is installed.
+
+    Threads: one call at a time; others wait. It travels to other processes with all that it needs.
+    Errors: NotFound, SampleError (no such file, or a broken one), InvalidArgument, Unsupported (`tokenizers` is missing).
+    Reference: tokenizers.Tokenizer.encode(text).ids, version 0.23.3.
+
+    >>> import carya
+    >>> tokenizer = carya.Tokenizer("gpt2/tokenizer.json")  # doctest: +SKIP
+    >>> tokenizer.encode("Hello world")  # doctest: +SKIP
+    array([15496,   995], dtype=int32)
+    """
+
+    def __init__(self, source: Any, *, add_special_tokens: bool = True, truncate: int | None = None) -> None:
+        if truncate is not None and (not isinstance(truncate, int) or isinstance(truncate, bool) or truncate < 1):
+            raise invalid("Tokenizer: truncate", truncate, "a number of ids from 1 on")
+        data, name = _content(source)
+        document = read_json(data, name)
+        how = f"tokenizer 1 {bool(add_special_tokens)} {truncate}".encode()
+        self._state: dict[str, Any] = {
+            "version": hashlib.blake2b(how + b"\0" + data, digest_size=16).hexdigest(),
+            "special": bool(add_special_tokens),
+            "truncate": truncate,
+            "tables": None,
+            "file": None,
+            "why": "",
+        }
+        try:
+            self._state["tables"] = tables(document, name)
+        except NotNative as error:
+            self._state |= {"why": str(error), "file": data}
+        self._open(name)
+
+    def _open(self, name: str) -> None:
+        known: Tables | None = self._state["tables"]
+        self._reference: Any = None
+        self._bpe: _core.Bpe | None = None
+        if known is None:
+            self._reference = _reference(self._state, name)
+            return
+        try:
+            self._bpe = known.bpe()
+        except InvalidArgument as error:
+            raise SampleError(f"{name}: {error}; get the file again") from None
+        self._nfc = known.nfc
+        self._raw, self._normalized = map(finder, known.added)
+        self._added = known.added[0] | known.added[1]
+        self._around = (known.before, known.behind) if self._state["special"] else ((), ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._state = state
+        self._open(_FILE)
+
+    @property
+    def native(self) -> bool:
+        """Whether texts are encoded natively."""
+        return self._bpe is not None
+
+    @property
+    def why(self) -> str:
+        """What the native way lacks; empty where it is taken."""
+        return str(self._state["why"])
+
+    @property
+    def version(self) -> str:
+        """32 hexadecimal digits that are equal for equal files and options."""
+        return str(self._state["version"])
+
+    def encode(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The ids of one text: int32 [n]. Errors: InvalidArgument: neither str nor bytes."""
+        if isinstance(text, bytes | bytearray | memoryview):
+            text = bytes(text).decode(errors="replace")
+        elif not isinstance(text, str):
+            raise invalid("Tokenizer: text", text, "a str, or bytes of UTF-8")
+        if self._reference is not None:
+            found = self._reference.encode(_sound(text), add_special_tokens=self._state["special"])
+            return np.array(found.ids, np.int32)
+        before, behind = self._around
+        parts = self._at_added(self._raw, [text])
+        if self._nfc:
+            parts = [part if part in self._added else _nfc(part) for part in parts]
+        encoded = [self._part(part) for part in self._at_added(self._normalized, parts)]
+        ids = encoded[0] if len(encoded) == 1 else np.concatenate([np.zeros(0, np.uint32), *encoded])
+        if (most := self._state["truncate"]) is not None:
+            ids = ids[: max(most - len(before) - len(behind), 0)]
+        if before or behind:
+            ids = np.concatenate([np.array(before, np.uint32), ids, np.array(behind, np.uint32)])
+        return ids.view(np.int32)
+
+    __call__ = encode
+
+    def _at_added(self, found: Finder | None, parts: list[str]) -> list[str]:
+        """The parts cut at added tokens, which are parts of their own."""
+        if found is None or not any(found.start in part for part in parts):
+            return parts
+        cut = ([part] if part in self._added else found.pattern.split(part) for part in parts)
+        return [piece for pieces in cut for piece in pieces if piece]
+
+    def _part(self, part: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        if (id := self._added.get(part)) is not None:
+            return np.array([id], np.uint32)
+        assert self._bpe is not None
+        try:
+            return self._bpe.encode(part)
+        except TypeError:  # it has half of a surrogate pair
+            return self._bpe.encode(_sound(part))
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({'native' if self.native else 'by tokenizers: ' + self.why})"
+
+
+class Tokenized:
+    """Samples with ids in place of a text: what `.tokenize` puts into a pipeline."""
+
+    def __init__(self, tokenizer: Tokenizer, field: str, out: str) -> None:
+        self._tokenizer, self._field, self._out = tokenizer, field, out
+
+    def __call__(self, sample: Any) -> dict[str, Any]:
+        """Errors: InvalidArgument: no dict, no such field, no text in it, or an `out` that is there already."""
+        if not isinstance(sample, dict) or self._field not in sample:
+            found = ", ".join(map(repr, sample)) if isinstance(sample, dict) else type(sample).__name__
+            raise InvalidArgument(f"tokenize: field: the sample has no {self._field!r}; it has {found}")
+        rest = {name: value for name, value in sample.items() if name != self._field}
+        if self._out in rest:
+            raise invalid("tokenize: out", self._out, "a name that the sample does not have")
+        return rest | {self._out: self._tokenizer.encode(sample[self._field])}
+
+
+def _content(source: Any) -> tuple[bytes, str]:
+    """A tokenizer's file, and how errors name it."""
+    backend = getattr(source, "backend_tokenizer", source)  # of transformers' fast ones
+    if hasattr(backend, "to_str"):
+        return backend.to_str().encode(), f"Tokenizer: {type(source).__name__}"
+    if not isinstance(source, str | os.PathLike):
+        raise invalid("Tokenizer: source", source, "a tokenizer.json, a folder with one, or a fast tokenizer")
+    path = os.path.expanduser(os.fspath(source))
+    name = os.path.join(path, _FILE) if os.path.isdir(path) else path
+    try:
+        with open(name, "rb") as file:
+            return file.read(JSON_MAX + 1), f"Tokenizer: {name}"
+    except FileNotFoundError:
+        raise NotFound(
+            f"Tokenizer: {name}: it does not exist; give a tokenizer.json, as save_pretrained() of transformers writes it"
+        ) from None
+    except PermissionError:
+        raise Permission(f"Tokenizer: {name}: this user may not read it; give read permission") from None
+
+
+def _reference(state: dict[str, Any], name: str) -> Any:
+    try:
+        from tokenizers import Tokenizer as Reference
+    except ImportError:
+        raise Unsupported(
+            f"{name}: {state['why']}, which needs the package tokenizers; pip install carya[text]"
+        ) from None
+    try:
+        reference = Reference.from_str(state["file"].decode())
+    except Exception as error:  # the package raises no narrower one
+        raise SampleError(f"{name}: tokenizers: {error}; get the file again") from None
+    reference.no_padding()
+    reference.no_truncation()
+    if state["truncate"] is not None:
+        reference.enable_truncation(state["truncate"])
+    return reference
+
+
+def _sound(text: str) -> str:
+    """The text with U+FFFD in place of lone surrogates, which no UTF-8 has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _nfc(text: str) -> str:
+    if text.isascii() or not _MAY_CHANGE.search(text):
+        return text
+    try:
+        from tokenizers import normalizers
+    except ImportError:
+        raise Unsupported("Tokenizer: NFC of a text needs the package tokenizers; pip install carya[text]") from None
+    return str(normalizers.NFC().normalize_str(text))

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace carya::python {
+
+/// `_core.Bpe`: byte-level byte-pair encoding, which carya.Tokenizer makes of a tokenizer's file.
+void bind_bpe(pybind11::module_& module);
+
+}  // namespace carya::python
