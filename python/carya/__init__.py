@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ._formats.npy import npy, npz
     from ._formats.parquet import parquet
     from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
+    from ._formats.token_blocks import token_blocks
     from ._iterables.iterable import iterable
     from ._text.tokenizer import Tokenizer
 
@@ -103,6 +104,7 @@ __all__ = [
     "parquet",
     "text",
     "tfrecord",
+    "token_blocks",
     "webdataset",
 ]
 
@@ -120,6 +122,7 @@ _LATER = {
     "open": "_formats.recognise",  # not in __all__: `import *` would hide the builtin
     "parquet": "_formats.parquet",
     "Tokenizer": "_text.tokenizer",
+    "token_blocks": "_formats.token_blocks",
 }
 _MODULES = ("torch", "jax", "fleet")
 
