@@ -134,6 +134,7 @@ TEST(BpeEncoder, WhatIsRememberedIsWhatRulesSay) {
   const auto bpe = Bpe::create(vocabulary_of(rules));
   ASSERT_TRUE(bpe);
   BpeEncoder encoder(*bpe);
+  BpeEncoder small(*bpe, 3);  // of which most pretokens take a place from others
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
     std::string text;
@@ -149,6 +150,7 @@ TEST(BpeEncoder, WhatIsRememberedIsWhatRulesSay) {
       text += pretoken;
     }
     ASSERT_EQ(encoded(encoder, text), expected) << text;
+    ASSERT_EQ(encoded(small, text), expected) << text;
   }
 }
 

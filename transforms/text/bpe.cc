@@ -206,7 +206,7 @@ std::size_t Bpe::merge_long(std::string_view pretoken, std::uint32_t* ids) const
 
 namespace {
 
-constexpr std::size_t kShortSets = std::size_t{1} << 18, kLongs = std::size_t{1} << 16;
+constexpr std::size_t kLongs = std::size_t{1} << 16;
 /// At most 16 bytes, with zeros behind them. The text goes on up to `end`, so that two loads do in most cases.
 std::array<std::uint64_t, 2> short_key(std::string_view bytes, const char* end) {
   std::array<std::uint64_t, 2> key{};
@@ -226,9 +226,10 @@ constexpr std::size_t kLongBytesMax = 6 << 20, kLongIdsMax = kLongBytesMax / 6; 
 
 }  // namespace
 
-BpeEncoder::BpeEncoder(std::shared_ptr<const Bpe> bpe)
+BpeEncoder::BpeEncoder(std::shared_ptr<const Bpe> bpe, unsigned set_bits)
     : bpe_(std::move(bpe)),
-      shorts_(static_cast<Short*>(std::calloc(2 * kShortSets, sizeof(Short)))),
+      sets_(std::size_t{1} << set_bits),
+      shorts_(static_cast<Short*>(std::calloc(2 * sets_, sizeof(Short)))),
       longs_(kLongs) {
   if (!shorts_) throw std::bad_alloc();
 }
@@ -277,7 +278,7 @@ std::uint32_t* BpeEncoder::add(std::string_view pretoken, const char* end, std::
   if (pretoken.size() > kShortBytes) return add_long(pretoken, to);
   const std::array<std::uint64_t, 2> key = short_key(pretoken, end);
   const std::uint64_t hash = mixed(key[0] + pretoken.size(), key[1]);
-  Short* const set = &shorts_[2 * (hash & (kShortSets - 1))];
+  Short* const set = &shorts_[2 * (hash & (sets_ - 1))];
   for (const Short* one = set; one != set + 2; ++one)
     if (one->low == key[0] && one->high == key[1] && one->bytes == pretoken.size()) {
       std::memcpy(to, one->ids.data(),

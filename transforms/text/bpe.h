@@ -74,8 +74,8 @@ class Bpe {
 /// Threads: one at a time.
 class BpeEncoder {
  public:
-  /// May throw std::bad_alloc.
-  explicit BpeEncoder(std::shared_ptr<const Bpe> bpe);
+  /// Remembers up to two short pretokens in each of 2^`set_bits` places. May throw std::bad_alloc.
+  explicit BpeEncoder(std::shared_ptr<const Bpe> bpe, unsigned set_bits = 18);
 
   /// The ids of `text`, which stay until the next call. Errors: kCorrupt: it is no UTF-8, with the place; kExhausted: more
   /// than 1 GiB. May throw std::bad_alloc, and can go on then.
@@ -107,6 +107,7 @@ class BpeEncoder {
   };
 
   const std::shared_ptr<const Bpe> bpe_;
+  const std::size_t sets_;
   std::unique_ptr<Short[], Free>
       shorts_;  // sets of two, in pages that the system makes when they are written to
   std::vector<Long> longs_;
