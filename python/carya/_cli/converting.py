@@ -1,4 +1,4 @@
-"""`carya convert`: a dataset written in another format."""
+"""`carya convert` and `carya tokenize`: a dataset written in another format, and text as token ids."""
 
 from __future__ import annotations
 
@@ -38,14 +38,62 @@ def register(app: Any, typer: Any) -> None:
         """
         convert_dataset(source, folder, to, workers, shard_bytes, verify, on_error, as_json)
 
+    @app.command(  # type: ignore[untyped-decorator]
+        "tokenize",
+        epilog='Example: carya tokenize "corpus/*.jsonl.zst" corpus-ids --tokenizer llama-3 --end "<|end_of_text|>"',
+    )
+    def tokenize(
+        source: str = typer.Argument(..., help="A file, a pattern, or a folder of any format that carya.open knows."),
+        folder: str = typer.Argument(..., help="The folder to write: a new or empty one, or one to go on with."),
+        tokenizer: str = typer.Option(..., help="A tokenizer.json, or a folder with one."),
+        field: str = typer.Option("text", help="The field that has the text."),
+        end: str = typer.Option(None, help="A token, or its id, to put behind each text, such as <|endoftext|>."),
+        special: bool = typer.Option(
+            False, "--special/--no-special", help="With the ids that the tokenizer's file puts around texts."
+        ),
+        workers: int = typer.Option(0, min=0, help="Processes that encode; 0 is one per allowed core."),
+        shard_bytes: str = typer.Option("128Mi", help="The most bytes of a file: 500M, 1Gi; a larger text is alone."),
+        verify: bool = typer.Option(
+            True, "--verify/--no-verify", help="Read each file back and compare it with the texts, encoded again."
+        ),
+        on_error: str = typer.Option("raise", help="Of a text that is none: raise, or skip it and name it."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
+    ) -> None:
+        """Write the texts of a dataset as token ids, one behind the other, for carya.token_blocks, by all cores.
+
+        Files are uint16 where the vocabulary fits, else uint32, as nanoGPT reads them; index.json says which. Run again after
+        whatever ended it, the same command goes on where it was, and the bytes are the same whatever the number of workers.
+        """
+        tokens = tokens_of(tokenizer, field, end, special)
+        convert_dataset(source, folder, "tokens", workers, shard_bytes, verify, on_error, as_json, tokens)
+
+
+def tokens_of(tokenizer: str, field: str, end: str | None, special: bool) -> Any:
+    """What `carya tokenize` is told. Errors: those of `carya.Tokenizer`, InvalidArgument: no such token."""
+    from .._convert.tokens import Tokens
+    from .._text.tokenizer import Tokenizer
+
+    found = Tokenizer(tokenizer, add_special_tokens=special)
+    if end is None:
+        return Tokens(found, field)
+    return Tokens(found, field, int(end) if end.isdecimal() else found.token_id(end))
+
 
 def convert_dataset(
-    source: str, folder: str, to: str, workers: int, shard_bytes: str, verify: bool, on_error: str, as_json: bool
+    source: str,
+    folder: str,
+    to: str,
+    workers: int,
+    shard_bytes: str,
+    verify: bool,
+    on_error: str,
+    as_json: bool,
+    tokens: Any = None,
 ) -> None:
     """Convert, show how far it is, say what was done."""
     from .._convert.conversion import Interrupted, Request, convert
 
-    request = Request(source, folder, to, workers, bytes_of(shard_bytes), verify, on_error)
+    request = Request(source, folder, to, workers, bytes_of(shard_bytes), verify, on_error, tokens)
     start = time.perf_counter()
     with _progress(as_json) as progress:
         task = progress.add_task("", total=None)

@@ -34,7 +34,7 @@ class ArrayRecord(Examples):
             writer.write(body.read(size))
         writer.close()
 
-    def reader(self, path: str) -> Any:
+    def reader(self, path: str, sizes: Sequence[int]) -> Any:
         return _Read(path, self._raw)
 
 

@@ -23,6 +23,7 @@ from .crew import Crew
 from .formats import NAMES, Format, format_of
 from .journal import Journal, system_errors
 from .schema import schema_of
+from .tokens import Tokens, TokenShards
 from .worker import Check, Piece, Run
 
 _IN_MEMORY = 256 << 20  # of a shard that is collected; what is more goes to a file
@@ -48,6 +49,7 @@ class Request:
     shard_bytes: int = 128 << 20
     verify: bool = True
     on_error: str = "raise"
+    tokens: Tokens | None = None  # with `to="tokens"`, and only then
 
 
 @dataclass
@@ -75,14 +77,14 @@ def convert(request: Request, show: Show = lambda done, count: None) -> Report:
     records = open_records(request.source, raw).records
     _check_apart(request, records)
     schema = schema_of(records)
-    form = format_of(request.to, records, schema)
+    form = TokenShards(records, schema, request.tokens) if request.tokens else format_of(request.to, records, schema)
     if form.shard_bytes_max is not None and request.shard_bytes > form.shard_bytes_max:
         raise invalid(
             "convert: --shard-bytes", request.shard_bytes, f"at most {form.shard_bytes_max:,} for {request.to}"
         )
     about = {
         "version": 1, "source": os.path.abspath(request.source), "records": records.identity, "to": request.to,
-        "shard_bytes": request.shard_bytes, "schema": schema.digest,
+        "shard_bytes": request.shard_bytes, "schema": schema.digest, **(request.tokens.about if request.tokens else {}),
     }  # fmt: skip
     journal = Journal(request.folder, about)
     try:
@@ -203,7 +205,7 @@ class _Shards:
             "name": name, "first": self._first, "end": end, "records": len(self._indices), "bytes": os.path.getsize(path),
             "verified": self._request.verify, "skipped": skipped,
         }  # fmt: skip
-        check = self._crew.check(Check(path, self._indices)) if self._request.verify else -1
+        check = self._crew.check(Check(path, self._indices, self._sizes)) if self._request.verify else -1
         self._unchecked.append((shard, check))
         self._number, self._first, self._skipped = self._number + 1, end, self._skipped[len(skipped) :]
         self._indices, self._sizes, self._bytes, self._body = [], [], 0, None
@@ -240,7 +242,7 @@ def _runs(records: Records, start: int) -> Iterator[Run]:
 
 
 def _check(request: Request) -> None:
-    if request.to not in NAMES:
+    if request.to not in NAMES and not (request.to == "tokens" and request.tokens):
         raise invalid("convert: --to", request.to, f"one of {', '.join(NAMES)}")
     if request.on_error not in ("raise", "skip"):
         raise invalid("convert: --on-error", request.on_error, "raise or skip")

@@ -51,8 +51,9 @@ class Format(abc.ABC):
         return
 
     @abc.abstractmethod
-    def reader(self, path: str) -> Any:
-        """A shard as its records: `len`, and `read(index)`, which gives what `stored` gave. Errors: SampleError."""
+    def reader(self, path: str, sizes: Sequence[int]) -> Any:
+        """A shard as its records: `len`, and `read(index)`, which gives what `stored` gave. `sizes`: bytes of each, for formats
+        that do not say where a record ends. Errors: SampleError."""
 
     def alike(self, stored: dict[str, Any], read: dict[str, Any]) -> str:
         """The name of a field that did not come back as it was; "" where all did."""

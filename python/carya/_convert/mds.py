@@ -79,7 +79,7 @@ class Mds(Format):
         ]
         put("index.json", json.dumps({"shards": listed, "version": 2}, sort_keys=True).encode())
 
-    def reader(self, path: str) -> Any:
+    def reader(self, path: str, sizes: Sequence[int]) -> Any:
         return MdsSamples([look_at("mds", path)])
 
 

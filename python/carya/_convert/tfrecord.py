@@ -67,7 +67,7 @@ class TfRecord(Examples):
     def overhead(self, count: int) -> int:
         return 0
 
-    def reader(self, path: str) -> Any:
+    def reader(self, path: str, sizes: Sequence[int]) -> Any:
         records = TfRecords([look_at("tfrecord", path)])
         return _Raw(records) if self._raw else records
 

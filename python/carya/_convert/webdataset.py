@@ -98,7 +98,7 @@ class WebDataset(Format):
         shutil.copyfileobj(body, out, COPIED)
         out.write(bytes(_END))
 
-    def reader(self, path: str) -> Any:
+    def reader(self, path: str, sizes: Sequence[int]) -> Any:
         return TarRecords([look_at("webdataset", path)], raw=self._raw)
 
 

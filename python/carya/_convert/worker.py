@@ -26,6 +26,7 @@ class Check(NamedTuple):
 
     path: str
     indices: Sequence[int]
+    sizes: Sequence[int]  # bytes of each
 
 
 class Piece(NamedTuple):
@@ -94,7 +95,7 @@ def packed(records: Records, form: Format, run: Run) -> Iterator[tuple[Piece, by
 def compared(records: Records, form: Format, check: Check) -> str:
     """What differs between a shard and its source; "" for nothing."""
     try:
-        reader = form.reader(check.path)
+        reader = form.reader(check.path, check.sizes)
         if len(reader) != len(check.indices):
             return f"it has {len(reader):,} records, and {len(check.indices):,} were written"
         for row, index in enumerate(check.indices):

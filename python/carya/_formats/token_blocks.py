@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _LLMC = {(20240520, 1): "uint16", (20240801, 7): "uint32"}
 
 
 def token_blocks(
-    paths: PathLike | Sequence[PathLike], length: int, *, stride: int | None = None, dtype: str = "uint16"
+    paths: PathLike | Sequence[PathLike], length: int, *, stride: int | None = None, dtype: str | None = None
 ) -> Pipeline:
     """Blocks of `length` token ids of files that have nothing but ids, in any order: samples are `{"ids": int32 [length]}`.
 
@@ -38,8 +39,8 @@ def token_blocks(
     and labels that are shifted by one, give `length` one more than the context, and `batch["ids"][:, :-1]` and `[:, 1:]`.
 
     What a file is, is told by what it has: `.npy` of one axis of integers; `.bin` beside an `.idx` of Megatron-LM, whose documents
-    are read as one row of ids; `.bin` with the header of llm.c; else a `.bin` of ids alone in `dtype`, little-endian, as nanoGPT
-    writes it. Files are mapped, not read.
+    are read as one row of ids; `.bin` with the header of llm.c; `.bin` of `carya tokenize`, beside its `index.json`; else a `.bin`
+    of ids alone in `dtype` (default: "uint16"), little-endian, as nanoGPT writes it. Files are mapped, not read.
 
     An id beyond int32 makes its block a broken record (`Loader(on_error=)`). A file that changes while it is used is an IoError.
     Errors: NotFound, InvalidArgument (no block, a length or stride below 1, a dtype of no integers), SampleError (a header that
@@ -55,7 +56,7 @@ def token_blocks(
     for name, given in (("length", length), ("stride", 1 if stride is None else stride)):
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
             raise invalid(f"token_blocks: {name}", given, "a number of ids from 1 on")
-    if dtype not in _DTYPES:
+    if dtype is not None and dtype not in _DTYPES:
         raise invalid("token_blocks: dtype", dtype, f"one of {', '.join(_DTYPES)}")
     files = [look_at("token_blocks", path) for path in record_paths(paths, _NAMED, "*.bin or *.npy")]
     blocks = TokenBlocks([_ids_of(file, dtype) for file in files], length, stride or length)
@@ -120,7 +121,7 @@ class TokenBlocks:
         return self._open[part]
 
 
-def _ids_of(file: Listed, dtype: str) -> _Ids:
+def _ids_of(file: Listed, dtype: str | None) -> _Ids:
     subject = f"token_blocks: {file.path}"
     if file.path.endswith(".npy"):
         return _npy(file, subject)
@@ -134,7 +135,18 @@ def _ids_of(file: Listed, dtype: str) -> _Ids:
         if found.ids != words[2]:
             raise SampleError(f"{subject}: its header says {words[2]:,} ids, and it has {found.ids:,}; copy it again")
         return found
-    return _whole(file, subject, dtype, 0)
+    return _whole(file, subject, dtype or _written_dtype(file.path), 0)
+
+
+def _written_dtype(path: str) -> str:
+    """What `carya tokenize` says of a file of its folder; "uint16" of any other one."""
+    try:
+        with open(os.path.join(os.path.dirname(path), "index.json"), "rb") as file:
+            about = json.loads(file.read(1 << 26))
+        found = about["dtype"] if about["format"] == "carya tokens 1" else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return "uint16"
+    return found if found in _DTYPES else "uint16"
 
 
 def _whole(file: Listed, subject: str, dtype: str, offset: int) -> _Ids:

@@ -96,6 +96,27 @@ class Tokenizer:
         return str(self._state["why"])
 
     @property
+    def vocab_size(self) -> int:
+        """One more than the greatest id."""
+        known: Tables | None = self._state["tables"]
+        if known is None:
+            return 1 + max(self._reference.get_vocab(with_added_tokens=True).values(), default=-1)
+        others = np.array([*known.before, *known.behind, *self._added.values()], np.uint32)
+        return 1 + int(np.concatenate([known.byte_ids, known.merges[:, 3], known.whole_ids, others]).max())
+
+    def token_id(self, token: str) -> int:
+        """The id of an added token, such as "<|endoftext|>". Errors: InvalidArgument: there is none of that name."""
+        if self._reference is not None:
+            id = self._reference.token_to_id(token)
+        else:
+            id = self._added.get(token)
+        if id is None:
+            names = list(self._added) if self._reference is None else []
+            shown = f"one of {', '.join(names[:20])}" if names else "a token of the file"
+            raise invalid("Tokenizer: token", token, shown)
+        return int(id)
+
+    @property
     def version(self) -> str:
         """32 hexadecimal digits that are equal for equal files and options."""
         return str(self._state["version"])
