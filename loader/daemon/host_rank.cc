@@ -101,10 +101,18 @@ void HostRank::end_departed() {
 }
 
 Result<std::uint32_t> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {
+  // Beside others, who may not have been told of all that lies before its place.
+  const auto at = running && !members.empty()
+                      ? stream->sequence_at(request.options.epoch, request.options.position)
+                      : std::nullopt;
   ASSIGN(const std::uint32_t reader, attach_reader(request));
   lingers_until_ns = 0;
-  members[request.replica] = {
-      .reader = reader, .pid = pid, .since_ns = monotonic_ns(), .seeks = seeks, .on_error = options.on_error};
+  members[request.replica] = {.reader = reader,
+                              .pid = pid,
+                              .since_ns = monotonic_ns(),
+                              .seeks = seeks,
+                              .told = at ? *at - 1 : 0,
+                              .on_error = options.on_error};
   if (members.size() != replicas || running) return reader;
   stream->resume();  // the last replica has come
   if (Status going = started ? Status() : stream->start(); !going) {
@@ -139,6 +147,20 @@ Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank,
   }
   ++member.seeks;
   return session;
+}
+
+DeliveredErrors HostRank::take_errors(std::uint32_t replica, std::uint64_t sequence) {
+  const auto seated = members.find(replica);
+  if (seated == members.end()) return {};
+  // A replica asks for every batch that has entries, so nobody needs those that the slowest was told of.
+  const std::uint64_t behind = std::exchange(seated->second.told, std::max(seated->second.told, sequence));
+  std::uint64_t all = UINT64_MAX;
+  for (const auto& [number, member] : members) all = std::min(all, member.told);
+  if (sequence > told) {
+    quarantined += stream->errors(told, sequence, 0).quarantine.size();
+    told = sequence;
+  }
+  return stream->errors(behind, sequence, all);
 }
 
 Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replica,

@@ -31,6 +31,7 @@ struct HostRank {
     std::uint64_t pid = 0;
     std::int64_t since_ns = 0;
     std::uint64_t seeks = 0;  ///< how many seeks the replica has asked for
+    std::uint64_t told = 0;   ///< the sequence up to which it was told of broken records
     transforms::OnError on_error{};
   };
   /// A reader that closed its loader while others continue. Its process may still look at the slots that it holds.
@@ -53,7 +54,8 @@ struct HostRank {
       from;  ///< while replicas gather: the first sequence of all; none: the ring's first
   std::uint64_t seeks = 0;
   std::int64_t lingers_until_ns = 0;  ///< 0: a reader is attached
-  std::uint64_t quarantined = 0;
+  std::uint64_t quarantined = 0;      ///< entries that a reader was told of, each counted once
+  std::uint64_t told = 0;             ///< the sequence up to which they are counted
   // Samples at an earlier moment, from which rates are computed.
   std::uint64_t samples_before = 0;
   std::int64_t before_ns = 0;
@@ -70,6 +72,8 @@ struct HostRank {
   /// for another place).
   Result<std::uint64_t> seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
                              const SeekRequest& request);
+  /// The entries that this replica was not told of, of the batches up to this sequence. Each replica is told of all.
+  DeliveredErrors take_errors(std::uint32_t replica, std::uint64_t sequence);
   /// Set the policy of one replica. Returns whether it had another one before. Errors: kClosed (the replica has
   /// detached); those of the stream.
   Result<bool> set_on_error(const std::string& job, std::uint32_t replica, transforms::OnError policy);

@@ -308,10 +308,9 @@ Result<std::uint64_t> JobTable::seek(const Seat& seat, const SeekRequest& reques
 }
 
 Result<DeliveredErrors> JobTable::take_errors(const Seat& seat, std::uint64_t sequence) {
-  ASSIGN(DeliveredErrors found, seat.stream->take_errors(sequence));
   const MutexLock lock(mutex_);
-  if (HostRank* const rank = rank_of(seat); rank != nullptr) rank->quarantined += found.quarantine.size();
-  return found;
+  HostRank* const rank = rank_of(seat);
+  return rank != nullptr ? rank->take_errors(seat.replica, sequence) : seat.stream->take_errors(sequence);
 }
 
 Result<bool> JobTable::set_on_error(const Seat& seat, transforms::OnError policy) {

@@ -319,9 +319,15 @@ Result<bool> LocalStream::set_on_error(transforms::OnError policy) {
 }
 
 Result<DeliveredErrors> LocalStream::take_errors(std::uint64_t sequence) {
+  return errors(0, sequence, sequence);
+}
+
+DeliveredErrors LocalStream::errors(std::uint64_t behind, std::uint64_t up_to, std::uint64_t forget) {
   return engine_->locked([&]() -> DeliveredErrors {
     Sequencer& sequencer = scheduler_->sequencer();
-    return {.quarantine = sequencer.take_quarantine(sequence), .failure = sequencer.failure()};
+    DeliveredErrors found{.quarantine = sequencer.entries(behind, up_to), .failure = sequencer.failure()};
+    sequencer.forget_before(forget + 1);
+    return found;
   });
 }
 

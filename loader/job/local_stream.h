@@ -59,6 +59,9 @@ class LocalStream : public Stream, private StreamControl {
   Result<std::uint64_t> seek(std::uint64_t epoch, std::uint64_t position) override;
   Result<bool> set_on_error(transforms::OnError policy) override;
   Result<DeliveredErrors> take_errors(std::uint64_t sequence) override;
+  /// The entries of the batches behind one sequence and up to another one, for one of several readers. Those up to
+  /// `forget` are forgotten, since every reader has them.
+  DeliveredErrors errors(std::uint64_t behind, std::uint64_t up_to, std::uint64_t forget);
   Result<StreamStats> stats() const override;
   /// The part of stats() that looks at no file: all but the decode index, the profile and the pressure.
   StreamStats figures() const;

@@ -216,13 +216,12 @@ std::optional<std::uint64_t> Sequencer::sequence_at(std::uint64_t epoch, std::ui
   return std::nullopt;
 }
 
-std::vector<RecordError> Sequencer::take_quarantine(std::uint64_t up_to_sequence) {
-  std::vector<RecordError> taken;
-  const auto end = quarantine_.upper_bound(up_to_sequence);
-  for (auto entry = quarantine_.begin(); entry != end; ++entry)
-    std::ranges::move(entry->second, std::back_inserter(taken));
-  quarantine_.erase(quarantine_.begin(), end);
-  return taken;
+std::vector<RecordError> Sequencer::entries(std::uint64_t behind, std::uint64_t up_to) const {
+  std::vector<RecordError> found;
+  const auto end = quarantine_.upper_bound(std::max(behind, up_to));
+  for (auto entry = quarantine_.upper_bound(behind); entry != end; ++entry)
+    found.insert(found.end(), entry->second.begin(), entry->second.end());
+  return found;
 }
 
 void Sequencer::forget_before(std::uint64_t sequence) {

@@ -91,9 +91,9 @@ class Sequencer {
   std::optional<std::uint64_t> sequence_at(std::uint64_t epoch, std::uint64_t position) const;
   /// The entries of published batches, by sequence.
   const std::map<std::uint64_t, std::vector<RecordError>>& quarantine() const { return quarantine_; }
-  /// Take the entries of the batches up to this sequence out of the quarantine.
-  std::vector<RecordError> take_quarantine(std::uint64_t up_to_sequence);
-  /// Forget the entries of batches before this sequence, which no reader will get.
+  /// The entries of the batches behind one sequence and up to another one.
+  std::vector<RecordError> entries(std::uint64_t behind, std::uint64_t up_to) const;
+  /// Forget the entries of batches before this sequence, which every reader has, or will never get.
   void forget_before(std::uint64_t sequence);
   /// The published batches that had rows of `worker`, in words; "" if there are none.
   std::string went_out(std::uint64_t worker) const { return deliveries_.of(worker); }

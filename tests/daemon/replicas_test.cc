@@ -102,6 +102,41 @@ TEST(Replicas, OneThatDiedComesBackWhereAllItNeedsIsStillThere) {
   EXPECT_EQ(take(*back, 2), std::vector(expected.begin() + 16, expected.begin() + 24));
 }
 
+TEST(Replicas, EachIsToldOfAllBrokenRecordsOfItsBatches) {
+  const PhotoFolder folder(48);
+  for (int record = 0; record < 48; record += 3) folder.spoil(record);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const JobOptions options{.epochs = 1, .slots = 5, .on_error = transforms::OnError::kMask};
+  const auto paths = [](const Job& job, std::uint64_t from, std::uint64_t to) {
+    std::vector<std::string> found;
+    for (const RecordError& entry : job.quarantine())
+      if (entry.position >= from && entry.position < to) found.push_back(entry.path);
+    return found;
+  };
+  const auto here = start(opened, options);
+  static_cast<void>(drain(*here));
+  const DaemonProcess daemon;
+  const auto first = must(daemon.open(opened, options, replica(0)));
+  auto second = must(daemon.open(opened, options, replica(1)));
+  std::vector<Batch> kept;
+  EXPECT_EQ(take(*first, 3, &kept).size(), 12u);  // ahead of the other
+  EXPECT_EQ(take(*second, 2).size(), 8u);
+  EXPECT_EQ(paths(*second, 0, 48), paths(*here, 0, 8)) << "of its own batches";
+  second->close();
+  ASSERT_TRUE(has_readers(daemon, 1));
+  JobOptions place = options;
+  place.position = 8;
+  second = must(daemon.open(opened, place, replica(1)));
+  ASSERT_TRUE(second);
+  std::thread reading([&] { static_cast<void>(drain(*second)); });
+  kept.clear();
+  static_cast<void>(drain(*first));
+  reading.join();
+  EXPECT_EQ(paths(*first, 0, 48), paths(*here, 0, 48));
+  EXPECT_EQ(paths(*second, 0, 48), paths(*here, 8, 48)) << "it begins at position 8";
+  EXPECT_EQ(daemon.status()->jobs.at(0).ranks.at(0).quarantined, 16u) << "each is counted once";
+}
+
 TEST(Replicas, OneThatClosedTakesItsSeatAgainAlsoWhileItHoldsBatches) {
   const PhotoFolder folder(48);
   const Opened opened = open_folder(folder.path(), kBatch4);
