@@ -16,7 +16,7 @@ std::string record_path(const Manifest& manifest, std::uint64_t index);
 
 /// Whether that file is still the one that was listed, by size and time of change; a change within one tick
 /// of the file system's clock (at most 10 ms) at the same size is not seen. Where the manifest keeps neither,
-/// nothing is asked.
+/// nothing is asked, and nothing of objects in a store, whose version each read compares.
 ///
 /// Errors:  kIo (it changed or is gone), and those of stat(). Cost: one stat.
 /// Threads: thread-safe.

@@ -47,6 +47,11 @@ class Manifest {
   virtual std::span<const SourceStamp> container_stamps() const = 0;
   /// The version of record(index)'s file or container when it was listed; empty if it was not kept.
   virtual std::optional<FileVersion> file_version(std::uint64_t index) const = 0;
+  /// Of an object in a store, the version of record(index)'s object or container when it was listed, NUL-terminated;
+  /// null for files.
+  virtual const char* pin_c_str(std::uint64_t index) const = 0;
+  /// The bytes of that object or container when it was listed. CHECKs that there is a pin.
+  virtual std::uint64_t object_bytes(std::uint64_t index) const = 0;
   virtual const std::vector<std::string>& class_names()
       const = 0;  ///< a label is an index into it; empty if labels have no names
   virtual Hash128 fingerprint()
@@ -65,6 +70,8 @@ struct ListingOptions {
   /// Allows or refuses the folder that contains all of a source, by its real path, before anything there is looked at.
   /// If it is set, links that lead out of that folder are errors. Empty: everything may be read.
   std::function<Status(const std::string& folder)> may_read{};
+  /// Whether URLs are read, with the credentials of this process's environment.
+  bool stores = true;
 };
 
 /// The files that a listing left out, for the user.

@@ -89,7 +89,7 @@ std::vector<std::byte> ManifestBuilder::build() {
   std::memcpy(header.magic, kManifestMagic, sizeof header.magic);
   header.version = kManifestVersion;
   header.flags = (any_label_ ? kHasLabels : 0) | (keep_times ? kHasTimes : 0) |
-                 (containers.empty() ? 0 : kHasContainers);
+                 (containers.empty() ? 0 : kHasContainers) | (pins ? kHasPins : 0);
   header.record_count = count();
   const Hash128 hash = fingerprint();
   header.fingerprint_high = hash.high;

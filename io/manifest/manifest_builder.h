@@ -34,6 +34,8 @@ class ManifestBuilder {
   std::vector<std::string> skipped_examples;
   std::uint64_t skipped_count = 0;
   bool keep_times = false;  ///< store each record's mtime
+  /// The sources are objects of a store, one for each container or record: their paths are the versions.
+  bool pins = false;
 
   std::uint64_t count() const { return bytes_.size(); }
   /// The finished image. The builder is empty afterwards.

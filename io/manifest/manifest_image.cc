@@ -116,6 +116,9 @@ Status ManifestImage::take_strings() {
                         take_list(&source_paths_, header_.source_count) &&
                         take_list(&skipped_examples_, header_.example_count);
   if (!complete || at != end) return corrupt("count of strings");
+  has_pins_ = (header_.flags & kHasPins) != 0;
+  const std::uint64_t pinned = containers_.empty() ? header_.record_count : containers_.size();
+  if (has_pins_ && source_paths_.size() != pinned) return corrupt("count of pins");
   return {};
 }
 
@@ -157,6 +160,17 @@ std::optional<FileVersion> ManifestImage::file_version(std::uint64_t index) cons
   if (stamps.empty()) return std::nullopt;
   const SourceStamp& stamp = stamps[container_[index]];
   return stamp.version();
+}
+
+const char* ManifestImage::pin_c_str(std::uint64_t index) const {
+  CHECK(index < count());
+  if (!has_pins_) return nullptr;
+  return source_paths_[container_.empty() ? index : container_[index]].c_str();
+}
+
+std::uint64_t ManifestImage::object_bytes(std::uint64_t index) const {
+  CHECK(index < count() && has_pins_);
+  return stamps_[container_.empty() ? index : container_[index]].bytes;
 }
 
 std::int64_t ManifestImage::mtime_ns(std::uint64_t index) const {

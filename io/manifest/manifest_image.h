@@ -34,6 +34,8 @@ class ManifestImage final : public Manifest {
   const std::vector<std::string>& containers() const override { return containers_; }
   std::span<const SourceStamp> container_stamps() const override;
   std::optional<FileVersion> file_version(std::uint64_t index) const override;
+  const char* pin_c_str(std::uint64_t index) const override;
+  std::uint64_t object_bytes(std::uint64_t index) const override;
   const std::vector<std::string>& class_names() const override { return class_names_; }
   Hash128 fingerprint() const override { return {header_.fingerprint_high, header_.fingerprint_low}; }
 
@@ -68,6 +70,7 @@ class ManifestImage final : public Manifest {
   std::span<const std::uint32_t> container_;
   std::span<const SourceStamp> stamps_;
   const char* names_ = nullptr;
+  bool has_pins_ = false;
   std::string root_;
   std::vector<std::string> class_names_;
   std::vector<std::string> containers_;

@@ -39,7 +39,8 @@ inline constexpr std::uint32_t kManifestVersion = 1;
 inline constexpr std::uint32_t kHasLabels = 1;
 inline constexpr std::uint32_t kHasTimes = 2;
 inline constexpr std::uint32_t kHasContainers = 4;
-inline constexpr std::uint32_t kFlagsKnown = 7;
+inline constexpr std::uint32_t kHasPins = 8;
+inline constexpr std::uint32_t kFlagsKnown = 15;
 /// Offsets and sizes of records stay below this, so that sums of two need no check.
 inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{1} << 62;
 

@@ -24,6 +24,17 @@ struct ReadRequest {
   /// Room for length + 1 bytes: the extra byte shows that a file grew. With ReadEngineOptions::direct it is aligned to
   /// 4096 and has room for align_up(length + 1, 4096). It lives until the completion.
   std::byte* dest = nullptr;
+  /// Of an object in a store (a root that is a URL): the version that was listed, NUL-terminated, and the size of the
+  /// whole object. `offset` and `length` are then a range of the object `path`, with exactly `length` bytes at `dest`.
+  const char* pin = nullptr;
+  std::uint64_t object_bytes = 0;
+};
+
+/// Why a store did not give the bytes.
+struct StoreFailure {
+  std::string why;           ///< in words, with what to do
+  bool final = false;        ///< no further try can help: the object changed, or the store reads no ranges
+  std::int64_t wait_ns = 0;  ///< the store asks for so long a wait before the next try
 };
 
 /// How a read ended. A read that is not ok has the code kIo (EIO, or the file shrank or grew), kNotFound (the file
@@ -31,10 +42,11 @@ struct ReadRequest {
 struct ReadCompletion {
   std::uint64_t token = 0;
   bool ok = false;
-  Code code = Code::kIo;        ///< meaningful when !ok
-  int sys_errno = 0;            ///< 0 for "shrank" and "grew"
-  std::int64_t bytes = 0;       ///< bytes read; -1: unknown; length + 1: the file grew
-  std::int64_t latency_ns = 0;  ///< time from submission to completion
+  Code code = Code::kIo;                        ///< meaningful when !ok
+  int sys_errno = 0;                            ///< 0 for "shrank" and "grew"
+  std::int64_t bytes = 0;                       ///< bytes read; -1: unknown; length + 1: the file grew
+  std::int64_t latency_ns = 0;                  ///< time from submission to completion
+  std::shared_ptr<const StoreFailure> store{};  ///< of an object in a store that is not ok; else null
 };
 
 inline constexpr std::uint32_t kReadDepthMax = 2048;

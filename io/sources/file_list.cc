@@ -12,6 +12,7 @@
 #include "io/manifest/manifest.h"
 #include "io/manifest/manifest_builder.h"
 #include "io/manifest/manifest_image.h"
+#include "io/sources/source_file.h"
 
 namespace carya::io {
 namespace {
@@ -23,6 +24,35 @@ std::unexpected<Error> no_file(const std::string& path, const struct stat& statu
     return fail(Code::kInvalidArgument,
                 path + ": a folder, and no file; give the files in it, or carya.image_folder(...)");
   return fail(Code::kInvalidArgument, path + ": no regular file; leave it out of the list");
+}
+
+/// Of objects in a store, with their versions.
+Result<std::vector<SourceFile>> look_up_all(const std::vector<std::string>& urls, const SourcePlace& place,
+                                            const ListingOptions& options) {
+  ListingProgress progress(options.progress);
+  std::vector<SourceFile> files(urls.size());
+  TRY(for_each_index(urls.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
+    ASSIGN(files[i], place.look_up(urls[i]));
+    progress.add(1);
+    return {};
+  }));
+  return files;
+}
+
+Result<std::shared_ptr<const Manifest>> list_objects(const std::vector<std::string>& urls,
+                                                     const std::vector<std::int64_t>& labels,
+                                                     const ListingOptions& options) {
+  ASSIGN(const SourcePlace place, SourcePlace::open(urls, options));
+  ASSIGN(const auto files, look_up_all(urls, place, options));
+  ManifestBuilder builder;
+  builder.root = place.path();
+  builder.pins = true;
+  for (std::size_t i = 0; i < urls.size(); ++i) {
+    const std::string name = place.below(urls[i]);
+    builder.add_source(files[i].pin, files[i].stamp);
+    builder.add({.name = name, .bytes = files[i].stamp.bytes, .label = labels.empty() ? -1 : labels[i]});
+  }
+  return std::shared_ptr<const Manifest>(ManifestImage::from(builder.build()));
 }
 
 Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths, const SourceFolder& folder,
@@ -63,6 +93,7 @@ Result<std::shared_ptr<const Manifest>> list_files(const std::vector<std::string
     if (path.find('\0') != std::string::npos)
       return fail(Code::kInvalidArgument, path + ": a path with a NUL; give it without");
   }
+  if (std::ranges::any_of(paths, has_scheme)) return list_objects(paths, labels, options);
   ASSIGN(const SourceFolder folder, SourceFolder::open(paths, options));
   ASSIGN(const auto stamps, stamps_of(paths, folder, options));
   ManifestBuilder builder;

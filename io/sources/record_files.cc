@@ -1,16 +1,11 @@
 #include "io/sources/record_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 
-#include "base/unique_fd.h"
 #include "io/files/listing.h"
 #include "io/files/manifest_file.h"
-#include "io/files/source_folder.h"
 #include "io/formats/arrow.h"
 #include "io/formats/mds.h"
 #include "io/formats/tfrecord.h"
@@ -18,6 +13,7 @@
 #include "io/index/record_index.h"
 #include "io/manifest/manifest_builder.h"
 #include "io/manifest/manifest_image.h"
+#include "io/sources/source_file.h"
 
 namespace carya::io {
 namespace {
@@ -26,6 +22,7 @@ using Kind = RecordField::Kind;
 
 struct FileIndex {
   SourceStamp stamp;
+  std::string pin;
   std::optional<RecordIndex> index;
 };
 
@@ -42,20 +39,14 @@ Result<RecordIndex> build_index(const std::string& path, FileWindow& file, const
   return fail(Code::kUnsupported, path + ": no format; give one");
 }
 
-Result<FileIndex> index_of(const std::string& path, const SourceFolder& folder, const RecordSpec& spec,
+Result<FileIndex> index_of(const std::string& path, const SourcePlace& place, const RecordSpec& spec,
                            const ListingOptions& options, ListingProgress& progress,
                            std::atomic<bool>& all_kept) {
-  ASSIGN(const UniqueFd fd, folder.open_file(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status;
-  if (::fstat(fd.get(), &status) != 0) return fail_errno(path, errno);
-  if (!S_ISREG(status.st_mode))
-    return fail(Code::kInvalidArgument,
-                path + ": no regular file; give " + std::string(format_name(spec.format)) + " files");
-  FileIndex found{.stamp = stamp_of(status), .index = std::nullopt};
+  ASSIGN(const SourceFile file, place.open_file(path, std::string(format_name(spec.format)) + " files"));
+  FileIndex found{.stamp = file.stamp, .pin = file.pin, .index = std::nullopt};
   std::string kept;
   if (!options.cache_dir.empty()) {
-    ASSIGN(const std::string real, real_path(path));
-    kept = index_path(options.cache_dir, real, spec);
+    kept = index_path(options.cache_dir, file.identity, spec);
     if (!options.verify) {
       auto loaded = load_index(kept, spec, found.stamp);
       if (loaded) {
@@ -66,11 +57,11 @@ Result<FileIndex> index_of(const std::string& path, const SourceFolder& folder, 
     }
   }
   all_kept = false;
-  FileWindow file(found.stamp.bytes, reads_of(fd.get(), path));
-  ASSIGN(found.index, build_index(path, file, spec, progress));
+  FileWindow window(found.stamp.bytes, file.read);
+  ASSIGN(found.index, build_index(path, window, spec, progress));
   progress.add(found.index->count() % 1024);
   // What is kept for a file that is written to just now could hide what is written next.
-  if (!kept.empty() && settled(found.stamp))
+  if (!kept.empty() && file.settled)
     static_cast<void>(replace_file(kept, found.index->store(found.stamp.bytes, found.stamp.mtime_ns)));
   return found;
 }
@@ -84,8 +75,7 @@ std::string shown_key(const RecordField& field) {
 /// Puts the indexes of the files one after the other.
 class RecordMerge {
  public:
-  RecordMerge(const RecordSpec& spec, const SourceFolder& folder)
-      : source_(new RecordSource), folder_(folder) {
+  RecordMerge(const RecordSpec& spec, const SourcePlace& place) : source_(new RecordSource), place_(place) {
     source_->spec_ = spec;
     source_->columns_.resize(spec.fields.size());
     source_->manifests_.resize(spec.fields.size());
@@ -103,10 +93,11 @@ class RecordMerge {
     TRY(check_found(paths, files));
     TRY(check_columns(records));
     for (ManifestBuilder& builder : builders_) {
-      builder.root = folder_.path();
+      builder.root = place_.path();
+      builder.pins = place_.is_store();
       for (std::size_t i = 0; i < paths.size(); ++i) {
-        builder.containers.push_back(folder_.below(paths[i]));
-        builder.add_source(paths[i], files[i].stamp);
+        builder.containers.push_back(place_.below(paths[i]));
+        builder.add_source(builder.pins ? files[i].pin : paths[i], files[i].stamp);
       }
       builder.reserve(records, 8 * records);
     }
@@ -193,7 +184,7 @@ class RecordMerge {
   }
 
   std::shared_ptr<RecordSource> source_;
-  const SourceFolder& folder_;
+  const SourcePlace& place_;
   std::vector<ManifestBuilder> builders_;  // of each field, and of whole records
   std::optional<std::size_t> first_bytes_;
   std::uint64_t before_ = 0;
@@ -213,17 +204,16 @@ Result<std::shared_ptr<const RecordSource>> list_records(const std::vector<std::
   if (paths.empty())
     return fail(Code::kNotFound,
                 std::string(format_name(spec.format)) + ": paths: got none; give one path or more");
-  ASSIGN(const SourceFolder folder, SourceFolder::open(paths, options));
+  ASSIGN(const SourcePlace place, SourcePlace::open(paths, options));
   ListingProgress progress(options.progress);
   std::vector<FileIndex> files(paths.size());
   std::atomic<bool> all_kept = true;
-  TRY(for_each_index(paths.size(), listing_threads(options.threads), progress,
-                     [&](std::uint64_t i) -> Status {
-                       ASSIGN(files[i], index_of(paths[i], folder, spec, options, progress, all_kept));
-                       return {};
-                     }));
+  TRY(for_each_index(paths.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
+    ASSIGN(files[i], index_of(paths[i], place, spec, options, progress, all_kept));
+    return {};
+  }));
   if (report != nullptr) report->from_cache = all_kept;
-  return RecordMerge(spec, folder).run(paths, std::move(files));
+  return RecordMerge(spec, place).run(paths, std::move(files));
 }
 
 }  // namespace carya::io

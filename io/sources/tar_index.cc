@@ -1,20 +1,12 @@
 #include "io/sources/tar_index.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#include <fmt/core.h>
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string_view>
 
-#include "base/unique_fd.h"
-#include "io/files/blocking_read.h"
 #include "io/files/manifest_file.h"
-#include "io/files/record_file.h"
 #include "io/index/file_window.h"
 #include "io/manifest/manifest_builder.h"
 #include "io/sources/tar_scanner.h"
@@ -29,8 +21,8 @@ constexpr std::uint64_t kTellEvery = 1024;     // members
 /// Reads of headers and small members, a page at a time: a small member lies in the page of its header.
 class PageReader {
  public:
-  PageReader(int fd, std::string subject, std::uint64_t file_bytes)
-      : fd_(fd), subject_(std::move(subject)), file_bytes_(file_bytes) {}
+  PageReader(const FileWindow::ReadAt& read, std::uint64_t file_bytes)
+      : read_(read), file_bytes_(file_bytes) {}
 
   Status read(std::uint64_t offset, std::span<std::byte> out) {
     while (!out.empty()) {
@@ -49,16 +41,13 @@ class PageReader {
     CHECK(offset < file_bytes_);
     start_ = offset & ~std::uint64_t{page_.size() - 1};
     const std::uint64_t wanted = std::min<std::uint64_t>(page_.size(), file_bytes_ - start_);
-    const ReadOutcome outcome = blocking_read_range(fd_, start_, wanted, page_.data());
-    filled_ = outcome.ok ? wanted : 0;
-    if (outcome.ok) return {};
-    if (outcome.sys_errno != 0) return fail_errno("read " + subject_, outcome.sys_errno);
-    return fail(Code::kIo, fmt::format("read {} @{}: wanted {} B, got {} B; it changed: {}", subject_, start_,
-                                       wanted, outcome.bytes, kListAnew));
+    filled_ = 0;  // until it was read
+    TRY(read_(start_, std::span(page_).first(wanted)));
+    filled_ = wanted;
+    return {};
   }
 
-  const int fd_;
-  const std::string subject_;
+  const FileWindow::ReadAt& read_;
   const std::uint64_t file_bytes_;
   std::array<std::byte, 4096> page_;
   std::uint64_t start_ = 0;
@@ -75,12 +64,12 @@ std::int64_t parse_number(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() ? value : kNoNumber;
 }
 
-Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const SourceStamp& stamp,
+Result<std::vector<std::byte>> scan(const std::string& tar, const SourceFile& file,
                                     ListingProgress& progress) {
   ManifestBuilder builder;
   builder.containers = {tar};
-  builder.add_source(tar, stamp);
-  PageReader pages(fd, tar, stamp.bytes);
+  builder.add_source(tar, file.stamp);
+  PageReader pages(file.read, file.stamp.bytes);
   const auto read = [&pages](std::uint64_t offset, std::span<std::byte> out) {
     return pages.read(offset, out);
   };
@@ -96,13 +85,13 @@ Result<std::vector<std::byte>> scan(const std::string& tar, int fd, const Source
     if (++seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
     return {};
   };
-  FileWindow window(stamp.bytes, reads_of(fd, tar));
+  FileWindow window(file.stamp.bytes, file.read);
   if (begins_as_zip(window)) {
     ASSIGN(const auto members, zip_members(tar, window));
     for (const TarMember& member : members) TRY(add(member));
     return builder.build();
   }
-  TarScanner scanner(tar, stamp.bytes, read);
+  TarScanner scanner(tar, file.stamp.bytes, read);
   TarMember member;
   for (;;) {
     ASSIGN(const bool more, scanner.next(&member));
@@ -126,26 +115,20 @@ bool same_tar(const ManifestImage& index, const SourceStamp& stamp) {
 
 }  // namespace
 
-Result<std::shared_ptr<const ManifestImage>> tar_index(const std::string& tar, const SourceFolder& folder,
-                                                       const std::string& cache_dir,
-                                                       ListingProgress& progress) {
-  ASSIGN(const UniqueFd fd, folder.open_file(tar, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status;
-  if (::fstat(fd.get(), &status) != 0) return fail_errno(tar, errno);
-  if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, tar + ": no regular file; give tars");
-  const SourceStamp stamp = stamp_of(status);
+Result<TarIndex> tar_index(const std::string& tar, const SourcePlace& place, const std::string& cache_dir,
+                           ListingProgress& progress) {
+  ASSIGN(const SourceFile file, place.open_file(tar, "tars"));
+  // Beside an object there is no place for an index.
+  std::string kept = place.is_store() ? "" : tar + ".carya-index";
+  if (!cache_dir.empty()) kept = manifest_path(cache_dir, "whole-tar", file.identity);
+  if (!kept.empty())
+    if (const auto loaded = load_manifest(kept); loaded && same_tar(**loaded, file.stamp))
+      return TarIndex{*loaded, file.pin};
 
-  std::string kept = tar + ".carya-index";
-  if (!cache_dir.empty()) {
-    ASSIGN(const std::string real, real_path(tar));
-    kept = manifest_path(cache_dir, "whole-tar", real);
-  }
-  if (const auto loaded = load_manifest(kept); loaded && same_tar(**loaded, stamp)) return *loaded;
-
-  ASSIGN(std::vector<std::byte> image, scan(tar, fd.get(), stamp, progress));
+  ASSIGN(std::vector<std::byte> image, scan(tar, file, progress));
   auto index = ManifestImage::from(std::move(image));
-  if (settled(stamp)) static_cast<void>(store_manifest(kept, index->bytes()));
-  return index;
+  if (file.settled && !kept.empty()) static_cast<void>(store_manifest(kept, index->bytes()));
+  return TarIndex{std::move(index), file.pin};
 }
 
 }  // namespace carya::io

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "io/files/listing.h"
-#include "io/files/source_folder.h"
 #include "io/manifest/manifest.h"
 #include "io/manifest/manifest_builder.h"
 #include "io/sources/folder_walk.h"
+#include "io/sources/source_file.h"
 #include "io/sources/tar_index.h"
 #include "io/sources/tar_scanner.h"
 
@@ -150,14 +150,13 @@ class Grouping {
   std::vector<std::string> lacks_ = std::vector<std::string>(fields_.size() + 1);
 };
 
-Result<std::vector<std::shared_ptr<const ManifestImage>>> indexes_of(const std::vector<std::string>& tars,
-                                                                     const SourceFolder& folder,
-                                                                     const ListingOptions& options) {
+Result<std::vector<TarIndex>> indexes_of(const std::vector<std::string>& tars, const SourcePlace& place,
+                                         const ListingOptions& options) {
   ListingProgress progress(options.progress);
-  std::vector<std::shared_ptr<const ManifestImage>> indexes(tars.size());
-  TRY(for_each_index(tars.size(), listing_threads(options.threads), progress, [&](std::uint64_t i) -> Status {
-    ASSIGN(indexes[i], tar_index(tars[i], folder, options.cache_dir, progress));
-    progress.add(indexes[i]->count() % 1024);
+  std::vector<TarIndex> indexes(tars.size());
+  TRY(for_each_index(tars.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
+    ASSIGN(indexes[i], tar_index(tars[i], place, options.cache_dir, progress));
+    progress.add(indexes[i].members->count() % 1024);
     return {};
   }));
   return indexes;
@@ -172,24 +171,25 @@ Result<std::vector<std::shared_ptr<const Manifest>>> list_webdataset(
   if (fields.empty())
     return fail(Code::kInvalidArgument,
                 "webdataset: fields: got none; give one or more, as {\"image\": [\"jpg\"]}");
-  ASSIGN(const SourceFolder folder, SourceFolder::open(tars, options));
-  ASSIGN(const auto indexes, indexes_of(tars, folder, options));
+  ASSIGN(const SourcePlace place, SourcePlace::open(tars, options));
+  ASSIGN(const auto indexes, indexes_of(tars, place, options));
   std::vector<ManifestBuilder> builders(fields.size());
   for (ManifestBuilder& builder : builders) {
-    builder.root = folder.path();
+    builder.root = place.path();
+    builder.pins = place.is_store();
     for (std::size_t i = 0; i < tars.size(); ++i) {
-      builder.containers.push_back(folder.below(tars[i]));
-      builder.add_source(tars[i], indexes[i]->source_stamps()[0]);
+      builder.containers.push_back(place.below(tars[i]));
+      builder.add_source(builder.pins ? indexes[i].pin : tars[i], indexes[i].members->source_stamps()[0]);
     }
   }
   for (std::size_t i = 0; report != nullptr && i < tars.size(); ++i) {
-    if (indexes[i]->skipped_count() == 0) continue;
+    if (indexes[i].members->skipped_count() == 0) continue;
     ++report->skipped_count;
     if (report->skipped_examples.size() < kSkippedExamplesMax) report->skipped_examples.push_back(tars[i]);
   }
   Grouping grouping(fields, label_extensions, &builders);
   for (std::size_t i = 0; i < tars.size(); ++i) {
-    TRY(grouping.add_tar(*indexes[i], static_cast<std::uint32_t>(i), tars[i]));
+    TRY(grouping.add_tar(*indexes[i].members, static_cast<std::uint32_t>(i), tars[i]));
   }
   TRY(grouping.check());
   if (builders[0].count() == 0)

@@ -24,7 +24,7 @@ THIRD_PARTY = {
     "boost/interprocess/": ("base", "shm"),
     "boost/asio": ("remote", "loader"),
     "boost/beast": ("loader",),
-    "openssl/": ("remote",),
+    "openssl/": ("remote", "io"),
     "oneapi/tbb": ("loader",),
     "tbb/": ("loader",),
     "nlohmann/": ("transforms", "loader", "autotune", "remote", "io"),

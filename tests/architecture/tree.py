@@ -49,7 +49,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "autotune": (("order",), ("placement",), ("controller",), ("sharing",), ("simulator",)),
     "remote": (("protocol", "fleet"), ("pool", "server")),
-    "io": (("manifest", "store"), ("files",), ("read", "index"), ("formats",), ("sources",)),
+    "io": (("manifest", "store"), ("files",), ("read", "index"), ("formats", "http"), ("sources",)),
 }
 FLOOR = {
     f"{module}/{room}": floor

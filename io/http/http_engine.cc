@@ -1,0 +1,411 @@
+// 1. The owner puts reads into `asked_` and wakes the store thread.
+// 2. The store thread moves them to `waiting_`, in order, and begins requests while the store of each allows one more. A
+//    request takes further reads of its object from the queue where they lie near (JoinedRanges).
+// 3. libcurl hands over headers, then bytes. The bytes are written only after the headers were judged; a part that is
+//    whole becomes a completion at once.
+// 4. When a request ends, the parts that are not whole get its verdict. The read scheduler tries them again.
+// 5. Completions lie in `done_`; the local engine's wake() ends the owner's poll().
+#include "io/http/http_engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "io/http/curl_library.h"
+#include "io/http/http_request.h"
+#include "io/http/joined_ranges.h"
+#include "io/http/store_access.h"
+
+namespace carya::io {
+namespace {
+
+constexpr int kStoreRoots = 1 << 28;  // handles of URLs begin here
+constexpr int kIdleMs = 60'000;
+constexpr std::uint64_t kJoinMin = 1 << 20;  // so far reads are joined also where there are requests to spare
+constexpr std::size_t kLookAhead = 256;      // reads of the queue that are looked at for neighbours
+constexpr std::int64_t kHalveAgainNs = 200'000'000;
+
+/// A root that is a URL. The store thread owns what changes.
+struct StoreRoot {
+  std::string url;
+  std::shared_ptr<StoreAccess> access;
+  std::uint32_t under_way = 0;
+  double allowed = 0;  // requests at the same time
+  std::int64_t halved_ns = 0;
+};
+
+struct Asked {
+  ReadRequest request;
+  std::shared_ptr<StoreRoot> root;
+  std::int64_t start_ns = 0;
+};
+
+class HttpEngine final : public ReadEngine {
+ public:
+  HttpEngine(std::unique_ptr<ReadEngine> local, std::uint32_t depth, const HttpEngineOptions& options)
+      : local_(std::move(local)), depth_(depth), options_(options) {}
+  ~HttpEngine() override;
+
+  std::string_view name() const override { return local_->name(); }
+  Result<int> add_root(const std::string& directory) override;
+  void remove_root(int root) override;
+  Result<int> add_file(int root, const std::string& path) override { return local_->add_file(root, path); }
+  void remove_file(int file) override { local_->remove_file(file); }
+  const SourceStamp& file_stamp(int file) const override { return local_->file_stamp(file); }
+  Result<SourceStamp> file_stamp_now(int file) const override { return local_->file_stamp_now(file); }
+  std::uint32_t room() const override {
+    return std::min(local_->room(), depth_ - std::min(depth_, in_flight_));
+  }
+  std::uint32_t lanes() const override {
+    return thread_.joinable() ? std::max(local_->lanes(), depth_) : local_->lanes();
+  }
+  void widen(std::uint32_t waiting) override { local_->widen(waiting); }
+  void submit(std::span<const ReadRequest> requests) override;
+  void cancel(std::uint64_t token) override;
+  std::size_t poll(std::span<ReadCompletion> out, int timeout_ms) override;
+  void wake() override { local_->wake(); }
+
+ private:
+  /// A request under way. The store thread's.
+  struct Transfer {
+    std::unique_ptr<HttpRequest> request;
+    std::shared_ptr<StoreRoot> root;
+    std::vector<std::int64_t> start_ns;  // of each part
+    JoinedRanges ranges;
+    bool busy = false;
+  };
+
+  Status start();
+  void run();
+  bool take_asked();
+  void begin_requests();
+  bool begin(std::size_t index);
+  void end(Transfer& transfer, CURLcode code);
+  void stop(Transfer& transfer);
+  void do_cancel(std::uint64_t token);
+  void answered(StoreRoot& root, bool busy) const;
+  void give(const ReadRequest& part, std::int64_t start_ns, const RequestEnd& end);
+  Transfer* free_transfer();
+
+  std::unique_ptr<ReadEngine> local_;
+  const std::uint32_t depth_;
+  const HttpEngineOptions options_;
+  const CurlLibrary* curl_ = nullptr;              // null: no URL was opened
+  CURLM* multi_ = nullptr;                         // the store thread's, but for multi_wakeup()
+  std::vector<std::shared_ptr<StoreRoot>> roots_;  // owner only; null: free
+  std::vector<ReadRequest> local_requests_;        // owner only
+  std::uint32_t in_flight_ = 0;                    // owner only: reads of objects, not handed out
+  std::thread thread_;
+
+  Mutex mutex_;
+  std::vector<Asked> asked_ GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> cancels_ GUARDED_BY(mutex_);
+  std::vector<ReadCompletion> done_ GUARDED_BY(mutex_);
+  bool closing_ GUARDED_BY(mutex_) = false;
+
+  std::deque<Asked> waiting_;                         // the store thread's
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // the store thread's
+  std::vector<std::uint64_t> cancelling_;             // the store thread's
+};
+
+HttpEngine::~HttpEngine() {
+  if (thread_.joinable()) {
+    {
+      const MutexLock lock(mutex_);
+      closing_ = true;
+    }
+    curl_->multi_wakeup(multi_);
+    thread_.join();
+  }
+  for (const auto& transfer : transfers_)
+    if (transfer->busy) curl_->multi_remove_handle(multi_, transfer->request->handle());
+  transfers_.clear();
+  if (multi_ != nullptr) curl_->multi_cleanup(multi_);
+}
+
+Status HttpEngine::start() {
+  if (thread_.joinable()) return {};
+  ASSIGN(curl_, curl_library());
+  if (multi_ == nullptr) multi_ = curl_->multi_init();
+  if (multi_ == nullptr) return std::unexpected(out_of_memory());
+  curl_->multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(2 * options_.requests_max));
+  // The thread takes no signals: those are the trainer's.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status started;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    started =
+        fail(Code::kExhausted, "start of the store thread: refused; raise the limit of processes (ulimit -u)",
+             error.code().value());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+Result<int> HttpEngine::add_root(const std::string& directory) {
+  if (!has_scheme(directory)) return local_->add_root(directory);
+  TRY(start());
+  auto root = std::make_shared<StoreRoot>();
+  root->url = directory;
+  root->access = std::make_shared<StoreAccess>(read_aws_profile());
+  root->allowed = options_.requests_max;
+  auto place = std::ranges::find(roots_, nullptr);
+  if (place == roots_.end()) place = roots_.insert(roots_.end(), nullptr);
+  *place = std::move(root);
+  return kStoreRoots + static_cast<int>(place - roots_.begin());
+}
+
+void HttpEngine::remove_root(int root) {
+  if (root < kStoreRoots) return local_->remove_root(root);
+  CHECK(roots_.at(static_cast<std::size_t>(root - kStoreRoots)) != nullptr);
+  roots_[static_cast<std::size_t>(root - kStoreRoots)] = nullptr;
+}
+
+void HttpEngine::submit(std::span<const ReadRequest> requests) {
+  const auto is_local = [](const ReadRequest& request) {
+    return request.file >= 0 || request.root < kStoreRoots;
+  };
+  if (std::ranges::all_of(requests, is_local)) return local_->submit(requests);
+  local_requests_.clear();
+  const std::int64_t now = monotonic_ns();
+  {
+    const MutexLock lock(mutex_);
+    for (const ReadRequest& request : requests) {
+      if (is_local(request)) {
+        local_requests_.push_back(request);
+        continue;
+      }
+      CHECK(request.pin != nullptr);
+      asked_.push_back({request, roots_.at(static_cast<std::size_t>(request.root - kStoreRoots)), now});
+      ++in_flight_;
+    }
+  }
+  local_->submit(local_requests_);
+  curl_->multi_wakeup(multi_);
+}
+
+void HttpEngine::cancel(std::uint64_t token) {
+  local_->cancel(token);
+  if (!thread_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    cancels_.push_back(token);
+  }
+  curl_->multi_wakeup(multi_);
+}
+
+std::size_t HttpEngine::poll(std::span<ReadCompletion> out, int timeout_ms) {
+  if (!thread_.joinable()) return local_->poll(out, timeout_ms);
+  std::size_t count = 0;
+  const auto collect = [&] {
+    const MutexLock lock(mutex_);
+    const std::size_t taken = std::min(out.size() - count, done_.size());
+    std::move(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(taken),
+              out.begin() + static_cast<std::ptrdiff_t>(count));
+    done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(taken));
+    in_flight_ -= static_cast<std::uint32_t>(taken);
+    count += taken;
+  };
+  collect();
+  if (count < out.size()) count += local_->poll(out.subspan(count), count > 0 ? 0 : timeout_ms);
+  if (count == 0) collect();
+  return count;
+}
+
+void HttpEngine::run() {
+  while (take_asked()) {
+    for (const std::uint64_t token : cancelling_) do_cancel(token);
+    begin_requests();
+    int running = 0;
+    curl_->multi_perform(multi_, &running);
+    int left = 0;
+    while (CURLMsg* const message = curl_->multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode code = message->data.result;
+      const auto found = std::ranges::find_if(transfers_, [&](const auto& transfer) {
+        return transfer->busy && transfer->request->handle() == message->easy_handle;
+      });
+      CHECK(found != transfers_.end());
+      end(**found, code);
+    }
+    begin_requests();
+    curl_->multi_poll(multi_, nullptr, 0, kIdleMs, nullptr);
+  }
+}
+
+/// Takes what the owner asked for. Returns false when the engine ends.
+bool HttpEngine::take_asked() {
+  const MutexLock lock(mutex_);
+  for (Asked& asked : asked_) waiting_.push_back(std::move(asked));
+  asked_.clear();
+  cancelling_.clear();
+  cancelling_.swap(cancels_);
+  return !closing_;
+}
+
+void HttpEngine::begin_requests() {
+  for (std::size_t index = 0; index < waiting_.size();) {
+    const StoreRoot& root = *waiting_[index].root;
+    // What begins is taken out of the queue, and the next has its place.
+    if (root.under_way >= static_cast<std::uint32_t>(root.allowed) || !begin(index)) ++index;
+    if (index > kLookAhead) break;
+  }
+}
+
+HttpEngine::Transfer* HttpEngine::free_transfer() {
+  for (const auto& transfer : transfers_)
+    if (!transfer->busy) return transfer.get();
+  auto request = HttpRequest::create(*curl_, options_.limits);
+  if (!request) return nullptr;
+  auto made = std::make_unique<Transfer>();
+  made->request = std::move(*request);
+  transfers_.push_back(std::move(made));
+  return transfers_.back().get();
+}
+
+/// Begins a request with waiting_[index] and its neighbours. Returns false if none can be begun now.
+bool HttpEngine::begin(std::size_t index) {
+  const Asked first = waiting_[index];
+  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (first.request.length == 0) {
+    give(first.request, first.start_ns, {.verdict = Verdict::kGood});
+    return true;
+  }
+  Transfer* const transfer = free_transfer();
+  const auto url = first.root->access->parse(first.root->url + "/" + first.request.path);
+  if (transfer == nullptr || !url) {
+    give(first.request, first.start_ns,
+         {.why = url ? "no memory for a request; free some" : url.error().message});
+    return true;
+  }
+  transfer->root = first.root;
+  transfer->ranges.begin(first.request);
+  transfer->start_ns.assign(1, first.start_ns);
+  // Reads are joined only as far as that leaves no request unused.
+  std::uint64_t bytes = first.request.length;
+  for (const Asked& asked : waiting_) bytes += asked.request.length;
+  const auto allowed = std::max<std::uint64_t>(static_cast<std::uint64_t>(first.root->allowed), 1);
+  const std::uint64_t join_max = std::max(kJoinMin, bytes / allowed);
+  for (std::size_t i = index, looked = 0; i < waiting_.size() && looked < kLookAhead; ++looked) {
+    const Asked& next = waiting_[i];
+    const bool same = next.root == first.root && std::string_view(next.request.path) == first.request.path &&
+                      std::string_view(next.request.pin) == first.request.pin;
+    if (same && transfer->ranges.add(next.request, join_max)) {
+      transfer->start_ns.push_back(next.start_ns);
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  const RangeWanted range{.offset = transfer->ranges.offset(),
+                          .bytes = transfer->ranges.bytes(),
+                          .object_bytes = first.request.object_bytes,
+                          .pin = first.request.pin};
+  const Status ready = transfer->request->prepare(
+      *first.root->access, {.url = *url, .range = range},
+      [this, transfer](std::span<const std::byte> bytes_now) {
+        const std::size_t before = transfer->ranges.whole();
+        const std::size_t whole = transfer->ranges.take(bytes_now);
+        for (std::size_t i = before; i < whole; ++i)
+          give(transfer->ranges.parts()[i], transfer->start_ns[i], {.verdict = Verdict::kGood});
+        return true;
+      });
+  transfer->busy = true;
+  ++transfer->root->under_way;
+  if (!ready || curl_->multi_add_handle(multi_, transfer->request->handle()) != CURLM_OK)
+    end(*transfer, CURLE_OUT_OF_MEMORY);
+  return true;
+}
+
+void HttpEngine::end(Transfer& transfer, CURLcode code) {
+  const RequestEnd how = transfer.request->end(code);
+  answered(*transfer.root, how.verdict == Verdict::kAgain && transfer.request->answer().status >= 429);
+  for (std::size_t i = transfer.ranges.whole(); i < transfer.ranges.parts().size(); ++i)
+    give(transfer.ranges.parts()[i], transfer.start_ns[i], how);
+  stop(transfer);
+}
+
+/// Takes a request out of libcurl's hands: nothing is written for it any more.
+void HttpEngine::stop(Transfer& transfer) {
+  curl_->multi_remove_handle(multi_, transfer.request->handle());
+  transfer.busy = false;
+  --transfer.root->under_way;
+  transfer.root = nullptr;
+}
+
+/// Additive increase, multiplicative decrease; a burst of refusals halves once.
+void HttpEngine::answered(StoreRoot& root, bool busy) const {
+  const std::int64_t now = monotonic_ns();
+  if (!busy) {
+    root.allowed = std::min<double>(options_.requests_max, root.allowed + 1 / root.allowed);
+  } else if (now - root.halved_ns > kHalveAgainNs) {
+    root.allowed = std::max(1.0, root.allowed / 2);
+    root.halved_ns = now;
+  }
+}
+
+/// Ends the read with that token, and the request that it is a part of.
+void HttpEngine::do_cancel(std::uint64_t token) {
+  const RequestEnd cancelled{.why = "given up"};
+  const auto waits =
+      std::ranges::find(waiting_, token, [](const Asked& asked) { return asked.request.token; });
+  if (waits != waiting_.end()) {
+    give(waits->request, waits->start_ns, cancelled);
+    waiting_.erase(waits);
+    return;
+  }
+  for (const auto& transfer : transfers_) {
+    if (!transfer->busy) continue;
+    const auto open = transfer->ranges.parts().subspan(transfer->ranges.whole());
+    if (std::ranges::find(open, token, &ReadRequest::token) == open.end()) continue;
+    for (std::size_t i = 0; i < open.size(); ++i)
+      give(open[i], transfer->start_ns[transfer->ranges.whole() + i], cancelled);
+    return stop(*transfer);
+  }
+}
+
+void HttpEngine::give(const ReadRequest& part, std::int64_t start_ns, const RequestEnd& end) {
+  ReadCompletion completion{
+      .token = part.token,
+      .ok = end.verdict == Verdict::kGood,
+      .bytes = end.verdict == Verdict::kGood ? static_cast<std::int64_t>(part.length) : -1,
+      .latency_ns = monotonic_ns() - start_ns};
+  if (!completion.ok) {
+    completion.code = end.verdict == Verdict::kRefused ? Code::kPermission : Code::kIo;
+    completion.sys_errno = end.verdict == Verdict::kRefused ? EACCES : 0;
+    completion.store = std::make_shared<const StoreFailure>(
+        StoreFailure{.why = end.why,
+                     .final = end.verdict == Verdict::kChanged || end.verdict == Verdict::kWrong,
+                     .wait_ns = std::int64_t{end.retry_after_s} * 1'000'000'000});
+  }
+  bool first = false;
+  {
+    const MutexLock lock(mutex_);
+    first = done_.empty();
+    done_.push_back(std::move(completion));
+  }
+  if (first) local_->wake();
+}
+
+}  // namespace
+
+std::unique_ptr<ReadEngine> with_stores(std::unique_ptr<ReadEngine> local, std::uint32_t depth,
+                                        const HttpEngineOptions& options) {
+  return std::make_unique<HttpEngine>(std::move(local), depth, options);
+}
+
+}  // namespace carya::io

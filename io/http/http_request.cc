@@ -1,0 +1,168 @@
+#include "io/http/http_request.h"
+
+#include <fmt/core.h>
+#include <utility>
+
+namespace carya::io {
+namespace {
+
+constexpr std::size_t kFailureMax = 4096;
+constexpr long kBufferBytes = 256 << 10;
+constexpr long kRedirectsMax = 5;
+// CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
+constexpr auto kProtocols = static_cast<CURLoption>(181), kRedirectProtocols = static_cast<CURLoption>(182);
+
+/// How an answer's version is asked for: by ETag, or by date where it has none that can be matched.
+std::string condition(std::string_view pin) {
+  if (pin.starts_with('"')) return "If-Match: " + std::string(pin);
+  if (pin.empty() || pin.starts_with("W/")) return "";
+  return "If-Unmodified-Since: " + std::string(pin);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpRequest>> HttpRequest::create(const CurlLibrary& curl, const HttpLimits& limits) {
+  std::unique_ptr<HttpRequest> request(new HttpRequest(curl));
+  request->handle_ = curl.easy_init();
+  if (request->handle_ == nullptr) return std::unexpected(out_of_memory());
+  request->set_up(limits);
+  return request;
+}
+
+HttpRequest::~HttpRequest() {
+  if (headers_ != nullptr) curl_.slist_free_all(headers_);
+  if (handle_ != nullptr) curl_.easy_cleanup(handle_);
+}
+
+/// What no request changes.
+void HttpRequest::set_up(const HttpLimits& limits) {
+  const auto set = [this](CURLoption option, auto value) { curl_.easy_setopt(handle_, option, value); };
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_BUFFERSIZE, kBufferBytes);
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect_ms));
+  set(CURLOPT_LOW_SPEED_LIMIT, 1024L);
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(limits.stalled_s));
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_PATH_AS_IS, 1L);
+  set(CURLOPT_SSL_VERIFYPEER, 1L);
+  set(CURLOPT_SSL_VERIFYHOST, 2L);
+  set(CURLOPT_MAXREDIRS, kRedirectsMax);
+  set(kProtocols, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+  set(CURLOPT_USERAGENT, "carya");
+  set(CURLOPT_PRIVATE, static_cast<void*>(this));
+  set(CURLOPT_HEADERFUNCTION, &HttpRequest::on_header);
+  set(CURLOPT_HEADERDATA, static_cast<void*>(this));
+  set(CURLOPT_WRITEFUNCTION, &HttpRequest::on_body);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+}
+
+Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sink) {
+  access_ = &access;
+  question_ = std::move(question);
+  sink_ = std::move(sink);
+  answer_ = {};
+  verdict_ = std::nullopt;
+  received_ = 0;
+  failure_.clear();
+  if (headers_ != nullptr) curl_.slist_free_all(std::exchange(headers_, nullptr));
+
+  std::vector<std::string> lines =
+      access.sign(question_.url, question_.head ? "HEAD" : "GET", question_.query);
+  lines.emplace_back("Accept-Encoding: identity");
+  if (question_.range) {
+    const RangeWanted& range = *question_.range;
+    lines.push_back(fmt::format("Range: bytes={}-{}", range.offset, range.offset + range.bytes - 1));
+    if (std::string line = condition(range.pin); !line.empty()) lines.push_back(std::move(line));
+  }
+  for (const std::string& line : lines) {
+    curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
+    if (longer == nullptr) return std::unexpected(out_of_memory());
+    headers_ = longer;
+  }
+  std::string url = question_.url.url();
+  if (!question_.query.empty()) url += "?" + canonical_query(question_.query);
+  const auto set = [this](CURLoption option, auto value) {
+    return curl_.easy_setopt(handle_, option, value) == CURLE_OK;
+  };
+  const bool tls = url.starts_with("https:");
+  if (const std::string authority = access.authority(); tls && !authority.empty())
+    set(CURLOPT_CAINFO, authority.c_str());
+  const bool all =
+      set(CURLOPT_URL, url.c_str()) && set(CURLOPT_HTTPHEADER, headers_) &&
+      (question_.head ? set(CURLOPT_NOBODY, 1L) : set(CURLOPT_HTTPGET, 1L)) &&
+      set(CURLOPT_FOLLOWLOCATION, question_.url.s3 ? 0L : 1L) &&  // a signature is for one host
+      set(kRedirectProtocols, static_cast<long>(tls ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
+  return all ? Status() : std::unexpected(out_of_memory());
+}
+
+std::size_t HttpRequest::on_header(char* bytes, std::size_t size, std::size_t count, void* self) noexcept
+    try {
+  static_cast<HttpRequest*>(self)->answer_.take({bytes, size * count});
+  return size * count;
+} catch (...) {
+  return 0;
+}
+
+std::size_t HttpRequest::on_body(char* bytes, std::size_t size, std::size_t count, void* self) noexcept try {
+  HttpRequest& request = *static_cast<HttpRequest*>(self);
+  const std::size_t length = size * count;
+  if (!request.verdict_) request.verdict_ = request.judge();
+  if (*request.verdict_ != Verdict::kGood) {
+    if (request.failure_.size() + length > kFailureMax) return 0;
+    request.failure_.append(bytes, length);
+    return length;
+  }
+  if (request.question_.range && length > request.question_.range->bytes - request.received_) {
+    request.verdict_ = Verdict::kAgain;  // more than it said
+    return 0;
+  }
+  request.received_ += length;
+  return request.sink_(std::as_bytes(std::span(bytes, length))) ? length : 0;
+} catch (...) {
+  return 0;
+}
+
+Verdict HttpRequest::judge() const {
+  if (question_.range) return judge_range(answer_, *question_.range);
+  if (answer_.status == 200) return Verdict::kGood;
+  return answer_.status == 0 ? Verdict::kAgain : judge_status(answer_.status);
+}
+
+RequestEnd HttpRequest::end(CURLcode code) {
+  RequestEnd end{.retry_after_s = answer_.retry_after_s};
+  const bool answered = code == CURLE_OK || (verdict_ && *verdict_ != Verdict::kGood);
+  if (answered) {
+    end.verdict = verdict_.value_or(judge());
+    const bool is_short =
+        end.verdict == Verdict::kGood && question_.range && received_ != question_.range->bytes;
+    if (is_short) end.verdict = Verdict::kAgain;
+    if (end.verdict == Verdict::kGood) return end;
+    if (end.verdict == Verdict::kRefused) access_->refused(answer_);
+    end.why = is_short ? fmt::format("the store sent {} B of {} B; give a longer io_timeout=", received_,
+                                     question_.range->bytes)
+                       : answer_failure(answer_, end.verdict, question_.range ? &*question_.range : nullptr,
+                                        failure_, access_->signs(question_.url));
+    return end;
+  }
+  const std::string said = curl_.easy_strerror(code);
+  switch (code) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      end.verdict = Verdict::kWrong;
+      end.why = said + "; name the file of a private CA by SSL_CERT_FILE (or AWS_CA_BUNDLE)";
+      break;
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_TOO_MANY_REDIRECTS:
+      end.verdict = Verdict::kWrong;
+      end.why = said + "; give the URL of the object itself";
+      break;
+    default:
+      end.verdict = Verdict::kAgain;
+      end.why = said + "; look at the network and the store, or give a longer io_timeout=";
+  }
+  return end;
+}
+
+}  // namespace carya::io

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "io/http/answer.h"
+#include "io/http/curl_library.h"
+#include "io/http/store_access.h"
+
+namespace carya::io {
+
+/// What is asked of a store.
+struct HttpQuestion {
+  StoreUrl url;
+  bool head = false;  ///< headers only
+  std::vector<std::pair<std::string, std::string>> query;
+  std::optional<RangeWanted> range;  ///< its pin lives until the end; nothing: the whole answer
+};
+
+/// How a request ended.
+struct RequestEnd {
+  Verdict verdict = Verdict::kAgain;
+  std::string why;  ///< unless kGood: what and what to do
+  std::uint32_t retry_after_s = 0;
+};
+
+/// One request to a store, by libcurl; used again and again, which keeps its connection. TLS certificates are always
+/// checked. CURL_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE names a private CA; proxies are libcurl's http_proxy,
+/// https_proxy and no_proxy.
+///
+/// Threads: owner only. The callbacks of libcurl let no exception out.
+class HttpRequest {
+ public:
+  /// Takes the next bytes of a good answer; false ends the request.
+  using Sink = std::function<bool(std::span<const std::byte> bytes)>;
+
+  static Result<std::unique_ptr<HttpRequest>> create(const CurlLibrary& curl, const HttpLimits& limits);
+  ~HttpRequest();
+  HttpRequest(const HttpRequest&) = delete;
+  HttpRequest& operator=(const HttpRequest&) = delete;
+
+  /// Make everything ready for perform() or a multi handle.
+  Status prepare(StoreAccess& access, HttpQuestion question, Sink sink);
+  /// The verdict after libcurl ended with `code`.
+  RequestEnd end(CURLcode code);
+  /// Do it now, in this thread.
+  RequestEnd perform() { return end(curl_.easy_perform(handle_)); }
+
+  CURL* handle() const { return handle_; }
+  const Answer& answer() const { return answer_; }
+
+ private:
+  explicit HttpRequest(const CurlLibrary& curl) : curl_(curl) {}
+  void set_up(const HttpLimits& limits);
+  static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
+  static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
+  Verdict judge() const;
+
+  const CurlLibrary& curl_;
+  CURL* handle_ = nullptr;
+  curl_slist* headers_ = nullptr;  // of the request under way
+  StoreAccess* access_ = nullptr;
+  HttpQuestion question_;
+  Sink sink_;
+  Answer answer_;
+  std::optional<Verdict> verdict_;  // once a body has begun
+  std::uint64_t received_ = 0;      // bytes of a good answer
+  std::string failure_;             // the beginning of another's body
+};
+
+}  // namespace carya::io

@@ -1,0 +1,156 @@
+#include "io/http/store_client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/escape.h"
+#include "base/hash.h"
+#include "io/http/http_request.h"
+
+namespace carya::io {
+namespace {
+
+constexpr std::int64_t kTryForNs = 60'000'000'000;
+constexpr std::int64_t kRefusedForNs = 2'000'000'000;
+constexpr std::int64_t kRetryFirstNs = 50'000'000, kRetryMostNs = 5'000'000'000;
+
+Code code_of(Verdict verdict, int status) {
+  if (verdict == Verdict::kRefused) return Code::kPermission;
+  if (verdict == Verdict::kWrong) return Code::kInvalidArgument;
+  return verdict == Verdict::kChanged && (status == 404 || status == 410) ? Code::kNotFound : Code::kIo;
+}
+
+}  // namespace
+
+std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int64_t most_ns) {
+  const std::int64_t bound = std::min(most_ns, first_ns << std::min<std::uint32_t>(tries, 20));
+  const std::int64_t now = monotonic_ns();
+  const std::uint64_t drawn = hash64(std::as_bytes(std::span(&now, 1)));
+  return static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)));
+}
+
+StoreClient::StoreClient(const CurlLibrary& curl, AwsProfile profile)
+    : curl_(curl), access_(std::make_shared<StoreAccess>(std::move(profile))) {}
+
+Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
+  static Mutex mutex;
+  static std::shared_ptr<StoreClient>* known = nullptr;
+  static AwsProfile known_profile;
+  static pid_t known_pid = 0;
+  ASSIGN(const CurlLibrary* const curl, curl_library());
+  AwsProfile profile = read_aws_profile();
+  const MutexLock lock(mutex);
+  if (known == nullptr || known_pid != ::getpid() || known_profile != profile) {
+    // A forked child has its parent's connections, which only the parent may use or end: it leaves them alone.
+    if (known != nullptr && known_pid == ::getpid()) delete known;
+    known_pid = ::getpid();
+    known_profile = profile;
+    known = new std::shared_ptr<StoreClient>(new StoreClient(*curl, std::move(profile)));
+  }
+  return *known;
+}
+
+StoreClient::~StoreClient() = default;
+
+/// ask(request) until its end is good or final.
+template <typename Ask>
+Status StoreClient::repeat(const std::string& subject, const Ask& ask) {
+  std::unique_ptr<HttpRequest> request;
+  {
+    const MutexLock lock(mutex_);
+    if (!idle_.empty()) {
+      request = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!request) {
+    ASSIGN(request, HttpRequest::create(curl_, {}));
+  }
+  const std::int64_t begun_ns = monotonic_ns();
+  for (std::uint32_t tries = 0;; ++tries) {
+    ASSIGN(const RequestEnd end, ask(*request));
+    if (end.verdict == Verdict::kGood) break;
+    const std::int64_t wait = std::max(full_jitter_ns(tries, kRetryFirstNs, kRetryMostNs),
+                                       std::int64_t{end.retry_after_s} * 1'000'000'000);
+    const std::int64_t most = end.verdict == Verdict::kAgain     ? kTryForNs
+                              : end.verdict == Verdict::kRefused ? kRefusedForNs
+                                                                 : 0;
+    if (monotonic_ns() + wait - begun_ns >= most)
+      return fail(code_of(end.verdict, request->answer().status), escaped(subject) + ": " + end.why);
+    std::this_thread::sleep_for(std::chrono::nanoseconds(wait));
+  }
+  const MutexLock lock(mutex_);
+  idle_.push_back(std::move(request));
+  return {};
+}
+
+Result<StoreObject> StoreClient::look_up(const std::string& url) {
+  StoreObject object;
+  ASSIGN(object.url, access_->parse(url));
+  Answer answer;
+  TRY(repeat(url, [&](HttpRequest& request) -> Result<RequestEnd> {
+    TRY(request.prepare(*access_, {.url = object.url, .head = true}, [](auto) { return true; }));
+    const RequestEnd end = request.perform();
+    answer = request.answer();
+    return end;
+  }));
+  object.pin = answer.pin();
+  if (!answer.length || answer.encoded)
+    return fail(Code::kUnsupported,
+                escaped(url) + ": the store does not say its size; give the URL of a stored object");
+  if (object.pin.empty())
+    return fail(Code::kUnsupported, escaped(url) +
+                                        ": the store says neither an ETag nor a time, so that a change would "
+                                        "not be seen; put it behind a server that does");
+  object.bytes = *answer.length;
+  return object;
+}
+
+Result<StoreObject> StoreClient::listed(const std::string& url, std::uint64_t bytes, std::string pin) const {
+  ASSIGN(StoreUrl parsed, access_->parse(url));
+  return StoreObject{.url = std::move(parsed), .bytes = bytes, .pin = std::move(pin)};
+}
+
+Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out) {
+  CHECK(offset <= object.bytes && out.size() <= object.bytes - offset);
+  if (out.empty()) return {};
+  return repeat(object.url.url(), [&](HttpRequest& request) -> Result<RequestEnd> {
+    std::size_t filled = 0;
+    const RangeWanted range{
+        .offset = offset, .bytes = out.size(), .object_bytes = object.bytes, .pin = object.pin};
+    TRY(request.prepare(*access_, {.url = object.url, .range = range}, [&](std::span<const std::byte> bytes) {
+      std::memcpy(out.data() + filled, bytes.data(), bytes.size());  // never more than the range
+      filled += bytes.size();
+      return true;
+    }));
+    return request.perform();
+  });
+}
+
+Result<std::string> StoreClient::get(const std::string& url,
+                                     const std::vector<std::pair<std::string, std::string>>& query,
+                                     std::size_t bytes_max) {
+  ASSIGN(const StoreUrl parsed, access_->parse(url));
+  std::string body;
+  bool too_long = false;
+  TRY(repeat(url, [&](HttpRequest& request) -> Result<RequestEnd> {
+    body.clear();
+    TRY(request.prepare(*access_, {.url = parsed, .query = query}, [&](std::span<const std::byte> bytes) {
+      too_long = body.size() + bytes.size() > bytes_max;
+      if (!too_long) body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return !too_long;
+    }));
+    RequestEnd end = request.perform();
+    if (too_long)
+      end = {.verdict = Verdict::kWrong, .why = "the answer is too long; give the URL of a bucket"};
+    return end;
+  }));
+  return body;
+}
+
+}  // namespace carya::io

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "io/http/store_access.h"
+
+namespace carya::io {
+
+class HttpRequest;
+struct CurlLibrary;
+
+/// An object as it was found: every later range of it is of this version.
+struct StoreObject {
+  StoreUrl url;
+  std::uint64_t bytes = 0;
+  std::string pin;  ///< Answer::pin(); not empty
+};
+
+/// Questions to stores that a listing waits for. Requests that the store or the network refuses for now are repeated
+/// with full jitter for a minute.
+///
+/// Threads: thread-safe; each call has a connection of its own, which is kept.
+class StoreClient {
+ public:
+  /// The client of this process, by the environment of now. Errors: kUnsupported (no libcurl).
+  static Result<std::shared_ptr<StoreClient>> shared();
+  ~StoreClient();
+
+  /// Size and version of an object. Errors: those of parse_store_url(), kNotFound, kPermission, kIo (the store is away),
+  /// kUnsupported (it says no version, so that a change would not be seen).
+  Result<StoreObject> look_up(const std::string& url);
+  /// An object that was looked up before. Errors: those of parse_store_url().
+  Result<StoreObject> listed(const std::string& url, std::uint64_t bytes, std::string pin) const;
+  /// Fill `out` with the bytes at `offset`. CHECKs that they lie in the object. Errors: kIo (also: it changed).
+  Status read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out);
+  /// The whole answer to a GET with a query, at most `bytes_max` long: a listing.
+  Result<std::string> get(const std::string& url,
+                          const std::vector<std::pair<std::string, std::string>>& query,
+                          std::size_t bytes_max);
+
+ private:
+  StoreClient(const CurlLibrary& curl, AwsProfile profile);
+  template <typename Ask>
+  Status repeat(const std::string& subject, const Ask& ask);
+
+  const CurlLibrary& curl_;
+  const std::shared_ptr<StoreAccess> access_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<HttpRequest>> idle_ GUARDED_BY(mutex_);
+};
+
+/// A wait before the next try, drawn evenly from 0 to a bound that doubles with each try up to `most_ns`.
+std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int64_t most_ns);
+
+}  // namespace carya::io

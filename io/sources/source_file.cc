@@ -1,0 +1,143 @@
+#include "io/sources/source_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/unique_fd.h"
+#include "io/files/common_folder.h"
+#include "io/files/listing.h"
+
+namespace carya::io {
+namespace {
+
+constexpr unsigned kStoreThreads = 16;
+// One request takes as long as so many bytes of a fast store, so that a leap over fewer is read through.
+constexpr std::uint64_t kLeapMin = 1 << 20;
+constexpr std::uint64_t kBlockMin = 64 << 10, kBlockMax = 8 << 20;
+
+/// Reads of an object from its beginning to its end, with leaps.
+class ObjectBlocks {
+ public:
+  ObjectBlocks(std::shared_ptr<StoreClient> client, StoreObject object)
+      : client_(std::move(client)), object_(std::move(object)) {}
+
+  Status read(std::uint64_t offset, std::span<std::byte> out) {
+    while (!out.empty()) {
+      if (offset < start_ || offset >= start_ + block_.size()) TRY(fill(offset, out.size()));
+      const std::size_t at = offset - start_;
+      const std::size_t taken = std::min(out.size(), block_.size() - at);
+      std::memcpy(out.data(), block_.data() + at, taken);
+      out = out.subspan(taken);
+      offset += taken;
+    }
+    return {};
+  }
+
+ private:
+  Status fill(std::uint64_t offset, std::uint64_t bytes) {
+    const std::uint64_t end = start_ + block_.size();
+    const bool near = offset >= end && offset - end <= kLeapMin;
+    ahead_ = near ? std::min(2 * ahead_, kBlockMax) : kBlockMin;
+    const std::uint64_t wanted = std::min(std::max(bytes, ahead_), object_.bytes - offset);
+    block_.resize(wanted);
+    start_ = offset;
+    const Status read = client_->read(object_, offset, block_);
+    if (!read) block_.clear();
+    return read;
+  }
+
+  const std::shared_ptr<StoreClient> client_;
+  const StoreObject object_;
+  std::vector<std::byte> block_;
+  std::uint64_t start_ = 0;  // of the block
+  std::uint64_t ahead_ = kBlockMin / 2;
+};
+
+SourceFile file_of(const StoreObject& object) {
+  SourceFile file;
+  file.stamp.bytes = object.bytes;
+  file.stamp.mtime_ns = static_cast<std::int64_t>(hash64(object.pin));
+  file.pin = object.pin;
+  file.identity = object.url.url();
+  return file;
+}
+
+/// "s3://bucket" or "https://host": what all URLs of a source share.
+std::string_view origin_of(std::string_view url) {
+  const std::size_t host = url.find("://") + 3;
+  std::size_t end = url.find('/', host);
+  if (url.starts_with("s3+") && end != std::string_view::npos) end = url.find('/', end + 1);
+  return url.substr(0, end);
+}
+
+}  // namespace
+
+Result<SourcePlace> SourcePlace::open(const std::vector<std::string>& paths, const ListingOptions& options) {
+  SourcePlace place;
+  if (std::ranges::none_of(paths, has_scheme)) {
+    ASSIGN(place.folder_, SourceFolder::open(paths, options));
+    return place;
+  }
+  if (!options.stores)
+    return fail(Code::kUnsupported, "URLs are not read by a daemon; use the loader with daemon=\"embedded\"");
+  for (const std::string& path : paths) {
+    if (path.find('\0') != std::string::npos)
+      return fail(Code::kInvalidArgument, "a URL with a NUL; give it without");
+    if (origin_of(path) != origin_of(paths[0]))
+      return fail(Code::kInvalidArgument,
+                  "paths: " + paths[0] + " and " + path +
+                      " lie in different places; give paths of one bucket or host, and "
+                      "join sources by carya.mix");
+  }
+  ASSIGN(place.client_, StoreClient::shared());
+  place.url_ = common_folder(paths);
+  return place;
+}
+
+std::string SourcePlace::below(const std::string& file) const {
+  return folder_ ? folder_->below(file) : below_folder(url_, file);
+}
+
+unsigned SourcePlace::threads(const ListingOptions& options) const {
+  const unsigned threads = listing_threads(options.threads);
+  return is_store() && options.threads == 0 ? std::max(threads, kStoreThreads) : threads;
+}
+
+Result<SourceFile> SourcePlace::look_up(const std::string& url) const {
+  ASSIGN(const StoreObject object, client_->look_up(url));
+  return file_of(object);
+}
+
+Result<SourceFile> SourcePlace::open_file(const std::string& file, std::string_view wanted) const {
+  if (is_store()) {
+    ASSIGN(StoreObject object, client_->look_up(file));
+    SourceFile found = file_of(object);
+    auto blocks = std::make_shared<ObjectBlocks>(client_, std::move(object));
+    found.read = [blocks](std::uint64_t offset, std::span<std::byte> out) {
+      return blocks->read(offset, out);
+    };
+    return found;
+  }
+  ASSIGN(UniqueFd opened, folder_->open_file(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status;
+  if (::fstat(opened.get(), &status) != 0) return fail_errno(file, errno);
+  if (!S_ISREG(status.st_mode))
+    return fail(Code::kInvalidArgument, file + ": no regular file; give " + std::string(wanted));
+  SourceFile found;
+  found.stamp = stamp_of(status);
+  found.settled = settled(found.stamp);
+  ASSIGN(found.identity, real_path(file));
+  auto fd = std::make_shared<const UniqueFd>(std::move(opened));
+  found.read = [fd, read = reads_of(fd->get(), file)](std::uint64_t offset, std::span<std::byte> out) {
+    return read(offset, out);
+  };
+  return found;
+}
+
+}  // namespace carya::io
