@@ -107,7 +107,7 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
     }
   }
   DatasetOptions options;
-  options.listing = {.cache_dir = cache_dir, .progress = progress};
+  options.listing = {.cache_dir = cache_dir, .progress = progress, .stores = false};
   if (!folders.roots.empty())
     options.listing.may_read = [&folders](const std::string& folder) { return folders.check_root(folder); };
   for (std::size_t i = 0; i < request.arrays.size(); ++i) {

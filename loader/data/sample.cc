@@ -10,6 +10,7 @@
 #include "base/unique_fd.h"
 #include "io/files/open_failure.h"
 #include "io/files/record_file.h"
+#include "io/http/store_client.h"
 
 namespace carya::loader {
 namespace {
@@ -21,6 +22,13 @@ using Kind = transforms::SourceField::Kind;
 Result<std::vector<std::byte>> read_record(const io::Manifest& manifest, std::uint64_t index) {
   const io::RecordAddress address = manifest.record(index);
   const std::string path = io::record_path(manifest, index);
+  if (const char* const pin = manifest.pin_c_str(index); pin != nullptr) {
+    std::vector<std::byte> bytes(address.bytes + 64);
+    ASSIGN(const auto client, io::StoreClient::shared());
+    ASSIGN(const auto object, client->listed(path, manifest.object_bytes(index), pin));
+    TRY(client->read(object, address.offset, std::span(bytes).first(address.bytes)));
+    return bytes;
+  }
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return io::fail_open(path, errno);
   std::vector<std::byte> bytes(address.bytes + 64);

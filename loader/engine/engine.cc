@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "io/files/source_folder.h"
+#include "io/http/http_engine.h"
 #include "loader/host/leak.h"
 #include "loader/stream/executor.h"
 
@@ -117,6 +118,7 @@ Result<std::shared_ptr<Engine>> Engine::shared(io::ReadEngineOptions::Kind kind,
                                               .depth = reads_in_flight_max(),
                                               .pread_threads = 8,
                                               .resolve = beneath ? io::beneath_flags() : 0}));
+  reader = io::with_stores(std::move(reader), reads_in_flight_max());
   auto engine = std::shared_ptr<Engine>(new Engine(std::move(reader)), &Engine::retire);
   TRY(engine->open());
   known = engine;

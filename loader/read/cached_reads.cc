@@ -72,7 +72,7 @@ void CachedReads::close() {
 
 bool CachedReads::read(const ReadOp& op) const {
   const auto place = std::ranges::find(places_, op.manifest, &Place::manifest);
-  if (place == places_.end()) return false;
+  if (place == places_.end() || op.request.pin != nullptr) return false;
   const io::ReadRequest& request = op.request;
   if (!op.in_container())
     return io::read_named_cached(place->how, place->root.get(), request.path, resolve_, request.length,

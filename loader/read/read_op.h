@@ -30,11 +30,14 @@ struct ReadOp {
   std::int64_t due_ns = 0;     ///< it is not submitted earlier
   std::uint32_t attempts = 0;
 
-  bool in_container() const { return container != UINT32_MAX; }
+  /// Whether it is a range of a file that the read engine has open. (An object of a store is never open.)
+  bool in_container() const { return container != UINT32_MAX && request.pin == nullptr; }
 };
 
 /// The wait before the first retry of a read. It doubles with each next one, up to the maximum.
 constexpr std::int64_t kRetryFirstNs = 10'000'000;
 constexpr std::int64_t kRetryMaxNs = 1'000'000'000;
+/// Of reads from a store, whose waits are drawn from 0 to the doubled bound.
+constexpr std::int64_t kStoreRetryMaxNs = 5'000'000'000;
 
 }  // namespace carya::loader

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "io/files/open_failure.h"
 #include "io/files/record_file.h"
+#include "io/http/store_client.h"
 
 namespace carya::loader {
 namespace {
@@ -36,6 +37,7 @@ bool forbidden(const io::ReadCompletion& completion) {
 std::string read_failure(const ReadOp& op, const io::ReadCompletion& completion, const Error* refused) {
   const std::string wanted = std::to_string(op.request.length);
   const std::string text = subject(op) + ", " + std::to_string(op.attempts) + " tries: ";
+  if (completion.store) return text + completion.store->why;
   const std::string changed = std::string("; the dataset changed: ") + io::kListAnew;
   if (completion.sys_errno != 0) {
     const std::string system = fail_errno("", completion.sys_errno).error().message.substr(2);
@@ -222,9 +224,13 @@ void ReadScheduler::finish_read(ReadOp& op, const io::ReadCompletion& completion
   --in_flight_;
   client.answered_ns = answered_ns_;
   if (completion.ok) return client.read_done(op, completion, std::nullopt, out);
-  const std::int64_t wait =
-      std::min(kRetryMaxNs, kRetryFirstNs << std::min<std::uint32_t>(op.attempts - 1, 10));
+  std::int64_t wait = std::min(kRetryMaxNs, kRetryFirstNs << std::min<std::uint32_t>(op.attempts - 1, 10));
   std::int64_t most = client.io_timeout_ns();
+  if (const io::StoreFailure* const store = completion.store.get()) {
+    // Many readers of a busy store must not come back together.
+    wait = std::max(io::full_jitter_ns(op.attempts, kRetryFirstNs, kStoreRetryMaxNs), store->wait_ns);
+    if (store->final) most = 0;
+  }
   if (forbidden(completion)) most = std::min(most, kForbiddenMaxNs);
   if (!op.batch->unwanted && answered_ns_ + wait - op.first_ns < most) {
     op.due_ns = answered_ns_ + wait;

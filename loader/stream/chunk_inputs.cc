@@ -39,6 +39,8 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
                 .container = address.container,
                 .job = job};
       op.request.path = field.manifest->path_c_str(source);
+      op.request.pin = field.manifest->pin_c_str(source);
+      if (op.request.pin != nullptr) op.request.object_bytes = field.manifest->object_bytes(source);
       op.request.offset = room;  // an offset in the buffer, until place_reads()
       op.request.length = address.bytes;
       op.input = chunk.inputs.size();
@@ -57,7 +59,7 @@ void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory) {
     op.request.dest = memory + op.request.offset;
     chunk.inputs[op.input] = {op.request.dest, op.request.length};
     const std::uint64_t source = dataset.source_index(chunk.tasks[op.task].record);
-    op.request.offset = op.in_container() ? op.manifest->record(source).offset : 0;
+    op.request.offset = op.container != UINT32_MAX ? op.manifest->record(source).offset : 0;
   }
 }
 

@@ -15,6 +15,7 @@ constexpr std::uint64_t kFilesMax = 16;
 }  // namespace
 
 std::optional<RemoteAddress> record_address(const io::Manifest& manifest, std::uint64_t index) {
+  if (manifest.pin_c_str(index) != nullptr) return std::nullopt;  // workers have no credentials
   const std::optional<io::FileVersion> version = manifest.file_version(index);
   std::error_code failed;
   std::string path = io::record_path(manifest, index);
