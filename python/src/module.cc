@@ -14,6 +14,7 @@
 #include "loader/host/host.h"
 #include "sampler.h"
 #include "simulation.h"
+#include "store.h"
 #include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/plan.h"
 #include "transforms/simd/targets.h"
@@ -84,6 +85,7 @@ PYBIND11_MODULE(_core, module) {
   bind_cache(module);
   bind_daemon(module);
   bind_simulation(module);
+  bind_store(module);
   module.def("doctor", &doctor);
   module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
   module.def("simd_targets", &carya::simd_targets);

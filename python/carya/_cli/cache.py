@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .. import _core
@@ -46,7 +47,8 @@ def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipel
         from .._formats.parquet import parquet
 
         return parquet(path, image=image, label=label)
-    columns = {"mds": mds, "hf": hf_dataset, "arrow": arrow}.get(_columns_of(path))
+    sources: dict[str | None, Callable[..., Pipeline]] = {"mds": mds, "hf": hf_dataset, "arrow": arrow}
+    columns = sources.get(_columns_of(path))
     if columns is not None:
         if image is None:
             raise InvalidArgument("index: --image: got none; give the column of the image, such as --image image")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import builtins
 import logging
 import os
+import posixpath
 import re
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import Error, InvalidArgument, IoError, NotFound, Permission
+from .. import _core
+from .._errors import Error, InvalidArgument, IoError, NotFound, Permission, Unsupported
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
 from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
+from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_paths
 from .csv_rows import csv
 from .hdf5 import hdf5
 from .jsonl import jsonl
@@ -48,6 +51,7 @@ _MAGIC = {
     (16, b"\xde\xc0\xef\xbe"): "lmdb",
     (257, b"ustar"): "webdataset",
 }
+_IN_STORES = ("arrow", "mds", "tfrecord", "webdataset")
 _MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds"}
 _PICTURES = (".jpg", ".jpeg", ".png")
 
@@ -55,7 +59,7 @@ _PICTURES = (".jpg", ".jpeg", ".png")
 def open(path: PathLike, **options: Any) -> Pipeline:
     """The source for what lies at `path`, told by its first bytes and names: `carya.open`.
 
-    `path`: a file, a glob pattern, braces, or a folder. Files are known by their first bytes, or by their names where those say
+    `path`: a file or URL, a glob pattern, braces, or a folder. Files are known by their first bytes, or by their names where those say
     nothing; folders by a file that only one format has (`data.mdb`, `index.json`, `state.json`), by the names in them, or, with
     nothing but folders in them, as images in one folder per class. `options` are those of the source, such as `columns=`, which
     says what else it can do. What it was taken for is logged (logger "carya", level info); `carya.open` is no more than a
@@ -68,8 +72,16 @@ def open(path: PathLike, **options: Any) -> Pipeline:
     >>> carya.open(name)[1]["x"]
     array(2)
     """
-    name = one_path("open: path", path)
+    endpoint = options.get("endpoint")
+    name = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+    name = at_endpoint(check_url("open: path", name), endpoint) if is_url(name) else one_path("open: path", path)
     kind, why = recognised(name)
+    if is_url(name):
+        options.pop("endpoint", None)  # the name has it now
+        if kind not in _IN_STORES:
+            raise Unsupported(
+                f"open: {name}: {kind}, which is read from files only; copy it to this machine, or convert it (carya convert)"
+            )
     options = {**options_of(kind, name), **options}
     _log.info("open: %s: taken for %s, by %s; call carya.%s to be sure of it", name, kind, why, kind)
     return _SOURCES[kind](name, **options)
@@ -83,6 +95,8 @@ def options_of(kind: str, path: str) -> dict[str, Any]:
 def recognised(path: str) -> tuple[str, str]:
     """The name of the source, and what told it. Errors: NotFound, Permission, InvalidArgument (unknown or ambiguous)."""
     try:
+        if is_url(path):
+            return _in_store(path)
         if os.path.isdir(path):
             return _folder(path)
         paths = [path] if os.path.lexists(path) else record_paths(path)
@@ -128,8 +142,19 @@ def _folder(path: str) -> tuple[str, str]:
     return _agreed(path, found)
 
 
+def _in_store(url: str) -> tuple[str, str]:
+    """The same of a URL: an object, a pattern, or an S3 folder, by the names below it."""
+    if url.endswith("/"):
+        depth = url.count("/")
+        names = [one.rsplit("/", 1)[1] for one in list_objects(url) if one.count("/") == depth]
+        marks = {_MARKS[name] for name in names if name in _MARKS}
+        return _agreed(url, {(kind, "a file that only it has") for kind in marks} or {_by_name(name) for name in names})
+    urls = url_paths("open: path", url) or [url]
+    first = _core.store_head(urls[0], 512)
+    return _agreed(url, {_by_bytes(urls[0], first), *(_by_name(posixpath.basename(one)) for one in urls[1:])})
+
+
 def _file(path: str) -> tuple[str, str]:
-    named = _by_name(os.path.basename(path))
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for somebody who writes
         return "", ""
     try:
@@ -137,6 +162,11 @@ def _file(path: str) -> tuple[str, str]:
             head = file.read(512)
     except FileNotFoundError:
         raise NotFound(f"open: {path}: there is no such file; give a path that exists") from None
+    return _by_bytes(path, head)
+
+
+def _by_bytes(path: str, head: bytes) -> tuple[str, str]:
+    named = _by_name(os.path.basename(path))
     for (offset, magic), kind in _MAGIC.items():
         if head[offset : offset + len(magic)] == magic:
             if named[0] not in ("", kind):

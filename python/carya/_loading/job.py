@@ -22,8 +22,10 @@ def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -
     """A job of the daemon that the options say, or of this process. Errors: those of either."""
     remote, asked = options.job.remote, options.asked
     # A daemon runs no command for a loader: a fleet that this process starts is this process's.
-    own_fleet = options.daemon == "auto" and remote is not None and bool(remote.fleet_command)
-    asked.socket = "" if own_fleet else find_daemon(options.daemon)
+    own_fleet = remote is not None and bool(remote.fleet_command)
+    # Nor does it have the credentials for this process's stores.
+    here = options.daemon == "auto" and (own_fleet or pipeline._reads_store)
+    asked.socket = "" if here else find_daemon(options.daemon)
     if asked.replicas > 1 and not asked.socket:
         raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
     if not asked.socket:

