@@ -12,6 +12,9 @@ pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET openssl>=3.0)
 find_path(CARYA_BOOST_DIR boost/interprocess/mapped_region.hpp REQUIRED)  # headers only: nothing of Boost is linked
+find_path(CARYA_CURL_DIR curl/curl.h REQUIRED)  # the header only: libcurl is loaded when a URL is opened
+add_library(carya_curl INTERFACE)
+target_include_directories(carya_curl SYSTEM INTERFACE ${CARYA_CURL_DIR})
 add_library(carya_boost INTERFACE)
 target_include_directories(carya_boost SYSTEM INTERFACE ${CARYA_BOOST_DIR})
 

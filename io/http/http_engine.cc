@@ -4,7 +4,7 @@
 // 3. libcurl hands over headers, then bytes. The bytes are written only after the headers were judged; a part that is
 //    whole becomes a completion at once.
 // 4. When a request ends, the parts that are not whole get its verdict. The read scheduler tries them again.
-// 5. Completions lie in `done_`; the local engine's wake() ends the owner's poll().
+// 5. Completions lie in `done_`; after each look at all sockets, the local engine's wake() ends the owner's poll().
 #include "io/http/http_engine.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -90,12 +90,15 @@ class HttpEngine final : public ReadEngine {
   void run();
   bool take_asked();
   void begin_requests();
-  bool begin(std::size_t index);
+  void begin(std::size_t index);
+  void begin(const Asked& first, std::size_t index);
   void end(Transfer& transfer, CURLcode code);
   void stop(Transfer& transfer);
   void do_cancel(std::uint64_t token);
   void answered(StoreRoot& root, bool busy) const;
   void give(const ReadRequest& part, std::int64_t start_ns, const RequestEnd& end);
+  void give_no_memory(const ReadRequest& part, std::int64_t start_ns);
+  void hand_over(ReadCompletion completion);
   Transfer* free_transfer();
 
   std::unique_ptr<ReadEngine> local_;
@@ -114,9 +117,10 @@ class HttpEngine final : public ReadEngine {
   std::vector<ReadCompletion> done_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false;
 
-  std::deque<Asked> waiting_;                         // the store thread's
+  std::vector<Asked> waiting_;                        // the store thread's
   std::vector<std::unique_ptr<Transfer>> transfers_;  // the store thread's
   std::vector<std::uint64_t> cancelling_;             // the store thread's
+  bool given_ = false;  // the store thread's: the owner has not been woken for it
 };
 
 HttpEngine::~HttpEngine() {
@@ -140,6 +144,15 @@ Status HttpEngine::start() {
   if (multi_ == nullptr) multi_ = curl_->multi_init();
   if (multi_ == nullptr) return std::unexpected(out_of_memory());
   curl_->multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(2 * options_.requests_max));
+  // Room for all reads that may be in flight: from then on, moving one from list to list never fails.
+  waiting_.reserve(depth_);
+  cancelling_.reserve(depth_);
+  {
+    const MutexLock lock(mutex_);
+    asked_.reserve(depth_);
+    done_.reserve(depth_);
+    cancels_.reserve(depth_);
+  }
   // The thread takes no signals: those are the trainer's.
   sigset_t all, before;
   sigfillset(&all);
@@ -243,6 +256,7 @@ void HttpEngine::run() {
       end(**found, code);
     }
     begin_requests();
+    if (std::exchange(given_, false)) local_->wake();
     curl_->multi_poll(multi_, nullptr, 0, kIdleMs, nullptr);
   }
 }
@@ -260,9 +274,11 @@ bool HttpEngine::take_asked() {
 void HttpEngine::begin_requests() {
   for (std::size_t index = 0; index < waiting_.size();) {
     const StoreRoot& root = *waiting_[index].root;
-    // What begins is taken out of the queue, and the next has its place.
-    if (root.under_way >= static_cast<std::uint32_t>(root.allowed) || !begin(index)) ++index;
-    if (index > kLookAhead) break;
+    if (root.under_way < static_cast<std::uint32_t>(root.allowed)) {
+      begin(index);  // the next has its place in the queue now
+    } else if (++index > kLookAhead) {
+      break;
+    }
   }
 }
 
@@ -277,21 +293,26 @@ HttpEngine::Transfer* HttpEngine::free_transfer() {
   return transfers_.back().get();
 }
 
-/// Begins a request with waiting_[index] and its neighbours. Returns false if none can be begun now.
-bool HttpEngine::begin(std::size_t index) {
+/// Begins a request with waiting_[index] and its neighbours, which leave the queue.
+void HttpEngine::begin(std::size_t index) {
   const Asked first = waiting_[index];
   waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
-  if (first.request.length == 0) {
-    give(first.request, first.start_ns, {.verdict = Verdict::kGood});
-    return true;
+  if (first.request.length == 0) return give(first.request, first.start_ns, {.verdict = Verdict::kGood});
+  try {
+    begin(first, index);
+  } catch (const std::bad_alloc&) {
+    give_no_memory(first.request, first.start_ns);
   }
+}
+
+/// Throws only before a neighbour has left the queue.
+void HttpEngine::begin(const Asked& first, std::size_t index) {
   Transfer* const transfer = free_transfer();
   const auto url = first.root->access->parse(first.root->url + "/" + first.request.path);
-  if (transfer == nullptr || !url) {
-    give(first.request, first.start_ns,
-         {.why = url ? "no memory for a request; free some" : url.error().message});
-    return true;
-  }
+  if (transfer == nullptr) return give_no_memory(first.request, first.start_ns);
+  if (!url)
+    return give(first.request, first.start_ns, {.verdict = Verdict::kWrong, .why = url.error().message});
+  transfer->start_ns.reserve(kLookAhead + 1);
   transfer->root = first.root;
   transfer->ranges.begin(first.request);
   transfer->start_ns.assign(1, first.start_ns);
@@ -315,24 +336,31 @@ bool HttpEngine::begin(std::size_t index) {
                           .bytes = transfer->ranges.bytes(),
                           .object_bytes = first.request.object_bytes,
                           .pin = first.request.pin};
-  const Status ready = transfer->request->prepare(
-      *first.root->access, {.url = *url, .range = range},
-      [this, transfer](std::span<const std::byte> bytes_now) {
-        const std::size_t before = transfer->ranges.whole();
-        const std::size_t whole = transfer->ranges.take(bytes_now);
-        for (std::size_t i = before; i < whole; ++i)
-          give(transfer->ranges.parts()[i], transfer->start_ns[i], {.verdict = Verdict::kGood});
-        return true;
-      });
+  const auto take = [this, transfer](std::span<const std::byte> bytes_now) {
+    const std::size_t before = transfer->ranges.whole();
+    const std::size_t whole = transfer->ranges.take(bytes_now);
+    for (std::size_t i = before; i < whole; ++i)
+      give(transfer->ranges.parts()[i], transfer->start_ns[i], {.verdict = Verdict::kGood});
+    return true;
+  };
+  Status ready;
+  try {
+    ready = transfer->request->prepare(*first.root->access, {.url = *url, .range = range}, take);
+  } catch (const std::bad_alloc&) {
+    ready = std::unexpected(out_of_memory());
+  }
   transfer->busy = true;
   ++transfer->root->under_way;
   if (!ready || curl_->multi_add_handle(multi_, transfer->request->handle()) != CURLM_OK)
     end(*transfer, CURLE_OUT_OF_MEMORY);
-  return true;
 }
 
 void HttpEngine::end(Transfer& transfer, CURLcode code) {
-  const RequestEnd how = transfer.request->end(code);
+  RequestEnd how;
+  try {
+    how = transfer.request->end(code);
+  } catch (const std::bad_alloc&) {  // then nothing is said of it
+  }
   answered(*transfer.root, how.verdict == Verdict::kAgain && transfer.request->answer().status >= 429);
   for (std::size_t i = transfer.ranges.whole(); i < transfer.ranges.parts().size(); ++i)
     give(transfer.ranges.parts()[i], transfer.start_ns[i], how);
@@ -387,18 +415,30 @@ void HttpEngine::give(const ReadRequest& part, std::int64_t start_ns, const Requ
   if (!completion.ok) {
     completion.code = end.verdict == Verdict::kRefused ? Code::kPermission : Code::kIo;
     completion.sys_errno = end.verdict == Verdict::kRefused ? EACCES : 0;
-    completion.store = std::make_shared<const StoreFailure>(
-        StoreFailure{.why = end.why,
-                     .final = end.verdict == Verdict::kChanged || end.verdict == Verdict::kWrong,
-                     .wait_ns = std::int64_t{end.retry_after_s} * 1'000'000'000});
+    try {
+      completion.store = std::make_shared<const StoreFailure>(
+          StoreFailure{.why = end.why,
+                       .final = end.verdict == Verdict::kChanged || end.verdict == Verdict::kWrong,
+                       .wait_ns = std::int64_t{end.retry_after_s} * 1'000'000'000});
+    } catch (const std::bad_alloc&) {
+      completion.sys_errno = ENOMEM;
+    }
   }
-  bool first = false;
-  {
-    const MutexLock lock(mutex_);
-    first = done_.empty();
-    done_.push_back(std::move(completion));
-  }
-  if (first) local_->wake();
+  hand_over(std::move(completion));
+}
+
+void HttpEngine::give_no_memory(const ReadRequest& part, std::int64_t start_ns) {
+  hand_over({.token = part.token,
+             .code = Code::kExhausted,
+             .sys_errno = ENOMEM,
+             .bytes = -1,
+             .latency_ns = monotonic_ns() - start_ns});
+}
+
+void HttpEngine::hand_over(ReadCompletion completion) {
+  const MutexLock lock(mutex_);
+  done_.push_back(std::move(completion));  // has room
+  given_ = true;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ namespace carya::io {
 
 void JoinedRanges::begin(const ReadRequest& first) {
   CHECK(first.length > 0);
+  parts_.reserve(kPartsMax);  // add() never fails then
   parts_.assign(1, first);
   at_ = first.offset;
   end_ = first.offset + first.length;
@@ -14,7 +15,8 @@ void JoinedRanges::begin(const ReadRequest& first) {
 }
 
 bool JoinedRanges::add(const ReadRequest& next, std::uint64_t bytes_max) {
-  if (next.length == 0 || next.offset < end_ || next.offset - end_ > kGapMax) return false;
+  if (parts_.size() == kPartsMax || next.length == 0 || next.offset < end_ || next.offset - end_ > kGapMax)
+    return false;
   const std::uint64_t end = next.offset + next.length;
   if (end - offset() > std::min(bytes_max, kBytesMax)) return false;
   parts_.push_back(next);

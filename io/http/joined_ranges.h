@@ -17,6 +17,7 @@ class JoinedRanges {
  public:
   static constexpr std::uint64_t kGapMax = 64 << 10;
   static constexpr std::uint64_t kBytesMax = 8 << 20;
+  static constexpr std::size_t kPartsMax = 256;
 
   /// Begin with one read, of 1 byte or more.
   void begin(const ReadRequest& first);

@@ -11,6 +11,7 @@
 #include "base/escape.h"
 #include "base/hash.h"
 #include "io/http/http_request.h"
+#include "io/manifest/manifest_layout.h"
 
 namespace carya::io {
 namespace {
@@ -100,7 +101,7 @@ Result<StoreObject> StoreClient::look_up(const std::string& url) {
     return end;
   }));
   object.pin = answer.pin();
-  if (!answer.length || answer.encoded)
+  if (!answer.length || *answer.length >= kRecordBytesMax || answer.encoded)
     return fail(Code::kUnsupported,
                 escaped(url) + ": the store does not say its size; give the URL of a stored object");
   if (object.pin.empty())
