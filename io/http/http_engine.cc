@@ -143,7 +143,7 @@ Status HttpEngine::start() {
   ASSIGN(curl_, curl_library());
   if (multi_ == nullptr) multi_ = curl_->multi_init();
   if (multi_ == nullptr) return std::unexpected(out_of_memory());
-  curl_->multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(2 * options_.requests_max));
+  curl_->multi_setopt(multi_, CURLMOPT_MAXCONNECTS, 2L * options_.requests_max);
   // Room for all reads that may be in flight: from then on, moving one from list to list never fails.
   waiting_.reserve(depth_);
   cancelling_.reserve(depth_);

@@ -51,9 +51,6 @@ class FaultStore:
         self.server.shutdown()
         self.server.server_close()
 
-    def etag(self, path: str) -> str:
-        return f'"{hashlib.md5(self.objects[path]).hexdigest()}"'
-
     def listing(self, query: dict[str, str], bucket: str) -> bytes:
         names = sorted(path.split("/", 2)[2] for path in self.objects if path.startswith(f"/{bucket}/"))
         names = [name for name in names if name.startswith(query.get("prefix", ""))]
@@ -128,7 +125,7 @@ class FaultStore:
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     self.close_connection = True
                     return self.connection.close()
-                tag = '"another"' if fault == "other etag" else store.etag(path)
+                tag = '"another"' if fault == "other etag" else f'"{hashlib.md5(data).hexdigest()}"'
                 if self.headers.get("If-Match", tag) not in (tag, "*") and fault != "other etag":
                     return self.error(412, "PreconditionFailed")
                 headers = {"ETag": tag, "Accept-Ranges": "bytes"}

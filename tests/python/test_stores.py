@@ -206,6 +206,54 @@ def test_an_object_that_changed_raises_under_every_policy_at_once(store: FaultSt
             assert not loader.quarantine()
 
 
+def grey_tar(shard: int, version: int) -> bytes:
+    """Ten pictures of one grey that says the version."""
+    picture = io.BytesIO()
+    Image.fromarray(np.full((8, 8, 3), version % 256, np.uint8)).save(picture, "PNG")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for number in range(10):
+            member = tarfile.TarInfo(f"{shard}-{number}.png")
+            member.size = len(picture.getvalue())
+            tar.addfile(member, io.BytesIO(picture.getvalue()))
+    return buffer.getvalue()
+
+
+def test_objects_overwritten_at_random_moments_are_never_mixed(store: FaultStore) -> None:
+    random = np.random.default_rng(11)
+    overwritten, errors, versions = 0, 0, dict.fromkeys(range(6), 0)
+    paths = {f"/{BUCKET}/grey-{shard}.tar": shard for shard in versions}
+
+    def overwrite(path: str, count: int) -> str:
+        nonlocal overwritten
+        if random.random() < 0.03:
+            shard = int(random.integers(6))
+            versions[shard] += 1
+            overwritten += 1
+            store.objects[f"/{BUCKET}/grey-{shard}.tar"] = grey_tar(shard, versions[shard])
+        return ""
+
+    for path, shard in paths.items():
+        store.objects[path] = grey_tar(shard, 0)
+    while overwritten < (1000 if os.environ.get("CARYA_LONG") else 30):
+        store.fault = lambda path, count: ""
+        pipeline = carya.webdataset([store.url + path for path in paths], label=None).shuffle(seed=overwritten)
+        with carya.Loader(pipeline.decode_image().center_crop(8).batch(5), on_error="mask") as loader:
+            listed = dict(versions)
+            store.fault = overwrite
+            try:
+                for batch in loader:
+                    assert batch.valid.all()
+                    for record, image in zip(batch.records, batch["image"], strict=True):
+                        assert set(np.unique(image)) == {listed[int(record) // 10] % 256}
+            except carya.IoError as error:
+                errors += 1
+                changed = re.search(r"grey-(\d)\.tar.*changed since it was listed", str(error))
+                assert changed
+                assert versions[int(changed[1])] > listed[int(changed[1])]
+    assert errors > 0
+
+
 def test_a_slow_drip_ends_with_io_timeout(store: FaultStore) -> None:
     pipeline = tars(f"{store.url}/{BUCKET}")
     pipeline.open()
