@@ -228,8 +228,8 @@ class Ours {
   explicit Ours(const Work& work) : work_(work) {
     engine_ = io::with_stores(bench::must(io::ReadEngine::create({})), kDepth,
                               {.limits = {}, .requests_max = work.requests});
-    root_ = bench::must(engine_->add_root(work.url));
     object_ = bench::must(bench::must(io::StoreClient::shared())->look_up(work.url + "/data"));
+    root_ = bench::must(engine_->add_root(work.url));
     CHECK(object_.bytes == work.object_bytes);
     for (std::uint32_t i = 0; i < engine_->room(); ++i)
       free_.push_back(std::make_unique<std::byte[]>(work.range_bytes + 1));

@@ -4,10 +4,17 @@
 #include <fstream>
 #include <map>
 #include <string_view>
+#include <utility>
 
 namespace carya::io {
 namespace {
 
+constexpr const char* kVariables[] = {
+    "HOME", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "SSL_CERT_FILE",
+    // As libcurl takes them: HTTP_PROXY is none, since a client's header "Proxy" becomes that in a CGI program.
+    "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"};
 constexpr std::size_t kLinesMax = 100'000;  // of a profile file
 
 std::string trimmed(std::string_view text) {
@@ -76,8 +83,20 @@ AwsProfile read_aws_profile(const Variable& variable) {
   return found;
 }
 
+AwsProfile read_aws_profile(std::map<std::string, std::string> variables) {
+  AwsProfile profile = read_aws_profile([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+  profile.variables = std::move(variables);
+  return profile;
+}
+
 AwsProfile read_aws_profile() {
-  return read_aws_profile([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+  std::map<std::string, std::string> variables;
+  for (const char* name : kVariables)
+    if (const char* const value = std::getenv(name); value != nullptr) variables[name] = value;
+  return read_aws_profile(std::move(variables));
 }
 
 }  // namespace carya::io

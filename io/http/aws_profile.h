@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "io/http/sigv4.h"
@@ -8,10 +9,13 @@
 
 namespace carya::io {
 
-/// What the environment and the profile files say of S3.
+/// What the environment and the profile files say of stores.
 struct AwsProfile {
   AwsCredentials credentials;
   StoreSettings settings;
+  /// The variables as they were. Only a thread of the user's asks the environment, since it may change there while
+  /// another thread reads it.
+  std::map<std::string, std::string> variables;
 
   bool operator==(const AwsProfile&) const = default;
 };
@@ -26,7 +30,9 @@ using Variable = std::function<const char*(const char* name)>;
 /// Source: AWS SDKs and Tools Reference Guide, "Shared config and credentials files".
 AwsProfile read_aws_profile(const Variable& variable);
 
-/// The same by this process's environment.
+/// The same by this process's environment. Threads: those of a user's call.
 AwsProfile read_aws_profile();
+/// The same by variables that were read before: files may be others since.
+AwsProfile read_aws_profile(std::map<std::string, std::string> variables);
 
 }  // namespace carya::io

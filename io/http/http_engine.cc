@@ -174,7 +174,9 @@ Result<int> HttpEngine::add_root(const std::string& directory) {
   TRY(start());
   auto root = std::make_shared<StoreRoot>();
   root->url = directory;
-  root->access = std::make_shared<StoreAccess>(read_aws_profile());
+  root->access = StoreAccess::current();
+  if (!root->access)
+    return fail(Code::kInvalidArgument, directory + ": nothing was listed there; open the pipeline first");
   root->allowed = options_.requests_max;
   auto place = std::ranges::find(roots_, nullptr);
   if (place == roots_.end()) place = roots_.insert(roots_.end(), nullptr);

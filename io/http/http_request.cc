@@ -22,10 +22,10 @@ std::string condition(std::string_view pin) {
 }  // namespace
 
 Result<std::unique_ptr<HttpRequest>> HttpRequest::create(const CurlLibrary& curl, const HttpLimits& limits) {
-  std::unique_ptr<HttpRequest> request(new HttpRequest(curl));
+  std::unique_ptr<HttpRequest> request(new HttpRequest(curl, limits));
   request->handle_ = curl.easy_init();
   if (request->handle_ == nullptr) return std::unexpected(out_of_memory());
-  request->set_up(limits);
+  request->set_up();
   return request;
 }
 
@@ -35,14 +35,14 @@ HttpRequest::~HttpRequest() {
 }
 
 /// What no request changes.
-void HttpRequest::set_up(const HttpLimits& limits) {
+void HttpRequest::set_up() {
   const auto set = [this](CURLoption option, auto value) { curl_.easy_setopt(handle_, option, value); };
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_BUFFERSIZE, kBufferBytes);
-  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect_ms));
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
   set(CURLOPT_LOW_SPEED_LIMIT, 1024L);
-  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(limits.stalled_s));
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(limits_.stalled_s));
   set(CURLOPT_TCP_KEEPALIVE, 1L);
   set(CURLOPT_PATH_AS_IS, 1L);
   set(CURLOPT_SSL_VERIFYPEER, 1L);
@@ -60,6 +60,10 @@ void HttpRequest::set_up(const HttpLimits& limits) {
 Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sink) {
   access_ = &access;
   question_ = std::move(question);
+  if (question_.range) {  // whoever asked may be gone when the answer ends
+    pin_ = question_.range->pin;
+    question_.range->pin = pin_;
+  }
   sink_ = std::move(sink);
   answer_ = {};
   verdict_ = std::nullopt;
@@ -81,13 +85,21 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
     headers_ = longer;
   }
   std::string url = question_.url.url();
+  const bool tls = url.starts_with("https:");
+  const StoreAccess::Way& way = access.way(tls);
+  if (way.authority != authority_) {  // only a reset brings the system's back
+    curl_.easy_reset(handle_);
+    set_up();
+    authority_ = way.authority;
+  }
   if (!question_.query.empty()) url += "?" + canonical_query(question_.query);
   const auto set = [this](CURLoption option, auto value) {
     return curl_.easy_setopt(handle_, option, value) == CURLE_OK;
   };
-  const bool tls = url.starts_with("https:");
-  if (const std::string authority = access.authority(); tls && !authority.empty())
-    set(CURLOPT_CAINFO, authority.c_str());
+  // Set also where there is none, so that libcurl does not ask the environment.
+  set(CURLOPT_PROXY, way.proxy.c_str());
+  set(CURLOPT_NOPROXY, way.no_proxy.c_str());
+  if (!authority_.empty()) set(CURLOPT_CAINFO, authority_.c_str());
   const bool all =
       set(CURLOPT_URL, url.c_str()) && set(CURLOPT_HTTPHEADER, headers_) &&
       (question_.head ? set(CURLOPT_NOBODY, 1L) : set(CURLOPT_HTTPGET, 1L)) &&
@@ -133,7 +145,7 @@ RequestEnd HttpRequest::end(CURLcode code) {
   RequestEnd end{.retry_after_s = answer_.retry_after_s};
   const bool answered = code == CURLE_OK || (verdict_ && *verdict_ != Verdict::kGood);
   if (answered) {
-    end.verdict = verdict_.value_or(judge());
+    end.verdict = verdict_ ? *verdict_ : judge();
     const bool is_short =
         end.verdict == Verdict::kGood && question_.range && received_ != question_.range->bytes;
     if (is_short) end.verdict = Verdict::kAgain;

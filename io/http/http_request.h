@@ -22,7 +22,7 @@ struct HttpQuestion {
   StoreUrl url;
   bool head = false;  ///< headers only
   std::vector<std::pair<std::string, std::string>> query;
-  std::optional<RangeWanted> range;  ///< its pin lives until the end; nothing: the whole answer
+  std::optional<RangeWanted> range;  ///< its pin is copied; nothing: the whole answer
 };
 
 /// How a request ended.
@@ -33,8 +33,8 @@ struct RequestEnd {
 };
 
 /// One request to a store, by libcurl; used again and again, which keeps its connection. TLS certificates are always
-/// checked. CURL_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE names a private CA; proxies are libcurl's http_proxy,
-/// https_proxy and no_proxy.
+/// checked. CURL_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE names a private CA; http_proxy,
+/// https_proxy, all_proxy and no_proxy mean what they mean to libcurl.
 ///
 /// Threads: owner only. The callbacks of libcurl let no exception out.
 class HttpRequest {
@@ -58,17 +58,20 @@ class HttpRequest {
   const Answer& answer() const { return answer_; }
 
  private:
-  explicit HttpRequest(const CurlLibrary& curl) : curl_(curl) {}
-  void set_up(const HttpLimits& limits);
+  HttpRequest(const CurlLibrary& curl, const HttpLimits& limits) : curl_(curl), limits_(limits) {}
+  void set_up();
   static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
   static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
   Verdict judge() const;
 
   const CurlLibrary& curl_;
+  const HttpLimits limits_;
+  std::string authority_;  // that the handle was set up with
   CURL* handle_ = nullptr;
   curl_slist* headers_ = nullptr;  // of the request under way
   StoreAccess* access_ = nullptr;
   HttpQuestion question_;
+  std::string pin_;  // of the range
   Sink sink_;
   Answer answer_;
   std::optional<Verdict> verdict_;  // once a body has begun

@@ -36,7 +36,9 @@ std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int
 }
 
 StoreClient::StoreClient(const CurlLibrary& curl, AwsProfile profile)
-    : curl_(curl), access_(std::make_shared<StoreAccess>(std::move(profile))) {}
+    : curl_(curl), access_(std::make_shared<StoreAccess>(std::move(profile))) {
+  StoreAccess::set_current(access_);
+}
 
 Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
   static Mutex mutex;

@@ -398,6 +398,18 @@ def test_a_daemon_reads_no_urls_and_says_so(data: Path, store: FaultStore, tmp_p
             os.environ["CARYA_DAEMON_SOCKET"] = before
 
 
+def test_proxies_are_those_of_the_environment(data: Path, store: FaultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = epoch_digest(tars(data))
+    monkeypatch.setenv("http_proxy", store.url)
+    assert epoch_digest(tars(f"http://nowhere.invalid/{BUCKET}")) == expected
+    assert all(path.startswith("http://nowhere.invalid/") for _, path, _ in store.seen)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    store.seen.clear()
+    assert epoch_digest(tars(f"{store.url}/{BUCKET}")) == expected
+    assert store.seen
+    assert all(path.startswith(f"/{BUCKET}/") for _, path, _ in store.seen)
+
+
 @pytest.mark.skipif(NGINX is None, reason="needs nginx")
 def test_nginx_with_a_private_authority(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = epoch_digest(tars(data))
