@@ -96,12 +96,13 @@ Result<StoreObject> StoreClient::look_up(const std::string& url) {
   StoreObject object;
   ASSIGN(object.url, access_->parse(url));
   Answer answer;
-  TRY(repeat(url, [&](HttpRequest& request) -> Result<RequestEnd> {
+  const auto ask = [&](HttpRequest& request) -> Result<RequestEnd> {
     TRY(request.prepare(*access_, {.url = object.url, .head = true}, [](auto) { return true; }));
     const RequestEnd end = request.perform();
     answer = request.answer();
     return end;
-  }));
+  };
+  TRY(repeat(url, ask));
   object.pin = answer.pin();
   if (!answer.length || *answer.length >= kRecordBytesMax || answer.encoded)
     return fail(Code::kUnsupported,
@@ -141,7 +142,7 @@ Result<std::string> StoreClient::get(const std::string& url,
   ASSIGN(const StoreUrl parsed, access_->parse(url));
   std::string body;
   bool too_long = false;
-  TRY(repeat(url, [&](HttpRequest& request) -> Result<RequestEnd> {
+  const auto ask = [&](HttpRequest& request) -> Result<RequestEnd> {
     body.clear();
     TRY(request.prepare(*access_, {.url = parsed, .query = query}, [&](std::span<const std::byte> bytes) {
       too_long = body.size() + bytes.size() > bytes_max;
@@ -152,7 +153,8 @@ Result<std::string> StoreClient::get(const std::string& url,
     if (too_long)
       end = {.verdict = Verdict::kWrong, .why = "the answer is too long; give the URL of a bucket"};
     return end;
-  }));
+  };
+  TRY(repeat(url, ask));
   return body;
 }
 
