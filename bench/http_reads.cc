@@ -97,6 +97,8 @@ class Nginx {
     if (child_ == 0) {
       ::execlp("nginx", "nginx", "-p", folder_.c_str(), "-c", configuration.c_str(), nullptr);
       ::execl("/usr/sbin/nginx", "nginx", "-p", folder_.c_str(), "-c", configuration.c_str(), nullptr);
+      ::execl("build/nginx/usr/sbin/nginx", "nginx", "-p", folder_.c_str(), "-c", configuration.c_str(),
+              nullptr);
       ::_exit(127);
     }
     for (int i = 0; i < 200 && !listens(plain_); ++i) {
@@ -293,7 +295,7 @@ int main(int argc, char** argv) {
   const auto requests = static_cast<std::uint32_t>(program.count("--requests", 16));
   const Nginx nginx(bytes);
   if (!nginx.runs()) {
-    std::puts("no nginx here: Debian's package nginx-light has it");
+    std::puts("no nginx here: Debian's package nginx has it");
     return 0;
   }
   std::vector<std::unique_ptr<Work>> works;

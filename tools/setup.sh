@@ -61,6 +61,17 @@ unpack_prometheus() {
     say "no Prometheus: its tests are skipped; the end of build/prometheus.log says: $(tail -n 1 build/prometheus.log)"
 }
 
+# nginx likewise.
+unpack_nginx() {
+  [[ -x build/nginx/usr/sbin/nginx ]] && return
+  PATH=$PATH:/usr/sbin command -v nginx > /dev/null && return
+  say "unpacking Debian's package nginx into build/nginx"
+  mkdir -p build/nginx
+  (cd build/nginx && apt-get download -q nginx && dpkg-deb --extract nginx_*.deb . && rm nginx_*.deb) \
+    > build/nginx.log 2>&1 ||
+    say "no nginx: its tests are skipped; the end of build/nginx.log says: $(tail -n 1 build/nginx.log)"
+}
+
 # torchvision as a reference of the tests: tests/python/reference_torchvision.py says why not in .venv.
 install_torchvision() {
   [[ -d build/torchvision/torchvision ]] && return
@@ -108,7 +119,7 @@ mkdir -p build
 exec 9> build/setup.lock # one at a time: tools/ci.py runs two parts at once
 flock 9
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
-[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || unpack_prometheus
+[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || { unpack_prometheus; unpack_nginx; }
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python

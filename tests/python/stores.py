@@ -198,7 +198,8 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server does not listen")
 
 
-NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+_UNPACKED = Path(__file__).resolve().parents[2] / "build" / "nginx" / "usr" / "sbin"
+NGINX = shutil.which("nginx") or shutil.which("nginx", path=f"/usr/sbin:{_UNPACKED}")
 
 
 @contextlib.contextmanager
