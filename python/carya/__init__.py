@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ._formats.token_blocks import token_blocks
     from ._iterables.iterable import iterable
     from ._text.tokenizer import Tokenizer
+    from ._wrapping.wrapper import wrap
 
 __all__ = [
     "Batch",
@@ -106,6 +107,7 @@ __all__ = [
     "tfrecord",
     "token_blocks",
     "webdataset",
+    "wrap",
 ]
 
 
@@ -123,6 +125,7 @@ _LATER = {
     "parquet": "_formats.parquet",
     "Tokenizer": "_text.tokenizer",
     "token_blocks": "_formats.token_blocks",
+    "wrap": "_wrapping.wrapper",
 }
 _MODULES = ("torch", "jax", "fleet")
 

@@ -48,6 +48,8 @@ MODULES = [
     "carya._stages.units",
     "carya._functions.steps",
     "carya._torch.dataloader",
+    "carya._wrapping.headroom",
+    "carya._wrapping.wrapper",
     "carya._torch.orders",
     "carya._functions.layout",
     "carya._pipeline.sources",
