@@ -47,7 +47,12 @@ class Loader(_Loader):
         sharding: Any = None,
         **options: Any,
     ) -> None:
-        if isinstance(pipeline, Pipeline) and pipeline._batch is not None and not pipeline._batch["drop_last"]:
+        if (
+            isinstance(pipeline, Pipeline)
+            and pipeline._batch is not None
+            and not pipeline._batch["drop_last"]
+            and "tokens" not in pipeline._batch
+        ):
             pipeline = pipeline._with(batch={**pipeline._batch, "pad_last": True})
         self._sharding = sharding
         # jax on a CPU takes the slot's memory as it is; any other device copies from it, and keeps it until then.

@@ -36,6 +36,7 @@ MODULES = [
     "carya._records.values",
     "carya._sources.paths",
     "carya._loading.loader",
+    "carya._orders.budget",
     "carya._pipeline.ops",
     "carya._options",
     "carya._pipeline.pipeline",

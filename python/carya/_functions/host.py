@@ -26,8 +26,8 @@ from .opening import Opened, find_kept, open_payload, probe
 from .processes import end_with_parent
 from .schedule import Chunk, Schedule, Step
 from .start import channel_of
-from .steps import ListedSteps, Steps
-from .transport import Channel
+from .steps import ListedSteps, Steps, budget_steps
+from .transport import Channel, memory_file
 
 _WATCH_S = 0.2
 # The trainer is told of figures not more often.
@@ -78,6 +78,8 @@ class Host:
         self._opened: Opened
         self._schedule: Schedule | None = None
         self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
+        self._sizes: np.ndarray[Any, Any] | None = None  # of records, where they say where a step ends
+        self._asked_shape: dict[str, Any] = {}
         self._policy = "raise"
         self._tasks: list[tuple[int, tuple[Any, ...]]] = []  # that are no chunks, still to be given
         self._answers: dict[int, Any] = {}  # to those
@@ -111,7 +113,9 @@ class Host:
                 self._link.receive()  # the trainer closes its end when it has read it
                 return
             end_with_parent(None, wanted=False)  # a loader may be made by a thread that ends before it
-            self._link.send(("opened", told))
+            self._link.send(("opened", told), fds := self._sizes_fds())
+            for fd in fds:
+                os.close(fd)
             while True:
                 self._turn()
 
@@ -123,8 +127,18 @@ class Host:
         self._crew = Crew(self._opened, self._hired, self._close_in_child)
         self._crew.fill()
         kept = find_kept(self._opened.spec, self.ask, self._crew.tell)
+        if self._opened.spec.budget is not None:
+            self._sizes = kept.sizes
         found = probe(self._opened.spec, kept, self.ask)
         return {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
+
+    def _sizes_fds(self) -> list[int]:
+        """The sizes of records, which the trainer needs where they say where a batch ends."""
+        if self._sizes is None:
+            return []
+        fd = memory_file("sizes", max(self._sizes.nbytes, 1))
+        os.pwrite(fd, self._sizes.tobytes(), 0)
+        return [fd]
 
     def ask(self, messages: list[tuple[Any, ...]]) -> list[Any]:
         """Have workers do tasks that are no chunks; the answers, in order. Errors: WorkerDied, Timeout."""
@@ -191,6 +205,7 @@ class Host:
     ) -> None:
         spec = self._opened.spec
         least = -(-layout.rows // 100) if layout.objects else 1  # each chunk with objects sends a descriptor
+        self._asked_shape = shape
         self._schedule = Schedule(
             StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers,
             owners=spec.workers if spec.sharded and not spec.whole else 0, **epochs
@@ -203,6 +218,8 @@ class Host:
         assert self._schedule is not None
         self._policy = policy
         self._deaths.clear()
+        if self._sizes is not None:
+            self._shape = budget_steps(self._opened.spec, self._sizes, epoch, self._asked_shape)
         self._schedule.seek(session, epoch, position, self._shape)
 
     def _do_order(self, epoch: int, count: int, shape: dict[str, Any] | int, fd: int) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from .._errors import Closed, ForkedError, InvalidArgument, Timeout, Unsupported, WorkerDied
 from .._stages.identity import identity
@@ -26,8 +28,8 @@ from .faults import Fault, raised
 from .layout import Field, Layout
 from .leases import GiveBack, Retired, Ring, SlotBatch
 from .start import in_host, start_host
-from .steps import ListedSteps, Order, Steps
-from .transport import Channel, Packed, memory_file
+from .steps import ListedSteps, Order, Steps, budget_steps
+from .transport import Channel, Packed, mapped_private, memory_file
 
 _SLICE_S = 0.2
 _QUARANTINE_MAX = 10_000
@@ -84,6 +86,8 @@ class FunctionJob:
         self._began = time.monotonic()
         self._returned: float | None = None
         self._ring: Ring | None = None
+        self._sizes = np.zeros(0, np.int64)
+        self._turned = -1  # the epoch whose steps `shape` has
         if in_host():
             raise InvalidArgument(
                 "Loader: a worker process came to make it, since it runs the script to find the functions in it; put what makes "
@@ -109,7 +113,7 @@ class FunctionJob:
         self._end = weakref.finalize(self, _end_host, self._process, self._link, self._dump, self._pid)
         try:
             self._open(code, arrays)
-            self.shape = self._shape_of(epoch)
+            self.shape, self._turned = self._shape_of(epoch), epoch
             self._check_groups()
             self._make_slots()
         except BaseException:
@@ -117,6 +121,8 @@ class FunctionJob:
             raise
 
     def _shape_of(self, epoch: int) -> Steps:
+        if self._spec.budget is not None:
+            return budget_steps(self._spec, self._sizes, epoch, self._asked.shape)
         if self._asked.order is None:
             return _core.StreamShape(records=self._records, **self._asked.shape)
         order = self._asked.order(epoch)
@@ -134,9 +140,9 @@ class FunctionJob:
 
     def turn_to(self, epoch: int) -> None:
         """Steps are from now on those of this epoch, where each has its own. Errors: those of the order."""
-        if self._asked.order is None:
+        if self._asked.order is None and (self._spec.budget is None or epoch == self._turned):
             return
-        self.shape = self._shape_of(epoch)
+        self.shape, self._turned = self._shape_of(epoch), epoch
         if self._ring is not None and self.shape.rank_rows_max > self._ring.layout.rows:
             self.close()
             self._ready.clear()
@@ -153,11 +159,13 @@ class FunctionJob:
         finally:
             for fd in files:
                 os.close(fd)
-        (kind, told), _ = self._wait_for()
+        (kind, told), fds = self._wait_for()
         if kind == "failed":
             raise raised(told, "opening")
         if told["fields"] is None:
             raise InvalidArgument("functions: no sample could be made")
+        for fd in fds:  # where sizes of records say where a batch ends
+            self._sizes = np.array(np.frombuffer(mapped_private(fd), np.int64, told["count"]))
         self.fields: tuple[Field, ...] = told["fields"]
         self.tree: Any = told["tree"]
         self.kinds: tuple[str, ...] = told["kinds"]
@@ -182,7 +190,10 @@ class FunctionJob:
         if isinstance(self.shape, ListedSteps):
             rows += rows // 4  # other epochs may have larger ones
         if spec.whole:
-            arena = min(self._row_bytes * rows * 3 // 2 + 4096, _ARENA_MAX) if self._row_bytes else 0
+            likely = (
+                rows if spec.budget is None else min(rows, 2 * int(getattr(self.shape, "rank_rows_mean", rows)) + 1)
+            )
+            arena = min(self._row_bytes * likely * 3 // 2 + 4096, _ARENA_MAX) if self._row_bytes else 0
             layout = Layout((), rows, arena)
             slots = self._asked.slots or min(256, spec.workers + 4)
         else:
@@ -244,8 +255,8 @@ class FunctionJob:
         self._check()
         self._session += 1
         self._failure = None
+        self.turn_to(epoch)
         if self._asked.order is not None:
-            self.turn_to(epoch)
             self._send_order(epoch, self._asked.order(epoch))
         self._send(("seek", self._session, epoch, position, self.on_error))
 
@@ -343,7 +354,7 @@ class FunctionJob:
         if entries:
             self._note(entries)
         shape = self.shape
-        step = shape.step(position) if isinstance(shape, ListedSteps) else position // shape.global_size
+        step = position // shape.global_size if isinstance(shape, _core.StreamShape) else shape.step(position)
         place = (step, epoch, after)
         return SlotBatch(ring, slot, place, rows, where, self._spec.whole)
 
@@ -424,7 +435,9 @@ class FunctionJob:
             "stall_seconds": self._stalled,
             "stall_share": min(1.0, self._stalled / life),
             "step_seconds": step,
-            "demand_per_second": None if not step else self.shape.rank_rows_max / step,
+            "demand_per_second": None
+            if not step
+            else getattr(self.shape, "rank_rows_mean", self.shape.rank_rows_max) / step,
             "slots": {
                 "count": self.slots,
                 "held": held,

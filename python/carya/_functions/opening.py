@@ -139,6 +139,8 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
     if regroup is not None:
         of = sizes if spec.asks_sizes else _given(regroup, spec.count)
         of = np.ascontiguousarray(of if records is None else of[records], np.int64)
+        if spec.budget is not None:
+            spec.budget.check(of, records)
         if regroup.kind != "bucket_by_length" and not of.any():
             raise InvalidArgument(
                 f"{regroup.label}: nothing is left of the records; give a dataset with samples that are not empty"

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core import StreamShape
+from .._core import Permutation, StreamShape
+from .._orders.budget import Budget
+from .._stages.regroup import units_of
+from .._stages.spec import StreamSpec
+from .._stages.units import Buckets
 
 Array = np.ndarray[Any, Any]
 
@@ -53,4 +57,84 @@ class ListedSteps:
         return position, rows, rows, False
 
 
-Steps = StreamShape | ListedSteps
+class BudgetSteps:
+    """Steps of one epoch, in each of which each rank has the next batch of a budget: the methods of `_core.StreamShape`.
+
+    `lengths`: of the records in the order of the epoch. Batches do not depend on the number of ranks. A position at which none ends,
+    as of a state with another budget, begins one.
+
+    >>> steps = BudgetSteps(np.array([3, 2, 2, 5, 1, 1, 1]), Budget(8, 4, True), world_size=2, rank=1)
+    >>> steps.steps_from(0), steps.part(0), steps.step_positions(0), steps.part(3), steps.part(1)
+    (2, (2, 1, 1, False), 3, (4, 3, 3, False), (3, 1, 1, False))
+    """
+
+    def __init__(
+        self,
+        lengths: Array,
+        budget: Budget,
+        *,
+        world_size: int = 1,
+        rank: int = 0,
+        drop_last: bool = False,
+        pad_last: bool = False,
+    ) -> None:
+        self._lengths, self._budget = lengths, budget
+        self._world, self._rank, self._drop, self._pad = world_size, rank, drop_last, pad_last
+        self.records = len(lengths)
+        self.rank_rows_max = budget.rows_max if pad_last else budget.rows_of(lengths)
+        self.global_size = budget.rows_max * world_size
+        self._ends = budget.ends(lengths)
+
+    @property
+    def rank_rows_mean(self) -> float:
+        return self.records / max(1, len(self._ends))
+
+    def _batch(self, position: int) -> int:
+        """The number of the batch that begins there, of `_ends`."""
+        number = int(np.searchsorted(self._ends, position, "right"))
+        if position >= self.records or position == (self._ends[number - 1] if number else 0):
+            return number
+        self._ends = np.concatenate([self._ends[:number], [position], self._budget.ends(self._lengths, position)])
+        return number + 1
+
+    def step(self, position: int) -> int:
+        """Which step begins there, of steps of so many ranks from the start of the epoch."""
+        return self._batch(position) // self._world
+
+    def steps_from(self, position: int) -> int:
+        number = self._batch(position)
+        left = len(self._ends) - number
+        return left // self._world if self._drop else -(-left // self._world)
+
+    def step_positions(self, position: int) -> int:
+        number = self._batch(position)
+        if number >= len(self._ends):
+            return 0
+        return int(self._ends[min(number + self._world, len(self._ends)) - 1]) - position
+
+    def part(self, position: int) -> tuple[int, int, int, bool]:
+        mine = self._batch(position) + self._rank
+        if mine >= len(self._ends):  # fewer batches than ranks are left
+            return position, 1, self.rank_rows_max if self._pad else 1, True
+        first = int(self._ends[mine - 1]) if mine else 0
+        count = int(self._ends[mine]) - first
+        return first, count, self.rank_rows_max if self._pad else count, False
+
+
+def budget_steps(spec: StreamSpec, sizes: Array, epoch: int, shape: dict[str, Any]) -> BudgetSteps:
+    """The steps of an epoch. `sizes`: of the records that filters have left; `shape`: arguments of StreamShape."""
+    budget, regroup, count = spec.budget, spec.regroup, len(sizes)
+    assert budget is not None
+    assert regroup is not None
+    order = Permutation(spec.seed, epoch, count) if spec.shuffle else None
+
+    def ordered(_: int, first: int, number: int) -> Array:
+        return np.arange(first, first + number) if order is None else order.records(first, number)
+
+    units = units_of(regroup.fn, sizes, spec.seed, spec.shuffle, ordered)
+    assert isinstance(units, Buckets)
+    told = {name: shape[name] for name in ("world_size", "rank", "drop_last", "pad_last")}
+    return BudgetSteps(sizes[units.places(epoch, 0, count)], budget, **told)
+
+
+Steps = StreamShape | ListedSteps | BudgetSteps

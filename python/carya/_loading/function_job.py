@@ -56,7 +56,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             shape=shape,
             slots=asked.slots,
             epochs=asked.epochs,
-            prefetch_epochs=asked.prefetch_epochs,
+            prefetch_epochs=asked.prefetch_epochs and spec.budget is None,  # each epoch has steps of its own
             on_error=asked.on_error,
             epoch=options.start.epoch,
             position=options.start.position,

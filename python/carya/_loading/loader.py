@@ -185,7 +185,8 @@ class Loader(Delivery, DataLoaderAttributes):
         self._functions = BatchFunctions(pipeline._maps)
         self._order, self._reorder, self._plan = options.order, options.reorder, options.plan
         self._sense, self._on_error = options.job.reorder, options.job.on_error
-        self._epochs, self._prefetch_epochs = options.job.epochs, options.job.prefetch_epochs
+        self._epochs = options.job.epochs
+        self._prefetch_epochs = options.job.prefetch_epochs and not pipeline._own_steps
         self._rank, self._world_size = options.job.rank, options.job.world_size
         self._hold_timeout, self._fields, self._tuple = options.hold_timeout, options.fields, options.as_tuple
         for name, value in measuring.items():
@@ -252,7 +253,7 @@ class Loader(Delivery, DataLoaderAttributes):
         self._chosen_epoch = None
         self._inside = self._restored = False
         self._next = place
-        if self._pipeline._order is not None:  # its epochs have steps of their own
+        if self._pipeline._own_steps:  # its epochs have steps of their own
             cast(Any, self._job).turn_to(place.epoch)
         self._steps_left = self._job.steps_from(place.position)
         # A job that does not prefetch across epochs waits at the end of one until it is told to go on.

@@ -234,6 +234,11 @@ class Pipeline(Functions, Ops):
         return next((stage.fn for stage in self._stages if stage.kind == "order"), None)
 
     @property
+    def _own_steps(self) -> bool:
+        """Whether the steps of each epoch are its own, so that nothing is begun before it is asked for."""
+        return any(stage.kind in ("order", "budget") for stage in self._stages)
+
+    @property
     def _makes_batches(self) -> bool:
         """Whether a function makes each batch as a whole, so that its fields are the function's to know."""
         return any(stage.whole for stage in self._stages)
@@ -368,8 +373,12 @@ class Pipeline(Functions, Ops):
         pad_last: bool = False,
         lists: str | Sequence[str] = (),
         collate: Callable[[list[Any]], Any] | None = None,
+        tokens: int | None = None,
+        length: str | Callable[[Any], int] | Sequence[int] | np.ndarray[Any, Any] | None = None,
+        max_rows: int = 1024,
+        padded: bool = True,
     ) -> Self:
-        """Group records into batches: `batch_size` per rank, or `global_size` over all ranks.
+        """Group records into batches: `batch_size` per rank, `global_size` over all ranks, or by `tokens`.
 
         The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
         `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
@@ -378,7 +387,15 @@ class Pipeline(Functions, Ops):
         Of pipelines with Python functions or a dataset: `lists` names fields whose values differ in shape, of which the batch has a
         list; text and other objects are lists by themselves. `collate(samples)` makes the batch of the list of samples in place of
         all that, in a worker process, and what it returns is yielded: a dict of arrays or tensors, or anything else.
-        Errors: InvalidArgument (both or no size, below 1, both tails, an output whose shape is not known).
+
+        `tokens`: each batch takes the next records in their order as long as rows times the longest of them (rounded up as
+        `pad_sequences` does, if it pads the field; with `padded=False` the sum of lengths) stays within, and `max_rows`. `length` is as in
+        `bucket_by_length`, whose lengths count where it comes before. Where a batch ends follows from order and lengths alone; in a step
+        each rank has the next batch, and a state goes on at any world size and with another budget. `len(loader)` is of the present
+        epoch, `drop_last` drops a last step in which a rank has no batch, `pad_last` gives each batch `max_rows` rows. Nothing is
+        made ahead across epochs. A substitute of `on_error="replace"` has a length of its own.
+        Errors: InvalidArgument (none or several sizes, below 1, both tails, an output whose shape is not known; when a loader is made, a
+        record of more than `tokens`).
 
         >>> import carya, numpy as np
         >>> carya.arrays({"x": np.arange(5)}).batch()
@@ -388,8 +405,16 @@ class Pipeline(Functions, Ops):
         """
         if self._batch is not None:
             raise InvalidArgument("batch: the pipeline has a batch already; call .batch(...) once")
-        if batch_size is None and global_size is None:
+        if batch_size is None and global_size is None and tokens is None:
             raise invalid("batch: batch_size", None, "a number of records per rank, or global_size=")
+        self = self if tokens is None else self._with_budget(batch_size, global_size, tokens, length, max_rows, padded)
+        if tokens is not None:
+            batch_size = max_rows
+        elif length is not None or max_rows != 1024 or not padded:
+            name, value = (
+                ("length", length) if length is not None else ("max_rows", max_rows) if padded else ("padded", padded)
+            )
+            raise invalid(f"batch: {name}", value, "tokens= beside it, the budget of a batch")
         stages = self._stages
         if collate is not None:
             from .._stages.stage import made
@@ -420,6 +445,8 @@ class Pipeline(Functions, Ops):
         }
         if functions:
             _core.Pipeline.parse(dump({"version": 1, "source": _COUNTED, "batch": batch}))  # only the numbers
+        if tokens is not None:
+            batch["tokens"] = plain(tokens)
         return self._with(batch=batch, stages=stages, lists=names)
 
     def map_batch(self, fn: Callable[[Any], Any]) -> Self:

@@ -18,6 +18,7 @@ from .source import ArraysSource, DatasetSource, DatasetSpec, NativeSource, Shar
 from .stage import Stage
 
 if TYPE_CHECKING:
+    from .._orders.budget import Budget
     from .._orders.draws import Weighted
 
 
@@ -56,6 +57,12 @@ class StreamSpec:
         """How the records of an epoch are drawn, where they are."""
         found: Any = next((stage.fn for stage in self.stages if stage.kind == "weighted"), None)
         return cast("Weighted | None", found)
+
+    @property
+    def budget(self) -> Budget | None:
+        """How many tokens a batch has, where that says where it ends."""
+        found: Any = next((stage.fn for stage in self.stages if stage.kind == "budget"), None)
+        return cast("Budget | None", found)
 
     @property
     def asks_sizes(self) -> bool:

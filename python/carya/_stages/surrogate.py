@@ -27,7 +27,7 @@ class FunctionPipeline:
         lists: tuple[str, ...],
     ) -> None:
         self.native, self.dataset, self.lists = native, dataset, lists
-        self.stages = stages = tuple(stage for stage in stages if stage.kind not in ("start", "order"))
+        self.stages = stages = tuple(stage for stage in stages if stage.kind not in ("start", "order", "budget"))
         self._identity = identity(
             [
                 [stage.identity() for stage in stages],

@@ -60,13 +60,19 @@ class Buckets:
         self._known: tuple[tuple[int, int], Array] = ((-1, -1), np.zeros(0, np.int64))
 
     def at(self, epoch: int, first: int, count: int) -> list[Unit]:
-        found: list[Unit] = []
+        return list(map(Unit, self.places(epoch, first, count).tolist()))
+
+    def places(self, epoch: int, first: int, count: int) -> Array:
+        """The records at positions `first` and following, as indices of what filters have left."""
+        if self._window == 1:
+            return self._ordered(epoch, first, count)
+        found = []
         while count > 0:
             number, begin = divmod(first, self._window)
             part = self._of_window(epoch, number)[begin : begin + count]
-            found += map(Unit, part.tolist())
+            found.append(part)
             first, count = first + len(part), count - len(part)
-        return found
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _of_window(self, epoch: int, number: int) -> Array:
         if self._known[0] != (epoch, number):
