@@ -153,20 +153,6 @@ def test_what_has_no_engine_here_runs_by_torchs_own(options: dict[str, Any], why
         loader.state_dict()
 
 
-class Stream(data.IterableDataset[int]):
-    def __iter__(self) -> Any:
-        info = data.get_worker_info()
-        return iter(range(info.id, 9, info.num_workers) if info else range(9))
-
-
-def test_an_iterable_dataset_runs_by_torchs_own_and_says_where_it_would_have_a_state() -> None:
-    loader = DataLoader(Stream(), batch_size=2, num_workers=2)
-    expected = [batch.tolist() for batch in data.DataLoader(Stream(), batch_size=2, num_workers=2)]
-    assert [batch.tolist() for batch in loader] == expected
-    with pytest.raises(carya.Unsupported, match=r"carya\.iterable\(fn, shards=n\), where fn\(shard\) iterates"):
-        loader.state_dict()
-
-
 def weighted(seed: int, count: int = 30) -> Any:
     weights = [1.0, 5.0, 0.0, 2.0] * 5
     return data.WeightedRandomSampler(weights, count, generator=torch.Generator().manual_seed(seed))

@@ -20,6 +20,7 @@ from .._errors import Error, InvalidArgument, SampleError, Unsupported
 from .._loading.state import Place
 from .._stages.tree import rebuild
 from .orders import Orders
+from .streams import Stream, Streamed, checked_state, state_of
 
 if TYPE_CHECKING:
     from ..torch import Loader
@@ -63,6 +64,11 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     Where Carya has no engine for what is asked, torch's own runs, and `engine` says why: `num_workers=0`, an iterable dataset
     (torch hands its iterators to workers, whose samples have no index: `carya.iterable` has shards for that), `batch_size=None` with a
     sampler that may give lists. One iterator at a time is live: a second one ends the first.
+
+    An iterable dataset has a state too, of each worker: its own, where the dataset or its iterator has `state_dict` and
+    `load_state_dict`; else the number of its samples that were delivered, which are passed over to go on, with the generators of
+    `random`, numpy and torch seeded as they were (in workers; with `persistent_workers` in the first epoch only). A state needs the
+    same `num_workers`, and `in_order`.
     Tensors lie in memory that is used again when they are gone; who keeps many gets copies, so that `list(loader)` works.
 
     >>> import carya.torch
@@ -97,7 +103,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             worker_init_fn, multiprocessing_context, generator, prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers, pin_memory_device=pin_memory_device, **others,
         )  # fmt: skip
-        self._ahead = prefetch_factor
+        self._ahead, self._others = prefetch_factor, others
+        self._stream: Stream | None = None  # the last `for` over an iterable dataset
+        self._streaming: torch.utils.data.DataLoader[Any] | None = None  # whose workers live on
         single = batch_sampler is None and batch_size is None
         self._given_collate = _Single(self.collate_fn) if single else collate_fn
         self._why_not = self._why_torch(single)
@@ -134,9 +142,37 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     # Iterating ------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
+        if self._streams:
+            return self._streamed()
         if self._why_not:
             return super().__iter__()
         return _Batches(self)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether torch's engine runs over a dataset whose place can be told."""
+        piped = getattr(torch.utils.data, "IterDataPipe", ())
+        return isinstance(self.dataset, torch.utils.data.IterableDataset) and not isinstance(self.dataset, piped)
+
+    def _streamed(self) -> Stream:
+        restored, self._restored = self._restored, None
+        inner = self._streaming
+        if inner is None or restored is not None:
+            dataset = Streamed(self.dataset, self.collate_fn, self.worker_init_fn, self.batch_size, restored)
+            inner = torch.utils.data.DataLoader(
+                dataset, self.batch_size, num_workers=self.num_workers, collate_fn=dataset.collate,
+                pin_memory=self.pin_memory, drop_last=self.drop_last, timeout=self.timeout,
+                worker_init_fn=dataset.start if self.num_workers else None,
+                multiprocessing_context=self.multiprocessing_context, generator=self.generator,
+                prefetch_factor=self._ahead, persistent_workers=self.persistent_workers,
+                pin_memory_device=self.pin_memory_device, **self._others,
+            )  # fmt: skip
+            self._streaming = inner if self.persistent_workers else None
+        inner._IterableDataset_len_called = (
+            self._IterableDataset_len_called
+        )  # torch warns of a length that does not hold
+        self._stream = Stream(iter(inner), self.num_workers, restored)
+        return self._stream
 
     def _begun(self) -> Iterator[Any]:
         """Batches of the loader for one epoch."""
@@ -229,12 +265,17 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self._check_engine("state_dict")
         if self._restored is not None:
             return self._restored
+        if self._streams:
+            return state_of([None] * max(1, self.num_workers), 0, 0) if self._stream is None else self._stream.state()
         state = self._opened().state_dict()
         return state if self._orders is None else {**state, **self._orders.state(state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `for` goes on where `state` was taken."""
         self._check_engine("load_state_dict")
+        if self._streams:
+            self._restored = checked_state(state, self.num_workers)
+            return
         if self._loader is None:
             self._restored = dict(state)
             return
@@ -245,10 +286,16 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self._loader.load_state_dict(state)
 
     def _check_engine(self, what: str) -> None:
+        if self._streams:
+            if not getattr(self, "in_order", True):
+                raise Unsupported(
+                    f"DataLoader: {what}: in_order=False, so that whose batch comes next is not known; leave in_order out"
+                )
+            return
         if isinstance(self.dataset, torch.utils.data.IterableDataset):
             raise Unsupported(
-                f"DataLoader: {what}: torch's own engine runs ({self._why_not}), which has no state; give carya.torch.Loader a "
-                "pipeline of carya.iterable(fn, shards=n), where fn(shard) iterates over that part of the dataset"
+                f"DataLoader: {what}: the dataset is a graph of DataPipes, which torch seeds and shards itself; give "
+                "carya.torch.Loader a pipeline of carya.iterable(fn, shards=n), where fn(shard) iterates over that part of it"
             )
         if self._why_not:
             raise Unsupported(
@@ -258,6 +305,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def close(self) -> None:
         """End the worker processes; a next `for` starts new ones, from the first epoch on."""
+        self._streaming = self._stream = None
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()
