@@ -6,7 +6,7 @@
 #   FUZZ_SECONDS=n  seconds per fuzz target in `make fuzz` (default 30); FUZZ_TARGETS="tar manifest": only these
 #   PREFIX=folder   install, uninstall: where to (default /usr/local); DESTDIR=folder is put before all paths
 #   PYTHONS="3.11"  wheel: of these CPython versions (default: all that are here)
-#   N=n, SEED=n     faults: how many, and the seed (default: 1000, and one that is printed)
+#   N=n, SEED=n     faults, function-faults: how many, and the seed (default: 1000, and one that is printed)
 #   REPEATS=n       stress: how many rounds (default: 200)
 #   MUTANTS=...     mutants: arguments of tools/mutants.py (--tenth, --only PATTERN, --list)
 #   TESTS=pattern   test, asan, tsan, gcc: only the C++ tests whose name matches
@@ -31,7 +31,7 @@ TEST_PROGRAMS := $(filter-out faults_test fuzz_test,$(patsubst tests/%/CMakeList
 export JOBS FUZZ_SECONDS FUZZ_TARGETS PIP_ARGS PYTHONS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults long mutants stress bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
+.PHONY: help setup demo test gcc gccbits arm armbits asan tsan lint fuzz faults function-faults long mutants stress bench wheel wheel-trial deb deb-trial container-trial install uninstall docs format all-checks clean
 
 help:  ## this text
 	@echo "Carya: a shared-memory data loader. Start with one of the first two."
@@ -107,6 +107,11 @@ faults:  ## N random faults under running jobs (default 1000), each followed by 
 	@tools/setup.sh test
 	@tools/build.sh release faults
 	@build/release/tests/faults/faults -n $(N) --seed '$(SEED)'
+
+function-faults:  ## N random kills under a stream of Python functions: workers, their host, the trainer
+	@tools/setup.sh test
+	@tools/build.sh release carya_core
+	@PYTHONPATH=build/release/python $(PY) tests/faults/functions.py -n $(N) --seed '$(SEED)'
 
 long:  ## the long forms of the decoder's tests (TESTS=/AVX2: those of one SIMD target)
 	@tools/setup.sh test

@@ -164,6 +164,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
             *(Part(name, ["make", name]) for name in ("asan", "tsan", "gcc", "arm")),
             Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={max(120, seconds)}"]),
             Part("faults", ["make", "faults"]),
+            Part("function-faults", ["make", "function-faults", "N=500"]),
             Part("mutants", ["make", "mutants"]),
             Part("stress", ["make", "stress"]),
             *(Part(name, ["make", name, "PYTHONS=3.11"]) for name in PACKAGES),

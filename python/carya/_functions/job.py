@@ -498,6 +498,7 @@ class FunctionJob:
         """End the host and its workers. Arrays that were handed out stay."""
         if os.getpid() != self._pid:
             return
+        self._failure = None  # its frames hold this job, and the memory of the slots with it
         if self._ring is not None:
             self._ring.close()
         self._end()

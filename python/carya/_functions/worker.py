@@ -68,7 +68,10 @@ def serve(link: Channel, spec: StreamSpec, source: Source, cells: Any, dump: int
         message, fds = got
         if message[0] == "stop":
             return
-        worker.do(message, fds)
+        try:
+            worker.do(message, fds)
+        except BrokenPipeError:  # of the link: those of functions are told
+            return
 
 
 class RowsTask(NamedTuple):
