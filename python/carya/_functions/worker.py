@@ -64,14 +64,14 @@ def serve(link: Channel, spec: StreamSpec, source: Source, cells: Any, dump: int
     for stage in spec.stages:
         if stage.kind == "start":
             worker.start(stage.fn, number)
-    while (got := link.receive()) is not None:
-        message, fds = got
-        if message[0] == "stop":
-            return
-        try:
+    try:
+        while (got := link.receive()) is not None:
+            message, fds = got
+            if message[0] == "stop":
+                return
             worker.do(message, fds)
-        except BrokenPipeError:  # of the link: those of functions are told
-            return
+    except ConnectionError:  # of the link, whose host is gone: those of functions are told
+        return
 
 
 class RowsTask(NamedTuple):
