@@ -50,6 +50,7 @@ from ._pipeline.sources import (
 )
 
 if TYPE_CHECKING:
+    from . import augment as augment
     from . import fleet as fleet
     from . import jax as jax
     from . import torch as torch
@@ -127,7 +128,7 @@ _LATER = {
     "token_blocks": "_formats.token_blocks",
     "wrap": "_wrapping.wrapper",
 }
-_MODULES = ("torch", "jax", "fleet")
+_MODULES = ("augment", "torch", "jax", "fleet")
 
 
 def __getattr__(name: str) -> Any:

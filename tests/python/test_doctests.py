@@ -55,6 +55,7 @@ MODULES = [
     "carya._functions.layout",
     "carya._pipeline.sources",
     "carya._pipeline.warp_ops",
+    "carya.augment",
     "carya.jax",
     "carya.torch",
 ]

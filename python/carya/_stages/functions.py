@@ -398,6 +398,8 @@ class Functions:
         *,
         num_classes: int | None = None,
         p: float = 1.0,
+        cutmix: float | None = None,
+        switch: float = 0.5,
         group: int = 2,
         image: str = "image",
         label: str = "label",
@@ -407,6 +409,9 @@ class Functions:
         The other one is the one before it in its group, the first's is the last: groups are `group` positions of the epoch, and each
         draws its own lam, or is left as it is with probability 1 - p. So the bits depend on no batch size and no rank, if the batch
         size per rank is a multiple of `group`; else it is an error. A last group of one sample is left as it is.
+
+        `cutmix`: the alpha of `cutmix`, which a group gets in place of this with probability `switch`, as timm's `Mixup` and a random
+        choice of the two of torchvision's have it.
 
         Pictures are floats, labels float rows, as of `one_hot`; with `num_classes` class numbers are made such rows.
         Runs in worker processes. Rows that `on_error="mask"` left empty are mixed as the zeros that they are: give "replace".
@@ -419,9 +424,10 @@ class Functions:
         >>> bool(np.allclose(batch["image"].reshape(2), batch["label"][:, 1]))
         True
         """
-        from .mixing import checked_mixing
+        from .mixing import also_cut, checked_mixing
 
-        return self._mixed("mixup", checked_mixing("mixup", alpha, p, group, image, label, num_classes))
+        mixing = checked_mixing("mixup", alpha, p, group, image, label, num_classes)
+        return self._mixed("mixup", mixing if cutmix is None else also_cut(mixing, cutmix, switch))
 
     def cutmix(
         self,

@@ -45,7 +45,11 @@ class OneHot:
 
 class Mixing:
     """Each sample with the one before it in its group, the first with the last. `cut`: a rectangle of it (cutmix), else a weighted
-    sum (mixup). Groups are `group` positions of the epoch, each with numbers of its own."""
+    sum (mixup). Groups are `group` positions of the epoch, each with numbers of its own. `cutmix`: its alpha, where groups of a mixup
+    are cut in place of it with probability `switch`; not set where they are not, so that it is in no identity."""
+
+    cutmix: float | None = None
+    switch: float = 0.0
 
     def __init__(self, cut: bool, alpha: float, p: float, group: int, image: str, labels: OneHot | str) -> None:
         self.cut, self.alpha, self.p, self.group, self.image, self.labels = cut, alpha, p, group, image, labels
@@ -92,9 +96,11 @@ class Mixing:
             )
 
     def _mix(self, images: Array, labels: Array, rng: np.random.Generator) -> None:
-        kept = rng.beta(self.alpha, self.alpha)
+        cut = self.cut or (self.cutmix is not None and rng.random() < self.switch)
+        alpha = self.cutmix if cut and self.cutmix is not None else self.alpha
+        kept = rng.beta(alpha, alpha)
         others = np.roll(images, 1, 0)
-        if self.cut:
+        if cut:
             height, width = _sides(images.shape[1:])
             top, bottom = _span(height, kept, rng)
             left, right = _span(width, kept, rng)
@@ -152,6 +158,14 @@ def checked_mixing(who: str, alpha: Any, p: Any, group: Any, image: Any, label: 
             raise invalid(f"{who}: {name}", field, "the name of a field")
     labels: OneHot | str = label if num_classes is None else checked_one_hot(num_classes, label, 0.0, who)
     return Mixing(who == "cutmix", float(alpha), _share(f"{who}: p", p), group, image, labels)
+
+
+def also_cut(mixing: Mixing, cutmix: Any, switch: Any) -> Mixing:
+    """A mixup that is a cutmix for some groups. Errors: InvalidArgument that names the parameter."""
+    if isinstance(cutmix, bool) or not isinstance(cutmix, int | float) or not 0 < cutmix < 1e6:
+        raise invalid("mixup: cutmix", cutmix, "alpha of cutmix, a number of more than 0, or None")
+    mixing.cutmix, mixing.switch = float(cutmix), _share("mixup: switch", switch)
+    return mixing
 
 
 def _share(subject: str, value: Any) -> float:
