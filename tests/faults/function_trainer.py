@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from function_pipeline import digest, pipeline
@@ -29,6 +30,7 @@ def train(path: Path) -> None:
                         written = path.with_suffix(".new")
                         written.write_text(json.dumps(state))
                         os.replace(written, path)
+                        time.sleep(0.005)  # a step: batches lie ready, and cores are left for what is tried
                         print(batch.epoch, batch.position, digest(batch), flush=True)
             except carya.WorkerDied as error:
                 print("again", str(error).splitlines()[0], flush=True)

@@ -129,7 +129,7 @@ def test_a_state_goes_on_behind_the_last_delivered_batch(kind: Any, options: dic
         return DataLoader(kind(), **options)
 
     whole = [firsts(batch) for batch in loader()]
-    stops = range(len(whole) + 1) if not options["num_workers"] else (1, len(whole) // 2, len(whole) - 1)
+    stops = range(len(whole) + 1) if not options["num_workers"] else (len(whole) // 2, len(whole) - 1)
     for stop in stops:
         one = loader()
         iterator = iter(one)
@@ -144,7 +144,7 @@ def test_a_state_goes_on_behind_the_last_delivered_batch(kind: Any, options: dic
             rest.append(firsts(batch))
             state = again.state_dict()
         assert seen + rest == whole
-        if stop == 1:
+        if stop == len(whole) // 2:
             assert [firsts(batch) for batch in again] == whole  # the next epoch, behind a resume
             third = loader()
             third.load_state_dict(state)  # of the last batch

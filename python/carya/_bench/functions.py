@@ -2,7 +2,9 @@
 
 Samples of 150 KB that lie in memory, batches of 64, functions that take 0, 50 and 500 us of CPU. Ceiling: the bare function.
 `own_us`: CPU of all processes per sample, less the function's. `of_bare`: samples per CPU second of what the function alone makes.
-Last: items of 1 KB without a function, read one by one, by `carya.torch.DataLoader` where torch is there.
+Then items of 1 KB without a function, read one by one, by `carya.torch.DataLoader` where torch is there. Last: a mix of 8 sources,
+a filter that keeps half, and batches by a budget of tokens, over items of 1 KB: `of_plain_cpu` is the CPU per sample beside the plain
+stream of the same items, measured in turn; their passes before the first batch are not in it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._loading.loader import Loader
-from .._pipeline.sources import dataset
+from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import dataset, mix
 from .measure import median
 from .report import Options, Report
 
@@ -46,6 +49,7 @@ class Rows:
 
     def __init__(self, count: int) -> None:
         self.values = np.zeros((count, 128), np.float64)
+        self.values[1::2, 0] = 1
 
     def __len__(self) -> int:
         return len(self.values)
@@ -97,7 +101,26 @@ def run(options: Options) -> Report:
             if with_torch:
                 theirs.append(_torch(data, microseconds, options.seconds))
         report.rows.append(_row(what, microseconds, ours, theirs))
+    rows = count * 8
+    plain = dataset(Rows(rows))
+    others = {
+        "mix of 8": mix([dataset(Rows(rows // 8)).shuffle(seed=number) for number in range(8)]),
+        "filter of half": dataset(Rows(2 * rows)).filter(is_even).shuffle(seed=1),
+        "budget": plain.shuffle(seed=1).batch(tokens=_BATCH, length=np.ones(rows, np.int64)),
+    }
+    for what, pipeline in others.items():
+        pairs = []
+        for _ in range(options.rounds):
+            beside = _stream(plain.shuffle(seed=1).batch(_BATCH, drop_last=True), options.seconds)
+            asked = pipeline if what == "budget" else pipeline.batch(_BATCH, drop_last=True)
+            pairs.append((_stream(asked, options.seconds), beside))
+        ratio = round(median([one[1] / other[1] for one, other in pairs]), 3)
+        report.rows.append({**_row(what, None, [one for one, _ in pairs], []), "of_plain_cpu": ratio})
     return report
+
+
+def is_even(sample: np.ndarray[Any, Any]) -> bool:
+    return bool(sample[0] == 0)
 
 
 def _row(
@@ -115,6 +138,7 @@ def _row(
         "torch_own_us": None,
         "of_torch_rate": None,
         "of_torch_cpu": None,
+        "of_plain_cpu": None,
     }
     if theirs:
         other = median([cpu_us for _, cpu_us in theirs])
@@ -129,7 +153,11 @@ def _carya(data: Any, microseconds: float | None, seconds: float) -> tuple[float
     pipeline = dataset(data)
     if microseconds is not None:
         pipeline = pipeline.map(Busy(microseconds))
-    with Loader(pipeline.shuffle(seed=1).batch(_BATCH, drop_last=True), threads=_WORKERS) as loader:
+    return _stream(pipeline.shuffle(seed=1).batch(_BATCH, drop_last=True), seconds)
+
+
+def _stream(pipeline: Pipeline, seconds: float) -> tuple[float, float]:
+    with Loader(pipeline, threads=_WORKERS) as loader:
         job: Any = loader._job
 
         def sizes() -> Iterator[int]:
