@@ -93,6 +93,16 @@ def test_a_position_of_another_budget_begins_a_batch(lengths: list[int], positio
         assert first + count == position
         found.append(position)
     assert found == expected
+    fresh = BudgetSteps(of, Budget(60, 9, True))  # what was asked for meanwhile changes nothing from the start on
+    at = 0
+    while fresh.steps_from(at):
+        assert (steps.steps_from(at), steps.part(at), steps.step(at)) == (
+            fresh.steps_from(at),
+            fresh.part(at),
+            fresh.step(at),
+        )
+        at += fresh.step_positions(at)
+    assert steps.steps_from(at) == 0
 
 
 def padded(pipeline: carya.Pipeline) -> carya.Pipeline:
@@ -183,6 +193,13 @@ def test_a_state_goes_on_with_another_budget_and_with_rows() -> None:
             rest.append([int(record) for one in loader for record in one.records])
     assert rest[0] == rest[1] == rest[2]
     assert sorted(seen + rest[0]) == list(range(COUNT))
+    made = ordered.batch(tokens=13, max_rows=2)
+    with carya.Loader(made, threads=1) as loader:
+        whole = [batch.records.tolist() for batch in loader]
+        loader.load_state_dict(state)  # inside of a batch of this budget
+        assert sum(1 for _ in loader) <= len(whole)
+        loader.load_state_dict({**state, "position": 0})
+        assert [batch.records.tolist() for batch in loader] == whole
 
 
 def test_pad_last_and_drop_last() -> None:
@@ -222,6 +239,7 @@ def test_mistakes_of_a_budget() -> None:
             "batch: tokens: .*give batch_size=",
         ),
         (lambda: p.map(code.noisy).batch(tokens=8, length="tokens"), "it comes after random numbers"),
+        (lambda: p.batch(tokens=8, length="tokens").mixup(), "mixup: group: .*give .batch"),
         (lambda: carya.mix([p, p]).batch(tokens=8, length="tokens"), "mix"),
     ]:
         with pytest.raises(carya.InvalidArgument, match=told):

@@ -84,40 +84,45 @@ class BudgetSteps:
         self.rank_rows_max = budget.rows_max if pad_last else budget.rows_of(lengths)
         self.global_size = budget.rows_max * world_size
         self._ends = budget.ends(lengths)
+        self._cut = self._ends  # as from the last position that began a batch and is in none of `_ends`
 
     @property
     def rank_rows_mean(self) -> float:
         return self.records / max(1, len(self._ends))
 
-    def _batch(self, position: int) -> int:
-        """The number of the batch that begins there, of `_ends`."""
+    def _at(self, position: int) -> tuple[Array, int]:
+        """Where batches end, and the number of the one that begins at `position`."""
+        for ends in (self._ends, self._cut):
+            number = int(np.searchsorted(ends, position, "right"))
+            if position >= self.records or position == (ends[number - 1] if number else 0):
+                return ends, number
         number = int(np.searchsorted(self._ends, position, "right"))
-        if position >= self.records or position == (self._ends[number - 1] if number else 0):
-            return number
-        self._ends = np.concatenate([self._ends[:number], [position], self._budget.ends(self._lengths, position)])
-        return number + 1
+        behind = self._budget.ends(self._lengths, position)
+        self._cut = np.concatenate([self._ends[:number], np.array([position]), behind])
+        return self._cut, number + 1
 
     def step(self, position: int) -> int:
         """Which step begins there, of steps of so many ranks from the start of the epoch."""
-        return self._batch(position) // self._world
+        return self._at(position)[1] // self._world
 
     def steps_from(self, position: int) -> int:
-        number = self._batch(position)
-        left = len(self._ends) - number
+        ends, number = self._at(position)
+        left = len(ends) - number if position < self.records else 0
         return left // self._world if self._drop else -(-left // self._world)
 
     def step_positions(self, position: int) -> int:
-        number = self._batch(position)
-        if number >= len(self._ends):
+        ends, number = self._at(position)
+        if position >= self.records:
             return 0
-        return int(self._ends[min(number + self._world, len(self._ends)) - 1]) - position
+        return int(ends[min(number + self._world, len(ends)) - 1]) - position
 
     def part(self, position: int) -> tuple[int, int, int, bool]:
-        mine = self._batch(position) + self._rank
-        if mine >= len(self._ends):  # fewer batches than ranks are left
+        ends, number = self._at(position)
+        mine = number + self._rank
+        if mine >= len(ends):  # fewer batches than ranks are left
             return position, 1, self.rank_rows_max if self._pad else 1, True
-        first = int(self._ends[mine - 1]) if mine else 0
-        count = int(self._ends[mine]) - first
+        first = int(ends[mine - 1]) if mine else 0
+        count = int(ends[mine]) - first
         return first, count, self.rank_rows_max if self._pad else count, False
 
 

@@ -460,6 +460,11 @@ class Functions:
     def _mixed(self, kind: str, mixing: Mixing) -> Self:
         from .stage import Stage
 
+        if any(stage.kind == "budget" for stage in self._stages):
+            raise InvalidArgument(
+                f"{kind}: group: batches by tokens begin inside of groups of positions too; give .batch(...) a batch_size= in place of "
+                "tokens="
+            )
         occurrence = sum(stage.kind == kind for stage in self._stages)
         return self._append_to_batch(Stage(kind, mixing, seed_globals=False, takes_rng=True, occurrence=occurrence))
 
