@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -288,6 +289,13 @@ def test_a_loader_that_writes_over_its_batches_is_told() -> None:
         RuntimeWarning, match=r"wrap: generator gave a batch that lies where .*give carya.wrap\(loader, ahead=0\)"
     ):
         list(carya.wrap(same(), ahead=4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        iterator = iter(carya.wrap(same(), ahead=4))
+        next(iterator)
+        with pytest.raises(RuntimeWarning, match=r"give carya\.wrap"):
+            next(iterator)
+        assert len(list(iterator)) == 5  # the batch that it was about is among them
     assert [float(batch["x"][0]) for batch in carya.wrap(same(), ahead=0)] == [0, 1, 2, 3, 4, 5]
 
 

@@ -35,12 +35,13 @@ _EXIT_S = 10.0
 class Made:
     """What the loader gave: a batch, or how it ended. `state`: of the loader behind it, or the exception of asking for it."""
 
-    __slots__ = ("error", "lies", "state", "value")
+    __slots__ = ("error", "lies", "shares", "state", "value")
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self.value, self.error = value, error
         self.state: Any = None
-        self.lies: frozenset[int] = frozenset()
+        self.lies: frozenset[int] = frozenset()  # where its arrays begin
+        self.shares = False  # it lies where one lies which was not delivered yet
 
 
 def snapshot(state_of: Callable[[], Any] | None) -> Any:
@@ -121,6 +122,14 @@ class Feeder:
         self._queue.popleft()
         self._gone = None
         self._taken.ring()
+        if self.hand.shares:
+            self.hand.shares = False
+            warnings.warn(
+                f"wrap: {self._name} gave a batch that lies where one lies which was not delivered yet: if it writes each batch "
+                "over the one before, give carya.wrap(loader, ahead=0), or let it yield copies",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return self.hand
 
     def stop(self) -> None:
@@ -130,8 +139,8 @@ class Feeder:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the loader's call that runs has ended, after `stop()`."""
-        if os.getpid() != self._pid or self not in _RUNNING:
-            return
+        if os.getpid() != self._pid or self._once.acquire(blocking=False):
+            return  # no thread has begun, and one that is about to finds `_once` taken
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._over and time.monotonic() < end:
             self._ended.wait(lambda: self._over)
@@ -152,14 +161,8 @@ class Feeder:
     def _fill(self) -> bool:
         """Put one item into the queue; whether it is the last."""
         made = self._made()
-        if not self._told and made.lies and any(made.lies & other.lies for other in tuple(self._queue)):
-            self._told = True
-            warnings.warn(
-                f"wrap: {self._name} gave a batch that lies where one lies which was not delivered yet: if it writes each batch "
-                "over the one before, give carya.wrap(loader, ahead=0), or let it yield copies",
-                RuntimeWarning,
-                stacklevel=1,
-            )
+        made.shares = not self._told and any(made.lies & other.lies for other in tuple(self._queue))
+        self._told = self._told or made.shares
         self._halted = made.error is not None
         self._queue.append(made)
         self._filled.ring()
@@ -203,14 +206,12 @@ def addresses(batch: Any) -> frozenset[int]:
     """Where the arrays and tensors of a batch begin that may be written."""
     found = set()
     for leaf in leaves(batch):
-        if hasattr(leaf, "__array_interface__") and not hasattr(leaf, "data_ptr"):
-            address, read_only = leaf.__array_interface__.get("data") or (0, True)
-            found.add(0 if read_only else address)
-        elif hasattr(leaf, "data_ptr"):
-            try:
-                found.add(leaf.data_ptr())
-            except RuntimeError:  # sparse, or of no memory
-                continue
+        with contextlib.suppress(Exception):  # sparse, of no memory, or an object that answers to everything
+            if hasattr(leaf, "data_ptr"):
+                found.add(int(leaf.data_ptr()))
+            elif hasattr(leaf, "__array_interface__"):
+                address, read_only = leaf.__array_interface__["data"]
+                found.add(0 if read_only else int(address))
     return frozenset(found - {0})
 
 
