@@ -105,6 +105,15 @@ class ModelPlan final : public transforms::Plan {
   }
   void collect_decodes(transforms::Scratch&, transforms::DecodePaths&) const override {}
 
+  /// The model keeps no samples.
+  Status pack(transforms::Scratch&, const transforms::SampleId&, std::span<const std::span<const std::byte>>,
+              const PackRoom&, std::span<transforms::FieldIndex>) const override {
+    return fail(Code::kUnsupported, "model: a sample was packed");
+  }
+  void unpack(std::span<const std::byte>, std::span<std::span<const std::byte>>) const override {
+    CHECK(false);
+  }
+
  private:
   static std::uint64_t read_word(const std::byte* from) {
     std::uint64_t word = 0;

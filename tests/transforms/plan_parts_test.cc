@@ -43,6 +43,44 @@ int expect_parts(Drawn& drawn, const std::shared_ptr<const Pipeline>& pipeline, 
   return cuts;
 }
 
+// Every place of the pipeline where a sample can be packed gives the bits of the whole; how many places there are.
+int expect_packed(Drawn& drawn, const std::shared_ptr<const Pipeline>& pipeline, const Order& order,
+                  const std::vector<Bytes>& record) {
+  Scratch scratch;
+  const auto whole = part_of(pipeline, order, true, 0, SIZE_MAX);
+  const Outcome expected = run_guarded(*whole, scratch, {.record = 9}, record);
+  const std::vector<std::span<const std::byte>> inputs(record.begin(), record.end());
+  int places = 0;
+  for (std::size_t cut = 1; cut <= order.size(); ++cut) {
+    const std::string what = pipeline->to_json() + " packed before op " + std::to_string(cut);
+    PlanOptions options{.seed = 5, .fuse = drawn.below(4) > 0, .order = order, .last = cut, .packed = true};
+    const auto before = Plan::compile(pipeline, options);
+    options = {.seed = 5, .fuse = drawn.below(4) > 0, .order = order, .first = cut, .packed = true};
+    const auto after = Plan::compile(pipeline, options);
+    EXPECT_EQ(before.has_value(), after.has_value()) << what;
+    if (!before || !after) continue;
+    Bytes packed;
+    const Status made = (*before)->pack(scratch, {.record = 9}, inputs, [&](std::uint64_t bytes) {
+      EXPECT_TRUE(packed.empty()) << what;
+      packed.resize(bytes);
+      return packed.data();
+    });
+    if (!made) {
+      EXPECT_TRUE(expected.error) << what << made.error().message;
+      continue;
+    }
+    std::vector<std::span<const std::byte>> rest((*after)->inputs().size());
+    (*after)->unpack(packed, rest);
+    std::vector<Bytes> kept;
+    for (const auto& tensor : rest) kept.emplace_back(tensor.begin(), tensor.end());
+    const Outcome here = run_guarded(**after, scratch, {.record = 9}, kept);
+    EXPECT_EQ(here.error.has_value(), expected.error.has_value()) << what;
+    if (!expected.error) EXPECT_EQ(here.tensors, expected.tensors) << what;
+    ++places;
+  }
+  return places;
+}
+
 TEST(PlanParts, OneBehindTheOtherAreTheWhole) {
   const std::vector<NamedBytes> pictures = test_pictures(40, 200'000);
   Drawn drawn(17);
@@ -55,6 +93,33 @@ TEST(PlanParts, OneBehindTheOtherAreTheWhole) {
                          {picture.bytes, label_bytes(round)});
   }
   EXPECT_GT(cuts, 300);
+}
+
+TEST(PlanParts, PackedPicturesOfAnySizeGiveTheWhole) {
+  const std::vector<NamedBytes> pictures = test_pictures(40, 200'000);
+  Drawn drawn(23);
+  int places = 0, samples = 0;
+  for (int round = 0; round < 200 && !HasFailure(); ++round) {
+    const auto parsed = Pipeline::parse(document(drawn.chain(1 + drawn.below(5))));
+    if (!parsed) continue;  // a crop of a known size that is too small for the next
+    const NamedBytes& picture = pictures[drawn.below(pictures.size())];
+    places += expect_packed(drawn, *parsed, drawn.exchanged(**parsed, Commutes::kExact),
+                            {picture.bytes, label_bytes(round)});
+    ++samples;
+  }
+  EXPECT_GT(places, 2 * samples);  // behind the decode too, where nothing has a fixed size
+}
+
+TEST(PlanParts, PackWithoutMemoryIsNoFaultOfTheSample) {
+  const auto pipeline = pipeline_of(document(R"({"op":"decode_image"},{"op":"random_crop","size":[20,20]})"));
+  const auto before = Plan::compile(pipeline, {.last = 1, .packed = true});
+  ASSERT_TRUE(before);
+  const Bytes picture = make_jpeg(90, 70), label = label_bytes(1);
+  const std::vector<std::span<const std::byte>> inputs{picture, label};
+  Scratch scratch;
+  const Status made = (*before)->pack(scratch, {}, inputs, [](std::uint64_t) { return nullptr; });
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kExhausted);
 }
 
 TEST(PlanParts, KnowViewsAndExtraImages) {
@@ -75,6 +140,10 @@ TEST(PlanParts, KnowViewsAndExtraImages) {
   EXPECT_EQ(expect_parts(drawn, both, {0, 1, 2, 3, 4},
                          {make_jpeg(90, 70), make_jpeg(90, 70, 1, false, 1, 1, 8), label_bytes(1)}),
             4);
+  EXPECT_EQ(expect_packed(drawn, twice, {0, 1, 2, 3, 4}, {make_jpeg(90, 70), label_bytes(1)}), 5);
+  EXPECT_EQ(expect_packed(drawn, both, {0, 1, 2, 3, 4},
+                          {make_jpeg(90, 70), make_jpeg(90, 70, 1, false, 1, 1, 8), label_bytes(1)}),
+            5);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/floats/float_image.h"
 #include "transforms/kernels/image/pad.h"
+#include "transforms/plan/packing.h"
 #include "transforms/plan/pass_price.h"
 #include "transforms/plan/program.h"
 
@@ -201,11 +202,19 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
   sample.resizer.set_patience(patience);
   PassPrice price(program.options.sample_ns_max);
   for (std::size_t f = 0; f < fields.size(); ++f) {
-    OwnedTensor tensor{fields[f].spec, {inputs[f].begin(), inputs[f].end()}};
-    if (fields[f].kind == SourceField::Kind::kEncoded)
+    const bool encoded = fields[f].kind == SourceField::Kind::kEncoded;
+    const bool sized = !encoded && fields[f].spec.bytes() < 0;
+    const std::span<const std::byte> bytes = sized ? packed_pixels(inputs[f]) : inputs[f];
+    OwnedTensor tensor{fields[f].spec, {bytes.begin(), bytes.end()}};
+    if (sized) {
+      const ImageSize size = packed_size(inputs[f]);
+      tensor.spec.shape[0] = size.height;
+      tensor.spec.shape[1] = size.width;
+    }
+    if (encoded)
       tensor.spec.shape = {static_cast<std::int64_t>(inputs[f].size())};
     else
-      CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(inputs[f].size()));
+      CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(bytes.size()));
     sample.tensors.push_back(std::move(tensor));
   }
   for (const Program::OpProgram& entry : program.ops) {

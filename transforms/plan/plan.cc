@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/checked.h"
+#include "transforms/plan/packing.h"
 #include "transforms/plan/pass_price.h"
 #include "transforms/plan/picture.h"
 #include "transforms/plan/program.h"
@@ -25,6 +27,7 @@ class CompiledPlan final : public Plan {
  public:
   explicit CompiledPlan(Program program) : program_(std::move(program)), number_(next_plan_number()) {
     for (const TensorSpec& spec : program_.outputs) fixed_ = fixed_ && spec.bytes() >= 0;
+    for (const SourceField& field : program_.inputs) input_specs_.push_back(field.spec);
     for (const FieldProgram& field : program_.fields) has_decode_ |= field.decode != nullptr;
     CHECK(program_.stages.size() <= kStagesMax);
   }
@@ -35,22 +38,36 @@ class CompiledPlan final : public Plan {
 
   Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
              std::span<std::byte* const> outputs, std::span<FieldIndex> indexes) const override {
-    CHECK(fixed_ && inputs.size() == program_.inputs.size() && outputs.size() == program_.outputs.size());
-    CHECK(indexes.empty() || indexes.size() == inputs.size());
-    for (FieldIndex& index : indexes) {
-      index.made.clear();
-      index.use = IndexUse::kNone;
-    }
+    CHECK(fixed_ && outputs.size() == program_.outputs.size());
     Scratch::Impl& impl = scratch.impl();
-    StageCounters& counters = impl.counters_of(number_);
-    const bool timed = counters.untimed == 0;
-    if (!timed) --counters.untimed;
-    ++counters.samples;
-    counters.timed_samples += timed;
-    StageTimer timer(counters, timed, impl.bands);
+    StageTimer timer = begin(impl, inputs, indexes);
     if (!program_.options.fuse) return run_whole(impl, timer, id, inputs, outputs);
-    if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs, indexes));
+    if (!program_.pictures.empty()) {
+      TRY(prepare_pictures(impl, timer, id, inputs, indexes));
+      TRY(run_pictures(impl, timer, id, inputs, outputs));
+    }
     return run_arrays(impl, timer, inputs, outputs);
+  }
+
+  Status pack(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
+              const PackRoom& room, std::span<FieldIndex> indexes) const override {
+    Scratch::Impl& impl = scratch.impl();
+    StageTimer timer = begin(impl, inputs, indexes);
+    if (!program_.options.fuse) return pack_whole(impl, timer, id, inputs, room);
+    if (!program_.pictures.empty()) TRY(prepare_pictures(impl, timer, id, inputs, indexes));
+    std::array<ImageSize, kFieldsMax> sizes;
+    for (const std::size_t f : program_.pictures) sizes[f] = made_size(impl, f);
+    std::array<std::byte*, kFieldsMax> places{};
+    TRY(place_packed(std::span(sizes).first(program_.outputs.size()), room, places));
+    const Outputs outputs = std::span(places).first(program_.outputs.size());
+    if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs));
+    return run_arrays(impl, timer, inputs, outputs);
+  }
+
+  void unpack(std::span<const std::byte> packed,
+              std::span<std::span<const std::byte>> inputs) const override {
+    CHECK(inputs.size() == input_specs_.size());
+    transforms::unpack(input_specs_, packed, inputs);
   }
 
   Result<std::vector<OwnedTensor>> sample(const SampleId& id,
@@ -96,10 +113,18 @@ class CompiledPlan final : public Plan {
   using Inputs = std::span<const std::span<const std::byte>>;
   using Outputs = std::span<std::byte* const>;
 
+  StageTimer begin(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const;
   Status run_whole(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
                    Outputs outputs) const;
+  Status pack_whole(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                    const PackRoom& room) const;
+  Status place_packed(std::span<const ImageSize> sizes, const PackRoom& room,
+                      std::span<std::byte*> places) const;
+  Status prepare_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                          std::span<FieldIndex> indexes) const;
   Status run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
-                      Outputs outputs, std::span<FieldIndex> indexes) const;
+                      Outputs outputs) const;
+  ImageSize made_size(const Scratch::Impl& impl, std::size_t f) const;
   void add_sizes(StageTimer& timer, const Scratch::Impl& impl) const;
   void add_times(StageTimer& timer, const PictureTrace& trace, const FieldProgram& field,
                  std::int64_t bytes) const;
@@ -119,21 +144,46 @@ class CompiledPlan final : public Plan {
                 std::byte* out) const;
 
   Program program_;
+  std::vector<TensorSpec> input_specs_;  // of program_.inputs
   std::uint64_t number_;
   bool fixed_ = true;
   bool has_decode_ = false;
 };
 
-// Read the headers of all encoded pictures.
+// A sample begins: its place in the profile, and no index used yet.
+StageTimer CompiledPlan::begin(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const {
+  CHECK(inputs.size() == program_.inputs.size());
+  CHECK(indexes.empty() || indexes.size() == inputs.size());
+  for (FieldIndex& index : indexes) {
+    index.made.clear();
+    index.use = IndexUse::kNone;
+  }
+  StageCounters& counters = impl.counters_of(number_);
+  const bool timed = counters.untimed == 0;
+  if (!timed) --counters.untimed;
+  ++counters.samples;
+  counters.timed_samples += timed;
+  return StageTimer(counters, timed, impl.bands);
+}
+
+// Read the headers of all encoded pictures, and the sizes of all.
 Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const {
   while (impl.decoders.size() < program_.decoders) impl.decoders.emplace_back().set_patience(&impl.patience);
   if (impl.infos.size() < program_.decoders) impl.infos.resize(program_.decoders);
   for (const std::size_t f : program_.pictures) {
     const FieldProgram& field = program_.fields[f];
-    if (!field.decode || field.source != f) continue;
+    if (field.source != f) continue;
+    if (!field.decode) {
+      const bool fixed = field.in_bytes >= 0;
+      impl.sizes[f] =
+          fixed ? ImageSize{field.source_shape[0], field.source_shape[1]} : packed_size(inputs[f]);
+      continue;
+    }
     auto info = impl.decoders[field.decoder].open(inputs[f], program_.limits());
     if (!info) return decode_failed(field.name, info.error());
     impl.infos[field.decoder] = *info;
+    const bool swaps = field.decode->apply_exif() && orientation_swaps(info->exif_orientation);
+    impl.sizes[f] = swaps ? ImageSize{info->width, info->height} : ImageSize{info->height, info->width};
     impl.decoders[field.decoder].set_bands(impl.bands);
     if (!indexes.empty()) impl.decoders[field.decoder].set_index(&indexes[f]);
   }
@@ -141,10 +191,15 @@ Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldInd
 }
 
 ImageSize CompiledPlan::source_size(const Scratch::Impl& impl, const FieldProgram& field) const {
-  if (!field.decode) return {field.source_shape[0], field.source_shape[1]};
-  const ImageInfo& info = impl.infos[field.decoder];
-  const bool swaps = field.decode->apply_exif() && orientation_swaps(info.exif_orientation);
-  return swaps ? ImageSize{info.width, info.height} : ImageSize{info.height, info.width};
+  return impl.sizes[field.source];
+}
+
+// The size of the picture after all its steps.
+ImageSize CompiledPlan::made_size(const Scratch::Impl& impl, std::size_t f) const {
+  ImageSize size = source_size(impl, program_.fields[f]);
+  for (const Step& step : steps_of(impl, f))
+    if (step.kind != Step::Kind::kColor && (step.fields >> f & 1) != 0) size = {step.height, step.width};
+  return size;
 }
 
 // One pass of each picture that the op takes.
@@ -221,6 +276,7 @@ PictureSource CompiledPlan::source_of(Scratch::Impl& impl, const SampleId& id, s
     if (field.decode->apply_exif()) source.orientation = source.info->exif_orientation;
   } else {
     source.channels = field.source_shape[2];
+    if (field.in_bytes < 0) input = packed_pixels(input);
     source.pixels = {reinterpret_cast<const std::uint8_t*>(input.data()), source.size.height,
                      source.size.width, source.channels, source.size.width * source.channels};
   }
@@ -260,12 +316,10 @@ Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, st
                             PictureTrace* trace, std::byte* out) const {
   const FieldProgram& field = program_.fields[f];
   const std::span<const Step> steps = steps_of(impl, f);
-  ImageSize last = source.size;
-  for (const Step& step : steps)
-    if (step.kind != Step::Kind::kColor && (step.fields & source.field) != 0)
-      last = {step.height, step.width};
+  const ImageSize last = made_size(impl, f);
   // The output was sized from this shape: a decoded picture that no op brought to it must not be written.
-  CHECK(last.height == field.picture_shape[0] && last.width == field.picture_shape[1]);
+  CHECK(field.out_bytes < 0 ||
+        (last.height == field.picture_shape[0] && last.width == field.picture_shape[1]));
   Picture picture(impl, source);
   picture.set_trace(trace);
   const bool one_pass = field.chain->store().has_value();
@@ -301,16 +355,20 @@ void CompiledPlan::add_times(StageTimer& timer, const PictureTrace& trace, const
   timer.add(program_.store_stage, bytes, field.out_bytes);
 }
 
-Status CompiledPlan::run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
-                                  Outputs outputs, std::span<FieldIndex> indexes) const {
+Status CompiledPlan::prepare_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id,
+                                      Inputs inputs, std::span<FieldIndex> indexes) const {
   TRY(open(impl, inputs, indexes));
   if (timer.timed()) add_sizes(timer, impl);
-  TRY(resolve(impl, id));
+  return resolve(impl, id);
+}
+
+Status CompiledPlan::run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                                  Outputs outputs) const {
   if (program_.views && program_.fields[(*program_.views)[0]].kind == FieldProgram::Kind::kPicture)
     return run_views(impl, timer, id, inputs, outputs);
   for (const std::size_t f : program_.pictures) {
     const FieldProgram& field = program_.fields[f];
-    if (!field.decode) CHECK(static_cast<std::int64_t>(inputs[f].size()) == field.in_bytes);
+    if (!field.decode) CHECK(inputs[f].size() == packed_bytes(program_.inputs[f].spec, impl.sizes[f]));
     impl.trace.clear();
     TRY(render(impl, source_of(impl, id, f, inputs[f]), f, timer.timed() ? &impl.trace : nullptr,
                outputs[f]));
@@ -333,7 +391,7 @@ Status CompiledPlan::run_views(Scratch::Impl& impl, StageTimer& timer, const Sam
     timer.add(0, bytes, impl.trace.decoded_bytes, impl.trace.decoded_at_ns);
     bytes = impl.trace.decoded_bytes;
   } else {
-    CHECK(bytes == program_.fields[views[0]].in_bytes);
+    CHECK(input.size() == packed_bytes(program_.inputs[views[0]].spec, impl.sizes[views[0]]));
   }
   for (std::size_t v = 0; v < views.size(); ++v) {
     impl.trace.clear();
@@ -382,6 +440,40 @@ Status CompiledPlan::run_whole(Scratch::Impl& impl, StageTimer& timer, const Sam
   }
   for (const auto& input : inputs) bytes_in += static_cast<std::int64_t>(input.size());
   timer.add(0, bytes_in, bytes_out);
+  return {};
+}
+
+// Ask for the memory of all outputs, and find the place of each.
+Status CompiledPlan::place_packed(std::span<const ImageSize> sizes, const PackRoom& room,
+                                  std::span<std::byte*> places) const {
+  std::array<std::uint64_t, kFieldsMax> offsets{};
+  std::uint64_t bytes = 0, end = 0;
+  for (std::size_t f = 0; f < sizes.size(); ++f) {
+    offsets[f] = align_up(end, std::uint64_t{kPackAlign});
+    end = offsets[f] + packed_bytes(program_.outputs[f], sizes[f]);
+    bytes = end;
+  }
+  std::byte* const memory = room(bytes);
+  if (memory == nullptr) return fail(Code::kExhausted, "no memory for a sample that is kept");
+  for (std::size_t f = 0; f < sizes.size(); ++f)
+    places[f] = pack_size(program_.outputs[f], sizes[f], memory + offsets[f]);
+  return {};
+}
+
+Status CompiledPlan::pack_whole(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
+                                const PackRoom& room) const {
+  ASSIGN(const std::vector<OwnedTensor> tensors, run_op_by_op(program_, id, inputs, &impl.patience));
+  std::array<ImageSize, kFieldsMax> sizes;
+  for (std::size_t f = 0; f < tensors.size(); ++f)
+    if (program_.outputs[f].bytes() < 0) sizes[f] = {tensors[f].spec.shape[0], tensors[f].spec.shape[1]};
+  std::array<std::byte*, kFieldsMax> places{};
+  TRY(place_packed(std::span(sizes).first(tensors.size()), room, places));
+  std::int64_t bytes = 0;
+  for (std::size_t f = 0; f < tensors.size(); ++f) {
+    std::memcpy(places[f], tensors[f].data.data(), tensors[f].data.size());
+    bytes += static_cast<std::int64_t>(tensors[f].data.size());
+  }
+  timer.add(0, 0, bytes);
   return {};
 }
 

@@ -41,6 +41,8 @@ struct PlanOptions {
   /// the ops before `first` make, on another machine. Parts that follow each other give the bits of the whole plan.
   std::size_t first = 0;
   std::size_t last = SIZE_MAX;  ///< more than the number of ops: to the end
+  /// Whether the part may also begin or end where uint8 pictures have no fixed size (Plan::pack(), packing.h).
+  bool packed = false;
 };
 
 /// The cost of one stage, as loader.stats() shows it. One sample in 32 is timed, or fewer where timing would cost more
@@ -124,6 +126,17 @@ class Plan {
   /// allocations throw std::bad_alloc). kTimeout: Scratch::set_go_on() ended it. Any other code is a bug.
   virtual Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
                      std::span<std::byte* const> outputs, std::span<FieldIndex> indexes = {}) const = 0;
+
+  /// Gives memory for so many bytes; null if there is none.
+  using PackRoom = std::function<std::byte*(std::uint64_t bytes)>;
+  /// Compute one sample as run() does, into one piece of memory (packing.h) that may have pictures of any size. `room`
+  /// is asked once, when the sizes are known. Errors: those of run(); kExhausted if `room` gave nothing.
+  virtual Status pack(Scratch& scratch, const SampleId& id,
+                      std::span<const std::span<const std::byte>> inputs, const PackRoom& room,
+                      std::span<FieldIndex> indexes = {}) const = 0;
+  /// Point `inputs`, one for each of inputs(), into a sample that pack() of the part before this one made.
+  virtual void unpack(std::span<const std::byte> packed,
+                      std::span<std::span<const std::byte>> inputs) const = 0;
 
   /// Compute one sample op by op, with any shape, for debugging. The bits are those of run().
   virtual Result<std::vector<OwnedTensor>> sample(

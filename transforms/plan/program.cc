@@ -7,6 +7,7 @@
 #include <span>
 
 #include "transforms/pipeline/source.h"
+#include "transforms/plan/packing.h"
 
 namespace carya::transforms {
 namespace {
@@ -149,9 +150,10 @@ Status check_end(const Program& program, const std::vector<FieldState>& states) 
 }
 
 // Whether a part may begin or end between these ops.
-Status check_cut(const std::vector<FieldState>& states) {
+Status check_cut(const PlanOptions& options, const std::vector<FieldState>& states) {
   for (const FieldState& state : states)
-    if (state.form == FieldState::Form::kEncoded || state.spec.bytes() < 0)
+    if (state.form == FieldState::Form::kEncoded ||
+        (state.spec.bytes() < 0 && !(options.packed && can_pack(state))))
       return fail(Code::kInvalidArgument,
                   "plan: a part ends where " + state.spec.name + " is " + state.spec.to_string() +
                       "; give a place where everything is decoded and has a fixed shape");
@@ -175,7 +177,7 @@ Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std
   Program elsewhere{.pipeline = program.pipeline, .options = program.options};
   auto states = OpTaker(elsewhere, std::move(source)).take_all(before);
   if (!states) return wrong_order(states.error().message);
-  TRY(check_cut(*states));
+  TRY(check_cut(program.options, *states));
   program.inputs = inputs_of(*states);
   return states;
 }
@@ -192,7 +194,7 @@ Result<std::vector<FieldState>> take_ops(Program& program) {
   if (last == order.size())
     TRY(check_end(program, *states));
   else
-    TRY(check_cut(*states));
+    TRY(check_cut(program.options, *states));
   for (const FieldState& state : *states) program.outputs.push_back(state.spec);
   return states;
 }
@@ -372,7 +374,7 @@ bool has_float_steps(const Program& program) {
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options) {
   Program program{.pipeline = std::move(pipeline), .options = options};
   ASSIGN(const std::vector<FieldState> states, take_ops(program));
-  TRY(check_fixed(*program.pipeline, states));
+  if (!options.packed) TRY(check_fixed(*program.pipeline, states));
   program.options.fuse &= !has_float_steps(program);
   for (std::size_t i = 0; i < states.size(); ++i)
     program.fields.push_back(compile_field(program, i, states[i]));

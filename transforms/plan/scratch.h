@@ -59,7 +59,8 @@ struct PictureTrace {
 struct Scratch::Impl {
   // One for each encoded field, since all headers are read before any picture is decoded.
   std::vector<ImageDecoder> decoders;
-  std::vector<ImageInfo> infos;  // those of `decoders`
+  std::vector<ImageInfo> infos;             // those of `decoders`
+  std::array<ImageSize, kFieldsMax> sizes;  // of each input that is a picture, before the steps
   Resizer resizer;
   RowBuffer pictures[2];          // a picture in progress; each step reads one and writes the other
   std::array<RowBuffer, 2> rows;  // rows of a picture between changes that run together

@@ -1,0 +1,50 @@
+#include "transforms/plan/packing.h"
+
+#include <cstring>
+
+#include "base/checked.h"
+
+namespace carya::transforms {
+
+bool can_pack(const FieldState& state) {
+  if (state.form == FieldState::Form::kEncoded) return false;
+  if (state.spec.bytes() >= 0) return true;
+  const std::vector<std::int64_t>& shape = state.spec.shape;
+  return state.form == FieldState::Form::kImage && !state.values && state.spec.dtype == DType::kUint8 &&
+         shape.size() == 3 && (shape[2] == 1 || shape[2] == 3 || shape[2] == 4);
+}
+
+std::uint64_t packed_bytes(const TensorSpec& spec, ImageSize size) {
+  if (spec.bytes() >= 0) return static_cast<std::uint64_t>(spec.bytes());
+  return kPackedSizeBytes + static_cast<std::uint64_t>(size.height * size.width * spec.shape[2]);
+}
+
+std::byte* pack_size(const TensorSpec& spec, ImageSize size, std::byte* at) {
+  if (spec.bytes() >= 0) return at;
+  std::memcpy(at, &size.height, 8);
+  std::memcpy(at + 8, &size.width, 8);
+  return at + kPackedSizeBytes;
+}
+
+ImageSize packed_size(std::span<const std::byte> tensor) {
+  ImageSize size;
+  std::memcpy(&size.height, tensor.data(), 8);
+  std::memcpy(&size.width, tensor.data() + 8, 8);
+  return size;
+}
+
+std::span<const std::byte> packed_pixels(std::span<const std::byte> tensor) {
+  return tensor.subspan(kPackedSizeBytes);
+}
+
+void unpack(const std::vector<TensorSpec>& specs, std::span<const std::byte> sample,
+            std::span<std::span<const std::byte>> tensors) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const ImageSize size = specs[i].bytes() < 0 ? packed_size(sample.subspan(at)) : ImageSize{};
+    tensors[i] = sample.subspan(at, packed_bytes(specs[i], size));
+    at = align_up(at + tensors[i].size(), kPackAlign);
+  }
+}
+
+}  // namespace carya::transforms
