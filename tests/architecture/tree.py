@@ -47,7 +47,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pipeline",),
         ("plan",),
     ),
-    "autotune": (("order",), ("placement",), ("controller",), ("sharing",), ("simulator",)),
+    "autotune": (("order",), ("cache", "placement"), ("controller",), ("sharing",), ("simulator",)),
     "remote": (("protocol", "fleet"), ("pool", "server")),
     "io": (("manifest", "store"), ("files",), ("read", "index"), ("formats", "http"), ("sources",)),
 }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+
+namespace carya::autotune {
+
+/// A place in the order of a pipeline's ops behind which a sample can be kept. CPU seconds, of one sample.
+struct CachePlace {
+  std::size_t ops = 0;  ///< the first so many ops run before the place
+  double fill_s = 0;    ///< to compute it, keep it and go on: above what it costs where nothing is kept
+  double hit_s = 0;     ///< to go on from the kept bytes
+  double bytes = 0;     ///< of the kept sample; above 0
+};
+
+struct CacheInputs {
+  double sample_s = 0;  ///< a sample for which nothing is kept, above 0
+  std::vector<CachePlace> places;
+  double records = 0;         ///< of one epoch, above 0
+  double capacity_bytes = 0;  ///< for all kept samples together
+  double epochs_left = 1;     ///< the present one included, at least 1; see expected_epochs()
+};
+
+/// What a run costs with one choice, in the mean over its records.
+struct CacheCost {
+  std::optional<std::size_t> place{};  ///< index in CacheInputs::places; none: nothing is kept
+  double share = 0;                    ///< of the records that are kept
+  double run_s = 0;                    ///< CPU seconds per record, over the epochs left
+  double later_s = 0;                  ///< of these, in one epoch after the present one
+  /// After so many epochs in all what filling cost is paid back; 0: filling costs nothing; none: never.
+  std::optional<double> pays_back_epochs{};
+};
+
+struct CacheChoice {
+  CacheCost chosen;
+  std::vector<CacheCost> all;  ///< nothing kept, then each place in its order
+};
+
+/// A change of what is kept must save this share of the run's cost.
+inline constexpr double kCacheMargin = 0.02;
+
+/// The epochs that a stream is expected to have left, the present one included. `epochs`: how many there are, if that is
+/// known. Without it, a stream in its n-th epoch has n + 1.
+double expected_epochs(std::optional<double> epochs, double epoch);
+
+/// The choice with the least run_s, or `present` if that is not worse by more than kCacheMargin. `present`: an index of
+/// `places`; none: nothing is kept now. Pure. Errors: kInvalidArgument (numbers that cannot be, with their names).
+Result<CacheChoice> choose_cache(const CacheInputs& facts, std::optional<std::size_t> present);
+
+}  // namespace carya::autotune

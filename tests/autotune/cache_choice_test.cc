@@ -1,0 +1,130 @@
+// What is kept: the choice against playing the whole run, record by record.
+#include "autotune/cache/cache_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace carya::autotune {
+namespace {
+
+/// CPU seconds of a whole run: in each epoch every record is a hit, a fill or neither.
+double played(const CacheInputs& facts, std::optional<std::size_t> place) {
+  double sum = 0, room = facts.capacity_bytes;
+  const auto records = static_cast<int>(facts.records);
+  std::vector<bool> kept(static_cast<std::size_t>(records));
+  for (int epoch = 0; epoch < static_cast<int>(facts.epochs_left); ++epoch)
+    for (std::size_t r = 0; r < kept.size(); ++r) {
+      if (place && kept[r]) {
+        sum += facts.places[*place].hit_s;
+      } else if (place && epoch == 0 && room >= facts.places[*place].bytes) {
+        kept[r] = true;
+        room -= facts.places[*place].bytes;
+        sum += facts.places[*place].fill_s;
+      } else {
+        sum += facts.sample_s;
+      }
+    }
+  return sum / facts.records;
+}
+
+CacheInputs photos(double epochs) {
+  return {.sample_s = 420e-6,
+          .places = {{.ops = 1, .fill_s = 800e-6, .hit_s = 110e-6, .bytes = 580e3}},
+          .records = 1000,
+          .capacity_bytes = 1e9,
+          .epochs_left = epochs};
+}
+
+TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
+  std::mt19937_64 random(7);
+  const auto draw = [&](double low, double high) {
+    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+  };
+  int kept = 0;
+  for (int world = 0; world < 400; ++world) {
+    CacheInputs facts{.sample_s = draw(1e-5, 1e-2), .records = std::floor(draw(1, 200))};
+    for (std::size_t ops = 1; ops <= random() % 7; ++ops) {
+      const double hit = draw(1e-6, 1e-2);
+      facts.places.push_back(
+          {.ops = ops, .fill_s = hit + draw(1e-5, 1e-2), .hit_s = hit, .bytes = std::floor(draw(1e3, 1e6))});
+    }
+    facts.epochs_left = 1 + static_cast<double>(random() % 9);
+    // Whole records, so that the share is what fits.
+    const double whole = facts.places.empty() ? 1 : facts.places[random() % facts.places.size()].bytes;
+    facts.capacity_bytes = whole * static_cast<double>(random() % 250);
+    const auto choice = choose_cache(facts, std::nullopt);
+    ASSERT_TRUE(choice) << choice.error().message;
+    ASSERT_EQ(choice->all.size(), facts.places.size() + 1);
+    const double nothing = played(facts, std::nullopt);
+    double best = nothing;
+    for (const CacheCost& cost : choice->all) {
+      const double share = cost.share * facts.records;
+      best = std::min(best, cost.run_s);
+      if (share == std::floor(share)) EXPECT_NEAR(cost.run_s, played(facts, cost.place), 1e-9 * nothing);
+    }
+    EXPECT_LE(choice->chosen.run_s, best + kCacheMargin * nothing);
+    if (choice->chosen.place) {
+      EXPECT_EQ(choice->chosen.run_s, best);
+      ++kept;
+    }
+  }
+  EXPECT_GT(kept, 50);
+}
+
+TEST(CacheChoice, KeepsNothingForOneEpoch) {
+  EXPECT_FALSE(choose_cache(photos(1), std::nullopt)->chosen.place);
+  EXPECT_TRUE(choose_cache(photos(10), std::nullopt)->chosen.place);
+}
+
+TEST(CacheChoice, WeighsTheWholePictureAgainstTheRegion) {
+  // Decoding regions with an index is cheaper for two epochs; not for three.
+  const auto two = choose_cache(photos(2), std::nullopt);
+  EXPECT_FALSE(two->chosen.place);
+  EXPECT_NEAR(two->all[1].pays_back_epochs.value(), 1 + 380.0 / 310.0, 1e-9);
+  EXPECT_TRUE(choose_cache(photos(3), std::nullopt)->chosen.place);
+  CacheInputs little = photos(10);
+  little.places[0].hit_s = 430e-6;
+  EXPECT_FALSE(choose_cache(little, std::nullopt)->chosen.place);
+  EXPECT_FALSE(choose_cache(little, std::nullopt)->all[1].pays_back_epochs);
+}
+
+TEST(CacheChoice, StaysWhereItIsForLessThanTheMargin) {
+  CacheInputs facts = photos(100);
+  facts.places.push_back({.ops = 2, .fill_s = 800e-6, .hit_s = 109e-6, .bytes = 580e3});
+  EXPECT_EQ(choose_cache(facts, 0)->chosen.place, 0);
+  EXPECT_EQ(choose_cache(facts, 1)->chosen.place, 1);
+  facts.places[1].hit_s = 60e-6;
+  EXPECT_EQ(choose_cache(facts, 0)->chosen.place, 1);
+  facts.places[1].hit_s = facts.places[0].hit_s = 500e-6;
+  EXPECT_FALSE(choose_cache(facts, 0)->chosen.place);
+}
+
+TEST(CacheChoice, KeepsTheShareThatFits) {
+  CacheInputs facts = photos(10);
+  facts.capacity_bytes = 0.4 * facts.records * facts.places[0].bytes;
+  const auto choice = choose_cache(facts, std::nullopt);
+  EXPECT_DOUBLE_EQ(choice->chosen.share, 0.4);
+  EXPECT_NEAR(choice->chosen.later_s, 0.6 * 420e-6 + 0.4 * 110e-6, 1e-12);
+}
+
+TEST(CacheChoice, NumbersThatCannotBeAreNamed) {
+  CacheInputs facts = photos(10);
+  facts.places[0].bytes = 0;
+  const auto refused = choose_cache(facts, std::nullopt);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("after 1 ops: bytes"), std::string::npos);
+  EXPECT_FALSE(choose_cache({.sample_s = NAN, .records = 1}, std::nullopt));
+}
+
+TEST(CacheChoice, ExpectsAsMuchAsThereWas) {
+  EXPECT_EQ(expected_epochs(10, 3), 7);
+  EXPECT_EQ(expected_epochs(10, 12), 1);
+  EXPECT_EQ(expected_epochs(std::nullopt, 0), 2);
+  EXPECT_EQ(expected_epochs(std::nullopt, 4), 6);
+}
+
+}  // namespace
+}  // namespace carya::autotune
