@@ -28,7 +28,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "loader": (
         ("host", "program", "read"),
-        ("data",),
+        ("cache", "data"),
         ("plan", "wire"),
         ("stream", "worker"),
         ("engine", "overflow"),

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace carya::loader {
+
+/// Whether a stream keeps samples in memory for its later epochs, and how many. It changes no bit.
+struct CacheOptions {
+  enum class Mode : std::uint8_t {
+    kOff,   ///< nothing is kept
+    kAuto,  ///< what pays by what was measured, from when that is known
+    kOn,    ///< from the first batch on, whether it pays or not
+  };
+  Mode mode = Mode::kOff;
+  /// The most bytes that are kept; 0: `share` of the memory that is free when the stream begins.
+  std::uint64_t bytes = 0;
+  double share = 0.2;
+  /// The label of the op behind which samples are kept ("decode_image", "crop#1"); "": where it pays most.
+  std::string after{};
+};
+
+}  // namespace carya::loader
