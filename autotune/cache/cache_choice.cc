@@ -21,6 +21,7 @@ Status check(const CacheInputs& facts) {
   TRY(check("records", facts.records, kAboveZero));
   TRY(check("capacity_bytes", facts.capacity_bytes, 0));
   TRY(check("epochs_left", facts.epochs_left, 1));
+  TRY(check("filling_epochs", facts.filling_epochs, 0));
   for (const CachePlace& place : facts.places) {
     const std::string where = fmt::format("after {} ops: ", place.ops);
     TRY(check(where + "fill_s", place.fill_s, 0));
@@ -37,11 +38,12 @@ CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
   const double extra = place.fill_s - facts.sample_s;
   CacheCost cost{.place = index, .share = share};
   cost.later_s = facts.sample_s - share * saved;
-  cost.run_s = facts.epochs_left * facts.sample_s + share * (extra - (facts.epochs_left - 1) * saved);
+  cost.run_s = facts.epochs_left * facts.sample_s +
+               share * (facts.filling_epochs * extra - (facts.epochs_left - facts.filling_epochs) * saved);
   if (extra <= 0)
     cost.pays_back_epochs = 0;
   else if (saved > 0)
-    cost.pays_back_epochs = 1 + extra / saved;
+    cost.pays_back_epochs = facts.filling_epochs * (1 + extra / saved);
   return cost;
 }
 
@@ -49,6 +51,13 @@ CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
 
 double expected_epochs(std::optional<double> epochs, double epoch) {
   return epochs ? std::max(1.0, *epochs - epoch) : epoch + 2;
+}
+
+double filling_epochs(double ranks, double epochs) {
+  constexpr double kHardlyAny = 1e-6;
+  double unmet = 1;  // the share of records that it has not met yet
+  for (double epoch = 0; epoch < epochs && unmet > kHardlyAny; ++epoch) unmet *= 1 - 1 / std::max(1.0, ranks);
+  return std::max(1.0, ranks * (1 - unmet));
 }
 
 Result<CacheChoice> choose_cache(const CacheInputs& facts, std::optional<std::size_t> present) {

@@ -22,6 +22,8 @@ struct CacheInputs {
   double records = 0;         ///< of one epoch, above 0
   double capacity_bytes = 0;  ///< for all kept samples together
   double epochs_left = 1;     ///< the present one included, at least 1; see expected_epochs()
+  /// As many epochs' samples have to be put in, 1 to epochs_left; see filling_epochs().
+  double filling_epochs = 1;
 };
 
 /// What a run costs with one choice, in the mean over its records.
@@ -45,6 +47,10 @@ inline constexpr double kCacheMargin = 0.02;
 /// The epochs that a stream is expected to have left, the present one included. `epochs`: how many there are, if that is
 /// known. Without it, a stream in its n-th epoch has n + 1.
 double expected_epochs(std::optional<double> epochs, double epoch);
+
+/// In how many of its epochs' samples a rank of `ranks` meets a record for the first time, when each epoch deals the
+/// records out anew and each rank has a cache of its own. It is 1 for one rank.
+double filling_epochs(double ranks, double epochs);
 
 /// The choice with the least run_s, or `present` if that is not worse by more than kCacheMargin. `present`: an index of
 /// `places`; none: nothing is kept now. Pure. Errors: kInvalidArgument (numbers that cannot be, with their names).

@@ -15,6 +15,17 @@ constexpr std::uint64_t kAlign = 64;
 /// Of an entry in the table, with the node's own.
 constexpr std::uint64_t kEntryBytes = 96;
 
+/// Give the pages of a sample memory at once, which takes two thirds of the time of a fault for each. Where the kernel
+/// cannot (before 5.14), they get it as they are written.
+void populate(std::byte* at, std::uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr std::uintptr_t kPage = 4096;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(at) & ~(kPage - 1);
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(at) + bytes;
+  if (bytes >= 4 * kPage) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#endif
+}
+
 }  // namespace
 
 std::uint64_t CacheShelf::room_of(std::uint64_t bytes) {
@@ -29,13 +40,20 @@ KeptSample CacheShelf::find(std::uint64_t record) const {
 }
 
 std::byte* CacheShelf::reserve(std::uint64_t record, std::uint64_t bytes) {
-  const MutexLock lock(mutex_);
-  if (closed_ || entries_.contains(record)) return nullptr;
-  try {
-    return take(record, bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
+  std::byte* at = nullptr;
+  std::shared_ptr<const Mapping> memory;  // stays while it is populated
+  {
+    const MutexLock lock(mutex_);
+    if (closed_ || entries_.contains(record)) return nullptr;
+    try {
+      at = take(record, bytes);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    memory = segment_;
   }
+  if (at != nullptr) populate(at, bytes);
+  return at;
 }
 
 std::byte* CacheShelf::take(std::uint64_t record, std::uint64_t bytes) {

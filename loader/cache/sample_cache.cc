@@ -40,12 +40,8 @@ SampleCache::SampleCache(const SampleCacheOptions& options)
   look();
 }
 
-KeptSample SampleCache::find(std::uint64_t record) {
-  looked_.fetch_add(1, std::memory_order_relaxed);
-  if (!admits(record)) return {};
-  KeptSample found = shelf_of(record).find(record);
-  if (found) hits_.fetch_add(1, std::memory_order_relaxed);
-  return found;
+KeptSample SampleCache::find(std::uint64_t record) const {
+  return admits(record) ? shelf_of(record).find(record) : KeptSample{};
 }
 
 bool SampleCache::admits(std::uint64_t record) const {
@@ -125,8 +121,6 @@ SampleCacheStats SampleCache::stats() const {
           .limit_bytes = limit_bytes_,
           .bytes = bytes_,
           .records = records,
-          .looked = looked_,
-          .hits = hits_,
           .filled = filled_,
           .given_up = given_up_,
           .admitted_share = static_cast<double>(open_.load()) / kShelves};

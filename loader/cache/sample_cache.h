@@ -25,8 +25,6 @@ struct SampleCacheStats {
   std::uint64_t limit_bytes = 0;  ///< what may be used now: less than the capacity while memory is short
   std::uint64_t bytes = 0;        ///< that are used
   std::uint64_t records = 0;      ///< that are kept
-  std::uint64_t looked = 0;       ///< look-ups
-  std::uint64_t hits = 0;         ///< look-ups that found a sample
   std::uint64_t filled = 0;       ///< samples that were put in
   std::uint64_t given_up = 0;     ///< of these, those that went again for want of room
   double admitted_share = 1;      ///< share of all records that may be kept
@@ -45,7 +43,7 @@ class SampleCache {
   explicit SampleCache(const SampleCacheOptions& options);
 
   /// The record's sample; empty if it is not kept.
-  KeptSample find(std::uint64_t record);
+  KeptSample find(std::uint64_t record) const;
   /// Whether a sample of the record that is made now would be kept.
   bool admits(std::uint64_t record) const;
   /// Take memory for the sample of a record. The caller writes it, then calls publish(); if it cannot, the record is not
@@ -80,7 +78,7 @@ class SampleCache {
   Mutex lowering_;
 
   // Figures, relaxed: each is only shown, or an estimate.
-  std::atomic<std::uint64_t> looked_{0}, hits_{0}, filled_{0}, filled_bytes_{0}, given_up_{0};
+  std::atomic<std::uint64_t> filled_{0}, filled_bytes_{0}, given_up_{0};
 };
 
 }  // namespace carya::loader

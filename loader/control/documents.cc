@@ -41,6 +41,9 @@ CARYA_FIELDS(RemoteOptions) {
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
   a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed), a("verify", d.verify);
 }
+CARYA_FIELDS(CacheOptions) {
+  a("mode", d.mode), a("bytes", d.bytes), a("share", d.share), a("after", d.after);
+}
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
   a("slots", d.slots), a("read_ahead_bytes", d.read_ahead_bytes), a("on_error", d.on_error),
@@ -48,7 +51,7 @@ CARYA_FIELDS(JobOptions) {
   a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
   a("epoch", d.epoch), a("position", d.position), a("label_int32", d.label_int32);
   a("decode_index", d.decode_index), a("reorder", d.reorder), a("order", d.order);
-  a("remote", d.remote);
+  a("remote", d.remote), a("cache", d.cache);
 }
 CARYA_FIELDS(AttachRequest) {
   a("job", d.job), a("replica", d.replica), a("replicas", d.replicas), a("options", d.options);
@@ -149,7 +152,7 @@ CARYA_FIELDS(StreamStats) {
   a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
       a("plan_lines", d.plan_lines);
   a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
-  a("placement", d.placement);
+  a("placement", d.placement), a("cache", d.cache);
 }
 CARYA_FIELDS(ReaderStatus) {
   a("pid", d.pid), a("replica", d.replica), a("held", d.held), a("attached_s", d.attached_s);
@@ -192,7 +195,7 @@ using Json = nlohmann::json;
 bool sane(const JobOptions& options) {
   return options.on_error <= transforms::OnError::kMask &&
          options.io_engine <= io::ReadEngineOptions::Kind::kPread &&
-         options.reorder <= autotune::Sense::kRelaxed &&
+         options.reorder <= autotune::Sense::kRelaxed && options.cache.mode <= CacheOptions::Mode::kOn &&
          (!options.remote || options.remote->goal.objective <= autotune::Objective::kCostAtTarget);
 }
 bool sane(const AttachRequest& request) {

@@ -58,7 +58,10 @@ constexpr std::int64_t kRateNs = 1'000'000'000;
 }  // namespace
 
 JobTable::JobTable(const JobLimits& limits)
-    : limits_(limits), budget_(SharedBudget::create(limits.shared_bytes)), cores_(cores_allowed()) {}
+    : limits_(limits),
+      budget_(SharedBudget::create(limits.shared_bytes)),
+      cache_budget_(SharedBudget::create(limits.cache_bytes)),
+      cores_(cores_allowed()) {}
 
 JobTable::~JobTable() {
   stop_all();
@@ -221,8 +224,11 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
       if (differs.empty()) return take_seat(job, rank, call);
       return refuse(request.job, fmt::format("rank {} has another {}", options.rank, differs));
     }
-    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
-                            !limits_.remote.fleet_command.empty()))
+    // Samples are not kept beside workers: the job asked for the one, the configuration only offers the other.
+    const bool keeps = options.cache.mode != CacheOptions::Mode::kOff;
+    if (!options.remote && !keeps &&
+        (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
+         !limits_.remote.fleet_command.empty()))
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     cores = cores_;
@@ -231,7 +237,8 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<LocalStream>> stream = LocalStream::create(
-      job->pipeline, job->dataset, options, {.readers = request.replicas, .budget = budget_, .cores = cores});
+      job->pipeline, job->dataset, options,
+      {.readers = request.replicas, .budget = budget_, .cache_budget = cache_budget_, .cores = cores});
   const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);
@@ -425,6 +432,7 @@ void JobTable::set_limits(const JobLimits& limits) {
   const MutexLock lock(mutex_);
   limits_ = limits;
   budget_->set_limit(limits.shared_bytes);
+  cache_budget_->set_limit(limits.cache_bytes);
 }
 
 void JobTable::drain() {

@@ -25,6 +25,7 @@ struct JobLimits {
   std::uint64_t jobs = 64;
   std::uint64_t readers = 256;
   std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
+  std::uint64_t cache_bytes = UINT64_MAX;   ///< samples that all jobs keep for later epochs
   std::uint32_t threads = 0;  ///< of a job without threads=; 0: the allowed cores, also when they change
   AllowedFolders folders;     ///< the folders that clients may name
   double linger_s = 60;       ///< how long a rank whose reader died, and a dataset without a user, are kept
@@ -146,7 +147,8 @@ class JobTable {
 
   mutable Mutex mutex_;
   JobLimits limits_ GUARDED_BY(mutex_);
-  const std::shared_ptr<SharedBudget> budget_;  // of limits_.shared_bytes
+  const std::shared_ptr<SharedBudget> budget_;        // of limits_.shared_bytes
+  const std::shared_ptr<SharedBudget> cache_budget_;  // of limits_.cache_bytes
   bool draining_ GUARDED_BY(mutex_) = false;
   std::uint32_t cores_ GUARDED_BY(mutex_);  // the cores allowed now, by affinity and quota
   CoreShares shares_ GUARDED_BY(mutex_);

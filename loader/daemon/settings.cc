@@ -16,7 +16,9 @@
 namespace carya::loader {
 namespace {
 
-constexpr double kShareOfMemory = 0.5;  // unless the file says otherwise
+// Unless the file says otherwise.
+constexpr double kShareOfMemory = 0.5;
+constexpr double kCacheShareOfMemory = 0.2;
 
 /// Reads one value; gives what is allowed when it is not that.
 using Take = std::function<std::string(const toml::node&)>;
@@ -74,6 +76,16 @@ Take words(std::vector<std::string>& out, const std::string& allowed) {
       if (!word || word->empty()) return allowed;
       out.push_back(*word);
     }
+    return "";
+  };
+}
+
+/// A size, or a share of `memory_bytes`.
+Take memory(std::uint64_t& out, std::uint64_t memory_bytes) {
+  return [&out, memory_bytes](const toml::node& node) -> std::string {
+    const auto bytes = parse_size(node.value_exact<std::string>().value_or(""), memory_bytes);
+    if (!bytes) return bytes.error().message;
+    out = *bytes;
     return "";
   };
 }
@@ -156,13 +168,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"limits.jobs", whole(settings.limits.jobs, 1, 100'000)},
       {"limits.readers", whole(settings.limits.readers, 1, 100'000)},
       {"limits.threads", whole(settings.limits.threads, 0, kThreadsMax)},
-      {"limits.shared_memory",
-       [&settings, memory_bytes](const toml::node& node) -> std::string {
-         const auto bytes = parse_size(node.value_exact<std::string>().value_or(""), memory_bytes);
-         if (!bytes) return bytes.error().message;
-         settings.limits.shared_bytes = *bytes;
-         return "";
-       }},
+      {"limits.shared_memory", memory(settings.limits.shared_bytes, memory_bytes)},
+      {"limits.cache_memory", memory(settings.limits.cache_bytes, memory_bytes)},
   };
   add_remote_readers(readers, settings.limits.remote);
   return readers;
@@ -198,6 +205,8 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
   Settings settings;
   settings.limits.shared_bytes =
       static_cast<std::uint64_t>(kShareOfMemory * static_cast<double>(memory_bytes));
+  settings.limits.cache_bytes =
+      static_cast<std::uint64_t>(kCacheShareOfMemory * static_cast<double>(memory_bytes));
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

@@ -74,15 +74,6 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Returns null also if there is no memory to plan with: the present plan stays.
-std::shared_ptr<PlanInUse> look_at(StreamPlanner& planner, const PlanProfile& profile) {
-  try {
-    return planner.look(profile);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
 /// Entries that are not written for lack of memory are written the next time, or lost. That costs time and no bit.
 void flush(DecodeIndex& index) {
   try {
@@ -369,7 +360,8 @@ void Engine::end_task(Task& task) {
   DecodeIndex& index = *stream.parts().index;
   const bool flushes = index.ask_flush() || index.urgent();
   const std::uint64_t timed = stream.plans().present()->profile.timed_samples();
-  if (stream.parts().planner->ask(timed) || flushes) keep_.notify_one();
+  const bool looks = stream.parts().cache && stream.parts().cache->ask();
+  if (stream.parts().planner->ask(timed) || flushes || looks) keep_.notify_one();
   pump_unrung(stream);
   if (stream.chunks().count(ChunkState::kLocal) == 0) finished_.notify_all();
 }
@@ -501,13 +493,13 @@ void Engine::keep_loop() {
       keep_.wait(lock);
       continue;
     }
-    const auto planners = asked_planners();
+    const auto asked = asked_plans();
     const auto indexes = asked_indexes();
-    for (const auto& [planner, profile] : planners) {
+    for (const AskedPlan& one : asked) {
       lock.unlock();
-      const std::shared_ptr<PlanInUse> plan = look_at(*planner, profile);
+      const std::shared_ptr<PlanInUse> plan = look_at(one);
       lock.lock();
-      if (plan) turn_to(planner.get(), plan);
+      if (plan) turn_to(one.planner.get(), plan);
     }
     lock.unlock();
     for (const auto& index : indexes) flush(*index);
@@ -520,7 +512,8 @@ void Engine::keep_loop() {
 
 bool Engine::is_asked() const {
   return std::ranges::any_of(streams_, [](const auto& stream) {
-    return stream->parts().index->asked() || stream->parts().planner->asked();
+    const StreamParts& parts = stream->parts();
+    return parts.index->asked() || parts.planner->asked() || (parts.cache && parts.cache->is_due());
   });
 }
 
@@ -539,14 +532,32 @@ std::vector<std::shared_ptr<DecodeIndex>> Engine::asked_indexes() const {
   return asked;
 }
 
-std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> Engine::asked_planners() const {
-  std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked;
+/// Plans, and samples that are kept: others may need their memory while nothing is computed.
+std::vector<Engine::AskedPlan> Engine::asked_plans() const {
+  std::vector<AskedPlan> asked;
   try {
-    for (const auto& stream : streams_)
-      if (stream->parts().planner->asked()) asked.emplace_back(stream->parts().planner, measured(*stream));
+    for (const auto& stream : streams_) {
+      const StreamParts& parts = stream->parts();
+      const bool looks = parts.cache && parts.cache->is_due();
+      if (!parts.planner->asked() && !looks) continue;
+      asked.push_back({parts.planner, looks ? parts.cache : nullptr, measured(*stream),
+                       looks ? stream->sequencer().stats().epoch : 0});
+    }
   } catch (const std::bad_alloc&) {  // the next look asks the others
   }
   return asked;
+}
+
+/// Returns null also if there is no memory to plan with: the present plan and place stay.
+std::shared_ptr<PlanInUse> Engine::look_at(const AskedPlan& asked) {
+  try {
+    if (asked.cache)
+      asked.cache->look(asked.planner->profile(asked.measured), asked.measured.orders.back().order,
+                        asked.epoch);
+    return asked.planner->asked() ? asked.planner->look(asked.measured) : nullptr;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 /// The planner's stream may have been removed meanwhile.

@@ -85,6 +85,13 @@ class Engine {
   void end_remote(StreamScheduler& stream, ChunkWork& work, bool computed);
   void wake(StreamScheduler& asked);
   struct Task;
+  /// What is to be planned, with what was measured, and the samples that are to be looked after (null: none).
+  struct AskedPlan {
+    std::shared_ptr<StreamPlanner> planner;
+    std::shared_ptr<StreamCache> cache;
+    PlanProfile measured;
+    std::uint64_t epoch = 0;
+  };
   void end_task(Task& task) REQUIRES(mutex_);
   bool take_task(Task& task, MutexLock& lock) REQUIRES(mutex_);
   void lock_soon() CARYA_THREAD_SAFETY(acquire_capability(mutex_));
@@ -102,7 +109,8 @@ class Engine {
   bool is_asked() const REQUIRES(mutex_);
   bool is_urgent() const REQUIRES(mutex_);
   std::vector<std::shared_ptr<DecodeIndex>> asked_indexes() const REQUIRES(mutex_);
-  std::vector<std::pair<std::shared_ptr<StreamPlanner>, PlanProfile>> asked_planners() const REQUIRES(mutex_);
+  std::vector<AskedPlan> asked_plans() const REQUIRES(mutex_);
+  static std::shared_ptr<PlanInUse> look_at(const AskedPlan& asked);
   void turn_to(const StreamPlanner* planner, const std::shared_ptr<PlanInUse>& plan) REQUIRES(mutex_);
 
   const pid_t pid_ = getpid();

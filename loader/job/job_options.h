@@ -8,6 +8,7 @@
 
 #include "autotune/order/op_model.h"
 #include "io/read/read_engine.h"
+#include "loader/cache/cache_options.h"
 #include "loader/data/decode_index.h"
 #include "loader/host/host.h"
 #include "loader/overflow/remote_options.h"
@@ -46,6 +47,7 @@ struct JobOptions {
   /// False: the reader is no trainer, so that the rate at which it takes batches says nothing.
   bool trains = true;
   std::optional<RemoteOptions> remote{};  ///< none: this machine computes everything
+  CacheOptions cache{};                   ///< samples kept in memory for later epochs; not beside `remote`
 };
 
 }  // namespace carya::loader

@@ -10,6 +10,7 @@
 #include "loader/host/host.h"
 #include "loader/host/leak.h"
 #include "loader/overflow/placement_loop.h"
+#include "loader/plan/order_choice.h"
 #include "loader/read/cached_reads.h"
 #include "shm/memory_limit.h"
 
@@ -121,6 +122,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   if (!given.executor && !options.remote)
     stream->cached_reads_ =
         CachedReads::create(manifests_of(*dataset), options.beneath ? io::beneath_flags() : 0);
+  if (!given.executor) TRY(stream->open_cache(dataset, options, limits, *plan));
   std::shared_ptr<Executor> executor = std::move(given.executor);
   if (options.remote) {
     ASSIGN(stream->placement_, PlacementLoop::create(*options.remote, {pipeline, stream->seed_,
@@ -135,7 +137,8 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
        .planner = stream->planner_,
        .executor = std::move(executor),
        .cached_reads = stream->cached_reads_,
-       .plan_chooser = std::move(given.plan_chooser)},
+       .plan_chooser = std::move(given.plan_chooser),
+       .cache = stream->cache_},
       std::move(plan), stream->engine_->pool(),
       {.shape = stream->shape_,
        .seed = stream->seed_,
@@ -148,6 +151,34 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
        .label_int32 = options.label_int32});
   stream->scheduler_->seek(options.epoch, options.position);
   return stream;
+}
+
+Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, const JobOptions& options,
+                               const RankLimits& limits, const PlanInUse& plan) {
+  if (options.cache.mode == CacheOptions::Mode::kOff) return {};
+  if (options.remote)
+    return fail(
+        Code::kInvalidArgument,
+        "cache: got samples to be kept beside remote workers, which need every record; give cache=\"off\", "
+        "or no remote=");
+  const StreamCacheOptions asked{
+      .cache = options.cache,
+      .dataset = dataset,
+      .capacity_bytes = capacity_of(options.cache),
+      .budget = limits.cache_budget,
+      .seed = seed_,
+      .fuse = options.fuse,
+      .records = std::max<std::uint64_t>(1, dataset->count()),
+      // In a daemon the ranks of a host share what they keep.
+      .ranks = pipeline_->shuffled() && !limits.cache_budget ? options.world_size : 1,
+      .epochs = options.epochs,
+      .epoch = options.epoch,
+  };
+  ASSIGN(cache_,
+         StreamCache::create(pipeline_, asked,
+                             plan.profile.order.empty() ? declared_order(*pipeline_) : plan.profile.order,
+                             planner_->profile({})));
+  return {};
 }
 
 Status LocalStream::open_ring(const transforms::Plan& plan, const JobOptions& options,
@@ -185,6 +216,7 @@ LocalStream::~LocalStream() {
     leak(std::move(scheduler_));
     leak(std::move(index_));
     leak(std::move(planner_));
+    leak(std::move(cache_));
     leak(std::move(cached_reads_));
     leak(std::move(ring_));
     static_cast<void>(placement_.release());
@@ -337,6 +369,7 @@ Result<StreamStats> LocalStream::stats() const {
   stats.plan_lines = planner_->lines();
   stats.pressure = read_local_pressure();
   stats.placement = placement();
+  if (cache_) stats.cache = cache_->report();
   PlanProfile profile = planner_->profile(measured());
   stats.rates = profile.rates;
   stats.plan_profile = std::move(profile.orders);

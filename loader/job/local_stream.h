@@ -21,7 +21,10 @@ class PlacementLoop;
 struct RankLimits {
   std::uint32_t readers = 1;  ///< readers attached at the same time; several of them may not write the slots
   std::shared_ptr<SharedBudget>
-      budget{};             ///< the budget that pays for the slots; null: memory is the only limit
+      budget{};  ///< the budget that pays for the slots; null: memory is the only limit
+  /// The budget that pays for samples that are kept; null: memory is the only limit. Where it has less left than the
+  /// options ask for, that is what the stream gets.
+  std::shared_ptr<SharedBudget> cache_budget{};
   std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
 };
 
@@ -119,6 +122,8 @@ class LocalStream : public Stream, private StreamControl {
  private:
   LocalStream() = default;
   std::vector<std::string> order_names(const std::vector<std::size_t>& order) const;
+  Status open_cache(const std::shared_ptr<const Dataset>& dataset, const JobOptions& options,
+                    const RankLimits& limits, const PlanInUse& plan);
   Status open_ring(const transforms::Plan& plan, const JobOptions& options, const RankLimits& limits);
   PlanProfile measured() const;
   // StreamControl, for the placement loop.
@@ -132,6 +137,7 @@ class LocalStream : public Stream, private StreamControl {
   std::unique_ptr<PlacementLoop> placement_;  // null: this machine computes all
   std::shared_ptr<StreamScheduler> scheduler_;
   std::shared_ptr<DecodeIndex> index_;
+  std::shared_ptr<StreamCache> cache_;         // null: no samples are kept
   std::shared_ptr<CachedReads> cached_reads_;  // null: there is nothing to be read this way
   SharedBudget::Part ring_part_;               // of the budget; outlives what it is for
   std::shared_ptr<shm::SlotRing> ring_;

@@ -30,6 +30,7 @@ struct StreamStats {
   StreamRates rates{};       ///< rates of this stream; of an earlier one where this one has none yet
   LocalPressure pressure{};  ///< pressure on the process that makes the stream
   std::string placement{};   ///< PlacementReport as JSON; "": this machine computes everything
+  std::string cache{};       ///< StreamCache::report(); "": no samples are kept
 };
 
 /// The broken records of the batches up to one, and the failure that stopped the stream there.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "loader/cache/cache_shelf.h"
 #include "loader/data/record_error.h"
 #include "loader/read/read_buffer.h"
 #include "loader/read/read_client.h"
@@ -15,6 +16,7 @@
 namespace carya::loader {
 
 struct Chunk;
+struct KeptPlace;
 struct PlanInUse;
 
 /// One row of a batch that is still to be computed, from its own record or from a substitute.
@@ -102,6 +104,13 @@ struct Chunk {
   /// No read was begun for the chunk: the thread that computes it takes its inputs from the page cache.
   bool tries_cache = false;
   bool missed = false;  ///< the page cache lacked some of them: the chunk must be read
+  /// Samples that an earlier epoch kept, one for each task (empty: not kept) or none; and where they were kept, if the
+  /// stream keeps samples. Tasks that have one need no inputs.
+  std::vector<KeptSample> kept;
+  std::shared_ptr<KeptPlace> place;
+  bool fills = false;  ///< samples that are computed whole are kept, if the cache admits them
+
+  bool has_kept(std::size_t task) const { return task < kept.size() && kept[task]; }
 
   ChunkState state() const { return state_; }
   bool is_rest() const { return received.memory != nullptr; }

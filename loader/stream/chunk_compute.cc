@@ -6,6 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
+#include "loader/plan/stream_cache.h"
+
 namespace carya::loader {
 namespace {
 
@@ -35,6 +38,76 @@ Status run_caught(Run run) {
   }
 }
 
+/// The work on one row of a chunk.
+struct RowWork {
+  const ComputeParts& parts;
+  Chunk& chunk;
+  ComputeScratch& scratch;
+  transforms::SampleId id;
+  std::uint64_t source;
+  std::span<const std::span<const std::byte>> inputs;
+  std::span<std::byte* const> outputs;
+
+  /// The whole plan, from the record.
+  Status from_record() const {
+    const auto indexes = parts.index.begin(scratch.index, source, id.epoch);
+    Status ran = parts.plan.run(scratch.transforms, id, inputs, outputs, indexes);
+    parts.index.end(scratch.index, source);
+    return ran;
+  }
+
+  /// The ops behind the place where the sample was kept.
+  Status from_kept(std::span<const std::byte> sample) const {
+    const KeptPlace& place = *chunk.place;
+    scratch.kept.resize(place.behind->inputs().size());
+    place.behind->unpack(sample, scratch.kept);
+    return place.behind->run(scratch.transforms, id, scratch.kept, outputs);
+  }
+
+  /// Compute the sample, keep it, and go on from there. Returns whether that was done; if not, the row is to be
+  /// computed as if nothing were kept, which also says what is wrong with it.
+  bool keep() const {
+    KeptPlace& place = *chunk.place;
+    std::span<std::byte> sample;
+    const auto indexes = parts.index.begin(scratch.index, source, id.epoch);
+    const Status packed = place.before->pack(
+        scratch.transforms, id, inputs,
+        [&](std::uint64_t bytes) {
+          std::byte* const memory = place.samples->reserve(source, bytes);
+          if (memory != nullptr) sample = {memory, bytes};
+          return memory;
+        },
+        indexes);
+    parts.index.end(scratch.index, source);
+    if (!packed || !from_kept(sample)) return false;
+    place.samples->publish(source, sample.size());
+    return true;
+  }
+};
+
+/// Run `work`; one in some is timed.
+template <typename Work>
+auto timed(TimedSamples& times, Work work) {
+  if (!times.due()) return work();
+  const std::int64_t begun_ns = thread_cpu_ns();
+  auto result = work();
+  if (result) times.add(thread_cpu_ns() - begun_ns);
+  return result;
+}
+
+Status compute_row(const RowWork& row, std::size_t task) {
+  const Chunk& chunk = row.chunk;
+  if (chunk.has_kept(task))
+    return timed(chunk.place->hits, [&] { return row.from_kept(chunk.kept[task].bytes); });
+  // A row that comes twice within the chunks ahead, as around the end of an epoch, was looked up before it was kept.
+  if (chunk.place)
+    if (const KeptSample sample = chunk.place->samples->find(row.source))
+      return timed(chunk.place->hits, [&] { return row.from_kept(sample.bytes); });
+  if (chunk.fills && chunk.place->samples->admits(row.source))
+    if (timed(chunk.place->fills, [&] { return row.keep(); })) return {};
+  return row.from_record();
+}
+
 }  // namespace
 
 void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scratch) {
@@ -56,10 +129,7 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
       const auto inputs = std::span(chunk.inputs).subspan(t * fields, fields);
       const auto outputs = std::span(row.outputs.data(), parts.rows.outputs());
       if (!from_record) return parts.plan.run(scratch.transforms, id, inputs, outputs);
-      const auto indexes = parts.index.begin(scratch.index, source, step.epoch);
-      Status ran = parts.plan.run(scratch.transforms, id, inputs, outputs, indexes);
-      parts.index.end(scratch.index, source);
-      return ran;
+      return compute_row({parts, chunk, scratch, id, source, inputs, outputs}, t);
     });
     // A damaged record may come from a file that changed. That is the world's doing, and no fault of the record.
     if (!status && status.error().code == Code::kCorrupt)

@@ -14,6 +14,7 @@ struct ComputeScratch {
   transforms::Scratch transforms;
   DecodeIndex::Scratch index;
   CachedInputs cached;
+  std::vector<std::span<const std::byte>> kept;  ///< tensors of a sample that was kept
 };
 
 /// The parts of a job that computing needs. Threads: const, shared by all threads.

@@ -23,6 +23,10 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
     const std::uint64_t source = dataset.source_index(chunk.tasks[t].record);
     for (const Dataset::Field& field : dataset.fields()) {
+      if (chunk.has_kept(t)) {
+        chunk.inputs.emplace_back();
+        continue;
+      }
       if (field.kind == Kind::kTensor) {
         chunk.inputs.emplace_back(field.array.data + source * field.array.row_bytes, field.array.row_bytes);
         continue;

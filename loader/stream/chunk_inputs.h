@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kSlackBytes = 64;
 /// The room in a read buffer for a record of `bytes`; 0 if the record is too large to be read.
 std::uint64_t buffer_room(std::uint64_t bytes);
 
-/// Set the inputs that are in memory already (arrays, labels), and list the chunk's reads of encoded fields. Returns
-/// the bytes that the chunk's buffer needs.
+/// Set the inputs that are in memory already (arrays, labels), and list the chunk's reads of encoded fields. Tasks whose
+/// samples were kept get none. Returns the bytes that the chunk's buffer needs.
 std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job);
 
 /// Point the reads and their inputs into `memory`, which has at least the bytes that list_inputs() returned.

@@ -51,10 +51,12 @@ ReadAhead::ReadAhead(std::shared_ptr<const Dataset> dataset, ReadBufferPool& poo
 std::uint64_t ReadAhead::wanted_bytes(const Chunk& chunk) const {
   std::uint64_t bytes = 0;
   if (!has_reads_) return bytes;
-  for (const RowTask& task : chunk.tasks)
+  for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
+    if (chunk.has_kept(t)) continue;
     for (const Dataset::Field& field : dataset_->fields())
       if (field.kind == Kind::kEncoded)
-        bytes += buffer_room(field.manifest->record(dataset_->source_index(task.record)).bytes);
+        bytes += buffer_room(field.manifest->record(dataset_->source_index(chunk.tasks[t].record)).bytes);
+  }
   return bytes;
 }
 

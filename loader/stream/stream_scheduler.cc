@@ -150,6 +150,19 @@ void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint
     task.record = sequencer_.record_at(step.epoch, task.position);
     chunk.tasks.push_back(task);
   }
+  look_up(chunk);
+}
+
+/// Find the samples of the chunk's tasks that were kept. May throw std::bad_alloc.
+void StreamScheduler::look_up(Chunk& chunk) {
+  if (!parts_.cache) return;
+  chunk.kept.clear();
+  chunk.place = parts_.cache->place();
+  chunk.fills = chunk.place && parts_.cache->fills(chunk.step->epoch);
+  if (!chunk.place) return;
+  chunk.place->looked.fetch_add(chunk.tasks.size(), std::memory_order_relaxed);
+  for (const RowTask& task : chunk.tasks)
+    chunk.kept.push_back(chunk.place->samples->find(parts_.dataset->source_index(task.record)));
 }
 
 void StreamScheduler::prepare_chunk(Step& step) {
@@ -281,8 +294,9 @@ void StreamScheduler::finish(Chunk& chunk, ComputeScratch scratch, const ThreadT
   if (!chunk.step->dropped && !chunk.broken.empty()) {
     try {
       settle_broken(chunk);
+      look_up(chunk);
     } catch (const std::bad_alloc&) {
-      sequencer_.fail(*chunk.step, chunk.tasks.front(), out_of_memory());
+      if (!chunk.tasks.empty()) sequencer_.fail(*chunk.step, chunk.tasks.front(), out_of_memory());
       chunk.tasks.clear();
     }
     if (chunk.is_rest()) chunk.plan.reset();  // a substitute is computed here from its record
@@ -353,6 +367,9 @@ void StreamScheduler::recycle(Chunk& chunk) {
   read_ahead_.release(chunk);
   if (std::exchange(chunk.tries_cache, false)) read_ahead_.tries().drop();
   chunk.plan.reset();
+  chunk.kept.clear();
+  chunk.place.reset();
+  chunk.fills = false;
   chunk.stays_here = chunk.distrusted = false;
   chunk.delivered = {};
   chunk.broken.clear();

@@ -7,6 +7,7 @@
 
 #include "loader/data/dataset.h"
 #include "loader/data/decode_index.h"
+#include "loader/plan/stream_cache.h"
 #include "loader/plan/stream_planner.h"
 #include "loader/read/read_client.h"
 #include "loader/stream/chunk_compute.h"
@@ -33,7 +34,7 @@ struct SchedulerOptions {
   bool label_int32 = false;
 };
 
-/// The parts of a stream. All but `executor`, `cached_reads` and `plan_chooser` must be set.
+/// The parts of a stream. All but `executor`, `cached_reads`, `plan_chooser` and `cache` must be set.
 struct StreamParts {
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
@@ -44,6 +45,8 @@ struct StreamParts {
   /// Null: the reading thread reads everything. It is null beside an executor, which needs records that were read.
   std::shared_ptr<const CachedReads> cached_reads{};
   PlanChooser plan_chooser{};  ///< none: the planner chooses the plan
+  /// Null: no samples are kept for later epochs. It is null beside an executor, which needs records that were read.
+  std::shared_ptr<StreamCache> cache{};
 };
 
 /// Figures for stats().
@@ -69,7 +72,9 @@ struct SchedulerStats : SequenceStats, ReadStats, ComputeStats {
 /// 5. Lack of memory stops the stream as a row's failure does. Moving steps and chunks from list to list needs no
 ///    memory: room for that is made when they are made.
 /// 6. A chunk keeps the plan that is present when a thread takes it. All plans give the same bits.
-/// 7. seek() begins a new session. What the old session has under way ends and is dropped.
+/// 7. Samples that an earlier epoch kept are looked up when their rows are known, and held until they are computed. They
+///    need no reads. What is looked up, computed and kept decides no bit.
+/// 8. seek() begins a new session. What the old session has under way ends and is dropped.
 ///
 /// Threads: everything under the engine's lock, except compute(), which runs without it on a chunk that was taken.
 class StreamScheduler final : public ReadClient {
@@ -134,6 +139,7 @@ class StreamScheduler final : public ReadClient {
   void begin_work(Outbox& out);
   void prepare_chunk(Step& step);
   void set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint64_t count);
+  void look_up(Chunk& chunk);
   bool wants_cache();
   bool may_issue(bool from_cache) const;
   void issue(Chunk& chunk, Outbox& out);

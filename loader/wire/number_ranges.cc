@@ -28,6 +28,8 @@ constexpr double kLongSeconds = 1e9;
 constexpr std::array kRanges{
     NumberRange{"Attach.arrays[].row_bytes", 0, kArrayBytes},
     NumberRange{"Attach.arrays[].rows", 0, kWhole},
+    NumberRange{"Attach.options.cache.bytes", 0, kWhole},
+    NumberRange{"Attach.options.cache.share", 0, 1},
     NumberRange{"Attach.options.decode_index.budget_share", 0, 1},
     NumberRange{"Attach.options.decode_index.spacing", 0, transforms::kIndexSpacingMax},
     NumberRange{"Attach.options.epoch", 0, kWhole},

@@ -219,6 +219,10 @@ class JobOptions:
     fuse: bool
     trains: bool
     remote: RemoteOptions | None
+    cache: str  # "off", "auto", "on"
+    cache_bytes: int  # 0: by the share
+    cache_share: float  # of the memory that is free
+    cache_after: str  # the label of an operation; "": where it pays most
 
 class RemoteOptions:
     """Workers that a stream may use (loader/overflow/remote_options.h), with the defaults."""

@@ -7,6 +7,7 @@ import numbers
 import operator
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -110,3 +111,31 @@ def decode_index_name(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value not in ("auto", "off", "rows", 8, 16):
         raise invalid("Loader: decode_index", value, '"auto", "off", "rows", 8 or 16')
     return str(value)
+
+
+def cache_options(value: Any) -> dict[str, Any]:
+    """The attributes of the native options for `cache=`.
+
+    >>> cache_options({"memory": "20%", "after": "decode_image"})
+    {'cache': 'on', 'cache_share': 0.2, 'cache_after': 'decode_image'}
+    >>> cache_options({"memory": "4GB"}), cache_options("auto")
+    ({'cache': 'on', 'cache_bytes': 4000000000}, {'cache': 'auto'})
+    """
+    if isinstance(value, str) and value in ("off", "auto"):
+        return {"cache": value}
+    if not isinstance(value, Mapping) or "memory" not in value or not set(value) <= {"memory", "after"}:
+        raise invalid(
+            "Loader: cache", value, '"off", "auto", {"memory": "20%"} or {"memory": "4GB", "after": "decode_image"}'
+        )
+    options: dict[str, Any] = {"cache": "on"}
+    memory, after = value["memory"], value.get("after", "")
+    percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", memory) if isinstance(memory, str) else None
+    if percent is None:
+        options["cache_bytes"] = byte_size('cache: "memory"', memory)
+    elif 0 < float(percent.group(1)) <= 90:
+        options["cache_share"] = float(percent.group(1)) / 100
+    else:
+        raise invalid('Loader: cache: "memory"', memory, 'a share of more than 0% to "90%", or a size such as "4GB"')
+    if not isinstance(after, str):
+        raise invalid('Loader: cache: "after"', after, 'the name of an operation, such as "decode_image"')
+    return options | ({"cache_after": after} if after else {})

@@ -26,6 +26,10 @@ using Engine = io::ReadEngineOptions::Kind;
 constexpr Names<Engine, 3> kEngines{
     {{"auto", Engine::kAuto}, {"uring", Engine::kUring}, {"pread", Engine::kPread}}};
 
+using CacheMode = loader::CacheOptions::Mode;
+constexpr Names<CacheMode, 3> kCacheModes{
+    {{"off", CacheMode::kOff}, {"auto", CacheMode::kAuto}, {"on", CacheMode::kOn}}};
+
 constexpr Names<bool, 2> kLabels{{{"int64", false}, {"int32", true}}};
 
 constexpr Names<bool, 2> kLosses{{{"embedded", true}, {"raise", false}}};
@@ -68,6 +72,14 @@ void def_named(py::class_<Class>& bound, const char* option, const Names& names,
       });
 }
 
+/// An attribute of a struct inside of the options.
+template <typename Class, typename Part, typename Value>
+void def_inside(py::class_<Class>& bound, const char* name, Part Class::* part, Value Part::* member) {
+  bound.def_property(
+      name, [part, member](const Class& self) { return self.*part.*member; },
+      [part, member](Class& self, Value value) { self.*part.*member = std::move(value); });
+}
+
 void add_job(py::module_& module) {
   py::class_<JobOptions> options(module, "JobOptions", py::is_final());
   options.def(py::init())
@@ -104,15 +116,14 @@ void add_job(py::module_& module) {
   def_named(options, "on_error", kPolicies, &JobOptions::on_error);
   def_named(options, "io_engine", kEngines, &JobOptions::io_engine);
   def_named(options, "label_dtype", kLabels, &JobOptions::label_int32);
-}
-
-/// An attribute of a struct inside of the options.
-template <typename Part, typename Value>
-void def_inside(py::class_<RemoteOptions>& bound, const char* name, Part RemoteOptions::* part,
-                Value Part::* member) {
-  bound.def_property(
-      name, [part, member](const RemoteOptions& self) { return self.*part.*member; },
-      [part, member](RemoteOptions& self, Value value) { self.*part.*member = std::move(value); });
+  options.def_property(
+      "cache", [](const JobOptions& self) { return name_of(kCacheModes, self.cache.mode); },
+      [](JobOptions& self, const std::string& name) {
+        self.cache.mode = value_of("cache", kCacheModes, name);
+      });
+  def_inside(options, "cache_bytes", &JobOptions::cache, &loader::CacheOptions::bytes);
+  def_inside(options, "cache_share", &JobOptions::cache, &loader::CacheOptions::share);
+  def_inside(options, "cache_after", &JobOptions::cache, &loader::CacheOptions::after);
 }
 
 void add_remote(py::module_& module) {

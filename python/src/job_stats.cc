@@ -115,6 +115,7 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["quarantine_left_out"] = stats.quarantine_left_out;
   add_trainer(all, slots, stats.trainer);
   all["pressure"] = pressure_figures(stats.pressure);
+  all["cache"] = stats.cache;  // JSON
   all["slots"] = slots;
   all["huge_share"] = stats.ring.bytes == 0 ? 0.0
                                             : static_cast<double>(stats.ring.huge_bytes) /

@@ -110,6 +110,29 @@ TEST(CacheChoice, KeepsTheShareThatFits) {
   EXPECT_NEAR(choice->chosen.later_s, 0.6 * 420e-6 + 0.4 * 110e-6, 1e-12);
 }
 
+TEST(CacheChoice, ARankAmongSeveralMeetsNewRecordsInLaterEpochsToo) {
+  constexpr int kRecords = 4000, kRanks = 4, kEpochs = 6;
+  std::mt19937_64 random(5);
+  std::vector<bool> seen(kRecords);
+  double fills = 0;
+  for (int row = 0; row < kEpochs * kRecords / kRanks;
+       ++row) {  // one epoch's rows have no record twice; nearly so here
+    const std::size_t record = random() % kRecords;
+    fills += seen[record] ? 0 : 1;
+    seen[record] = true;
+  }
+  EXPECT_NEAR(filling_epochs(kRanks, kEpochs), fills * kRanks / kRecords, 0.25);
+  EXPECT_EQ(filling_epochs(1, kEpochs), 1);
+  EXPECT_EQ(filling_epochs(8, 1), 1);
+  CacheInputs facts = photos(3);
+  facts.filling_epochs = filling_epochs(8, 3);
+  EXPECT_FALSE(choose_cache(facts, std::nullopt)->chosen.place)
+      << "of three epochs hardly a record comes twice";
+  facts.epochs_left = 90;
+  facts.filling_epochs = filling_epochs(8, 90);
+  EXPECT_TRUE(choose_cache(facts, std::nullopt)->chosen.place);
+}
+
 TEST(CacheChoice, NumbersThatCannotBeAreNamed) {
   CacheInputs facts = photos(10);
   facts.places[0].bytes = 0;

@@ -65,6 +65,7 @@ jobs = 4
 readers = 5
 threads = 6
 shared_memory = "7%"
+cache_memory = "3%"
 [remote]
 workers = ["w1:7070", "w2:7070"]
 dns = "dns://w:1"
@@ -88,6 +89,7 @@ max_cost_per_hour = 2.5
                           .limits = {.jobs = 4,
                                      .readers = 5,
                                      .shared_bytes = 70'000,
+                                     .cache_bytes = 30'000,
                                      .threads = 6,
                                      .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
                                      .linger_s = 2,

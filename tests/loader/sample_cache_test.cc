@@ -114,8 +114,6 @@ TEST(SampleCache, ASampleIsMadeOnce) {
   cache.publish(3, 100);
   EXPECT_TRUE(cache.find(3));
   EXPECT_EQ(cache.reserve(3, 100), nullptr);
-  EXPECT_EQ(cache.stats().hits, 1);
-  EXPECT_EQ(cache.stats().looked, 2);
 }
 
 TEST(SampleCache, GivesBackWhatOthersNeed) {

@@ -64,6 +64,15 @@ class ScriptedPlan final : public transforms::Plan {
   void collect_decodes(transforms::Scratch& scratch, transforms::DecodePaths& total) const override {
     plan_->collect_decodes(scratch, total);
   }
+  Status pack(transforms::Scratch& scratch, const transforms::SampleId& id,
+              std::span<const std::span<const std::byte>> inputs, const PackRoom& room,
+              std::span<transforms::FieldIndex> indexes) const override {
+    return plan_->pack(scratch, id, inputs, room, indexes);
+  }
+  void unpack(std::span<const std::byte> packed,
+              std::span<std::span<const std::byte>> inputs) const override {
+    plan_->unpack(packed, inputs);
+  }
 
  private:
   const std::shared_ptr<const transforms::Plan> plan_;

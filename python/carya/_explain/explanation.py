@@ -38,6 +38,7 @@ class Explanation(dict[str, Any]):
             _moves(self),
             _others(self),
             [*_parallelism(self), *stream.lines(self)],
+            [*_cache(self)],
         ]
         return "\n\n".join(text for block in blocks if (text := "\n".join(block)))
 
@@ -134,6 +135,35 @@ def _order(report: Explanation) -> Iterator[str]:
         yield f"By the estimates the cheapest order is {' > '.join(best['order'])}: {less:.0%} less{kept}."
     if not report["proven"]:
         yield "There are too many orders to look at all of them; a cheaper one may exist."
+
+
+def _cache(report: Explanation) -> Iterator[str]:
+    """What is kept for later epochs; nothing where nobody asked for it."""
+    cache = report.get("cache")
+    if not cache:
+        return
+    if cache["after"] is None:
+        yield f"Nothing is kept for later epochs: {cache['why'].removeprefix('nothing is kept: ')}."
+    else:
+        found = cache["hits"] / cache["looked"] if cache["looked"] else 0.0
+        yield (
+            f"Kept after {cache['after']}: {cache['records']:,} samples, {size(cache['bytes'])} of "
+            f"{size(cache['capacity_bytes'])}; {found:.1%} of the look-ups found one."
+        )
+    if cache["hit_us"] and cache["sample_us"]:
+        filled = f"; to keep it took {microseconds(cache['fill_us'])}" if cache["fill_us"] else ""
+        saved = f" {cache['saved_cpu_s']:.1f} CPU seconds were saved." if cache["saved_cpu_s"] is not None else ""
+        yield (
+            f"A sample takes {microseconds(cache['hit_us'])} us from there and {microseconds(cache['sample_us'])} "
+            f"without{filled}.{saved}"
+        )
+    for choice in cache["choices"][1:]:
+        back = choice["pays_back_epochs"]
+        when = "never" if back is None else f"after {back:.1f} epochs"
+        yield (
+            f"  after {choice['after']}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit, "
+            f"{microseconds(choice['later_us'])} us in a later epoch; paid back {when}."
+        )
 
 
 def _difference(report: Explanation) -> Iterator[str]:

@@ -16,6 +16,7 @@ _NOT_HERE = {
     "read_ahead": "leave it out: the functions read by themselves",
     "io_engine": "leave it out: the functions read by themselves",
     "decode_index": "leave it out: worker processes decode without indexes",
+    "cache": "leave it out: samples of worker processes are not kept",
     "plan": "leave it out: Python functions run in the order in which they are written",
     "job": "leave it out: no daemon runs a user's Python functions",
     "remote": "leave it out: workers of other machines run no Python functions",

@@ -75,6 +75,9 @@ class Loader(Delivery, DataLoaderAttributes):
     with "uring" an open there can hold up the reads behind it).
     decode_index: points inside JPEGs where decoding may begin, kept in the cache folder and shared by jobs; they change
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
+    cache: samples kept in memory for later epochs, behind operations that give the same in each; they change no bit. "off";
+    "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
+    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. It needs neither `remote` nor functions.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -104,7 +107,7 @@ class Loader(Delivery, DataLoaderAttributes):
     "server_name", and "insecure": True for plain TCP.
 
     Defaults: threads="auto", slots="auto", read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
-    io_engine="auto", decode_index="auto", reorder="exact", hold_timeout=10.0, function_timeout=300.0, daemon="auto", replica=0, replicas=1,
+    io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, daemon="auto", replica=0, replicas=1,
     reattach_timeout=30.0, on_daemon_loss="embedded", objective="cost", placement="auto".
 
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
@@ -136,6 +139,7 @@ class Loader(Delivery, DataLoaderAttributes):
         io_timeout: float = NOT_GIVEN["io_timeout"],
         io_engine: Literal["auto", "uring", "pread"] = NOT_GIVEN["io_engine"],
         decode_index: DecodeIndex = NOT_GIVEN["decode_index"],
+        cache: str | Mapping[str, Any] = NOT_GIVEN["cache"],
         reorder: Reorder = NOT_GIVEN["reorder"],
         plan: str | os.PathLike[str] | None = None,
         hold_timeout: float = NOT_GIVEN["hold_timeout"],
@@ -411,8 +415,16 @@ class Loader(Delivery, DataLoaderAttributes):
         planning or from keeping its profile: the last 8 lines. `chunk_rows`: samples of one task, about 8 ms of work;
         `ahead_chunks`: tasks being read or waiting for a thread, at most. `threads_used`: how many of the `threads` work at the
         same time now: those that the trainer's rate needs.
+
+        `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`;
+        `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
+        `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
+        CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
+        `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
         """
-        return self._job.stats() | {"functions": self._functions.figures()}
+        stats = self._job.stats()
+        cache = json.loads(stats["cache"]) if stats.get("cache") else None
+        return stats | {"functions": self._functions.figures(), "cache": cache}
 
     def explain(self) -> Explanation:
         """Why the operations run in this order and what each costs, measured by this loader: a dict that prints as a text and
@@ -449,7 +461,7 @@ class Loader(Delivery, DataLoaderAttributes):
             "ahead_chunks": stats["ahead_chunks"],
         }
         add_stream(report, stats)
-        report |= {"plan": self._plan, "same_bits": not self._order}
+        report |= {"plan": self._plan, "same_bits": not self._order, "cache": stats["cache"]}
         return report
 
     def placement(self) -> Placement:

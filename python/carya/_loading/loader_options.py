@@ -10,6 +10,7 @@ from .._errors import invalid
 from .._options import (
     REORDERS,
     byte_size,
+    cache_options,
     choice,
     count_or_auto,
     decode_index_name,
@@ -40,7 +41,7 @@ DEFAULTS: dict[str, Any] = {
     **{name: getattr(_JOB, name) or "auto" for name in ("threads", "slots")},  # 0: automatic
     "read_ahead": f"{_JOB.read_ahead // 10**6}MB",
     **{name: getattr(_JOB, name) for name in ("on_error", "prefetch_epochs", "io_timeout", "io_engine")},
-    **{name: getattr(_JOB, name) for name in ("decode_index", "reorder")},
+    **{name: getattr(_JOB, name) for name in ("decode_index", "cache", "reorder")},
     **{name: getattr(_DAEMON, name) for name in ("replica", "replicas", "reattach_timeout")},
     "on_daemon_loss": _DAEMON.on_loss,
     "objective": _REMOTE.objective,
@@ -120,6 +121,8 @@ class LoaderOptions:
         self.job.epoch, self.job.position = self.start
         self.job.cache_dir = cache_dir()
         self.job.label_dtype = label_dtype
+        for name, value in cache_options(given.get("cache", DEFAULTS["cache"])).items():
+            setattr(self.job, name, value)
         self._choose_order(native, given)
         self.job.remote = remote_options(given, given.get("placement", DEFAULTS["placement"]), native)
         self._choose_daemon(given)

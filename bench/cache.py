@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Samples kept in memory: what do photos cost with room for a part of them, over one, two and ten epochs?
+
+Ceilings: an epoch without a cache where one epoch is all there is; with room for all, the operations behind the place
+alone, as they were timed on the same bytes in the same run. CPU time of the process per sample, of whole runs with one
+thread, the page cache warm, each configuration in turns with all others. Run: `--data FOLDER` with JPEGs, `--rounds N`,
+`--smoke` for a second; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import carya
+from carya._bench.measure import cached_in
+from carya._bench.photos import find_photos, warm
+from carya._bench.report import Options
+
+SHARES = (0.0, 0.1, 0.25, 0.5, 1.0)
+EPOCHS = (1, 2, 10)
+
+
+def pipelines(paths: list[str]) -> dict[str, Any]:
+    source = carya.files(paths).shuffle(seed=1).decode_image()
+    return {
+        "random crop": source.random_resized_crop(224).random_horizontal_flip().batch(32),
+        "heavy prefix": source.resize(256).grayscale(3).gaussian_blur(9).random_crop(224).batch(32),
+    }
+
+
+def run(pipeline: Any, epochs: int, cache: Any) -> tuple[float, dict[str, Any]]:
+    """CPU microseconds per sample of a whole run, and what the loader says of its cache."""
+    with carya.Loader(pipeline, epochs=epochs, threads=1, daemon="embedded", cache=cache) as loader:
+        begun, samples = time.process_time(), 0
+        for _ in range(epochs):
+            samples += sum(len(batch.records) for batch in loader)
+        taken = time.process_time() - begun
+        return taken / samples * 1e6, loader.stats()["cache"] or {}
+
+
+def last_epochs(pipeline: Any, size: int) -> tuple[float, float]:
+    """With room for all: CPU microseconds per sample once all are kept, and of the operations behind the place alone."""
+    with carya.Loader(pipeline, threads=1, daemon="embedded", cache={"memory": size}) as loader:
+        for _ in range(2):
+            for _ in loader:
+                pass
+        begun, samples = time.process_time(), 0
+        for _ in range(3):
+            samples += sum(len(batch.records) for batch in loader)
+        return (time.process_time() - begun) / samples * 1e6, loader.stats()["cache"]["hit_us"]
+
+
+def measure(pipeline: Any, rounds: int, epochs: tuple[int, ...]) -> dict[str, Any]:
+    size = run(pipeline, 2, {"memory": "80%"})[1]["bytes"]
+    cells: dict[tuple[int, str], list[float]] = {}
+    for _ in range(rounds):
+        for count in epochs:
+            for share in SHARES:
+                cache = {"memory": int(size * share * 1.01)} if share else "off"
+                cells.setdefault((count, f"{share:.0%}"), []).append(run(pipeline, count, cache)[0])
+            cells.setdefault((count, "auto"), []).append(run(pipeline, count, "auto")[0])
+    whole, behind = last_epochs(pipeline, 2 * size)
+    return {
+        "kept_bytes": size,
+        "us_per_sample": {
+            str(count): {name: statistics.median(took) for (of, name), took in cells.items() if of == count}
+            for count in epochs
+        },
+        "all_kept_us": whole,
+        "behind_us": behind,
+        "of_bare": behind / whole,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true")
+    given = parser.parse_args()
+    report = {}
+    with tempfile.TemporaryDirectory() as folder, cached_in(folder):
+        paths = find_photos(Options(data=given.data, smoke=given.smoke), Path(folder))
+        warm(paths)
+        for name, pipeline in pipelines(paths).items():
+            report[name] = found = measure(
+                pipeline, 1 if given.smoke else given.rounds, (2,) if given.smoke else EPOCHS
+            )
+            print(f"{name}: {found['kept_bytes'] / len(paths) / 1e3:,.0f} KB kept per photo, of {len(paths)} photos")
+            for count, row in found["us_per_sample"].items():
+                line = "  ".join(f"{key} {value:,.0f} ({row['0%'] / value:.2f} x)" for key, value in row.items())
+                print(f"  {count:>2} epochs, us per sample: {line}")
+            print(
+                f"  all kept: {found['all_kept_us']:,.0f} us, of which {found['behind_us']:,.0f} ({found['of_bare']:.2f}) "
+                "in the operations behind the place"
+            )
+            sys.stdout.flush()
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+#include "loader/cache/shared_samples.h"
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "base/mutex.h"
+#include "shm/memory_limit.h"
+
+namespace carya::loader {
+namespace {
+
+/// A cache, and its part of the budget for as long as it lives.
+struct Owned {
+  SharedBudget::Part part;
+  SampleCache samples;
+};
+
+struct Known {
+  std::weak_ptr<const void> records;
+  std::string ops;
+  std::weak_ptr<SampleCache> samples;
+};
+
+bool same_object(const std::weak_ptr<const void>& one, const std::shared_ptr<const void>& other) {
+  return !one.owner_before(other) && !other.owner_before(one);
+}
+
+}  // namespace
+
+std::shared_ptr<SampleCache> shared_samples(const SharedSamplesKey& key, std::uint64_t records,
+                                            std::uint64_t wanted_bytes,
+                                            const std::shared_ptr<SharedBudget>& budget) {
+  static Mutex mutex;
+  static std::list<Known> caches;
+  const MutexLock lock(mutex);
+  caches.remove_if([](const Known& known) { return known.samples.expired(); });
+  for (const Known& known : caches)
+    if (same_object(known.records, key.records) && known.ops == key.ops)
+      if (auto samples = known.samples.lock()) return samples;
+  SharedBudget::Part part;
+  std::uint64_t bytes = wanted_bytes;
+  if (budget) {
+    bytes = std::min(bytes, budget->left());
+    if (auto reserved = budget->reserve(bytes))
+      part = std::move(*reserved);
+    else
+      bytes = 0;  // somebody else was faster
+  }
+  const SampleCacheOptions options{.records = records, .capacity_bytes = bytes, .available_bytes = [] {
+                                     return shm::available_memory_bytes();
+                                   }};
+  const std::shared_ptr<Owned> owned(new Owned{std::move(part), SampleCache(options)});
+  std::shared_ptr<SampleCache> samples(owned, &owned->samples);
+  caches.push_back({key.records, key.ops, samples});
+  return samples;
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,262 @@
+#include "loader/plan/stream_cache.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "loader/plan/cache_places.h"
+#include "loader/plan/order_choice.h"
+#include "shm/memory_limit.h"
+#include "transforms/op/order_hints.h"
+
+namespace carya::loader {
+namespace {
+
+using Json = nlohmann::json;
+using Mode = CacheOptions::Mode;
+
+constexpr std::int64_t kLookEveryNs = 1'000'000'000;
+/// A place that was measured and does not pay is left; then others are tried, but not for ever.
+constexpr int kChangesMax = 4;
+/// Samples that were asked for are kept as if the run were long.
+constexpr double kManyEpochs = 100;
+constexpr double kMicro = 1e6;
+
+Json figure(double seconds) {
+  return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
+}
+
+}  // namespace
+
+std::uint64_t capacity_of(const CacheOptions& options) {
+  if (options.bytes > 0) return options.bytes;
+  const std::uint64_t available = shm::available_memory_bytes();
+  if (available == UINT64_MAX) return 0;  // a share of what nobody knows
+  return static_cast<std::uint64_t>(options.share * static_cast<double>(available));
+}
+
+StreamCache::StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline,
+                         const StreamCacheOptions& options)
+    : pipeline_(std::move(pipeline)), options_(options) {}
+
+Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const transforms::Pipeline> pipeline,
+                                                         const StreamCacheOptions& options,
+                                                         std::vector<std::size_t> order,
+                                                         const PlanProfile& profile) {
+  auto made = std::shared_ptr<StreamCache>(new StreamCache(std::move(pipeline), options));
+  const MutexLock lock(made->deciding_);
+  made->order_ = std::move(order);
+  if (!options.cache.after.empty()) TRY(made->named_place(cache_places(made->pipeline_, made->order_)));
+  if (options.cache.mode == Mode::kOn) made->decide(profile, options.epoch);
+  if (made->why_.empty()) made->why_ = "nothing was measured yet";
+  return made;
+}
+
+std::string StreamCache::label_of(std::size_t ops) const {
+  return transforms::op_labels(pipeline_->ops())[order_[ops - 1]];
+}
+
+/// The place behind the op that the options name.
+Result<std::size_t> StreamCache::named_place(const std::vector<std::size_t>& places) const {
+  const std::string& name = options_.cache.after;
+  std::string found, random;
+  for (std::size_t ops = 1; ops <= order_.size(); ++ops) {
+    const bool may = std::ranges::find(places, ops) != places.end();
+    if (may && label_of(ops) == name) return ops;
+    if (may) found += (found.empty() ? "\"" : ", \"") + label_of(ops) + "\"";
+    if (random.empty() && !is_repeatable(*pipeline_->ops()[order_[ops - 1]])) random = label_of(ops);
+  }
+  const std::string why = random.empty() ? "" : ", since " + random + " is random";
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("cache: after: got \"{}\", behind which no samples can be kept{}; give {}", name, why,
+                  found.empty() ? "cache=\"off\": there is no such place in this pipeline" : found));
+}
+
+std::shared_ptr<KeptPlace> StreamCache::place() const {
+  const MutexLock lock(placing_);
+  return place_;
+}
+
+bool StreamCache::ask() {
+  if (asked_.load(std::memory_order_relaxed) || monotonic_ns() < look_ns_.load(std::memory_order_relaxed))
+    return false;
+  return !asked_.exchange(true);
+}
+
+void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, std::uint64_t epoch) {
+  asked_ = false;
+  look_ns_ = monotonic_ns() + kLookEveryNs;
+  if (const auto kept = place()) kept->samples->look();
+  const MutexLock lock(deciding_);
+  // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
+  if (!place()) order_ = order;
+  decide(known, epoch);
+}
+
+/// Choose by what is known. What was asked for is chosen once; then only its figures change.
+void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
+  const bool asked_for = options_.cache.mode == Mode::kOn;
+  const OrderProfile* const ran = known.find(order_);
+  if (!asked_for && !(ran && ran->timed_samples() >= kTrustedSamples)) return;
+  std::vector<std::size_t> places = cache_places(pipeline_, order_);
+  if (!options_.cache.after.empty()) {
+    const auto named = named_place(places);
+    places = named ? std::vector{*named} : std::vector<std::size_t>{};
+  }
+  if (places.empty()) {
+    why_ = "no op before the first random one leaves everything decoded";
+    return;
+  }
+  auto facts = cache_facts(*pipeline_, known, order_, places);
+  if (!facts) {
+    why_ = "not decided: " + facts.error().message;
+    return;
+  }
+  facts->records = static_cast<double>(options_.records);
+  facts->capacity_bytes = static_cast<double>(capacity());
+  facts->epochs_left =
+      asked_for ? kManyEpochs : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
+  facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
+  correct(*facts, known);
+  auto choice = autotune::choose_cache(*facts, present(*facts));
+  if (!choice) {
+    why_ = "not decided: " + choice.error().message;
+    return;
+  }
+  facts_ = *facts;
+  choice_ = *choice;
+  const auto chosen = choice_.chosen.place;
+  if (const auto now = present(facts_); asked_for && now) {
+    choice_.chosen = choice_.all[*now + 1];
+  } else if (asked_for && !chosen) {  // whether it pays or not
+    const auto best = std::ranges::min_element(choice_.all.begin() + 1, choice_.all.end(), {},
+                                               &autotune::CacheCost::later_s);
+    if (best != choice_.all.end()) choice_.chosen = *best;
+  }
+  turn_to(choice_.chosen.place ? std::optional(facts_.places[*choice_.chosen.place].ops) : std::nullopt);
+}
+
+std::optional<std::size_t> StreamCache::present(const autotune::CacheInputs& facts) const {
+  const auto kept = place();
+  if (!kept) return std::nullopt;
+  const auto found = std::ranges::find(facts.places, kept->ops, &autotune::CachePlace::ops);
+  if (found == facts.places.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - facts.places.begin());
+}
+
+/// Put what was measured in the place of what the model says.
+void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known) {
+  if (const OrderProfile* const ran = known.find(order_); ran && ran->timed_samples() >= kTrustedSamples)
+    facts.sample_s = ran->cpu_ns() * 1e-9;
+  const auto kept = place();
+  const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
+  if (kept) {
+    autotune::CachePlace& here = measured_[kept->ops];
+    if (stats.records > 0) here.bytes = static_cast<double>(stats.bytes) / static_cast<double>(stats.records);
+    if (kept->hits.timed() >= kTrustedSamples) here.hit_s = kept->hits.mean_s();
+    if (kept->fills.timed() >= kTrustedSamples) here.fill_s = kept->fills.mean_s();
+  }
+  for (autotune::CachePlace& place : facts.places) {
+    const auto found = measured_.find(place.ops);
+    if (found == measured_.end()) continue;
+    if (found->second.bytes > 0) place.bytes = found->second.bytes;
+    if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
+    if (found->second.fill_s > 0) place.fill_s = found->second.fill_s;
+  }
+  const auto now = present(facts);
+  if (!now) return;
+  // What was filled is paid: only the rest still costs more than it would without.
+  autotune::CachePlace& here = facts.places[*now];
+  const double share = std::min(1.0, facts.capacity_bytes / (facts.records * here.bytes));
+  const double filled = share > 0 ? static_cast<double>(stats.records) / (share * facts.records) : 1;
+  here.fill_s = facts.sample_s + (1 - std::min(1.0, filled)) * (here.fill_s - facts.sample_s);
+}
+
+/// The room for samples: what there is of it, or would be.
+std::uint64_t StreamCache::capacity() const {
+  if (const auto kept = place()) return kept->samples->stats().capacity_bytes;
+  return options_.budget ? std::min(options_.capacity_bytes, options_.budget->left())
+                         : options_.capacity_bytes;
+}
+
+/// Keep samples behind so many ops from now on; none: nowhere.
+void StreamCache::turn_to(std::optional<std::size_t> ops) {
+  const auto now = place();
+  why_ = ops ? fmt::format("kept after {}: {:.0f} us per sample later, {:.0f} without", label_of(*ops),
+                           choice_.chosen.later_s * kMicro, facts_.sample_s * kMicro)
+             : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
+                           facts_.epochs_left);
+  if (ops == (now ? std::optional(now->ops) : std::nullopt) || changes_ >= kChangesMax) return;
+  std::shared_ptr<KeptPlace> next;
+  if (ops) {
+    const transforms::PlanOptions before{
+        .seed = options_.seed, .fuse = options_.fuse, .order = order_, .last = *ops, .packed = true};
+    const transforms::PlanOptions behind{
+        .seed = options_.seed, .fuse = options_.fuse, .order = order_, .first = *ops, .packed = true};
+    auto first = transforms::Plan::compile(pipeline_, before);
+    auto last = transforms::Plan::compile(pipeline_, behind);
+    if (!first || !last) return;  // cache_places() has tried
+    next = std::make_shared<KeptPlace>();
+    next->order = order_;
+    next->ops = *ops;
+    next->before = std::move(*first);
+    next->behind = std::move(*last);
+    std::string names;
+    for (std::size_t i = 0; i < *ops; ++i) names += pipeline_->ops()[order_[i]]->json();
+    next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
+                                   options_.capacity_bytes, options_.budget);
+  }
+  ++changes_;
+  const MutexLock lock(placing_);
+  place_ = std::move(next);
+}
+
+std::string StreamCache::report() const {
+  const MutexLock lock(deciding_);
+  const auto kept = place();
+  Json choices = Json::array();
+  for (const autotune::CacheCost& cost : choice_.all) {
+    const autotune::CachePlace* const at = cost.place ? &facts_.places[*cost.place] : nullptr;
+    choices.push_back(
+        {{"after", at ? Json(label_of(at->ops)) : Json(nullptr)},
+         {"bytes", at ? Json(at->bytes) : Json(nullptr)},
+         {"share", cost.share},
+         {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
+         {"hit_us", at ? figure(at->hit_s) : Json(nullptr)},
+         {"run_us", figure(cost.run_s)},
+         {"later_us", figure(cost.later_s)},
+         {"pays_back_epochs", cost.pays_back_epochs ? Json(*cost.pays_back_epochs) : Json(nullptr)}});
+  }
+  Json report{{"mode", options_.cache.mode == Mode::kAuto ? "auto" : "on"},
+              {"after", kept ? Json(label_of(kept->ops)) : Json(nullptr)},
+              {"why", why_},
+              {"capacity_bytes", capacity()},
+              {"epochs_expected", facts_.epochs_left},
+              {"sample_us", figure(facts_.sample_s)},
+              {"expected_share", choice_.chosen.place ? choice_.chosen.share : 0},
+              {"choices", std::move(choices)}};
+  const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
+  report["bytes"] = stats.bytes;
+  report["limit_bytes"] = kept ? stats.limit_bytes : 0;
+  report["records"] = stats.records;
+  report["looked"] = kept ? kept->looked.load() : 0;
+  report["hits"] = kept ? kept->hits.count() : 0;
+  report["filled"] = stats.filled;
+  report["given_up"] = stats.given_up;
+  report["admitted_share"] = kept ? stats.admitted_share : 0;
+  const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
+  report["hit_us"] = figure(hit_s);
+  report["fill_us"] = figure(fill_s);
+  // Of what was timed here; until a sample without a cache was timed, nothing can be said.
+  const double hits = kept ? static_cast<double>(kept->hits.count()) : 0;
+  const double fills = kept ? static_cast<double>(kept->fills.count()) : 0;
+  const double saved = hits * (facts_.sample_s - hit_s) - fills * (fill_s - facts_.sample_s);
+  report["saved_cpu_s"] = hit_s > 0 && facts_.sample_s > 0 ? Json(saved) : Json(nullptr);
+  return report.dump();
+}
+
+}  // namespace carya::loader

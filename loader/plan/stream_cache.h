@@ -1,0 +1,128 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autotune/cache/cache_choice.h"
+#include "base/mutex.h"
+#include "loader/cache/cache_options.h"
+#include "loader/cache/sample_cache.h"
+#include "loader/cache/shared_samples.h"
+#include "loader/plan/plan_profile.h"
+#include "transforms/plan/plan.h"
+
+namespace carya::loader {
+
+/// The time that samples of one kind took, of those that were timed.
+class TimedSamples {
+ public:
+  /// Whether to time the next sample: one in 16, since a look at the clock of a thread is a system call.
+  bool due() { return (count_.fetch_add(1, std::memory_order_relaxed) & 15) == 0; }
+  void add(std::int64_t ns) {
+    timed_.fetch_add(1, std::memory_order_relaxed);
+    ns_.fetch_add(ns, std::memory_order_relaxed);
+  }
+  std::uint64_t count() const { return count_; }
+  std::uint64_t timed() const { return timed_; }
+  /// Mean CPU seconds; 0 if none was timed.
+  double mean_s() const {
+    return timed_ == 0 ? 0 : static_cast<double>(ns_) * 1e-9 / static_cast<double>(timed_);
+  }
+
+ private:
+  std::atomic<std::uint64_t> count_{0}, timed_{0};
+  std::atomic<std::int64_t> ns_{0};
+};
+
+/// A place where samples are kept: the parts of the plan before and behind it, and the samples. Constant but for the
+/// samples and figures. Threads: thread-safe.
+struct KeptPlace {
+  std::vector<std::size_t> order;  ///< the order of the ops that was cut
+  std::size_t ops = 0;             ///< the place is behind so many
+  std::shared_ptr<const transforms::Plan> before, behind;
+  std::shared_ptr<SampleCache> samples;
+  std::atomic<std::uint64_t> looked{0};  ///< rows of the stream that were looked up
+  TimedSamples fills{}, hits{};          ///< its whole samples that were put in, that were found
+};
+
+/// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
+std::uint64_t capacity_of(const CacheOptions& options);
+
+struct StreamCacheOptions {
+  CacheOptions cache;
+  std::shared_ptr<const void> dataset;     ///< its records, for streams that share what they keep
+  std::uint64_t capacity_bytes = 0;        ///< the most that is kept
+  std::shared_ptr<SharedBudget> budget{};  ///< pays for it; null: nothing does
+  std::uint64_t seed = 0;
+  bool fuse = true;           ///< PlanOptions::fuse
+  std::uint64_t records = 1;  ///< of an epoch, over all ranks
+  std::uint64_t ranks = 1;    ///< among which each epoch deals the records out anew; 1: they are not
+  std::optional<std::uint64_t> epochs;  ///< none: without end
+  std::uint64_t epoch = 0;              ///< in which the stream begins
+};
+
+/// What one stream keeps of its samples for later epochs, and where: decided from what was measured, while it runs. Its
+/// trouble never stops a stream, and it changes no bit: what is kept are the results of ops that give the same in every
+/// epoch.
+///
+/// Threads: thread-safe. look() is called by one thread at a time.
+class StreamCache {
+ public:
+  /// Ops run in `order`; `profile` is what is known of them so far. Errors: kInvalidArgument (samples cannot be kept
+  /// behind the op that the options name; the message says why and where they can).
+  static Result<std::shared_ptr<StreamCache>> create(std::shared_ptr<const transforms::Pipeline> pipeline,
+                                                     const StreamCacheOptions& options,
+                                                     std::vector<std::size_t> order,
+                                                     const PlanProfile& profile);
+
+  /// Where samples are kept now; null: nowhere.
+  std::shared_ptr<KeptPlace> place() const;
+  /// Whether samples of this epoch are worth keeping: there is a later one.
+  bool fills(std::uint64_t epoch) const { return !options_.epochs || epoch + 1 < *options_.epochs; }
+
+  /// Whether look() should be called; true once until it was, about once a second.
+  bool ask();
+  /// Whether ask() was true since the last look(), or samples are kept, whose memory others may need.
+  bool is_due() const { return asked_ || place() != nullptr; }
+  /// Give back memory that others need, and decide anew. `known`: what this stream and earlier ones measured; `order`:
+  /// in which the ops run now. `epoch`: which is computed.
+  void look(const PlanProfile& known, const std::vector<std::size_t>& order, std::uint64_t epoch);
+
+  /// The place, what the others would cost, and what came of it, as a JSON object (docs/cache.md).
+  std::string report() const;
+
+ private:
+  StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
+  Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
+  void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
+  void correct(autotune::CacheInputs& facts, const PlanProfile& known) REQUIRES(deciding_);
+  void turn_to(std::optional<std::size_t> ops) REQUIRES(deciding_);
+  std::string label_of(std::size_t ops) const REQUIRES(deciding_);
+  std::optional<std::size_t> present(const autotune::CacheInputs& facts) const;
+  std::uint64_t capacity() const;
+
+  const std::shared_ptr<const transforms::Pipeline> pipeline_;
+  const StreamCacheOptions options_;
+
+  mutable Mutex deciding_;  // held while look() or report() works
+  std::vector<std::size_t> order_ GUARDED_BY(deciding_);
+  autotune::CacheInputs facts_ GUARDED_BY(deciding_);   // of the last decision
+  autotune::CacheChoice choice_ GUARDED_BY(deciding_);  // the last one
+  std::string why_ GUARDED_BY(deciding_);               // in a line
+  int changes_ GUARDED_BY(deciding_) = 0;
+  std::map<std::size_t, autotune::CachePlace> measured_
+      GUARDED_BY(deciding_);  // places that ran, by their ops
+
+  mutable Mutex placing_;  // held for moments
+  std::shared_ptr<KeptPlace> place_ GUARDED_BY(placing_);
+
+  std::atomic<bool> asked_{false};
+  std::atomic<std::int64_t> look_ns_{0};
+};
+
+}  // namespace carya::loader

@@ -1,0 +1,126 @@
+"""Samples kept in memory for later epochs change no bit, whoever makes them; what the option says, and what is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from daemons import running
+from streams import digest, epoch_digest
+
+import carya
+
+
+def crops(photos: Path) -> carya.Pipeline:
+    return carya.image_folder(photos).shuffle(seed=3).decode_image().random_resized_crop(24).batch(4)
+
+
+def resized(photos: Path) -> carya.Pipeline:
+    return carya.image_folder(photos).shuffle(seed=3).decode_image().resize((40, 40)).random_crop(24).batch(4)
+
+
+def kept(pipeline: carya.Pipeline, cache: Any, epochs: int = 3, **options: Any) -> tuple[str, dict[str, Any]]:
+    """Digest of some epochs of a new loader, and what it says of its cache."""
+    with carya.Loader(pipeline, epochs=epochs, cache=cache, **options) as loader:
+        found = digest(batch for _ in range(epochs) for batch in loader)
+        return found, loader.stats()["cache"]
+
+
+@pytest.mark.parametrize("made", [crops, resized])
+def test_no_bit_changes_whatever_is_kept(photos: Path, made: Any) -> None:
+    pipeline = made(photos)
+    wanted = epoch_digest(pipeline, epochs=3)
+    everything, stats = kept(pipeline, {"memory": "64MB"}, threads=1)
+    assert everything == wanted
+    assert stats["hits"] == stats["looked"] * 2 / 3
+    for share in (0.1, 0.4):
+        found, part = kept(pipeline, {"memory": max(1, int(stats["bytes"] * share))}, threads=2)
+        assert found == wanted
+        assert part["bytes"] <= stats["bytes"] * share
+    assert kept(pipeline, "auto")[0] == wanted
+
+
+def test_a_daemon_keeps_for_all_its_ranks(photos: Path) -> None:
+    pipeline = crops(photos)
+    wanted = epoch_digest(pipeline, epochs=3)
+    with running() as daemon:
+        found, stats = kept(pipeline, {"memory": "64MB"}, threads=1, daemon=str(daemon.socket))
+    assert found == wanted
+    assert stats["hits"] == stats["looked"] * 2 / 3
+
+
+def test_restored_loaders_keep_too(photos: Path) -> None:
+    pipeline = crops(photos)
+    wanted = [batch["image"].tobytes() for _ in range(1) for batch in carya.Loader(pipeline, epochs=1)]
+    state: dict[str, Any] | None = None
+    seen: list[bytes] = []
+    while len(seen) < len(wanted):
+        with carya.Loader(pipeline, state=state, cache={"memory": "64MB"}) as loader:
+            for batch in loader:
+                seen.append(batch["image"].tobytes())
+                state = batch.state_dict()
+                break
+    assert seen == wanted
+
+
+def test_what_is_said_of_it(photos: Path) -> None:
+    with carya.Loader(
+        resized(photos), epochs=2, threads=1, cache={"memory": "64MB", "after": "decode_image"}
+    ) as loader:
+        for _ in range(2):
+            for _batch in loader:
+                pass
+        stats, text = loader.stats()["cache"], str(loader.explain())
+        assert loader.explain()["cache"]["after"] == "decode_image"
+    assert stats["mode"] == "on"
+    assert stats["after"] == "decode_image"
+    assert [choice["after"] for choice in stats["choices"]] == [None, "decode_image"]
+    assert stats["records"] == stats["filled"] > 0
+    assert stats["given_up"] == 0
+    assert 0 < stats["bytes"] <= stats["capacity_bytes"] == 64_000_000
+    assert f"Kept after decode_image: {stats['records']} samples" in text
+    assert "50.0% of the look-ups found one" in text
+
+
+def test_off_is_the_default_and_says_nothing(photos: Path) -> None:
+    with carya.Loader(crops(photos), epochs=1) as loader:
+        assert loader.stats()["cache"] is None
+        assert "later epochs" not in str(loader.explain())
+
+
+def test_auto_says_why_nothing_is_kept(photos: Path) -> None:
+    with carya.Loader(crops(photos), epochs=1, cache="auto") as loader:
+        for _ in loader:
+            pass
+        assert loader.stats()["cache"]["after"] is None
+        assert str(loader.explain()).splitlines()[-1].startswith("Nothing is kept for later epochs: ")
+
+
+@pytest.mark.parametrize(
+    ("cache", "told"),
+    [
+        ("on", '"off", "auto"'),
+        ({"memory": "0%"}, "more than 0%"),
+        ({"memory": "91%"}, '"90%"'),
+        ({"memory": "much"}, "64MB"),
+        ({"memory": "1GB", "disk": "/x"}, '"auto"'),
+        ({"after": "decode_image"}, '"memory"'),
+        ({"memory": "1GB", "after": 3}, "the name of an operation"),
+        ({"memory": "1GB", "after": "random_resized_crop"}, "since random_resized_crop is random"),
+        ({"memory": "1GB", "after": "nothing"}, 'give "decode_image"'),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(photos: Path, cache: Any, told: str) -> None:
+    with pytest.raises(carya.InvalidArgument, match="cache") as refused:
+        carya.Loader(crops(photos), cache=cache)
+    assert told in str(refused.value)
+
+
+def test_neither_workers_nor_functions_keep_samples(photos: Path) -> None:
+    with pytest.raises(carya.InvalidArgument, match='give cache="off"'):
+        carya.Loader(crops(photos), cache="auto", remote=["127.0.0.1:9"], remote_tls={"insecure": True})
+    with pytest.raises(carya.Unsupported, match="cache"):
+        carya.Loader(carya.arrays({"x": np.zeros(8, np.uint8)}).map(lambda x: x).batch(2), cache="auto")
