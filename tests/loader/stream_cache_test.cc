@@ -1,0 +1,149 @@
+// Where samples are kept: chosen from what is known, left when it turns out not to pay.
+#include "loader/plan/stream_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "loader/plan/cache_places.h"
+
+namespace carya::loader {
+namespace {
+
+using Mode = CacheOptions::Mode;
+using Order = std::vector<std::size_t>;
+
+std::shared_ptr<const transforms::Pipeline> pipeline_of(const std::string& ops) {
+  const auto parsed = transforms::Pipeline::parse(
+      R"({"version":1,"source":{"type":"image_folder","path":"x"},"views":[],"shuffle":null,"ops":[)" + ops +
+      R"(],"batch":{"batch_size":4,"global_size":null,"drop_last":false,"pad_last":false}})");
+  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+  return *parsed;
+}
+
+std::shared_ptr<const transforms::Pipeline> crops() {
+  return pipeline_of(
+      R"({"op":"decode_image"},{"op":"resize","size":[64,64]},{"op":"random_crop","size":[32,32]})");
+}
+
+/// What a stream of crops() measured of an order: a decode and resize of so many microseconds, and the crop.
+PlanProfile measured(double us, const Order& order = {0, 1, 2}) {
+  transforms::OpProfile decode{.name = "decode_image", .samples = 3200, .timed_samples = 100, .ops = {0}};
+  decode.cpu_ns = static_cast<std::uint64_t>(us * 100'000);
+  decode.bytes_in = 100 * 100'000;
+  decode.bytes_out = 100 * 500'000;
+  decode.pictures = 100;
+  decode.height = decode.width = 100 * 400;
+  transforms::OpProfile rest{
+      .name = "resize+random_crop", .samples = 3200, .timed_samples = 100, .ops = {1, 2}};
+  rest.cpu_ns = 100 * 20'000;
+  rest.bytes_in = decode.bytes_out;
+  rest.bytes_out = 100 * 32 * 32 * 3;
+  return {.orders = {{.order = order, .stages = {decode, rest}, .measured_at_s = 1}}};
+}
+
+StreamCacheOptions options(Mode mode, std::optional<std::uint64_t> epochs = 90) {
+  static const auto dataset = std::make_shared<int>();
+  return {.cache = {.mode = mode},
+          .dataset = dataset,
+          .capacity_bytes = 1 << 30,
+          .records = 1000,
+          .epochs = epochs};
+}
+
+std::shared_ptr<StreamCache> made(const StreamCacheOptions& asked, const PlanProfile& known = {}) {
+  auto cache = StreamCache::create(crops(), asked, {0, 1, 2}, known);
+  EXPECT_TRUE(cache) << (cache ? "" : cache.error().message);
+  return *cache;
+}
+
+TEST(CachePlaces, EndBeforeTheFirstRandomOp) {
+  const auto places = [](const std::string& ops, Order order) {
+    return cache_places(pipeline_of(ops), order);
+  };
+  EXPECT_EQ(cache_places(crops(), Order{0, 1, 2}), (Order{1, 2}));
+  EXPECT_EQ(places(R"({"op":"decode_image"},{"op":"random_resized_crop","size":[8,8]},{"op":"grayscale"})",
+                   {0, 1, 2}),
+            (Order{1}));
+  EXPECT_EQ(places(R"({"op":"decode_image"},{"op":"resize","size":[8,8]})", {0, 1}), (Order{1, 2}));
+  EXPECT_EQ(places(R"({"op":"decode_image"},{"op":"resize","size":[8,8]},)"
+                   R"({"op":"random_apply","p":0.5,"ops":[{"op":"grayscale","num_output_channels":3}]})",
+                   {0, 1, 2}),
+            (Order{1, 2}));
+  // A float32 picture of any size cannot be packed.
+  EXPECT_EQ(
+      places(R"({"op":"decode_image"},{"op":"to_dtype","dtype":"float32"},{"op":"resize","size":[8,8]})",
+             {0, 1, 2}),
+      (Order{1, 3}));
+}
+
+TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
+  const auto cache = made(options(Mode::kAuto));
+  EXPECT_FALSE(cache->place());
+  cache->look({}, {0, 1, 2}, 0);
+  EXPECT_FALSE(cache->place()) << "nothing was measured";
+  cache->look(measured(500, {0, 2, 1}), {0, 1, 2}, 0);
+  EXPECT_FALSE(cache->place()) << "of another order";
+  cache->look(measured(500), {0, 1, 2}, 0);
+  ASSERT_TRUE(cache->place());
+  EXPECT_EQ(cache->place()->ops, 2U) << "behind the resize, at a fraction of the bytes";
+  EXPECT_NE(cache->report().find("kept after resize"), std::string::npos);
+}
+
+TEST(StreamCache, AutoKeepsNothingInTheLastEpoch) {
+  const auto cache = made(options(Mode::kAuto, 5));
+  cache->look(measured(500), {0, 1, 2}, 4);
+  EXPECT_FALSE(cache->place());
+  EXPECT_TRUE(cache->fills(3));
+  EXPECT_FALSE(cache->fills(4));
+  EXPECT_TRUE(made(options(Mode::kAuto, std::nullopt))->fills(1'000));
+}
+
+TEST(StreamCache, WhatWasMeasuredNotToPayIsLeftAndNotTakenAgain) {
+  const auto cache = made(options(Mode::kAuto, 4));
+  cache->look(measured(500), {0, 1, 2}, 0);
+  ASSERT_TRUE(cache->place());
+  for (int i = 0; i < 2; ++i) {  // both places, one after the other
+    const auto place = cache->place();
+    if (!place) break;
+    for (int sample = 0; sample < 100; ++sample) {
+      place->fills.add(9'000'000);
+      place->hits.add(900'000);
+    }
+    cache->look(measured(500), {0, 1, 2}, 0);
+  }
+  EXPECT_FALSE(cache->place());
+  for (int i = 0; i < 5; ++i) {
+    cache->look(measured(500), {0, 1, 2}, 0);
+    EXPECT_FALSE(cache->place());
+  }
+}
+
+TEST(StreamCache, WhatIsAskedForIsKeptFromTheBeginningWhetherItPaysOrNot) {
+  const auto cache = made(options(Mode::kOn, 2));
+  const auto place = cache->place();
+  ASSERT_TRUE(place);
+  for (int sample = 0; sample < 100; ++sample) {
+    place->fills.add(9'000'000);
+    place->hits.add(9'000'000);
+  }
+  cache->look(measured(500), {0, 1, 2}, 0);
+  EXPECT_EQ(cache->place(), place);
+  StreamCacheOptions named = options(Mode::kOn);
+  named.cache.after = "decode_image";
+  EXPECT_EQ(made(named)->place()->ops, 1U);
+}
+
+TEST(StreamCache, ItsReportHasEveryPlace) {
+  const auto report = nlohmann::json::parse(made(options(Mode::kOn), measured(500))->report());
+  ASSERT_EQ(report["choices"].size(), 3U);
+  EXPECT_TRUE(report["choices"][0]["after"].is_null());
+  EXPECT_EQ(report["choices"][1]["after"], "decode_image");
+  EXPECT_EQ(report["choices"][2]["after"], "resize");
+  EXPECT_LT(report["choices"][2]["run_us"], report["choices"][0]["run_us"]);
+  EXPECT_EQ(report["after"], "resize");
+  EXPECT_EQ(report["capacity_bytes"], 1 << 30);
+}
+
+}  // namespace
+}  // namespace carya::loader
