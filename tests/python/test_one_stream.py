@@ -46,6 +46,9 @@ def chain_and_digest(request: Any, photos: Path, real_photos: list[str]) -> tupl
         {"prefetch_epochs": False, "threads": 2},
         {"on_error": "mask"},
         {"on_error": "replace"},
+        {"cache": "auto"},
+        {"cache": {"memory": "1MB"}, "threads": 3},
+        {"cache": {"memory": "1GB"}, "threads": 2},
     ],
     ids=str,
 )
