@@ -13,7 +13,8 @@ struct CacheOptions {
     kOn,    ///< from the first batch on, whether it pays or not
   };
   Mode mode = Mode::kOff;
-  /// The most bytes that are kept; 0: `share` of the memory that is free when the stream begins.
+  /// The most bytes that are kept; 0: `share` of the memory that is free when the stream begins, divided by the ranks
+  /// that this host has in processes of their own.
   std::uint64_t bytes = 0;
   double share = 0.2;
   /// The label of the op behind which samples are kept ("decode_image", "crop#1"); "": where it pays most.

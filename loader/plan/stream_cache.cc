@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "loader/host/host.h"
 #include "loader/plan/cache_places.h"
 #include "loader/plan/order_choice.h"
 #include "shm/memory_limit.h"
@@ -35,7 +36,9 @@ std::uint64_t capacity_of(const CacheOptions& options) {
   if (options.bytes > 0) return options.bytes;
   const std::uint64_t available = shm::available_memory_bytes();
   if (available == UINT64_MAX) return 0;  // a share of what nobody knows
-  return static_cast<std::uint64_t>(options.share * static_cast<double>(available));
+  // Ranks in processes of their own keep apart.
+  const double processes = std::max(1U, read_host_info().local_processes);
+  return static_cast<std::uint64_t>(options.share * static_cast<double>(available) / processes);
 }
 
 StreamCache::StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline,
