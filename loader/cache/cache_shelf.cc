@@ -15,8 +15,8 @@ constexpr std::uint64_t kAlign = 64;
 /// Of an entry in the table, with the node's own.
 constexpr std::uint64_t kEntryBytes = 96;
 
-/// Give the pages of a sample memory at once, which takes two thirds of the time of a fault for each. Where the kernel
-/// cannot (before 5.14), they get it as they are written.
+/// Give the pages of a sample memory at once instead of by a fault for each. Where the kernel cannot (before 5.14), they
+/// get it as they are written. Measured: photos of 572 KB, decoded and kept, AMD EPYC: 645 -> 580 us of CPU time.
 void populate(std::byte* at, std::uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   constexpr std::uintptr_t kPage = 4096;

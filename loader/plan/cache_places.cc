@@ -10,8 +10,8 @@
 namespace carya::loader {
 namespace {
 
-/// CPU time per byte of a kept sample, beside that of its ops, until it is measured: new pages are cleared and written;
-/// later they are read from no cache. Measured: bench/cache.py, Sapphire Rapids.
+/// CPU time per byte of a kept sample, beside that of its ops, until samples of the place are timed: new pages are cleared
+/// and written; later they are read from memory, not from the processor's cache. Assumed: 5 and 20 GB/s.
 constexpr double kWriteSPerByte = 0.2e-9;
 constexpr double kReadSPerByte = 0.05e-9;
 
