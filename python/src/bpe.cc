@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "errors.h"
+#include "gil.h"
 #include "transforms/text/bpe.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

@@ -6,15 +6,14 @@
 
 #include "dataset.h"
 #include "errors.h"
+#include "gil.h"
 #include "io/files/manifest_file.h"
 #include "io/index/index_file.h"
 #include "io/store/store_list.h"
 #include "job_options.h"
 #include "job_stats.h"
 #include "loader/data/index_builder.h"
-#include "progress_call.h"
 #include "text.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

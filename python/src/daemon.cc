@@ -4,9 +4,9 @@
 
 #include "base/escape.h"
 #include "errors.h"
+#include "gil.h"
 #include "loader/control/daemon_stream.h"
 #include "text.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

@@ -7,13 +7,12 @@
 #include <optional>
 
 #include "errors.h"
+#include "gil.h"
 #include "loader/data/sample.h"
 #include "loader/plan/frozen_plan.h"
 #include "loader/plan/order_report.h"
-#include "progress_call.h"
 #include "text.h"
 #include "transforms/plan/plan.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

@@ -10,14 +10,13 @@
 #include "batch.h"
 #include "dataset.h"
 #include "errors.h"
+#include "gil.h"
 #include "job_options.h"
 #include "job_stats.h"
 #include "loader/control/daemon_stream.h"
 #include "loader/job/job.h"
 #include "loader/plan/order_report.h"
-#include "progress_call.h"
 #include "text.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

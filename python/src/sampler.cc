@@ -10,13 +10,13 @@
 #include "base/philox.h"
 #include "dataset.h"
 #include "errors.h"
+#include "gil.h"
 #include "loader/data/record_error.h"
 #include "loader/data/sample.h"
 #include "loader/host/host.h"
 #include "loader/stream/stream_shape.h"
 #include "shm/memory_limit.h"
 #include "transforms/plan/plan.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {

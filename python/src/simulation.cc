@@ -9,8 +9,7 @@
 #include "autotune/simulator/scenario.h"
 #include "autotune/simulator/workload.h"
 #include "errors.h"
-#include "progress_call.h"
-#include "without_gil.h"
+#include "gil.h"
 
 namespace carya::python {
 namespace {

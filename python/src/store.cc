@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "errors.h"
+#include "gil.h"
 #include "io/http/store_client.h"
-#include "without_gil.h"
 
 namespace carya::python {
 namespace {
