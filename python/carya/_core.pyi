@@ -114,6 +114,7 @@ class Permutation:
     """The record at each position (base/permutation.h)."""
 
     def __init__(self, seed: int, epoch: int, count: int) -> None: ...
+    def record(self, position: int) -> int: ...
     def records(self, first: int, count: int) -> np.ndarray[Any, Any]:
         """int64 (count,), of the positions from `first` on."""
 

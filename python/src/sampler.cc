@@ -40,6 +40,12 @@ py::array_t<std::int64_t> permuted(const Permutation& self, std::uint64_t first,
   return records;
 }
 
+std::uint64_t permuted_one(const Permutation& self, std::uint64_t position) {
+  if (position >= self.count())
+    throw py::index_error("position " + std::to_string(position) + " of " + std::to_string(self.count()));
+  return self(position);
+}
+
 std::uint64_t key_of(std::uint64_t seed, const std::string& name, std::uint32_t occurrence) {
   const Philox4x32::Key key = op_key(seed, name, occurrence);
   return key[0] | (std::uint64_t{key[1]} << 32);
@@ -265,6 +271,7 @@ void bind_sampler(py::module_& module) {
              return Permutation(seed, epoch, count);
            }),
            py::arg("seed"), py::arg("epoch"), py::arg("count"))
+      .def("record", &permuted_one, py::arg("position"))
       .def("records", &permuted, py::arg("first"), py::arg("count"));
   py::class_<Sampler>(module, "Sampler")
       .def(py::init<const PyPipeline&, py::object, std::uint64_t, const std::vector<std::size_t>&>(),

@@ -93,13 +93,11 @@ class Mix:
         return sources, numbers
 
     def _of(self, positions: Array) -> tuple[Array, Array]:
-        before, after = self.before(positions), self.before(positions + 1)
-        sources = np.zeros(len(positions), np.int64)
-        numbers = np.zeros(len(positions), np.int64)
-        for number, (low, high) in enumerate(zip(before, after, strict=True)):
-            mine = high > low
-            sources[mine], numbers[mine] = number, low[mine]
-        return sources, numbers
+        count = len(positions)
+        given = np.stack(self.before(np.concatenate([positions, positions + 1])))
+        low = given[:, :count]
+        sources = np.argmax(given[:, count:] > low, axis=0)
+        return sources, low[sources, np.arange(count)]
 
     def _of_block(self, epoch: int, block: int, part: slice) -> tuple[Array, Array]:
         """The sources at positions of a block are permuted, and each gives its samples in their order."""

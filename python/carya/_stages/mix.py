@@ -162,7 +162,7 @@ class MixSource:
             if len(self._orders) > 4 * len(self._specs):
                 self._orders.clear()
             order = self._orders[source, epoch] = _core.Permutation(spec.seed, epoch, self.mix.counts[source])
-        at = int(order.records(position, 1)[0])
+        at: int = order.record(position)
         return at if kept is None else int(kept[at])
 
     def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
