@@ -21,6 +21,7 @@ constexpr std::int64_t kAskNs = 100'000'000;  // asking reads a few kernel files
 }  // namespace
 
 std::shared_ptr<const void> ReadBuffer::lend() const {
+  if (!memory) return nullptr;
   memory->loans.fetch_add(1, std::memory_order_relaxed);
   // The pointer's constructor calls the deleter also where it throws.
   return {memory->start.get(),

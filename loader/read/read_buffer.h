@@ -29,7 +29,7 @@ struct ReadBuffer {
   /// The first byte; null if there is no memory.
   std::byte* data() const { return memory ? memory->start.get() : nullptr; }
   /// Lend the memory to a reader on any thread: nobody writes to it before the result is destroyed, and all that the
-  /// reader did happens before a later write. May throw std::bad_alloc.
+  /// reader did happens before a later write. Null if there is no memory. May throw std::bad_alloc.
   std::shared_ptr<const void> lend() const;
 };
 

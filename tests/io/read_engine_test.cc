@@ -266,6 +266,22 @@ TEST_P(ReadEngineTest, MoreFilesThanTheRingsTableHolds) {
   }
 }
 
+// Reads that take milliseconds, so that the owner waits before they end. Where nobody tells it, it takes half a minute.
+TEST_P(ReadEngineTest, WhoWaitsIsToldWhenAReadEnds) {
+  constexpr std::size_t kBytes = 16 << 20;
+  dir_.write("large", std::string(kBytes, 'x'));
+  const int file = engine_->add_file(root_, "large").value();
+  const Buffer buffer = make_buffer(kBytes);
+  for (int i = 0; i < 30; ++i) {
+    const ReadRequest request{.file = file, .length = kBytes, .dest = buffer.get()};
+    engine_->submit({&request, 1});
+    ReadCompletion completion;
+    while (engine_->poll({&completion, 1}, 1000) == 0) {
+    }
+    EXPECT_TRUE(completion.ok);
+  }
+}
+
 TEST_P(ReadEngineTest, AHandleOfARemovedFileNamesTheNextOne) {
   dir_.write("first", "first");
   dir_.write("second", "other");

@@ -55,6 +55,7 @@ TEST(ReadBufferPool, ABufferThatIsKeptNeedsNoRoom) {
 }
 
 TEST(ReadBufferPool, MemoryThatIsLentIsNotGivenAgain) {
+  EXPECT_FALSE(ReadBuffer{}.lend()) << "a chunk without reads has none";
   ReadBufferPool pool(64 * kMiB);
   ReadBuffer buffer = pool.take(2 * kMiB);
   const std::byte* const memory = buffer.data();

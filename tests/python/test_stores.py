@@ -323,7 +323,7 @@ def test_credentials_of_a_profile_count_and_are_written_nowhere(
     with FaultStore(objects_of(data), SECRET, TOKEN) as store:
         pipeline = tars(f"s3://{BUCKET}", endpoint=store.url)
         said = [repr(pipeline), pipeline.to_json(), str(pipeline.explain())]
-        with carya.Loader(pipeline, reorder="exact") as loader:
+        with carya.Loader(pipeline, reorder="exact", prefetch_epochs=False) as loader:
             list(loader)
             said += [repr(loader), json.dumps(loader.state_dict()), str(loader.stats()), str(loader.explain())]
             store.fault = lambda path, count: "403"
@@ -404,10 +404,10 @@ def test_proxies_are_those_of_the_environment(data: Path, store: FaultStore, mon
     assert epoch_digest(tars(f"http://nowhere.invalid/{BUCKET}")) == expected
     assert all(path.startswith("http://nowhere.invalid/") for _, path, _ in store.seen)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    store.seen.clear()
-    assert epoch_digest(tars(f"{store.url}/{BUCKET}")) == expected
-    assert store.seen
-    assert all(path.startswith(f"/{BUCKET}/") for _, path, _ in store.seen)
+    with FaultStore(objects_of(data)) as direct:  # another one: late requests of the first stream are not its own
+        assert epoch_digest(tars(f"{direct.url}/{BUCKET}")) == expected
+        assert direct.seen
+        assert all(path.startswith(f"/{BUCKET}/") for _, path, _ in direct.seen)
 
 
 @pytest.mark.skipif(NGINX is None, reason="needs nginx")
