@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -15,9 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 import record_writers as write
+from commands import contents
 from conftest import DATA, picture
 from PIL import Image
 
@@ -39,14 +42,7 @@ COMMAND = [sys.executable, "-m", "carya", "convert"]
 FORMATS = ("webdataset", "mds", "tfrecord")
 
 
-def run(*words: str | Path, code: int = 0) -> str:
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != NAME}
+run = functools.partial(commands.run, "convert")
 
 
 def shards(folder: Path) -> list[Path]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 from conftest import picture
@@ -21,13 +21,7 @@ import carya
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
-COMMAND = [sys.executable, "-m", "carya", "index"]
-
-
-def run(*words: str | Path, code: int = 0) -> str:
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+run = functools.partial(commands.run, "index")
 
 
 def index(*words: str | Path) -> dict[str, Any]:

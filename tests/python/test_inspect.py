@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 import record_writers as write
@@ -33,10 +34,7 @@ HOSTILE = "a\x1b[2J\x07\u202e<script>alert(1)</script>[red]"
 
 
 def run(*words: str | Path, code: int = 0, **environment: str) -> str:
-    given = {**os.environ, "COLUMNS": "120", **environment}
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, env=given)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    return commands.run("inspect", *words, code=code, **{"COLUMNS": "120", **environment})
 
 
 def found(*words: str | Path) -> dict[str, Any]:

@@ -61,16 +61,13 @@ def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_corpus(folder: Path) -> None:
     """Text, and a tokenizer of it."""
-    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    from token_files import byte_level
+
     (folder / "corpus").mkdir()
     (folder / "corpus" / "a.txt").write_text("".join(f"line {n}, one of {n % 7} of a text\n" for n in range(4000)))
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator(["line one of a text"], trainer)
     (folder / "llama-3").mkdir()
-    made.save(str(folder / "llama-3" / "tokenizer.json"))
+    byte_level(["line one of a text"], 300).save(str(folder / "llama-3" / "tokenizer.json"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

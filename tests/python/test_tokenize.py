@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import subprocess
@@ -9,17 +10,19 @@ import sys
 import time
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
+from commands import contents
 
 import carya
 from carya._convert.conversion import Request, convert
-from carya._convert.journal import NAME
 from carya._convert.tokens import Tokens
 
-tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 pytest.importorskip("typer")
 pytest.importorskip("rich")
+from token_files import byte_level
 
 COMMAND = [sys.executable, "-m", "carya", "tokenize"]
 TEXTS = [f"text {n} of a corpus, number {n * n}.\n" for n in range(3000)]
@@ -27,11 +30,7 @@ TEXTS = [f"text {n} of a corpus, number {n * n}.\n" for n in range(3000)]
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator(TEXTS[:100], trainer)
+    made = byte_level(TEXTS[:100], 320)
     made.add_special_tokens(["<|end|>"])
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     made.save(str(path))
@@ -45,14 +44,7 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str | Path, code: int = 0) -> str:
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != NAME}
+run = functools.partial(commands.run, "tokenize")
 
 
 def test_ids_stand_one_behind_the_other_with_an_end_behind_each(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:

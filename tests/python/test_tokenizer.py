@@ -22,7 +22,8 @@ from carya import _core
 from carya._text.tokenizer_file import PATTERNS
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+from token_files import byte_level  # noqa: E402
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("gpt2", "llama3", "qwen2", "gpt4o")
@@ -53,13 +54,8 @@ def corpus() -> str:
 
 def trained(kind: str = "gpt2", size: int = 1500, **options: Any) -> Any:
     """A byte-level tokenizer of the reference library, trained on the corpus."""
-    made = tokenizers.Tokenizer(models.BPE(**options))
-    made.pre_tokenizer = cuts(kind)
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    made.train_from_iterator([corpus()[i : i + 4000] for i in range(0, len(corpus()), 4000)], trainer)
-    return made
+    texts = [corpus()[i : i + 4000] for i in range(0, len(corpus()), 4000)]
+    return byte_level(texts, size, cuts(kind), **options)
 
 
 @pytest.fixture(scope="module")
