@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import carya
-from carya._bench.measure import cached_in
+from carya._bench.measure import cached_in, median
 from carya._bench.photos import find_photos, warm
 from carya._bench.report import Options
 
@@ -70,8 +69,7 @@ def measure(pipeline: Any, rounds: int, epochs: tuple[int, ...]) -> dict[str, An
     return {
         "kept_bytes": size,
         "us_per_sample": {
-            str(count): {name: statistics.median(took) for (of, name), took in cells.items() if of == count}
-            for count in epochs
+            str(count): {name: median(took) for (of, name), took in cells.items() if of == count} for count in epochs
         },
         "all_kept_us": whole,
         "behind_us": behind,

@@ -446,13 +446,12 @@ Status CompiledPlan::run_whole(Scratch::Impl& impl, StageTimer& timer, const Sam
 Status CompiledPlan::place_packed(std::span<const ImageSize> sizes, const PackRoom& room,
                                   std::span<std::byte*> places) const {
   std::array<std::uint64_t, kFieldsMax> offsets{};
-  std::uint64_t bytes = 0, end = 0;
+  std::uint64_t end = 0;
   for (std::size_t f = 0; f < sizes.size(); ++f) {
     offsets[f] = align_up(end, std::uint64_t{kPackAlign});
     end = offsets[f] + packed_bytes(program_.outputs[f], sizes[f]);
-    bytes = end;
   }
-  std::byte* const memory = room(bytes);
+  std::byte* const memory = room(end);
   if (memory == nullptr) return fail(Code::kExhausted, "no memory for a sample that is kept");
   for (std::size_t f = 0; f < sizes.size(); ++f)
     places[f] = pack_size(program_.outputs[f], sizes[f], memory + offsets[f]);

@@ -6,10 +6,8 @@ import fnmatch
 import os
 import posixpath
 import re
-import xml.parsers.expat
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote_plus
 
 from .. import _core
 from .._errors import IoError, NotFound, Unsupported, invalid
@@ -147,6 +145,10 @@ def list_objects(prefix: str) -> list[str]:
 
 def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
     """Keys of a ListBucketResult, and the token of the next page ("": the last). Entities and DTDs are refused."""
+    # Loaded by who lists a bucket, not by `import carya`.
+    import xml.parsers.expat
+    from urllib.parse import unquote_plus
+
     keys: list[str] = []
     fields: dict[str, str] = {}
     path: list[str] = []

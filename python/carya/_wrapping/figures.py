@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from typing import Any
+
+from .._pipeline.batch_functions import median
 
 # Steps whose median says how long the trainer takes: a checkpoint or an evaluation does not count.
 _STEPS = 240
@@ -51,7 +52,7 @@ class Figures:
 
     def all(self) -> dict[str, Any]:
         """Of `Wrapped.stats()`, which says what each is."""
-        step = statistics.median(self._steps) if self._steps else None
+        step = median(self._steps) if self._steps else None
         rows = self.rows / self.batches if self.batches else 0
         inside = self.inside_seconds
         return {
