@@ -36,7 +36,8 @@ Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
     options.on_error = on_error;
     ASSIGN(const auto stream, LocalStream::create(pipeline, dataset, options, {}, parts));
     ASSIGN(const std::uint32_t index, stream->attach_reader());
-    ASSIGN(auto reader, shm::RingReader::attach(stream->reader_fds(index), index));
+    const shm::SlotRing::ReaderFds fds = stream->reader_fds(index);
+    ASSIGN(auto reader, shm::RingReader::attach(fds, index));
     TRY(stream->start());
     return Attachment{.producer = stream,
                       .reader = std::move(reader),
@@ -46,7 +47,8 @@ Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
                       .threads = stream->threads(),
                       .slots = stream->slots(),
                       .dataset = dataset->fingerprint(),
-                      .io_engine = stream->io_name()};
+                      .io_engine = stream->io_name(),
+                      .slot_files = fds.slots};
   };
 }
 
@@ -261,6 +263,12 @@ std::uint32_t Job::held() const {
   if (forked()) return 0;
   const MutexLock lock(facts_);
   return at_.reader->held();
+}
+
+std::vector<int> Job::slot_files() const {
+  if (forked()) return {};
+  const MutexLock lock(facts_);
+  return at_.slot_files;
 }
 
 std::uint32_t Job::attachment_figure(std::uint32_t Attachment::* figure) const {

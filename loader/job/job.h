@@ -57,6 +57,8 @@ struct Attachment {
   /// Where the stream is made: "embedded", or the daemon's socket.
   std::string place = "embedded";
   bool remote = false;  ///< another process makes the stream, and may end
+  /// The memory file of each slot, which `producer` owns, where this process makes the stream; else none.
+  std::vector<int> slot_files{};
 };
 
 /// How a job gets its stream, at its start and again when the process that makes the stream was lost. The thread
@@ -114,6 +116,9 @@ class Job {
   std::uint32_t threads() const { return attachment_figure(&Attachment::threads); }
   std::uint32_t slots() const { return attachment_figure(&Attachment::slots); }
   std::uint32_t held() const;
+  /// The memory file of each slot, for processes that read leased batches beside this one. The job owns them. Empty where
+  /// another process makes the stream.
+  std::vector<int> slot_files() const;
   /// The broken records of delivered batches: the first kQuarantineMax of them; JobStats counts the others.
   std::vector<RecordError> quarantine() const;
   JobStats stats() const;

@@ -145,6 +145,7 @@ void bind_batch(py::module_& module) {
           "place", [](const PyBatch& self) { return py::make_tuple(self.step, self.epoch, self.position); })
       .def_property_readonly("records", [of](const py::object& self) { return of(self).records(self); })
       .def_property_readonly("valid", [of](const py::object& self) { return of(self).valid(self); })
+      .def_property_readonly("slot", &PyBatch::slot)
       .def("names", &PyBatch::names)
       .def(
           "numpy",

@@ -59,6 +59,7 @@ class PyBatch {
   /// An unversioned DLPack capsule of the same memory (CPU, row-major).
   pybind11::object dlpack(const std::string& name) const;
   std::vector<std::string> names() const;
+  std::uint32_t slot() const { return memory_->lease.slot(); }
 
   std::uint64_t step, epoch, position, rows;
   bool last;

@@ -123,6 +123,7 @@ class PyJob {
   std::string explain(const PyPipeline& pipeline, const std::string& reorder) const;
   std::string placement() const;
   py::list quarantine() const;
+  py::dict slot_files() const;
   const loader::Job& job() const { return *job_; }
   const loader::StreamShape& shape() const { return job_->shape(); }
 
@@ -178,6 +179,21 @@ py::list PyJob::quarantine() const {
   py::list entries;
   for (const RecordError& failure : job_->quarantine()) entries.append(to_dict(failure));
   return entries;
+}
+
+/// What another process needs to read a leased slot: descriptors, which the job owns, bytes and rows of each file, and name,
+/// dtype, shape of a row and offset of each tensor.
+py::dict PyJob::slot_files() const {
+  py::dict files;
+  files["descriptors"] = job_->slot_files();
+  files["bytes"] = job_->layout().slot_bytes();
+  files["rows"] = job_->layout().tensors().front().shape.front();
+  py::list tensors;
+  for (const BatchShape::Tensor& tensor : shape_->tensors)
+    tensors.append(py::make_tuple(tensor.name, dtype_name(tensor.dtype),
+                                  py::tuple(py::cast(tensor.row_shape)), tensor.offset));
+  files["tensors"] = std::move(tensors);
+  return files;
 }
 
 /// A job that a daemon makes; should that one be lost for good, one of this process.
@@ -253,6 +269,7 @@ void bind_job(py::module_& module) {
       .def("placement", &PyJob::placement)
       .def("explain", &PyJob::explain, py::arg("pipeline"), py::arg("reorder"))
       .def("quarantine", &PyJob::quarantine)
+      .def("slot_files", &PyJob::slot_files)
       .def("held", [](const PyJob& self) { return self.job().held(); })
       .def("take_retired", &PyJob::take_retired)
       .def("close", &PyJob::close);

@@ -161,7 +161,7 @@ def test_single_samples_and_outputs_are_the_streams() -> None:
 
 def test_a_memory_map_travels_by_its_path(tmp_path: Path) -> None:
     from carya._functions.code import dumps_code
-    from carya._functions.transport import Packed
+    from carya._processes.transport import Packed
 
     path = tmp_path / "big.npy"
     np.save(path, np.arange(4000).reshape(1000, 4))

@@ -34,7 +34,9 @@ def native(name: str) -> Any:
         if hasattr(options, name):
             value = getattr(options, name)
             return "auto" if name in ("threads", "slots") and value == 0 else value
-    return {"hold_timeout": 10.0, "function_timeout": 300.0, "daemon": "auto", "placement": "auto"}[name]
+    return {"hold_timeout": 10.0, "function_timeout": 300.0, "native": "auto", "daemon": "auto", "placement": "auto"}[
+        name
+    ]
 
 
 def test_help_says_the_defaults_that_there_are() -> None:

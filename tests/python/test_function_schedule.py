@@ -239,3 +239,73 @@ def test_workers_end_an_epoch_together() -> None:
         assert sum(counts) == 96
         assert (counts == [64, 32]) == going_on
         assert going_on or max(counts[-2:]) <= 2
+
+
+class Ahead:
+    """Native threads: they fill their slots with steps in stream order, as soon as a slot is given back."""
+
+    def __init__(self, schedule: Schedule, of: StreamShape, slots: int) -> None:
+        self.schedule, self.of = schedule, of
+        self.free = list(range(slots))
+        self.place: tuple[int, int, int] | None = None  # session, epoch, position
+        self.holds: dict[int, tuple[int, int]] = {}  # of each slot the step in it
+
+    def turn(self) -> None:
+        for slot in self.schedule.take_spent():
+            del self.holds[slot]
+            self.free.append(slot)
+        if self.place is None or not self.free:
+            return
+        session, epoch, position = self.place
+        if self.of.steps_from(position) == 0:
+            epoch, position = epoch + 1, 0
+        after = position + self.of.step_positions(position)
+        slot = self.free.pop()
+        self.holds[slot] = (epoch, after)
+        self.schedule.made_ahead(session, epoch, after, slot)
+        self.place = (session, epoch, after)
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=some.integers(1, 40), batch=some.integers(1, 9), slots=some.integers(1, 4), seed=some.integers(0, 2**32))
+def test_a_step_is_made_from_the_slot_of_native_threads_that_holds_it(
+    records: int, batch: int, slots: int, seed: int
+) -> None:
+    of, chance = shape(records, batch, 1, 0, False, False), random.Random(seed)
+    schedule = Schedule(of, 3, whole=False, epochs=None, prefetch_epochs=True, ahead=True)
+    run, native = Run(schedule, seed), Ahead(schedule, of, slots)
+    sought, ended = 0, False
+    for turn in range(4000):
+        if turn % 997 == 0:
+            sought += 1
+            begin = chance.randrange(of.steps_from(0)) * batch
+            schedule.seek(sought, sought, begin)
+            if chance.random() < 0.5:
+                native.turn()  # what it has made before it hears of the seek
+            native.place = (sought, sought, begin)
+        if chance.random() < 0.5:
+            native.turn()
+        run.turn()
+        for chunk in run.out:
+            if chunk.step.ahead >= 0:
+                assert native.holds[chunk.step.ahead] == (chunk.step.epoch, chunk.step.after)
+        if turn == 3500 and chance.random() < 0.5:
+            schedule.end_ahead()
+            native.place, ended = None, True
+    assert run.published
+    if ended:
+        published = len(run.published)
+        for _ in range(1000):
+            run.turn()
+        assert len(run.published) > published
+    else:
+        assert len(native.free) + len(native.holds) == slots
+
+
+def test_native_threads_that_make_another_stream_are_found_out() -> None:
+    schedule = Schedule(shape(8, 4, 1, 0, False, False), 3, whole=False, epochs=1, prefetch_epochs=True, ahead=True)
+    schedule.seek(1, 0, 0)
+    assert schedule.next_chunk() is None  # nothing was made yet
+    schedule.made_ahead(1, 0, 8, 0)
+    with pytest.raises(RuntimeError, match="native threads made the step to"):
+        schedule.next_chunk()

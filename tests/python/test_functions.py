@@ -218,11 +218,16 @@ def test_mistakes_of_functions_are_named_by_the_first_sample(pipeline: carya.Pip
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"read_ahead": "1MB"}, "read_ahead: got '1MB' for a pipeline with Python functions; leave it out"),
+        (
+            {"read_ahead": "1MB"},
+            "read_ahead: it is for native threads, .* no native operation stands before .*; leave read_ahead",
+        ),
+        ({"native": "threads"}, "native: it is for native threads, .* no native operation stands before the functions"),
         ({"daemon": "required"}, "daemon: got 'required'"),
-        ({"remote": "dns://x:1"}, "remote: got"),
+        ({"job": "a"}, "job: got 'a' for a pipeline with Python functions; leave it out"),
+        ({"remote": "dns://x:1"}, "remote: it is for native threads"),
         ({"replicas": 2}, "replicas"),
-        ({"placement": "remote:1"}, "placement"),
+        ({"placement": "remote:1", "remote": "dns://x:1"}, "remote: it is for native threads"),
         ({"reorder": "relaxed"}, "reorder: got 'relaxed'"),
         ({"decode_index": "rows"}, "decode_index"),
     ],
@@ -233,6 +238,12 @@ def test_options_of_native_streams_are_refused_and_not_ignored(options: dict[str
 
 
 def test_options_of_functions_are_checked() -> None:
+    with pytest.raises(carya.InvalidArgument, match='native: got \'host\'; give "auto" or "threads" or "workers"'):
+        carya.Loader(numbers().map(dict).batch(2), native="host")  # type: ignore[arg-type]
+    with pytest.raises(carya.InvalidArgument, match="cache: got 'auto' beside native=\"workers\""):
+        carya.Loader(numbers().map(dict).batch(2), native="workers", cache="auto")
+    with pytest.raises(carya.InvalidArgument, match="native: got 'workers' for a pipeline without Python functions"):
+        carya.Loader(numbers().batch(2), native="workers")
     with pytest.raises(carya.InvalidArgument, match="function_timeout: got 0; give seconds of more than 0"):
         carya.Loader(numbers().map(dict).batch(2), function_timeout=0)
     with pytest.raises(carya.InvalidArgument, match="max_rss: got 'much'"):

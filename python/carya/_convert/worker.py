@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._errors import Error, NotFound, SampleError
-from .._functions.processes import end_with_parent
+from .._processes.system import end_with_parent
 from .._records.records import Records
 from .formats import Format
 

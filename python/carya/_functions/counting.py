@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument
+from .._processes.transport import memory_file
 from .._stages.chain import Chain
 from .._stages.source import Sharded, ShardEndedError, survivors_digest
 from .._stages.spec import StreamSpec
 from .faults import Fault
 from .faults import raised as raised_error
-from .transport import memory_file
 
 Array = np.ndarray[Any, Any]
 _log = logging.getLogger("carya")

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .._processes.system import end_with_parent, how_it_ended, memory_kills, own_bytes
+from .._processes.transport import Channel, memory_file
 from . import worker
 from .opening import Opened
-from .processes import end_with_parent, how_it_ended, memory_kills, own_bytes
 from .start import command
-from .transport import Channel, memory_file
 
 _CELL_BYTES = 8 * worker.CELLS
 _DUMP_MAX = 64 << 10

@@ -18,16 +18,17 @@ import numpy as np
 
 from .._core import StreamShape
 from .._errors import Timeout, WorkerDied
+from .._processes.system import end_with_parent
+from .._processes.transport import Channel, memory_file
 from .._stages.randomness import make_global_random_lazy
+from .ahead import AheadSpec, Feeder
 from .crew import Crew, Worker
 from .faults import Fault
 from .layout import Field, Layout
 from .opening import Opened, find_kept, open_payload, probe
-from .processes import end_with_parent
 from .schedule import Chunk, Schedule, Step
 from .start import channel_of
 from .steps import ListedSteps, Steps, budget_steps
-from .transport import Channel, memory_file
 
 _WATCH_S = 0.2
 # The trainer is told of figures not more often.
@@ -77,6 +78,8 @@ class Host:
         self._crew: Crew
         self._opened: Opened
         self._schedule: Schedule | None = None
+        self._feeder: Feeder | None = None
+        self._why_not_ahead = ""
         self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
         self._sizes: np.ndarray[Any, Any] | None = None  # of records, where they say where a step ends
         self._asked_shape: dict[str, Any] = {}
@@ -163,6 +166,8 @@ class Host:
         self._poll.close()
         self._link.close()
         os.close(self._trainer)
+        if self._feeder is not None:
+            self._feeder.close_in_child()
 
     # One turn ----------------------------------------------------------------------------------------------------------
 
@@ -176,6 +181,8 @@ class Host:
             for one in list(self._crew):
                 self._crew.watch(one)
         self._publish()
+        if self._feeder is not None and self._schedule is not None and (spent := self._schedule.take_spent()):
+            self._feeder.free(spent)
 
     def _over(self) -> None:
         raise _OverError
@@ -201,6 +208,7 @@ class Host:
         slots: int,
         shape: dict[str, Any],
         epochs: dict[str, Any],
+        ahead: AheadSpec | str,
         fd: int,
     ) -> None:
         spec = self._opened.spec
@@ -208,11 +216,26 @@ class Host:
         self._asked_shape = shape
         self._schedule = Schedule(
             StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers,
-            owners=spec.workers if spec.sharded and not spec.whole else 0, **epochs
+            owners=spec.workers if spec.sharded and not spec.whole else 0, ahead=not isinstance(ahead, str), **epochs
         )  # fmt: skip
         # Each chunk with objects or a whole batch may send a descriptor.
         self._chunks_max = 1 if layout.objects or spec.whole else _CHUNKS_MAX
         self._crew.tell(("layout_is", fields, layout, slots), fd)
+        if isinstance(ahead, str):
+            self._why_not_ahead = ahead
+        else:
+            self._feeder = Feeder(ahead, self._opened.arrays, self._crew.tell, self._schedule.made_ahead)
+            self._poll.register(self._feeder.link, selectors.EVENT_READ, self._fed)
+
+    def _fed(self) -> None:
+        assert self._feeder is not None
+        assert self._schedule is not None
+        if not self._feeder.hear():
+            self._poll.unregister(self._feeder.link)
+            self._schedule.end_ahead()
+            self._why_not_ahead = self._feeder.why
+            self._feeder.link.close()
+            self._feeder = None
 
     def _do_seek(self, session: int, epoch: int, position: int, policy: str) -> None:
         assert self._schedule is not None
@@ -221,6 +244,8 @@ class Host:
         if self._sizes is not None:
             self._shape = budget_steps(self._opened.spec, self._sizes, epoch, self._asked_shape)
         self._schedule.seek(session, epoch, position, self._shape)
+        if self._feeder is not None:
+            self._feeder.seek(session, epoch, position)
 
     def _do_order(self, epoch: int, count: int, shape: dict[str, Any] | int, fd: int) -> None:
         """Before the seek to an epoch with an order of its own. `shape`: how many steps there are, whose ends stand behind it."""
@@ -260,7 +285,7 @@ class Host:
         # The fields of RowsTasks: plain tuples are smaller pickles.
         tasks = [
             (chunk.number, chunk.step.epoch, chunk.step.first + chunk.row, chunk.count, chunk.step.slot, chunk.row,
-             chunk.pad, chunk.step.repeated, self._policy, chunk.owner)
+             chunk.pad, chunk.step.repeated, self._policy, chunk.owner, chunk.step.ahead)
             for chunk in chunks
         ]  # fmt: skip
         one.give(chunks, ("step" if self._opened.spec.whole else "rows", tasks))
@@ -344,7 +369,8 @@ class Host:
         if now - self._told_at < _FIGURES_S and crew == self._told_crew:
             return None
         self._told_at, self._told_crew = now, crew
-        return {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows}
+        ahead = {"why_not": self._why_not_ahead} if self._feeder is None else self._feeder.figures
+        return {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows, "ahead": ahead}
 
     # Dying -------------------------------------------------------------------------------------------------------------
 

@@ -18,18 +18,19 @@ import numpy as np
 
 from .. import _core
 from .._errors import Closed, ForkedError, InvalidArgument, Timeout, Unsupported, WorkerDied
+from .._processes.transport import Channel, Packed, mapped_private, memory_file
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.mixing import Mixing
 from .._stages.source import Sharded
 from .._stages.spec import StreamSpec
+from .ahead import AheadSpec
 from .code import dumps_code, main_script, needs_main_script
 from .faults import Fault, raised
 from .layout import Field, Layout
 from .leases import GiveBack, Retired, Ring, SlotBatch
 from .start import in_host, start_host
 from .steps import ListedSteps, Order, Steps, budget_steps
-from .transport import Channel, Packed, mapped_private, memory_file
 
 _SLICE_S = 0.2
 _QUARANTINE_MAX = 10_000
@@ -39,6 +40,12 @@ _OPENING_S = 60.0
 _STEPS_TIMED = 240
 # Of so many slots two may be free without anybody's knowing.
 _SLOTS_MANY = 6
+# Figures of native threads that make what is before the functions.
+_OF_NATIVE = (
+    "bytes_read", "reads", "cached_reads", "cached_bytes", "read_retries", "read_latency_seconds", "read_bytes_per_second",
+    "jpeg_decodes", "decode_index", "io_engine", "order", "plan_switches", "plan_log", "ahead_chunks", "cache", "remote_chunks",
+    "remote_bytes",
+)  # fmt: skip
 # Bytes of slots of which there are some more, so that one message speaks of several.
 _SLOT_SMALL = 1 << 19
 
@@ -58,6 +65,7 @@ class JobSpec:
     position: int
     defer_release: bool
     order: Callable[[int], Order] | None = None  # of an epoch; None: all records, as the pipeline has them
+    ahead: AheadSpec | str = ""  # what native threads make before the functions; or why they do not
 
 
 class FunctionJob:
@@ -205,7 +213,7 @@ class FunctionJob:
         self.slots = slots
         epochs = {"epochs": self._asked.epochs, "prefetch_epochs": self._asked.prefetch_epochs}
         shape = {"records": self.shape.records, **self._asked.shape}
-        self._link.send(("slots", self.fields, layout, slots, shape, epochs), [self._ring.fd])
+        self._link.send(("slots", self.fields, layout, slots, shape, epochs, self._asked.ahead), [self._ring.fd])
 
     def _wait_for(self) -> tuple[tuple[Any, ...], list[int]]:
         """The next message, however long it takes."""
@@ -423,6 +431,7 @@ class FunctionJob:
         life = max(time.monotonic() - self._began, 1e-9)
         figures = self._figures
         rows = max(figures.get("rows", 0), 1)
+        ahead = figures.get("ahead", {})
         return {
             "batches": self._batches,
             "samples_produced": figures.get("rows", 0),
@@ -456,6 +465,12 @@ class FunctionJob:
             "ahead_chunks": 0,
             "place": self.place,
             "reattached": 0,
+            **{name: ahead["stats"][name] for name in _OF_NATIVE if name in ahead.get("stats", ())},
+            "native": {
+                "by": "workers" if "pid" not in ahead else "threads",
+                "why": ahead.get("why_not", ""),
+                "pid": ahead.get("pid"),
+            },
             "workers": {
                 "processes": self.threads,
                 "died": figures.get("died", 0),
@@ -468,11 +483,14 @@ class FunctionJob:
         }
 
     def _stages(self) -> list[dict[str, Any]]:
+        """What each part takes; where native threads make what is before the functions, its operations as they measured them."""
         timed = self._figures.get("timed", 0)
-        return [
+        stages = [
             {"name": label, "timed_samples": timed, "seconds_per_sample": seconds / max(timed, 1)}
             for label, seconds in zip(self.labels, self._figures.get("stages", []), strict=False)
         ]
+        native = self._figures.get("ahead", {}).get("stats", {}).get("ops")
+        return stages if native is None else [*native, *stages[1:]]
 
     def explain(self, pipeline: Any, reorder: str) -> str:
         raise Unsupported(
@@ -480,7 +498,7 @@ class FunctionJob:
         )
 
     def placement(self) -> str:
-        return ""
+        return str(self._figures.get("ahead", {}).get("stats", {}).get("placement", ""))
 
     def quarantine(self) -> list[dict[str, Any]]:
         return list(self._quarantine)

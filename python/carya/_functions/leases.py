@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .._processes.transport import Channel, mapped_private, memory_file, unpacked
 from .layout import Layout
-from .transport import Channel, mapped_private, memory_file, unpacked
 
 Array = np.ndarray[Any, Any]
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument
+from .._processes.system import open_files, thread_count
+from .._processes.transport import mapped_private, memory_file, unpacked
 from .._stages.chain import labels
 from .._stages.mix import MixSpec
 from .._stages.regroup import units_of
@@ -22,9 +24,7 @@ from .._stages.stage import Stage
 from .code import import_main_script
 from .counting import Counted, count_shards, counted, write_kept
 from .faults import raised as raised_error
-from .processes import open_files, thread_count
 from .start import mark_host
-from .transport import mapped_private, memory_file, unpacked
 
 _VERDICT_ROWS = 64
 _PROBES = 16
@@ -44,6 +44,11 @@ class Opened:
     why_spawned: str  # "" where workers are forked
     message: tuple[Any, ...]  # what opened it, for workers that are started by exec
     fds: list[int]
+
+    @property
+    def arrays(self) -> tuple[tuple[Any, ...], int]:
+        """Arrays of the source as they travel, without the user's code, and the file with their bytes."""
+        return self.message[2], self.fds[1]
 
     def again(self) -> StreamSpec:
         """The spec once more, with objects of its own."""

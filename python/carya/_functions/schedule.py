@@ -44,6 +44,7 @@ class Step:
     parts: list[tuple[int, Any]] = field(default_factory=list)  # (row, objects or results) of its chunks
     given: set[int] = field(default_factory=set)  # owners that have their part of it
     dropped: bool = False  # nobody waits for it: its slot is free when `undone` is 0
+    ahead: int = -1  # the slot in which native threads have made its rows; -1: workers make them from their records
 
     @property
     def whole(self) -> bool:
@@ -69,6 +70,9 @@ class Schedule:
     `owners`: 0, or so many workers, each of which makes its own rows of every step, since it alone reads their shards: a chunk
     is then one worker's part of a step.
 
+    `ahead`: a step is begun when native threads have made its rows (`made_ahead`), as long as they make any; `take_spent` says
+    which of their slots nobody reads any more.
+
     `chunk_rows_min`: fewer rows are no chunk. `whole`: a step is one chunk, since a function makes it as a whole. `epochs`: None is endless. With
     `prefetch_epochs` false nothing is begun after the end of an epoch until `seek`.
     """
@@ -84,7 +88,12 @@ class Schedule:
         chunk_rows_min: int = 1,
         workers: int = 1,
         owners: int = 0,
+        ahead: bool = False,
     ) -> None:
+        self._ahead = ahead
+        # Epoch, first position behind it and slot of each step that was made ahead, in stream order.
+        self._made: deque[tuple[int, int, int]] = deque()
+        self._spent: list[int] = []
         self._owners = owners
         self._shape, self._whole, self._chunk_rows_min, self._workers = shape, whole, chunk_rows_min, workers
         self._epochs, self._prefetch_epochs = epochs, prefetch_epochs
@@ -109,6 +118,8 @@ class Schedule:
         for chunk in self._again:
             self._abandon(chunk)
         self._again.clear()
+        self._spent += [slot for _, _, slot in self._made]
+        self._made.clear()
         self.session, self._next, self.stopped = session, (epoch, position), False
         self._faulty = False
 
@@ -207,11 +218,14 @@ class Schedule:
                 return None
             self._next = (epoch + 1, 0)
             return self._begin() if position > 0 else None
+        if self._ahead and not self._made:
+            return None
         first, count, rows, repeated = self._shape.part(position)
         after = position + self._shape.step_positions(position)
+        ahead = self._take_made(epoch, after)
         slot = self._free.popleft()
         step = Step(self.session, epoch, position, after, first, count, rows, repeated, slot)
-        step.last = self._shape.steps_from(after) == 0
+        step.last, step.ahead = self._shape.steps_from(after) == 0, ahead
         self._steps.append(step)
         self._next = (epoch, after)
         return step
@@ -249,6 +263,7 @@ class Schedule:
         if step.dropped and step.undone == 0:
             step.undone = -1  # once
             self._free.append(step.slot)
+            self._return(step)
 
     def take_ready(self) -> Step | None:
         """The next step in stream order, once it is whole. One with faults stops the stream."""
@@ -263,7 +278,39 @@ class Schedule:
         if not step.whole:
             return None
         self._steps.popleft()
+        self._return(step)
         return step
+
+    def _return(self, step: Step) -> None:
+        if step.ahead >= 0:
+            self._spent.append(step.ahead)
+            step.ahead = -1
+
+    def _take_made(self, epoch: int, after: int) -> int:
+        if not self._ahead:
+            return -1
+        *made, slot = self._made.popleft()
+        if made != [epoch, after]:
+            raise RuntimeError(f"native threads made the step to {made}, and the one to {[epoch, after]} is due")
+        return slot
+
+    def made_ahead(self, session: int, epoch: int, after: int, slot: int) -> None:
+        """Native threads have made the next step: the one before position `after`."""
+        if session == self.session:
+            self._made.append((epoch, after, slot))
+        else:
+            self._spent.append(slot)
+
+    def end_ahead(self) -> None:
+        """Native threads make nothing any more. What they have made may still be read."""
+        self._ahead = False
+        self._made.clear()
+        self._spent.clear()
+
+    def take_spent(self) -> list[int]:
+        """Slots of native threads that nobody reads any more; each is told once."""
+        spent, self._spent = self._spent, []
+        return spent
 
     def free(self, slot: int) -> None:
         """The reader has let go of a published slot."""

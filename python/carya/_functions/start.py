@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 from .._errors import Unsupported
+from .._processes.system import end_with_parent, environment
+from .._processes.transport import Channel
 from .._stages.randomness import make_global_random_lazy
-from .processes import end_with_parent, environment
-from .transport import Channel
 
 _CODE = "import sys; sys.path[:] = {path!r}; from carya._functions.{module} import main; main({arguments})"
 

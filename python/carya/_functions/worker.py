@@ -17,6 +17,8 @@ import numpy as np
 from .. import _core
 from .._errors import InvalidArgument
 from .._orders.draws import Draws
+from .._processes.system import keep_freed_memory, own_bytes
+from .._processes.transport import Channel, Packed
 from .._stages.chain import Chain
 from .._stages.mix import MixSource, MixSpec
 from .._stages.regroup import units_of
@@ -24,12 +26,11 @@ from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
 from .._stages.units import Unit, Units
+from .ahead import AheadRows, Tensors
 from .code import dumps_result
 from .counting import ask_shard
 from .faults import Fault
 from .layout import Field, Layout, Rows
-from .processes import keep_freed_memory, own_bytes
-from .transport import Channel, Packed
 
 _SUBSTITUTES = 16
 # Occurrences of records that an order has several times: past those of substitutes, which are positions.
@@ -87,11 +88,13 @@ class RowsTask(NamedTuple):
     repeated: bool
     policy: str
     owner: int = -1  # of all these positions only those whose records are its own
+    ahead: int = -1  # in which slot of native threads the same rows lie, before the functions
 
 
 class _Worker:
     def __init__(self, link: Channel, spec: StreamSpec, source: Source, cells: Any) -> None:
         self._link, self._spec, self._cells = link, spec, cells
+        self._ahead = AheadRows()
         self._chain: Chain = spec.chain(source)
         self._placed: Placed | None = cast(Any, source) if spec.placed else None
         if self._placed is not None:
@@ -165,6 +168,11 @@ class _Worker:
         self._slots = [layout.views(self._memory, slot) for slot in range(slots)]
         if not self._spec.whole:
             self._columns = [self._put.columns(views.fields) for views in self._slots]
+
+    def _ahead_is(self, number: int, tensors: Tensors, rows: int, size: int, fd: int) -> None:
+        memory = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+        os.close(fd)
+        self._ahead.slot_is(number, tensors, rows, memory)
 
     def _survivors_are(self, count: int, raised: int, sized: int, fd: int) -> None:
         """What `opening.find_kept` found. A count of -1: all records, or no sizes."""
@@ -364,7 +372,10 @@ class _Worker:
             cells[RECORD] = record
             cells[SINCE] = _now()
             try:
-                sample = chain.sample(record, epoch, occurrence, part)
+                made_before = None
+                if task.ahead >= 0 and not draws:
+                    made_before = self._ahead.sample(task.ahead, task.row + i, record)
+                sample = chain.sample(record, epoch, occurrence, part, made_before)
                 if _forked:
                     os._exit(0)
                 if chain.collates:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
-from .._errors import Unsupported
+import numpy as np
+
+from .. import _core
+from .._errors import Error, Unsupported
+from .._functions.ahead import AheadSpec
 from .._functions.job import FunctionJob, JobSpec, no_mask
 from .._pipeline.dataset import cache_dir
+from .._pipeline.document import dump
 from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
-from .function_options import worker_count
+from .._stages.spec import StreamSpec
+from .function_options import FunctionOptions, worker_count
 from .loader_options import LoaderOptions
 
 
@@ -22,7 +29,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     assert pipeline._batch is not None
     dataset = pipeline.open()
     spec = pipeline._stream_spec(asked.seed)
-    spec.order = options.order
+    spec.order, spec.fingerprint = options.order, dataset.fingerprint
     spec.workers = worker_count(asked.threads)
     spec.function_timeout, spec.rss_max = functions.timeout, functions.rss_max
     if asked.on_error == "mask" and spec.collates:
@@ -62,5 +69,74 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             position=options.start.position,
             defer_release=defer_release,
             order=pipeline._order,
+            ahead=_chosen_ahead(pipeline, options, spec, dataset, shape),
         )
     )
+
+
+# What native threads before the functions are told of what was asked for; the rest is of the stream behind the functions.
+_PASSED_ON = (
+    "rank", "world_size", "epochs", "read_ahead", "seed", "prefetch_epochs", "io_timeout", "io_engine", "decode_index",
+    "cache_dir", "reorder", "order", "cache", "cache_bytes", "cache_share", "cache_after",
+)  # fmt: skip
+_PASSED_ON_REMOTE = [name for name in dir(_core.RemoteOptions) if not name.startswith("_")]
+# The slots of native threads take this part of the memory that is left, at most.
+_MEMORY_PARTS, _SLOTS_MIN, _SLOTS_MANY = 4, 2, 16
+
+
+def _chosen_ahead(
+    pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, dataset: _core.Dataset, shape: dict[str, Any]
+) -> AheadSpec | str:
+    """What native threads make before the functions; or why they make nothing. Errors: Unsupported, where they were asked for."""
+    functions, batch = options.functions, pipeline._batch
+    assert functions is not None
+    assert batch is not None
+    if functions.native == "workers":
+        return 'native="workers" was given'
+    why = _not_ahead(pipeline, functions, spec)
+    document = dump(pipeline._document() | {"batch": {**batch, "pad_last": shape["pad_last"]}})
+    job = {name: getattr(options.job, name) for name in _PASSED_ON}
+    job |= {"threads": spec.workers, "on_error": "mask", "trains": False}
+    if not why:
+        rows = _core.StreamShape(records=1 << 40, **shape).rank_rows_max
+        why, job["slots"] = _slots_ahead(document, rows)
+    if why:
+        if name := functions.asked_native:
+            raise Unsupported(
+                f"Loader: {name}: it is for native threads, which cannot work before these Python functions: {why}; leave {name} out"
+            )
+        return why
+    remote = options.job.remote
+    told = None if remote is None else {name: getattr(remote, name) for name in _PASSED_ON_REMOTE}
+    return AheadSpec(document, dataset.fingerprint, job, told)
+
+
+def _not_ahead(pipeline: Pipeline, options: FunctionOptions, spec: StreamSpec) -> str:
+    """Why native threads cannot make the steps before the functions; "" where they can."""
+    if spec.dataset is not None:
+        return "Python makes the samples"
+    if not spec.has_ops:
+        return "no native operation stands before the functions"
+    if spec.arrays is not None and not options.asked_native:
+        return "the arrays are in memory, where the workers take them for less than a row of another process costs"
+    if spec.filters or spec.regroup is not None or spec.budget is not None:
+        return "a filter or a stage that regroups samples says which record has which position"
+    if spec.weighted is not None or pipeline._order is not None:
+        return "a sampler says which record has which position"
+    return ""
+
+
+def _slots_ahead(document: str, rows: int) -> tuple[str, int]:
+    """Why there can be no slots of so many rows, and how many there are: 0 for as many as they choose."""
+    try:
+        outputs = _core.Pipeline.parse(document).outputs()
+    except Error as error:  # such as a size that is another one in each record
+        return str(error), 0
+    ragged = [name for name, _, sizes in outputs if None in sizes]
+    if ragged:
+        return f"{ragged[0]} has a size of its own in each record", 0
+    row = sum(np.dtype(dtype).itemsize * math.prod(size or 0 for size in sizes) for _, dtype, sizes in outputs)
+    fit = _core.available_slot_bytes() // _MEMORY_PARTS // max(1, row * rows)
+    if fit < _SLOTS_MIN:
+        return f"a batch has {row * rows >> 20} MiB before them, too much for this machine's memory", 0
+    return "", 0 if fit >= _SLOTS_MANY else int(fit)

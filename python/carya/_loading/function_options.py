@@ -7,26 +7,21 @@ from typing import Any
 
 from .. import _core
 from .._errors import InvalidArgument, Unsupported, invalid
-from .._options import byte_size, seconds
+from .._options import byte_size, choice, seconds
 
 TIMEOUT_S = 300.0
 
-# What is a native engine's business. Each is refused where it was given, since it would be ignored.
+# What is refused where it was given, since it would be ignored.
 _NOT_HERE = {
-    "read_ahead": "leave it out: the functions read by themselves",
-    "io_engine": "leave it out: the functions read by themselves",
-    "decode_index": "leave it out: worker processes decode without indexes",
-    "cache": "leave it out: samples of worker processes are not kept",
     "plan": "leave it out: Python functions run in the order in which they are written",
     "job": "leave it out: no daemon runs a user's Python functions",
-    "remote": "leave it out: workers of other machines run no Python functions",
-    "prices": "leave it out: workers of other machines run no Python functions",
-    "remote_tls": "leave it out: workers of other machines run no Python functions",
-    "verify": "leave it out: workers of other machines run no Python functions",
-    "max_workers": "give threads=, the number of worker processes",
-    "target": "leave it out: workers of other machines run no Python functions",
-    "max_cost_per_hour": "leave it out: workers of other machines run no Python functions",
 }
+# What speaks of native threads, which make the samples that the functions get.
+_OF_NATIVE = (
+    "read_ahead", "io_engine", "decode_index", "cache", "remote", "prices", "remote_tls", "verify", "max_workers", "target",
+    "max_cost_per_hour",
+)  # fmt: skip
+NATIVE = ("auto", "threads", "workers")
 
 
 class FunctionOptions:
@@ -46,10 +41,17 @@ class FunctionOptions:
             )
         if given.get("replicas", 1) != 1:
             raise Unsupported("Loader: replicas: a pipeline with Python functions has none; leave it out")
+        self.native: str = choice("native", given.get("native", "auto"), NATIVE)
+        # Who asks for native threads before the functions: the name of an option; "" where nobody does.
+        self.asked_native = next((name for name in _OF_NATIVE if name in given), "")
         if given.get("placement", "auto") not in ("auto", "local"):
-            raise Unsupported(
-                f"Loader: placement: got {given['placement']!r} for a pipeline with Python functions, which run on this "
-                'machine; give "auto" or "local"'
+            self.asked_native = self.asked_native or "placement"
+        if self.native == "threads":
+            self.asked_native = self.asked_native or "native"
+        if self.native == "workers" and self.asked_native:
+            raise InvalidArgument(
+                f'Loader: {self.asked_native}: got {given[self.asked_native]!r} beside native="workers", which does without native '
+                "threads; leave one of them out"
             )
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
         self.rss_max: int | None = byte_size("max_rss", given["max_rss"]) if "max_rss" in given else None
@@ -65,8 +67,8 @@ def checked_timeout(value: Any) -> float | None:
 
 def only_for_functions(given: Mapping[str, Any]) -> None:
     """Errors: InvalidArgument, when a pipeline without functions is given their options."""
-    for name in ("function_timeout", "max_rss"):
-        if name in given and given[name] != TIMEOUT_S:
+    for name in ("function_timeout", "max_rss", "native"):
+        if name in given and given[name] not in (TIMEOUT_S, "auto"):
             raise InvalidArgument(
                 f"Loader: {name}: got {given[name]!r} for a pipeline without Python functions; leave it out, or call "
                 ".map(fn), .map_batches(fn) or carya.dataset(...)"

@@ -77,7 +77,7 @@ class Loader(Delivery, DataLoaderAttributes):
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
     cache: samples kept in memory for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
-    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. It needs neither `remote` nor functions.
+    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. It is refused beside `remote`.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -89,6 +89,9 @@ class Loader(Delivery, DataLoaderAttributes):
     function_timeout, max_rss: of pipelines with Python functions, whose `threads` are worker processes: seconds that one call may
     take (then its process is ended and the record tried once more, then Timeout; importing them: 60 at least), and a worker's own memory ("2GB"), past which
     it is replaced by a new one.
+    native: of the same pipelines, where the native operations before the functions run: "threads" (a process whose native threads
+    read ahead, decode with indexes, and may use `cache` and `remote`), "workers" (in the worker processes, beside the functions),
+    or "auto": by threads where records are read from files or a store. The batches are the same bits.
     daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
     "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
@@ -107,7 +110,7 @@ class Loader(Delivery, DataLoaderAttributes):
     "server_name", and "insecure": True for plain TCP.
 
     Defaults: threads="auto", slots="auto", read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
-    io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, daemon="auto", replica=0, replicas=1,
+    io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, native="auto", daemon="auto", replica=0, replicas=1,
     reattach_timeout=30.0, on_daemon_loss="embedded", objective="cost", placement="auto".
 
     Errors: InvalidArgument, NotFound, Permission, Exhausted (memory for the slots); while iterating SampleError and
@@ -145,6 +148,7 @@ class Loader(Delivery, DataLoaderAttributes):
         hold_timeout: float = NOT_GIVEN["hold_timeout"],
         function_timeout: float = NOT_GIVEN["function_timeout"],
         max_rss: int | str | None = None,
+        native: Literal["auto", "threads", "workers"] = NOT_GIVEN["native"],
         daemon: str = NOT_GIVEN["daemon"],
         job: str | None = None,
         replica: int = NOT_GIVEN["replica"],

@@ -32,10 +32,11 @@ ON_ERROR: tuple[OnError, ...] = ("raise", "replace", "mask")
 
 _JOB, _REMOTE, _DAEMON = _core.JobOptions(), _core.RemoteOptions(), _core.DaemonOptions()
 
-# What is taken where an option is not given. Only the first three are said here; the others are the native options'.
+# What is taken where an option is not given. Only the first few are said here; the others are the native options'.
 DEFAULTS: dict[str, Any] = {
     "hold_timeout": 10.0,
     "function_timeout": 300.0,
+    "native": "auto",
     "daemon": "auto",
     "placement": "auto",
     **{name: getattr(_JOB, name) or "auto" for name in ("threads", "slots")},  # 0: automatic

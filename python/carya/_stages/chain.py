@@ -114,10 +114,11 @@ class Chain:
         """Of what runs, or ran last."""
         return self.labels[int(self.cells[_STAGE])]
 
-    def sample(self, record: int, epoch: int, occurrence: int = 0, part: Any = None) -> Any:
+    def sample(self, record: int, epoch: int, occurrence: int = 0, part: Any = None, of_source: Any = None) -> Any:
         """The sample after all functions; filters have had their say before the stream began, unless they raised.
 
         `part`: which one of the record (`units.Unit`); without it the first of a `flat_map`, or the record as a row of `pack`.
+        `of_source`: what the source makes of the record, where that is known.
         """
         timing = self.timing
         if timing:
@@ -128,7 +129,7 @@ class Chain:
         if self._regroup is not None:
             value, place = self._regrouped(self._regroup, place, part)
         else:
-            value = self._source.sample(record, epoch, occurrence)
+            value = self._source.sample(record, epoch, occurrence) if of_source is None else of_source
             if self._names is not None:
                 value = with_names(value, self._names)
         if self._maps:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .. import _core
-from .._errors import InvalidArgument
+from .._errors import InvalidArgument, NotFound
 from .chain import Chain
 from .mix import MixSource, MixSpec
 from .padding import Pad
@@ -42,6 +42,7 @@ class StreamSpec:
     survivors_path: str = ""  # where the verdicts of filters are kept; "" for nowhere
     has_ops: bool = False  # native operations run before the functions
     views: bool = False
+    fingerprint: str = ""  # of the native dataset, as the trainer has opened it; "": it is not asked for
 
     @property
     def filters(self) -> bool:
@@ -134,7 +135,13 @@ class StreamSpec:
             return DatasetSource(self.dataset, views, self.seed)
         if self.arrays is not None and not self.has_ops:
             return ArraysSource(self.arrays, self._dataset(pipeline, self.arrays) if self.views else None)
-        return NativeSource(pipeline, self._dataset(pipeline, self.arrays), self.seed, self.order)
+        dataset = self._dataset(pipeline, self.arrays)
+        if self.fingerprint not in ("", dataset.fingerprint):
+            raise NotFound(
+                "Loader: the data changed while it was made: this process finds other records than the pipeline has; make the "
+                "pipeline and the Loader anew"
+            )
+        return NativeSource(pipeline, dataset, self.seed, self.order)
 
     def chain(self, source: Source) -> Chain:
         return Chain(source, self.stages, self.seed, self.names)

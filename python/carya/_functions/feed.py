@@ -1,0 +1,115 @@
+"""The process whose native threads make what stands before the functions, ahead of the workers (`ahead.py`)."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from typing import Any
+
+from .. import _core
+from .._processes.system import end_with_parent
+from .._processes.transport import Channel, mapped_private, unpacked
+from .ahead import AheadSpec
+from .start import channel_of
+
+# How long it waits for a batch before it looks whether another place is wanted.
+_SLICE_S = 0.05
+# Its host is told of figures not more often.
+_FIGURES_S = 0.25
+
+
+def main(control: int, host: int) -> None:
+    """Until the host closes its end or is gone."""
+    end_with_parent(host)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(control, False)
+    link = channel_of(control)
+    try:
+        got = link.receive()
+        if got is not None:
+            _serve(link, *got)
+    except (BrokenPipeError, ConnectionError):
+        pass  # the host is gone
+    finally:
+        os._exit(0)  # the host ends it by SIGKILL anyway: nothing is left to be saved
+
+
+def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
+    _, spec, (text, places) = message
+    try:
+        job = _open(spec, unpacked(text, places, mapped_private(fds[0]).toreadonly()))
+        feed = _Feed(link, job)
+    except Exception as error:  # the workers make everything, and raise what there is to be raised
+        link.send(("failed", f"{type(error).__name__}: {error}"))
+        link.receive()
+        return
+    feed.run()
+
+
+def _open(spec: AheadSpec, arrays: Any) -> _core.Job:
+    options = _core.JobOptions()
+    for name, value in spec.job.items():
+        setattr(options, name, value)
+    if spec.remote is not None:
+        options.remote = _core.RemoteOptions()
+        for name, value in spec.remote.items():
+            setattr(options.remote, name, value)
+    pipeline = _core.Pipeline.parse(spec.document)
+    dataset = _core.Dataset.open(
+        pipeline, arrays=arrays, cache_dir=options.cache_dir, verify=False, threads=0, progress=None
+    )
+    if dataset.fingerprint != spec.fingerprint:
+        raise RuntimeError("the data are not what they were when the loader was made")
+    return _core.Job(pipeline, dataset, options)
+
+
+class _Feed:
+    """Threads: one receives, one waits for batches."""
+
+    def __init__(self, link: Channel, job: _core.Job) -> None:
+        self._link, self._job = link, job
+        self._held: dict[int, _core.Batch] = {}  # lent to the workers
+        self._seeks: queue.SimpleQueue[tuple[int, int, int]] = queue.SimpleQueue()  # session, epoch, position
+        files = job.slot_files()
+        self._link.send(("opened", tuple(files["tensors"]), files["rows"], files["bytes"]), files["descriptors"])
+
+    def run(self) -> None:
+        """Serve until the host wants no more."""
+        threading.Thread(target=self._deliver, name="carya-feed", daemon=True).start()
+        while (got := self._link.receive()) is not None:
+            kind, *rest = got[0]
+            if kind == "seek":
+                self._seeks.put((rest[0], rest[1], rest[2]))
+            else:
+                for slot in rest[0]:
+                    del self._held[slot]
+
+    def _deliver(self) -> None:
+        told_at, told = 0.0, True  # when the host was told of figures, and whether it knows of the last batch
+        try:
+            session, *place = self._seeks.get()
+            self._job.seek(*place)
+            while True:
+                while not self._seeks.empty():
+                    session, *place = self._seeks.get()
+                    self._job.seek(*place)
+                batch = self._job.next(_SLICE_S)
+                if batch is not None:
+                    self._held[batch.slot] = batch
+                    self._link.send(("ready", session, batch.epoch, batch.position, batch.slot))
+                    told = False
+                if not told and (now := time.monotonic()) - told_at >= _FIGURES_S:
+                    told_at, told = now, True
+                    self._link.send(("figures", self._job.stats() | {"placement": self._job.placement()}))
+        except OSError as error:
+            if isinstance(error, BrokenPipeError | ConnectionError):
+                return
+            self._failed(error)
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._link.send(("failed", f"{type(error).__name__}: {error}"))
