@@ -23,6 +23,8 @@ constexpr std::uint64_t kFirstSeenMin = 2;    // enough to ask for a first worke
 constexpr std::uint64_t kFirstLook = 4;
 constexpr std::uint64_t kLastLook = 64;  // more observations of one world would hardly tell more
 constexpr double kCoresMarginMax = 0.05;
+/// A settled controller verifies its answer anew where the whole is so much more or less than was thought.
+constexpr double kWholeMatters = 0.1;
 /// A neighbour that is better by less is as good: no look would tell them apart, and none is needed.
 constexpr double kNoMatter = 0.02;
 
@@ -177,11 +179,19 @@ const Decision& Controller::observe(const Measurements& measured, double now_s) 
         ask_first_early(now_s);
       break;
     case Phase::kSettled:
-      if (now_s >= decision_.looks_again_s) look(now_s);
+      if (contradicted())
+        start_verifying();
+      else if (now_s >= decision_.looks_again_s)
+        look(now_s);
       break;
   }
   tell_prediction();
   return decision_;
+}
+
+/// What the parts bring together is another share of their sum than it was when this was settled.
+bool Controller::contradicted() const {
+  return std::abs(estimate_.whole() / settled_whole_ - 1) > kWholeMatters;
 }
 
 // Looks grow rare, and what is predicted for the present placement follows the measurements in between.
@@ -405,6 +415,7 @@ void Controller::settle(const PlacementInputs& facts, const Choice& present, boo
     return;
   }
   decision_.phase = Phase::kSettled;
+  settled_whole_ = estimate_.whole();
   decision_.looks_again_s = now_s + kLookS;
   decision_.why = choice_text(facts, present) +
                   text("; %.3g %% sure that no neighbour is better", 100 * decision_.confidence);

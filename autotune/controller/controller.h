@@ -130,6 +130,7 @@ class Controller {
   void ask(const Choice& choice, const Case& change, double now_s);
   void pay(std::uint32_t workers, double now_s);
   void set_choice(const Choice& choice);
+  bool contradicted() const;
   void settle(const PlacementInputs& facts, const Choice& present, bool reachable, double now_s);
 
   ControllerOptions options_;
@@ -145,6 +146,7 @@ class Controller {
   std::uint32_t vain_ = 0;    // first workers in a row that led to nothing, in this world
   bool serves_ = false;       // the trainer can be served, by the last time that this was clear
   std::uint64_t worlds_ = 0;  // changes of the world
+  double settled_whole_ = 1;  // Estimate::whole() when it was settled
   bool as_before_ = false;    // the answer of the earlier run is still to be looked at
   std::uint32_t ready_ = 0;   // workers of the last interval
   bool steady_ = false;       // the interval under way runs as decided from its start on

@@ -191,6 +191,16 @@ TEST(Controller, TheSumOfThePartsIsCorrectedByTheWhole) {
   EXPECT_EQ(run.decision().run.workers, place(less, kPrices, {})->choice.workers);
 }
 
+TEST(Controller, ASettledOneLooksAsSoonAsTheWholeIsAnotherThanItWas) {
+  Trial run(planned(20'000), options(20'000));
+  run.go(120);
+  ASSERT_EQ(run.decision().phase, Phase::kSettled);
+  const std::uint32_t enough = run.decision().run.workers;
+  while (run.decision().looks_again_s < run.world.now_s + 50) run.go(1);
+  go_at_four_fifths(run, 20);
+  EXPECT_GT(run.decision().run.workers, enough);
+}
+
 TEST(Controller, AnotherSpeedOfAWorkerLeavesWhatTheWholeShowed) {
   ControllerOptions few = options(20'000);
   few.goal.workers_max = 1;  // so the trainer waits, and the whole is seen
