@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -20,6 +21,7 @@
 #include "loader/program/supervisor.h"
 #include "loader/worker/worker_service.h"
 #include "transforms/simd/targets.h"
+#include "transforms/user/library.h"
 
 namespace {
 
@@ -35,6 +37,7 @@ struct Arguments {
   remote::TlsFiles tls;
   std::string token_file;
   std::uint32_t threads = 0;
+  std::vector<std::string> ops{};
   std::string memory = "25%";
   std::vector<std::string> roots;
   std::uint64_t record_bytes_max = 0;  // of one that is read here
@@ -84,6 +87,10 @@ Status complete(Arguments& arguments) {
     ASSIGN(server.token, read_token(arguments.token_file));
   }
   const HostInfo facts = read_host_info();
+  for (const std::string& path : arguments.ops) {
+    std::error_code error;
+    TRY(transforms::add_user_library(std::filesystem::absolute(path, error)));
+  }
   if (arguments.threads == 0) arguments.threads = auto_threads(facts);
   const auto memory = parse_size(arguments.memory, facts.memory_bytes);
   if (!memory)
@@ -200,6 +207,8 @@ int main(int argc, char** argv) {
       "--root", arguments.roots,
       "folder whose files this worker reads itself where a host's data set lies in it; HOST=FOLDER\n"
       "where hosts see it as HOST (may be repeated; default: hosts send all records)");
+  app.add_option("--op", arguments.ops,
+                 "a library of an operation of your own (carya.op), whose code runs here; may be repeated");
   app.add_option("--max-megapixels", arguments.megapixels,
                  "of a picture; larger ones are left to the host (default: 178.9)")
       ->check(CLI::Range(0.001, 178.9));

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
     from ._formats.token_blocks import token_blocks
     from ._iterables.iterable import iterable
+    from ._own_ops.op import op
     from ._text.tokenizer import Tokenizer
     from ._wrapping.wrapper import wrap
 
@@ -102,6 +103,7 @@ __all__ = [
     "mix",
     "npy",
     "npz",
+    "op",
     "ops",
     "parquet",
     "text",
@@ -122,6 +124,7 @@ _LATER = {
     "npy": "_formats.npy",
     "npz": "_formats.npy",
     "text": "_formats.lines",
+    "op": "_own_ops.op",
     "open": "_formats.recognise",  # not in __all__: `import *` would hide the builtin
     "parquet": "_formats.parquet",
     "Tokenizer": "_text.tokenizer",

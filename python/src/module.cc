@@ -9,6 +9,7 @@
 #include "daemon.h"
 #include "dataset.h"
 #include "errors.h"
+#include "gil.h"
 #include "job.h"
 #include "job_options.h"
 #include "loader/host/host.h"
@@ -18,6 +19,7 @@
 #include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/plan.h"
 #include "transforms/simd/targets.h"
+#include "transforms/user/library.h"
 
 namespace carya::python {
 namespace {
@@ -64,6 +66,21 @@ std::map<std::string, std::vector<std::string>> simd_needs() {
   return needs;
 }
 
+/// Libraries of a user's own operations. Processes of Python run the user's own code anyway.
+void bind_own_ops(py::module_& module) {
+  transforms::look_in_environment();
+  module.def(
+      "add_op",
+      [](const std::string& path) {
+        const auto library = unwrap([&] {
+          const WithoutGil unlocked;
+          return transforms::add_user_library(path);
+        }());
+        return py::make_tuple(library->name(), library->digest());
+      },
+      py::arg("path"));
+}
+
 }  // namespace
 }  // namespace carya::python
 
@@ -86,6 +103,7 @@ PYBIND11_MODULE(_core, module) {
   bind_daemon(module);
   bind_simulation(module);
   bind_store(module);
+  bind_own_ops(module);
   module.def("doctor", &doctor);
   module.def("use_own_jpeg", &carya::transforms::use_own_jpeg, pybind11::arg("wanted"));
   module.def("simd_targets", &carya::simd_targets);

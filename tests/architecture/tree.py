@@ -43,6 +43,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),
+        ("user",),
         ("ops",),
         ("pipeline",),
         ("plan",),

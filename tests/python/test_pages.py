@@ -109,7 +109,12 @@ def test_examples_of_the_other_pages_run(page: Path, data: Path) -> None:
 
 def test_every_guide_has_an_example_or_a_test_of_its_own() -> None:
     without = [page.stem for page in PAGES if not BLOCK.search(page.read_text())]
-    assert without == ["huggingface", "lightning", "stores"]  # the libraries and servers themselves are tried
+    assert without == [
+        "huggingface",
+        "lightning",
+        "own-ops",
+        "stores",
+    ]  # the libraries and servers themselves are tried
     text = (Path(__file__).parent / "test_framework_resume.py").read_text()
     for name in ("lightning", "accelerate", "transformers"):
         assert f" import {name}\n" in text or f" from {name} import " in text, name

@@ -106,6 +106,7 @@ Commutes commutes(const Op& first, const Op& second) {
   const OpKind one = first.traits().kind;
   const OpKind other = second.traits().kind;
   if (one == OpKind::kViews || other == OpKind::kViews) return Commutes::kNever;
+  if (one == OpKind::kUser || other == OpKind::kUser) return Commutes::kNever;
   if (!first.inner().empty() || !second.inner().empty()) return group_commutes(first, second);
   // Where values lie and what they are do not touch each other. normalize does both, so it stays.
   const PointRule rule = first.traits().point, other_rule = second.traits().point;

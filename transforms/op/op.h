@@ -50,6 +50,7 @@ enum class OpKind : std::uint8_t {
   kPoint,      ///< changes each value by itself, or its place: cast, normalize, layout
   kGroup,      ///< runs all of its inner ops, or none of them
   kViews,      ///< makes two pictures of one, each with ops of its own
+  kUser,       ///< a user's own: whole fields, in whatever way
 };
 
 /// What changes if two neighbouring ops swap places (DESIGN section 7).

@@ -16,6 +16,7 @@
 #include "transforms/ops/random_color.h"
 #include "transforms/ops/resize.h"
 #include "transforms/ops/views.h"
+#include "transforms/user/user_op.h"
 
 namespace carya::transforms {
 namespace {
@@ -57,6 +58,7 @@ constexpr Entry kOps[] = {
     {"to_dtype", ToDtype::parse},
     {"to_layout", ToLayout::parse},
     {"two_views", TwoViews::parse},
+    {"user", UserOp::parse},
 };
 
 }  // namespace

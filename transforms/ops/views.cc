@@ -17,7 +17,8 @@ std::unexpected<Error> inside(const Error& error) {
 
 Result<std::unique_ptr<Op>> TwoViews::parse(Params& params) {
   constexpr auto kTakes = [](const Op& op) {
-    return op.traits().kind != OpKind::kDecode && op.traits().kind != OpKind::kViews;
+    const OpKind kind = op.traits().kind;
+    return kind != OpKind::kDecode && kind != OpKind::kViews && kind != OpKind::kUser;
   };
   ASSIGN(auto inner, parse_inner(params, kTakes, kAllowed));
   TRY(params.finish());

@@ -12,16 +12,10 @@
 #include "transforms/plan/program.h"
 #include "transforms/plan/scratch.h"
 #include "transforms/plan/stage_timer.h"
+#include "transforms/plan/user_plan.h"
 
 namespace carya::transforms {
 namespace {
-
-// A Scratch serves several plans; the number tells their counters apart, where an address could be used
-// again.
-std::uint64_t next_plan_number() {
-  static std::atomic<std::uint64_t> number{0};
-  return ++number;
-}
 
 class CompiledPlan final : public Plan {
  public:
@@ -477,6 +471,11 @@ Status CompiledPlan::pack_whole(Scratch::Impl& impl, StageTimer& timer, const Sa
 
 }  // namespace
 
+std::uint64_t next_plan_number() {
+  static std::atomic<std::uint64_t> number{0};
+  return ++number;
+}
+
 void Scratch::set_go_on(std::function<bool()> go_on) {
   impl_->patience.set(std::move(go_on));
 }
@@ -495,6 +494,7 @@ Scratch& Scratch::operator=(Scratch&&) noexcept = default;
 Result<std::shared_ptr<const Plan>> Plan::compile(std::shared_ptr<const Pipeline> pipeline,
                                                   const PlanOptions& options) {
   CHECK(pipeline != nullptr);
+  if (has_user_ops(*pipeline, options)) return compile_around_user_ops(std::move(pipeline), options);
   ASSIGN(Program program, compile_program(std::move(pipeline), options));
   return std::shared_ptr<const Plan>(std::make_shared<CompiledPlan>(std::move(program)));
 }

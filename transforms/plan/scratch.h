@@ -56,6 +56,10 @@ struct PictureTrace {
   void clear() { decoded_at_ns = decoded_bytes = 0, count = 0; }
 };
 
+/// The number of a new plan. A Scratch serves several plans; the number tells their counters apart, where an address
+/// could be used again.
+std::uint64_t next_plan_number();
+
 struct Scratch::Impl {
   // One for each encoded field, since all headers are read before any picture is decoded.
   std::vector<ImageDecoder> decoders;
@@ -68,6 +72,11 @@ struct Scratch::Impl {
   RowBuffer apart;                              // a decoded picture that several fields read
   RowBuffer whole;                              // a finished picture, for point ops without a fused store
   RowBuffer values[2];                          // intermediate values of point ops without a fused store
+  /// A sample between two parts of a plan, and what an op between them made of it. The parts take turns.
+  struct Between {
+    RowBuffer packed, made;
+  };
+  std::array<Between, 2> between;
   StepList steps;
   PictureTrace trace;
   std::array<std::size_t, kOpsMax + 1> first_step{};  // the first step of each geometric op

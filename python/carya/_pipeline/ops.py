@@ -342,6 +342,25 @@ class Ops(ColorOps, WarpOps):
         """
         return self._with_op("to_layout", order, layout=layout, fields=plain(fields))
 
+    def op(self, own: Any, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
+        """An operation of your own: `own` is what `carya.op(...)` gave, called with its parameters or not.
+
+        Shape and dtype: what it says of its input. `fields`: None means `image` alone. No other operation passes it.
+        Errors: InvalidArgument, also with the operation's own reason.
+
+        >>> import carya
+        >>> carya.image_folder("photos").decode_image().op("blur")
+        Traceback (most recent call last):
+        ...
+        carya.InvalidArgument: op: own: got 'blur'; give what carya.op("name", sources=[...]) returned
+        """
+        if not all(hasattr(own, name) for name in ("name", "digest", "parameters")):
+            raise invalid("op: own", own, 'what carya.op("name", sources=[...]) returned')
+        parameters = {name: plain(value) for name, value in own.parameters.items()}
+        return self._with_op(
+            "user", order, name=own.name, digest=own.digest, parameters=parameters, fields=plain(fields)
+        )
+
 
 def _documents(op: str, ops: Any) -> Any:
     documents = getattr(ops, "_op_documents", None)

@@ -1,0 +1,1 @@
+"""Operations of a user's own, compiled from C++ (README.md)."""

@@ -1,0 +1,228 @@
+"""`carya.op`: operations of a user's own, in C++, in streams, caches, worker processes and workers; and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import workers
+from daemons import running as running_daemon
+from streams import digest, epoch_digest
+
+import carya
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+SOURCE = Path(__file__).with_name("own_op.cc")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache folder for all that is compiled here; the processes that tests start find it by CARYA_OPS."""
+    before = os.environ.get("CARYA_OPS")
+    _FOLDER.append(tmp_path_factory.mktemp("ops"))
+    yield
+    if before is None:
+        os.environ.pop("CARYA_OPS", None)
+    else:
+        os.environ["CARYA_OPS"] = before
+
+
+_FOLDER: list[Path] = []
+
+
+def own(what: str, *flags: str, name: str | None = None) -> Any:
+    kept = os.environ["CARYA_CACHE_DIR"]
+    os.environ["CARYA_CACHE_DIR"] = str(_FOLDER[0])
+    try:
+        return carya.op(name or what, sources=[SOURCE], flags=[f'-DWHAT="{what}"', *flags])
+    finally:
+        os.environ["CARYA_CACHE_DIR"] = kept
+
+
+def pictures(count: int = 12, side: int = 8) -> dict[str, np.ndarray]:
+    return {"image": np.random.default_rng(3).integers(0, 256, (count, side, side + 2, 3), np.uint8)}
+
+
+def chain(photos: Path) -> carya.Pipeline:
+    """Of any size, between other operations, and as the last one."""
+    p = carya.image_folder(str(photos)).shuffle(seed=2).decode_image().op(own("halved")).op(own("divided")(by=2))
+    return p.random_resized_crop(24).op(own("divided")(by=3)).op(own("planes")).batch(4)
+
+
+def test_it_computes_what_it_says(photos: Path) -> None:
+    arrays = pictures()
+    with carya.Loader(carya.arrays(arrays).op(own("planes")).batch(12)) as loader:
+        batch = next(iter(loader))
+        assert batch["image"].dtype == np.float32
+        assert np.array_equal(batch["image"], arrays["image"].astype(np.float32).sum(3))
+    halved = carya.image_folder(str(photos)).decode_image()
+    for record in (0, 5, 26):
+        whole = halved.sample(record)["image"]
+        assert np.array_equal(halved.op(own("halved")).sample(record)["image"], whole[::2, ::2])
+    by = carya.arrays(arrays).op(own("divided")(by=4))
+    more = by.sample(3)["image"].astype(int) - arrays["image"][3] // 4
+    assert len(np.unique(more)) == 1  # one random number per sample, and another for the next
+    assert 0 <= more.flat[0] < 8
+    assert len({int((by.sample(i)["image"].astype(int) - arrays["image"][i] // 4).flat[0]) for i in range(12)}) > 2
+
+
+def test_samples_and_streams_are_the_same_bits(photos: Path) -> None:
+    made = chain(photos)
+    with carya.Loader(made, threads=2) as loader:
+        for batch in loader:
+            for row, record in enumerate(batch.records):
+                assert np.array_equal(batch["image"][row], made.sample(int(record))["image"])
+        names = [op["name"] for op in loader.stats()["ops"]]
+        assert {"halved", "divided", "planes"} <= set(names)
+        assert loader.stats()["order"] == [
+            "decode_image",
+            "halved",
+            "divided",
+            "random_resized_crop",
+            "divided",
+            "planes",
+        ]
+    assert made.explain()["order"][:3] == ["decode_image", "halved", "divided#0"]
+
+
+def test_threads_caches_functions_and_workers_change_no_bit(photos: Path) -> None:
+    made = chain(photos)
+    expected = epoch_digest(made, threads=1)
+    assert epoch_digest(made, threads=3, slots=3) == expected
+    for place in ("decode_image", "halved"):
+        with carya.Loader(made, cache={"memory": "1GB", "after": place}) as loader:
+            for _ in range(3):
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+            assert loader.stats()["cache"]["after"] == place
+    same = carya.Pipeline.from_json(made.to_json())
+    assert epoch_digest(same) == expected
+    whole = made._with(batch=None).map(unchanged).batch(4)
+    for native in ("threads", "workers"):
+        assert epoch_digest(whole, threads=2, native=native) == expected
+    with (
+        workers.running(
+            "--insecure", "--op", own("halved").path, "--op", own("divided").path, "--op", own("planes").path
+        ) as one,
+        carya.Loader(made, threads=1, remote=[f"127.0.0.1:{one.port}"], placement="remote:1") as loader,
+    ):
+        for _ in range(2000):
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+            if loader.stats()["remote_chunks"]:
+                break
+        assert loader.stats()["remote_chunks"] > 0
+
+
+def unchanged(sample: dict[str, Any]) -> dict[str, Any]:
+    return sample
+
+
+def test_a_worker_or_daemon_without_the_library_is_done_without(photos: Path) -> None:
+    made = chain(photos)
+    expected = epoch_digest(made, threads=1)
+    with (
+        workers.running("--insecure") as one,
+        carya.Loader(made, threads=1, remote=[f"127.0.0.1:{one.port}"], placement="remote:1") as loader,
+    ):
+        assert digest(loader) == expected
+    match = r"op halved: its library .* is not loaded here.*daemon=\"embedded\""
+    with running_daemon() as daemon, pytest.raises(carya.Error, match=match):
+        carya.Loader(made, daemon=daemon.socket)
+
+
+def test_a_record_that_it_refuses_is_a_broken_one() -> None:
+    arrays = pictures()
+    odd = np.flatnonzero(arrays["image"][:, 0, 0, 0] % 2 == 1).tolist()
+    assert odd
+    made = carya.arrays(arrays).op(own("refusing")).batch(4)
+    with carya.Loader(made, on_error="mask") as loader:
+        digest(loader)
+        entries = loader.quarantine()
+        assert sorted(entry["record"] for entry in entries) == odd
+        assert (entries[0]["stage"], entries[0]["reason"][:19]) == ("refusing", "the first value is ")
+    with carya.Loader(made) as loader, pytest.raises(carya.SampleError, match="refusing: the first value is"):
+        digest(loader)
+
+
+def test_what_it_was_compiled_from_is_part_of_the_state() -> None:
+    arrays = pictures()
+    first, second = own("divided"), own("divided", "-DANOTHER")
+    assert first.digest != second.digest
+    with carya.Loader(carya.arrays(arrays).op(first).batch(4)) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with pytest.raises(carya.InvalidArgument, match="pipeline"):
+        carya.Loader(carya.arrays(arrays).op(second).batch(4), state=state)
+    assert own("divided").path == first.path  # compiled once
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    arrays = carya.arrays(pictures())
+    with pytest.raises(carya.InvalidArgument, match="divided: by: got 0; give 1 or more"):
+        arrays.op(own("divided")(by=0))
+    with pytest.raises(carya.InvalidArgument, match="planes: give a uint8 picture"):
+        arrays.to_dtype("float32").op(own("planes"))
+    with pytest.raises(carya.InvalidArgument, match=r"planes: image is uint8\[\?\]; give decoded fields"):
+        carya.files([str(SOURCE)]).op(own("planes"))
+    with pytest.raises(carya.InvalidArgument, match=r"wrong: its plan\(\) makes an array that cannot be"):
+        arrays.op(own("wrong"))
+    with pytest.raises(carya.InvalidArgument, match="its operation is 'planes', not 'other'; give that name"):
+        own("planes", name="other")
+    with pytest.raises(carya.Unsupported, match=r"has no carya_op_entry\(\)"):
+        own("planes", "-DNO_ENTRY")
+    with pytest.raises(carya.Unsupported, match="is of version 99 of the interface, and this is version 1"):
+        own("planes", "-DVERSION=99")
+    broken = tmp_path / "broken.cc"
+    broken.write_text("int main( {")
+    with pytest.raises(carya.InvalidArgument, match=r"op: broken: .* refuses it:\n.*broken\.cc"):
+        carya.op("broken", sources=[broken])
+    with pytest.raises(carya.NotFound, match=r"op: none: .*nothing\.cc"):
+        carya.op("none", sources=[tmp_path / "nothing.cc"])
+    with pytest.raises(carya.InvalidArgument, match="op: two: give sources="):
+        carya.op("two")
+    with pytest.raises(carya.InvalidArgument, match="op: name: got 'No Name'"):
+        carya.op("No Name", sources=[SOURCE])
+    with pytest.raises(carya.InvalidArgument, match="op: own: got 'planes'"):
+        arrays.op("planes")
+    with pytest.raises(carya.Unsupported, match="cannot be loaded"):
+        carya.op("text", library=SOURCE)
+    with pytest.raises(carya.NotFound, match=r"op planes: its library \(0+\) is not loaded here"):
+        arrays.op(type(own("planes"))("planes", "0" * 32, ""))
+
+
+def test_a_library_that_was_compiled_by_hand(tmp_path: Path) -> None:
+    include = Path(carya.__file__).parent / "include"
+    library = tmp_path / "libplanes.so"
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", f"-I{include}", '-DWHAT="planes"', str(SOURCE), "-o", str(library)], check=True
+    )
+    op = carya.op("planes", library=library)
+    assert len(op.digest) == 32
+    arrays = pictures()
+    assert np.array_equal(carya.arrays(arrays).op(op).sample(2)["image"], arrays["image"][2].astype(np.float32).sum(2))
+
+
+def test_a_folder_that_others_write_to_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path))
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops").chmod(0o777)
+    with pytest.raises(carya.Unsupported, match="is not this user's alone"):
+        carya.op("planes", sources=[SOURCE], flags=['-DWHAT="planes"'])
+
+
+def test_the_guides_example_works(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "own-ops.md").read_text()
+    source = tmp_path / "gamma.cc"
+    source.write_text(guide.split("```cpp\n")[1].split("```")[0])
+    gamma = carya.op("gamma", sources=[source])
+    arrays = pictures()
+    made = carya.arrays(arrays).op(gamma(gamma=2.0)).sample(1)["image"]
+    table = np.floor(255 * (np.arange(256) / 255) ** 2 + 0.5).astype(np.uint8)
+    assert np.array_equal(made, table[arrays["image"][1]])
