@@ -37,6 +37,8 @@ enum class MessageType : std::uint16_t {
   kProgress = 22,
   kDetach = 23,
   kLong = 24,
+  kTrace = 25,
+  kTraceIs = 26,
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;

@@ -146,6 +146,7 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
                     .threads = attached.threads,
                     .slots = attached.slots,
                     .dataset = attached.dataset,
+                    .traced_as = attached.traced_as,
                     .skipped_count = attached.skipped_count,
                     .skipped_examples = attached.skipped_examples,
                     .place = options.socket,

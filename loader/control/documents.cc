@@ -61,6 +61,7 @@ CARYA_FIELDS(Attached) {
   a("job", d.job), a("dataset", d.dataset), a("shape", d.shape), a("seed", d.seed), a("threads", d.threads);
   a("slots", d.slots), a("session", d.session), a("class_names", d.class_names);
   a("skipped_count", d.skipped_count), a("skipped_examples", d.skipped_examples), a("order", d.order);
+  a("traced_as", d.traced_as);
 }
 CARYA_FIELDS(SeekRequest) {
   a("epoch", d.epoch), a("position", d.position);
@@ -88,6 +89,12 @@ CARYA_FIELDS(LogsRequest) {
 }
 CARYA_FIELDS(LogsAre) {
   a("lines", d.lines);
+}
+CARYA_FIELDS(TraceRequest) {
+  a("session", d.session), a("thread_events", d.thread_events), a("job", d.job);
+}
+CARYA_FIELDS(TraceIs) {
+  a("session", d.session), a("bytes", d.bytes);
 }
 CARYA_FIELDS(Progress) {
   a("records", d.records);
@@ -236,6 +243,8 @@ template <>
 constexpr const char* kClientName<StopJobRequest> = "StopJob";
 template <>
 constexpr const char* kClientName<LogsRequest> = "Logs";
+template <>
+constexpr const char* kClientName<TraceRequest> = "Trace";
 
 template <typename... Documents>
 std::vector<std::string> number_fields_of() {
@@ -248,7 +257,7 @@ std::vector<std::string> number_fields_of() {
 
 std::vector<std::string> client_number_fields() {
   return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
-                          StopJobRequest, LogsRequest>();
+                          StopJobRequest, LogsRequest, TraceRequest>();
 }
 
 template <typename Document>
@@ -291,6 +300,8 @@ CARYA_DOCUMENT(DetachRequest)
 CARYA_DOCUMENT(StopJobRequest)
 CARYA_DOCUMENT(LogsRequest)
 CARYA_DOCUMENT(LogsAre)
+CARYA_DOCUMENT(TraceRequest)
+CARYA_DOCUMENT(TraceIs)
 CARYA_DOCUMENT(Progress)
 CARYA_DOCUMENT(LongIs)
 CARYA_DOCUMENT(DaemonStatus)

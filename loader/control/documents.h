@@ -58,6 +58,7 @@ struct Attached {
   std::uint64_t skipped_count = 0;            ///< files that the listing left out (io::ListingReport)
   std::vector<std::string> skipped_examples;  ///< names of some of those files
   std::vector<std::size_t> order;             ///< JobOptions::order; an older daemon does not send it
+  std::uint64_t traced_as = 0;                ///< the stream in traces; 0: an older daemon does not send it
 };
 
 struct SeekRequest {
@@ -87,6 +88,16 @@ struct LogsRequest {
 };
 struct LogsAre {
   std::vector<std::string> lines;
+};
+/// A request to record what the daemon's streams do, or to stop and send it.
+struct TraceRequest {
+  std::uint64_t session = 0;  ///< of the trace to stop; 0: start one, which drops another one that runs
+  std::uint64_t thread_events = 1 << 14;  ///< TraceOptions::thread_events
+  std::string job;                        ///< to stop: only this job's streams; "": all
+};
+struct TraceIs {
+  std::uint64_t session = 0;  ///< of the trace that was started or stopped
+  std::string bytes;          ///< what was recorded (to_perfetto())
 };
 struct Progress {
   std::uint64_t records = 0;

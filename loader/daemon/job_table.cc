@@ -297,6 +297,7 @@ Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>&
                    .slots = rank.stream->slots(),
                    .session = rank.session};
   result.answer.order = rank.options.order;
+  result.answer.traced_as = rank.stream->traced_as();
   const io::ListingReport& listing = job->dataset->report();
   result.answer.skipped_count = listing.skipped_count;
   for (const std::string& name : listing.skipped_examples)
@@ -438,6 +439,17 @@ void JobTable::set_limits(const JobLimits& limits) {
 void JobTable::drain() {
   const MutexLock lock(mutex_);
   draining_ = true;
+}
+
+Result<std::vector<std::uint64_t>> JobTable::traced_as(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end())
+    return fail(Code::kNotFound, "job " + name + ": not here; carya status lists those that are");
+  std::vector<std::uint64_t> streams;
+  for (const auto& [number, rank] : found->second->ranks)
+    if (rank.stream) streams.push_back(rank.stream->traced_as());
+  return streams;
 }
 
 Status JobTable::stop(const std::string& name) {

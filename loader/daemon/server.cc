@@ -15,6 +15,8 @@
 #include "loader/control/long_message.h"
 #include "loader/daemon/process_status.h"
 #include "loader/program/event_field.h"
+#include "loader/trace/perfetto.h"
+#include "loader/trace/trace.h"
 #include "shm/fd_passing.h"
 
 namespace carya::loader {
@@ -38,6 +40,8 @@ Status make_private_folder(const std::string& folder) {
   return {};
 }
 
+/// The newest events that a trace has: they are written in the server's thread, in some 0.2 s, and fit into an answer.
+constexpr std::size_t kTraceEventsMax = 60'000;
 constexpr std::size_t kDocumentBytesMax = 64 << 20;
 constexpr std::size_t kArrayBytesMax = 1ULL << 40;
 
@@ -432,6 +436,8 @@ Status Server::answer(Connection& connection, const Message& message) {
       find_ended();  // drops readers of the job: whoever asked may be one
       return done;
     }
+    case MessageType::kTrace:
+      return answer_trace(connection, message);
     case MessageType::kLogs: {
       ASSIGN(const LogsRequest request, decode<LogsRequest>(message.body));
       LogsAre logs;
@@ -444,6 +450,26 @@ Status Server::answer(Connection& connection, const Message& message) {
     default:
       return answer_seated(connection, message);
   }
+}
+
+Status Server::answer_trace(Connection& connection, const Message& message) {
+  ASSIGN(const TraceRequest request, decode<TraceRequest>(message.body));
+  if (request.session == 0) {
+    ASSIGN(const std::uint64_t session, start_trace({.thread_events = request.thread_events}));
+    options_.log(LogLevel::kInfo, "trace" + field("session", session) + field("pid", connection.peer.pid));
+    return reply(connection, message, MessageType::kTraceIs, encode(TraceIs{.session = session}));
+  }
+  PerfettoOptions options{.process = options_.version, .events_max = kTraceEventsMax};
+  if (!request.job.empty()) {
+    ASSIGN(options.only, jobs_.traced_as(request.job));
+  }
+  ASSIGN(const TraceRecord record, stop_trace(request.session));
+  std::string body = encode(TraceIs{request.session, to_perfetto(record, options)});
+  while (body.size() > kLongBytesMax && options.events_max > 1) {  // long paths
+    options.events_max /= 2;
+    body = encode(TraceIs{request.session, to_perfetto(record, options)});
+  }
+  return reply(connection, message, MessageType::kTraceIs, std::move(body));
 }
 
 Status Server::answer_seated(Connection& connection, const Message& message) {

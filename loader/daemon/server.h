@@ -61,6 +61,7 @@ class Server {
   void accept_clients();
   void read_message(Connection& connection);
   Status answer(Connection& connection, const Message& message);
+  Status answer_trace(Connection& connection, const Message& message);
   Status answer_attach(Connection& connection, const Message& message);
   Status answer_seated(Connection& connection, const Message& message);
   void take_made();

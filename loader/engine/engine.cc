@@ -431,7 +431,8 @@ void Engine::compute_loop() {
     task.stream->compute(*task.chunk, *task.scratch);
     cpu_ns = thread_cpu_ns();
     const std::int64_t by_helpers_ns = crew.helped_ns() - helped_ns;
-    task.took = {monotonic_ns() - start_ns + by_helpers_ns, cpu_ns - start_cpu_ns + by_helpers_ns};
+    const std::int64_t end_ns = monotonic_ns();
+    task.took = {end_ns - start_ns + by_helpers_ns, cpu_ns - start_cpu_ns + by_helpers_ns, start_ns, end_ns};
     task.scratch->transforms.set_bands(nullptr);
   }
 }

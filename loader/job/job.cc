@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "loader/host/leak.h"
 #include "loader/job/local_stream.h"
 #include "loader/stream/slot_meta.h"
+#include "loader/trace/trace.h"
 
 namespace carya::loader {
 namespace {
@@ -47,6 +49,7 @@ Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
                       .threads = stream->threads(),
                       .slots = stream->slots(),
                       .dataset = dataset->fingerprint(),
+                      .traced_as = stream->traced_as(),
                       .io_engine = stream->io_name(),
                       .slot_files = fds.slots};
   };
@@ -167,7 +170,36 @@ Result<Batch> Job::next(int timeout_ms) {
       break;  // else the maker was lost while it was asked about this batch, which comes again from another
   }
   note(batch);
+  if (!trace_on())
+    traced_ns_ = asked_ns_ = 0;
+  else if (asked_ns_ == 0)
+    asked_ns_ = begin;  // a wait may be cut into several calls
+  if (batch && asked_ns_ != 0) trace_next(std::exchange(asked_ns_, 0), *batch);
   return batch;
+}
+
+/// The wait for this batch, and before it the trainer's own work since the last one.
+void Job::trace_next(std::int64_t begin_ns, Batch& batch) {
+  batch.stream = at_.traced_as;
+  batch.taken_ns = monotonic_ns();
+  const std::uint64_t sequence = batch.lease.sequence();
+  if (traced_ns_ != 0)
+    trace_note({.kind = TraceKind::kTrainer,
+                .stream = batch.stream,
+                .begin_ns = traced_ns_,
+                .end_ns = begin_ns,
+                .of = traced_sequence_});
+  trace_note({.kind = TraceKind::kNext,
+              .lane = batch.lease.slot(),
+              .stream = batch.stream,
+              .begin_ns = begin_ns,
+              .end_ns = batch.taken_ns,
+              .of = sequence,
+              .rows = batch.rows,
+              .value = batch.epoch});
+  trace_clocks(batch.taken_ns);
+  traced_sequence_ = sequence;
+  traced_ns_ = batch.taken_ns;
 }
 
 void Job::note(const Result<Batch>& batch) {

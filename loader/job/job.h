@@ -32,7 +32,9 @@ struct Batch {
   std::uint64_t step = 0;      ///< the step's index inside the epoch
   std::uint64_t position = 0;  ///< the first position of the epoch that is not delivered yet
   std::uint64_t rows = 0;
-  bool last = false;  ///< the batch is the last one of its epoch
+  bool last = false;          ///< the batch is the last one of its epoch
+  std::uint64_t stream = 0;   ///< its stream in a trace
+  std::int64_t taken_ns = 0;  ///< when it was taken; 0: it was not traced
 };
 
 struct JobStats : StreamStats {
@@ -51,6 +53,7 @@ struct Attachment {
   std::uint32_t threads = 1;
   std::uint32_t slots = 0;
   Hash128 dataset{};                ///< the dataset's fingerprint
+  std::uint64_t traced_as = 0;      ///< the stream in a trace (trace_stream()); 0: its maker does not say
   std::uint64_t skipped_count = 0;  ///< files that a daemon's listing left out (io::ListingReport)
   std::vector<std::string> skipped_examples{};
   std::string io_engine{};  ///< the engine that reads, if this process does; else ""
@@ -133,6 +136,7 @@ class Job {
   Status attach();
   std::shared_ptr<Stream> producer() const;
   std::uint32_t attachment_figure(std::uint32_t Attachment::* figure) const;
+  void trace_next(std::int64_t begin_ns, Batch& batch);
   Result<Batch> deliver(shm::Lease lease);
   void keep(RecordError failure);
   void note(const Result<Batch>& batch);
@@ -162,6 +166,11 @@ class Job {
   std::vector<RecordError> quarantine_;
   std::uint64_t quarantine_left_out_ = 0;
   TrainerMeter trainer_;
+
+  // The last batch that was taken while a trace ran, for the thread of next().
+  std::uint64_t traced_sequence_ = 0;
+  std::int64_t traced_ns_ = 0;  // 0: none
+  std::int64_t asked_ns_ = 0;   // since when the trainer waits for the next batch; 0: it does not
 };
 
 }  // namespace carya::loader

@@ -72,6 +72,8 @@ class LocalStream : public Stream, private StreamControl {
   std::string placement() const;
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return engine_->io_name(); }
+  /// The stream in a trace.
+  std::uint64_t traced_as() const { return scheduler_->sequencer().options().traced_as; }
   Status check() override { return {}; }
   void note_demand(double per_s) override { planner_->note_demand(per_s); }
   void close() override;

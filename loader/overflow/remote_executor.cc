@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "loader/stream/stream_scheduler.h"
+#include "loader/trace/trace.h"
 #include "loader/wire/compatibility.h"
 #include "loader/wire/worker_plan.h"
 
@@ -91,6 +92,7 @@ Result<std::uint64_t> RemoteExecutor::add_worker(const std::string& address) {
   ASSIGN(const std::uint64_t member, pool_->add_member(address));
   const MutexLock lock(mutex_);
   workers_.add(member, address);
+  addresses_[member] = address;
   return member;
 }
 
@@ -320,6 +322,7 @@ void RemoteExecutor::take_home(std::uint64_t request, std::uint64_t thread_ns) {
     totals_.rows += rows;
     totals_.worker_ns += static_cast<std::uint64_t>(workers_.note_speed(entry, thread_ns, rows));
     totals_.received_bytes += found->second.work->result_bytes();
+    if (trace_on()) trace_away(found->second, thread_ns, now_ns);
     entry.window.note(static_cast<std::int64_t>(std::min<std::uint64_t>(thread_ns, INT64_MAX)),
                       now_ns - found->second.arriving_since_ns);
     checks = !entry.proven || dice_.roll(options_.verify);
@@ -330,6 +333,25 @@ void RemoteExecutor::take_home(std::uint64_t request, std::uint64_t thread_ns) {
     check_->add(std::move(work));
   else
     done_(std::move(work), true);
+}
+
+// The chunk as its holder may read it: nobody else changes it meanwhile.
+void RemoteExecutor::trace_away(const Out& one, std::uint64_t thread_ns, std::int64_t now_ns) {
+  if (std::exchange(named_in_, trace_session()) != trace_session() ||
+      std::exchange(named_, addresses_.size()) != addresses_.size())
+    trace_names(one.work->traced_as, {.record = {}, .worker = [addresses = addresses_](std::uint64_t member) {
+                                        const auto found = addresses.find(member);
+                                        return found == addresses.end() ? std::string() : found->second;
+                                      }});
+  trace_note({.kind = TraceKind::kAway,
+              .lane = static_cast<std::uint32_t>(one.member),
+              .stream = one.work->traced_as,
+              .begin_ns = one.since_ns,
+              .end_ns = now_ns,
+              .of = one.work->chunk->order,
+              .step = one.work->traced_step,
+              .rows = thread_ns,
+              .value = static_cast<std::uint64_t>(one.arriving_since_ns)});
 }
 
 void RemoteExecutor::checked(std::unique_ptr<ChunkWork> work, ResultVerifier::Verdict verdict,

@@ -105,6 +105,7 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
 
   explicit RemoteExecutor(const RemoteExecutorOptions& options);
   void note_taken(StreamScheduler& stream) REQUIRES(mutex_);
+  void trace_away(const Out& one, std::uint64_t thread_ns, std::int64_t now_ns) REQUIRES(mutex_);
   std::size_t batches_ahead(const WorkerEntry& entry) const REQUIRES(mutex_);
   void encoded(std::unique_ptr<ChunkWork> work, bool encoded);
   bool submit(std::unique_ptr<ChunkWork>& work) REQUIRES(mutex_);
@@ -144,6 +145,10 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
   SecretDice dice_ GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Out> out_ GUARDED_BY(mutex_);
   std::uint64_t requests_ GUARDED_BY(mutex_) = 0;
+  // Addresses of all workers so far, for traces: how many of them the trace of that session knows.
+  std::map<std::uint64_t, std::string> addresses_ GUARDED_BY(mutex_);
+  std::uint64_t named_in_ GUARDED_BY(mutex_) = 0;
+  std::size_t named_ GUARDED_BY(mutex_) = 0;
   LateLimit late_ GUARDED_BY(mutex_);
   double taken_samples_ GUARDED_BY(mutex_) = 0;  // by the trainer, at
   std::int64_t taken_at_ns_ GUARDED_BY(mutex_) = 0;

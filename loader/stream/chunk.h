@@ -51,6 +51,7 @@ struct Step {
   std::uint64_t rows_issued = 0;  ///< rows of the chunks begun so far
   std::uint32_t chunks_open = 0;  ///< chunks that were begun and have not ended
   std::optional<std::uint32_t> slot;
+  std::int64_t slotted_ns = 0;         ///< when it got the slot; 0: it was not traced then
   std::optional<RecordError> failure;  ///< of the lowest row that failed; the stream stops here
   std::uint64_t failure_row = 0;
   std::vector<RecordError> quarantined;  ///< readers get them with the batch
@@ -110,6 +111,13 @@ struct Chunk {
   std::shared_ptr<KeptPlace> place;
   bool fills = false;  ///< samples that are computed whole are kept, if the cache admits them
 
+  /// Whether the rows are as they were cut from their step: one behind the other, without substitutes, never sent before.
+  /// A chunk records only one worker that computed rows of it.
+  bool is_fresh() const {
+    for (std::size_t t = 0; t < tasks.size(); ++t)
+      if (tasks[t].row != tasks.front().row + t || tasks[t].draws > 0) return false;
+    return !is_rest() && !stays_here && delivered.worker == 0;
+  }
   bool has_kept(std::size_t task) const { return task < kept.size() && kept[task]; }
 
   ChunkState state() const { return state_; }

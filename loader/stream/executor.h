@@ -39,7 +39,8 @@ struct ChunkWanted {
 struct ChunkWork {
   Chunk* chunk = nullptr;
   std::shared_ptr<const PlanCut> cut;
-  std::uint64_t epoch = 0;  ///< of the chunk's rows
+  std::uint64_t epoch = 0;                       ///< of the chunk's rows
+  std::uint64_t traced_as = 0, traced_step = 0;  ///< trace_stream() and trace_step() of the chunk
   /// The executor's number of the worker that computes it; 0: none that could be distrusted.
   std::uint64_t worker = 0;
   /// The encoded request; null until the executor has made it.

@@ -12,6 +12,7 @@ namespace carya::loader {
 /// The time of a thread for one chunk: in all, with waits for a core, and CPU time.
 struct ThreadTime {
   std::int64_t ns = 0, cpu_ns = 0;
+  std::int64_t begin_ns = 0, end_ns = 0;  ///< monotonic
 };
 
 /// What this machine computed: whole samples, and the rest of samples that other machines began. The times are those of

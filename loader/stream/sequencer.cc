@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <new>
 
+#include "base/clock.h"
 #include "loader/stream/slot_meta.h"
+#include "loader/trace/trace.h"
 
 namespace carya::loader {
 namespace {
@@ -147,6 +149,7 @@ Step* Sequencer::assign_slot() {
   Step& step = *steps_[slotted_++];
   CHECK(!step.slot);
   step.slot = slot;
+  step.slotted_ns = trace_on() ? monotonic_ns() : 0;
   for (std::uint64_t row = step.part.count; row < step.part.rows; ++row) rows_.clear(*step.slot, row, -1);
   return &step;
 }
@@ -195,6 +198,16 @@ void Sequencer::publish(Step& step) {
   stats_.samples += step.part.count;
   stats_.epoch = step.epoch;
   stats_.position = step.position_after;
+  if (trace_on() && step.slotted_ns != 0)
+    trace_note({.kind = TraceKind::kFill,
+                .lane = *step.slot,
+                .stream = options_.traced_as,
+                .begin_ns = step.slotted_ns,
+                .end_ns = monotonic_ns(),
+                .of = sequence_,
+                .step = trace_step(session_, step.number),
+                .rows = step.part.count,
+                .value = step.epoch});
   ring_->publish(*step.slot, sequence_, meta);
 }
 

@@ -26,6 +26,7 @@ struct SequenceOptions {
   bool shuffled = false;
   std::optional<std::uint64_t> epochs{};  ///< the number of epochs, from 0; none: without end
   bool prefetch_epochs = true;            ///< whether to begin the next epoch while this one drains
+  std::uint64_t traced_as = 0;            ///< trace_stream() of the stream
 };
 
 /// Figures of the published batches.

@@ -8,18 +8,11 @@
 #include "base/clock.h"
 #include "loader/stream/broken_rows.h"
 #include "loader/stream/chunk_results.h"
+#include "loader/trace/trace.h"
 #include "loader/wire/worker_plan.h"
 
 namespace carya::loader {
 namespace {
-
-/// Whether the rows are as they were cut from their step: one behind the other, without substitutes, never sent before.
-/// A chunk records only one worker that computed rows of it.
-bool is_fresh(const Chunk& chunk) {
-  for (std::size_t t = 0; t < chunk.tasks.size(); ++t)
-    if (chunk.tasks[t].row != chunk.tasks.front().row + t || chunk.tasks[t].draws > 0) return false;
-  return !chunk.is_rest() && !chunk.stays_here && chunk.delivered.worker == 0;
-}
 
 ReadAheadOptions read_ahead_options(const StreamParts& parts, const PlanInUse& plan,
                                     const SchedulerOptions& options, const SlotRows& rows) {
@@ -52,7 +45,8 @@ StreamScheduler::StreamScheduler(std::uint64_t number, StreamParts parts, std::s
                   .seed = options.seed,
                   .shuffled = parts_.pipeline->shuffled(),
                   .epochs = options.epochs,
-                  .prefetch_epochs = options.prefetch_epochs},
+                  .prefetch_epochs = options.prefetch_epochs,
+                  .traced_as = trace_stream(number)},
                  parts_.dataset, parts_.ring, rows_),
       read_ahead_(parts_.dataset, pool, read_ahead_options(parts_, *plan, options, rows_)),
       parallelism_(options.threads, parts_.executor != nullptr),
@@ -139,7 +133,10 @@ void StreamScheduler::assign_slots() {
 }
 
 void StreamScheduler::publish_complete() {
-  if (sequencer_.publish_complete()) drop_session();
+  const std::uint64_t batches = sequencer_.stats().batches;
+  const bool failed = sequencer_.publish_complete();
+  if (trace_on() && sequencer_.stats().batches != batches) trace_figures();
+  if (failed) drop_session();
 }
 
 void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint64_t count) {
@@ -226,6 +223,7 @@ void StreamScheduler::read_done(ReadOp& op, const io::ReadCompletion& completion
   Chunk& chunk = *static_cast<ChunkReads&>(*op.batch).chunk;
   CHECK(chunk.state() == ChunkState::kReading && op.batch->open > 0);
   read_ahead_.note_read(op, completion, !error);
+  if (trace_on()) trace_read(op, completion);
   // The error of the lowest row counts, in whatever order reads end, so that a stream always stops at the same row.
   if (error && (!chunk.read_error || op.task < chunk.read_error->first))
     chunk.read_error.emplace(op.task, std::move(*error));
@@ -272,6 +270,7 @@ void StreamScheduler::compute(Chunk& chunk, ComputeScratch& scratch) const {
 void StreamScheduler::finish(Chunk& chunk, ComputeScratch scratch, const ThreadTime& took, Outbox& out) {
   CHECK(chunk.state() == ChunkState::kLocal);
   read_ahead_.end_use(chunk);
+  if (trace_on()) trace_computed(chunk, took);
   if (std::exchange(chunk.tries_cache, false))
     read_ahead_.note_tried(!chunk.missed, scratch.cached.tally, monotonic_ns());
   if (std::exchange(chunk.missed, false)) {
@@ -330,6 +329,7 @@ void StreamScheduler::settle_broken(Chunk& chunk) {
   const BrokenRowRules rules{*parts_.dataset, options_.on_error, options_.seed};
   for (auto& [index, error] : chunk.broken) {
     RowTask task = chunk.tasks[index];
+    if (trace_on()) trace_moment(TraceKind::kBroken, traced_as(), task.record);
     if (ask_again(task, error)) {
       again.push_back(task);
       continue;
@@ -396,7 +396,11 @@ std::unique_ptr<ChunkWork> StreamScheduler::take_remote(std::shared_ptr<const Pl
     }
     if (!found) return nullptr;
     Step& step = *found->step;
-    work = std::make_unique<ChunkWork>(ChunkWork{.chunk = found, .cut = std::move(cut), .epoch = step.epoch});
+    work = std::make_unique<ChunkWork>(ChunkWork{.chunk = found,
+                                                 .cut = std::move(cut),
+                                                 .epoch = step.epoch,
+                                                 .traced_as = traced_as(),
+                                                 .traced_step = traced_step(*found)});
     place_results(*work, rows_, read_ahead_.pool());
     step.delivered.reserve(step.delivered.size() + step.chunks_open);
   } catch (const std::bad_alloc&) {
@@ -417,7 +421,7 @@ const Step* StreamScheduler::waited_for() const {
 /// Whether another machine may compute the chunk. Records, files or index entries that are wrong are found on this
 /// machine.
 bool StreamScheduler::may_go(const Chunk& chunk, bool with_entries) const {
-  return is_fresh(chunk) && parts_.dataset->check_arrays() &&
+  return chunk.is_fresh() && parts_.dataset->check_arrays() &&
          std::ranges::all_of(chunk.tasks, [&](const RowTask& task) {
            const std::uint64_t source = parts_.dataset->source_index(task.record);
            return parts_.dataset->check_record(task.record) &&
@@ -508,6 +512,57 @@ void StreamScheduler::begin_again(Chunk& chunk, Outbox& out) {
 void StreamScheduler::note_starved() {
   if (chunks_.count(ChunkState::kReading) == 0 || chunks_.count(ChunkState::kReady) > 0) return;
   if (sequencer_.has_slotted()) read_ahead_.note_starved(chunks_.issued());
+}
+
+std::uint64_t StreamScheduler::traced_step(const Chunk& chunk) const {
+  return chunk.step->dropped ? 0 : trace_step(sequencer_.session(), chunk.step->number);
+}
+
+void StreamScheduler::trace_computed(const Chunk& chunk, const ThreadTime& took) {
+  name_traced();
+  const std::uint32_t from_cache = chunk.tries_cache && !chunk.missed ? kTraceFromCache : 0;
+  trace_note({.kind = TraceKind::kCompute,
+              .lane = from_cache | (chunk.missed ? kTraceMissed : 0U) | (chunk.is_rest() ? kTraceRest : 0U),
+              .stream = traced_as(),
+              .begin_ns = took.begin_ns,
+              .end_ns = took.end_ns,
+              .of = chunk.order,
+              .step = traced_step(chunk),
+              .rows = chunk.tasks.size(),
+              .value = chunk.tasks.empty() ? 0 : chunk.tasks.front().record});
+}
+
+void StreamScheduler::trace_read(const ReadOp& op, const io::ReadCompletion& completion) {
+  name_traced();
+  const Chunk& chunk = *static_cast<ChunkReads&>(*op.batch).chunk;
+  trace_note({.kind = TraceKind::kRead,
+              .lane = static_cast<std::uint32_t>(op.task),
+              .stream = traced_as(),
+              .begin_ns = op.first_ns,
+              .end_ns = monotonic_ns(),
+              .of = chunk.order,
+              .rows = static_cast<std::uint64_t>(std::max<std::int64_t>(completion.bytes, 0)),
+              .value = chunk.tasks[op.task].record});
+}
+
+void StreamScheduler::trace_figures() {
+  const std::int64_t now = monotonic_ns();
+  trace_note({.kind = TraceKind::kFigures,
+              .stream = traced_as(),
+              .begin_ns = now,
+              .of = parts_.ring->stats().ready,
+              .step = read_ahead_.stats(now).buffered_bytes,
+              .rows = read_ahead_.reads_open(),
+              .value = chunks_.count(ChunkState::kLocal)});
+  trace_clocks(now);
+}
+
+/// A trace asks for names of records when it is written, which may be after the stream's end.
+void StreamScheduler::name_traced() {
+  if (std::exchange(named_in_, trace_session()) == trace_session()) return;
+  trace_names(traced_as(),
+              {.record = [dataset = parts_.dataset](std::uint64_t record) { return dataset->path(record); },
+               .worker = {}});
 }
 
 SchedulerStats StreamScheduler::stats() const {

@@ -151,6 +151,13 @@ class StreamScheduler final : public ReadClient {
   void assign_slots();
   void publish_complete();
   void drop_session();
+  // Events for a trace, while trace_on().
+  std::uint64_t traced_as() const { return sequencer_.options().traced_as; }
+  std::uint64_t traced_step(const Chunk& chunk) const;
+  void trace_computed(const Chunk& chunk, const ThreadTime& took);
+  void trace_read(const ReadOp& op, const io::ReadCompletion& completion);
+  void trace_figures();
+  void name_traced();
 
   bool may_go(const Chunk& chunk, bool with_entries) const;
   void list_distrusted(std::uint64_t worker, std::vector<Chunk*>& again);
@@ -170,6 +177,7 @@ class StreamScheduler final : public ReadClient {
   std::uint64_t prepared_bytes_ = 0;
 
   std::vector<std::uint64_t> distrusted_;  // workers that are not believed
+  std::uint64_t named_in_ = 0;             // the trace that knows the names of records (trace_session())
 
   std::uint64_t replaced_ = 0, masked_ = 0, remote_chunks_ = 0, remote_bytes_ = 0;
   transforms::DecodePaths decodes_;

@@ -8,6 +8,7 @@
 
 #include "autotune/placement/placement.h"
 #include "loader/host/host.h"
+#include "loader/trace/trace.h"
 #include "loader/wire/chunk_message.h"
 #include "shm/slot_ring.h"
 #include "transforms/kernels/codec/field_index.h"
@@ -71,6 +72,8 @@ constexpr std::array kRanges{
     NumberRange{"Seek.epoch", 0, kWhole},
     NumberRange{"Seek.position", 0, kWhole},
     NumberRange{"TakeFound.sequence", 0, kWord},
+    NumberRange{"Trace.session", 0, kWhole},
+    NumberRange{"Trace.thread_events", 1, kTraceThreadEventsMax},
 };
 static_assert(std::ranges::is_sorted(kRanges, {}, &NumberRange::field));
 

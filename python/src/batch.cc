@@ -2,8 +2,10 @@
 
 #include <pybind11/stl.h>
 
+#include "base/clock.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "loader/trace/trace.h"
 
 namespace carya::python {
 namespace {
@@ -49,6 +51,13 @@ void release_retired(shm::Lease& lease) {
 }  // namespace
 
 BatchMemory::~BatchMemory() {
+  if (taken_ns != 0 && loader::trace_on())
+    loader::trace_note({.kind = loader::TraceKind::kHold,
+                        .lane = lease.slot(),
+                        .stream = stream,
+                        .begin_ns = taken_ns,
+                        .end_ns = monotonic_ns(),
+                        .of = lease.sequence()});
   if (!retired || getpid() != retired->pid) return;
   const MutexLock lock(retired->mutex);
   if (retired->open) retired->leases.push_back(std::move(lease));
@@ -74,7 +83,8 @@ PyBatch::PyBatch(loader::Batch batch, std::shared_ptr<const BatchShape> shape,
       rows(batch.rows),
       last(batch.last),
       shape_(std::move(shape)),
-      memory_(std::make_shared<BatchMemory>(std::move(batch.lease), std::move(retired))) {}
+      memory_(std::make_shared<BatchMemory>(std::move(batch.lease), std::move(retired), batch.stream,
+                                            batch.taken_ns)) {}
 
 const BatchShape::Tensor& PyBatch::tensor(const std::string& name) const {
   for (std::size_t i = 0; i + 2 < shape_->tensors.size(); ++i)

@@ -26,6 +26,8 @@ struct RetiredLeases {
 struct BatchMemory {
   shm::Lease lease;
   std::shared_ptr<RetiredLeases> retired;  ///< null: the lease ends with the last view
+  std::uint64_t stream = 0;                ///< loader::Batch
+  std::int64_t taken_ns = 0;               ///< loader::Batch
   ~BatchMemory();
 };
 

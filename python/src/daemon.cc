@@ -2,10 +2,16 @@
 
 #include <pybind11/stl.h>
 
+#include <array>
+#include <vector>
+
+#include "base/clock.h"
 #include "base/escape.h"
 #include "errors.h"
 #include "gil.h"
 #include "loader/control/daemon_stream.h"
+#include "loader/trace/perfetto.h"
+#include "loader/trace/trace.h"
 #include "text.h"
 
 namespace carya::python {
@@ -38,9 +44,85 @@ py::list logs(const std::string& socket, std::uint64_t lines) {
   return lines_of_text;
 }
 
+/// Returns the session, to stop it with.
+std::uint64_t start_daemon_trace(const std::string& socket, std::uint64_t thread_events) {
+  const std::string body =
+      ask(socket, MessageType::kTrace, encode(loader::TraceRequest{.thread_events = thread_events}),
+          MessageType::kTraceIs);
+  return unwrap(loader::decode<loader::TraceIs>(body)).session;
+}
+
+py::bytes stop_daemon_trace(const std::string& socket, std::uint64_t session, const std::string& job) {
+  const std::string body =
+      ask(socket, MessageType::kTrace, encode(loader::TraceRequest{.session = session, .job = job}),
+          MessageType::kTraceIs);
+  return py::bytes(unwrap(loader::decode<loader::TraceIs>(body)).bytes);
+}
+
+py::bytes stop_trace(std::uint64_t session, const std::string& process) {
+  return py::bytes(unwrap([&]() -> Result<std::string> {
+    const WithoutGil unlocked;
+    ASSIGN(const loader::TraceRecord record, loader::stop_trace(session));
+    return loader::to_perfetto(record, {.process = process});
+  }()));
+}
+
+/// Events of a stream that Python makes. `made_by` is its number among those of this process.
+void note_calls(std::uint64_t made_by, const std::vector<std::array<std::int64_t, 7>>& calls) {
+  if (!loader::trace_on()) return;
+  for (const auto& [process, begin_ns, end_ns, chunk, step, rows, epoch] : calls)
+    loader::trace_note({.kind = loader::TraceKind::kCall,
+                        .lane = static_cast<std::uint32_t>(process),
+                        .stream = loader::trace_stream(~made_by),
+                        .begin_ns = begin_ns,
+                        .end_ns = end_ns,
+                        .of = static_cast<std::uint64_t>(chunk),
+                        .step = static_cast<std::uint64_t>(step),
+                        .rows = static_cast<std::uint64_t>(rows),
+                        .value = static_cast<std::uint64_t>(epoch)});
+}
+
+/// The wait for a batch. `returned_ns`: when the trainer got the one before; 0: unknown.
+void note_next(std::uint64_t made_by, std::int64_t returned_ns, std::int64_t asked_ns, std::uint64_t batch,
+               std::uint64_t step, std::uint64_t rows, std::uint64_t epoch) {
+  if (!loader::trace_on()) return;
+  const std::uint64_t stream = loader::trace_stream(~made_by);
+  if (returned_ns != 0)
+    loader::trace_note({.kind = loader::TraceKind::kTrainer,
+                        .stream = stream,
+                        .begin_ns = returned_ns,
+                        .end_ns = asked_ns,
+                        .of = batch - 1});
+  loader::trace_note({.kind = loader::TraceKind::kNext,
+                      .stream = stream,
+                      .begin_ns = asked_ns,
+                      .end_ns = monotonic_ns(),
+                      .of = batch,
+                      .step = step,
+                      .rows = rows,
+                      .value = epoch});
+}
+
+void bind_trace(py::module_& module) {
+  module.def("trace_on", &loader::trace_on);
+  module.def(
+      "trace_start",
+      [](std::uint64_t thread_events) {
+        return unwrap(loader::start_trace({.thread_events = thread_events}));
+      },
+      py::arg("thread_events"));
+  module.def("trace_stop", &stop_trace, py::arg("session"), py::arg("process"));
+  module.def("trace_calls", &note_calls, py::arg("made_by"), py::arg("calls"));
+  module.def("trace_next", &note_next, py::arg("made_by"), py::arg("returned_ns"), py::arg("asked_ns"),
+             py::arg("batch"), py::arg("step"), py::arg("rows"), py::arg("epoch"));
+  module.def("daemon_trace_start", &start_daemon_trace, py::arg("socket"), py::arg("thread_events"));
+  module.def("daemon_trace_stop", &stop_daemon_trace, py::arg("socket"), py::arg("session"), py::arg("job"));
+}
+
 }  // namespace
 
 void bind_daemon(py::module_& module) {
+  bind_trace(module);
   module.def("escaped", [](const py::bytes& text) { return escaped(std::string(text)); }, py::arg("text"));
   module.def("daemon_socket", &loader::default_socket_path);
   module.def(

@@ -27,7 +27,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 # room; a module with rooms has no source outside of them.
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "loader": (
-        ("host", "program", "read"),
+        ("host", "program", "read", "trace"),
         ("cache", "data"),
         ("plan", "wire"),
         ("stream", "worker"),

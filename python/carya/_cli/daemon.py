@@ -18,7 +18,7 @@ from .shown import shown
 _REFRESH_S = 1.0
 
 
-def _find(socket: str | None) -> str:
+def find(socket: str | None) -> str:
     """Errors: NotFound, when nobody listens."""
     place = socket or _core.daemon_socket()
     if not _core.daemon_listens(place):
@@ -30,7 +30,7 @@ def _find(socket: str | None) -> str:
 
 def read_status(socket: str | None) -> Document:
     """What the daemon says of itself, its jobs, their ranks and readers. Errors: NotFound."""
-    status: Document = json.loads(_core.daemon_status(_find(socket)))
+    status: Document = json.loads(_core.daemon_status(find(socket)))
     for job in status["jobs"]:
         for rank in job["ranks"]:
             for reader in rank["readers"]:
@@ -93,7 +93,7 @@ def _keys() -> Iterator[Any]:
 
 def logs(socket: str | None, lines: int, as_json: bool) -> None:
     """`carya logs`."""
-    found = _core.daemon_logs(_find(socket), lines)
+    found = _core.daemon_logs(find(socket), lines)
     if as_json:
         print(json.dumps({"lines": found}))
     else:
@@ -103,14 +103,14 @@ def logs(socket: str | None, lines: int, as_json: bool) -> None:
 
 def drain(socket: str | None, as_json: bool) -> None:
     """`carya drain`."""
-    place = _find(socket)
+    place = find(socket)
     _core.daemon_drain(place)
     _say(as_json, {"draining": place}, f"{place} takes no new jobs and ends when nothing is leased")
 
 
 def stop_job(socket: str | None, name: str, as_json: bool) -> None:
     """`carya job stop`. Errors: NotFound."""
-    _core.daemon_stop_job(_find(socket), name)
+    _core.daemon_stop_job(find(socket), name)
     _say(as_json, {"stopped": name}, f"job {name} was stopped")
 
 

@@ -47,6 +47,7 @@ def make_app(typer: Any) -> Any:
     _add_cache(app, typer)
     _add_service(app, typer)
     _add_daemon(app, typer)
+    _add_trace(app, typer)
     return app
 
 
@@ -222,6 +223,47 @@ def _add_cache(app: Any, typer: Any) -> None:
         from . import cache
 
         cache.verify(names or [], as_json)
+
+
+def _add_trace(app: Any, typer: Any) -> None:
+    given = typer.Argument(None, help="What the script is given, behind --.")
+
+    @app.command("trace", epilog=_example("carya trace train.py -o run.pftrace -- --epochs 1"))  # type: ignore[untyped-decorator]
+    def trace(
+        target: str = typer.Argument(
+            None, help="A pipeline document (JSON), train.py:pipeline, demo, or a script; none: the daemon."
+        ),
+        arguments: list[str] = given,
+        output: str = typer.Option(None, "-o", "--output", help="The file; else carya.pftrace, or carya-trace.json."),
+        chrome: bool = typer.Option(False, "--chrome", help="Chrome's JSON in place of Perfetto's format."),
+        events: int = typer.Option(65_536, min=1, help="The newest events that each thread keeps, of 64 B."),
+        steps: int = typer.Option(1_000, min=1, help="Of a pipeline: stop after this many steps of its first epoch."),
+        threads: int = typer.Option(0, min=0, help="Of a pipeline: threads; 0 is automatic."),
+        seconds: float = typer.Option(5.0, min=0.0, max=600.0, help="Of a daemon: how long."),
+        job: str = typer.Option("", help="Of a daemon: only this job, as status names it."),
+        socket: str = typer.Option(None, "--socket", help="Where the daemon listens; else as loaders find it."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line."),
+    ) -> None:
+        """Record what a stream does over time, for ui.perfetto.dev: reads, chunks, slots, next(), workers, functions."""
+        from .._watching import tracing
+
+        path = tracing.check_output(output, chrome)
+        try:
+            if not target:
+                from .daemon import find
+
+                tracing.trace_daemon(find(socket), job, path, seconds=seconds, chrome=chrome, events=events)
+            elif target.endswith(".py") and ":" not in target:
+                tracing.trace_script(target, arguments or [], path, chrome=chrome, events=events)
+            else:
+                from .pipeline_file import load_pipeline
+
+                pipeline = load_pipeline(target, None)
+                tracing.trace_pipeline(
+                    pipeline, path, steps=steps, threads=threads or "auto", chrome=chrome, events=events
+                )
+        finally:
+            tracing.say(path, as_json)
 
 
 def _add_daemon(app: Any, typer: Any) -> None:

@@ -21,6 +21,7 @@ from .._errors import Timeout, WorkerDied
 from .._processes.system import end_with_parent
 from .._processes.transport import Channel, memory_file
 from .._stages.randomness import make_global_random_lazy
+from .._tracing.calls import step_key
 from .ahead import AheadSpec, Feeder
 from .crew import Crew, Worker
 from .faults import Fault
@@ -92,6 +93,7 @@ class Host:
         self._watched = 0.0
         self._told_at = 0.0  # when the trainer was told the figures
         self._told_crew: dict[str, Any] = {}
+        self._calls: list[tuple[int, ...]] | None = None  # since the last news, while they are traced
         self._chunks_max = 1  # of one message to a worker
         self._figures: dict[str, Any] = {
             "rows": 0,
@@ -255,6 +257,9 @@ class Host:
             self._shape = ListedSteps(np.frombuffer(os.pread(fd, 8 * shape, 16 * count), np.int64))
         self._crew.tell_anew(("order_is", epoch, count), fd)
 
+    def _do_trace(self, wanted: bool) -> None:
+        self._calls = [] if wanted else None
+
     def _do_free(self, slots: Sequence[int]) -> None:
         assert self._schedule is not None
         for slot in slots:
@@ -305,13 +310,13 @@ class Host:
         one.retiring = one.retiring or (most is not None and one.own_bytes > most)
         for task, answer in zip(one.answered(), answers, strict=True):
             if isinstance(task, Chunk):
-                self._take(task, answer, fds)
+                self._take(one, task, answer, fds)
             else:
                 self._answers[task[0]] = answer
         if one.retiring and not one.chunks:
             one.link.send(("stop",))
 
-    def _take(self, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
+    def _take(self, one: Worker, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
         assert self._schedule is not None
         figures = self._figures
         figures["rows"] += answer["rows"]
@@ -321,6 +326,12 @@ class Host:
         figures["skipped"] += answer["skipped"]
         for i, stage in enumerate(answer["stage_seconds"]):
             figures["stages"][i] += stage
+        if self._calls is not None:
+            began = int(answer["began"] * 1e9)  # both clocks are CLOCK_MONOTONIC
+            ended = began + int(answer["seconds"] * 1e9)
+            step = chunk.step
+            told = (one.number, began, ended, chunk.number, step_key(step.epoch, step.after), chunk.count, step.epoch)
+            self._calls.append(told)
         self._schedule.note_cost(answer["seconds"], answer["cpu_seconds"], answer["rows"])
         part = None
         if "part" in answer and not chunk.step.dropped:
@@ -366,11 +377,14 @@ class Host:
         """The figures, where the trainer does not know nearly the same ones."""
         assert self._schedule is not None
         now, crew = time.monotonic(), self._crew.figures()
-        if now - self._told_at < _FIGURES_S and crew == self._told_crew:
+        if now - self._told_at < _FIGURES_S and crew == self._told_crew and not self._calls:
             return None
         self._told_at, self._told_crew = now, crew
         ahead = {"why_not": self._why_not_ahead} if self._feeder is None else self._feeder.figures
-        return {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows, "ahead": ahead}
+        news = {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows, "ahead": ahead}
+        if self._calls:
+            news["calls"], self._calls = self._calls, []
+        return news
 
     # Dying -------------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from .._stages.mix import MixSpec
 from .._stages.mixing import Mixing
 from .._stages.source import Sharded
 from .._stages.spec import StreamSpec
+from .._tracing.calls import CallTrace
 from .ahead import AheadSpec
 from .code import dumps_code, main_script, needs_main_script
 from .faults import Fault, raised
@@ -93,6 +94,7 @@ class FunctionJob:
         self._steps: deque[float] = deque(maxlen=_STEPS_TIMED)
         self._began = time.monotonic()
         self._returned: float | None = None
+        self._trace = CallTrace()
         self._ring: Ring | None = None
         self._sizes = np.zeros(0, np.int64)
         self._turned = -1  # the epoch whose steps `shape` has
@@ -299,6 +301,9 @@ class FunctionJob:
             self._steps.append(asked - self._returned)
             self._returned = None
         until = asked + timeout
+        if self._trace.turned():
+            self._send(("trace", self._trace.on))
+        self._trace.asked()
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -315,6 +320,7 @@ class FunctionJob:
                 self._stalled += now - asked
                 self._returned = now
                 self._batches += 1
+                self._trace.took(batch.place, batch.rows)
                 return batch
 
     def _receive(self) -> bool:
@@ -330,6 +336,8 @@ class FunctionJob:
         if kind == "batches":
             batches, figures = rest
             if figures is not None:
+                if calls := figures.pop("calls", None):
+                    self._trace.called(calls)
                 self._figures = figures
             files = iter(fds)
             for session, slot, place, rows, entries, parts in batches:

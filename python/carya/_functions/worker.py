@@ -514,6 +514,7 @@ class _Made:
             "faults": self.faults,
             "entries": self.entries,
             "rows": task.length,
+            "began": begin,
             "seconds": time.perf_counter() - begin,
             "cpu_seconds": time.thread_time() - cpu_begin,
         }

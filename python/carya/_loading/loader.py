@@ -47,6 +47,7 @@ from .state import Place, check, stamp
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .._tracing.recording import Trace
     from ..fleet import ChildFleet
 
 
@@ -209,6 +210,7 @@ class Loader(Delivery, DataLoaderAttributes):
                 self._tuple = checked_tuple(given.get("as_tuple"), self._fields)
         else:
             self._job = start_job(pipeline, options, self._defer_release)
+        self._daemon_job = options.asked.job
         self._place, self._reattached = self._job.place, self._job.reattached
         say_what_reads(self._job.io_engine)
         self._close = weakref.finalize(self, close_job, self._job, os.getpid(), self._drain)
@@ -476,6 +478,20 @@ class Loader(Delivery, DataLoaderAttributes):
     def quarantine(self) -> list[dict[str, Any]]:
         """Broken records of delivered batches: record, path, member, offset, stage, reason, substitute and place."""
         return self._job.quarantine()
+
+    def trace(self, path: str | os.PathLike[str], *, events: int = 65_536, chrome: bool = False) -> Trace:
+        """A trace of what this process does, and the daemon of this loader: `with loader.trace("run.pftrace"):`, or `start()` and
+        `stop()` of what it returns. ui.perfetto.dev opens the file; `chrome=True` writes JSON for chrome://tracing.
+
+        It shows reads, chunks, slots, `next()`, the trainer's steps, workers and functions, and how they lead to each other;
+        each thread keeps its newest `events` of 64 B. See docs/guides/trace.md.
+        """
+        from .._tracing.recording import Trace  # few trace
+
+        def daemon() -> tuple[str, str] | None:
+            return None if self._job.place == "embedded" else (self._job.place, self._daemon_job)
+
+        return Trace(path, events=events, chrome=chrome, daemon=daemon)
 
     # End ------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Traces: what a stream does over time, in files that Perfetto opens."""
