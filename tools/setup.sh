@@ -72,6 +72,17 @@ unpack_nginx() {
     say "no nginx: its tests are skipped; the end of build/nginx.log says: $(tail -n 1 build/nginx.log)"
 }
 
+# The page of `carya top --web` is tested in a browser. It is large, so that who may not install it does without.
+install_browser() {
+  command -v chromium > /dev/null && return
+  if [[ $(id -u) == 0 ]] || { command -v sudo > /dev/null && sudo -n true 2> /dev/null; }; then
+    say "installing Debian's package chromium (log: build/chromium.log)"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+      > build/chromium.log 2>&1 && return
+  fi
+  say "no chromium: tests of pages in a browser are skipped; install it with: apt-get install chromium"
+}
+
 # torchvision as a reference of the tests: tests/python/reference_torchvision.py says why not in .venv.
 install_torchvision() {
   [[ -d build/torchvision/torchvision ]] && return
@@ -119,7 +130,7 @@ mkdir -p build
 exec 9> build/setup.lock # one at a time: tools/ci.py runs two parts at once
 flock 9
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
-[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || { unpack_prometheus; unpack_nginx; }
+[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || { unpack_prometheus; unpack_nginx; install_browser; }
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python

@@ -39,6 +39,8 @@ enum class MessageType : std::uint16_t {
   kLong = 24,
   kTrace = 25,
   kTraceIs = 26,
+  kWatch = 27,
+  kWatchIs = 28,
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;

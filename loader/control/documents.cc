@@ -161,6 +161,15 @@ CARYA_FIELDS(StreamStats) {
   a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
   a("placement", d.placement), a("cache", d.cache);
 }
+CARYA_FIELDS(WatchRequest) {
+  a("job", d.job);
+}
+CARYA_FIELDS(RankWatched) {
+  a("rank", d.rank), a("stats", d.stats), a("explanation", d.explanation), a("broken", d.broken);
+}
+CARYA_FIELDS(WatchIs) {
+  a("ranks", d.ranks);
+}
 CARYA_FIELDS(ReaderStatus) {
   a("pid", d.pid), a("replica", d.replica), a("held", d.held), a("attached_s", d.attached_s);
   a("stall_s", d.stall_s);
@@ -214,6 +223,12 @@ bool sane(const PolicyRequest& request) {
 bool sane(const ErrorIs& document) {
   return document.error.code <= Code::kForked;
 }
+bool sane(const WatchIs& watched) {
+  for (const RankWatched& rank : watched.ranks)
+    for (const RecordError& failure : rank.broken)
+      if (failure.error.code > Code::kForked) return false;
+  return true;
+}
 bool sane(const DeliveredErrors& found) {
   for (const RecordError& failure : found.quarantine)
     if (failure.error.code > Code::kForked) return false;
@@ -245,6 +260,8 @@ template <>
 constexpr const char* kClientName<LogsRequest> = "Logs";
 template <>
 constexpr const char* kClientName<TraceRequest> = "Trace";
+template <>
+constexpr const char* kClientName<WatchRequest> = "Watch";
 
 template <typename... Documents>
 std::vector<std::string> number_fields_of() {
@@ -257,7 +274,7 @@ std::vector<std::string> number_fields_of() {
 
 std::vector<std::string> client_number_fields() {
   return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
-                          StopJobRequest, LogsRequest, TraceRequest>();
+                          StopJobRequest, LogsRequest, TraceRequest, WatchRequest>();
 }
 
 template <typename Document>
@@ -302,6 +319,8 @@ CARYA_DOCUMENT(LogsRequest)
 CARYA_DOCUMENT(LogsAre)
 CARYA_DOCUMENT(TraceRequest)
 CARYA_DOCUMENT(TraceIs)
+CARYA_DOCUMENT(WatchRequest)
+CARYA_DOCUMENT(WatchIs)
 CARYA_DOCUMENT(Progress)
 CARYA_DOCUMENT(LongIs)
 CARYA_DOCUMENT(DaemonStatus)

@@ -99,6 +99,19 @@ struct TraceIs {
   std::uint64_t session = 0;  ///< of the trace that was started or stopped
   std::string bytes;          ///< what was recorded (to_perfetto())
 };
+/// A request for all that is known of one job's streams.
+struct WatchRequest {
+  std::string job;
+};
+struct RankWatched {
+  std::uint64_t rank = 0;
+  std::string stats;                ///< encode() of StreamStats, which would lie too deep in this document
+  std::string explanation;          ///< explain_order()'s report, JSON; "": none could be made
+  std::vector<RecordError> broken;  ///< the last records that a reader was told of
+};
+struct WatchIs {
+  std::vector<RankWatched> ranks;
+};
 struct Progress {
   std::uint64_t records = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <iterator>
 
 #include "base/clock.h"
 
@@ -157,7 +158,11 @@ DeliveredErrors HostRank::take_errors(std::uint32_t replica, std::uint64_t seque
   std::uint64_t all = UINT64_MAX;
   for (const auto& [number, member] : members) all = std::min(all, member.told);
   if (sequence > told) {
-    quarantined += stream->errors(told, sequence, 0).quarantine.size();
+    std::vector<RecordError> found = stream->errors(told, sequence, 0).quarantine;
+    quarantined += found.size();
+    std::ranges::move(found, std::back_inserter(broken));
+    if (broken.size() > kBrokenKept)
+      broken.erase(broken.begin(), broken.end() - static_cast<std::ptrdiff_t>(kBrokenKept));
     told = sequence;
   }
   return stream->errors(behind, sequence, all);

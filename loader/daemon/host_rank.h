@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +17,9 @@ namespace carya::loader {
 
 /// kInvalidArgument: "job <job>: <what>".
 std::unexpected<Error> refuse(const std::string& job, const std::string& what);
+
+/// Entries of broken records that are kept of a rank, for who watches.
+inline constexpr std::size_t kBrokenKept = 24;
 
 /// How a reader left.
 enum class DetachReason : std::uint8_t {
@@ -56,6 +61,7 @@ struct HostRank {
   std::int64_t lingers_until_ns = 0;  ///< 0: a reader is attached
   std::uint64_t quarantined = 0;      ///< entries that a reader was told of, each counted once
   std::uint64_t told = 0;             ///< the sequence up to which they are counted
+  std::deque<RecordError> broken;     ///< the last kBrokenKept of them
   // Samples at an earlier moment, from which rates are computed.
   std::uint64_t samples_before = 0;
   std::int64_t before_ns = 0;

@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "loader/host/host.h"
 #include "loader/host/pressure.h"
+#include "loader/plan/order_report.h"
 
 namespace carya::loader {
 namespace {
@@ -439,6 +440,37 @@ void JobTable::set_limits(const JobLimits& limits) {
 void JobTable::drain() {
   const MutexLock lock(mutex_);
   draining_ = true;
+}
+
+Result<WatchIs> JobTable::watch(const std::string& name) const {
+  struct Found {
+    std::shared_ptr<LocalStream> stream;
+    autotune::Sense sense;
+  };
+  std::vector<Found> found;
+  std::shared_ptr<const transforms::Pipeline> pipeline;
+  WatchIs watched;
+  {
+    const MutexLock lock(mutex_);
+    const auto job = jobs_.find(name);
+    if (job == jobs_.end())
+      return fail(Code::kNotFound, "job " + name + ": not here; carya status lists those that are");
+    pipeline = job->second->pipeline;
+    for (const auto& [number, rank] : job->second->ranks) {
+      if (!rank.stream) continue;
+      found.push_back({rank.stream, rank.options.reorder});
+      watched.ranks.push_back({.rank = number, .broken = {rank.broken.begin(), rank.broken.end()}});
+    }
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    RankWatched& one = watched.ranks[i];
+    ASSIGN(const StreamStats stats, found[i].stream->stats());
+    one.stats = encode(stats);
+    const auto report = explain_order(*pipeline, {.orders = stats.plan_profile, .rates = stats.rates},
+                                      {.sense = found[i].sense, .running = stats.indices});
+    if (report) one.explanation = *report;
+  }
+  return watched;
 }
 
 Result<std::vector<std::uint64_t>> JobTable::traced_as(const std::string& name) const {

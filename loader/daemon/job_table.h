@@ -110,6 +110,8 @@ class JobTable {
   /// End a job. Its readers find their rings closed. Errors: kNotFound.
   Status stop(const std::string& name);
   void stop_all();
+  /// All that is known of a job's streams. Looks at files, without the lock. Errors: kNotFound.
+  Result<WatchIs> watch(const std::string& name) const;
   /// The streams of a job, as traces number them. Errors: kNotFound.
   Result<std::vector<std::uint64_t>> traced_as(const std::string& name) const;
   /// The number of slots that readers hold, over all jobs.

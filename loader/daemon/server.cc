@@ -436,6 +436,11 @@ Status Server::answer(Connection& connection, const Message& message) {
       find_ended();  // drops readers of the job: whoever asked may be one
       return done;
     }
+    case MessageType::kWatch: {
+      ASSIGN(const WatchRequest request, decode<WatchRequest>(message.body));
+      ASSIGN(const WatchIs watched, jobs_.watch(request.job));
+      return reply(connection, message, MessageType::kWatchIs, encode(watched));
+    }
     case MessageType::kTrace:
       return answer_trace(connection, message);
     case MessageType::kLogs: {

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ._iterables.iterable import iterable
     from ._own_ops.op import op
     from ._text.tokenizer import Tokenizer
+    from ._watching.serving import watch
     from ._wrapping.wrapper import wrap
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "text",
     "tfrecord",
     "token_blocks",
+    "watch",
     "webdataset",
     "wrap",
 ]
@@ -129,6 +131,7 @@ _LATER = {
     "parquet": "_formats.parquet",
     "Tokenizer": "_text.tokenizer",
     "token_blocks": "_formats.token_blocks",
+    "watch": "_watching.serving",
     "wrap": "_wrapping.wrapper",
 }
 _MODULES = ("augment", "torch", "jax", "fleet")

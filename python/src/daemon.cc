@@ -9,6 +9,7 @@
 #include "base/escape.h"
 #include "errors.h"
 #include "gil.h"
+#include "job_stats.h"
 #include "loader/control/daemon_stream.h"
 #include "loader/trace/perfetto.h"
 #include "loader/trace/trace.h"
@@ -103,6 +104,27 @@ void note_next(std::uint64_t made_by, std::int64_t returned_ns, std::int64_t ask
                       .value = epoch});
 }
 
+/// What is known of a job's streams: `rank`, `stats` and `quarantine` as a loader has them, `explanation` as JSON.
+py::list watch(const std::string& socket, const std::string& job) {
+  const std::string body =
+      ask(socket, MessageType::kWatch, encode(loader::WatchRequest{job}), MessageType::kWatchIs);
+  py::list ranks;
+  for (loader::RankWatched& one : unwrap(loader::decode<loader::WatchIs>(body)).ranks) {
+    loader::JobStats stats;
+    static_cast<loader::StreamStats&>(stats) = unwrap(loader::decode<loader::StreamStats>(one.stats));
+    py::dict rank;
+    rank["rank"] = one.rank;
+    rank["stats"] = stream_figures(stats);
+    rank["explanation"] = message_text(one.explanation);
+    rank["placement"] = message_text(stats.placement);
+    py::list broken;
+    for (const loader::RecordError& failure : one.broken) broken.append(quarantine_entry(failure));
+    rank["quarantine"] = broken;
+    ranks.append(rank);
+  }
+  return ranks;
+}
+
 void bind_trace(py::module_& module) {
   module.def("trace_on", &loader::trace_on);
   module.def(
@@ -130,6 +152,7 @@ void bind_daemon(py::module_& module) {
       [](const std::string& socket) { return loader::Channel::connect(socket).has_value(); },
       py::arg("socket"));
   module.def("daemon_status", &status, py::arg("socket"));
+  module.def("daemon_watch", &watch, py::arg("socket"), py::arg("job"));
   module.def("daemon_logs", &logs, py::arg("socket"), py::arg("lines"));
   module.def(
       "daemon_drain",

@@ -29,21 +29,6 @@ std::set<class PyJob*>& live_jobs() {
   return jobs;
 }
 
-py::dict to_dict(const RecordError& failure) {
-  py::dict entry;
-  entry["record"] = failure.record;
-  entry["path"] = path_text(failure.path);
-  entry["member"] = path_text(failure.member);
-  entry["offset"] = failure.offset;
-  entry["stage"] = failure.stage;
-  entry["reason"] = message_text(failure.reason);
-  entry["epoch"] = failure.epoch;
-  entry["position"] = failure.position;
-  entry["substitute"] =
-      failure.substitute < 0 ? py::object(py::none()) : py::object(py::int_(failure.substitute));
-  return entry;
-}
-
 /// Set when the interpreter ends, before it closes the jobs.
 std::atomic<bool> interpreter_ends{false};
 /// Longer than what is left of the process then; bounded, since somebody may still join the thread.
@@ -177,7 +162,7 @@ std::string PyJob::placement() const {
 py::list PyJob::quarantine() const {
   check_not_forked();
   py::list entries;
-  for (const RecordError& failure : job_->quarantine()) entries.append(to_dict(failure));
+  for (const RecordError& failure : job_->quarantine()) entries.append(quarantine_entry(failure));
   return entries;
 }
 

@@ -82,6 +82,21 @@ py::dict index_figures(const loader::DecodeIndexStats& stats) {
   return line;
 }
 
+py::dict quarantine_entry(const loader::RecordError& failure) {
+  py::dict entry;
+  entry["record"] = failure.record;
+  entry["path"] = path_text(failure.path);
+  entry["member"] = path_text(failure.member);
+  entry["offset"] = failure.offset;
+  entry["stage"] = failure.stage;
+  entry["reason"] = message_text(failure.reason);
+  entry["epoch"] = failure.epoch;
+  entry["position"] = failure.position;
+  entry["substitute"] =
+      failure.substitute < 0 ? py::object(py::none()) : py::object(py::int_(failure.substitute));
+  return entry;
+}
+
 py::dict stream_figures(const loader::JobStats& stats) {
   py::dict slots;
   slots["count"] = stats.slots;

@@ -281,11 +281,18 @@ def _add_daemon(app: Any, typer: Any) -> None:
     def top(
         socket: str = at,
         once: bool = typer.Option(False, "--once", help="Show it once and end."),
+        web: bool = typer.Option(False, "--web", help="As a page for a browser, until Ctrl-C; prints its address."),
+        address: str = typer.Option("127.0.0.1:0", help="Of the page: HOST:PORT of the loopback, or a socket's path."),
         as_json: bool = in_json,
     ) -> None:
         """The status, every second; q or Ctrl-C ends."""
         from . import daemon
 
+        if web:
+            from .._watching.serving import serve_daemon
+
+            serve_daemon(daemon.find(socket), address, once, as_json)
+            return
         daemon.top(socket, once, as_json)
 
     @app.command("logs", epilog=_example("carya logs -n 50"))  # type: ignore[untyped-decorator]
