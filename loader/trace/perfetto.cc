@@ -75,7 +75,9 @@ constexpr std::array kEventNames{"",
                                  "functions",
                                  "broken record",
                                  "page cache missed",
-                                 "compute the rest"};
+                                 "compute the rest",
+                                 "published",
+                                 "took"};
 enum EventName : std::size_t {
   kNameRead = 1,
   kNameCompute,
@@ -90,6 +92,8 @@ enum EventName : std::size_t {
   kNameBroken,
   kNameMissed,
   kNameRest,
+  kNamePublished,
+  kNameTook,
 };
 constexpr std::array kArgumentNames{"",      "record", "path",  "bytes",           "chunk",
                                     "batch", "rows",   "epoch", "from_page_cache", "worker_cpu_ns"};
@@ -146,7 +150,11 @@ class Writer {
 
   std::string write() {
     begin();
-    for (const auto& [event, thread] : events_) note_links(event);
+    for (const auto& [event, thread] : events_) {
+      note_links(event);
+      if (event.stream != 0 && std::ranges::count(streams_, event.stream) == 0)
+        streams_.push_back(event.stream);
+    }
     for (const auto& [event, thread] : events_) write_event(event, *thread);
     std::ranges::sort(timed_, {}, [](const Timed& one) { return std::pair(one.time, one.number); });
     for (const Timed& one : timed_) out_ += one.bytes;
@@ -220,8 +228,16 @@ class Writer {
     return track;
   }
 
+  /// "stream 2: " where there are several, in the order in which they appear.
+  std::string of_stream(const TraceEvent& event) const {
+    const auto found = std::ranges::find(streams_, event.stream);
+    if (streams_.size() < 2 || found == streams_.end()) return "";
+    return "stream " + std::to_string(found - streams_.begin() + 1) + ": ";
+  }
+
   /// The lane of a group of tracks. Slices on one track must not overlap: one that does goes to the next lane.
-  std::uint64_t lane_track(const std::string& group, const TraceEvent& event) {
+  std::uint64_t lane_track(const std::string& name, const TraceEvent& event) {
+    const std::string group = of_stream(event) + name;
     const std::uint64_t base = mixed({process_, event.stream, hash64(group)});
     std::vector<std::int64_t>& ends = lanes_[base];
     std::size_t lane = 0;
@@ -242,7 +258,7 @@ class Writer {
     if (described_.insert(track).second) {
       Message about, counter;
       counter.number(3, is_bytes ? 3 : 2);  // unit
-      about.text(2, name);
+      about.text(2, of_stream(event) + name);
       about.message(8, counter);
       describe(track, std::move(about), process_);
     }
@@ -291,12 +307,20 @@ class Writer {
     for (const std::uint64_t flow : slice.ends) event.fixed(48, flow);
     return event;
   }
-  void slice(std::uint64_t track, std::int64_t begin_ns, std::int64_t end_ns, const Slice& slice) {
+  static Message ended(std::uint64_t track) {
     Message end;
     end.number(9, kEnd);
     end.number(11, track);
+    return end;
+  }
+  void slice(std::uint64_t track, std::int64_t begin_ns, std::int64_t end_ns, const Slice& slice) {
     at(begin_ns, begun(kBegin, track, slice));
-    at(std::max(begin_ns, end_ns), end);
+    at(std::max(begin_ns, end_ns), ended(track));
+  }
+  /// A moment at the end of the event. Flows lead there, since one may not lead back in time: a slot is given, and a batch
+  /// asked for, before the chunks are computed.
+  void mark(std::uint64_t track, const TraceEvent& event, const Slice& slice) {
+    at(event.end_ns, begun(kInstant, track, slice));
   }
 
   /// What later events of the file refer to: reads by chunk, chunks by batch, publishing by slot.
@@ -359,7 +383,7 @@ class Writer {
                                     {kArgRecord, event.value},
                                     {kArgFromCache, event.lane & kTraceFromCache}},
                       .flows = missed ? Links{} : Links{chunk_flow(event, event.of)},
-                      .ends = reads_of(event, event.rows)});
+                      .ends = missed ? Links{} : reads_of(event, event.rows)});
       }
       case TraceKind::kAway: {
         const std::string worker = name_of(event, event.lane, &TraceNames::worker);
@@ -374,28 +398,31 @@ class Writer {
                    cpu = static_cast<std::int64_t>(event.rows);
         if (there > event.begin_ns && there <= event.end_ns)
           slice(track, std::max(event.begin_ns, there - cpu), there, {.name = kNameThere});
-        Message end;
-        end.number(9, kEnd);
-        end.number(11, track);
-        return at(event.end_ns, end);
+        return at(event.end_ns, ended(track));
       }
       case TraceKind::kFill: {
-        return slice(slot(), event.begin_ns, event.end_ns,
-                     {.name = kNameFill,
-                      .arguments = {{kArgBatch, event.of}, {kArgRows, event.rows}, {kArgEpoch, event.value}},
-                      .flows = {batch_flow(event)},
-                      .ends = chunks_of(event)});
+        const std::uint64_t track = slot();
+        const auto ends = chunks_of(event);
+        at(event.begin_ns,
+           begun(kBegin, track,
+                 {.name = kNameFill,
+                  .arguments = {{kArgBatch, event.of}, {kArgRows, event.rows}, {kArgEpoch, event.value}}}));
+        mark(track, event, {.name = kNamePublished, .flows = {batch_flow(event)}, .ends = ends});
+        return at(event.end_ns, ended(track));
       }
       case TraceKind::kHold:
         return slice(slot(), event.begin_ns, event.end_ns,
                      {.name = kNameHeld, .arguments = {{kArgBatch, event.of}}});
       case TraceKind::kNext: {
+        const std::uint64_t track = thread_track(thread);
         Links ends = chunks_of(event);  // of Python functions, whose slots are not traced
         ends.push_back(batch_flow(event));
-        slice(thread_track(thread), event.begin_ns, event.end_ns,
-              {.name = kNameNext,
-               .arguments = {{kArgBatch, event.of}, {kArgRows, event.rows}, {kArgEpoch, event.value}},
-               .ends = std::move(ends)});
+        at(event.begin_ns,
+           begun(kBegin, track,
+                 {.name = kNameNext,
+                  .arguments = {{kArgBatch, event.of}, {kArgRows, event.rows}, {kArgEpoch, event.value}}}));
+        mark(track, event, {.name = kNameTook, .ends = std::move(ends)});
+        at(event.end_ns, ended(track));
         const auto published = published_.find({event.stream, event.of});
         if (published == published_.end() || published->second > event.end_ns) return;
         TraceEvent ready = event;
@@ -447,6 +474,7 @@ class Writer {
   std::uint64_t dropped_ = 0;
   std::map<std::uint64_t, const TraceNames*> names_;
   std::vector<std::pair<TraceEvent, const ThreadEvents*>> events_;  // by time
+  std::vector<std::uint64_t> streams_;                              // as they appear
   std::set<std::uint64_t> reads_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::uint64_t>> chunks_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t> published_;

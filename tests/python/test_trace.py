@@ -84,9 +84,18 @@ class Read:
             assert len(stacks[track.uuid]) <= 2  # only a worker's computing lies inside of another slice
             self.slices.append(one)
         assert not any(stacks.values())
+        # A flow may not lead back in time: who reads the trace would drop it.
+        began: dict[int, int] = {}
+        for one in sorted([*self.slices, *self.instants], key=lambda one: one["begin"]):
+            began |= {flow: one["begin"] for flow in one["flows"] if flow not in began}
+        for one in [*self.slices, *self.instants]:
+            assert all(began.get(flow, 0) <= one["begin"] for flow in one["ends"])
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [one for one in self.slices if one["name"] == name]
+
+    def moments(self, name: str) -> list[dict[str, Any]]:
+        return [one for one in self.instants if one["name"] == name]
 
     def counts(self) -> Counter[str]:
         return Counter(one["name"] for one in self.slices)
@@ -133,13 +142,17 @@ def test_a_record_is_followed_from_its_read_to_next(photos: Path, tmp_path: Path
     assert counts["trainer"] == steps - 1
     fills, computes = trace.named("fill"), trace.named("compute")
     assert sum(one["rows"] for one in fills) == sum(one["rows"] for one in computes) == 27
-    for one in trace.named("next"):
-        (fill,) = [fill for fill in fills if fill["flows"] & one["ends"]]
-        assert fill["batch"] == one["batch"]
-        assert fill["end"] <= one["end"]
-        chunks = [chunk for chunk in computes if chunk["flows"] & fill["ends"]]
+    published, took = trace.moments("published"), trace.moments("took")
+    assert len(published) == len(took) == steps
+    for one, waited in zip(took, trace.named("next"), strict=True):
+        assert one["begin"] == waited["end"]
+        (there,) = [there for there in published if there["flows"] & one["ends"]]
+        (fill,) = [fill for fill in fills if fill["batch"] == waited["batch"]]
+        assert fill["end"] == there["begin"] <= one["begin"]
+        assert fill["track"] is there["track"]
+        chunks = [chunk for chunk in computes if chunk["flows"] & there["ends"]]
         assert sum(chunk["rows"] for chunk in chunks) == fill["rows"]
-        assert all(chunk["end"] <= fill["end"] for chunk in chunks)
+        assert all(chunk["end"] <= there["begin"] for chunk in chunks)
     for one in trace.named("read"):
         assert one["path"].startswith(str(photos))
         assert one["bytes"] == os.path.getsize(one["path"])
@@ -198,8 +211,7 @@ def test_hostile_file_names_are_escaped(tmp_path: Path, hostile: bytes) -> None:
         assert shown.isprintable()
         assert "\u202e" not in shown
         assert len(shown.encode()) < 300
-    (broken_one, *_) = trace.instants
-    assert broken_one["name"] == "broken record"
+    (broken_one, *_) = trace.moments("broken record")
     assert broken_one["path"].endswith("zz.jpg")
 
 
@@ -223,6 +235,19 @@ def test_old_events_are_dropped_and_counted(tmp_path: Path) -> None:
     assert dropped > 500
     assert trace.counts()["next"] <= 64
     assert max(one["batch"] for one in trace.named("next")) == 512  # the newest stay
+
+
+def test_streams_that_run_at_the_same_time_have_tracks_of_their_own(tmp_path: Path) -> None:
+    with Trace(tmp_path / "t"), carya.Loader(carya.arrays({"x": np.arange(64)}).batch(8), epochs=1) as one:
+        for _ in one:
+            pass
+        with carya.Loader(carya.arrays({"x": np.arange(32)}).batch(8), epochs=1) as other:
+            for _ in other:
+                pass
+    trace = read(tmp_path / "t")
+    tracks = Counter(fill["track"].name.split(":")[0] for fill in trace.named("fill"))
+    assert tracks == {"stream 1": 8, "stream 2": 4}
+    assert {"stream 1: ready slots", "stream 2: ready slots"} <= trace.counters.keys()
 
 
 def test_one_trace_at_a_time_and_the_next_is_new(tmp_path: Path) -> None:
@@ -299,8 +324,8 @@ def test_a_daemon_and_its_trainer_are_one_trace(tmp_path: Path, photos: Path) ->
         processes = {track.process.process_name for track in trace.tracks.values() if track.HasField("process")}
         assert len(processes) == 2
         assert "carya: trainer" in processes
-        fills = {flow for one in trace.named("fill") for flow in one["flows"]}
-        nexts = trace.named("next")
+        fills = {flow for one in trace.moments("published") for flow in one["flows"]}
+        nexts = trace.moments("took")
         assert len(nexts) == 14
         assert sum(bool(one["ends"] & fills) for one in nexts) == 14
         with carya.Loader(pipeline(photos), job="other", daemon=daemon.socket) as other:
@@ -336,7 +361,7 @@ def test_functions_are_traced_in_their_processes(tmp_path: Path) -> None:
         found = digest(batch for _ in range(2) for batch in loader)
     trace = read(tmp_path / "t")
     assert found == plain(source, threads=2)
-    calls, nexts = trace.named("functions"), trace.named("next")
+    calls, nexts = trace.named("functions"), trace.moments("took")
     assert len(nexts) == 32
     assert calls
     assert {one["track"].name for one in calls} <= {"function process 0", "function process 1"}
@@ -352,18 +377,19 @@ def test_remote_workers_have_tracks(tmp_path: Path, photos: Path) -> None:
         with carya.Loader(source, remote=[address], placement="remote:1", daemon="embedded", threads=1) as loader:
             trace = loader.trace(tmp_path / "t").start()
             wanted = loader.stats()["remote_chunks"] + 3
-            for _ in range(20_000):
-                loader.set_epoch(0)
-                found = digest(loader)
-                if loader.stats()["remote_chunks"] >= wanted:
-                    break
+            epochs: list[str] = []
+            while loader.stats()["remote_chunks"] < wanted:
+                epochs.append(digest(loader))
+                assert len(epochs) < 20_000
+            epochs.append(digest(loader))  # in which what came from the worker last is published
             trace.stop()
-    assert found == plain(source, epochs=1)
+    with carya.Loader(source, epochs=len(epochs), daemon="embedded") as loader:
+        assert [digest(loader) for _ in epochs] == epochs
     seen = read(tmp_path / "t")
     away = seen.named("away")
     assert away
     assert all(one["track"].name == f"worker {address}" for one in away)
-    fills = [one["ends"] for one in seen.named("fill")]
+    fills = [one["ends"] for one in seen.moments("published")]
     assert any(one["flows"] & ends for one in away for ends in fills)
     assert seen.named("computed there")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 Fields = list[tuple[int, Any]]
@@ -20,7 +22,7 @@ def to_chrome(perfetto: bytes) -> dict[str, Any]:
     names: dict[tuple[int, int], str] = {}
     arguments: dict[tuple[int, int], str] = {}
     tracks: dict[int, _Track] = {}
-    begun: dict[int, tuple[int, int, float]] = {}  # flows: process, thread and time of the last event
+    flows: dict[int, list[tuple[float, int, int]]] = defaultdict(list)  # time, process and thread of their events
     for packet in (fields(value) for number, value in fields(perfetto) if number == 1):
         found = dict(packet)
         writer = found.get(10, 0)
@@ -44,12 +46,13 @@ def to_chrome(perfetto: bytes) -> dict[str, Any]:
             one |= {"name": names[writer, said[10]], "cat": "carya", "args": dict(_arguments(event, writer, arguments))}
         events.append(one | ({"s": "t"} if said[9] == 3 else {}))
         for flow in (value for number, value in event if number in (47, 48)):
-            here = (track.process, track.thread, at)
-            if (before := begun.get(flow)) is not None:
-                for phase, (process, thread, time) in (("s", before), ("f", here)):
-                    step = {"ph": phase, "id": f"{flow:x}", "ts": time, "pid": process, "tid": thread}
-                    events.append(step | {"name": "flow", "cat": "carya"} | ({"bp": "e"} if phase == "f" else {}))
-            begun[flow] = here
+            flows[flow].append((at, track.process, track.thread))
+    for flow, points in flows.items():
+        points.sort()  # processes are written one behind the other
+        for before, here in pairwise(points):
+            for phase, (at, process, thread) in (("s", before), ("f", here)):
+                step = {"ph": phase, "id": f"{flow:x}", "ts": at, "pid": process, "tid": thread}
+                events.append(step | {"name": "flow", "cat": "carya"} | ({"bp": "e"} if phase == "f" else {}))
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
