@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,20 @@ def test_native_pipelines_and_classes(tmp_path: Any) -> None:
     assert np.abs(counts / 3000 - 1 / 3).max() < 0.03
     names = np.array(["cat", "dog"])[np.minimum(labels, 1)]
     assert carya.arrays({"x": np.arange(200)}).balanced(names).native.fingerprint("raise")
+
+
+def test_an_order_stands_before_operations_as_well_as_behind_them(photos: Path) -> None:
+    source = carya.image_folder(photos)
+    weights = np.arange(1, len(source) + 1)
+
+    def behind(p: carya.Pipeline) -> carya.Pipeline:
+        return p.decode_image().random_resized_crop(16)
+
+    for drawn in (lambda p: p.weighted(weights), lambda p: p.repeated(2, within=4)):
+        both = [drawn(behind(source)).batch(4), behind(drawn(source)).batch(4)]
+        assert both[0].native.fingerprint("raise") == both[1].native.fingerprint("raise")
+        first, second = (epoch_digest(p, 1, threads=2) for p in both)
+        assert first == second
 
 
 def test_a_broken_record_is_replaced_by_one_that_can_be_drawn() -> None:

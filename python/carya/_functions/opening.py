@@ -127,10 +127,8 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
         return Kept(
             parts={number: _part(spec.dataset.specs[number], number, ask, tell) for number in spec.dataset.filtered}
         )
-    if spec.weighted is not None and len(spec.weighted.weights) != spec.count:
-        raise InvalidArgument(
-            f"weighted: weights: got {len(spec.weighted.weights)} for {spec.count} records; give one for each record after the views"
-        )
+    if spec.weighted is not None:
+        spec.weighted.check(spec.count)
     regroup = spec.regroup
     if not spec.filters and regroup is None:
         return Kept()
@@ -249,8 +247,8 @@ def probe(spec: StreamSpec, kept: Kept, ask: Ask) -> dict[str, Any]:
     if kept.parts and isinstance(spec.dataset, MixSpec):
         return _probed(spec, kept, *_of_parts(spec, spec.dataset, kept), ask)
     known: Sequence[int] = range(min(_PROBES, spec.records if kept.records is None else count))
-    if spec.weighted is not None:
-        draws = spec.weighted.draws(spec.seed, kept.records)
+    draws = spec.draws(kept.records)
+    if draws is not None:
         count, known = draws.count, draws.lowest[:_PROBES]
     if kept.sizes is not None and spec.regroup is not None:
         count = units_of(spec.regroup.fn, kept.sizes, spec.seed, spec.shuffle, _in_order).count

@@ -17,6 +17,7 @@ import numpy as np
 from .. import _core
 from .._errors import InvalidArgument
 from .._orders.draws import Draws
+from .._orders.repeated import Repeats
 from .._processes.system import keep_freed_memory, own_bytes
 from .._processes.transport import Channel, Packed
 from .._stages.chain import Chain
@@ -110,7 +111,7 @@ class _Worker:
         self._survivors: np.ndarray[Any, Any] | None = None
         self._units: Units | None = None
         self._order: tuple[int, Any] = (-1, None)
-        self._draws: Draws | None = None
+        self._draws: Draws | Repeats | None = None
         self._told: np.ndarray[Any, Any] | None = (
             None  # of the present epoch: its records, and how often each came before
         )
@@ -437,9 +438,9 @@ class _Worker:
     def _indices(self, epoch: int, first: int, count: int) -> np.ndarray[Any, Any]:
         """What is at these positions of the order, as indices of what filters have left."""
         spec = self._spec
-        if spec.weighted is not None:
-            if self._draws is None:
-                self._draws = spec.weighted.draws(spec.seed, self._survivors)
+        if self._draws is None:
+            self._draws = spec.draws(self._survivors)
+        if self._draws is not None:
             return self._draws.at(epoch, first, count)
         if not spec.shuffle:
             return np.arange(first, first + count)

@@ -22,6 +22,8 @@ _TERMS = 13  # of the series of a logarithm, past which nothing is added to 53 b
 class Weighted:
     """What a user asked for. `samples`: of an epoch; None: as many as there are records, or can be drawn."""
 
+    method = "weighted"
+
     def __init__(self, weights: Array, samples: int | None, replacement: bool) -> None:
         self.weights, self.samples, self.replacement = weights, samples, replacement
         self.digest = hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
@@ -33,15 +35,22 @@ class Weighted:
     def __call__(self, *_: Any) -> Any:
         raise TypeError("records are drawn by Draws")
 
-    @property
-    def count(self) -> int:
-        """Positions of an epoch, where no filter leaves records out."""
+    def check(self, records: int) -> None:
+        """Errors: InvalidArgument, where there are more or fewer weights than records."""
+        if len(self.weights) != records:
+            raise InvalidArgument(
+                f"weighted: weights: got {len(self.weights)} for {records} records; give one for each record after the views"
+            )
+
+    def positions(self, records: int) -> int:
+        """Of an epoch, where no filter leaves records out."""
         if self.samples is not None:
             return self.samples
-        return len(self.weights) if self.replacement else int(np.count_nonzero(self.weights))
+        return records if self.replacement else int(np.count_nonzero(self.weights))
 
-    def draws(self, seed: int, survivors: Array | None) -> Draws:
-        """Of all records, or of those that filters have left. Errors: InvalidArgument, when none can be drawn."""
+    def draws(self, seed: int, survivors: Array | None, records: int = 0, shuffle: bool = False) -> Draws:
+        """Of all records, or of those that filters have left, whose order is of no account.
+        Errors: InvalidArgument, when none can be drawn."""
         weights = self.weights if survivors is None else self.weights[survivors]
         return Draws(weights, self.samples, self.replacement, seed)
 

@@ -325,7 +325,7 @@ class Pipeline(Functions, Ops):
                 "function, which may leave samples out"
             )
         cure = "let its function give those that are wanted, and lengths= say how many of each shard"
-        if name in ("weighted", "balanced"):
+        if name in ("weighted", "balanced", "repeated"):
             cure = "let its function give them as often as they are wanted, or mix several iterables by weights"
         from .._stages.regroup import REGROUPS
 
@@ -486,7 +486,8 @@ class Pipeline(Functions, Ops):
         if self._batch is not None:
             raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
         document = described(op, parameters, order)
-        if self.has_functions:
+        # An order of records is no function: operations behind it are still the first ones on a sample of a native source.
+        if self._source.dataset is not None or any(stage.kind != "weighted" for stage in self._stages):
             return self._append_native(document, draws((document,)))
         made = self._with(ops=(*self._ops, document))
         if op == "normalize":
@@ -727,7 +728,7 @@ class Pipeline(Functions, Ops):
                 f"len: how many samples .{counting[0]}(...) makes is known when a loader has asked; use len(loader)"
             )
         drawn: Any = next((stage.fn for stage in self._stages if stage.kind == "weighted"), None)
-        return self.dataset.count if drawn is None else int(drawn.count)
+        return self.dataset.count if drawn is None else int(drawn.positions(self.dataset.count))
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for

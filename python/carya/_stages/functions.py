@@ -280,6 +280,30 @@ class Functions:
 
         return self._drawn("balanced", lambda: checked_weighted(balanced_weights(labels), samples, replacement))
 
+    def repeated(self, times: int = 3, *, within: int | None = None, samples: int | None = None) -> Self:
+        """Each record `times` times in an epoch, each time with other random numbers: repeated augmentation. Before `batch`.
+
+        `within`: the positions in which a record comes all its times, a multiple of `times`: with the global batch size all of a
+        record's samples are in one step, `within / times` positions apart, and so on different ranks where there are at least `times`.
+        None: one behind the other. `samples`: of an epoch; None: as many as there are records, so that an epoch is as long as without
+        and has a `times`-th of the records, others in each epoch behind a `shuffle`.
+
+        Which record is at a position depends on seed, epoch and position, as without it. Everything runs in worker processes, as behind
+        `carya.dataset`. Filters leave out what they drop.
+        Errors: InvalidArgument (parameters; when a loader is made, more samples than there are).
+        Reference: Hoffer et al., "Augment your batch", 2020; the RASampler of DeiT and of torchvision's references, which deals positions
+        to ranks one by one and leaves out what is behind a multiple of 256.
+
+        >>> import carya, numpy as np
+        >>> p = carya.arrays({"x": np.arange(4)}).repeated(2, within=4, samples=8).batch(8)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     next(iter(loader))["x"].tolist()
+        [0, 1, 0, 1, 2, 3, 2, 3]
+        """
+        from .._orders.repeated import checked_repeated
+
+        return self._drawn("repeated", lambda: checked_repeated(times, within, samples))
+
     def _drawn(self, kind: str, checked: Callable[[], Any]) -> Self:
         self._check_asked_before(kind, rng=True)
         from .stage import Stage
@@ -290,10 +314,11 @@ class Functions:
         """Errors: InvalidArgument, where a stage that is asked before the first batch cannot stand."""
         self._check_before_batch(kind)
         self._check_no_mix(kind)
-        if kind != "filter" and any(stage.kind == "weighted" for stage in self._stages):
+        drawn: Any = next((stage.fn for stage in self._stages if stage.kind == "weighted"), None)
+        if kind != "filter" and drawn is not None:
             raise InvalidArgument(
-                f"{kind}: it comes after weighted, whose epochs have other records each; put .map(fn) in place of it, or .weighted(...) "
-                "only once"
+                f"{kind}: it comes after {drawn.method}, whose epochs have other records each; put .map(fn) in place of it, or "
+                f".{drawn.method}(...) only once"
             )
         from .regroup import REGROUPS
 
@@ -301,7 +326,7 @@ class Functions:
         if former:
             raise InvalidArgument(
                 f"{kind}: it comes after {former[0]}, which says what is at a position; leave one of the two out"
-                if kind in ("weighted", "balanced")
+                if kind in ("weighted", "balanced", "repeated")
                 else f"{kind}: it comes after {former[0]}; call .{kind}(...) before it, and only one of those two kinds"
             )
         if not rng and any(stage.takes_rng for stage in self._stages):

@@ -200,7 +200,10 @@ def checked_parts(pipelines: Any) -> list[Any]:
                 f"mix: pipeline {number} is an iterable whose length is not known here; give carya.iterable(..., lengths=) how many "
                 "samples each shard has, or is to give to an epoch of its own"
             )
-        if any(stage.kind == "weighted" for stage in one._stages):
+        drawn: Any = next((stage.fn for stage in one._stages if stage.kind == "weighted"), None)
+        if drawn is not None and drawn.method == "repeated":
+            raise InvalidArgument(f"mix: pipeline {number} repeats its records; leave .repeated(...) out there")
+        if drawn is not None:
             raise InvalidArgument(
                 f"mix: pipeline {number} draws its records by weights; give the mix a pipeline for each kind of records, and weights="
             )

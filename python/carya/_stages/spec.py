@@ -19,7 +19,8 @@ from .stage import Stage
 
 if TYPE_CHECKING:
     from .._orders.budget import Budget
-    from .._orders.draws import Weighted
+    from .._orders.draws import Draws, Weighted
+    from .._orders.repeated import Repeated, Repeats
 
 
 @dataclass
@@ -54,10 +55,18 @@ class StreamSpec:
         return next((stage for stage in self.stages if stage.kind in REGROUPS), None)
 
     @property
-    def weighted(self) -> Weighted | None:
-        """How the records of an epoch are drawn, where they are."""
+    def weighted(self) -> Weighted | Repeated | None:
+        """How the records of an epoch are drawn or repeated, where they are."""
         found: Any = next((stage.fn for stage in self.stages if stage.kind == "weighted"), None)
-        return cast("Weighted | None", found)
+        return cast("Weighted | Repeated | None", found)
+
+    def draws(self, survivors: np.ndarray[Any, Any] | None) -> Draws | Repeats | None:
+        """What says which record is at a position, of all or of those that filters have left; None: the shuffle does.
+
+        Errors: InvalidArgument, when they are too few.
+        """
+        found = self.weighted
+        return None if found is None else found.draws(self.seed, survivors, self.records, bool(self.shuffle))
 
     @property
     def budget(self) -> Budget | None:

@@ -21,7 +21,7 @@ Declared = dict[str, tuple[str, tuple[int, ...]]]  # name -> dtype and shape of 
 class Stage:
     """A function at its place in the chain. `kind`: "map", "filter", "map_batches", "collate", "native" (`fn`: NativeOps),
     "pad_sequences" (Pad), "flat_map", "bucket_by_length" (Bucket), "pack" (Pack), "one_hot" (OneHot), "mixup", "cutmix" (Mixing);
-    "weighted" (Weighted: the order of an epoch), "budget" (Budget: where batches end);
+    "weighted" (Weighted or Repeated: the order of an epoch), "budget" (Budget: where batches end);
     beside the samples "start" (called in each worker) and "order" (called in the trainer with an epoch: its records in their
     order)."""
 
