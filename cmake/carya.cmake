@@ -15,6 +15,16 @@ find_path(CARYA_BOOST_DIR boost/interprocess/mapped_region.hpp REQUIRED)  # head
 find_path(CARYA_CURL_DIR curl/curl.h REQUIRED)  # the header only: libcurl is loaded when a URL is opened
 add_library(carya_curl INTERFACE)
 target_include_directories(carya_curl SYSTEM INTERFACE ${CARYA_CURL_DIR})
+# Headers only, too: the decoders of audio are loaded when a file of their format is opened (docs/decisions/022).
+add_library(carya_codecs INTERFACE)
+foreach(header FLAC/stream_decoder.h mpg123.h vorbis/vorbisfile.h ogg/ogg.h opus/opusfile.h opus/opus_multistream.h soxr.h)
+  string(MAKE_C_IDENTIFIER "CARYA_${header}_DIR" folder)
+  find_path(${folder} ${header} REQUIRED)
+  target_include_directories(carya_codecs SYSTEM INTERFACE ${${folder}})
+  if(header MATCHES "^opus/")  # opusfile.h names its neighbours without the folder
+    target_include_directories(carya_codecs SYSTEM INTERFACE ${${folder}}/opus)
+  endif()
+endforeach()
 add_library(carya_boost INTERFACE)
 target_include_directories(carya_boost SYSTEM INTERFACE ${CARYA_BOOST_DIR})
 
@@ -98,7 +108,7 @@ set(CARYA_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable>
 
 # carya_optimized(<target> <name> <group>): under the sanitizers and in quick builds, only what computes a lot is optimized.
 # Sets `group` to the group of precompiled headers, whose options must be the target's.
-set(CARYA_COMPUTING base simd jpeg text transforms autotune)
+set(CARYA_COMPUTING base simd jpeg text audio transforms autotune)
 function(carya_optimized target name group)
   set(group ${group} PARENT_SCOPE)
   if(group STREQUAL "tests" AND NOT CARYA_SANITIZE AND (CARYA_QUICK OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang"))

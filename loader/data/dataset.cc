@@ -72,7 +72,7 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
     manifests["image"] = labelled;
   } else if (type == "files") {
     ASSIGN(labelled, open_files(source, source.at("paths").get<std::vector<std::string>>(), options.listing));
-    manifests["image"] = labelled;
+    manifests[source.value("field", "image")] = labelled;
     if (source.contains("extra")) {
       for (const auto& [name, paths] : source.at("extra").items()) {
         ASSIGN(manifests[name], io::list_files(paths.get<std::vector<std::string>>(), {}, options.listing));

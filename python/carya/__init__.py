@@ -39,6 +39,7 @@ from ._pipeline.pipeline import Pipeline
 from ._pipeline.sources import (
     arrays,
     arrow,
+    audio_folder,
     dataset,
     files,
     hf_dataset,
@@ -91,6 +92,7 @@ __all__ = [
     "__version__",
     "arrays",
     "arrow",
+    "audio_folder",
     "csv",
     "dataset",
     "files",

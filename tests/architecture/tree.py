@@ -37,13 +37,13 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("daemon",),
     ),
     "transforms": (
-        ("simd", "text", "kernels/image"),
-        ("jpeg", "kernels/resize", "kernels/blur", "kernels/store"),
+        ("simd", "text", "audio/codec", "kernels/image"),
+        ("jpeg", "audio/signal", "kernels/resize", "kernels/blur", "kernels/store"),
         ("jpeg/scan", "kernels/codec", "kernels/warp"),
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),
-        ("user",),
+        ("ops/audio", "user"),
         ("ops",),
         ("pipeline",),
         ("plan",),
@@ -64,6 +64,7 @@ INNER = {
     "transforms/simd": ("base",),
     "transforms/jpeg": ("base", "transforms/simd"),
     "transforms/text": ("base",),
+    "transforms/audio": ("base", "transforms/simd"),
 }
 
 

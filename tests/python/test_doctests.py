@@ -53,6 +53,7 @@ MODULES = [
     "carya._wrapping.wrapper",
     "carya._torch.orders",
     "carya._functions.layout",
+    "carya._pipeline.audio_ops",
     "carya._pipeline.sources",
     "carya._pipeline.warp_ops",
     "carya.augment",

@@ -9,6 +9,7 @@ import importlib.util
 import re
 import shutil
 import tarfile
+import wave
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,11 @@ def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for number in range(4 * shard, 4 * shard + 4)
         ]
         write_records(tmp_path / "records" / f"train-{shard:05d}-of-00002", records)
+    (tmp_path / "LibriSpeech" / "train-clean-100").mkdir(parents=True)
+    for number in range(32):
+        with wave.open(str(tmp_path / "LibriSpeech" / "train-clean-100" / f"{number}.wav"), "wb") as sound:
+            sound.setparams((1, 2, 16000, 0, "NONE", ""))
+            sound.writeframes(bytes(range(250)) * 64)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

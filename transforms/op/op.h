@@ -27,8 +27,10 @@ struct FieldState {
     /// A picture, decoded or from an array. Geometric ops take it as uint8 (height, width, channels), also cast to
     /// float32.
     kImage,
-    kTensor,  ///< any other array
-    kLabel,   ///< int64 scalar of the manifest
+    kTensor,    ///< any other array
+    kAudio,     ///< samples: (frames) of mono audio, (channels, frames) else
+    kSpectrum,  ///< of mono audio: (bins, frames), or (frames, bins) if `time_first`
+    kLabel,     ///< int64 scalar of the manifest
   };
 
   TensorSpec spec;
@@ -37,6 +39,12 @@ struct FieldState {
   /// A point op has taken the field. Ops that need a picture refuse it, even if it still looks like one.
   bool values = false;
   bool unit = false;  ///< a float32 picture whose values are in 0..1 instead of 0..255
+  static constexpr std::size_t kNoField = SIZE_MAX;
+  // kAudio, kSpectrum:
+  std::int64_t rate = 0;  ///< Hz of the samples; 0: each file's own
+  std::size_t length_field =
+      kNoField;  ///< the field that counts what is no padding: samples, or frames of a spectrum
+  bool time_first = false;
 };
 
 /// The field of the main image. Color and point ops take it by default; geometric ops treat other images as extra.
@@ -50,6 +58,7 @@ enum class OpKind : std::uint8_t {
   kPoint,      ///< changes each value by itself, or its place: cast, normalize, layout
   kGroup,      ///< runs all of its inner ops, or none of them
   kViews,      ///< makes two pictures of one, each with ops of its own
+  kAudio,      ///< decodes audio, changes samples, or makes a spectrum of them
   kUser,       ///< a user's own: whole fields, in whatever way
 };
 

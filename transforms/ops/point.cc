@@ -34,6 +34,8 @@ Status PointOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>&
   for (const std::size_t i : indices) {
     if (fields[i].form == FieldState::Form::kEncoded)
       return refuse(fields[i], "decoded fields: put decode_image before");
+    if (fields[i].form == FieldState::Form::kAudio || fields[i].form == FieldState::Form::kSpectrum)
+      return refuse(fields[i], "images and arrays; audio has ops of its own");
     if (fields[i].form == FieldState::Form::kLabel) return refuse(fields[i], "images and arrays, no label");
     TRY(infer_field(fields[i]));
     if (!traits().pixelwise) fields[i].values = true;

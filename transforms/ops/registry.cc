@@ -6,6 +6,11 @@
 #include "transforms/op/params.h"
 #include "transforms/ops/affine.h"
 #include "transforms/ops/apply.h"
+#include "transforms/ops/audio/audio_window.h"
+#include "transforms/ops/audio/decode_audio.h"
+#include "transforms/ops/audio/gain.h"
+#include "transforms/ops/audio/spec_augment.h"
+#include "transforms/ops/audio/spectrum.h"
 #include "transforms/ops/blur.h"
 #include "transforms/ops/color.h"
 #include "transforms/ops/crops.h"
@@ -33,13 +38,19 @@ constexpr Entry kOps[] = {
     {"center_crop", CenterCrop::parse},
     {"color_jitter", ColorJitter::parse},
     {"crop", Crop::parse},
+    {"crop_audio", AudioWindow::parse_crop},
+    {"decode_audio", DecodeAudio::parse},
     {"decode_image", DecodeImage::parse},
     {"equalize", FixedColor::parse_equalize},
+    {"gain", Gain::parse},
     {"gaussian_blur", GaussianBlur::parse},
     {"grayscale", FixedColor::parse_grayscale},
     {"invert", FixedColor::parse_invert},
+    {"log_mel", Spectrum::parse_log_mel},
+    {"mel_spectrogram", Spectrum::parse_mel_spectrogram},
     {"normalize", Normalize::parse},
     {"pad", Pad::parse},
+    {"pad_audio", AudioWindow::parse_pad},
     {"posterize", FixedColor::parse_posterize},
     {"random_affine", RandomAffine::parse},
     {"random_apply", RandomApply::parse},
@@ -54,6 +65,8 @@ constexpr Entry kOps[] = {
     {"rotate", Rotate::parse},
     {"scale", Scale::parse},
     {"solarize", FixedColor::parse_solarize},
+    {"spec_augment", SpecAugment::parse},
+    {"spectrogram", Spectrum::parse_spectrogram},
     {"subtract_mean", SubtractMean::parse},
     {"to_dtype", ToDtype::parse},
     {"to_layout", ToLayout::parse},

@@ -37,6 +37,8 @@ Result<std::size_t> TwoViews::find_picture(const std::vector<FieldState>& fields
     return refuse(picture, "a picture: put it before normalize, to_dtype and to_layout");
   for (std::size_t f = 0; f < fields.size(); ++f) {
     const FieldState::Form form = fields[f].form;
+    if (form == FieldState::Form::kAudio || form == FieldState::Form::kSpectrum)
+      return refuse(fields[f], "no audio beside the picture that is seen twice");
     if (fields[f].spec.name == "view_0" || fields[f].spec.name == "view_1")
       return refuse(fields[f], "other names than those of the views");
     if (f != found.front() && (form == FieldState::Form::kImage || form == FieldState::Form::kEncoded))

@@ -76,14 +76,17 @@ Result<SourceSpec> parse_image_folder(Params& params) {
   return SourceSpec{"", "image_folder(" + Json(path).text() + ")", {encoded("image"), label()}};
 }
 
-Result<SourceSpec> parse_files(Params& params) {
+Result<SourceSpec> parse_files(Params& params, const Json& object) {
   const std::vector<std::string> paths = params.strings("paths", std::nullopt);
   const auto count = static_cast<std::int64_t>(paths.size());
   const auto labels = params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
                                               fmt::format("None or one label for each of {} paths", count));
   ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
+  // Written only where it is given: documents of pictures stay as they were.
+  const std::string field =
+      object.find("field") != nullptr ? params.string("field") : std::string(kMainField);
   TRY(params.finish());
-  SourceSpec spec{"", fmt::format("files({} paths", count), {encoded("image")}};
+  SourceSpec spec{"", fmt::format("files({} paths", count), {encoded(field)}};
   for (const auto& [name, list] : extra) {
     spec.fields.push_back(encoded(name));
     spec.text += ", extra " + Json(name).text();
@@ -208,7 +211,7 @@ Result<SourceSpec> parse_source(const Json& object) {
       Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
                                   "; give image_folder, files, webdataset, tfrecord, mds, arrow or arrays");
   if (name && *name == "image_folder") spec = parse_image_folder(params);
-  if (name && *name == "files") spec = parse_files(params);
+  if (name && *name == "files") spec = parse_files(params, object);
   if (name && *name == "webdataset") spec = parse_webdataset(params);
   if (name && (*name == "tfrecord" || *name == "mds" || *name == "arrow"))
     spec = parse_records(params, *name);

@@ -189,6 +189,39 @@ void compute(const Program::OpProgram& entry, std::size_t f, OwnedTensor& tensor
   tensor = std::move(out);
 }
 
+// Audio fields, each by its ops; no op of another kind takes them. Lengths that are computed become tensors of their own.
+Status run_sounds(const Program& program, const SampleId& id,
+                  std::span<const std::span<const std::byte>> inputs, Sample& sample) {
+  std::vector<std::int64_t> valid(program.sounds);
+  for (std::size_t f = 0; f < program.inputs.size(); ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (field.kind != FieldProgram::Kind::kAudio) continue;
+    AudioClip clip;
+    clip.set_patience(sample.patience);
+    const std::size_t length = field.first_state.length_field;
+    TRY(run_audio(field, id, inputs[f],
+                  length < inputs.size() ? inputs[length] : std::span<const std::byte>(), clip));
+    OwnedTensor& tensor = sample.tensors[f];
+    tensor.spec = program.outputs[f];
+    if (tensor.spec.shape.size() == 2) tensor.spec.shape.front() = clip.rows();
+    tensor.spec.shape.back() = clip.columns();
+    tensor.data.resize(static_cast<std::size_t>(tensor.spec.bytes()));
+    clip.store(tensor.spec.dtype == DType::kInt16, tensor.data.data());
+    valid[field.sound] = clip.valid();
+  }
+  for (std::size_t f = 0; f < program.fields.size(); ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (field.kind != FieldProgram::Kind::kLength) continue;
+    OwnedTensor length{program.outputs[f], std::vector<std::byte>(sizeof(std::int64_t))};
+    std::memcpy(length.data.data(), &valid[field.sound], sizeof(std::int64_t));
+    if (f < sample.tensors.size())
+      sample.tensors[f] = std::move(length);
+    else
+      sample.tensors.push_back(std::move(length));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
@@ -217,6 +250,7 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
       CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(bytes.size()));
     sample.tensors.push_back(std::move(tensor));
   }
+  TRY(run_sounds(program, id, inputs, sample));
   for (const Program::OpProgram& entry : program.ops) {
     const OpKind kind = entry.op->traits().kind;
     if (kind == OpKind::kGeometric) TRY(move_pixels(program, entry, id, price, sample));

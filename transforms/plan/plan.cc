@@ -40,6 +40,7 @@ class CompiledPlan final : public Plan {
       TRY(prepare_pictures(impl, timer, id, inputs, indexes));
       TRY(run_pictures(impl, timer, id, inputs, outputs));
     }
+    TRY(run_sounds(impl, id, inputs, outputs));
     return run_arrays(impl, timer, inputs, outputs);
   }
 
@@ -55,6 +56,7 @@ class CompiledPlan final : public Plan {
     TRY(place_packed(std::span(sizes).first(program_.outputs.size()), room, places));
     const Outputs outputs = std::span(places).first(program_.outputs.size());
     if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs));
+    TRY(run_sounds(impl, id, inputs, outputs));
     return run_arrays(impl, timer, inputs, outputs);
   }
 
@@ -138,6 +140,7 @@ class CompiledPlan final : public Plan {
   void add_times(StageTimer& timer, const PictureTrace& trace, const FieldProgram& field,
                  std::int64_t bytes) const;
   Status run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs inputs, Outputs outputs) const;
+  Status run_sounds(Scratch::Impl& impl, const SampleId& id, Inputs inputs, Outputs outputs) const;
   Status open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const;
   ImageSize source_size(const Scratch::Impl& impl, const FieldProgram& field) const;
   Status add_price(Scratch::Impl& impl, const StepOp& op, ImageSize in, ImageSize out) const;
@@ -394,12 +397,41 @@ Status CompiledPlan::run_views(Scratch::Impl& impl, StageTimer& timer, const Sam
   return {};
 }
 
+// All audio fields, and the fields that say how long they are.
+Status CompiledPlan::run_sounds(Scratch::Impl& impl, const SampleId& id, Inputs inputs,
+                                Outputs outputs) const {
+  if (program_.sounds == 0) return {};
+  while (impl.sounds.size() < program_.sounds) impl.sounds.emplace_back().set_patience(&impl.patience);
+  for (std::size_t f = 0; f < program_.fields.size(); ++f) {
+    const FieldProgram& field = program_.fields[f];
+    if (field.kind != FieldProgram::Kind::kAudio) continue;
+    const std::size_t length = field.first_state.length_field;
+    AudioClip& clip = impl.sounds[field.sound];
+    TRY(run_audio(field, id, inputs[f],
+                  length < inputs.size() ? inputs[length] : std::span<const std::byte>(), clip));
+    const std::int64_t values = clip.rows() * clip.columns();
+    const TensorSpec& spec = program_.outputs[f];
+    CHECK(values * static_cast<std::int64_t>(dtype_bytes(spec.dtype)) == field.out_bytes);
+    clip.store(spec.dtype == DType::kInt16, outputs[f]);
+  }
+  for (std::size_t f = 0; f < program_.fields.size(); ++f) {
+    if (program_.fields[f].kind != FieldProgram::Kind::kLength) continue;
+    const std::int64_t valid = impl.sounds[program_.fields[f].sound].valid();
+    std::memcpy(outputs[f], &valid, sizeof valid);
+  }
+  return {};
+}
+
 Status CompiledPlan::run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs inputs,
                                 Outputs outputs) const {
   const std::size_t stage = program_.stages.size() - 1;
   for (std::size_t f = 0; f < program_.fields.size(); ++f) {
     const FieldProgram& field = program_.fields[f];
-    if (field.kind == FieldProgram::Kind::kPicture) continue;
+    if (field.kind == FieldProgram::Kind::kPicture || field.kind == FieldProgram::Kind::kLength) continue;
+    if (field.kind == FieldProgram::Kind::kAudio) {  // run_sounds() has made it
+      timer.add(stage, static_cast<std::int64_t>(inputs[f].size()), field.out_bytes);
+      continue;
+    }
     const std::span<const std::byte> input = inputs[field.source];
     CHECK(static_cast<std::int64_t>(input.size()) == field.in_bytes);
     if (field.kind == FieldProgram::Kind::kCopy) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <span>
@@ -12,17 +13,24 @@
 namespace carya::transforms {
 namespace {
 
+bool is_audio(const FieldState& state) {
+  return state.form == FieldState::Form::kAudio || state.form == FieldState::Form::kSpectrum;
+}
+
 Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& states) {
   if (!pipeline.batch()) return {};
   for (const FieldState& state : states) {
     if (state.spec.bytes() >= 0) continue;
     const bool encoded = state.form == FieldState::Form::kEncoded;
-    return fail(Code::kInvalidArgument,
-                "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
-                    (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
-                    (encoded ? " and still encoded; give fixed shapes: add decode_image and a crop or resize"
-                             : "; give fixed shapes: add random_resized_crop, random_crop, center_crop or "
-                               "resize(size=[height, width])"));
+    return fail(
+        Code::kInvalidArgument,
+        "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
+            (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
+            (is_audio(state) ? "; give one length to all clips: add crop_audio or pad_audio"
+             : encoded ? " and still encoded; give fixed shapes: add decode_image and a crop or resize, or "
+                         "decode_audio and crop_audio or pad_audio"
+                       : "; give fixed shapes: add random_resized_crop, random_crop, center_crop or "
+                         "resize(size=[height, width])"));
   }
   return {};
 }
@@ -199,8 +207,38 @@ Result<std::vector<FieldState>> take_ops(Program& program) {
   return states;
 }
 
+// The ops of an audio field; none: it is no such field, or stays as it is.
+void take_audio_steps(Program& program, std::size_t index, FieldProgram& field) {
+  for (const Program::OpProgram& entry : program.ops) {
+    if (entry.op->traits().kind != OpKind::kAudio) continue;
+    if (std::ranges::find(entry.fields, index) == entry.fields.end()) continue;
+    if (field.audio_steps.empty()) field.first_state = entry.before[index];
+    field.audio_steps.push_back({static_cast<const AudioOp*>(entry.op), entry.key});
+  }
+  if (field.audio_steps.empty()) return;
+  field.kind = FieldProgram::Kind::kAudio;
+  field.sound = program.sounds++;
+}
+
+// Lengths of audio that this part of the plan changes.
+void find_lengths(Program& program, const std::vector<FieldState>& states) {
+  for (std::size_t f = 0; f < states.size(); ++f) {
+    if (program.fields[f].kind != FieldProgram::Kind::kAudio ||
+        states[f].length_field == FieldState::kNoField)
+      continue;
+    FieldProgram& length = program.fields[states[f].length_field];
+    length.kind = FieldProgram::Kind::kLength;
+    length.sound = program.fields[f].sound;
+  }
+}
+
 FieldProgram compile_field(Program& program, std::size_t index, const FieldState& last) {
   const bool second_view = program.views && index == (*program.views)[1];
+  if (index >= program.inputs.size() && !second_view)  // an op of the part has added it
+    return {.kind = FieldProgram::Kind::kLength,
+            .name = last.spec.name,
+            .source = index,
+            .out_bytes = last.spec.bytes()};
   const std::size_t origin = second_view ? (*program.views)[0] : index;
   const SourceField& source = program.inputs[origin];
   // The places of fields stay, whatever part this is; what views made of the main image is no extra one.
@@ -210,6 +248,8 @@ FieldProgram compile_field(Program& program, std::size_t index, const FieldState
   field.source_shape = source.spec.shape;
   field.in_bytes = source.kind == SourceField::Kind::kEncoded ? -1 : source.spec.bytes();
   field.out_bytes = last.spec.bytes();
+  take_audio_steps(program, index, field);
+  if (field.kind == FieldProgram::Kind::kAudio) return field;
   std::vector<PointStep> point_steps;
   const FieldState* before_points = &last;
   std::size_t steps_seen = 0;
@@ -378,6 +418,7 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
   program.options.fuse &= !has_float_steps(program);
   for (std::size_t i = 0; i < states.size(); ++i)
     program.fields.push_back(compile_field(program, i, states[i]));
+  find_lengths(program, states);
   if (program.options.fuse) {
     name_stages(program);
   } else {
@@ -385,6 +426,40 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
     for (const Program::OpProgram& entry : program.ops) add_op(program.stages.front(), "", entry.index);
   }
   return program;
+}
+
+Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const std::byte> input,
+                 std::span<const std::byte> length, AudioClip& clip) {
+  const auto named = [&](const Error& error, const AudioOp& op) {
+    const std::string where = field.name == kAudioField ? op.name() : op.name() + ": " + field.name;
+    return fail(error.code, where + ": " + error.message, error.sys_errno);
+  };
+  const FieldState& state = field.first_state;
+  const AudioOp& first = *field.audio_steps.front().op;
+  Status status;
+  if (state.form == FieldState::Form::kEncoded) {
+    status = first.begin(input, clip);
+  } else {
+    const std::vector<std::int64_t>& shape = state.spec.shape;
+    AudioClip::Form form{.rows = shape.size() == 2 ? shape[0] : 1,
+                         .columns = shape.back(),
+                         .rate = state.rate,
+                         .time_first = state.time_first,
+                         .is_int16 = state.spec.dtype == DType::kInt16};
+    form.valid = state.time_first ? form.rows : form.columns;
+    if (!length.empty()) std::memcpy(&form.valid, length.data(), sizeof form.valid);
+    form.valid = std::clamp<std::int64_t>(form.valid, 0, state.time_first ? form.rows : form.columns);
+    status = clip.load(input.data(), form);
+  }
+  if (!status) return named(status.error(), first);
+  for (const FieldProgram::AudioStep& step : field.audio_steps) {
+    SampleRng rng(step.key, id.epoch, id.record, id.occurrence);
+    status = step.op->apply(rng, clip);
+    if (!status) return named(status.error(), *step.op);
+  }
+  status = clip.decode();
+  if (!status) return named(status.error(), first);
+  return {};
 }
 
 std::unexpected<Error> decode_failed(const std::string& field, const Error& error) {

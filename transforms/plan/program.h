@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transforms/ops/apply.h"
+#include "transforms/ops/audio/audio_op.h"
 #include "transforms/ops/color.h"
 #include "transforms/ops/decode.h"
 #include "transforms/ops/geometry.h"
@@ -24,6 +25,8 @@ struct FieldProgram {
     kCopy,     ///< the result has the bytes of the source
     kArray,    ///< point ops on a row of an array
     kPicture,  ///< pixels that are decoded or moved
+    kAudio,    ///< audio that is decoded or changed
+    kLength,   ///< how much of an audio field is no padding
   };
   Kind kind = Kind::kCopy;
   std::string name;                     ///< the name of the source's field
@@ -38,6 +41,13 @@ struct FieldProgram {
   std::int64_t in_bytes = -1;               ///< -1: encoded
   std::int64_t out_bytes = -1;              ///< -1: unknown shape
   std::optional<PointChain> chain;
+  struct AudioStep {
+    const AudioOp* op = nullptr;
+    Philox4x32::Key key{};
+  };
+  std::vector<AudioStep> audio_steps;  ///< kAudio
+  FieldState first_state;              ///< kAudio: the field before them
+  std::size_t sound = 0;  ///< kAudio: the index of its clip in the scratch; kLength: of its audio's
 };
 
 /// Whether an op runs for a sample: always, or if the group that it is in draws so.
@@ -89,6 +99,7 @@ struct Program {
   /// ops that take the first field take it too.
   std::optional<std::array<std::size_t, 2>> views;
   std::size_t decoders = 0;
+  std::size_t sounds = 0;        ///< fields of kAudio
   bool decodes_windows = false;  ///< whether a decode is limited to what later crops need
   struct Stage {
     std::string name;
@@ -108,6 +119,11 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
 Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const SampleId& id,
                                               std::span<const std::span<const std::byte>> inputs,
                                               Patience* patience = nullptr);
+
+/// Run all ops of an audio field on a sample. `input`: its bytes; `length`: those of its length field, if it has one.
+/// Errors: those of Plan::run(), with op and field; kUnsupported (a library is not on this machine).
+Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const std::byte> input,
+                 std::span<const std::byte> length, AudioClip& clip);
 
 /// Turn the codec's error into the sample's: "decode_image: not a JPEG or PNG". It names the field unless that is
 /// `image`.

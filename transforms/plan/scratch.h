@@ -9,6 +9,7 @@
 #include "transforms/kernels/codec/image_codec.h"
 #include "transforms/kernels/image/row_buffer.h"
 #include "transforms/kernels/resize/resize.h"
+#include "transforms/ops/audio/audio_clip.h"
 #include "transforms/ops/geometry.h"
 #include "transforms/plan/pass_price.h"
 #include "transforms/plan/plan.h"
@@ -65,6 +66,7 @@ struct Scratch::Impl {
   std::vector<ImageDecoder> decoders;
   std::vector<ImageInfo> infos;             // those of `decoders`
   std::array<ImageSize, kFieldsMax> sizes;  // of each input that is a picture, before the steps
+  std::vector<AudioClip> sounds;            // one for each audio field
   Resizer resizer;
   RowBuffer pictures[2];          // a picture in progress; each step reads one and writes the other
   std::array<RowBuffer, 2> rows;  // rows of a picture between changes that run together

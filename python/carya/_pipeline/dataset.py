@@ -12,9 +12,9 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._sources.progress import ListingProgress
 from .._sources.stores import is_url
 from .document import Document
-from .progress import ListingProgress
 
 _log = logging.getLogger("carya")
 _said_no_cache: set[str] = set()

@@ -433,6 +433,11 @@ class Pipeline(Functions, Ops):
         names += self._padded
         for name, _, shape in [] if functions else self.outputs:
             if None in shape:
+                if any(op["op"] == "decode_audio" for op in self._ops):
+                    raise InvalidArgument(
+                        f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); give all clips one length: "
+                        "add .crop_audio(seconds=...) or .pad_audio(seconds=...)"
+                    )
                 raise InvalidArgument(
                     f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); decode it and bring it to "
                     "one size first, for example by .resize((224, 224)) or .random_resized_crop(224)"

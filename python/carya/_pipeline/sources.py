@@ -13,13 +13,14 @@ import numpy as np
 from .. import _core
 from .._errors import NotFound, Unsupported, invalid
 from .._sources.huggingface import hf_files, hf_table
-from .._sources.paths import TARS, TFRECORDS, PathLike, one_path, path_list, record_paths
+from .._sources.paths import TARS, TFRECORDS, PathLike, files_below, one_path, path_list, record_paths
 from .._sources.stores import is_url, url_paths
 from .arrays import Array, array_memory, arrays_document
 from .document import plain
 from .pipeline import Pipeline
 
 _INDEX_BYTES_MAX = 256 << 20  # of an index.json: 400 B for each shard
+AUDIO = ("wav", "flac", "mp3", "ogg", "oga", "opus")
 ARROWS = re.compile(r"^[^.].*\.arrow$")
 
 
@@ -43,14 +44,15 @@ def files(
     labels: Sequence[int] | Array | Callable[[str], int] | None = None,
     *,
     extra: Mapping[str, PathLike | Sequence[PathLike]] | None = None,
+    field: str = "image",
     endpoint: str | None = None,
 ) -> Pipeline:
     """Images by path: a sequence in its order, or a glob pattern ("photos/**/*.jpg") in bytewise order; or URLs.
 
     `labels`: one integer per path, or a function from path to integer. `extra`: further images of each record by field
-    name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `endpoint`: of another S3 than
-    Amazon's, for paths that are s3://bucket/....
-    Fields: `image` encoded, each extra encoded, `label` int64 if given.
+    name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `field`: another name for the
+    field of `paths`, as "audio" for sound files. `endpoint`: of another S3 than Amazon's, for paths that are s3://bucket/....
+    Fields: `image` (or `field`) encoded, each extra encoded, `label` int64 if given.
     Errors: NotFound (a glob that matches nothing; a missing path when it is opened), InvalidArgument (lengths).
 
     >>> import carya
@@ -77,7 +79,41 @@ def files(
         columns[name] = urls or path_list(f"extra[{name!r}]", column)
         if len(columns[name]) != len(listed):
             raise invalid(f"files: extra[{name!r}]", f"{len(columns[name])} paths", f"one per image ({len(listed)})")
-    return Pipeline._start({"type": "files", "paths": listed, "labels": values, "extra": columns})
+    named = {} if field == "image" else {"field": field}
+    return Pipeline._start({"type": "files", "paths": listed, "labels": values, "extra": columns, **named})
+
+
+def audio_folder(
+    path: PathLike, labels: Literal["folder"] | Callable[[str], int] | None = None, *, extensions: Sequence[str] = AUDIO
+) -> Pipeline:
+    """Sound files of a folder and of all folders in it, by their paths in bytewise order.
+
+    `labels`: None for none; "folder": the index of a file's first folder below `path` among the sorted ones, as one folder
+    per speaker or word; or a function from path to integer. `extensions`: of the files that are taken, in any case.
+    Fields: `audio` encoded, `label` int64 if there are labels.
+    Symbolic links are followed, each folder once.
+    Errors: NotFound (no such folder, or no such file in it), InvalidArgument (a file beside the folders of labels).
+
+    >>> import carya
+    >>> carya.audio_folder("no/such/folder")
+    Traceback (most recent call last):
+    ...
+    carya.NotFound: audio_folder: no/such/folder: no such folder; give the folder of the sound files, or extensions=[...]
+    """
+    root = one_path("audio_folder: path", path)
+    wanted = tuple("." + extension.lower().lstrip(".") for extension in extensions)
+    found = sorted((file for file in files_below(root) if file.lower().endswith(wanted)), key=os.fsencode)
+    if not found:
+        what = "no file that ends with " + ", ".join(wanted) if os.path.isdir(root) else "no such folder"
+        raise NotFound(f"audio_folder: {root}: {what}; give the folder of the sound files, or extensions=[...]")
+    if labels != "folder":
+        return files(found, labels, field="audio")
+    parts = [os.path.relpath(file, root).split(os.sep) for file in found]
+    for part in parts:
+        if len(part) == 1:
+            raise invalid("audio_folder: labels", labels, f"a function or None: {part[0]} lies in no folder of a label")
+    order = {name: index for index, name in enumerate(sorted({part[0] for part in parts}, key=os.fsencode))}
+    return files(found, [order[part[0]] for part in parts], field="audio")
 
 
 def webdataset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .._errors import NotFound, invalid
@@ -56,6 +56,19 @@ def path_list(name: str, given: PathLike | Sequence[PathLike]) -> list[str]:
     if not isinstance(given, Iterable):
         raise invalid(name, given, "a path, a glob pattern or a sequence of paths")
     return [one_path(name, path) for path in given]
+
+
+def files_below(root: str) -> Iterator[str]:
+    """Every file of a folder and of the folders in it; links to folders are followed, and each folder is seen once."""
+    seen: set[tuple[int, int]] = set()
+    for folder, inner, names in os.walk(root, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            inner.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        inner.sort()  # which of two links to one folder comes first
+        yield from (os.path.join(folder, name) for name in names)
 
 
 def one_path(name: str, given: Any) -> str:
