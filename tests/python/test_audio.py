@@ -134,6 +134,12 @@ def test_resampled_samples_are_those_of_soxr(folder: Path, to: int) -> None:
     wanted = soxr.resample(samples_of(folder / "float.wav"), 48000, to)
     found = samples_of(folder / "float.wav", rate=to)
     assert np.array_equal(found, wanted)
+    for samples in (47, 3001, 9001, 48001):  # also where the last ones make no sample of their own
+        part = samples_of(folder / "float.wav")[:samples]
+        sf.write(folder / "part.wav", part, 48000, subtype="FLOAT")
+        wanted = soxr.resample(part, 48000, to)
+        assert np.array_equal(samples_of(folder / "part.wav", rate=to), wanted)
+    wanted = soxr.resample(samples_of(folder / "float.wav"), 48000, to)
     pipeline = carya.files([str(folder / "float.wav")], field="audio").decode_audio(rate=to)
     middle = pipeline.crop_audio(samples=2500, random=False)[0]["audio"]
     start = (len(wanted) - 2500) // 2
@@ -226,6 +232,86 @@ def test_gain_is_in_decibels(folder: Path) -> None:
     assert decibels.min() >= -6.001
     assert decibels.max() <= 6.001
     assert decibels.std() > 2
+
+
+def test_rates_change_behind_a_decode_as_in_it(folder: Path) -> None:
+    sounds = carya.files([str(folder / "float.wav")], field="audio")
+    assert np.array_equal(
+        sounds.decode_audio().resample(16000)[0]["audio"], samples_of(folder / "float.wav", rate=16000)
+    )
+    fixed = sounds.decode_audio().gain(0).resample(24000)[0]["audio"]
+    assert np.array_equal(fixed, soxr.resample(samples_of(folder / "float.wav"), 48000, 24000))
+    window = sounds.decode_audio(rate=48000).pad_audio(9001).resample(16000)
+    assert window[0]["audio"].shape == (3000,)
+    assert int(window[0]["audio_length"]) == 3000
+    assert np.array_equal(window[0]["audio"], soxr.resample(samples_of(folder / "float.wav")[:9001], 48000, 16000))
+
+
+def test_speeds_are_drawn_and_resampled(folder: Path) -> None:
+    sound = samples_of(folder / "s16.wav")
+    pipeline = carya.files([str(folder / "s16.wav")], field="audio").decode_audio().speed_perturb([0.9, 1.0, 1.1])
+    lengths = set()
+    for epoch in range(20):
+        found = pipeline.sample(0, epoch=epoch)["audio"]
+        factor = next(f for f in (0.9, 1.0, 1.1) if round(len(sound) / f) == len(found))
+        wanted = sound if factor == 1.0 else soxr.resample(sound, round(factor * 10), 10)
+        assert np.array_equal(found, wanted[: len(found)])
+        lengths.add(len(found))
+    assert len(lengths) == 3
+
+
+def test_shifts_move_samples_and_their_end(folder: Path) -> None:
+    plain = carya.files([str(folder / "s16.wav")], field="audio").decode_audio().pad_audio(40000)
+    whole = plain[0]["audio"]
+    shifts = []
+    for epoch in range(60):
+        found = plain.time_shift(0.1).sample(0, epoch=epoch)
+        shift = int(found["audio_length"]) - 32000
+        wanted = np.roll(whole, shift)
+        if shift > 0:
+            wanted[:shift] = 0
+        else:
+            wanted[40000 + shift :] = 0
+        assert np.array_equal(found["audio"], wanted)
+        shifts.append(shift)
+    assert -4000 <= min(shifts) < -2000
+    assert 2000 < max(shifts) <= 4000
+
+
+def test_silence_is_trimmed_as_librosa_does(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    for number, (before, after, top_db) in enumerate(
+        [(5000, 3000, 40), (0, 9000, 30), (700, 0, 60), (20000, 20000, 20)]
+    ):
+        x = np.concatenate(
+            [1e-4 * random.standard_normal(before), voice(number, 9000), 1e-4 * random.standard_normal(after)]
+        )
+        sf.write(tmp_path / "a.wav", x, RATE, subtype="FLOAT")
+        sound = samples_of(tmp_path / "a.wav")
+        padded = np.pad(sound.astype(np.float64), 1024)
+        power = np.array([(padded[i : i + 2048] ** 2).mean() for i in range(0, len(sound) + 1, 512)])
+        loud = np.flatnonzero(10 * np.log10(np.maximum(power, 1e-20) / power.max()) > -top_db)
+        wanted = sound[loud[0] * 512 : min(len(sound), (loud[-1] + 1) * 512)]
+        found = carya.files([str(tmp_path / "a.wav")], field="audio").decode_audio().trim_silence(top_db)[0]["audio"]
+        assert np.array_equal(found, wanted)
+    sf.write(tmp_path / "quiet.wav", np.zeros(5000, np.float32), RATE)
+    quiet = carya.files([str(tmp_path / "quiet.wav")], field="audio").decode_audio().trim_silence()
+    assert quiet[0]["audio"].shape == (0,)
+    assert int(quiet.pad_audio(100)[0]["audio_length"]) == 0
+
+
+@pytest.mark.parametrize(("kind", "n_mels", "count", "lifter"), [("kaldi", 23, 13, 22.0), ("torchaudio", 80, 40, 0.0)])
+def test_cepstra_are_their_definition(folder: Path, kind: str, n_mels: int, count: int, lifter: float) -> None:
+    pipeline = carya.files([str(folder / "s16.wav")], field="audio").decode_audio(rate=RATE)
+    logs = log_mel(pipeline[0]["audio"], kind, n_mels, RATE)
+    k, b = np.arange(count)[:, None], np.arange(n_mels)
+    cosines = np.cos(np.pi * k * (b + 0.5) / n_mels) * np.sqrt(np.where(k == 0, 1, 2) / n_mels)
+    if lifter:
+        cosines *= 1 + lifter / 2 * np.sin(np.pi * k / lifter)
+    wanted = logs @ cosines.T if kind == "kaldi" else cosines @ logs
+    found = pipeline.log_mel(kind, n_mels).mfcc(count, lifter)[0]["audio"]  # type: ignore[arg-type]
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
 def test_batches_are_the_same_with_any_number_of_threads(folder: Path, tmp_path: Path) -> None:
@@ -360,6 +446,12 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
         (lambda: fixed.log_mel("kaldi", n_fft=512), "n_fft"),
         (lambda: fixed.log_mel("kaldi").gain(1), "before the spectrum"),
         (lambda: fixed.spec_augment(), "a spectrum"),
+        (lambda: fixed.mfcc(), "a spectrum"),
+        (lambda: fixed.log_mel("kaldi", 20).mfcc(21), "up to its 20 bins"),
+        (lambda: fixed.speed_perturb(), "before crop_audio"),
+        (lambda: fixed.trim_silence(), "before crop_audio"),
+        (lambda: sounds.decode_audio().speed_perturb([0.91234]), "thousandths"),
+        (lambda: sounds.decode_audio().pad_audio(50).resample(8000), "put it before crop_audio"),
         (lambda: fixed.mel_spectrogram(f_max=9000.0), "half of the rate"),
         (lambda: fixed.decode_audio(), "no encoded field"),
         (lambda: fixed.normalize(0.5, 0.5, layout="keep", fields=["audio"]), "ops of its own"),

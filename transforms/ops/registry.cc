@@ -9,8 +9,11 @@
 #include "transforms/ops/audio/audio_window.h"
 #include "transforms/ops/audio/decode_audio.h"
 #include "transforms/ops/audio/gain.h"
+#include "transforms/ops/audio/mfcc.h"
+#include "transforms/ops/audio/resample.h"
 #include "transforms/ops/audio/spec_augment.h"
 #include "transforms/ops/audio/spectrum.h"
+#include "transforms/ops/audio/time_edits.h"
 #include "transforms/ops/blur.h"
 #include "transforms/ops/color.h"
 #include "transforms/ops/crops.h"
@@ -48,6 +51,7 @@ constexpr Entry kOps[] = {
     {"invert", FixedColor::parse_invert},
     {"log_mel", Spectrum::parse_log_mel},
     {"mel_spectrogram", Spectrum::parse_mel_spectrogram},
+    {"mfcc", Mfcc::parse},
     {"normalize", Normalize::parse},
     {"pad", Pad::parse},
     {"pad_audio", AudioWindow::parse_pad},
@@ -61,15 +65,19 @@ constexpr Entry kOps[] = {
     {"random_resized_crop", RandomResizedCrop::parse},
     {"random_rotation", RandomRotation::parse},
     {"random_vertical_flip", RandomFlip::parse_vertical},
+    {"resample", Resample::parse},
     {"resize", Resize::parse},
     {"rotate", Rotate::parse},
     {"scale", Scale::parse},
     {"solarize", FixedColor::parse_solarize},
     {"spec_augment", SpecAugment::parse},
     {"spectrogram", Spectrum::parse_spectrogram},
+    {"speed_perturb", SpeedPerturb::parse},
     {"subtract_mean", SubtractMean::parse},
+    {"time_shift", TimeShift::parse},
     {"to_dtype", ToDtype::parse},
     {"to_layout", ToLayout::parse},
+    {"trim_silence", TrimSilence::parse},
     {"two_views", TwoViews::parse},
     {"user", UserOp::parse},
 };

@@ -109,6 +109,77 @@ class AudioOps:
         """
         return self._with_op("gain", order, db=plain(db), fields=plain(fields))
 
+    def resample(self, rate: int, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
+        """Bring samples to `rate` Hz. Right behind `decode_audio()` it is `decode_audio(rate)`.
+
+        Shape: (..., samples) -> (..., samples * rate / rate before, rounded); float32.
+        Errors: InvalidArgument (a rate outside 1,000 to 768,000; windows of files whose rate is not fixed).
+        Reference: soxr HQ; exact.
+
+        >>> import carya
+        >>> p = carya.files(["a.flac"], field="audio").decode_audio(rate=16000).pad_audio(seconds=2)
+        >>> p.resample(8000).outputs[0]
+        ('audio', 'float32', (16000,))
+        """
+        return self._with_op("resample", order, rate=plain(rate), fields=plain(fields))
+
+    def speed_perturb(
+        self,
+        factors: Sequence[float] = (0.9, 1.0, 1.1),
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Play each clip faster by one of `factors` (whole thousandths, 0.25 to 4), pitch and all; below 1 is slower.
+
+        Shape: (..., samples) -> (..., samples / factor, rounded), so it comes before `crop_audio`. The whole clip is decoded.
+        Errors: InvalidArgument (behind crop_audio or pad_audio).
+        Reference: torchaudio.transforms.SpeedPerturbation, with soxr's filter: soxr.resample(x, factor, 1).
+
+        >>> import carya
+        >>> carya.files(["a.flac"], field="audio").decode_audio(rate=16000).speed_perturb().outputs[0]
+        ('audio', 'float32', (None,))
+        """
+        return self._with_op("speed_perturb", order, factors=plain(factors), fields=plain(fields))
+
+    def time_shift(self, share: float = 0.1, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
+        """Move each clip later or earlier, by up to `share` (0..1) of its length; zeros come in at the other end.
+
+        Shape and dtype (float32) stay; `audio_length` moves with the end. Errors: InvalidArgument.
+        Reference: numpy.roll with zeros for what comes around; own random numbers.
+
+        >>> import carya
+        >>> carya.files(["a.flac"], field="audio").decode_audio().pad_audio(16000).time_shift(0.2).outputs[0]
+        ('audio', 'float32', (16000,))
+        """
+        return self._with_op("time_shift", order, share=plain(share), fields=plain(fields))
+
+    def trim_silence(
+        self,
+        top_db: float = 60.0,
+        frame_length: int = 2048,
+        hop_length: int = 512,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Cut off the beginning and the end of a mono clip that are `top_db` decibels or more below its loudest frame.
+
+        Shape: (samples,) -> (as many or fewer,), so it comes before `crop_audio`; of silence nothing is left.
+        Errors: InvalidArgument (not mono; behind crop_audio or pad_audio).
+        Reference: librosa.effects.trim; exact.
+
+        >>> import carya
+        >>> carya.files(["a.flac"], field="audio").decode_audio().trim_silence(30).outputs[0]
+        ('audio', 'float32', (None,))
+        """
+        return self._with_op(
+            "trim_silence",
+            order,
+            top_db=plain(top_db),
+            frame_length=plain(frame_length),
+            hop_length=plain(hop_length),
+            fields=plain(fields),
+        )
+
     def spectrogram(
         self,
         n_fft: int = 400,
@@ -208,6 +279,27 @@ class AudioOps:
             hop_length=plain(hop_length),
             fields=plain(fields),
         )
+
+    def mfcc(
+        self,
+        n_mfcc: int = 40,
+        lifter: float = 0.0,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """The first `n_mfcc` coefficients of the orthonormal cosine transform over the bins of a logarithmic spectrum.
+
+        Shape: n_mfcc in place of the bins; float32. `lifter`: coefficient k is multiplied by 1 + lifter / 2 * sin(pi * k /
+        lifter); 0 for none. Errors: InvalidArgument (no spectrum, or fewer bins).
+        Reference: behind log_mel("torchaudio", n_mels): torchaudio.transforms.MFCC(log_mels=True); behind log_mel("kaldi", 23)
+        with n_mfcc=13, lifter=22: torchaudio.compliance.kaldi.mfcc(32768 * x, dither=0). 1e-4 of the largest value.
+
+        >>> import carya
+        >>> p = carya.files(["a.flac"], field="audio").decode_audio(rate=16000).pad_audio(seconds=1)
+        >>> p.log_mel("kaldi", 23).mfcc(13, lifter=22).outputs[0]
+        ('audio', 'float32', (98, 13))
+        """
+        return self._with_op("mfcc", order, n_mfcc=plain(n_mfcc), lifter=plain(lifter), fields=plain(fields))
 
     def spec_augment(
         self,

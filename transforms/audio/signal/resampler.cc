@@ -81,12 +81,17 @@ Status Resampler::run(const float* in, std::int64_t frames, std::int64_t from_ra
   const auto wanted = static_cast<std::size_t>(resampled_frames(frames, from_rate, to_rate));
   std::size_t used = 0;
   std::size_t done = 0;
-  const char* error = library->process(soxr, in, static_cast<std::size_t>(frames), &used, out, wanted, &done);
-  while (error == nullptr && done < wanted) {  // what the filter still holds
-    std::size_t more = 0;
-    error = library->process(soxr, nullptr, 0, nullptr, out + done, wanted - done, &more);
-    if (more == 0) break;
-    done += more;
+  const char* error = nullptr;
+  // A call takes no more input than makes the output asked for, rounded; after the last of it, what the filter holds.
+  while (error == nullptr && done < wanted) {
+    const std::size_t left = static_cast<std::size_t>(frames) - used;
+    std::size_t taken = 0;
+    std::size_t made = 0;
+    error = library->process(soxr, left > 0 ? in + used : nullptr, left, &taken, out + done, wanted - done,
+                             &made);
+    if (taken == 0 && made == 0) break;
+    used += taken;
+    done += made;
   }
   std::fill(out + done, out + wanted, 0.0F);
   if (error == nullptr) error = library->clear(soxr);

@@ -179,6 +179,35 @@ Status AudioClip::window(std::int64_t begin, std::int64_t count) {
   return {};
 }
 
+Status AudioClip::change_rate(std::int64_t rate) {
+  if (rate == rate_) return {};
+  if (reader_ && rate_ == reader_->info().rate) {
+    rate_ = rate;
+    columns_ = valid_ = resampled_frames(reader_->info().frames, reader_->info().rate, rate);
+    return {};
+  }
+  TRY(resample(rate_, rate));
+  rate_ = rate;
+  return {};
+}
+
+Status AudioClip::resample(std::int64_t from_rate, std::int64_t to_rate) {
+  TRY(decode());
+  const std::int64_t shared = std::gcd(from_rate, to_rate);
+  const std::int64_t from = from_rate / shared, to = to_rate / shared;
+  if (from == to) return {};
+  const std::int64_t made = resampled_frames(columns_, from, to);
+  TRY(check_values(made, rows_));
+  float* const out = next(made * rows_);
+  if (out == nullptr) return no_memory(made * rows_);
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    if (!goes_on(patience_, made * 64)) return given_up();
+    TRY(resampler_.run(values() + row * columns_, columns_, from, to, out + row * made));
+  }
+  become(rows_, made, std::min(made, resampled_frames(valid_, from, to)));
+  return {};
+}
+
 void AudioClip::store(bool as_int16, std::byte* out) const {
   const auto count = static_cast<std::size_t>(rows_ * columns_);
   if (!as_int16) {

@@ -49,6 +49,11 @@ class AudioClip {
   /// Leave the frames [begin, begin + count), with silence where there are none. Errors: as decode().
   Status window(std::int64_t begin, std::int64_t count);
 
+  /// Bring the samples to another rate; of a file that is not decoded yet, the decode does it. Errors: as decode().
+  Status change_rate(std::int64_t rate);
+  /// Resample as from `from_rate` to `to_rate`, Hz or anything in their ratio; rate() stays. Errors: as decode().
+  Status resample(std::int64_t from_rate, std::int64_t to_rate);
+
   /// Memory for the next form, which become() makes the current one; null: there is none.
   float* next(std::int64_t values);
   void become(std::int64_t rows, std::int64_t columns, std::int64_t valid, bool time_first = false);

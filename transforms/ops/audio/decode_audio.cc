@@ -7,7 +7,8 @@ namespace carya::transforms {
 Result<std::unique_ptr<Op>> DecodeAudio::parse(Params& params) {
   Options options;
   options.rate = params.integer_or_null("rate", kAudioRateMin, kAudioRateMax).value_or(0);
-  if (!params.word("channels", "mono")) options.channels = params.integer("channels", 1, kAudioChannelsMax, 1);
+  if (!params.word("channels", "mono"))
+    options.channels = params.integer("channels", 1, kAudioChannelsMax, 1);
   options.int16 = params.choice("dtype", {"float32", "int16"}) == 1;
   auto fields = params.strings_or_null("fields");
   TRY(params.finish());
