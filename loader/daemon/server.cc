@@ -42,6 +42,8 @@ Status make_private_folder(const std::string& folder) {
 
 /// The newest events that a trace has: they are written in the server's thread, in some 0.2 s, and fit into an answer.
 constexpr std::size_t kTraceEventsMax = 60'000;
+/// The most that each thread keeps for a trace, 4 MiB: a client does not decide on the daemon's memory.
+constexpr std::uint64_t kTraceThreadEvents = 1 << 16;
 constexpr std::size_t kDocumentBytesMax = 64 << 20;
 constexpr std::size_t kArrayBytesMax = 1ULL << 40;
 
@@ -460,7 +462,8 @@ Status Server::answer(Connection& connection, const Message& message) {
 Status Server::answer_trace(Connection& connection, const Message& message) {
   ASSIGN(const TraceRequest request, decode<TraceRequest>(message.body));
   if (request.session == 0) {
-    ASSIGN(const std::uint64_t session, start_trace({.thread_events = request.thread_events}));
+    ASSIGN(const std::uint64_t session,
+           start_trace({.thread_events = std::min(request.thread_events, kTraceThreadEvents)}));
     options_.log(LogLevel::kInfo, "trace" + field("session", session) + field("pid", connection.peer.pid));
     return reply(connection, message, MessageType::kTraceIs, encode(TraceIs{.session = session}));
   }
