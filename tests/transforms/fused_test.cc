@@ -34,6 +34,7 @@ class ChainMaker {
            "]";
   }
   std::string filter() {
+    if (number(0, 4) == 0) return R"("interpolation":"lanczos","antialias":true)";
     return R"("interpolation":")" + pick({"nearest", "bilinear", "bicubic"}) + R"(","antialias":)" +
            pick({"true", "true", "false"});
   }

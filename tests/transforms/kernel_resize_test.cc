@@ -1,7 +1,9 @@
 #include "transforms/kernels/resize/resize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -37,8 +39,15 @@ std::vector<std::uint8_t> photo_like(const Case& c, std::uint64_t seed) {
   return pixels;
 }
 
+constexpr std::array kFilters{Interpolation::kBilinear, Interpolation::kBicubic, Interpolation::kLanczos};
+
+double sinc(double x) {
+  return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x);
+}
+
 double filter_value(Interpolation interpolation, double x, double a) {
   x = std::fabs(x);
+  if (interpolation == Interpolation::kLanczos) return x < 3 ? sinc(x) * sinc(x / 3) : 0;
   if (interpolation == Interpolation::kBilinear) return x < 1 ? 1 - x : 0;
   if (x < 1) return (a + 2) * x * x * x - (a + 3) * x * x + 1;
   if (x < 2) return a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a;
@@ -56,7 +65,10 @@ std::vector<std::vector<double>> matrix(std::int64_t in, std::int64_t out, Inter
     auto& row = m[static_cast<std::size_t>(i)];
     double center = (static_cast<double>(i) + 0.5) * scale;
     if (antialias) {
-      const double support = (interpolation == Interpolation::kBicubic ? 2.0 : 1.0) * width;
+      const double reach = interpolation == Interpolation::kLanczos   ? 3.0
+                           : interpolation == Interpolation::kBicubic ? 2.0
+                                                                      : 1.0;
+      const double support = reach * width;
       const auto first =
           std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(center - support + 0.5)));
       const auto last =
@@ -132,8 +144,9 @@ TEST(KernelResize, IsWithinTwoLevelsOfTheExactFilterAndAlmostAlwaysOne) {
   Resizer resizer;
   for (const Case& c : kCases) {
     const auto pixels = photo_like(c, 1);
-    for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
+    for (const Interpolation interpolation : kFilters) {
       for (const bool antialias : {true, false}) {
+        if (!antialias && interpolation == Interpolation::kLanczos) continue;
         const auto got = resized(resizer, pixels, c, {c.out_height, c.out_width, interpolation, antialias});
         const auto want = exact(pixels, c, interpolation, antialias);
         std::size_t far = 0;
@@ -144,8 +157,8 @@ TEST(KernelResize, IsWithinTwoLevelsOfTheExactFilterAndAlmostAlwaysOne) {
           if (std::fabs(got[i] - std::floor(want[i] + 0.5)) > 1.0) ++far;
         }
         const std::string what = std::to_string(c.in_height) + "x" + std::to_string(c.in_width) + "x" +
-                                 std::to_string(c.channels) + " cubic " +
-                                 std::to_string(interpolation == Interpolation::kBicubic) + " antialias " +
+                                 std::to_string(c.channels) + " filter " +
+                                 std::to_string(static_cast<int>(interpolation)) + " antialias " +
                                  std::to_string(antialias);
         // Half a level from rounding the result, half from rounding between the passes.
         EXPECT_LT(worst, 1.6) << what;
@@ -159,9 +172,10 @@ TEST(KernelResize, IsWithinTwoLevelsOfTheExactFilterAndAlmostAlwaysOne) {
 TEST(KernelResize, GivesTheSameBitsOnEveryTarget) {
   for (const Case& c : kCases) {
     const auto pixels = photo_like(c, 2);
-    for (const Interpolation interpolation :
-         {Interpolation::kNearest, Interpolation::kBilinear, Interpolation::kBicubic}) {
+    for (const Interpolation interpolation : {Interpolation::kNearest, Interpolation::kBilinear,
+                                              Interpolation::kBicubic, Interpolation::kLanczos}) {
       for (const bool antialias : {true, false}) {
+        if (!antialias && interpolation == Interpolation::kLanczos) continue;
         std::vector<std::uint8_t> first;
         for (const std::string& target : simd_targets()) {
           ASSERT_TRUE(force_simd_target(target));
@@ -204,8 +218,9 @@ TEST(KernelResize, TriangleWeightsAreTheSameOnEveryTarget) {
 
 TEST(KernelResize, WeightsAddUpToOneForEveryFilter) {
   int wide = 0;
-  for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic})
-    for (const bool antialias : {false, true})
+  for (const Interpolation interpolation : kFilters)
+    for (const bool antialias : {false, true}) {
+      if (!antialias && interpolation == Interpolation::kLanczos) continue;
       for (const std::int64_t out_size : {1, 7, 64})
         for (std::int64_t in_size = 1; in_size < 20 * out_size; in_size += 1 + in_size / 10) {
           ResizeTaps taps;
@@ -219,6 +234,7 @@ TEST(KernelResize, WeightsAddUpToOneForEveryFilter) {
                 << in_size << " to " << out_size << " at " << i;
           }
         }
+    }
   EXPECT_GT(wide, 0);
 }
 
@@ -242,12 +258,28 @@ TEST(KernelResize, KeepsAFlatPictureFlat) {
     for (const int level : {0, 1, 127, 128, 254, 255}) {
       const std::vector<std::uint8_t> pixels(static_cast<std::size_t>(c.in_height * c.in_width * c.channels),
                                              static_cast<std::uint8_t>(level));
-      for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
+      for (const Interpolation interpolation : kFilters) {
         for (const std::uint8_t value :
              resized(resizer, pixels, c, {c.out_height, c.out_width, interpolation, true})) {
           ASSERT_EQ(value, level) << c.in_height << "x" << c.in_width;
         }
       }
+    }
+  }
+}
+
+// Black and white pixels drive the sums of the SIMD loops as far as they go.
+TEST(KernelResize, FollowsTheExactFilterOnBlackAndWhite) {
+  Noise noise(11);
+  Resizer resizer;
+  for (const Case& c : kCases) {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(c.in_height * c.in_width * c.channels));
+    for (std::uint8_t& value : pixels) value = noise.below(2) == 0 ? 0 : 255;
+    for (const Interpolation interpolation : kFilters) {
+      const auto got = resized(resizer, pixels, c, {c.out_height, c.out_width, interpolation, true});
+      const auto want = exact(pixels, c, interpolation, true);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_LT(std::fabs(got[i] - want[i]), 2.1) << static_cast<int>(interpolation) << " " << i;
     }
   }
 }
@@ -278,8 +310,8 @@ TEST(KernelResize, ReadsOnlyThePicture) {
         const auto out_bytes = static_cast<std::size_t>(c.out_height * c.out_width * c.channels);
         const GuardedBytes out(out_bytes, at);
         Resizer resizer;
-        for (const Interpolation interpolation :
-             {Interpolation::kNearest, Interpolation::kBilinear, Interpolation::kBicubic}) {
+        for (const Interpolation interpolation : {Interpolation::kNearest, Interpolation::kBilinear,
+                                                  Interpolation::kBicubic, Interpolation::kLanczos}) {
           resizer.resize({in.data(), c.in_height, c.in_width, c.channels, c.in_width * c.channels},
                          {c.out_height, c.out_width, interpolation, true},
                          {out.data(), c.out_height, c.out_width, c.channels, c.out_width * c.channels});
@@ -297,9 +329,8 @@ TEST(KernelResize, DoesNotDependOnWhatWasResizedBefore) {
     const Case c{1 + noise.below(90), 1 + noise.below(90), 1 + noise.below(60), 1 + noise.below(60),
                  round % 3 == 0 ? 1 : 3};
     const auto pixels = photo_like(c, static_cast<std::uint64_t>(round));
-    const ResizeSpec spec{c.out_height, c.out_width,
-                          round % 2 == 0 ? Interpolation::kBilinear : Interpolation::kBicubic,
-                          round % 5 != 0};
+    const ResizeSpec spec{c.out_height, c.out_width, kFilters[static_cast<std::size_t>(round) % 3],
+                          round % 3 == 2 || round % 5 != 0};
     Resizer fresh;
     EXPECT_EQ(resized(kept, pixels, c, spec), resized(fresh, pixels, c, spec)) << round;
   }

@@ -114,6 +114,11 @@ TEST(Pipeline, ErrorsNameOpParameterGivenAndAllowed) {
               HasSubstr("p: got 1.5; give a number, 0.0 to 1.0"));
   EXPECT_THAT(op_error(decode + R"({"op":"random_horizontal_flip","P":0.5})"),
               HasSubstr("unknown key 'P': got 0.5; give op, p"));
+  EXPECT_THAT(op_error(decode + R"({"op":"resize","size":[9],"interpolation":"lanczos","antialias":false})"),
+              AllOf(HasSubstr("resize: antialias"), HasSubstr("lanczos")));
+  EXPECT_THAT(
+      op_error(decode + R"({"op":"resize","size":[9],"antialias":false,"extra_interpolation":"lanczos"})"),
+      HasSubstr("resize: antialias"));
   EXPECT_THAT(op_error(decode + R"({"op":"resize","size":[9],"interpolation":"box"})"),
               HasSubstr("got 'box'; give one of"));
   EXPECT_THAT(op_error(decode + R"({"op":"resize","size":[9],"max_size":9})"),

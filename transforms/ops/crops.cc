@@ -68,7 +68,7 @@ RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, std
                            .is_resize = true,
                            .rescales = true,
                            .reads = kFits * (scale[0] + scale[1]) / 2,
-                           .overshoots = resize.interpolation == Interpolation::kBicubic,
+                           .overshoots = overshoots(resize.interpolation),
                            .assumed_cost = kResizeCost},
                   std::move(canonical)),
       size_(size),

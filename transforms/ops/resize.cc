@@ -9,12 +9,16 @@ namespace carya::transforms {
 
 Step read_resize(Params& params) {
   Step step{.kind = Step::Kind::kResize};
-  const std::initializer_list<std::string_view> kNames{"bilinear", "nearest", "bicubic"};
-  constexpr std::array kValues{Interpolation::kBilinear, Interpolation::kNearest, Interpolation::kBicubic};
+  const std::initializer_list<std::string_view> kNames{"bilinear", "nearest", "bicubic", "lanczos"};
+  constexpr std::array kValues{Interpolation::kBilinear, Interpolation::kNearest, Interpolation::kBicubic,
+                               Interpolation::kLanczos};
   step.interpolation = kValues[params.choice("interpolation", kNames)];
   step.antialias = params.boolean("antialias", true);
   const auto extra = params.choice_or_null("extra_interpolation", kNames);
   step.extra_interpolation = extra ? kValues[*extra] : step.interpolation;
+  const bool lanczos =
+      step.interpolation == Interpolation::kLanczos || step.extra_interpolation == Interpolation::kLanczos;
+  if (params.ok() && lanczos && !step.antialias) params.reject("antialias", "True with \"lanczos\"");
   return step;
 }
 
@@ -45,7 +49,7 @@ Resize::Resize(Json::Object canonical, ImageSize size, std::optional<std::int64_
                   OpTraits{.kind = OpKind::kGeometric,
                            .is_resize = true,
                            .rescales = true,
-                           .overshoots = resize.interpolation == Interpolation::kBicubic,
+                           .overshoots = overshoots(resize.interpolation),
                            .assumed_cost = kResizeCost},
                   std::move(canonical)),
       size_(size),

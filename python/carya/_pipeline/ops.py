@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .chain import OpChain
     from .order import OrderHints
 
-Interpolation = Literal["nearest", "bilinear", "bicubic"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 Layout = Literal["CHW", "HWC"]
 
@@ -164,8 +164,8 @@ class Ops(ColorOps, WarpOps, AudioOps):
         """Resize: one number is the shorter side (aspect kept, longer side at most `max_size`), two are exact.
 
         Shape: (h, w, c) -> (size[0], size[1], c), or (?, ?, c) for a shorter side.
-        Errors: InvalidArgument. Reference: torchvision.transforms.v2.Resize on a PIL image; within 1 level of Pillow
-        for 99.9 % of values and never more than 2 away.
+        Errors: InvalidArgument ("lanczos" with antialias=False too). Reference: torchvision.transforms.v2.Resize on a PIL image; within
+        1 level of Pillow for 99.9 % of values and never more than 2 away.
 
         >>> import carya
         >>> carya.image_folder("photos").decode_image().resize((128, 96)).outputs[0]

@@ -132,7 +132,7 @@ void resize(const FloatView& in, Interpolation interpolation, bool antialias, co
 void warp(const FloatView& in, const std::array<double, 6>& matrix, Interpolation interpolation,
           const FloatFill& fill, const MutableFloatView& out, Patience* patience) {
   CHECK(in.height == out.height && in.width == out.width && in.channels == out.channels);
-  CHECK(interpolation != Interpolation::kBicubic);
+  CHECK(!overshoots(interpolation));
   const bool nearest = interpolation == Interpolation::kNearest;
   const WarpGrid grid(matrix, in.height, in.width, nearest);
   const WarpGrid::Box picture{0, in.width * WarpGrid::kPixel, 0, in.height * WarpGrid::kPixel};

@@ -12,14 +12,19 @@ class BandRunner;
 
 namespace carya::transforms {
 
-enum class Interpolation : std::uint8_t { kNearest, kBilinear, kBicubic };
+enum class Interpolation : std::uint8_t { kNearest, kBilinear, kBicubic, kLanczos };
+
+/// Whether a filter has negative weights, so that its results may lie outside of its inputs' range.
+constexpr bool overshoots(Interpolation interpolation) {
+  return interpolation == Interpolation::kBicubic || interpolation == Interpolation::kLanczos;
+}
 
 struct ResizeSpec {
   std::int64_t out_height = 0;  ///< > 0
   std::int64_t out_width = 0;   ///< > 0
   Interpolation interpolation = Interpolation::kBilinear;
   /// true: the filter widens with the scale, as in Pillow's resize (bicubic a = -0.5). false: torch's interpolate with
-  /// align_corners=False (bicubic a = -0.75). Nearest has no filter: floor(i * in / out), as in torch.
+  /// align_corners=False (bicubic a = -0.75; no Lanczos). Nearest has no filter: floor(i * in / out), as in torch.
   bool antialias = true;
 };
 

@@ -10,7 +10,8 @@ namespace carya::transforms {
 struct ResizeFilter {
   std::int64_t in_size = 1;
   std::int64_t out_size = 1;
-  Interpolation interpolation = Interpolation::kBilinear;  ///< kBilinear or kBicubic
+  Interpolation interpolation =
+      Interpolation::kBilinear;  ///< kBilinear, kBicubic, or kLanczos with antialias
   bool antialias = true;
   bool operator==(const ResizeFilter&) const = default;
 };
@@ -28,7 +29,7 @@ std::int64_t resize_window_max(const ResizeFilter& filter);
 /// widened to the scale, cut at the borders and normalized again (source: Pillow, Resample.c, precompute_coeffs).
 /// Without it there are two or four neighbours at any scale, and a neighbour outside counts for the border (source:
 /// torch, UpSample.h, area_pixel_compute_source_index and get_cubic_upsample_coefficients). Exact: sums, products and
-/// quotients of doubles in a fixed order.
+/// quotients of doubles in a fixed order; the sines of Lanczos are det_sin.
 InputWindow resize_window(const ResizeFilter& filter, std::int64_t i, double* weights);
 
 /// The input that output i of the nearest filter takes. It computes in float32 to give torch's index. Source: torch,

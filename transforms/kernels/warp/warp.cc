@@ -187,7 +187,7 @@ void warp(const WarpSource& in, const WarpSpec& spec, const Region& window, cons
   CHECK(window.inside(in.height, in.width));
   CHECK(window.height == out.height && window.width == out.width && channels == out.channels);
   CHECK(channels == 1 || channels == 3 || channels == 4);
-  CHECK(spec.interpolation != Interpolation::kBicubic);
+  CHECK(!overshoots(spec.interpolation));
   if (spec.interpolation != Interpolation::kNearest) return warp_bilinear(in, spec, window, out, patience);
   if (spec.matrix[1] != 0.0 || spec.matrix[3] != 0.0) return warp_nearest(in, spec, window, out, patience);
   if (channels == 1) return warp_scaled<1>(in, spec, window, out, patience);
