@@ -138,7 +138,6 @@ def test_a_distributed_sampler_gives_ranks_and_epochs() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "num_workers=0"),
         (
             {"num_workers": 1, "batch_size": None, "sampler": data.BatchSampler(range(4), 2, False)},
             "batch_size=None with",

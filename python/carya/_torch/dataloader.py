@@ -19,6 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 from .._errors import Error, InvalidArgument, SampleError, Unsupported
 from .._loading.state import Place
 from .._stages.tree import rebuild
+from . import here
 from .orders import Orders
 from .streams import Stream, Streamed, checked_state, state_of
 
@@ -68,7 +69,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     An iterable dataset has a state too, of each worker: its own, where the dataset or its iterator has `state_dict` and
     `load_state_dict`; else the number of its samples that were delivered, which are passed over to go on, with the generators of
     `random`, numpy and torch seeded as they were (in workers; with `persistent_workers` in the first epoch only). A state needs the
-    same `num_workers`, and `in_order`.
+    same `num_workers`, and `in_order`. With `num_workers=0` a state of a map-style dataset is where its sampler is, with the generators
+    that it drew from (some kilobytes); numbers that the dataset draws itself are of the trainer's generators, whose states are the
+    trainer's to keep. A sampler that is not torch's is iterated as often as there were epochs.
     Tensors lie in memory that is used again when they are gone; who keeps many gets copies, so that `list(loader)` works.
 
     >>> import carya.torch
@@ -104,6 +107,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             persistent_workers=persistent_workers, pin_memory_device=pin_memory_device, **others,
         )  # fmt: skip
         self._ahead, self._others = prefetch_factor, others
+        self._here: here.Here | None = None  # the last `for` with num_workers=0
+        self._begun_epochs = 0  # and how many there were
         self._stream: Stream | None = None  # the last `for` over an iterable dataset
         self._streaming: torch.utils.data.DataLoader[Any] | None = None  # whose workers live on
         single = batch_sampler is None and batch_size is None
@@ -144,6 +149,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     def __iter__(self) -> Any:
         if self._streams:
             return self._streamed()
+        if self._in_trainer:
+            return self._counted()
         if self._why_not:
             return super().__iter__()
         return _Batches(self)
@@ -153,6 +160,23 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         """Whether torch's engine runs over a dataset whose place can be told."""
         piped = getattr(torch.utils.data, "IterDataPipe", ())
         return isinstance(self.dataset, torch.utils.data.IterableDataset) and not isinstance(self.dataset, piped)
+
+    @property
+    def _in_trainer(self) -> bool:
+        """Whether torch's engine runs in this process over samples by index."""
+        return self.num_workers == 0 and not isinstance(self.dataset, torch.utils.data.IterableDataset)
+
+    def _counted(self) -> here.Here:
+        restored, self._restored = self._restored, None
+        epoch = self._begun_epochs
+        if restored is not None:
+            here.pass_over(self, restored["epoch"] - epoch)
+            epoch = restored["epoch"]
+            if not restored["batches"]:
+                here.restore(self, restored["generators"])
+        self._here = here.Here(self, epoch, restored)
+        self._begun_epochs = epoch + 1
+        return self._here
 
     def _streamed(self) -> Stream:
         restored, self._restored = self._restored, None
@@ -267,6 +291,10 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             return self._restored
         if self._streams:
             return state_of([None] * max(1, self.num_workers), 0, 0) if self._stream is None else self._stream.state()
+        if self._in_trainer:
+            if self._here is None or self._here.ended:
+                return here.between(self, self._begun_epochs)
+            return self._here.state()
         state = self._opened().state_dict()
         return state if self._orders is None else {**state, **self._orders.state(state)}
 
@@ -275,6 +303,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self._check_engine("load_state_dict")
         if self._streams:
             self._restored = checked_state(state, self.num_workers)
+            return
+        if self._in_trainer:
+            self._restored = here.checked(state)
             return
         if self._loader is None:
             self._restored = dict(state)
@@ -297,7 +328,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
                 f"DataLoader: {what}: the dataset is a graph of DataPipes, which torch seeds and shards itself; give "
                 "carya.torch.Loader a pipeline of carya.iterable(fn, shards=n), where fn(shard) iterates over that part of it"
             )
-        if self._why_not:
+        if self._why_not and not self._in_trainer:
             raise Unsupported(
                 f"DataLoader: {what}: torch's own engine runs ({self._why_not}), which has no state; give num_workers= of 1 or more, "
                 "a map-style dataset, and shuffle= in place of a sampler"
@@ -305,7 +336,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def close(self) -> None:
         """End the worker processes; a next `for` starts new ones, from the first epoch on."""
-        self._streaming = self._stream = None
+        self._streaming = self._stream = self._here = None
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()
