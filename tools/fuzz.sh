@@ -20,6 +20,11 @@ fuzz_one() {
       [[ -d $CARYA_TEST_DATA/$folder ]] && seeds+=("$CARYA_TEST_DATA/$folder")
     done
   fi
+  if [[ -n ${CARYA_TEST_DATA:-} && $name == audio ]]; then
+    for folder in malformed/fuzzing_corpus/{flac,mp3,wav} speech/minimp3; do
+      [[ -d $CARYA_TEST_DATA/$folder ]] && seeds+=("$CARYA_TEST_DATA/$folder")
+    done
+  fi
   if "$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build/fuzz/crashes/$name-" "$work" "${seeds[@]}" > "build/fuzz/$name.log" 2>&1; then
     printf '%s: %s runs in %s s\n' "$name" "$(sed -n 's/.*number_of_executed_units: *//p' "build/fuzz/$name.log")" "$seconds"

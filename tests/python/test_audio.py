@@ -159,6 +159,15 @@ def test_log_mel_is_its_definition(folder: Path, kind: str, n_mels: int) -> None
     assert off.max() <= 5e-3
 
 
+@pytest.mark.parametrize("kind", ["kaldi", "whisper", "torchaudio"])
+@pytest.mark.parametrize("samples", [1, 159, 400, 5000, 15600, 15799, 15800, 15999, 16000])
+def test_padding_has_the_values_that_it_would_be_computed_to_have(tmp_path: Path, kind: str, samples: int) -> None:
+    sf.write(tmp_path / "a.wav", voice(samples, samples), RATE, subtype="PCM_16")
+    pipeline = carya.files([str(tmp_path / "a.wav")], field="audio").decode_audio(rate=RATE).pad_audio(16000)
+    wanted = log_mel(pipeline[0]["audio"], kind, 80, RATE)
+    assert np.abs(pipeline.log_mel(kind)[0]["audio"] - wanted).max() <= 5e-3  # type: ignore[arg-type]
+
+
 def test_log_mel_of_another_rate_is_its_definition(folder: Path) -> None:
     pipeline = carya.files([str(folder / "alaw.wav")], field="audio").decode_audio(rate=8000)
     wanted = log_mel(pipeline[0]["audio"], "kaldi", 40, 8000)

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/hash.h"
 #include "transforms/pipeline/pipeline.h"
 #include "transforms/plan/plan.h"
 
@@ -101,6 +102,21 @@ TEST(AudioOps, DrawsNeverChangeWithoutNotice) {
     begins.push_back(value / 97);
   }
   EXPECT_EQ(begins, (std::vector<int>{65, 36, 7, 69}));
+}
+
+// Whatever compiler, processor and SIMD target: these.
+TEST(AudioOps, SpectraHaveOneSetOfBits) {
+  Hasher128 hasher;
+  for (const std::string op :
+       {R"({"op":"log_mel","kind":"kaldi"})", R"({"op":"log_mel","kind":"whisper"})",
+        R"({"op":"log_mel","kind":"torchaudio","n_fft":600})",
+        R"({"op":"log_mel","kind":"kaldi","n_mels":23},{"op":"mfcc","n_mfcc":13,"lifter":22})"}) {
+    const auto pipeline = pipeline_of(
+        R"({"op":"decode_audio","rate":16000},{"op":"pad_audio","samples":16000},{"op":"gain","db":-3},)" +
+        op);
+    hasher.update(run(pipeline, {}, {sound(12'345)}, {})[0]);
+  }
+  EXPECT_EQ(hasher.digest().hex(), "64e8c244000582f3456d808949b70859");
 }
 
 TEST(AudioOps, ALyingLengthIsCut) {

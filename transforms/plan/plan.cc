@@ -407,10 +407,11 @@ Status CompiledPlan::run_sounds(Scratch::Impl& impl, const SampleId& id, Inputs 
     if (field.kind != FieldProgram::Kind::kAudio) continue;
     const std::size_t length = field.first_state.length_field;
     AudioClip& clip = impl.sounds[field.sound];
+    const TensorSpec& spec = program_.outputs[f];
+    clip.set_result(spec.dtype == DType::kFloat32 ? outputs[f] : nullptr, field.out_bytes / 4);
     TRY(run_audio(field, id, inputs[f],
                   length < inputs.size() ? inputs[length] : std::span<const std::byte>(), clip));
     const std::int64_t values = clip.rows() * clip.columns();
-    const TensorSpec& spec = program_.outputs[f];
     CHECK(values * static_cast<std::int64_t>(dtype_bytes(spec.dtype)) == field.out_bytes);
     clip.store(spec.dtype == DType::kInt16, outputs[f]);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace carya::transforms {
 namespace {
@@ -72,15 +73,21 @@ Status AudioClip::load(const std::byte* values, const Form& form) {
 }
 
 float* AudioClip::next(std::int64_t values) {
+  if (result_ != nullptr && values == result_values_) {
+    next_values_ = std::exchange(result_, nullptr);
+    return next_values_;
+  }
   RowBuffer& buffer = buffers_[1 - current_];
   if (!buffer.reserve(static_cast<std::size_t>(std::max<std::int64_t>(values, 1)) * sizeof(float)))
     return nullptr;
-  return reinterpret_cast<float*>(buffer.data());
+  next_values_ = reinterpret_cast<float*>(buffer.data());
+  return next_values_;
 }
 
 void AudioClip::become(std::int64_t rows, std::int64_t columns, std::int64_t valid, bool time_first) {
   time_first_ = time_first;
-  current_ = 1 - current_;
+  if (next_values_ == reinterpret_cast<float*>(buffers_[1 - current_].data())) current_ = 1 - current_;
+  current_values_ = next_values_;
   rows_ = rows;
   columns_ = columns;
   valid_ = valid;
@@ -211,7 +218,8 @@ Status AudioClip::resample(std::int64_t from_rate, std::int64_t to_rate) {
 void AudioClip::store(bool as_int16, std::byte* out) const {
   const auto count = static_cast<std::size_t>(rows_ * columns_);
   if (!as_int16) {
-    std::memcpy(out, values(), count * sizeof(float));
+    if (reinterpret_cast<const std::byte*>(values()) != out)
+      std::memcpy(out, values(), count * sizeof(float));
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {

@@ -41,8 +41,16 @@ class AudioClip {
   std::int64_t valid() const { return valid_; }
   std::int64_t rate() const { return rate_; }      ///< Hz
   bool time_first() const { return time_first_; }  ///< of a spectrum: each row is a frame
-  const float* values() const { return reinterpret_cast<const float*>(buffers_[current_].data()); }
-  float* values() { return reinterpret_cast<float*>(buffers_[current_].data()); }
+  const float* values() const { return current_values_; }
+  float* values() { return current_values_; }
+
+  /// Where the result goes, `count` float32 values: the first op that makes so many writes them there, and store() has
+  /// nothing to copy unless another one makes more of them. Holds until the next clip begins; null: nowhere.
+  void set_result(std::byte* result, std::int64_t count) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(result) % alignof(float) == 0;
+    result_ = aligned ? reinterpret_cast<float*>(result) : nullptr;
+    result_values_ = count;
+  }
 
   /// Decode what is not yet. Errors: those of AudioReader::read(), kTimeout, kCorrupt (more than kAudioValuesMax values).
   Status decode() { return reader_ ? decode_window(0, columns_) : Status(); }
@@ -77,7 +85,11 @@ class AudioClip {
   Patience* patience_ = nullptr;
   Resampler resampler_;
   RowBuffer buffers_[2];
-  int current_ = 0;
+  int current_ = 0;                  // the buffer that is not to be written next
+  float* current_values_ = nullptr;  // in a buffer, or the result
+  float* next_values_ = nullptr;     // that next() gave
+  float* result_ = nullptr;          // null: there is none, or it has been given
+  std::int64_t result_values_ = 0;
   RowBuffer scratch_[3];
 };
 

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <numbers>
+#include <span>
 
 #include "base/det_math.h"
 #include "base/mutex.h"
@@ -46,6 +48,13 @@ std::int64_t power_of_two_from(std::int64_t length) {
 std::int64_t reflected(std::int64_t i, std::int64_t count) {
   if (i < 0) i = -i;
   return i < count ? i : 2 * (count - 1) - i;
+}
+
+// Whether all samples are 0. Joined bits, unlike a loop that may end early, are computed in vectors.
+bool is_silent(std::span<const float> samples) {
+  std::uint32_t any = 0;
+  for (const float sample : samples) any |= std::bit_cast<std::uint32_t>(sample);
+  return any << 1 == 0;
 }
 
 }  // namespace
@@ -201,6 +210,18 @@ std::shared_ptr<const SpectrumPlan> Spectrum::kept_plan(std::int64_t rate) const
   return plan;
 }
 
+// The frames to compute: of those that see nothing but silence, which padding makes many, one is enough. `samples` are
+// followed by `pad` reflected ones.
+std::int64_t Spectrum::heard_frames(const Shape& shape, std::span<const float> samples, std::int64_t pad,
+                                    std::int64_t frames) const {
+  constexpr std::int64_t kStep = 256;
+  auto end = static_cast<std::int64_t>(samples.size());
+  while (end >= kStep && is_silent(samples.subspan(static_cast<std::size_t>(end - kStep), kStep)))
+    end -= kStep;
+  if (end + pad >= static_cast<std::int64_t>(samples.size())) return frames;
+  return std::min(frames, (end + pad + shape.hop - 1) / shape.hop + 1);
+}
+
 Status Spectrum::apply(SampleRng&, AudioClip& clip) const {
   TRY(clip.decode());
   const std::shared_ptr<const SpectrumPlan> plan = kept_plan(clip.rate());
@@ -215,23 +236,33 @@ Status Spectrum::apply(SampleRng&, AudioClip& clip) const {
   if (frames > kAudioValuesMax / width)
     return fail(Code::kCorrupt, fmt::format("{} frames of {} values; at most {} values are made", frames,
                                             width, kAudioValuesMax));
-  const auto readable = static_cast<std::int64_t>(plan->samples_read(static_cast<std::size_t>(frames)));
-  const std::int64_t held = std::max(readable, samples + 2 * pad);
+  const float* const from = clip.values();
+  const std::int64_t heard = heard_frames(shape, {from, static_cast<std::size_t>(samples)}, pad, frames);
+  const auto readable = static_cast<std::int64_t>(plan->samples_read(static_cast<std::size_t>(heard)));
+  const std::int64_t held = heard < frames ? readable : std::max(readable, samples + 2 * pad);
   float* const in = clip.scratch(held, 0);
   float* const work = clip.scratch(static_cast<std::int64_t>(plan->work_values()), 1);
   float* const out = clip.next(frames * width);
   if (in == nullptr || work == nullptr || out == nullptr)
     return fail(Code::kExhausted, fmt::format("no memory for {} frames", frames));
-  const float* const from = clip.values();
   for (std::int64_t i = 0; i < pad; ++i) in[i] = from[reflected(i - pad, samples)];
   const float scale = options_.rule == Rule::kSnip ? kInt16Scale : 1.0F;
-  for (std::int64_t i = 0; i < samples; ++i) in[pad + i] = from[i] * scale;
-  for (std::int64_t i = 0; i < pad; ++i) in[pad + samples + i] = from[reflected(samples + i, samples)];
-  std::fill(in + samples + 2 * pad, in + held, 0.0F);
+  const std::int64_t copied = std::min(samples, held - pad);  // the rest is silence that no frame needs
+  for (std::int64_t i = 0; i < copied; ++i) in[pad + i] = from[i] * scale;
+  std::fill(in + pad + copied, in + held, 0.0F);
+  for (std::int64_t i = 0; i < pad && heard == frames; ++i)
+    in[pad + samples + i] = from[reflected(samples + i, samples)];
   const bool time_first = options_.rule == Rule::kSnip;
-  spectrum_frames(*plan, in, static_cast<std::size_t>(frames), work, out,
+  spectrum_frames(*plan, in, static_cast<std::size_t>(heard), work, out,
                   time_first ? static_cast<std::size_t>(width) : 1,
                   time_first ? 1 : static_cast<std::size_t>(frames));
+  if (time_first) {
+    for (std::int64_t f = heard; f < frames; ++f)
+      std::copy_n(out + (heard - 1) * width, width, out + f * width);
+  } else if (heard < frames) {
+    for (std::int64_t w = 0; w < width; ++w)
+      std::fill(out + w * frames + heard, out + (w + 1) * frames, out[w * frames + heard - 1]);
+  }
   if (options_.rule == Rule::kWhisper) {
     constexpr float kLog10OfE = 0.434294481903251828F;
     float largest = out[0];

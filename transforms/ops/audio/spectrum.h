@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "transforms/audio/signal/spectrum_plan.h"
@@ -50,6 +51,8 @@ class Spectrum final : public AudioOp {
   };
   Shape shape_at(std::int64_t rate) const;
   std::int64_t frames_of(const Shape& shape, std::int64_t samples) const;
+  std::int64_t heard_frames(const Shape& shape, std::span<const float> samples, std::int64_t pad,
+                            std::int64_t frames) const;
   SpectrumPlan plan_at(std::int64_t rate) const;
   std::shared_ptr<const SpectrumPlan> kept_plan(std::int64_t rate) const;
 
