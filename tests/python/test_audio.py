@@ -129,6 +129,16 @@ def test_a_window_of_flac_decodes_little_of_it(tmp_path: Path) -> None:
         samples_of(path)
 
 
+def test_a_block_of_flac_with_a_wrong_checksum_is_bad_data(tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    sf.write(path, voice(1, RATE), RATE, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # the checksum of the last block is all that is wrong
+    path.write_bytes(data)
+    with pytest.raises(carya.SampleError, match="a block with a wrong checksum"):
+        samples_of(path)
+
+
 @pytest.mark.parametrize("to", [8000, 16000, 24000, 44100])
 def test_resampled_samples_are_those_of_soxr(folder: Path, to: int) -> None:
     wanted = soxr.resample(samples_of(folder / "float.wav"), 48000, to)
