@@ -73,7 +73,8 @@ Status AudioClip::load(const std::byte* values, const Form& form) {
 }
 
 float* AudioClip::next(std::int64_t values) {
-  if (result_ != nullptr && values == result_values_) {
+  next_is_result_ = result_ != nullptr && values == result_values_;
+  if (next_is_result_) {
     next_values_ = std::exchange(result_, nullptr);
     return next_values_;
   }
@@ -86,7 +87,7 @@ float* AudioClip::next(std::int64_t values) {
 
 void AudioClip::become(std::int64_t rows, std::int64_t columns, std::int64_t valid, bool time_first) {
   time_first_ = time_first;
-  if (next_values_ == reinterpret_cast<float*>(buffers_[1 - current_].data())) current_ = 1 - current_;
+  if (!next_is_result_) current_ = 1 - current_;
   current_values_ = next_values_;
   rows_ = rows;
   columns_ = columns;

@@ -88,7 +88,8 @@ class AudioClip {
   int current_ = 0;                  // the buffer that is not to be written next
   float* current_values_ = nullptr;  // in a buffer, or the result
   float* next_values_ = nullptr;     // that next() gave
-  float* result_ = nullptr;          // null: there is none, or it has been given
+  bool next_is_result_ = false;
+  float* result_ = nullptr;  // null: there is none, or it has been given
   std::int64_t result_values_ = 0;
   RowBuffer scratch_[3];
 };
