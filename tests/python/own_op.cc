@@ -51,8 +51,8 @@ int plan(const char* parameters, const carya_tensor* in, carya_tensor* out, void
   return 0;
 }
 
-int run(const void* state, const carya_tensor* in, const void* in_data, const carya_tensor* out, void* out_data,
-        carya_random* random, char* reason) {
+int run(const void* state, const carya_tensor* in, const void* in_data, const carya_tensor* out,
+        void* out_data, carya_random* random, char* reason) {
   const auto* from = static_cast<const unsigned char*>(in_data);
   auto* to = static_cast<unsigned char*>(out_data);
   if (is("refusing") && from[0] % 2 == 1) {
@@ -76,7 +76,8 @@ int run(const void* state, const carya_tensor* in, const void* in_data, const ca
   } else {
     const unsigned more = random ? random->next(random) & 7 : 0;
     for (long i = 0; i < count; ++i)
-      to[i] = static_cast<unsigned char>(from[i] / static_cast<unsigned>(*static_cast<const int*>(state)) + more);
+      to[i] =
+          static_cast<unsigned char>(from[i] / static_cast<unsigned>(*static_cast<const int*>(state)) + more);
   }
   return 0;
 }

@@ -51,11 +51,11 @@ struct carya_random {
 #define CARYA_OP_REASON 256
 
 typedef struct {
-  uint32_t version;    /* CARYA_OP_INTERFACE */
-  const char* name;    /* as it stands in plans and errors: lower case, digits, '_' */
-  uint32_t revision;   /* rises when the bits of the result change; part of the pipeline's fingerprint */
-  int32_t random;      /* 1: `run` draws random numbers */
-  const char* digest;  /* CARYA_OP_DIGEST: what it was compiled from; "" where it was compiled by hand */
+  uint32_t version;   /* CARYA_OP_INTERFACE */
+  const char* name;   /* as it stands in plans and errors: lower case, digits, '_' */
+  uint32_t revision;  /* rises when the bits of the result change; part of the pipeline's fingerprint */
+  int32_t random;     /* 1: `run` draws random numbers */
+  const char* digest; /* CARYA_OP_DIGEST: what it was compiled from; "" where it was compiled by hand */
 
   /* Check the parameters (the text of a JSON object) and say what is made of an input like `in`. Returns 0, or another
    * number with the reason. If `state` is not NULL, what `run` needs may be kept in it; `end` gives it back. Sizes of -1
@@ -63,8 +63,8 @@ typedef struct {
   int (*plan)(const char* parameters, const carya_tensor* in, carya_tensor* out, void** state, char* reason);
   /* Compute one sample: all of `out_data`. `random` is NULL unless the description says `random`. Returns 0, or another
    * number with the reason, which makes the record a broken one. */
-  int (*run)(const void* state, const carya_tensor* in, const void* in_data, const carya_tensor* out, void* out_data,
-             carya_random* random, char* reason);
+  int (*run)(const void* state, const carya_tensor* in, const void* in_data, const carya_tensor* out,
+             void* out_data, carya_random* random, char* reason);
   /* May be NULL. */
   void (*end)(void* state);
 } carya_op;

@@ -113,8 +113,7 @@ Status Mp3Reader::open() {
   handle_ = mpg_.create(mpg_.decoder, &error);
   if (handle_ == nullptr) return fail(Code::kExhausted, "MP3: no memory for a decoder");
   // Streams that change their format inside are no files; tags are passed over, not parsed.
-  mpg_.param(handle_, MPG123_ADD_FLAGS,
-             MPG123_QUIET | MPG123_NO_FRANKENSTEIN | MPG123_SKIP_ID3V2, 0);
+  mpg_.param(handle_, MPG123_ADD_FLAGS, MPG123_QUIET | MPG123_NO_FRANKENSTEIN | MPG123_SKIP_ID3V2, 0);
   mpg_.param(handle_, MPG123_REMOVE_FLAGS, MPG123_AUTO_RESAMPLE, 0);
   mpg_.param(handle_, MPG123_INDEX_SIZE, -1, 0);  // grows with the file: a read begins close to its place
   mpg_.param(handle_, MPG123_PREFRAMES, 16, 0);   // what a read decodes before it, for the reservoir of bits
