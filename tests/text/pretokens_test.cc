@@ -95,9 +95,9 @@ TEST(Utf8, AllCharactersAreValidAndNothingElse) {
   for (const std::string_view text : {"\xC3\xA9", "\xE5\xAD\x97", "\xF0\x9F\x98\x80"})
     EXPECT_EQ(valid_utf8_bytes(text.substr(0, text.size() - 1)), 0u) << "what follows is no part of it";
   for (char32_t point = 0xD800; point < 0xE000; ++point) EXPECT_EQ(valid_utf8_bytes("a" + utf8(point)), 1u);
-  for (const std::string& bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
-                                 "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3", "\xE5\xAD",
-                                 "\xF0\x9F\x98", "\xC3(", "\xE5(\x97", "\xF0\x9F(\x80"}) {
+  for (const std::string bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
+                                "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3", "\xE5\xAD",
+                                "\xF0\x9F\x98", "\xC3(", "\xE5(\x97", "\xF0\x9F(\x80"}) {
     EXPECT_EQ(valid_utf8_bytes("abcdefgh" + bad), 8u) << testing::PrintToString(bad);
     EXPECT_EQ(valid_utf8_bytes(bad + "abcdefgh"), 0u) << testing::PrintToString(bad);
   }

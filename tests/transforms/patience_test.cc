@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                       after_resize("float_blur", kBlur, kFloats), after_resize("float_turn", kTurn, kFloats),
                       LongOp{"float_resize", resized(kFloats + R"(,{"op":"resize","size":[2000,2000]})", 32),
                              resized(kFloats + R"(,{"op":"resize","size":[40,40]})", 32)}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& given) { return given.param.name; });
 INSTANTIATE_TEST_SUITE_P(
     Colors, LongOps,
     ::testing::Values(after_resize("invert", R"(,{"op":"invert"})"),
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
                       after_resize("erase", kErase),
                       after_resize("float_contrast", jitter("contrast"), kFloats),
                       after_resize("float_hue", jitter("hue"), kFloats)),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& given) { return given.param.name; });
 
 TEST(PassPrice, IsKnownBeforeAnyPassIsMade) {
   std::string chain = R"({"op":"decode_image"},{"op":"resize","size":[8000,8000]})";
@@ -165,8 +165,9 @@ TEST(PassPrice, CountsWhatIsDecoded) {
       EXPECT_THAT(outcome.error->message,
                   HasSubstr("decode_image: with the other operations the sample takes 0.0 s at the least"));
     }
-    if (fuse)
+    if (fuse) {
       EXPECT_FALSE(run_guarded(*plan_of(document(kDecode + cut), options), scratch, {1, 2, 0}, inputs).error);
+    }
   }
 }
 

@@ -75,7 +75,9 @@ int expect_packed(Drawn& drawn, const std::shared_ptr<const Pipeline>& pipeline,
     for (const auto& tensor : rest) kept.emplace_back(tensor.begin(), tensor.end());
     const Outcome here = run_guarded(**after, scratch, {.record = 9}, kept);
     EXPECT_EQ(here.error.has_value(), expected.error.has_value()) << what;
-    if (!expected.error) EXPECT_EQ(here.tensors, expected.tensors) << what;
+    if (!expected.error) {
+      EXPECT_EQ(here.tensors, expected.tensors) << what;
+    }
     ++places;
   }
   return places;
