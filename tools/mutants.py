@@ -55,6 +55,8 @@ except ModuleNotFoundError:  # Python 3.10: pytest brings the same parser
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "tests" / "mutants"
 BUILD = ROOT / "build" / "release"
+# The tests' own, whoever runs this script.
+PYTHON = str(ROOT / ".venv" / "bin" / "python") if (ROOT / ".venv").is_dir() else sys.executable
 PLACE = ROOT / "build" / "mutants"
 PROPERTIES = {
     "isolation": "no client, record or reader reaches what is not its own",
@@ -194,8 +196,9 @@ class Bench:
                 twin = self.place / path.relative_to(ROOT)
                 twin.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(copy if str(path.relative_to(ROOT)) == file else path, twin)
-        for program in (extension(), "python/carya/bin/caryad", "python/carya/bin/carya-worker"):
-            (self.place / program).symlink_to(BUILD / program)
+        built = ("python/carya/include", extension(), "python/carya/bin/caryad", "python/carya/bin/carya-worker")
+        for one in built:
+            (self.place / one).symlink_to(BUILD / one)
         self.objects = self.compile(file) if file.endswith((".cc", ".h")) else {}
 
     def compile(self, file: str) -> dict[str, Path]:
@@ -276,7 +279,7 @@ def environment(place: Path) -> dict[str, str]:
 def run_tests(test: str, place: Path, limit_s: float) -> Outcome:
     words = shlex.split(test)
     if test.startswith("tests/"):
-        command = [sys.executable, "-m", "pytest", "-x", "-v", "--tb=line", "-rsfE", "-p", "no:cacheprovider", *words]
+        command = [PYTHON, "-m", "pytest", "-x", "-v", "--tb=line", "-rsfE", "-p", "no:cacheprovider", *words]
     else:
         program = programs_of(test)[0]
         built = place / program if (place / program).is_file() else BUILD / program

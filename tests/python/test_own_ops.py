@@ -72,6 +72,13 @@ def test_it_computes_what_it_says(photos: Path) -> None:
     assert len({int((by.sample(i)["image"].astype(int) - arrays["image"][i] // 4).flat[0]) for i in range(12)}) > 2
 
 
+def test_two_of_one_kind_have_random_numbers_of_their_own() -> None:
+    arrays = pictures()
+    twice = carya.arrays(arrays).op(own("divided")(by=1)).op(own("divided")(by=1))
+    sums = [int((twice.sample(i)["image"] - arrays["image"][i]).flat[0]) for i in range(12)]
+    assert any(one % 2 for one in sums)  # twice the same number is even
+
+
 def test_samples_and_streams_are_the_same_bits(photos: Path) -> None:
     made = chain(photos)
     with carya.Loader(made, threads=2) as loader:
