@@ -16,6 +16,7 @@ from daemons import running as running_daemon
 from streams import digest, epoch_digest
 
 import carya
+from carya import _core
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 SOURCE = Path(__file__).with_name("own_op.cc")
@@ -168,6 +169,13 @@ def test_what_it_was_compiled_from_is_part_of_the_state() -> None:
     with pytest.raises(carya.InvalidArgument, match="pipeline"):
         carya.Loader(carya.arrays(arrays).op(second).batch(4), state=state)
     assert own("divided").path == first.path  # compiled once
+
+
+@pytest.mark.parametrize("order", [[10**6, 0], [0, 10**6], [0, 0], [0]])
+def test_an_order_that_names_other_operations_is_refused(order: list[int]) -> None:
+    made = carya.arrays(pictures()).op(own("divided")).random_crop(4)
+    with pytest.raises(carya.InvalidArgument, match=r"plan: order has \d indices; give each of 0 to 1 once"):
+        _core.Sampler(made.native, made.dataset, 0, order)
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -35,6 +35,14 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
   return {};
 }
 
+void list_keys(const Op& op, std::uint64_t seed, std::map<std::string, std::uint32_t>& occurrences,
+               std::vector<Philox4x32::Key>& keys) {
+  const bool views = op.traits().kind == OpKind::kViews;
+  if (!views) keys.push_back(op_key(seed, op.name(), occurrences[op.name()]++));
+  for (int times = views ? 2 : 1; times > 0; --times)
+    for (const auto& inner : op.inner()) list_keys(*inner, seed, occurrences, keys);
+}
+
 // Takes the chain apart op by op: what each takes, its key, its place among the steps.
 class OpTaker {
  public:
@@ -43,8 +51,7 @@ class OpTaker {
   Result<std::vector<FieldState>> take_all(std::span<const std::size_t> order) {
     find_views(order);
     const auto& ops = program_.pipeline->ops();
-    std::vector<std::vector<Philox4x32::Key>> keys(ops.size());
-    for (std::size_t i = 0; i < ops.size(); ++i) list_keys(*ops[i], keys[i]);
+    const auto keys = keys_of_ops(*program_.pipeline, program_.options.seed);
     for (const std::size_t i : order) {
       keys_ = keys[i];
       index_ = i;
@@ -64,15 +71,6 @@ class OpTaker {
       if (program_.pipeline->ops()[i]->traits().kind == OpKind::kViews)
         for (std::size_t f = 0; f < states_.size(); ++f)
           if (states_[f].spec.name == kMainField) program_.views = {f, states_.size()};
-  }
-
-  // The keys of an op and of those inside of it, which count as if they stood in the chain. They belong to
-  // the declared place, whatever runs when.
-  void list_keys(const Op& op, std::vector<Philox4x32::Key>& keys) {
-    const bool views = op.traits().kind == OpKind::kViews;
-    if (!views) keys.push_back(op_key(program_.options.seed, op.name(), occurrences_[op.name()]++));
-    for (int times = views ? 2 : 1; times > 0; --times)
-      for (const auto& inner : op.inner()) list_keys(*inner, keys);
   }
 
   Philox4x32::Key next_key() {
@@ -124,26 +122,12 @@ class OpTaker {
   }
 
   Program& program_;
-  std::vector<FieldState> states_;  // inside of views: those of the view that is taken
-  std::map<std::string, std::uint32_t> occurrences_;
+  std::vector<FieldState> states_;         // inside of views: those of the view that is taken
   std::size_t index_ = 0;                  // of the op that is taken
   std::span<const Philox4x32::Key> keys_;  // of the op that is taken, those not used yet
   int view_ = kEveryView;
   bool seen_twice_ = false;
 };
-
-// The indices of the ops in the order in which they run, each once.
-Result<std::vector<std::size_t>> running_order(const Program& program) {
-  const std::size_t count = program.pipeline->ops().size();
-  std::vector<std::size_t> declared(count);
-  std::iota(declared.begin(), declared.end(), 0);
-  const std::vector<std::size_t>& order = program.options.order;
-  if (order.empty()) return declared;
-  if (!std::ranges::is_permutation(order, declared))
-    return fail(Code::kInvalidArgument, fmt::format("plan: order has {} indices; give each of 0 to {} once",
-                                                    order.size(), count - 1));
-  return order;
-}
 
 std::unexpected<Error> wrong_order(const std::string& why) {
   return fail(Code::kInvalidArgument, "plan: the ops cannot run in this order: " + why);
@@ -192,7 +176,7 @@ Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std
 
 // All ops of the part; gives the states after the last one.
 Result<std::vector<FieldState>> take_ops(Program& program) {
-  ASSIGN(const std::vector<std::size_t> order, running_order(program));
+  ASSIGN(const std::vector<std::size_t> order, running_order(*program.pipeline, program.options));
   const std::span all(order);
   const std::size_t last = std::min(program.options.last, order.size());
   const std::size_t first = std::min(program.options.first, last);
@@ -410,6 +394,25 @@ bool has_float_steps(const Program& program) {
 }
 
 }  // namespace
+
+Result<std::vector<std::size_t>> running_order(const Pipeline& pipeline, const PlanOptions& options) {
+  const std::size_t count = pipeline.ops().size();
+  std::vector<std::size_t> declared(count);
+  std::iota(declared.begin(), declared.end(), 0);
+  const std::vector<std::size_t>& order = options.order;
+  if (order.empty()) return declared;
+  if (!std::ranges::is_permutation(order, declared))
+    return fail(Code::kInvalidArgument, fmt::format("plan: order has {} indices; give each of 0 to {} once",
+                                                    order.size(), count - 1));
+  return order;
+}
+
+std::vector<std::vector<Philox4x32::Key>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed) {
+  std::map<std::string, std::uint32_t> occurrences;
+  std::vector<std::vector<Philox4x32::Key>> keys;
+  for (const auto& op : pipeline.ops()) list_keys(*op, seed, occurrences, keys.emplace_back());
+  return keys;
+}
 
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options) {
   Program program{.pipeline = std::move(pipeline), .options = options};

@@ -111,6 +111,13 @@ struct Program {
   ImageLimits limits() const { return {options.image_pixels_max, options.jpeg_scans_max}; }
 };
 
+/// The indices of a pipeline's ops in the order in which they run. Errors: kInvalidArgument, if the options' order does
+/// not have each once.
+Result<std::vector<std::size_t>> running_order(const Pipeline& pipeline, const PlanOptions& options);
+/// The keys of random numbers of each op, by its index: its own (views have none) and then those of the ops inside of
+/// it, which count as if they stood in the chain. They belong to the declared place, whatever runs when.
+std::vector<std::vector<Philox4x32::Key>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed);
+
 /// Take a pipeline apart. Errors: those of Plan::compile().
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options);
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "transforms/plan/packing.h"
+#include "transforms/plan/program.h"
 #include "transforms/plan/scratch.h"
 #include "transforms/user/user_op.h"
 
@@ -55,10 +55,6 @@ std::span<const std::byte> values_of(const TensorSpec& spec, std::span<const std
   return spec.bytes() >= 0 ? tensor : packed_pixels(tensor);
 }
 
-std::unexpected<Error> failed(const UserOp& op, const char (&reason)[CARYA_OP_REASON + 1]) {
-  return fail(Code::kCorrupt, op.name() + ": " + (reason[0] == 0 ? "it gives no reason" : reason));
-}
-
 /// The spec of the result for a record with these sizes.
 Result<TensorSpec> made_of(const UserOp& op, const UserField& field, const TensorSpec& in) {
   if (field.out.bytes() >= 0) return field.out;
@@ -79,7 +75,7 @@ Status call(const UserStep& step, const UserField& field, const SampleId& id, co
   char reason[CARYA_OP_REASON + 1] = {};
   if (functions.run(field.state.get(), &from, data, &to, result, functions.random != 0 ? &random : nullptr,
                     reason) != 0)
-    return failed(*step.op, reason);
+    return fail(Code::kCorrupt, step.op->name() + ": " + reason_of(reason));
   return {};
 }
 
@@ -298,40 +294,14 @@ class UserPlan final : public Plan {
   std::uint64_t number_ = next_plan_number();
 };
 
-std::vector<std::size_t> order_of(const Pipeline& pipeline, const PlanOptions& options) {
-  if (!options.order.empty()) return options.order;
-  std::vector<std::size_t> order(pipeline.ops().size());
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
-/// As list_keys() of program.cc counts: those of one name in the declared order.
-Philox4x32::Key key_of(const Pipeline& pipeline, std::uint64_t seed, std::size_t index) {
-  const std::string& name = pipeline.ops()[index]->name();
-  std::uint32_t occurrence = 0;
-  for (std::size_t i = 0; i < index; ++i) occurrence += pipeline.ops()[i]->name() == name;
-  return op_key(seed, name, occurrence);
-}
-
-Result<UserStep> make_step(const Pipeline& pipeline, std::uint64_t seed, std::size_t index,
-                           const Plan& before, const Plan& after) {
-  const auto& op = static_cast<const UserOp&>(*pipeline.ops()[index]);
-  UserStep step{.op = &op, .index = index, .key = key_of(pipeline, seed, index), .fields = {}};
-  const carya_op& functions = op.library().functions();
+Result<UserStep> make_step(const UserOp& op, std::size_t index, Philox4x32::Key key, const Plan& before,
+                           const Plan& after) {
+  UserStep step{.op = &op, .index = index, .key = key, .fields = {}};
   for (std::size_t f = 0; f < before.outputs().size(); ++f) {
     const TensorSpec& in = before.outputs()[f];
     if (!op.takes(in.name)) continue;
     UserField field{.index = f, .in = in, .out = after.inputs()[f].spec, .state = {}};
-    const carya_tensor given = to_interface(in);
-    carya_tensor made{};
-    void* state = nullptr;
-    char reason[CARYA_OP_REASON + 1] = {};
-    if (functions.plan(op.parameters().c_str(), &given, &made, &state, reason) != 0)
-      return fail(Code::kInvalidArgument, failed(op, reason).error().message);
-    if (state != nullptr && functions.end != nullptr)
-      field.state = std::shared_ptr<void>(state, functions.end);
-    else
-      field.state = std::shared_ptr<void>(state, [](void*) {});
+    TRY(op.library().plan(op.parameters(), in, &field.state));
     step.fields.push_back(std::move(field));
   }
   return step;
@@ -340,17 +310,17 @@ Result<UserStep> make_step(const Pipeline& pipeline, std::uint64_t seed, std::si
 }  // namespace
 
 bool has_user_ops(const Pipeline& pipeline, const PlanOptions& options) {
-  const std::vector<std::size_t> order = order_of(pipeline, options);
-  const std::size_t last = std::min(options.last, order.size());
-  for (std::size_t i = std::min(options.first, last); i < last; ++i)
-    if (order[i] < pipeline.ops().size() && pipeline.ops()[order[i]]->traits().kind == OpKind::kUser)
-      return true;
-  return false;
+  const auto is_user = [&](std::size_t op) { return pipeline.ops()[op]->traits().kind == OpKind::kUser; };
+  const auto order = running_order(pipeline, options);
+  if (!order) return false;  // compile_program() says so
+  const std::size_t last = std::min(options.last, order->size());
+  return std::any_of(order->begin() + static_cast<std::ptrdiff_t>(std::min(options.first, last)),
+                     order->begin() + static_cast<std::ptrdiff_t>(last), is_user);
 }
 
 Result<std::shared_ptr<const Plan>> compile_around_user_ops(std::shared_ptr<const Pipeline> pipeline,
                                                             const PlanOptions& options) {
-  const std::vector<std::size_t> order = order_of(*pipeline, options);
+  ASSIGN(const std::vector<std::size_t> order, running_order(*pipeline, options));
   const std::size_t last = std::min(options.last, order.size());
   PlanOptions of_part = options;
   of_part.first = std::min(options.first, last);
@@ -373,9 +343,12 @@ Result<std::shared_ptr<const Plan>> compile_around_user_ops(std::shared_ptr<cons
       if (spec.bytes() < 0)
         return fail(Code::kInvalidArgument, "batch: " + spec.name + " is " + spec.to_string() +
                                                 "; give fixed shapes: add a crop or resize");
+  const auto keys = keys_of_ops(*pipeline, options.seed);
   std::vector<UserStep> steps;
   for (std::size_t k = 0; k < places.size(); ++k) {
-    ASSIGN(UserStep step, make_step(*pipeline, options.seed, order[places[k]], *parts[k], *parts[k + 1]));
+    const std::size_t index = order[places[k]];
+    ASSIGN(UserStep step, make_step(static_cast<const UserOp&>(*pipeline->ops()[index]), index,
+                                    keys[index].front(), *parts[k], *parts[k + 1]));
     steps.push_back(std::move(step));
   }
   return std::shared_ptr<const Plan>(

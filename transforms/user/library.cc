@@ -33,11 +33,6 @@ Result<std::string> hash_of(const std::string& path) {
   return hash.digest().hex();
 }
 
-/// A library's reason, which may lack its end.
-std::string reason_of(const char (&reason)[CARYA_OP_REASON + 1]) {
-  return reason[0] == 0 ? "it gives no reason" : reason;
-}
-
 struct Known {
   Mutex mutex;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const UserLibrary>, std::less<>> libraries
@@ -68,6 +63,10 @@ bool is_possible(const carya_tensor& out, const TensorSpec& in) {
 }
 
 }  // namespace
+
+std::string reason_of(const char (&reason)[CARYA_OP_REASON + 1]) {
+  return reason[0] == 0 ? "it gives no reason" : reason;
+}
 
 carya_tensor to_interface(const TensorSpec& spec) {
   carya_tensor tensor{.dtype = static_cast<std::int32_t>(spec.dtype),
@@ -107,12 +106,15 @@ Result<std::shared_ptr<const UserLibrary>> UserLibrary::load(const std::string& 
   return std::shared_ptr<const UserLibrary>(std::move(made));
 }
 
-Result<TensorSpec> UserLibrary::plan(const std::string& parameters, const TensorSpec& in) const {
+Result<TensorSpec> UserLibrary::plan(const std::string& parameters, const TensorSpec& in,
+                                     std::shared_ptr<void>* state) const {
   const carya_tensor given = to_interface(in);
   carya_tensor out{};
+  void* kept = nullptr;
   char reason[CARYA_OP_REASON + 1] = {};
-  if (op_->plan(parameters.c_str(), &given, &out, nullptr, reason) != 0)
-    return fail(Code::kInvalidArgument, name_ + ": " + reason_of(reason));
+  const bool planned = op_->plan(parameters.c_str(), &given, &out, state ? &kept : nullptr, reason) == 0;
+  if (state && kept) *state = std::shared_ptr<void>(kept, op_->end ? op_->end : [](void*) {});
+  if (!planned) return fail(Code::kInvalidArgument, name_ + ": " + reason_of(reason));
   if (!is_possible(out, in))
     return fail(Code::kInvalidArgument,
                 name_ + ": its plan() makes an array that cannot be, of " + in.to_string() +

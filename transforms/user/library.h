@@ -26,8 +26,10 @@ class UserLibrary {
   bool is_random() const { return op_->random != 0; }
   const carya_op& functions() const { return *op_; }
 
-  /// The result of an input like `in`. Errors: kInvalidArgument with the library's reason, or that its answer is none.
-  Result<TensorSpec> plan(const std::string& parameters, const TensorSpec& in) const;
+  /// The result of an input like `in`. `state` (null: it is not asked for) gets what the library keeps for run().
+  /// Errors: kInvalidArgument with the library's reason, or that its answer is none.
+  Result<TensorSpec> plan(const std::string& parameters, const TensorSpec& in,
+                          std::shared_ptr<void>* state = nullptr) const;
 
  private:
   explicit UserLibrary(const carya_op* op) : op_(op), name_(op->name) {}
@@ -47,6 +49,8 @@ Result<std::shared_ptr<const UserLibrary>> find_user_library(std::string_view na
 /// anyway; a daemon or a worker must not.
 void look_in_environment();
 
+/// A library's reason for a failure.
+std::string reason_of(const char (&reason)[CARYA_OP_REASON + 1]);
 /// A spec as the interface has it, and back. Requires: at most CARYA_OP_DIMENSIONS_MAX dimensions.
 carya_tensor to_interface(const TensorSpec& spec);
 
