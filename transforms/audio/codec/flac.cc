@@ -42,12 +42,6 @@ Result<FlacLibrary> load() {
   return flac;
 }
 
-Result<const FlacLibrary*> flac_library() {
-  static const Result<FlacLibrary> loaded = load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return &*loaded;
-}
-
 class FlacReader final : public AudioReader {
  public:
   FlacReader(const FlacLibrary& flac, AudioBytes bytes)
@@ -286,7 +280,7 @@ Status FlacReader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_flac(AudioBytes bytes) {
-  ASSIGN(const FlacLibrary* flac, flac_library());
+  ASSIGN(const FlacLibrary* flac, loaded_once<load>());
   auto reader = std::make_unique<FlacReader>(*flac, bytes);
   TRY(reader->open());
   return reader;

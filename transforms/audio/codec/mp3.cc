@@ -60,12 +60,6 @@ Result<MpgLibrary> load() {
   return mpg;
 }
 
-Result<const MpgLibrary*> mpg_library() {
-  static const Result<MpgLibrary> loaded = load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return &*loaded;
-}
-
 class Mp3Reader final : public AudioReader {
  public:
   Mp3Reader(const MpgLibrary& mpg, AudioBytes bytes) : mpg_(mpg), bytes_(bytes) {}
@@ -160,7 +154,7 @@ Status Mp3Reader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_mp3(AudioBytes bytes) {
-  ASSIGN(const MpgLibrary* mpg, mpg_library());
+  ASSIGN(const MpgLibrary* mpg, loaded_once<load>());
   auto reader = std::make_unique<Mp3Reader>(*mpg, bytes);
   TRY(reader->open());
   return reader;

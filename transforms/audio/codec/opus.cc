@@ -41,12 +41,6 @@ Result<OpusLibrary> load() {
   return opus;
 }
 
-Result<const OpusLibrary*> opus_library() {
-  static const Result<OpusLibrary> loaded = load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return &*loaded;
-}
-
 class OpusReader final : public AudioReader {
  public:
   OpusReader(const OpusLibrary& opus, OggOpusFile* file) : opus_(opus), file_(file) {}
@@ -105,7 +99,7 @@ Status OpusReader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_opus(AudioBytes bytes) {
-  ASSIGN(const OpusLibrary* opus, opus_library());
+  ASSIGN(const OpusLibrary* opus, loaded_once<load>());
   int error = 0;
   OggOpusFile* const file =
       opus->open(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), &error);

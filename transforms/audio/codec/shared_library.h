@@ -31,4 +31,12 @@ class SharedLibrary {
   const char* missing_ = nullptr;
 };
 
+/// What `load` gives, a Result of a library's functions, which it is asked for once in this process. Threads: thread-safe.
+template <auto load>
+Result<const typename decltype(load())::value_type*> loaded_once() {
+  static const auto loaded = load();
+  if (!loaded) return std::unexpected(loaded.error());
+  return &*loaded;
+}
+
 }  // namespace carya::transforms

@@ -40,12 +40,6 @@ Result<VorbisLibrary> load() {
   return vorbis;
 }
 
-Result<const VorbisLibrary*> vorbis_library() {
-  static const Result<VorbisLibrary> loaded = load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return &*loaded;
-}
-
 class VorbisReader final : public AudioReader {
  public:
   VorbisReader(const VorbisLibrary& vorbis, AudioBytes bytes) : vorbis_(vorbis), bytes_(bytes) {}
@@ -131,7 +125,7 @@ Status VorbisReader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_vorbis(AudioBytes bytes) {
-  ASSIGN(const VorbisLibrary* vorbis, vorbis_library());
+  ASSIGN(const VorbisLibrary* vorbis, loaded_once<load>());
   auto reader = std::make_unique<VorbisReader>(*vorbis, bytes);
   TRY(reader->open());
   return reader;

@@ -36,12 +36,6 @@ Result<SoxrLibrary> load() {
   return soxr;
 }
 
-Result<const SoxrLibrary*> soxr_library() {
-  static const Result<SoxrLibrary> loaded = load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return &*loaded;
-}
-
 Result<void*> create(const SoxrLibrary& soxr, std::int64_t from_rate, std::int64_t to_rate) {
   const soxr_io_spec_t io = soxr.io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
   const soxr_quality_spec_t quality = soxr.quality_spec(SOXR_HQ, 0);
@@ -61,12 +55,12 @@ std::int64_t resampled_frames(std::int64_t frames, std::int64_t from_rate, std::
 }
 
 Resampler::~Resampler() {
-  for (const Kept& kept : kept_) (*soxr_library())->destroy(static_cast<soxr_t>(kept.soxr));
+  for (const Kept& kept : kept_) (*loaded_once<load>())->destroy(static_cast<soxr_t>(kept.soxr));
 }
 
 Status Resampler::run(const float* in, std::int64_t frames, std::int64_t from_rate, std::int64_t to_rate,
                       float* out) {
-  ASSIGN(const SoxrLibrary* library, soxr_library());
+  ASSIGN(const SoxrLibrary* library, loaded_once<load>());
   auto kept = std::ranges::find_if(
       kept_, [&](const Kept& k) { return k.from_rate == from_rate && k.to_rate == to_rate; });
   if (kept == kept_.end()) {
