@@ -13,6 +13,7 @@ from typing import Any
 from .. import _core
 from .._errors import NotFound
 from .._pipeline.document import Document
+from .._watching.view import duration
 from .shown import shown
 
 _REFRESH_S = 1.0
@@ -126,7 +127,7 @@ def _lines(status: Document) -> Any:
 
     shared, limit = _bytes(status["shared_bytes"]), _bytes(status["shared_bytes_limit"])
     lines = [
-        (0, f"{status['daemon']}, {status['state']}, pid {status['pid']}, up {_duration(status['up_s'])}"),
+        (0, f"{status['daemon']}, {status['state']}, pid {status['pid']}, up {duration(status['up_s'])}"),
         (0, f"at {status['socket']}"),
         (0, f"cpu {status['cpu_s']:.1f} s, threads {status['threads']}, memory {_bytes(status['memory_bytes'])}"),
         (0, f"slots {shared} of {limit}, descriptors {status['descriptors']} of {status['descriptors_limit']}"),
@@ -188,9 +189,3 @@ def _bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._processes.transport import Channel
+from .._stages.source import row_of
 from .start import command
 
 Tensors = tuple[tuple[str, str, tuple[int, ...], int], ...]
@@ -106,14 +107,12 @@ class AheadRows:
     """What native threads have made, as a worker reads it. Threads: one."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, tuple[Any, Any, list[tuple[str, tuple[int, ...], Any]]]] = {}
+        self._slots: dict[int, tuple[Any, Any, list[tuple[str, np.ndarray[Any, Any]]]]] = {}
 
     def slot_is(self, number: int, tensors: Tensors, rows: int, memory: Any) -> None:
         """Slot `number` lies in `memory`."""
-        views = [
-            (name, shape, np.ndarray((rows, *shape), np.dtype(dtype), memory, at)) for name, dtype, shape, at in tensors
-        ]
-        *fields, (_, _, records), (_, _, valid) = views
+        views = [(name, np.ndarray((rows, *shape), np.dtype(dtype), memory, at)) for name, dtype, shape, at in tensors]
+        *fields, (_, records), (_, valid) = views
         self._slots[number] = (records, valid, fields)
 
     def sample(self, slot: int, row: int, record: int) -> dict[str, np.ndarray[Any, Any]] | None:
@@ -121,5 +120,4 @@ class AheadRows:
         records, valid, fields = self._slots[slot]
         if records[row] != record or not valid[row]:
             return None
-        # A slice first, since one number of an array of numbers would be a scalar.
-        return {name: data[row : row + 1].reshape(shape).copy() for name, shape, data in fields}
+        return {name: row_of(data, row).copy() for name, data in fields}

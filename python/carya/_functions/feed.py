@@ -31,7 +31,7 @@ def main(control: int, host: int) -> None:
         got = link.receive()
         if got is not None:
             _serve(link, *got)
-    except (BrokenPipeError, ConnectionError):
+    except ConnectionError:
         pass  # the host is gone
     finally:
         os._exit(0)  # the host ends it by SIGKILL anyway: nothing is left to be saved
@@ -89,11 +89,10 @@ class _Feed:
 
     def _deliver(self) -> None:
         told_at, told = 0.0, True  # when the host was told of figures, and whether it knows of the last batch
+        session = None
         try:
-            session, *place = self._seeks.get()
-            self._job.seek(*place)
             while True:
-                while not self._seeks.empty():
+                while session is None or not self._seeks.empty():
                     session, *place = self._seeks.get()
                     self._job.seek(*place)
                 batch = self._job.next(_SLICE_S)
@@ -104,12 +103,7 @@ class _Feed:
                 if not told and (now := time.monotonic()) - told_at >= _FIGURES_S:
                     told_at, told = now, True
                     self._link.send(("figures", self._job.stats() | {"placement": self._job.placement()}))
-        except OSError as error:
-            if isinstance(error, BrokenPipeError | ConnectionError):
-                return
-            self._failed(error)
+        except ConnectionError:
+            pass  # the host is gone
         except Exception as error:
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        self._link.send(("failed", f"{type(error).__name__}: {error}"))
+            self._link.send(("failed", f"{type(error).__name__}: {error}"))

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from .._errors import InvalidArgument, NotFound, Unsupported
+from .._pipeline.dataset import cache_dir
 
 INCLUDE = Path(__file__).absolute().parent.parent / "include"
 # No contraction to fused multiply-adds, and no more than the machine's baseline: the same bits everywhere.
@@ -72,8 +73,6 @@ def _compiler() -> tuple[str, str]:
 
 def _folder() -> Path:
     """Where libraries are kept, of this user alone: their code is run."""
-    from .._pipeline.dataset import cache_dir
-
     kept = cache_dir(told=False)
     folder = Path(kept) / "ops" if kept else Path(tempfile.mkdtemp(prefix="carya-ops-"))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

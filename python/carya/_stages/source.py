@@ -167,6 +167,12 @@ class DatasetSource:
         return self._dataset[record if self._views is None else self._views.source_index(record)]
 
 
+def row_of(array: np.ndarray[Any, Any], index: int) -> np.ndarray[Any, Any]:
+    """A view of one row, also where that is a number."""
+    row: np.ndarray[Any, Any] = array[index : index + 1].reshape(array.shape[1:])  # array[index] would be a scalar
+    return row
+
+
 class ArraysSource:
     """Rows of arrays: views that cannot be written."""
 
@@ -180,8 +186,7 @@ class ArraysSource:
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         index = record if self._views is None else self._views.source_index(record)
-        # A slice first, since one number of an array of numbers would be a scalar.
-        return {name: array[index : index + 1].reshape(array.shape[1:]) for name, array in self._arrays.items()}
+        return {name: row_of(array, index) for name, array in self._arrays.items()}
 
 
 class NativeSource:
