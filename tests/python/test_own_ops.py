@@ -206,6 +206,8 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         carya.op("No Name", sources=[SOURCE])
     with pytest.raises(carya.InvalidArgument, match="op: own: got 'planes'"):
         arrays.op("planes")
+    with pytest.raises(carya.InvalidArgument, match=r"op: .*a:b\.so: got ':' in its path"):
+        carya.op("text", library=tmp_path / "a:b.so")
     with pytest.raises(carya.Unsupported, match="cannot be loaded"):
         carya.op("text", library=SOURCE)
     with pytest.raises(carya.NotFound, match=r"op planes: its library \(0+\) is not loaded here"):

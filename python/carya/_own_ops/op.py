@@ -61,6 +61,8 @@ def op(
         raise InvalidArgument(f"op: {name}: give sources=[...], or library= of what is compiled already")
     path = compiled(name, [os.fspath(source) for source in listed], list(flags)) if library is None else library
     path = os.path.abspath(os.fspath(path))
+    if ":" in path:  # CARYA_OPS, which other processes read, has it between two paths
+        raise InvalidArgument(f"op: {path}: got ':' in its path; give a library, or CARYA_CACHE_DIR, without one")
     found, digest = _core.add_op(path)
     if found != name:
         raise InvalidArgument(f"op: {path}: its operation is {found!r}, not {name!r}; give that name")
