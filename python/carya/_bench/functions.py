@@ -2,6 +2,8 @@
 
 Samples of 150 KB that lie in memory, batches of 64, functions that take 0, 50 and 500 us of CPU. Ceiling: the bare function.
 `own_us`: CPU of all processes per sample, less the function's. `of_bare`: samples per CPU second of what the function alone makes.
+Then photos with a recipe of torchvision v2 and of albumentations as a function on decoded pictures, where these are installed: here
+behind Carya's decoder, in torch's DataLoader behind simplejpeg.
 Then items of 1 KB without a function, read one by one, by `carya.torch.DataLoader` where torch is there. Last: a mix of 8 sources,
 a filter that keeps half, and batches by a budget of tokens, over items of 1 KB: `of_plain_cpu` is the CPU per sample beside the plain
 stream of the same items, measured in turn; their passes before the first batch are not in it.
@@ -10,8 +12,9 @@ stream of the same items, measured in turn; their passes before the first batch 
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,9 @@ import numpy as np
 
 from .._loading.loader import Loader
 from .._pipeline.pipeline import Pipeline
-from .._pipeline.sources import dataset, mix
+from .._pipeline.sources import dataset, files, mix
 from .measure import median
+from .photos import MEAN, STD, find_photos
 from .report import Options, Report
 
 _SIDE = 224
@@ -72,6 +76,85 @@ class Busy:
         return sample
 
 
+class Decoded:
+    """Photos by simplejpeg, each path several times in an epoch."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> np.ndarray[Any, Any]:
+        import simplejpeg
+
+        with open(self.paths[index], "rb") as file:
+            picture: np.ndarray[Any, Any] = simplejpeg.decode_jpeg(file.read(), "RGB")
+        return picture
+
+
+class Torchvision:
+    """The training recipe of torchvision's references on one picture, by transforms v2 on tensors."""
+
+    def __init__(self) -> None:
+        self.made: Any = None
+
+    def __call__(self, picture: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        import torch
+
+        if self.made is None:  # in the process that runs it
+            from torchvision.transforms import v2
+
+            torch.set_num_threads(1)
+            self.made = v2.Compose(
+                [
+                    v2.RandomResizedCrop(_SIDE, antialias=True),
+                    v2.RandomHorizontalFlip(),
+                    v2.ColorJitter(0.4, 0.4, 0.4),
+                    v2.ToDtype(torch.float32, scale=True),
+                    v2.Normalize(MEAN, STD),
+                ]
+            )
+        result: np.ndarray[Any, Any] = self.made(torch.from_numpy(picture).permute(2, 0, 1)).numpy()
+        return result
+
+
+class Albumentations:
+    """A recipe as users of albumentations write it: crop, flip, brightness, a shift of hues, normalized.
+
+    Its generator is its own, so Carya's form seeds it for each record, which takes 75 us and makes the stream exact.
+    """
+
+    def __init__(self) -> None:
+        self.made: Any = None
+
+    def __call__(self, picture: np.ndarray[Any, Any], rng: np.random.Generator | None = None) -> np.ndarray[Any, Any]:
+        if self.made is None:
+            import albumentations as A
+            import cv2
+
+            cv2.setNumThreads(1)
+            self.made = A.Compose(
+                [
+                    A.RandomResizedCrop((_SIDE, _SIDE)),
+                    A.HorizontalFlip(),
+                    A.RandomBrightnessContrast(),
+                    A.HueSaturationValue(),
+                    A.Normalize(MEAN, STD),
+                ]
+            )
+        if rng is not None:
+            self.made.set_random_seed(int(rng.integers(2**31)))
+        result: np.ndarray[Any, Any] = self.made(image=picture)["image"]
+        return result
+
+
+_RECIPES: dict[str, tuple[type[Torchvision] | type[Albumentations], str]] = {
+    "torchvision v2": (Torchvision, "torchvision"),
+    "albumentations": (Albumentations, "albumentations"),
+}
+
+
 class Mapped:
     """A dataset with a function, as torch's users write it."""
 
@@ -101,6 +184,7 @@ def run(options: Options) -> Report:
             if with_torch:
                 theirs.append(_torch(data, microseconds, options.seconds))
         report.rows.append(_row(what, microseconds, ours, theirs))
+    report.rows += _photo_rows(options)
     rows = count * 8
     plain = dataset(Rows(rows))
     others = {
@@ -117,6 +201,25 @@ def run(options: Options) -> Report:
         ratio = round(median([one[1] / other[1] for one, other in pairs]), 3)
         report.rows.append({**_row(what, None, [one for one, _ in pairs], []), "of_plain_cpu": ratio})
     return report
+
+
+def _photo_rows(options: Options) -> list[dict[str, Any]]:
+    """Recipes on photos, beside torch's DataLoader with the same function; those that are installed."""
+    rows = []
+    needed = ("torch", "simplejpeg")
+    for what, (recipe, module) in _RECIPES.items():
+        if any(importlib.util.find_spec(name) is None for name in (*needed, module)):
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            paths = find_photos(options, Path(scratch))
+            paths *= -(-2 * _BATCH // len(paths))
+            ours, theirs = [], []
+            for _ in range(options.rounds):
+                pipeline = files(paths).decode_image().map(recipe(), fields="image").shuffle(seed=1)
+                ours.append(_stream(pipeline.batch(_BATCH, drop_last=True), options.seconds))
+                theirs.append(_torch_over(Decoded(paths), recipe(), options.seconds))
+        rows.append(_row(what, None, ours, theirs))
+    return rows
 
 
 def is_even(sample: np.ndarray[Any, Any]) -> bool:
@@ -189,9 +292,13 @@ def _drop_in(data: Any, seconds: float) -> tuple[float, float]:
 
 
 def _torch(data: Any, microseconds: float | None, seconds: float) -> tuple[float, float]:
+    return _torch_over(data, None if microseconds is None else Busy(microseconds), seconds)
+
+
+def _torch_over(data: Any, fn: Callable[[Any], Any] | None, seconds: float) -> tuple[float, float]:
     import torch.utils.data
 
-    given = data if microseconds is None else Mapped(data, Busy(microseconds))
+    given = data if fn is None else Mapped(data, fn)
     torch.set_num_threads(1)
     loader: Any = torch.utils.data.DataLoader(
         given, _BATCH, shuffle=True, num_workers=_WORKERS, drop_last=True, persistent_workers=True
