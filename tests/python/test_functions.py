@@ -37,6 +37,43 @@ def test_a_function_of_fields_replaces_them_or_makes_others() -> None:
     assert found["q"].tolist() == list(range(1, 10))
 
 
+def test_a_label_is_what_a_function_says_of_the_sample(photos: Path) -> None:
+    digits = carya.dataset(code.Squares(8)).label(code.last_digit).batch(8)
+    with carya.Loader(digits, threads=1) as loader:
+        batch = next(iter(loader))
+        assert batch["label"].tolist() == [i * i % 10 for i in range(8)]
+        assert batch["y"].tolist() == [i * i for i in range(8)]
+    # It replaces that of a native source, behind native operations and in front of others.
+    read = carya.image_folder(photos).decode_image().label(np.size, fields="image").resize((8, 8)).batch(2)
+    with carya.Loader(read, threads=1) as loader:
+        batch = next(iter(loader))
+        sizes = [np.size(carya.image_folder(photos).decode_image()[i]["image"]) for i in batch.records]
+        assert batch["label"].tolist() == sizes
+        assert batch["image"].shape == (2, 8, 8, 3)
+
+
+def test_a_label_may_draw_by_the_record() -> None:
+    drawn = carya.dataset(code.Squares(12)).label(code.drawn_label)
+    seen = []
+    for threads, size in ((1, 12), (2, 3)):
+        with carya.Loader(drawn.batch(size), threads=threads) as loader:
+            seen.append(np.concatenate([np.array(batch["label"]) for batch in loader]))
+    assert np.array_equal(*seen)
+    assert np.array_equal(np.floor(seen[0]), np.arange(12.0) ** 2)
+    assert (seen[0] % 1).all()
+    other = carya.dataset(code.Squares(12)).label(code.last_digit)
+    assert drawn != other
+
+
+def test_a_label_wants_a_function_and_samples_with_names() -> None:
+    with pytest.raises(carya.InvalidArgument, match="fn"):
+        carya.dataset(code.Squares(2)).label(3)  # type: ignore[arg-type]
+    with pytest.raises(carya.InvalidArgument, match=r"before \.batch"):
+        carya.dataset(code.Squares(2)).batch(2).label(code.last_digit)
+    with pytest.raises(carya.InvalidArgument, match="samples that are dicts, or use map"):
+        carya.Loader(carya.dataset(code.Pairs(4)).label(len).batch(2), threads=1)
+
+
 def test_functions_follow_each_other_and_partials_and_methods_are_functions() -> None:
     pipeline = numbers().map(functools.partial(np.add, 1), fields="x").map(np.square, fields="x").map(dict).batch(3)
     assert columns(pipeline)["x"].tolist() == [float((i + 1) ** 2) for i in range(10)]

@@ -30,6 +30,14 @@ class Squares:
         return {"x": np.full(2, index, np.float32), "y": index * index}
 
 
+def last_digit(sample: dict[str, Any]) -> int:
+    return int(sample["y"]) % 10
+
+
+def drawn_label(sample: dict[str, Any], rng: np.random.Generator) -> float:
+    return int(sample["y"]) + float(rng.random())
+
+
 class Pairs(Squares):
     def __getitem__(self, index: int) -> Any:
         return np.full((2, 3), index, np.int16), index % 10

@@ -67,6 +67,36 @@ class Functions:
         self._check_before_batch("map")
         return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals)
 
+    def label(
+        self,
+        fn: Callable[..., Any],
+        *,
+        fields: str | Sequence[str] | None = None,
+        version: object = None,
+        seed_globals: bool = True,
+    ) -> Self:
+        """What `fn` returns is the sample's field `label`; a label that is there is replaced, all else stays. Before `batch`.
+
+        Samples are dicts. `fn` gets the sample, or with `fields` their values one by one. A label is a number, an array, a text
+        or any object, as a field that `map` makes; `version`, `seed_globals` and a parameter `rng` as in `map`.
+
+        >>> import carya, numpy as np
+        >>> p = carya.dataset([{"name": "cat 1"}, {"name": "dog 7"}]).label(lambda name: len(name), fields="name").batch(2)
+        >>> with carya.Loader(p, threads=1) as loader:
+        ...     [batch["label"].tolist() for batch in loader]
+        [[5, 5]]
+        """
+        from .mixing import Labelled, LabelledByNumbers
+        from .stage import function_name, takes_rng
+
+        self._check_before_batch("label")
+        if fields is not None or not callable(fn):
+            return self._append("map", fn, fields=fields, out="label", version=version, seed_globals=seed_globals)
+        labelled = (LabelledByNumbers if takes_rng(fn) else Labelled)(fn)
+        if version is not None:
+            version = (function_name(fn), version)
+        return self._append("map", labelled, version=version, seed_globals=seed_globals)
+
     def tokenize(self, tokenizer: Any, field: str = "text", *, out: str = "ids") -> Self:
         """Token ids of the text in `field`, int32 [n], as `out` in its place, in worker processes. Before `batch`.
 

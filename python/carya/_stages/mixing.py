@@ -1,4 +1,4 @@
-"""`one_hot`, `mixup`, `cutmix`: operations on whole batches, whose groups of samples do not depend on batches or ranks."""
+"""`label`, and `one_hot`, `mixup`, `cutmix`: operations on whole batches, whose groups do not depend on batches or ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,40 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument, invalid
+from .stage import function_name
 
 Array = np.ndarray[Any, Any]
 # A generator for the epoch, the number of a group, and 0.
 Numbers = Callable[[int, int, int], "np.random.Generator"]  # in quotes: numpy.random is loaded by who draws
+
+
+class Labelled:
+    """A sample with what a function says of it as its label."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    @property
+    def __name__(self) -> str:
+        return function_name(self.fn)
+
+    def __call__(self, sample: Any) -> dict[str, Any]:
+        return self.beside(sample, self.fn(sample))
+
+    def beside(self, sample: Any, label: Any) -> dict[str, Any]:
+        """Errors: InvalidArgument (the sample has no names)."""
+        if not isinstance(sample, dict):
+            raise InvalidArgument(
+                f"label: fn: the sample is a {type(sample).__name__}; give a label to samples that are dicts, or use map"
+            )
+        return {**sample, "label": label}
+
+
+class LabelledByNumbers(Labelled):
+    """The same for a function that draws."""
+
+    def __call__(self, sample: Any, *, rng: np.random.Generator) -> dict[str, Any]:  # type: ignore[override]
+        return self.beside(sample, self.fn(sample, rng=rng))
 
 
 class OneHot:

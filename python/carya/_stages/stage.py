@@ -101,7 +101,7 @@ def made(
         declared,
         version,
         seed_globals,
-        _takes_rng(fn),
+        takes_rng(fn),
         occurrence,
     )
 
@@ -128,7 +128,8 @@ def _declared(subject: str, given: Any) -> tuple[str, tuple[int, ...]]:
     return kind.str, sides
 
 
-def _takes_rng(fn: Callable[..., Any]) -> bool:
+def takes_rng(fn: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter `rng`."""
     try:
         parameter = inspect.signature(fn).parameters.get("rng")
     except (TypeError, ValueError):  # a function of C
