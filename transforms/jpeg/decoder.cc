@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "transforms/jpeg/bands.h"
 #include "transforms/jpeg/index.h"
+#include "transforms/jpeg/reconstruct.h"
 #include "transforms/jpeg/work.h"
 
 namespace carya::jpeg {
@@ -77,6 +78,7 @@ Outcome Decoder::Impl::decode(std::span<const std::uint8_t> jpeg, const Region& 
   work.region = region;
   work.mode = mode;
   work.index = work.made = nullptr;
+  work.coefficient_sink = nullptr;
   plan_region(work);
 
   // Restart intervals would need their own state at each point; such files are rare and go without.
@@ -124,6 +126,22 @@ Outcome Decoder::decode(std::span<const std::uint8_t> jpeg, const Region& region
   impl_->work.out = out;
   impl_->work.stride = stride;
   return impl_->decode(jpeg, region, mode, index, made);
+}
+
+Outcome Decoder::read_coefficients(std::span<const std::uint8_t> jpeg, CoefficientSink& sink) {
+  Work& work = impl_->work;
+  if (read_header(jpeg, impl_->header) != Ordinary::kOrdinary) return Outcome::kNotOrdinary;
+  work.header = &impl_->header;
+  work.scan = jpeg.subspan(impl_->header.scan_begin);
+  work.region = {0, 0, impl_->header.width, impl_->header.height};
+  work.mode = Mode::kRgb;
+  work.index = work.made = nullptr;
+  work.sink = nullptr;
+  work.coefficient_sink = &sink;
+  plan_region(work);
+  // The range of every component is checked by transforming all of them.
+  CHECK(work.plane_count == work.header->component_count);
+  return impl_->run(false);
 }
 
 Outcome Decoder::decode_bands(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode,

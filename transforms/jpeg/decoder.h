@@ -15,6 +15,7 @@ class Patience;
 
 namespace carya::jpeg {
 
+class CoefficientSink;
 class Index;
 
 /// A rectangle of pixels.
@@ -99,6 +100,10 @@ class Decoder {
   /// Decode as decode() does, line by line into `sink`. The lines count only if the result is kDone.
   Outcome decode_bands(std::span<const std::uint8_t> jpeg, const Region& region, Mode mode, LineSink& sink,
                        const Index* index = nullptr, Index* made = nullptr);
+
+  /// Give all coefficients of the file to `sink`, row by row. kDone means that pixels made from them, of any region,
+  /// are libjpeg-turbo's. Otherwise the rows that `sink` got are void. Cost: that of a whole decode without colour.
+  Outcome read_coefficients(std::span<const std::uint8_t> jpeg, CoefficientSink& sink);
 
   /// Asked after each row of MCUs from now on, which changes nothing until it says no: then decode() ends with
   /// kGivenUp. Null: none. Bands ask nobody, since several threads make them. It must outlive the decodes.

@@ -159,6 +159,25 @@ bool is_ycbcr(const Header& header, const Seen& seen) {
   return !(c[0].id == 'R' && c[1].id == 'G' && c[2].id == 'B');
 }
 
+Ordinary finish(Bytes body, std::size_t scan_begin, Header& header, const Seen& seen) {
+  if (!seen.frame) return Ordinary::kNotJpeg;
+  if (const Ordinary answer = read_scan_header(body, header); answer != Ordinary::kOrdinary) return answer;
+  if (header.component_count == 3 && !is_ycbcr(header, seen)) return Ordinary::kColour;
+  if (const Ordinary answer = check_tables(header, seen); answer != Ordinary::kOrdinary) return answer;
+  header.scan_begin = scan_begin;
+  return settle_geometry(header);
+}
+
+void read_app(int marker, Bytes body, Seen& seen) {
+  if (marker == 0xE0 && body.size() >= 14 && std::memcmp(body.data(), "JFIF", 5) == 0) seen.jfif = true;
+  if (marker == 0xEE && body.size() >= 12 && std::memcmp(body.data(), "Adobe", 5) == 0) {
+    seen.adobe = true;
+    seen.adobe_transform = body[11];
+  }
+}
+
+}  // namespace
+
 Ordinary settle_geometry(Header& header) {
   auto& c = header.components;
   if (header.component_count == 1) {
@@ -187,25 +206,6 @@ Ordinary settle_geometry(Header& header) {
   if (c[0].h == 2 && c[1].width <= 2) return Ordinary::kNarrow;
   return Ordinary::kOrdinary;
 }
-
-Ordinary finish(Bytes body, std::size_t scan_begin, Header& header, const Seen& seen) {
-  if (!seen.frame) return Ordinary::kNotJpeg;
-  if (const Ordinary answer = read_scan_header(body, header); answer != Ordinary::kOrdinary) return answer;
-  if (header.component_count == 3 && !is_ycbcr(header, seen)) return Ordinary::kColour;
-  if (const Ordinary answer = check_tables(header, seen); answer != Ordinary::kOrdinary) return answer;
-  header.scan_begin = scan_begin;
-  return settle_geometry(header);
-}
-
-void read_app(int marker, Bytes body, Seen& seen) {
-  if (marker == 0xE0 && body.size() >= 14 && std::memcmp(body.data(), "JFIF", 5) == 0) seen.jfif = true;
-  if (marker == 0xEE && body.size() >= 12 && std::memcmp(body.data(), "Adobe", 5) == 0) {
-    seen.adobe = true;
-    seen.adobe_transform = body[11];
-  }
-}
-
-}  // namespace
 
 Ordinary read_header(Bytes bytes, Header& header) {
   if (bytes.size() < 4 || bytes[0] != 0xFF || bytes[1] != 0xD8) return Ordinary::kNotJpeg;

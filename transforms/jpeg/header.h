@@ -77,4 +77,8 @@ inline constexpr std::array<std::uint8_t, 64> kZigzag = {
 /// Source:  T.81 annex B; tests/jpeg/header_test.cc compares with libjpeg-turbo.
 Ordinary read_header(std::span<const std::uint8_t> bytes, Header& header);
 
+/// Derive sampling, MCUs and the components' sizes from width, height, and the number of components with their factors
+/// (1..4). Errors: kSampling, kNarrow.
+Ordinary settle_geometry(Header& header);
+
 }  // namespace carya::jpeg

@@ -106,28 +106,48 @@ void prepare_scout(Work& work, TableCache& tables) {
   work.scout = {};
 }
 
-void prepare(Work& work, TableCache& tables, bool two_streams) {
+namespace {
+
+// What the way from coefficients to lines needs.
+void prepare_pixels(Work& work, int ring_rows) {
   const Header& header = *work.header;
   work.rows_emitted = 0;
   std::size_t stride_max = 0;
   std::size_t jobs = 8;
   for (int c = 0; c < work.plane_count; ++c) {
-    set_plane(work, c, two_streams ? kRingRowsStreams : kRingRowsOne);
+    set_plane(work, c, ring_rows);
     stride_max = std::max(stride_max, work.planes[c].stride);
     jobs = std::max(jobs, static_cast<std::size_t>(work.planes[c].block_x1 - work.planes[c].block_x0) *
                                   header.components[c].v +
                               8);
   }
   for (int c = 0; c < header.component_count; ++c) set_quant(header, c, work.quants[c]);
-  // A band of a scan in restart intervals may begin inside of an interval.
-  const bool part = work.mcu_x0 > 0 || work.mcu_y0 > 0 || work.mcu_x1 < header.mcu_cols || !work.first_band;
-  set_kinds(work, tables, part && !two_streams);
   work.full.jobs.grow(jobs);
   work.sparse.jobs.grow(jobs);
   work.spare.grow(stride_max * 8 + kLineSlack);
   const std::size_t columns = static_cast<std::size_t>(work.region.width);
   work.chroma_sums.grow(2 * kLineGroup * ((columns / 2 + 4 * kLineSlack) & ~std::size_t{31}));
   work.chroma_lines.grow(2 * kLineGroup * ((columns + 4 * kLineSlack) & ~std::size_t{63}));
+}
+
+}  // namespace
+
+void prepare_blocks(Work& work) {
+  prepare_pixels(work, kRingRowsOne);
+  int blocks = 0;
+  for (int c = 0; c < work.plane_count; ++c)
+    blocks = std::max(blocks, work.planes[c].block_x1 - work.planes[c].block_x0);
+  CoefficientRow& row = work.coefficients[0];
+  row.blocks.grow(static_cast<std::size_t>(blocks) * 64);
+  row.last.grow(static_cast<std::size_t>(blocks));
+}
+
+void prepare(Work& work, TableCache& tables, bool two_streams) {
+  const Header& header = *work.header;
+  prepare_pixels(work, two_streams ? kRingRowsStreams : kRingRowsOne);
+  // A band of a scan in restart intervals may begin inside of an interval.
+  const bool part = work.mcu_x0 > 0 || work.mcu_y0 > 0 || work.mcu_x1 < header.mcu_cols || !work.first_band;
+  set_kinds(work, tables, part && !two_streams);
   // If decoding starts at an index point, up to one spacing of MCUs left of the region is decoded too.
   const int first = two_streams ? first_stored_mcu(work) : work.mcu_x0;
   const std::size_t blocks =

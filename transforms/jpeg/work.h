@@ -11,6 +11,7 @@
 #include "transforms/jpeg/header.h"
 #include "transforms/jpeg/huffman.h"
 #include "transforms/jpeg/index.h"
+#include "transforms/jpeg/reconstruct.h"
 #include "transforms/simd/patience.h"
 
 // The data that the stages of one decode share. plan.cc prepares it, and the code of each SIMD target uses it.
@@ -134,6 +135,10 @@ struct Work {
   Index* made = nullptr;               ///< the index that gets points, or null
   std::span<const IndexPoint> points;  ///< the known points of `index`, for two streams
 
+  /// Not null: gets the coefficients of each row of MCUs, and no lines are written.
+  CoefficientSink* coefficient_sink = nullptr;
+  BlockSource* block_source = nullptr;  ///< gives coefficients to transform_blocks()
+
   Patience* patience = nullptr;  ///< that of the whole picture's owner; may be null
 
   // For one band of a region (bands.h):
@@ -155,6 +160,12 @@ void plan_region(Work& work);
 
 /// Set geometry, tables and buffer sizes for a decode of work.region, after plan_region().
 void prepare(Work& work, TableCache& tables, bool two_streams);
+
+/// Set geometry, quantisers and buffer sizes for transform_blocks(), after plan_region().
+void prepare_blocks(Work& work);
+
+/// Make pixels of the coefficients that work.block_source gives. Runs on the best SIMD target.
+Outcome transform_blocks(Work& work);
 
 /// Set what scout_rows() needs, after plan_region().
 void prepare_scout(Work& work, TableCache& tables);

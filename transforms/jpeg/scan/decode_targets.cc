@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 
 #include <hwy/highway.h>
+#include "transforms/jpeg/scan/planar-inl.h"
 #include "transforms/jpeg/scan/scan-inl.h"
 #include "transforms/jpeg/scan/streams-inl.h"
 
@@ -20,6 +21,9 @@ Outcome decode_two_streams(Work& work) {
   return decode_from_points(work);
 }
 
+Outcome from_blocks(Work& work) {
+  return transform_planar(work);
+}
 Outcome pass_over(Work& work, int until) {
   return pass_over_rows(work, until);
 }
@@ -35,12 +39,17 @@ namespace carya::jpeg {
 
 HWY_EXPORT(decode_one_stream);
 HWY_EXPORT(decode_two_streams);
+HWY_EXPORT(from_blocks);
 HWY_EXPORT(pass_over);
 HWY_EXPORT(unstuff_all);
 
 Outcome run_decode(Work& work, bool two_streams) {
   return two_streams ? HWY_DYNAMIC_DISPATCH(decode_two_streams)(work)
                      : HWY_DYNAMIC_DISPATCH(decode_one_stream)(work);
+}
+
+Outcome transform_blocks(Work& work) {
+  return HWY_DYNAMIC_DISPATCH(from_blocks)(work);
 }
 
 Outcome scout_rows(Work& work, int until) {

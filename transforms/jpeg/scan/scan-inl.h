@@ -191,7 +191,10 @@ inline Outcome decode_row(Scan& scan, int mcu_y, int first_column) {
   }
   // A range doubt is final, so the transform is not worth it.
   if (scan.doubt.range != 0 || !transform_row(work, mcu_y, work.mcu_x0, row)) return Outcome::kRange;
-  emit_lines(work, mcu_y + 1);
+  if (work.coefficient_sink != nullptr)
+    work.coefficient_sink->take(mcu_y, row.blocks.data());
+  else
+    emit_lines(work, mcu_y + 1);
   return Outcome::kDone;
 }
 
