@@ -62,7 +62,7 @@ gccbits:  ## the part of gcc that CI runs: GCC builds all that ships, and what d
 	@tools/setup.sh test
 	@tools/build.sh release
 	@tools/build.sh gccbits bits caryad carya-worker
-	@$(PY) tools/test.py --build build/gccbits --folders "jpeg transforms"
+	@$(PY) tools/test.py --build build/gccbits --folders "jpeg coefficients transforms"
 	@$(PY) tools/digests.py build/release build/gccbits
 
 arm:  ## aarch64: cross build, its C++ tests in qemu, the same digests of the stream, hosts and workers of both

@@ -111,7 +111,7 @@ set(CARYA_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable>
 
 # carya_optimized(<target> <name> <group>): under the sanitizers and in quick builds, only what computes a lot is optimized.
 # Sets `group` to the group of precompiled headers, whose options must be the target's.
-set(CARYA_COMPUTING base simd jpeg text audio transforms autotune)
+set(CARYA_COMPUTING base simd jpeg coefficients text audio transforms autotune)
 function(carya_optimized target name group)
   set(group ${group} PARENT_SCOPE)
   if(group STREQUAL "tests" AND NOT CARYA_SANITIZE AND (CARYA_QUICK OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang"))

@@ -57,12 +57,12 @@ TESTS = {
     "base": ("base",),
     "shm": ("shm",),
     "io": ("io", "store"),
-    "transforms": ("jpeg", "text", "transforms"),
+    "transforms": ("jpeg", "coefficients", "text", "transforms"),
     "autotune": ("autotune",),
     "remote": ("remote",),
     "loader": ("loader", "overflow", "daemon", "faults"),
 }
-WITHOUT_THREADS = {"jpeg", "text", "transforms", "autotune"}
+WITHOUT_THREADS = {"jpeg", "coefficients", "text", "transforms", "autotune"}
 # The trials of packages, and the files that are their own.
 PACKAGES = {
     "wheel-trial": r"pyproject\.toml|tools/wheel|packaging/wheel|cmake/|python/CMakeLists",

@@ -24,7 +24,7 @@ THIRD_PARTY = {
     "vorbis/": ("transforms/audio",),
     "opus/": ("transforms/audio",),
     "soxr.h": ("transforms/audio",),
-    "hwy/": ("transforms", "transforms/audio", "transforms/jpeg", "transforms/simd"),
+    "hwy/": ("transforms", "transforms/audio", "transforms/coefficients", "transforms/jpeg", "transforms/simd"),
     "fmt/": (*MODULES, "transforms/audio", "transforms/text"),
     "boost/interprocess/": ("base", "shm"),
     "boost/asio": ("remote", "loader"),
@@ -51,7 +51,7 @@ def arrow_error(source: str, target: str) -> str | None:
     if source_module in INNER:
         known = INNER[source_module]
         return None if target_module in known else f"{source} includes {target}: {source_module} knows {known} only"
-    if target_module in ("transforms/audio", "transforms/jpeg"):
+    if target_module in ("transforms/audio", "transforms/coefficients", "transforms/jpeg"):
         return None if source_module == "transforms" else f"{source} includes {target}: only transforms/ may"
     if target_module in ("transforms/simd", "transforms/text"):
         target_module = "transforms"  # for everybody above: what it says of the machine, and ids without a plan

@@ -39,7 +39,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transforms": (
         ("simd", "text", "audio/codec", "kernels/image"),
         ("jpeg", "audio/signal", "kernels/resize", "kernels/blur", "kernels/store"),
-        ("jpeg/scan", "kernels/codec", "kernels/warp"),
+        ("jpeg/scan", "coefficients", "kernels/codec", "kernels/warp"),
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),
@@ -63,6 +63,7 @@ FLOOR = {
 INNER = {
     "transforms/simd": ("base",),
     "transforms/jpeg": ("base", "transforms/simd"),
+    "transforms/coefficients": ("base", "transforms/simd", "transforms/jpeg"),
     "transforms/text": ("base",),
     "transforms/audio": ("base", "transforms/simd"),
 }
