@@ -61,6 +61,46 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const transforms::Pipeline&
   return std::shared_ptr<const Dataset>(std::move(dataset));
 }
 
+// The memory of a field. Offsets may come from a socket, so that all of them are looked at.
+Result<ArrayMemory> Dataset::open_array(const transforms::SourceField& field,
+                                        const DatasetOptions& options) const {
+  const auto find = [&](const std::string& name) -> Result<ArrayMemory> {
+    const auto found = options.arrays.find(name);
+    if (found != options.arrays.end()) return found->second;
+    return fail(Code::kInvalidArgument, "arrays: field " + name +
+                                            " was not handed over; give its memory: "
+                                            "Pipeline.from_json(text, arrays={...})");
+  };
+  ASSIGN(ArrayMemory array, find(field.spec.name));
+  const bool counted = field.rows_max >= 0;
+  transforms::TensorSpec row = field.spec;
+  if (counted) row.shape.erase(row.shape.begin());
+  std::uint64_t rows = count_;
+  if (counted) {
+    ASSIGN(const ArrayMemory offsets, find(offsets_key(field.spec.name)));
+    const auto* const ends = reinterpret_cast<const std::int64_t*>(offsets.data);
+    const auto most = [&](std::uint64_t i) { return ends[i + 1] - ends[i]; };
+    bool good = offsets.row_bytes == sizeof(std::int64_t) && offsets.rows == count_ + 1 && ends[0] == 0;
+    for (std::uint64_t i = 0; good && i < count_; ++i)
+      good = ends[i + 1] >= ends[i] && most(i) <= field.rows_max;
+    if (!good)
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("arrays: offsets of {}: {} numbers; give {} int64, from 0, in ascending order, at "
+                      "most {} apart",
+                      field.spec.name, offsets.rows, count_ + 1, field.rows_max));
+    rows = static_cast<std::uint64_t>(ends[count_]);
+    array.offsets = ends;
+    if (rows == 0 && array.rows == 0) array.row_bytes = static_cast<std::uint64_t>(row.bytes());
+  }
+  if (array.rows != rows || static_cast<std::int64_t>(array.row_bytes) != row.bytes())
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("arrays: field {} has {} rows of {} B; give the arrays of the pipeline, {} of {} B",
+                    field.spec.name, array.rows, array.row_bytes, rows, row.bytes()));
+  return array;
+}
+
 // The source document was checked by Pipeline::parse, so its keys and types are as FORMAT.md says.
 Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options) {
   const Json source = Json::parse(pipeline.source_json());
@@ -117,19 +157,7 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
                   fmt::format("files: field {} has {} paths, image has {}; give one per image",
                               field.spec.name, opened.manifest->count(), count_));
     if (field.kind == Kind::kTensor) {
-      const auto found = options.arrays.find(field.spec.name);
-      if (found == options.arrays.end())
-        return fail(Code::kInvalidArgument, "arrays: field " + field.spec.name +
-                                                " was not handed over; give its memory: "
-                                                "Pipeline.from_json(text, arrays={...})");
-      opened.array = found->second;
-      if (opened.array.rows != count_ ||
-          static_cast<std::int64_t>(opened.array.row_bytes) != field.spec.bytes())
-        return fail(
-            Code::kInvalidArgument,
-            fmt::format("arrays: field {} has {} rows of {} B; give the arrays of the pipeline, {} of {} B",
-                        field.spec.name, opened.array.rows, opened.array.row_bytes, count_,
-                        field.spec.bytes()));
+      ASSIGN(opened.array, open_array(field, options));
     }
     fields_.push_back(std::move(opened));
   }
@@ -188,6 +216,7 @@ void Dataset::make_fingerprint(const transforms::Pipeline& pipeline) {
   // it.
   const Json source = Json::parse(pipeline.source_json());
   if (source.at("type") == "arrays") hasher.update(pipeline.source_json());
+  if (source.at("type") == "files" && source.contains("arrays")) hasher.update(source.at("arrays").dump());
   hasher.update(pipeline.views_json());
   fingerprint_ = hasher.digest();
 }

@@ -20,17 +20,33 @@ namespace carya::loader {
 /// as many bytes, and a sparse file could claim any size.
 inline constexpr std::uint64_t kEncodedBytesMax = 1 << 30;
 
-/// The rows of a field that is in memory already (an `arrays` source). The caller owns the memory, which outlives the
-/// dataset.
+/// The rows of a field that is in memory already (an `arrays` source, or arrays beside files). The caller owns the
+/// memory, which outlives the dataset.
 struct ArrayMemory {
   const std::byte* data = nullptr;
   std::uint64_t row_bytes = 0;
   std::uint64_t rows = 0;
   std::shared_ptr<const MappedFile> file{};  ///< the file behind the memory, if there is one
+  /// Where the rows of each record begin, with the end of the last one; null: each record has one. Checked when the
+  /// dataset is opened.
+  const std::int64_t* offsets = nullptr;
+
+  /// The bytes of a record.
+  std::span<const std::byte> of(std::uint64_t record) const {
+    if (offsets == nullptr) return {data + record * row_bytes, row_bytes};
+    const auto begin = static_cast<std::uint64_t>(offsets[record]);
+    return {data + begin * row_bytes, (static_cast<std::uint64_t>(offsets[record + 1]) - begin) * row_bytes};
+  }
 };
 
+/// The key in DatasetOptions::arrays of the offsets of a field whose records differ in their number of rows: int64, one
+/// more than records.
+inline std::string offsets_key(const std::string& field) {
+  return field + ".offsets";
+}
+
 struct DatasetOptions {
-  std::map<std::string, ArrayMemory> arrays;  ///< the arrays of an `arrays` source, by field
+  std::map<std::string, ArrayMemory> arrays;  ///< those of the source by field, and their offsets
   io::ListingOptions listing;
 };
 
@@ -72,6 +88,7 @@ class Dataset {
   std::string path(std::uint64_t record) const;
 
  private:
+  Result<ArrayMemory> open_array(const transforms::SourceField& field, const DatasetOptions& options) const;
   Status open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options);
   Status apply_views(const std::string& views_json);
   void make_fingerprint(const transforms::Pipeline& pipeline);

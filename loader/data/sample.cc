@@ -61,7 +61,7 @@ Result<SampleInputs> read_inputs(const Dataset& dataset, std::uint64_t record) {
   SampleInputs inputs;
   for (const Dataset::Field& field : dataset.fields()) {
     if (field.kind == Kind::kTensor) {
-      inputs.spans.emplace_back(field.array.data + source * field.array.row_bytes, field.array.row_bytes);
+      inputs.spans.push_back(field.array.of(source));
     } else if (field.kind == Kind::kLabel) {
       inputs.labels.push_back(field.manifest->record(source).label);
       inputs.spans.push_back(std::as_bytes(std::span(&inputs.labels.back(), 1)));

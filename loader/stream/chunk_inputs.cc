@@ -28,7 +28,7 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
         continue;
       }
       if (field.kind == Kind::kTensor) {
-        chunk.inputs.emplace_back(field.array.data + source * field.array.row_bytes, field.array.row_bytes);
+        chunk.inputs.push_back(field.array.of(source));
         continue;
       }
       const io::RecordAddress address = field.manifest->record(source);

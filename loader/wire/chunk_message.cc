@@ -197,7 +197,8 @@ Result<RemoteInputs> parse_remote_inputs(const RemoteChunk& chunk,
   for (std::size_t i = 0; i < chunk.rows * fields.size(); ++i) {
     const transforms::SourceField& field = fields[i % fields.size()];
     const std::uint64_t bytes = next_length();
-    if (!is_encoded(field) && bytes != static_cast<std::uint64_t>(field.spec.bytes()))
+    const std::int64_t fixed = is_encoded(field) ? -1 : field.spec.bytes();  // -1: of any length
+    if (fixed >= 0 && bytes != static_cast<std::uint64_t>(fixed))
       return wrong(
           fmt::format("{} has {} bytes; the plan takes {}", field.spec.name, bytes, field.spec.to_string()));
     if (!take(bytes, parsed.inputs)) return wrong("an input is longer than what was sent");

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from . import fleet as fleet
     from . import jax as jax
     from . import torch as torch
+    from ._detection.coco import coco
     from ._formats.csv_rows import csv
     from ._formats.hdf5 import hdf5
     from ._formats.jsonl import jsonl
@@ -93,6 +94,7 @@ __all__ = [
     "arrays",
     "arrow",
     "audio_folder",
+    "coco",
     "csv",
     "dataset",
     "files",
@@ -120,6 +122,7 @@ __all__ = [
 
 # Loaded when they are asked for: their libraries, and frameworks, are many modules that few scripts need together.
 _LATER = {
+    "coco": "_detection.coco",
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",

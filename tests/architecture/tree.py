@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),
-        ("ops/audio", "user"),
+        ("ops/audio", "ops/objects", "user"),
         ("ops",),
         ("pipeline",),
         ("plan",),

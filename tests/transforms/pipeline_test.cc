@@ -134,7 +134,7 @@ TEST(Pipeline, ErrorsNameOpParameterGivenAndAllowed) {
               HasSubstr("fill has 4 values"));
   EXPECT_THAT(
       op_error(R"({"op":"blur"})"),
-      HasSubstr("unknown op 'blur'; give one of adjust_sharpness, affine, autocontrast, center_crop"));
+      HasSubstr("unknown op 'blur'; give one of adjust_sharpness, affine, autocontrast, boxes, center_crop"));
   EXPECT_THAT(op_error(R"({"op":"center_crop","size":[9,9]})"),
               HasSubstr("image is still encoded; put decode_image before"));
   EXPECT_THAT(op_error(R"({"op":"normalize","mean":0,"std":1})"), HasSubstr("put decode_image before"));

@@ -107,6 +107,11 @@ Commutes commutes(const Op& first, const Op& second) {
   const OpKind other = second.traits().kind;
   if (one == OpKind::kViews || other == OpKind::kViews) return Commutes::kNever;
   if (one == OpKind::kUser || other == OpKind::kUser) return Commutes::kNever;
+  // Objects know where pixels lie, not which color they have.
+  if (one == OpKind::kObjects || other == OpKind::kObjects) {
+    const bool with_color = one == OpKind::kColor || other == OpKind::kColor;
+    return with_color ? Commutes::kExact : Commutes::kNever;
+  }
   if (!first.inner().empty() || !second.inner().empty()) return group_commutes(first, second);
   // Where values lie and what they are do not touch each other. normalize does both, so it stays.
   const PointRule rule = first.traits().point, other_rule = second.traits().point;

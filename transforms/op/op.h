@@ -20,6 +20,8 @@ inline constexpr std::size_t kOpsMax = 64;
 /// The most fields of a sample.
 inline constexpr std::size_t kFieldsMax = 64;
 
+class Op;
+
 /// The state of one field at one point of the chain, while shapes are inferred.
 struct FieldState {
   enum class Form : std::uint8_t {
@@ -31,6 +33,7 @@ struct FieldState {
     kAudio,     ///< samples: (frames) of mono audio, (channels, frames) else
     kSpectrum,  ///< of mono audio: (bins, frames), or (frames, bins) if `time_first`
     kLabel,     ///< int64 scalar of the manifest
+    kObjects,   ///< of the objects in the main picture: boxes or what goes with them (ops/objects)
   };
 
   TensorSpec spec;
@@ -45,6 +48,13 @@ struct FieldState {
   std::size_t length_field =
       kNoField;  ///< the field that counts what is no padding: samples, or frames of a spectrum
   bool time_first = false;
+  // kTensor:
+  std::int64_t rows_max =
+      -1;  ///< the most rows of a record, where their number differs between records; else -1
+  // kObjects:
+  enum class Part : std::uint8_t { kNone, kBoxes, kKeyPoints, kRows, kCount };
+  Part part = Part::kNone;
+  const Op* boxes_op = nullptr;  ///< the op that told what the fields are; it outlives this state
 };
 
 /// The field of the main image. Color and point ops take it by default; geometric ops treat other images as extra.
@@ -60,6 +70,7 @@ enum class OpKind : std::uint8_t {
   kViews,      ///< makes two pictures of one, each with ops of its own
   kAudio,      ///< decodes audio, changes samples, or makes a spectrum of them
   kUser,       ///< a user's own: whole fields, in whatever way
+  kObjects,    ///< the objects in the picture: what they are, and which of them stay
 };
 
 /// What changes if two neighbouring ops swap places (DESIGN section 7).

@@ -43,6 +43,16 @@ double uniform(SampleRng& rng, double low, double high) {
 // Of a square picture; where a large window does not fit at its ratio, a smaller one is drawn instead.
 constexpr double kFits = 0.8;
 
+// Intersection over union; 0 if neither has an area.
+float overlap_of(const Box& one, const Box& other) {
+  const float width = std::min(one.right, other.right) - std::max(one.left, other.left);
+  const float height = std::min(one.bottom, other.bottom) - std::max(one.top, other.top);
+  const float shared = std::max(width, 0.0F) * std::max(height, 0.0F);
+  const float all = (one.right - one.left) * (one.bottom - one.top) +
+                    (other.right - other.left) * (other.bottom - other.top) - shared;
+  return all > 0 ? shared / all : 0.0F;
+}
+
 // Half of an odd difference goes to the even side, as Python's round() does in the reference.
 std::int64_t half_to_even(std::int64_t difference) {
   return static_cast<std::int64_t>(std::rint(static_cast<double>(difference) / 2.0));
@@ -221,6 +231,81 @@ Crop::Crop(Json::Object canonical, std::int64_t top, std::int64_t left, ImageSiz
 
 Status Crop::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   add_window(steps, in, top_, left_, size_);
+  return {};
+}
+
+Result<std::unique_ptr<Op>> RandomIouCrop::parse(Params& params) {
+  Options options;
+  options.scale = params.range("scale", 1e-3, 1.0, {0.3, 1.0});
+  options.ratio = params.range("ratio", 1e-3, 1e3, {0.5, 2.0});
+  options.overlaps = params.numbers("overlaps", 1, 64, 0.0, 1e3, "1 to 64 numbers from 0",
+                                    std::vector<double>{0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0});
+  options.trials = params.integer("trials", 1, 1'000, 40);
+  TRY(params.finish());
+  return std::make_unique<RandomIouCrop>(params.take_canonical(), std::move(options));
+}
+
+RandomIouCrop::RandomIouCrop(Json::Object canonical, Options options)
+    : GeometricOp("random_iou_crop",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .pixels = Pixels::kCopied,
+                           .waits = true,
+                           .reads = 0.6,
+                           .in_pixels = true,
+                           .assumed_cost = {.fixed_ns = 2'000}},
+                  std::move(canonical)),
+      options_(std::move(options)) {}
+
+Status RandomIouCrop::check_fields(const std::vector<FieldState>& fields) const {
+  for (const FieldState& field : fields)
+    if (field.form == FieldState::Form::kObjects) return {};
+  return fail(Code::kInvalidArgument,
+              name() + ": no boxes among " + field_names(fields) + "; put boxes(...) before");
+}
+
+Status RandomIouCrop::resolve(SampleRng&, ImageSize, StepList&) const {
+  return {};
+}
+
+// A window of whole pixels; empty where it is too small or its sides are not within the ratios.
+Box RandomIouCrop::draw(SampleRng& rng, ImageSize in) const {
+  const auto part = [&](std::int64_t side) {
+    return std::floor(static_cast<double>(side) * uniform(rng, options_.scale[0], options_.scale[1]));
+  };
+  const double width = part(in.width), height = part(in.height);
+  const double spare_columns = static_cast<double>(in.width) - width;
+  const double spare_rows = static_cast<double>(in.height) - height;
+  const double left = std::floor(spare_columns * rng.next_double());
+  const double top = std::floor(spare_rows * rng.next_double());
+  const bool fits =
+      width >= 1 && height >= 1 && width / height >= options_.ratio[0] && width / height <= options_.ratio[1];
+  if (!fits) return {};
+  return {static_cast<float>(left), static_cast<float>(top), static_cast<float>(left + width),
+          static_cast<float>(top + height)};
+}
+
+Status RandomIouCrop::resolve_with(SampleRng& rng, ImageSize in, Objects& objects, StepList& steps) const {
+  for (int option = 0; objects.count() > 0 && option < kOptionsMax; ++option) {
+    const double overlap = options_.overlaps[rng.next_below(options_.overlaps.size())];
+    if (overlap >= 1.0) return {};
+    for (std::int64_t trial = 0; trial < options_.trials; ++trial) {
+      const Box window = draw(rng, in);
+      const auto inside = [&](const Box& box) {
+        const float x = 0.5F * (box.left + box.right), y = 0.5F * (box.top + box.bottom);
+        return window.left < x && x < window.right && window.top < y && y < window.bottom;
+      };
+      const bool found = std::ranges::any_of(objects.boxes(), [&](const Box& box) {
+        return inside(box) && static_cast<double>(overlap_of(box, window)) >= overlap;
+      });
+      if (!found) continue;
+      objects.keep_if(inside);
+      add_window(steps, in, static_cast<std::int64_t>(window.top), static_cast<std::int64_t>(window.left),
+                 {static_cast<std::int64_t>(window.bottom - window.top),
+                  static_cast<std::int64_t>(window.right - window.left)});
+      return {};
+    }
+  }
   return {};
 }
 

@@ -104,4 +104,33 @@ class Crop final : public GeometricOp {
   ImageSize size_;
 };
 
+/// A window that has the centre of a box in it and overlaps one of those by a share that is drawn; objects whose centre
+/// is outside are left out. Source: torchvision v2 RandomIoUCrop, after Liu et al., "SSD: Single Shot MultiBox
+/// Detector", ECCV 2016, section 2.2.
+///
+/// Draws: an option, then up to `trials` windows, until one is found or the option is 1 or more, which leaves the image
+/// as it is. Without an object, or after kOptionsMax options, it stays too: the reference may draw for ever.
+class RandomIouCrop final : public GeometricOp {
+ public:
+  struct Options {
+    std::array<double, 2> scale{};  ///< of each side of the window, in parts of the image's
+    std::array<double, 2> ratio{};  ///< width to height
+    std::vector<double> overlaps;   ///< intersection over union, at least
+    std::int64_t trials = 0;
+  };
+  static constexpr int kOptionsMax = 50;
+
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomIouCrop(Json::Object canonical, Options options);
+  Result<ImageSize> infer_size(ImageSize) const override { return ImageSize{}; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+  Status resolve_with(SampleRng& rng, ImageSize in, Objects& objects, StepList& steps) const override;
+
+ private:
+  Status check_fields(const std::vector<FieldState>& fields) const override;
+  Box draw(SampleRng& rng, ImageSize in) const;
+
+  Options options_;
+};
+
 }  // namespace carya::transforms

@@ -1,6 +1,8 @@
 #include "transforms/ops/flip_pad.h"
 
 #include <fmt/core.h>
+#include <algorithm>
+#include <cmath>
 
 namespace carya::transforms {
 namespace {
@@ -87,6 +89,51 @@ Status Pad::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   step.left = -left;
   step.padding_mode = padding_.mode;
   step.fill = padding_.fill.pixel();
+  return {};
+}
+
+Result<std::unique_ptr<Op>> RandomZoomOut::parse(Params& params) {
+  Fill fill = Fill::read(params);
+  const auto side_range = params.range("side_range", 1.0, 64.0, {1.0, 4.0});
+  const double p = params.number("p", 0.0, 1.0, 0.5);
+  TRY(params.finish());
+  return std::make_unique<RandomZoomOut>(params.take_canonical(), std::move(fill), side_range, p);
+}
+
+RandomZoomOut::RandomZoomOut(Json::Object canonical, Fill fill, std::array<double, 2> side_range, double p)
+    : GeometricOp("random_zoom_out",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .pixels = fill.beyond() == Beyond::kBlack ? Pixels::kOrBlack : Pixels::kComputed,
+                           .waits = true,
+                           .beyond = fill.beyond(),
+                           .in_pixels = true,
+                           .assumed_cost = kNoteCost},
+                  std::move(canonical)),
+      fill_(std::move(fill)),
+      side_range_(side_range),
+      p_(p) {}
+
+Status RandomZoomOut::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  const bool zooms = rng.next_double() < p_;
+  if (!zooms) return {};
+  const double factor = side_range_[0] + (side_range_[1] - side_range_[0]) * rng.next_double();
+  const auto grown = [&](std::int64_t side) {
+    return std::max(side, static_cast<std::int64_t>(std::floor(static_cast<double>(side) * factor)));
+  };
+  const ImageSize out{grown(in.height), grown(in.width)};
+  const double along_x = rng.next_double(), along_y = rng.next_double();
+  if (out.height > kPixelsMax / out.width)
+    return fail(
+        Code::kCorrupt,
+        fmt::format("random_zoom_out: an image of {} becomes {}; give side_range for at most {} pixels",
+                    size_text(in), size_text(out), kPixelsMax));
+  if (out == in) return {};
+  Step& step = steps.add(Step::Kind::kWindow, out);
+  step.left = -static_cast<std::int64_t>(std::floor(static_cast<double>(out.width - in.width) * along_x));
+  step.top = -static_cast<std::int64_t>(std::floor(static_cast<double>(out.height - in.height) * along_y));
+  step.padding_mode = PaddingMode::kConstant;
+  step.fill = fill_.pixel();
   return {};
 }
 

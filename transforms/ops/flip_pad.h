@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "transforms/ops/crops.h"
@@ -34,6 +35,25 @@ class Pad final : public GeometricOp {
   }
 
   Padding padding_;
+};
+
+/// Puts the image at a random place on a larger canvas of one color, with probability p. Source: torchvision v2
+/// RandomZoomOut. Draws: whether, the factor of both sides, the place along x and y.
+class RandomZoomOut final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomZoomOut(Json::Object canonical, Fill fill, std::array<double, 2> side_range, double p);
+  Result<ImageSize> infer_size(ImageSize) const override { return ImageSize{}; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  Status check_channels(std::int64_t channels) const override {
+    return fill_.check_channels(name(), channels);
+  }
+
+  Fill fill_;
+  std::array<double, 2> side_range_;
+  double p_;
 };
 
 }  // namespace carya::transforms

@@ -53,6 +53,31 @@ std::string size_text(ImageSize size) {
   return one(size.width) + "x" + one(size.height);
 }
 
+void follow(Objects& objects, std::span<const Step> steps) {
+  for (const Step& step : steps) {
+    switch (step.kind) {
+      case Step::Kind::kWindow:
+        objects.window(step.top, step.left, step.height, step.width);
+        break;
+      case Step::Kind::kResize:
+        objects.resize(step.height, step.width);
+        break;
+      case Step::Kind::kFlip:
+        objects.flip(step.flip_horizontal, step.flip_vertical);
+        break;
+      case Step::Kind::kWarp:
+        objects.warp(step.matrix);
+        break;
+      case Step::Kind::kColor:
+        break;
+    }
+  }
+}
+
+Status GeometricOp::resolve_with(SampleRng& rng, ImageSize in, Objects&, StepList& steps) const {
+  return resolve(rng, in, steps);
+}
+
 Status GeometricOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>& indices) const {
   ImageSize size;
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -78,6 +103,7 @@ Status GeometricOp::infer(std::vector<FieldState>& fields, std::vector<std::size
   if (indices.empty())
     return fail(Code::kInvalidArgument,
                 name() + ": no image among the fields (" + facts_of(fields) + "); " + make_an_image(fields));
+  TRY(check_fields(fields));
   ASSIGN(const ImageSize result, infer_size(size));
   for (const std::size_t i : indices) {
     fields[i].spec.shape[0] = result.height;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -10,6 +11,7 @@
 #include "transforms/kernels/resize/resize.h"
 #include "transforms/kernels/warp/warp.h"
 #include "transforms/op/op.h"
+#include "transforms/ops/objects/objects.h"
 
 namespace carya::transforms {
 
@@ -86,11 +88,19 @@ class GeometricOp : public Op {
   /// Draw this sample's random numbers for images of size `in`, and append the steps (none if nothing moves). Errors:
   /// kCorrupt if an image of this size cannot be taken. Cost: no allocation unless it fails.
   virtual Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const = 0;
+  /// The same for a sample with objects, before its steps move them. What an op draws may depend on them, and it may
+  /// leave some out; others leave this as it is.
+  virtual Status resolve_with(SampleRng& rng, ImageSize in, Objects& objects, StepList& steps) const;
 
  protected:
+  /// Check what the op needs beside images.
+  virtual Status check_fields(const std::vector<FieldState>&) const { return {}; }
   /// Check the channels against parameters with one value per channel (fill).
   virtual Status check_channels(std::int64_t) const { return {}; }
 };
+
+/// Move objects as `steps` move the pixels of their picture.
+void follow(Objects& objects, std::span<const Step> steps);
 
 /// "640x480", which is width x height as photographers write it; "?" stands for an unknown side.
 std::string size_text(ImageSize size);

@@ -37,6 +37,10 @@ Status PointOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>&
     if (fields[i].form == FieldState::Form::kAudio || fields[i].form == FieldState::Form::kSpectrum)
       return refuse(fields[i], "images and arrays; audio has ops of its own");
     if (fields[i].form == FieldState::Form::kLabel) return refuse(fields[i], "images and arrays, no label");
+    if (fields[i].form == FieldState::Form::kObjects)
+      return refuse(fields[i], "images and arrays; boxes and what goes with them stay as they are");
+    if (fields[i].form == FieldState::Form::kTensor && fields[i].spec.bytes() < 0)
+      return refuse(fields[i], "images and arrays of one shape");
     TRY(infer_field(fields[i]));
     if (!traits().pixelwise) fields[i].values = true;
   }

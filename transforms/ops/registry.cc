@@ -20,6 +20,7 @@
 #include "transforms/ops/decode.h"
 #include "transforms/ops/erasing.h"
 #include "transforms/ops/flip_pad.h"
+#include "transforms/ops/objects/boxes.h"
 #include "transforms/ops/point.h"
 #include "transforms/ops/random_color.h"
 #include "transforms/ops/resize.h"
@@ -38,6 +39,7 @@ constexpr Entry kOps[] = {
     {"adjust_sharpness", FixedColor::parse_adjust_sharpness},
     {"affine", AffineTransform::parse},
     {"autocontrast", FixedColor::parse_autocontrast},
+    {"boxes", BoxesOp::parse},
     {"center_crop", CenterCrop::parse},
     {"color_jitter", ColorJitter::parse},
     {"crop", Crop::parse},
@@ -62,13 +64,18 @@ constexpr Entry kOps[] = {
     {"random_erasing", RandomErasing::parse},
     {"random_grayscale", RandomGrayscale::parse},
     {"random_horizontal_flip", RandomFlip::parse_horizontal},
+    {"random_iou_crop", RandomIouCrop::parse},
     {"random_resized_crop", RandomResizedCrop::parse},
     {"random_rotation", RandomRotation::parse},
+    {"random_shortest_size", RandomShortestSize::parse},
     {"random_vertical_flip", RandomFlip::parse_vertical},
+    {"random_zoom_out", RandomZoomOut::parse},
     {"resample", Resample::parse},
     {"resize", Resize::parse},
     {"rotate", Rotate::parse},
+    {"sanitize_boxes", SanitizeBoxes::parse},
     {"scale", Scale::parse},
+    {"scale_jitter", ScaleJitter::parse},
     {"solarize", FixedColor::parse_solarize},
     {"spec_augment", SpecAugment::parse},
     {"spectrogram", Spectrum::parse_spectrogram},

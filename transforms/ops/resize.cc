@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cmath>
 
 #include "transforms/ops/crops.h"
 
@@ -88,6 +89,82 @@ Status Resize::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   step.width = size.width;
   add_resize(steps, in, step);
   return {};
+}
+
+namespace {
+
+OpTraits resize_traits(const Step& resize) {
+  return {.kind = OpKind::kGeometric,
+          .random = true,
+          .is_resize = true,
+          .rescales = true,
+          .overshoots = overshoots(resize.interpolation),
+          .in_pixels = true,
+          .assumed_cost = kResizeCost};
+}
+
+// Both sides times `factor`, cut off to whole pixels.
+Status add_scaled(std::string_view op_name, ImageSize in, double factor, Step resize, StepList& steps) {
+  const auto scaled = [&](std::int64_t side) {
+    return std::max<std::int64_t>(1,
+                                  static_cast<std::int64_t>(std::floor(static_cast<double>(side) * factor)));
+  };
+  resize.height = scaled(in.height);
+  resize.width = scaled(in.width);
+  if (resize.height > kPixelsMax / resize.width)
+    return fail(Code::kCorrupt,
+                fmt::format("{}: an image of {} becomes {}; give a smaller size: at most {} pixels", op_name,
+                            size_text(in), size_text({resize.height, resize.width}), kPixelsMax));
+  add_resize(steps, in, resize);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Op>> RandomShortestSize::parse(Params& params) {
+  auto min_size = params.integers("min_size", 1, 64, 1, kSideMax, "1 to 64 lengths of the shorter side");
+  const auto max_size = params.integer_or_null("max_size", 1, kSideMax);
+  const Step resize = read_resize(params);
+  TRY(params.finish());
+  return std::make_unique<RandomShortestSize>(params.take_canonical(), std::move(min_size), max_size, resize);
+}
+
+RandomShortestSize::RandomShortestSize(Json::Object canonical, std::vector<std::int64_t> min_size,
+                                       std::optional<std::int64_t> max_size, Step resize)
+    : GeometricOp("random_shortest_size", resize_traits(resize), std::move(canonical)),
+      min_size_(std::move(min_size)),
+      max_size_(max_size),
+      resize_(resize) {}
+
+Status RandomShortestSize::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  const std::int64_t wanted = min_size_[rng.next_below(min_size_.size())];
+  double factor = static_cast<double>(wanted) / static_cast<double>(std::min(in.height, in.width));
+  if (max_size_)
+    factor = std::min(factor,
+                      static_cast<double>(*max_size_) / static_cast<double>(std::max(in.height, in.width)));
+  return add_scaled(name(), in, factor, resize_, steps);
+}
+
+Result<std::unique_ptr<Op>> ScaleJitter::parse(Params& params) {
+  const ImageSize target = read_size(params, "target_size");
+  const auto scale_range = params.range("scale_range", 1e-3, 1e3, {0.1, 2.0});
+  const Step resize = read_resize(params);
+  TRY(params.finish());
+  return std::make_unique<ScaleJitter>(params.take_canonical(), target, scale_range, resize);
+}
+
+ScaleJitter::ScaleJitter(Json::Object canonical, ImageSize target, std::array<double, 2> scale_range,
+                         Step resize)
+    : GeometricOp("scale_jitter", resize_traits(resize), std::move(canonical)),
+      target_(target),
+      scale_range_(scale_range),
+      resize_(resize) {}
+
+Status ScaleJitter::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  const double share = scale_range_[0] + (scale_range_[1] - scale_range_[0]) * rng.next_double();
+  const double fits = std::min(static_cast<double>(target_.height) / static_cast<double>(in.height),
+                               static_cast<double>(target_.width) / static_cast<double>(in.width));
+  return add_scaled(name(), in, fits * share, resize_, steps);
 }
 
 }  // namespace carya::transforms

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "transforms/op/params.h"
 #include "transforms/ops/geometry.h"
@@ -29,6 +31,38 @@ class Resize final : public GeometricOp {
 
   ImageSize size_;
   std::optional<std::int64_t> max_size_;
+  Step resize_;
+};
+
+/// Resizes until the shorter side has a length drawn from a list, or the longer one `max_size`. Source: torchvision v2
+/// RandomShortestSize. Draws: the length.
+class RandomShortestSize final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomShortestSize(Json::Object canonical, std::vector<std::int64_t> min_size,
+                     std::optional<std::int64_t> max_size, Step resize);
+  Result<ImageSize> infer_size(ImageSize) const override { return ImageSize{}; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  std::vector<std::int64_t> min_size_;
+  std::optional<std::int64_t> max_size_;
+  Step resize_;
+};
+
+/// Resizes to a random share of the size at which the image just fits into `target_size`. Source: torchvision v2
+/// ScaleJitter, with height and width in their places: it divides the target's height by the image's width. Draws: the
+/// share.
+class ScaleJitter final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  ScaleJitter(Json::Object canonical, ImageSize target, std::array<double, 2> scale_range, Step resize);
+  Result<ImageSize> infer_size(ImageSize) const override { return ImageSize{}; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  ImageSize target_;
+  std::array<double, 2> scale_range_;
   Step resize_;
 };
 

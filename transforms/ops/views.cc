@@ -39,6 +39,8 @@ Result<std::size_t> TwoViews::find_picture(const std::vector<FieldState>& fields
     const FieldState::Form form = fields[f].form;
     if (form == FieldState::Form::kAudio || form == FieldState::Form::kSpectrum)
       return refuse(fields[f], "no audio beside the picture that is seen twice");
+    if (form == FieldState::Form::kObjects)
+      return refuse(fields[f], "no boxes beside the picture that is seen twice");
     if (fields[f].spec.name == "view_0" || fields[f].spec.name == "view_1")
       return refuse(fields[f], "other names than those of the views");
     if (f != found.front() && (form == FieldState::Form::kImage || form == FieldState::Form::kEncoded))

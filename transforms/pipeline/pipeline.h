@@ -23,7 +23,10 @@ struct SourceField {
     kLabel,    ///< an int64 scalar of the manifest
   };
   Kind kind = Kind::kEncoded;
-  TensorSpec spec;  ///< its name is always set; dtype and shape are set for kTensor and kLabel
+  /// Its name is always set; dtype and shape are set for kTensor and kLabel. A first side of -1: a kTensor whose rows
+  /// differ in number between records.
+  TensorSpec spec;
+  std::int64_t rows_max = -1;  ///< of such a tensor: the most rows that a record has; else -1
 };
 
 enum class OnError : std::uint8_t { kRaise, kReplace, kMask };

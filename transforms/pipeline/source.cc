@@ -76,29 +76,6 @@ Result<SourceSpec> parse_image_folder(Params& params) {
   return SourceSpec{"", "image_folder(" + Json(path).text() + ")", {encoded("image"), label()}};
 }
 
-Result<SourceSpec> parse_files(Params& params, const Json& object) {
-  const std::vector<std::string> paths = params.strings("paths", std::nullopt);
-  const auto count = static_cast<std::int64_t>(paths.size());
-  const auto labels = params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
-                                              fmt::format("None or one label for each of {} paths", count));
-  ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
-  // Written only where it is given: documents of pictures stay as they were.
-  const std::string field =
-      object.find("field") != nullptr ? params.string("field") : std::string(kMainField);
-  TRY(params.finish());
-  SourceSpec spec{"", fmt::format("files({} paths", count), {encoded(field)}};
-  for (const auto& [name, list] : extra) {
-    spec.fields.push_back(encoded(name));
-    spec.text += ", extra " + Json(name).text();
-  }
-  if (labels) {
-    spec.fields.push_back(label());
-    spec.text += ", labels";
-  }
-  spec.text += ')';
-  return spec;
-}
-
 Result<SourceSpec> parse_webdataset(Params& params) {
   const std::vector<std::string> tars = params.strings("tars", std::nullopt);
   ASSIGN(Json::Object fields, read_lists(params, "fields", -1));
@@ -139,13 +116,62 @@ TensorSpec read_row(Params& params, const std::string& name) {
   return {name, dtype.value_or(DType::kUint8), std::move(shape)};
 }
 
+// With "rows_max", each record has a number of such rows, at most so many.
 Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
   Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
-  TensorSpec row = read_row(params, name);
+  SourceField field{SourceField::Kind::kTensor, read_row(params, name)};
   params.string("fingerprint");
+  if (given.find("rows_max") != nullptr) {
+    field.rows_max = params.integer("rows_max", 0, kRowBytesMax);
+    if (field.spec.shape.size() == kDimensionsMax)
+      params.reject("shape", "at most 7 dimensions beside rows_max");
+    field.spec.shape.insert(field.spec.shape.begin(), -1);
+  }
   TRY(params.finish());
   canonical = Json(params.take_canonical());
-  return SourceField{SourceField::Kind::kTensor, std::move(row)};
+  return field;
+}
+
+// {name: {"dtype", "shape", "fingerprint"}}.
+Status parse_array_fields(const Json::Object& arrays, SourceSpec& spec, Json::Object& canonical) {
+  for (const auto& [name, array] : arrays) {
+    canonical.emplace_back(name, Json());
+    ASSIGN(SourceField field, parse_array(name, array, canonical.back().second));
+    spec.fields.push_back(std::move(field));
+  }
+  return {};
+}
+
+Result<SourceSpec> parse_files(Params& params, const Json& object) {
+  const std::vector<std::string> paths = params.strings("paths", std::nullopt);
+  const auto count = static_cast<std::int64_t>(paths.size());
+  const auto labels = params.integers_or_null("labels", paths.size(), paths.size(), INT64_MIN, INT64_MAX,
+                                              fmt::format("None or one label for each of {} paths", count));
+  ASSIGN(const Json::Object extra, read_lists(params, "extra", count));
+  // Written only where it is given: documents of pictures stay as they were.
+  const std::string field =
+      object.find("field") != nullptr ? params.string("field") : std::string(kMainField);
+  const bool has_arrays = object.find("arrays") != nullptr;  // written only where it is given, too
+  const Json none = Json(Json::Object());
+  const Json& given = has_arrays ? params.raw("arrays") : none;
+  const auto* arrays = given.get<Json::Object>();
+  if (!arrays) params.reject("arrays", "an object of {name: {\"dtype\", \"shape\", \"fingerprint\"}}");
+  TRY(params.finish());
+  SourceSpec spec{"", fmt::format("files({} paths", count), {encoded(field)}};
+  for (const auto& [name, list] : extra) {
+    spec.fields.push_back(encoded(name));
+    spec.text += ", extra " + Json(name).text();
+  }
+  Json::Object canonical;
+  TRY(parse_array_fields(*arrays, spec, canonical));
+  for (const auto& [name, array] : canonical) spec.text += ", array " + Json(name).text();
+  params.set_canonical("arrays", Json(std::move(canonical)));
+  if (labels) {
+    spec.fields.push_back(label());
+    spec.text += ", labels";
+  }
+  spec.text += ')';
+  return spec;
 }
 
 Result<SourceSpec> parse_arrays(Params& params) {
@@ -156,11 +182,7 @@ Result<SourceSpec> parse_arrays(Params& params) {
   TRY(params.finish());
   SourceSpec spec{"", fmt::format("arrays({} rows)", count), {}};
   Json::Object canonical;
-  for (const auto& [name, array] : *arrays) {
-    canonical.emplace_back(name, Json());
-    ASSIGN(SourceField field, parse_array(name, array, canonical.back().second));
-    spec.fields.push_back(std::move(field));
-  }
+  TRY(parse_array_fields(*arrays, spec, canonical));
   params.set_canonical("arrays", Json(std::move(canonical)));
   return spec;
 }
@@ -227,13 +249,13 @@ std::vector<FieldState> initial_states(const std::vector<SourceField>& fields) {
   const auto may_be_image = [](const SourceField& field) {
     const auto& shape = field.spec.shape;
     return field.kind == SourceField::Kind::kTensor && field.spec.dtype == DType::kUint8 &&
-           shape.size() == 3 && (shape[2] == 1 || shape[2] == 3 || shape[2] == 4);
+           field.rows_max < 0 && shape.size() == 3 && (shape[2] == 1 || shape[2] == 3 || shape[2] == 4);
   };
   const SourceField* main = nullptr;
   for (const SourceField& field : fields)
     if (field.spec.name == kMainField && may_be_image(field)) main = &field;
   for (const SourceField& field : fields) {
-    FieldState state{.spec = field.spec};
+    FieldState state{.spec = field.spec, .rows_max = field.rows_max};
     if (field.kind == SourceField::Kind::kLabel) state.form = FieldState::Form::kLabel;
     if (field.kind == SourceField::Kind::kTensor) {
       const bool image = main && may_be_image(field) && field.spec.shape[0] == main->spec.shape[0] &&

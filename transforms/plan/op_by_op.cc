@@ -18,6 +18,8 @@ struct Sample {
   ImageDecoder decoder;
   Resizer resizer;
   Patience* patience = nullptr;  // may be null
+  Objects objects;
+  bool has_objects = false;
 };
 
 ImageSize size_of(const OwnedTensor& tensor) {
@@ -144,9 +146,10 @@ Status move_pixels(const Program& program, const Program::OpProgram& entry, cons
   if (!entry.gate.open(id)) return {};
   SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
   StepList steps;
-  TRY(op.resolve(rng, size, steps));
+  TRY(sample.has_objects ? op.resolve_with(rng, size, sample.objects, steps) : op.resolve(rng, size, steps));
   TRY(check_steps(program.options, op, steps, 0));
   if (steps.count == 0) return {};
+  if (sample.has_objects) follow(sample.objects, std::span(steps.steps).first(steps.count));
   const ImageSize made{steps.steps[steps.count - 1].height, steps.steps[steps.count - 1].width};
   for (const std::size_t f : entry.fields) TRY(price.add(op, size, made, sample.tensors[f].spec.shape[2]));
   for (std::size_t i = 0; i < steps.count; ++i)
@@ -214,12 +217,32 @@ Status run_sounds(const Program& program, const SampleId& id,
     if (field.kind != FieldProgram::Kind::kLength) continue;
     OwnedTensor length{program.outputs[f], std::vector<std::byte>(sizeof(std::int64_t))};
     std::memcpy(length.data.data(), &valid[field.sound], sizeof(std::int64_t));
-    if (f < sample.tensors.size())
-      sample.tensors[f] = std::move(length);
-    else
-      sample.tensors.push_back(std::move(length));
+    while (sample.tensors.size() <= f) sample.tensors.emplace_back();
+    sample.tensors[f] = std::move(length);
   }
   return {};
+}
+
+// The op boxes where it stands, or before the first op where another part of the plan had it.
+Status begin_objects(const Program& program, std::span<const std::span<const std::byte>> inputs,
+                     Sample& sample) {
+  sample.has_objects = true;
+  return load_objects(program.objects, inputs, size_of(sample.tensors[program.objects.image]),
+                      sample.objects);
+}
+
+void end_objects(const Program& program, std::span<const std::span<const std::byte>> inputs, Sample& sample) {
+  if (program.objects.op == nullptr) return;
+  while (sample.tensors.size() < program.outputs.size()) sample.tensors.emplace_back();
+  std::vector<std::byte*> outputs(program.outputs.size());
+  for (std::size_t f = 0; f < outputs.size(); ++f) {
+    if (program.fields[f].kind != FieldProgram::Kind::kObjects) continue;
+    OwnedTensor& tensor = sample.tensors[f];
+    tensor.spec = program.outputs[f];
+    tensor.data.resize(static_cast<std::size_t>(tensor.spec.bytes()));
+    outputs[f] = tensor.data.data();
+  }
+  store_objects(program.objects, inputs, sample.objects, outputs);
 }
 
 }  // namespace
@@ -236,7 +259,8 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
   PassPrice price(program.options.sample_ns_max);
   for (std::size_t f = 0; f < fields.size(); ++f) {
     const bool encoded = fields[f].kind == SourceField::Kind::kEncoded;
-    const bool sized = !encoded && fields[f].spec.bytes() < 0;
+    const bool rows = fields[f].rows_max >= 0;
+    const bool sized = !encoded && !rows && fields[f].spec.bytes() < 0;
     const std::span<const std::byte> bytes = sized ? packed_pixels(inputs[f]) : inputs[f];
     OwnedTensor tensor{fields[f].spec, {bytes.begin(), bytes.end()}};
     if (sized) {
@@ -244,17 +268,27 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
       tensor.spec.shape[0] = size.height;
       tensor.spec.shape[1] = size.width;
     }
-    if (encoded)
+    if (rows) {
+      TensorSpec one = tensor.spec;
+      one.shape[0] = 1;
+      tensor.spec.shape[0] = static_cast<std::int64_t>(inputs[f].size()) / one.bytes();
+    } else if (encoded)
       tensor.spec.shape = {static_cast<std::int64_t>(inputs[f].size())};
     else
       CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(bytes.size()));
     sample.tensors.push_back(std::move(tensor));
   }
   TRY(run_sounds(program, id, inputs, sample));
+  if (program.objects.op != nullptr && !program.objects.from_source)
+    TRY(begin_objects(program, inputs, sample));
   for (const Program::OpProgram& entry : program.ops) {
     const OpKind kind = entry.op->traits().kind;
     if (kind == OpKind::kGeometric) TRY(move_pixels(program, entry, id, price, sample));
     if (kind == OpKind::kViews) see_twice(entry, sample);
+    if (kind == OpKind::kObjects) {
+      if (entry.op == program.objects.op) TRY(begin_objects(program, inputs, sample));
+      static_cast<const ObjectOp*>(entry.op)->apply(sample.objects);
+    }
     for (const std::size_t f : entry.fields) {
       if (kind == OpKind::kDecode)
         TRY(decode(program, static_cast<const DecodeImage&>(*entry.op), price, sample, sample.tensors[f]));
@@ -264,6 +298,7 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
       if (patience && !patience->ask()) return fail(Code::kTimeout, "the sample was given up");
     }
   }
+  end_objects(program, inputs, sample);
   return std::move(sample.tensors);
 }
 

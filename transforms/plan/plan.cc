@@ -36,9 +36,10 @@ class CompiledPlan final : public Plan {
     Scratch::Impl& impl = scratch.impl();
     StageTimer timer = begin(impl, inputs, indexes);
     if (!program_.options.fuse) return run_whole(impl, timer, id, inputs, outputs);
-    if (!program_.pictures.empty()) {
+    if (has_steps()) {
       TRY(prepare_pictures(impl, timer, id, inputs, indexes));
       TRY(run_pictures(impl, timer, id, inputs, outputs));
+      write_objects(impl, timer, inputs, outputs);
     }
     TRY(run_sounds(impl, id, inputs, outputs));
     return run_arrays(impl, timer, inputs, outputs);
@@ -49,13 +50,16 @@ class CompiledPlan final : public Plan {
     Scratch::Impl& impl = scratch.impl();
     StageTimer timer = begin(impl, inputs, indexes);
     if (!program_.options.fuse) return pack_whole(impl, timer, id, inputs, room);
-    if (!program_.pictures.empty()) TRY(prepare_pictures(impl, timer, id, inputs, indexes));
+    if (has_steps()) TRY(prepare_pictures(impl, timer, id, inputs, indexes));
     std::array<ImageSize, kFieldsMax> sizes;
     for (const std::size_t f : program_.pictures) sizes[f] = made_size(impl, f);
     std::array<std::byte*, kFieldsMax> places{};
     TRY(place_packed(std::span(sizes).first(program_.outputs.size()), room, places));
     const Outputs outputs = std::span(places).first(program_.outputs.size());
-    if (!program_.pictures.empty()) TRY(run_pictures(impl, timer, id, inputs, outputs));
+    if (has_steps()) {
+      TRY(run_pictures(impl, timer, id, inputs, outputs));
+      write_objects(impl, timer, inputs, outputs);
+    }
     TRY(run_sounds(impl, id, inputs, outputs));
     return run_arrays(impl, timer, inputs, outputs);
   }
@@ -144,7 +148,10 @@ class CompiledPlan final : public Plan {
   Status open(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes) const;
   ImageSize source_size(const Scratch::Impl& impl, const FieldProgram& field) const;
   Status add_price(Scratch::Impl& impl, const StepOp& op, ImageSize in, ImageSize out) const;
-  Status resolve(Scratch::Impl& impl, const SampleId& id) const;
+  bool has_steps() const { return !program_.pictures.empty() || program_.objects.op != nullptr; }
+  void write_objects(const Scratch::Impl& impl, StageTimer& timer, Inputs inputs, Outputs outputs) const;
+  ImageSize object_image_size(const Scratch::Impl& impl, Inputs inputs, ImageSize size) const;
+  Status resolve(Scratch::Impl& impl, const SampleId& id, Inputs inputs) const;
   PictureSource source_of(Scratch::Impl& impl, const SampleId& id, std::size_t f,
                           std::span<const std::byte> input) const;
   std::span<const Step> steps_of(const Scratch::Impl& impl, std::size_t f) const;
@@ -211,16 +218,38 @@ Status CompiledPlan::add_price(Scratch::Impl& impl, const StepOp& op, ImageSize 
   return {};
 }
 
+// The size of the main image where the op boxes stands, whose objects know no other yet. `size`: that of all images of
+// the sample, if an op has met them.
+ImageSize CompiledPlan::object_image_size(const Scratch::Impl& impl, Inputs inputs, ImageSize size) const {
+  if (size.height >= 0) return size;
+  const std::size_t image = program_.objects.image;
+  const FieldProgram& field = program_.fields[image];
+  if (field.kind == FieldProgram::Kind::kPicture) return source_size(impl, field);
+  if (field.in_bytes < 0) return packed_size(inputs[image]);
+  return {field.source_shape[0], field.source_shape[1]};
+}
+
 // Draw all random numbers: one list of steps, which every picture follows from its first op on.
-Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
+Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id, Inputs inputs) const {
   StepList& steps = impl.steps;
   steps.count = 0;
   std::array<ImageSize, 2> sizes;  // of each view; one size before the views and after them
   impl.price = PassPrice(program_.options.sample_ns_max);
+  const ObjectProgram& objects = program_.objects;
+  bool has_objects = objects.op != nullptr && !objects.from_source;
+  if (has_objects) TRY(load_objects(objects, inputs, object_image_size(impl, inputs, {}), impl.objects));
   for (std::size_t g = 0; g < program_.step_ops.size(); ++g) {
     const StepOp& op = program_.step_ops[g];
     impl.first_step[g] = steps.count;
     const bool open = op.gate.open(id);
+    if (op.objects == objects.op && op.objects != nullptr) {
+      TRY(load_objects(objects, inputs, object_image_size(impl, inputs, sizes[0]), impl.objects));
+      has_objects = true;
+    }
+    if (op.objects) {
+      op.objects->apply(impl.objects);
+      continue;
+    }
     if (op.color) {
       if (!open) continue;
       const ImageSize at = sizes[op.view == 1];
@@ -242,9 +271,13 @@ Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id) const {
     }
     if (open) {  // the sizes met before: whether they agree does not depend on a draw
       SampleRng rng(op.key, id.epoch, id.record, id.occurrence);
-      TRY(op.geometric->resolve(rng, size, steps));
+      TRY(has_objects ? op.geometric->resolve_with(rng, size, impl.objects, steps)
+                      : op.geometric->resolve(rng, size, steps));
       TRY(check_steps(program_.options, *op.geometric, steps, impl.first_step[g]));
       for (std::size_t i = impl.first_step[g]; i < steps.count; ++i) steps.steps[i].fields = op.fields;
+      if (has_objects)
+        follow(impl.objects,
+               std::span(steps.steps).subspan(impl.first_step[g], steps.count - impl.first_step[g]));
     }
     if (steps.count > impl.first_step[g]) {
       Step& last = steps.steps[steps.count - 1];
@@ -355,7 +388,7 @@ Status CompiledPlan::prepare_pictures(Scratch::Impl& impl, StageTimer& timer, co
                                       Inputs inputs, std::span<FieldIndex> indexes) const {
   TRY(open(impl, inputs, indexes));
   if (timer.timed()) add_sizes(timer, impl);
-  return resolve(impl, id);
+  return resolve(impl, id, inputs);
 }
 
 Status CompiledPlan::run_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id, Inputs inputs,
@@ -397,6 +430,15 @@ Status CompiledPlan::run_views(Scratch::Impl& impl, StageTimer& timer, const Sam
   return {};
 }
 
+void CompiledPlan::write_objects(const Scratch::Impl& impl, StageTimer& timer, Inputs inputs,
+                                 Outputs outputs) const {
+  const ObjectProgram& objects = program_.objects;
+  if (objects.op == nullptr) return;
+  store_objects(objects, inputs, impl.objects, outputs);
+  timer.add(program_.stages.size() - 1, static_cast<std::int64_t>(inputs[objects.boxes].size()),
+            program_.fields[objects.boxes].out_bytes);
+}
+
 // All audio fields, and the fields that say how long they are.
 Status CompiledPlan::run_sounds(Scratch::Impl& impl, const SampleId& id, Inputs inputs,
                                 Outputs outputs) const {
@@ -428,7 +470,9 @@ Status CompiledPlan::run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs i
   const std::size_t stage = program_.stages.size() - 1;
   for (std::size_t f = 0; f < program_.fields.size(); ++f) {
     const FieldProgram& field = program_.fields[f];
-    if (field.kind == FieldProgram::Kind::kPicture || field.kind == FieldProgram::Kind::kLength) continue;
+    if (field.kind == FieldProgram::Kind::kPicture || field.kind == FieldProgram::Kind::kLength ||
+        field.kind == FieldProgram::Kind::kObjects)
+      continue;
     if (field.kind == FieldProgram::Kind::kAudio) {  // run_sounds() has made it
       timer.add(stage, static_cast<std::int64_t>(inputs[f].size()), field.out_bytes);
       continue;

@@ -13,6 +13,11 @@
 namespace carya::transforms {
 namespace {
 
+// Whether an op has an entry among the program's step ops.
+bool is_step(OpKind kind) {
+  return kind == OpKind::kGeometric || kind == OpKind::kColor || kind == OpKind::kObjects;
+}
+
 bool is_audio(const FieldState& state) {
   return state.form == FieldState::Form::kAudio || state.form == FieldState::Form::kSpectrum;
 }
@@ -26,7 +31,9 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
         Code::kInvalidArgument,
         "batch: " + state.spec.name + " is " + state.spec.to_string() + " after " +
             (pipeline.ops().empty() ? "the source" : pipeline.ops().back()->name()) +
-            (is_audio(state) ? "; give one length to all clips: add crop_audio or pad_audio"
+            (state.form == FieldState::Form::kTensor
+                 ? "; give fixed shapes: put boxes(...) behind decode_image"
+             : is_audio(state) ? "; give one length to all clips: add crop_audio or pad_audio"
              : encoded ? " and still encoded; give fixed shapes: add decode_image and a crop or resize, or "
                          "decode_audio and crop_audio or pad_audio"
                        : "; give fixed shapes: add random_resized_crop, random_crop, center_crop or "
@@ -102,7 +109,8 @@ class OpTaker {
       step.fields |= std::uint64_t{1} << (*program_.views)[1];
     if (op.traits().kind == OpKind::kGeometric) step.geometric = static_cast<const GeometricOp*>(&op);
     if (op.traits().kind == OpKind::kColor) step.color = static_cast<const ColorOp*>(&op);
-    if (step.geometric || step.color) program_.step_ops.push_back(step);
+    if (op.traits().kind == OpKind::kObjects) step.objects = static_cast<const ObjectOp*>(&op);
+    if (step.geometric || step.color || step.objects) program_.step_ops.push_back(step);
     program_.ops.push_back(std::move(entry));
     return {};
   }
@@ -174,13 +182,14 @@ Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std
   return states;
 }
 
-// All ops of the part; gives the states after the last one.
-Result<std::vector<FieldState>> take_ops(Program& program) {
+// All ops of the part; gives the states after the last one, and in `first_states` those before the first one.
+Result<std::vector<FieldState>> take_ops(Program& program, std::vector<FieldState>& first_states) {
   ASSIGN(const std::vector<std::size_t> order, running_order(*program.pipeline, program.options));
   const std::span all(order);
   const std::size_t last = std::min(program.options.last, order.size());
   const std::size_t first = std::min(program.options.first, last);
   ASSIGN(std::vector<FieldState> before, begin_part(program, all.first(first)));
+  first_states = before;
   auto states = OpTaker(program, std::move(before)).take_all(all.subspan(first, last - first));
   if (!states) return wrong_order(states.error().message);  // the declared one was checked at parsing
   if (last == order.size())
@@ -218,6 +227,12 @@ void find_lengths(Program& program, const std::vector<FieldState>& states) {
 
 FieldProgram compile_field(Program& program, std::size_t index, const FieldState& last) {
   const bool second_view = program.views && index == (*program.views)[1];
+  if (last.form == FieldState::Form::kObjects)
+    return {.kind = FieldProgram::Kind::kObjects,
+            .name = last.spec.name,
+            .source = index,
+            .in_bytes = index < program.inputs.size() ? program.inputs[index].spec.bytes() : 0,
+            .out_bytes = last.spec.bytes()};
   if (index >= program.inputs.size() && !second_view)  // an op of the part has added it
     return {.kind = FieldProgram::Kind::kLength,
             .name = last.spec.name,
@@ -258,7 +273,7 @@ FieldProgram compile_field(Program& program, std::size_t index, const FieldState
       if (point_steps.empty()) before_points = &entry.before[index];
       point_steps.push_back(static_cast<const PointOp*>(entry.op)->step(entry.before[index]));
     }
-    steps_seen += kind == OpKind::kGeometric || kind == OpKind::kColor;
+    steps_seen += is_step(kind);
   }
   if (field.decode || moves || recolors) {
     field.kind = FieldProgram::Kind::kPicture;
@@ -287,7 +302,7 @@ std::vector<PictureOp> picture_ops(const Program& program) {
   std::size_t steps_seen = 0;
   for (const Program::OpProgram& entry : program.ops) {
     const OpKind kind = entry.op->traits().kind;
-    const bool steps = kind == OpKind::kGeometric || kind == OpKind::kColor;
+    const bool steps = is_step(kind);
     const bool in_picture = std::ranges::any_of(
         entry.fields, [&](std::size_t f) { return program.fields[f].kind == FieldProgram::Kind::kPicture; });
     if (in_picture && kind != OpKind::kDecode && entry.view != 1)  // those of the first view
@@ -383,6 +398,29 @@ void name_stages(Program& program) {
   }
 }
 
+// What the states after the last op say of objects. `before`: those before the first one.
+void find_objects(Program& program, const std::vector<FieldState>& before,
+                  const std::vector<FieldState>& states) {
+  using Part = FieldState::Part;
+  ObjectProgram& objects = program.objects;
+  objects.boxes = object_field(states, Part::kBoxes);
+  if (objects.boxes == FieldState::kNoField) return;
+  objects.op = static_cast<const BoxesOp*>(states[objects.boxes].boxes_op);
+  objects.from_source = before[objects.boxes].form != FieldState::Form::kObjects;
+  objects.objects_max = static_cast<std::size_t>(states[objects.boxes].spec.shape[0]);
+  objects.count = object_field(states, Part::kCount);
+  if (objects.count < before.size()) objects.count_before = objects.count;
+  objects.key_points = object_field(states, Part::kKeyPoints);
+  if (objects.key_points != FieldState::kNoField)
+    objects.key_points_each = static_cast<std::size_t>(states[objects.key_points].spec.shape[1]);
+  for (std::size_t f = 0; f < states.size(); ++f) {
+    if (states[f].spec.name == kMainField) objects.image = f;
+    if (states[f].part != Part::kRows) continue;
+    const auto bytes = static_cast<std::size_t>(states[f].spec.bytes());
+    objects.rows.push_back({f, bytes / objects.objects_max});
+  }
+}
+
 // Whether ops move pixels, or change colors, of a float32 picture.
 bool has_float_steps(const Program& program) {
   return std::ranges::any_of(program.ops, [](const Program::OpProgram& entry) {
@@ -416,8 +454,15 @@ std::vector<std::vector<Philox4x32::Key>> keys_of_ops(const Pipeline& pipeline, 
 
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options) {
   Program program{.pipeline = std::move(pipeline), .options = options};
-  ASSIGN(const std::vector<FieldState> states, take_ops(program));
+  std::vector<FieldState> before;
+  ASSIGN(const std::vector<FieldState> states, take_ops(program, before));
   if (!options.packed) TRY(check_fixed(*program.pipeline, states));
+  if (options.packed)
+    for (const FieldState& state : states)
+      if (state.form == FieldState::Form::kTensor && state.spec.bytes() < 0)
+        return fail(Code::kInvalidArgument, "plan: " + state.spec.name + " is " + state.spec.to_string() +
+                                                "; give it one shape: put boxes(...) behind decode_image");
+  find_objects(program, before, states);
   program.options.fuse &= !has_float_steps(program);
   for (std::size_t i = 0; i < states.size(); ++i)
     program.fields.push_back(compile_field(program, i, states[i]));
@@ -463,6 +508,60 @@ Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const 
   status = clip.decode();
   if (!status) return named(status.error(), first);
   return {};
+}
+
+Status load_objects(const ObjectProgram& program, std::span<const std::span<const std::byte>> inputs,
+                    ImageSize size, Objects& objects) {
+  BoxesOp::Source source{.boxes = inputs[program.boxes], .key_points = {}, .count = 0};
+  if (program.key_points != FieldState::kNoField) source.key_points = inputs[program.key_points];
+  const std::size_t rows = source.boxes.size() / sizeof(Box);
+  const auto check = [&](const char* what, std::span<const std::byte> field,
+                         std::size_t row_bytes) -> Status {
+    if (field.size() == rows * row_bytes) return {};
+    return fail(Code::kCorrupt, fmt::format("boxes: {} B of {} beside {} boxes; give {} B for each",
+                                            field.size(), what, rows, row_bytes));
+  };
+  TRY(check("boxes", source.boxes, sizeof(Box)));
+  TRY(check("key points", source.key_points, program.key_points_each * sizeof(KeyPoint)));
+  for (const ObjectProgram::Rows& one : program.rows) TRY(check("rows", inputs[one.field], one.row_bytes));
+  source.count = rows;
+  if (program.count_before != FieldState::kNoField) {
+    std::int64_t count = 0;
+    CHECK(inputs[program.count_before].size() == sizeof count);
+    std::memcpy(&count, inputs[program.count_before].data(), sizeof count);
+    if (count < 0 || static_cast<std::uint64_t>(count) > rows)
+      return fail(Code::kCorrupt, fmt::format("boxes: count is {}; give 0 to {}", count, rows));
+    source.count = static_cast<std::size_t>(count);
+  }
+  if (program.from_source)
+    return program.op->load(source, size.height, size.width, program.key_points_each, program.objects_max,
+                            objects);
+  program.op->load_again(source, size.height, size.width, program.key_points_each, objects);
+  return {};
+}
+
+void store_objects(const ObjectProgram& program, std::span<const std::span<const std::byte>> inputs,
+                   const Objects& objects, std::span<std::byte* const> outputs) {
+  const std::size_t count = objects.count();
+  CHECK(count <= program.objects_max);
+  const auto store = [&](std::size_t field, const void* values, std::size_t object_bytes) {
+    std::byte* const out = outputs[field];
+    if (count > 0) std::memcpy(out, values, count * object_bytes);
+    std::memset(out + count * object_bytes, 0, (program.objects_max - count) * object_bytes);
+  };
+  store(program.boxes, objects.boxes().data(), sizeof(Box));
+  if (program.key_points != FieldState::kNoField)
+    store(program.key_points, objects.key_points().data(), program.key_points_each * sizeof(KeyPoint));
+  for (const auto& [field, row_bytes] : program.rows) {
+    std::byte* out = outputs[field];
+    for (const std::uint32_t row : objects.rows()) {
+      std::memcpy(out, inputs[field].data() + row * row_bytes, row_bytes);
+      out += row_bytes;
+    }
+    std::memset(out, 0, (program.objects_max - count) * row_bytes);
+  }
+  const auto number = static_cast<std::int64_t>(count);
+  std::memcpy(outputs[program.count], &number, sizeof number);
 }
 
 std::unexpected<Error> decode_failed(const std::string& field, const Error& error) {

@@ -12,6 +12,7 @@
 #include "transforms/ops/color.h"
 #include "transforms/ops/decode.h"
 #include "transforms/ops/geometry.h"
+#include "transforms/ops/objects/boxes.h"
 #include "transforms/pipeline/pipeline.h"
 #include "transforms/plan/plan.h"
 #include "transforms/plan/point_chain.h"
@@ -27,6 +28,7 @@ struct FieldProgram {
     kPicture,  ///< pixels that are decoded or moved
     kAudio,    ///< audio that is decoded or changed
     kLength,   ///< how much of an audio field is no padding
+    kObjects,  ///< boxes, or what goes with them
   };
   Kind kind = Kind::kCopy;
   std::string name;                     ///< the name of the source's field
@@ -64,10 +66,31 @@ struct Gate {
 
 inline constexpr int kEveryView = -1;
 
-/// One geometric or color op of the chain, with the key of its random numbers.
+/// The objects of a sample: their fields, and where in the chain they begin to follow the pixels.
+struct ObjectProgram {
+  const BoxesOp* op = nullptr;  ///< null: there are none
+  /// Whether the part of the plan has the op: then its inputs are as the source has them. Else an earlier part made them.
+  bool from_source = false;
+  std::size_t image = 0;  ///< the field of the main image
+  std::size_t boxes = 0;  ///< the fields; kNoField: there is none
+  std::size_t key_points = FieldState::kNoField;
+  std::size_t count = FieldState::kNoField;  ///< of the result
+  /// The field of the inputs that counts the objects; kNoField: each row of `boxes` is one.
+  std::size_t count_before = FieldState::kNoField;
+  struct Rows {
+    std::size_t field = 0;
+    std::size_t row_bytes = 0;
+  };
+  std::vector<Rows> rows;
+  std::size_t key_points_each = 0;  ///< of one object
+  std::size_t objects_max = 0;
+};
+
+/// One geometric, color or object op of the chain, with the key of its random numbers.
 struct StepOp {
   const GeometricOp* geometric = nullptr;
   const ColorOp* color = nullptr;
+  const ObjectOp* objects = nullptr;
   Philox4x32::Key key{};
   Gate gate{};
   int view = kEveryView;        ///< the view whose size it follows
@@ -98,6 +121,7 @@ struct Program {
   /// The two fields that the views of one picture become. The second is the last field. Before the op that makes it,
   /// ops that take the first field take it too.
   std::optional<std::array<std::size_t, 2>> views;
+  ObjectProgram objects;
   std::size_t decoders = 0;
   std::size_t sounds = 0;        ///< fields of kAudio
   bool decodes_windows = false;  ///< whether a decode is limited to what later crops need
@@ -131,6 +155,13 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
 /// Errors: those of Plan::run(), with op and field; kUnsupported (a library is not on this machine).
 Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const std::byte> input,
                  std::span<const std::byte> length, AudioClip& clip);
+
+/// Begin the objects of a sample, whose main image has this size before the op boxes. Errors: kCorrupt.
+Status load_objects(const ObjectProgram& program, std::span<const std::span<const std::byte>> inputs,
+                    ImageSize size, Objects& objects);
+/// Write all fields of the objects. `outputs` has one entry for each field of the result.
+void store_objects(const ObjectProgram& program, std::span<const std::span<const std::byte>> inputs,
+                   const Objects& objects, std::span<std::byte* const> outputs);
 
 /// Turn the codec's error into the sample's: "decode_image: not a JPEG or PNG". It names the field unless that is
 /// `image`.

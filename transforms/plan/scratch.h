@@ -80,6 +80,7 @@ struct Scratch::Impl {
   };
   std::array<Between, 2> between;
   StepList steps;
+  Objects objects;  ///< of a sample that has some
   PictureTrace trace;
   std::array<std::size_t, kOpsMax + 1> first_step{};  // the first step of each geometric op
 

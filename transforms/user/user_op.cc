@@ -46,6 +46,9 @@ Status UserOp::infer(std::vector<FieldState>& fields, std::vector<std::size_t>& 
     if (field.form == FieldState::Form::kEncoded)
       return refuse(field, "decoded fields: put decode_image before");
     if (field.form == FieldState::Form::kLabel) return refuse(field, "images and arrays, no label");
+    if (field.form == FieldState::Form::kObjects) return refuse(field, "images and arrays, no boxes");
+    if (field.form == FieldState::Form::kTensor && field.spec.bytes() < 0)
+      return refuse(field, "images and arrays of one shape");
     if (field.spec.shape.size() > CARYA_OP_DIMENSIONS_MAX)
       return refuse(field, "arrays of at most 8 dimensions");
     const DType before = field.spec.dtype;

@@ -1,9 +1,9 @@
-"""The memory of an `arrays` source: checked, and described for the pipeline's document."""
+"""The memory of an `arrays` source, and of arrays beside files: checked, and described for the pipeline's document."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,61 @@ def array_memory(data: Mapping[str, Any]) -> dict[str, Array]:
     if len(set(counts.values())) > 1:
         raise invalid("arrays: lengths", counts, "arrays with one row per record, all of the same length")
     return memory
+
+
+class Ragged:
+    """Arrays with a number of rows for each record: `values` of all, one behind the other, and `offsets` (int64, one more than
+    records) of where each begins."""
+
+    def __init__(self, values: Array, offsets: Array) -> None:
+        self.values, self.offsets = values, offsets
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Any]) -> Ragged:
+        """Of one array for each record. Errors: InvalidArgument (arrays that differ in more than their first side)."""
+        try:
+            arrays = [np.asarray(row) for row in rows]
+            values = np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+        except ValueError:
+            raise InvalidArgument(
+                f"files: arrays[{name!r}]: rows differ in shape; give arrays that differ in their first side only"
+            ) from None
+        return cls(values, np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64))
+
+
+def offsets_key(name: str) -> str:
+    """The key of a ragged array's offsets in the memory that is handed over."""
+    return f"{name}.offsets"
+
+
+def file_arrays(data: Mapping[str, Any], count: int) -> tuple[dict[str, Array], Document]:
+    """The arrays beside `count` files: their memory, and the document's object of them.
+
+    Each is an array with one row for each file, or a list of one array for each, which differ in their first side.
+    Errors: InvalidArgument.
+    """
+    memory: dict[str, Array] = {}
+    document: Document = {}
+    for name, given in data.items():
+        ragged = Ragged.of(name, given) if isinstance(given, list | tuple) else given
+        records = len(ragged.offsets) - 1 if isinstance(ragged, Ragged) else len(given)
+        if records != count:
+            raise invalid(f"files: arrays[{name!r}]", f"{records} rows", f"one per path ({count})")
+        if not isinstance(ragged, Ragged):
+            checked = array_memory({name: given})
+            memory |= checked
+            document |= arrays_document(checked)["arrays"]
+            continue
+        if len(ragged.values) == 0:
+            raise invalid(f"files: arrays[{name!r}]", "no row", "rows in one record or more")
+        checked = array_memory({name: ragged.values})
+        described = arrays_document(checked)["arrays"][name]
+        described["fingerprint"] = _fingerprint(
+            np.frombuffer(f"{described['fingerprint']} {_fingerprint(ragged.offsets)}".encode(), np.uint8)
+        )
+        document[name] = {**described, "rows_max": int(np.diff(ragged.offsets).max(initial=0))}
+        memory |= {**checked, offsets_key(name): np.ascontiguousarray(ragged.offsets, np.int64)}
+    return memory, document
 
 
 def arrays_document(memory: Mapping[str, Array]) -> Document:

@@ -137,7 +137,7 @@ def _absolute(source: Document) -> Document:
 
 
 def _check_memory(source: Document, arrays: dict[str, np.ndarray[Any, Any]] | None) -> None:
-    if source["type"] == "arrays" and arrays is None:
+    if source.get("arrays") and arrays is None:
         raise InvalidArgument(
             "arrays: the document has no memory of its own; give it with Pipeline.from_json(text, arrays={...})"
         )

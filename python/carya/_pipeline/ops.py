@@ -10,7 +10,7 @@ from .arguments import no_operation
 from .audio_ops import AudioOps
 from .color_ops import ColorOps
 from .document import four_sides, number_list, pair, plain, shorter_side
-from .warp_ops import WarpOps
+from .warp_ops import BoxOps, WarpOps
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -23,7 +23,7 @@ PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 Layout = Literal["CHW", "HWC"]
 
 
-class Ops(ColorOps, WarpOps, AudioOps):
+class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
     """Methods that append an operation. Every parameter, and every shape the op is given, is checked at once.
 
     Every one of them also takes, by keyword (`**order`): `keep_position=True`: no operation passes it, and it passes

@@ -18,7 +18,7 @@ from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, integer
 from .._sources.stores import is_url
 from .._stages.functions import Functions
-from .arrays import array_memory, arrays_document
+from .arrays import array_memory, arrays_document, file_arrays
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
 from .document import Document, dump, plain
@@ -433,6 +433,11 @@ class Pipeline(Functions, Ops):
         names += self._padded
         for name, _, shape in [] if functions else self.outputs:
             if None in shape:
+                if name in self._source.document.get("arrays", ()):
+                    raise InvalidArgument(
+                        f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); records have different numbers of "
+                        "rows: add .boxes() behind .decode_image()"
+                    )
                 if any(op["op"] == "decode_audio" for op in self._ops):
                     raise InvalidArgument(
                         f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); give all clips one length: "
@@ -586,9 +591,14 @@ class Pipeline(Functions, Ops):
         document = json.loads(native.to_json())
         memory = None
         if arrays is not None:
-            memory = array_memory(arrays)
-            given = arrays_document(memory)
-            if document["source"] != given:
+            source = document["source"]
+            if source["type"] == "files":
+                memory, described = file_arrays(arrays, len(source["paths"]))
+                given = {**source, "arrays": described}
+            else:
+                memory = array_memory(arrays)
+                given = arrays_document(memory)
+            if source != given:
                 raise InvalidArgument(
                     "from_json: the arrays given are not those of the document (names, dtypes, shapes or bytes "
                     "differ); give the same arrays that the pipeline was written with"

@@ -15,8 +15,8 @@ from .._errors import NotFound, Unsupported, invalid
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TARS, TFRECORDS, PathLike, files_below, one_path, path_list, record_paths
 from .._sources.stores import is_url, url_paths
-from .arrays import Array, array_memory, arrays_document
-from .document import plain
+from .arrays import Array, array_memory, arrays_document, file_arrays
+from .document import Document, plain
 from .pipeline import Pipeline
 
 _INDEX_BYTES_MAX = 256 << 20  # of an index.json: 400 B for each shard
@@ -46,13 +46,17 @@ def files(
     extra: Mapping[str, PathLike | Sequence[PathLike]] | None = None,
     field: str = "image",
     endpoint: str | None = None,
+    arrays: Mapping[str, Any] | None = None,
 ) -> Pipeline:
     """Images by path: a sequence in its order, or a glob pattern ("photos/**/*.jpg") in bytewise order; or URLs.
 
     `labels`: one integer per path, or a function from path to integer. `extra`: further images of each record by field
     name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `field`: another name for the
     field of `paths`, as "audio" for sound files. `endpoint`: of another S3 than Amazon's, for paths that are s3://bucket/....
-    Fields: `image` (or `field`) encoded, each extra encoded, `label` int64 if given.
+    `arrays`: what is in memory beside the files, by field name: an array with one row per path, or a list of one array per path,
+    which may differ in their first side, as the boxes of each picture: `Pipeline.boxes()` makes one shape of those. They are kept
+    as those of `carya.arrays`.
+    Fields: `image` (or `field`) encoded, each extra encoded, the arrays, `label` int64 if given.
     Errors: NotFound (a glob that matches nothing; a missing path when it is opened), InvalidArgument (lengths).
 
     >>> import carya
@@ -79,8 +83,13 @@ def files(
         columns[name] = urls or path_list(f"extra[{name!r}]", column)
         if len(columns[name]) != len(listed):
             raise invalid(f"files: extra[{name!r}]", f"{len(columns[name])} paths", f"one per image ({len(listed)})")
-    named = {} if field == "image" else {"field": field}
-    return Pipeline._start({"type": "files", "paths": listed, "labels": values, "extra": columns, **named})
+    document: Document = {"type": "files", "paths": listed, "labels": values, "extra": columns}
+    if field != "image":
+        document["field"] = field
+    memory = None
+    if arrays:
+        memory, document["arrays"] = file_arrays(arrays, len(listed))
+    return Pipeline._start(document, memory)
 
 
 def audio_folder(

@@ -142,7 +142,8 @@ class StreamSpec:
             memory = {"index": np.zeros(self.dataset.count, np.uint8)}
             views = self._dataset(pipeline, memory) if self.views else None
             return DatasetSource(self.dataset, views, self.seed)
-        if self.arrays is not None and not self.has_ops:
+        all_in_memory = self.arrays is not None and self.arrays.keys() == {name for name, _, _ in pipeline.outputs()}
+        if self.arrays is not None and all_in_memory and not self.has_ops:
             return ArraysSource(self.arrays, self._dataset(pipeline, self.arrays) if self.views else None)
         dataset = self._dataset(pipeline, self.arrays)
         if self.fingerprint not in ("", dataset.fingerprint):

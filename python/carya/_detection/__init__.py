@@ -1,0 +1,1 @@
+"""Pictures with boxes, labels and key points: COCO, Pascal VOC, YOLO, Open Images."""
