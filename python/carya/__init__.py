@@ -52,6 +52,7 @@ from ._pipeline.sources import (
 
 if TYPE_CHECKING:
     from . import augment as augment
+    from . import detection as detection
     from . import fleet as fleet
     from . import jax as jax
     from . import torch as torch
@@ -139,7 +140,7 @@ _LATER = {
     "watch": "_watching.serving",
     "wrap": "_wrapping.wrapper",
 }
-_MODULES = ("augment", "torch", "jax", "fleet")
+_MODULES = ("augment", "detection", "torch", "jax", "fleet")
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,7 @@ MODULES = [
     "carya._pipeline.sources",
     "carya._pipeline.warp_ops",
     "carya.augment",
+    "carya.detection",
     "carya.jax",
     "carya.torch",
 ]

@@ -1,0 +1,232 @@
+"""What detectors are trained against: anchors, and the target of each anchor. Functions of batches behind `boxes()`.
+
+`RetinaNetTargets` and `SsdTargets` are for `Pipeline.map_batches` (in worker processes) or `map_batch` (in the trainer's).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import InvalidArgument, invalid
+
+__all__ = ["RetinaNetTargets", "SsdTargets", "default_boxes", "grid_anchors", "iou", "objects"]
+
+Array = np.ndarray[Any, Any]
+BACKGROUND, IGNORED = -1, -2
+
+
+def objects(batch: Mapping[str, Any], count: str = "boxes_count", fields: Sequence[str] | None = None) -> list[Any]:
+    """The objects of each picture of a batch without the padding: a list of dicts of arrays, views of the batch's own.
+
+    `fields`: those with a row for each object; None takes all whose second side is that of `boxes`, such as `labels`.
+
+    >>> import carya, numpy as np
+    >>> batch = {"boxes": np.zeros((2, 5, 4)), "labels": np.ones((2, 5)), "boxes_count": np.array([1, 3])}
+    >>> [one["labels"].tolist() for one in carya.detection.objects(batch)]
+    [[1.0], [1.0, 1.0, 1.0]]
+    """
+    most = np.shape(batch["boxes"])[1]
+    names = fields or [name for name in batch if np.ndim(batch[name]) > 1 and np.shape(batch[name])[1] == most]
+    counts = np.asarray(batch[count])
+    return [{name: batch[name][row][: int(n)] for name in names} for row, n in enumerate(counts)]
+
+
+def iou(one: Array, other: Array) -> Array:
+    """Intersection over union of each of (n, 4) with each of (m, 4) boxes: (n, m). Reference: torchvision.ops.box_iou."""
+    shared = np.minimum(one[:, None, 2:], other[None, :, 2:]) - np.maximum(one[:, None, :2], other[None, :, :2])
+    inside = np.maximum(shared, 0).prod(axis=2)
+    area_one, area_other = ((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]) for boxes in (one, other))
+    whole = area_one[:, None] + area_other[None, :] - inside
+    shares: Array = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
+    return shares
+
+
+def grid_anchors(
+    size: tuple[int, int],
+    levels: Sequence[tuple[int, int]],
+    sizes: Sequence[Sequence[float]],
+    ratios: Sequence[float] = (0.5, 1.0, 2.0),
+) -> Array:
+    """RetinaNet's anchors of a picture of `size` (height, width): (anchors, 4) float32, left, top, right, bottom.
+
+    `levels`: height and width of each feature map; `sizes`: of the anchors of each; `ratios`: of height to width. Level by level,
+    row by row; in each place all sizes of the first ratio come first.
+    Reference: torchvision.models.detection.anchor_utils.AnchorGenerator; exact.
+    """
+    if len(levels) != len(sizes) or not levels:
+        raise invalid("grid_anchors: sizes", len(sizes), f"one list for each of {len(levels)} levels")
+    high = np.sqrt(_floats(ratios))
+    wide = np.float32(1) / high
+    anchors = []
+    for (rows, columns), of_level in zip(levels, sizes, strict=True):
+        widths = (wide[:, None] * _floats(of_level)[None, :]).ravel()
+        heights = (high[:, None] * _floats(of_level)[None, :]).ravel()
+        around = np.rint(np.stack([-widths, -heights, widths, heights], axis=1) / np.float32(2))
+        y, x = np.mgrid[:rows, :columns].reshape(2, -1) * np.array([[size[0] // rows], [size[1] // columns]])
+        places = np.stack([x, y, x, y], axis=1).astype(np.float32)
+        anchors.append((places[:, None] + around[None]).reshape(-1, 4))
+    return np.concatenate(anchors)
+
+
+def default_boxes(
+    size: tuple[int, int],
+    levels: Sequence[tuple[int, int]],
+    ratios: Sequence[Sequence[float]],
+    scales: Sequence[float],
+    steps: Sequence[int] | None = None,
+    clip: bool = True,
+) -> Array:
+    """SSD's default boxes of a picture of `size` (height, width): (boxes, 4) float32, left, top, right, bottom in pixels.
+
+    `ratios`: of each level; `scales`: one more than levels, in parts of the picture; `steps`: pixels between two places of each level
+    (None: by the feature map). `clip`: sides of at most the picture's.
+    Reference: torchvision.models.detection.anchor_utils.DefaultBoxGenerator; 1e-6 of the picture.
+    """
+    if not len(levels) == len(ratios) == len(scales) - 1 or (steps is not None and len(steps) != len(levels)):
+        raise invalid("default_boxes: scales", len(scales), f"{len(levels) + 1}, and one entry of the others per level")
+    height, width = size
+    boxes = []
+    for k, (rows, columns) in enumerate(levels):
+        middle = math.sqrt(scales[k] * scales[k + 1])
+        pairs = [(scales[k], scales[k]), (middle, middle)]
+        for ratio in ratios[k]:
+            long, short = scales[k] * math.sqrt(ratio), scales[k] / math.sqrt(ratio)
+            pairs += [(long, short), (short, long)]
+        sides = _floats(pairs)
+        if clip:
+            sides = sides.clip(0, 1)
+        along_x, along_y = (columns, rows) if steps is None else (width / steps[k], height / steps[k])
+        x, y = np.float32((np.arange(columns) + 0.5) / along_x), np.float32((np.arange(rows) + 0.5) / along_y)
+        middles = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 1, 2)
+        half = np.float32(0.5) * sides[None]
+        both = np.concatenate([middles - half, middles + half], axis=2) * _floats([width, height] * 2)
+        boxes.append(both.reshape(-1, 4))
+    return np.concatenate(boxes)
+
+
+def _floats(values: Any) -> Array:
+    return np.asarray(values, np.float32)
+
+
+class _Targets:
+    """What an anchor is trained against."""
+
+    def __init__(self, anchors: Array, weights: Sequence[float], high: float, low: float, names: Sequence[str]) -> None:
+        self._who = type(self).__name__
+        self.anchors = np.ascontiguousarray(anchors, np.float32)
+        of_boxes = self.anchors.ndim == 2 and self.anchors.shape[1] == 4 and len(self.anchors) > 0
+        if not of_boxes or not (self.anchors[:, 2:] > self.anchors[:, :2]).all():
+            raise invalid(f"{self._who}: anchors", np.shape(anchors), "boxes (n, 4) of left, top, right, bottom")
+        if not 0 < low <= high <= 1:
+            raise invalid(f"{self._who}: low, high", (low, high), "0 < low <= high <= 1")
+        self._weights = _floats(weights)
+        self._high, self._low = high, low
+        self._boxes, self._labels, self._count = names
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch with `matches` int64 (rows, anchors), `class_targets` int64 and `box_targets` float32 (..., 4) beside it.
+        Errors: InvalidArgument (no such field)."""
+        for name in (self._boxes, self._labels, self._count):
+            if name not in batch:
+                raise InvalidArgument(f"{self._who}: no field {name!r} in the batch; put .boxes() into the pipeline")
+        rows = len(batch[self._boxes])
+        made: dict[str, Any] = {
+            "matches": np.empty((rows, len(self.anchors)), np.int64),
+            "class_targets": np.empty((rows, len(self.anchors)), np.int64),
+            "box_targets": np.zeros((rows, len(self.anchors), 4), np.float32),
+        }
+        for row in range(rows):
+            count = int(batch[self._count][row])
+            boxes = np.asarray(batch[self._boxes][row][:count], np.float32)
+            matches = made["matches"][row] = self.match(boxes)
+            found = matches >= 0
+            made["class_targets"][row] = np.where(found, 0, matches)
+            made["class_targets"][row][found] = np.asarray(batch[self._labels][row])[matches[found]]
+            made["box_targets"][row][found] = self.encode(boxes[matches[found]], self.anchors[found])
+        return {**batch, **made}
+
+    def match(self, boxes: Array) -> Array:
+        """The box of each anchor, by its index; -1: background; -2: between the thresholds."""
+        if not len(boxes):
+            return np.full(len(self.anchors), BACKGROUND, np.int64)
+        overlaps = iou(boxes, self.anchors)
+        best, most = overlaps.argmax(axis=0), overlaps.max(axis=0)
+        matches = np.where(most >= self._high, best, np.where(most < self._low, BACKGROUND, IGNORED))
+        self.force(matches, best, overlaps)
+        return matches
+
+    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+        """Give anchors to boxes that may have none."""
+        raise NotImplementedError
+
+    def encode(self, boxes: Array, anchors: Array) -> Array:
+        """Faster R-CNN's code of boxes by their anchors: (n, 4). Boxes of no area have no finite code."""
+        one, two = np.float32(0.5), self._weights
+        of_anchor, of_box = anchors[:, 2:] - anchors[:, :2], boxes[:, 2:] - boxes[:, :2]
+        apart = (boxes[:, :2] + one * of_box) - (anchors[:, :2] + one * of_anchor)
+        with np.errstate(divide="ignore"):
+            return np.concatenate([two[:2] * apart / of_anchor, two[2:] * np.log(of_box / of_anchor)], axis=1)
+
+
+class RetinaNetTargets(_Targets):
+    """Targets of RetinaNet: adds `matches`, `class_targets` (int64) and `box_targets` (float32) of all anchors to a batch.
+
+    `anchors`: such as `grid_anchors` gives. An anchor that overlaps a box by `high` or more has its label, by less than `low` is
+    background (-1), between them it is ignored (-2); the anchors that overlap a box the most have a box in any case.
+    `boxes`, `labels`, `count`: the fields.
+    Reference: torchvision's RetinaNet (Matcher, BoxCoder); matches exact, codes 1e-6. Needs `sanitize_boxes` before it.
+
+    >>> import carya, numpy as np
+    >>> anchors = carya.detection.grid_anchors((64, 64), [(2, 2)], [(32,)], ratios=(1.0,))
+    >>> batch = {"boxes": np.float32([[[20, 20, 40, 50]]]), "labels": np.array([[7]]), "boxes_count": np.array([1])}
+    >>> carya.detection.RetinaNetTargets(anchors)(batch)["class_targets"].tolist()
+    [[-1, -1, -1, 7]]
+    """
+
+    def __init__(
+        self,
+        anchors: Array,
+        high: float = 0.5,
+        low: float = 0.4,
+        boxes: str = "boxes",
+        labels: str = "labels",
+        count: str = "boxes_count",
+    ) -> None:
+        super().__init__(anchors, (1, 1, 1, 1), high, low, (boxes, labels, count))
+
+    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+        forced = (overlaps == overlaps.max(axis=1, keepdims=True)).any(axis=0)
+        matches[forced] = best[forced]
+
+
+class SsdTargets(_Targets):
+    """Targets of SSD: adds `matches`, `class_targets` (int64) and `box_targets` (float32) of all default boxes to a batch.
+
+    `anchors`: such as `default_boxes` gives. One that overlaps a box by `threshold` or more has its label, others are background
+    (-1); each box has the one that overlaps it the most.
+    Reference: torchvision's SSD (SSDMatcher, BoxCoder); matches exact, codes 1e-5 (their weights are 10 and 5). Needs
+    `sanitize_boxes` before it.
+
+    >>> import carya, numpy as np
+    >>> anchors = carya.detection.default_boxes((64, 64), [(2, 2)], [[]], [0.5, 0.7])
+    >>> batch = {"boxes": np.float32([[[0, 0, 30, 32]]]), "labels": np.array([[7]]), "boxes_count": np.array([1])}
+    >>> carya.detection.SsdTargets(anchors)(batch)["class_targets"].tolist()
+    [[7, 7, -1, -1, -1, -1, -1, -1]]
+    """
+
+    def __init__(
+        self,
+        anchors: Array,
+        threshold: float = 0.5,
+        boxes: str = "boxes",
+        labels: str = "labels",
+        count: str = "boxes_count",
+    ) -> None:
+        super().__init__(anchors, (10, 10, 5, 5), threshold, threshold, (boxes, labels, count))
+
+    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+        matches[overlaps.argmax(axis=1)] = np.arange(len(overlaps))
