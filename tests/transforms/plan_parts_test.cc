@@ -148,5 +148,67 @@ TEST(PlanParts, KnowViewsAndExtraImages) {
             5);
 }
 
+// Boxes, key points and labels of a record, as bytes.
+std::vector<Bytes> record_with_objects(std::size_t objects) {
+  std::vector<float> boxes, points;
+  std::vector<std::int64_t> labels;
+  for (std::size_t i = 0; i < objects; ++i) {
+    const auto at = static_cast<float>(7 * i);
+    boxes.insert(boxes.end(), {at, at / 2, at + 30, at + 20});
+    points.insert(points.end(), {at, 5, 2, 40, at, 1});
+    labels.push_back(static_cast<std::int64_t>(100 + i));
+  }
+  const auto bytes = [](const auto& values) {
+    const auto all = std::as_bytes(std::span(values));
+    return Bytes(all.begin(), all.end());
+  };
+  return {make_jpeg(90, 70), bytes(boxes), bytes(points), bytes(labels)};
+}
+
+const std::string kWithObjects =
+    R"({"type":"files","paths":["a"],"arrays":{)"
+    R"("boxes":{"dtype":"float32","shape":[4],"fingerprint":"","rows_max":9},)"
+    R"("points":{"dtype":"float32","shape":[2,3],"fingerprint":"","rows_max":9},)"
+    R"("labels":{"dtype":"int64","shape":[],"fingerprint":"","rows_max":9}}})";
+
+TEST(PlanParts, ObjectsGoOnWhereTheyWere) {
+  Drawn drawn(5);
+  const std::string boxes = R"({"op":"boxes","key_points":["points"],"flip_pairs":[[0,1]]})";
+  const std::string fixed = R"({"op":"decode_image"},{"op":"center_crop","size":[60,50]},)" + boxes +
+                            R"(,{"op":"random_horizontal_flip"},{"op":"random_crop","size":[40,44]},)"
+                            R"({"op":"sanitize_boxes"},{"op":"rotate","angle":20.0})";
+  const std::string any = R"({"op":"decode_image"},)" + boxes +
+                          R"(,{"op":"random_zoom_out"},{"op":"random_iou_crop"},{"op":"sanitize_boxes"},)"
+                          R"({"op":"random_horizontal_flip"},{"op":"resize","size":[30,33]})";
+  const Order order{0, 1, 2, 3, 4, 5, 6};
+  const auto one = pipeline_of(document(fixed, R"({"batch_size":2})", kWithObjects));
+  const auto other = pipeline_of(document(any, R"({"batch_size":2})", kWithObjects));
+  for (const std::size_t objects : {0U, 1U, 6U, 8U}) {
+    EXPECT_EQ(expect_parts(drawn, one, order, record_with_objects(objects)), 5);
+    EXPECT_EQ(expect_packed(drawn, one, order, record_with_objects(objects)), 5);
+    EXPECT_EQ(expect_packed(drawn, other, order, record_with_objects(objects)), 6);
+  }
+}
+
+TEST(PlanParts, ObjectsThatDoNotAddUpAreBadData) {
+  const auto plan = plan_of(document(R"({"op":"decode_image"},{"op":"boxes","key_points":["points"]},)"
+                                     R"({"op":"resize","size":[30,33]})",
+                                     R"({"batch_size":2})", kWithObjects));
+  Scratch scratch;
+  EXPECT_FALSE(run_guarded(*plan, scratch, {}, record_with_objects(3)).error);
+  for (const std::size_t field : {1U, 2U, 3U}) {
+    for (const std::size_t lacks : {1U, 4U, 8U}) {
+      std::vector<Bytes> record = record_with_objects(3);
+      record[field].resize(record[field].size() - lacks);
+      const Outcome outcome = run_guarded(*plan, scratch, {}, record);
+      ASSERT_TRUE(outcome.error) << field << " " << lacks;
+      EXPECT_EQ(outcome.error->code, Code::kCorrupt);
+    }
+  }
+  const Outcome too_many = run_guarded(*plan, scratch, {}, record_with_objects(10));
+  ASSERT_TRUE(too_many.error);
+  EXPECT_EQ(too_many.error->code, Code::kCorrupt);
+}
+
 }  // namespace
 }  // namespace carya::transforms::testing
