@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import daemons
 import numpy as np
 import pytest
 import reference_torchvision as reference
+import workers
+from streams import digest, epoch_digest
 
 import carya
 
@@ -378,6 +381,24 @@ def test_a_pipeline_with_arrays_is_pickled_and_written(tmp_path: Path) -> None:
     assert carya.Pipeline.from_json(other.to_json(), arrays=values) == other
     with pytest.raises(carya.InvalidArgument, match="are not those of the document"):
         carya.Pipeline.from_json(other.to_json(), arrays={**values, "labels": [[1], [2]]})
+
+
+def test_workers_and_a_daemon_have_the_same_objects(tmp_path: Path) -> None:
+    source = carya.coco(tmp_path, written(tmp_path, instances(photos(tmp_path, 9))))
+    chain = source.shuffle(seed=4).decode_image().boxes().random_zoom_out().random_iou_crop().sanitize_boxes()
+    chain = chain.random_horizontal_flip().resize((30, 45)).batch(2)
+    expected = epoch_digest(chain)
+    with workers.running("--insecure") as worker:
+        remote = [f"127.0.0.1:{worker.port}"]
+        with carya.Loader(chain, remote=remote, placement="remote:1", threads=1) as loader:
+            for _ in range(2_000):
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+                if loader.stats()["remote_chunks"] > 0:
+                    break
+            assert loader.stats()["remote_chunks"] > 0
+    with daemons.running() as daemon, carya.Loader(chain, daemon=daemon.socket, job="boxes", threads=1) as loader:
+        assert digest(loader) == expected
 
 
 def changed(**changes: Any) -> Any:
