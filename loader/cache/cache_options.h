@@ -5,7 +5,14 @@
 
 namespace carya::loader {
 
-/// Whether a stream keeps samples in memory for its later epochs, and how many. It changes no bit.
+/// A folder for samples, and the most bytes of all that lies in it, by whoever.
+struct CacheFolder {
+  std::string path{};  ///< absolute; "": there is none
+  std::uint64_t bytes = 0;
+  bool operator==(const CacheFolder&) const = default;
+};
+
+/// Whether a stream keeps samples for its later epochs, and how many. It changes no bit.
 struct CacheOptions {
   enum class Mode : std::uint8_t {
     kOff,   ///< nothing is kept
@@ -19,6 +26,9 @@ struct CacheOptions {
   double share = 0.2;
   /// The label of the op behind which samples are kept ("decode_image", "crop#1"); "": where it pays most.
   std::string after{};
+  /// Samples in files, with kOn: on a disk of this machine, also for later runs; in a folder that many machines see.
+  CacheFolder disk{}, shared{};
+  bool has_files() const { return mode == Mode::kOn && (!disk.path.empty() || !shared.path.empty()); }
 };
 
 }  // namespace carya::loader

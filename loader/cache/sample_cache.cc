@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "loader/cache/record_hash.h"
 
 namespace carya::loader {
 namespace {
@@ -16,19 +17,11 @@ constexpr std::uint64_t kSegmentsPerShelf = 4;
 /// The mean size of samples is believed after so many, and then after each doubling.
 constexpr std::uint64_t kLearnAfter = 32;
 
-/// The finalizer of splitmix64. Source: prng.di.unimi.it/splitmix64.c (public domain).
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 std::size_t SampleCache::place_of(std::uint64_t record) {
   static_assert(std::has_single_bit(kShelves));
-  return mixed(record) >> (64 - std::countr_zero(kShelves));
+  return record_hash(record) >> (64 - std::countr_zero(kShelves));
 }
 
 SampleCache::SampleCache(const SampleCacheOptions& options)
@@ -45,7 +38,8 @@ KeptSample SampleCache::find(std::uint64_t record) const {
 }
 
 bool SampleCache::admits(std::uint64_t record) const {
-  return place_of(record) < open_.load(std::memory_order_relaxed);
+  return place_of(record) < open_.load(std::memory_order_relaxed) &&
+         limit_bytes_.load(std::memory_order_relaxed) > 0;
 }
 
 std::byte* SampleCache::reserve(std::uint64_t record, std::uint64_t bytes) {

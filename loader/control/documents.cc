@@ -41,8 +41,12 @@ CARYA_FIELDS(RemoteOptions) {
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
   a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed), a("verify", d.verify);
 }
+CARYA_FIELDS(CacheFolder) {
+  a("path", d.path), a("bytes", d.bytes);
+}
 CARYA_FIELDS(CacheOptions) {
   a("mode", d.mode), a("bytes", d.bytes), a("share", d.share), a("after", d.after);
+  a("disk", d.disk), a("shared", d.shared);
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);

@@ -206,6 +206,10 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   ASSIGN(auto dataset, open_dataset(call, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
   options.decode_index.cache_dir = options.cache_dir = cache_dir;
+  for (CacheFolder* const folder : {&options.cache.disk, &options.cache.shared})
+    if (!folder->path.empty()) {
+      ASSIGN(folder->path, folders.cache_dir(folder->path));
+    }
   options.beneath = !folders.roots.empty();
   std::vector<std::shared_ptr<LocalStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;

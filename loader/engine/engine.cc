@@ -210,7 +210,7 @@ Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores)
     TRY(start_thread(&Engine::keep_loop));
     keeps_ = true;
   }
-  TRY(bells_->watch(stream->parts().ring->event_fd(), stream->number()));
+  TRY(watch(*stream));
   leaving_.reserve(leaving_.size() + streams_.size() + 1);  // so that remove() never fails
   streams_.push_back(std::move(stream));
   if (Status started = start_compute_threads(); !started) {
@@ -439,14 +439,14 @@ void Engine::compute_loop() {
 
 void Engine::bell_loop() {
   name_thread("carya-bell");
-  int wait_ms = -1;
-  while (true) {
+  for (int wait_ms = -1;;) {
     const std::vector<std::uint64_t>& rung = bells_->wait(wait_ms);
     const MutexLock lock(mutex_);
     if (stopping_) return;
     for (const std::uint64_t number : rung) {
       const auto stream = std::ranges::find(streams_, number, &StreamScheduler::number);
       if (stream == streams_.end()) continue;  // the stream has been removed meanwhile
+      if (const auto bell = bell_of(**stream)) bell->quiet();
       (*stream)->parts().ring->set_waiting(false);
       pump_locked(**stream);
     }

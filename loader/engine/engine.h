@@ -102,7 +102,18 @@ class Engine {
   void take_back(Spare& borrower);
   void read_loop();
   void bell_loop();
-  void unwatch(const StreamScheduler& stream) { bells_->forget(stream.parts().ring->event_fd()); }
+  /// The bell that says that samples have come from files; null: the stream has none.
+  static std::shared_ptr<const FetchBell> bell_of(const StreamScheduler& stream) {
+    return stream.parts().cache ? stream.parts().cache->bell() : nullptr;
+  }
+  Status watch(const StreamScheduler& stream) {
+    if (const auto bell = bell_of(stream)) TRY(bells_->watch(bell->fd(), stream.number()));
+    return bells_->watch(stream.parts().ring->event_fd(), stream.number());
+  }
+  void unwatch(const StreamScheduler& stream) {
+    bells_->forget(stream.parts().ring->event_fd());
+    if (const auto bell = bell_of(stream)) bells_->forget(bell->fd());
+  }
   void keep_loop();
   int look_for_overdue() REQUIRES(mutex_);
   void let_go_quiet() REQUIRES(mutex_);

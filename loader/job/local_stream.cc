@@ -165,6 +165,7 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
       .cache = options.cache,
       .dataset = dataset,
       .capacity_bytes = capacity_of(options.cache),
+      .identities = options.cache.has_files() ? std::make_shared<const RecordIdentities>(dataset) : nullptr,
       .budget = limits.cache_budget,
       .seed = seed_,
       .fuse = options.fuse,

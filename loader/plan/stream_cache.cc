@@ -12,6 +12,7 @@
 #include "loader/plan/order_choice.h"
 #include "shm/memory_limit.h"
 #include "transforms/op/order_hints.h"
+#include "transforms/pipeline/codec_versions.h"
 
 namespace carya::loader {
 namespace {
@@ -28,6 +29,41 @@ constexpr double kMicro = 1e6;
 
 Json figure(double seconds) {
   return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
+}
+
+void hash_op(Hasher128& hasher, const transforms::Op& op) {
+  hasher.update(std::string_view(op.json()));
+  hasher.update(static_cast<std::uint64_t>(op.traits().version));
+  for (const auto& inner : op.inner()) hash_op(hasher, *inner);
+}
+
+/// One tier of files, for stats().
+Json tier_report(const FileTier& tier, const TimedSamples& hits, std::uint64_t looked, double sample_s) {
+  const FileTierStats stats = tier.stats();
+  const double count = static_cast<double>(hits.count());
+  const double saved = count * (sample_s - hits.mean_s()) - stats.read_cpu_s - stats.write_cpu_s;
+  return {{"tier", tier.options().kind == TierKind::kDisk ? "disk" : "shared"},
+          {"path", tier.options().folder},
+          {"capacity_bytes", tier.options().capacity_bytes},
+          {"bytes", stats.store.tier_bytes},
+          {"records", stats.store.entries},
+          {"hits", hits.count()},
+          {"hit_share", looked > 0 ? count / static_cast<double>(looked) : 0.0},
+          {"hit_us", figure(hits.mean_s())},
+          {"fetched", stats.fetched},
+          {"fetched_bytes", stats.fetched_bytes},
+          {"fetch_failures", stats.fetch_failures},
+          {"written", stats.store.written},
+          {"written_bytes", stats.store.written_bytes},
+          {"write_failures", stats.write_failures},
+          {"damaged", stats.store.damaged},
+          {"admitted_share", stats.admitted_share},
+          {"full", stats.is_full},
+          {"open", stats.is_open},
+          {"read_cpu_s", stats.read_cpu_s},
+          {"write_cpu_s", stats.write_cpu_s},
+          {"saved_cpu_s", hits.timed() > 0 && sample_s > 0 ? Json(saved) : Json(nullptr)},
+          {"trouble", stats.trouble.empty() ? Json(nullptr) : Json(stats.trouble)}};
 }
 
 }  // namespace
@@ -52,6 +88,9 @@ Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const t
   auto made = std::shared_ptr<StreamCache>(new StreamCache(std::move(pipeline), options));
   const MutexLock lock(made->deciding_);
   made->order_ = std::move(order);
+  if (options.identities) {
+    ASSIGN(made->bell_, FetchBell::create());
+  }
   if (!options.cache.after.empty()) TRY(made->named_place(cache_places(made->pipeline_, made->order_)));
   if (options.cache.mode == Mode::kOn) made->decide(profile, options.epoch);
   if (made->why_.empty()) made->why_ = "nothing was measured yet";
@@ -93,7 +132,10 @@ bool StreamCache::ask() {
 void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, std::uint64_t epoch) {
   asked_ = false;
   look_ns_ = monotonic_ns() + kLookEveryNs;
-  if (const auto kept = place()) kept->samples->look();
+  if (const auto kept = place()) {
+    kept->samples->look();
+    kept->files->look();
+  }
   const MutexLock lock(deciding_);
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
   if (!place()) order_ = order;
@@ -120,7 +162,8 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
     return;
   }
   facts->records = static_cast<double>(options_.records);
-  facts->capacity_bytes = static_cast<double>(capacity());
+  facts->capacity_bytes =
+      static_cast<double>(capacity() + options_.cache.disk.bytes + options_.cache.shared.bytes);
   facts->epochs_left =
       asked_for ? kManyEpochs : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
   facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
@@ -186,6 +229,50 @@ std::uint64_t StreamCache::capacity() const {
                          : options_.capacity_bytes;
 }
 
+/// The files of samples behind so many ops. What they are is said by the ops with their versions, in the order that runs,
+/// the codecs, and the fields that the ops take.
+std::shared_ptr<const KeptFiles> StreamCache::open_files(std::size_t ops) const {
+  if (!options_.identities || !options_.identities->reason().empty()) return std::make_shared<KeptFiles>();
+  Hasher128 hasher;
+  hasher.update(std::string_view("carya samples 1"));
+  Json names = Json::array();
+  for (std::size_t i = 0; i < ops; ++i) {
+    const transforms::Op& op = *pipeline_->ops()[order_[i]];
+    // What a library of the user's own does may change under its name.
+    if (op.traits().kind == transforms::OpKind::kUser) return std::make_shared<KeptFiles>();
+    hash_op(hasher, op);
+    names.push_back(Json::parse(op.json()));
+  }
+  for (const std::string& codec : transforms::codec_versions()) hasher.update(std::string_view(codec));
+  for (const transforms::SourceField& field : pipeline_->fields()) {
+    hasher.update(static_cast<std::uint64_t>(field.kind));
+    hasher.update(std::string_view(field.spec.name));
+    hasher.update(std::string_view(field.spec.to_string()));
+  }
+  const std::string about =
+      Json{{"version", 1}, {"after", label_of(ops)}, {"ops", std::move(names)}, {"form", "raw"}}.dump();
+  std::vector<std::shared_ptr<FileTier>> tiers;
+  for (const auto& [kind, folder] :
+       {std::pair{TierKind::kDisk, options_.cache.disk}, std::pair{TierKind::kShared, options_.cache.shared}})
+    if (!folder.path.empty())
+      tiers.push_back(FileTier::open({.kind = kind,
+                                      .folder = folder.path,
+                                      .capacity_bytes = folder.bytes,
+                                      .place = hasher.digest(),
+                                      .about = about,
+                                      .records = options_.records}));
+  const auto names_of = options_.identities;
+  const auto check = [&](bool (RecordIdentities::*asks)(std::uint64_t) const) {
+    return std::make_shared<const RecordCheck>(
+        [names_of, asks](std::uint64_t source) { return ((*names_of).*asks)(source); });
+  };
+  return std::make_shared<KeptFiles>(
+      std::move(tiers),
+      RecordFacts{.identity = [names_of](std::uint64_t source) { return names_of->of(source); },
+                  .may_take = check(&RecordIdentities::may_take),
+                  .may_keep = check(&RecordIdentities::may_keep)});
+}
+
 /// Keep samples behind so many ops from now on; none: nowhere.
 void StreamCache::turn_to(std::optional<std::size_t> ops) {
   const auto now = place();
@@ -212,6 +299,8 @@ void StreamCache::turn_to(std::optional<std::size_t> ops) {
     for (std::size_t i = 0; i < *ops; ++i) names += pipeline_->ops()[order_[i]]->json();
     next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
                                    options_.capacity_bytes, options_.budget);
+    next->files = open_files(*ops);
+    next->bell = bell_;
   }
   ++changes_;
   const MutexLock lock(placing_);
@@ -243,6 +332,12 @@ std::string StreamCache::report() const {
               {"expected_share", choice_.chosen.place ? choice_.chosen.share : 0},
               {"choices", std::move(choices)}};
   const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
+  report["files"] = Json::array();
+  for (std::size_t i = 0; kept && i < kept->files->tiers().size(); ++i)
+    report["files"].push_back(
+        tier_report(*kept->files->tiers()[i], kept->file_hits.at(i), kept->looked, facts_.sample_s));
+  if (options_.identities && !options_.identities->reason().empty())
+    report["no_files"] = options_.identities->reason();
   report["bytes"] = stats.bytes;
   report["limit_bytes"] = kept ? stats.limit_bytes : 0;
   report["records"] = stats.records;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -11,8 +12,10 @@
 #include "autotune/cache/cache_choice.h"
 #include "base/mutex.h"
 #include "loader/cache/cache_options.h"
+#include "loader/cache/kept_files.h"
 #include "loader/cache/sample_cache.h"
 #include "loader/cache/shared_samples.h"
+#include "loader/data/record_identities.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"
 
@@ -46,8 +49,11 @@ struct KeptPlace {
   std::size_t ops = 0;             ///< the place is behind so many
   std::shared_ptr<const transforms::Plan> before, behind;
   std::shared_ptr<SampleCache> samples;
-  std::atomic<std::uint64_t> looked{0};  ///< rows of the stream that were looked up
-  TimedSamples fills{}, hits{};          ///< its whole samples that were put in, that were found
+  std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
+  std::shared_ptr<const FetchBell> bell{};  ///< rings when samples have come from files
+  std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
+  TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
+  std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
 };
 
 /// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
@@ -55,9 +61,10 @@ std::uint64_t capacity_of(const CacheOptions& options);
 
 struct StreamCacheOptions {
   CacheOptions cache;
-  std::shared_ptr<const void> dataset;     ///< its records, for streams that share what they keep
-  std::uint64_t capacity_bytes = 0;        ///< the most that is kept
-  std::shared_ptr<SharedBudget> budget{};  ///< pays for it; null: nothing does
+  std::shared_ptr<const void> dataset;  ///< its records, for streams that share what they keep
+  std::uint64_t capacity_bytes = 0;     ///< the most that is kept in memory
+  std::shared_ptr<const RecordIdentities> identities{};  ///< of its records, for files; null: there are none
+  std::shared_ptr<SharedBudget> budget{};                ///< pays for it; null: nothing does
   std::uint64_t seed = 0;
   bool fuse = true;           ///< PlanOptions::fuse
   std::uint64_t records = 1;  ///< of an epoch, over all ranks
@@ -82,7 +89,9 @@ class StreamCache {
 
   /// Where samples are kept now; null: nowhere.
   std::shared_ptr<KeptPlace> place() const;
-  /// Whether samples of this epoch are worth keeping: there is a later one.
+  /// What rings when samples have come from files: watch it, and pump the stream. Null: there are no files.
+  const std::shared_ptr<const FetchBell>& bell() const { return bell_; }
+  /// Whether samples of this epoch are worth keeping in memory: there is a later one.
   bool fills(std::uint64_t epoch) const { return !options_.epochs || epoch + 1 < *options_.epochs; }
 
   /// Whether look() should be called; true once until it was, about once a second.
@@ -105,9 +114,11 @@ class StreamCache {
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
   std::optional<std::size_t> present(const autotune::CacheInputs& facts) const;
   std::uint64_t capacity() const;
+  std::shared_ptr<const KeptFiles> open_files(std::size_t ops) const REQUIRES(deciding_);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
   const StreamCacheOptions options_;
+  std::shared_ptr<const FetchBell> bell_;  // set by create()
 
   mutable Mutex deciding_;  // held while look() or report() works
   std::vector<std::size_t> order_ GUARDED_BY(deciding_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/cache/cache_shelf.h"
+#include "loader/cache/kept_files.h"
 #include "loader/data/record_error.h"
 #include "loader/read/read_buffer.h"
 #include "loader/read/read_client.h"
@@ -72,6 +73,12 @@ enum class ChunkState : std::uint8_t {
 };
 inline constexpr std::size_t kChunkStates = 6;
 
+/// A sample that comes from files: where it is, and where in the chunk's buffer it comes to.
+struct ChunkFetch {
+  FoundSample sample{};
+  std::span<std::byte> bytes{};
+};
+
 /// The reads of one chunk.
 struct ChunkReads final : ReadBatch {
   Chunk* chunk = nullptr;
@@ -110,6 +117,9 @@ struct Chunk {
   std::vector<KeptSample> kept;
   std::shared_ptr<KeptPlace> place;
   bool fills = false;  ///< samples that are computed whole are kept, if the cache admits them
+  /// Samples that files have, one for each task (empty: none) or none. Tasks that have one need no inputs either.
+  std::vector<ChunkFetch> found;
+  std::shared_ptr<FetchGroup> fetching;  ///< of `found`, by the index of the task; null: none was begun
 
   /// Whether the rows are as they were cut from their step: one behind the other, without substitutes, never sent before.
   /// A chunk records only one worker that computed rows of it.
@@ -119,6 +129,10 @@ struct Chunk {
     return !is_rest() && !stays_here && delivered.worker == 0;
   }
   bool has_kept(std::size_t task) const { return task < kept.size() && kept[task]; }
+  bool has_found(std::size_t task) const { return task < found.size() && found[task].sample; }
+  /// Whether the task is computed from its record.
+  bool needs_inputs(std::size_t task) const { return !has_kept(task) && !has_found(task); }
+  bool is_fetching() const { return fetching && !fetching->is_settled(); }
 
   ChunkState state() const { return state_; }
   bool is_rest() const { return received.memory != nullptr; }

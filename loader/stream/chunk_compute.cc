@@ -1,7 +1,9 @@
 #include "loader/stream/chunk_compute.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -64,23 +66,52 @@ struct RowWork {
     return place.behind->run(scratch.transforms, id, scratch.kept, outputs);
   }
 
+  /// Put a sample that came from files into memory too, and into nearer files.
+  void spread(const FoundSample& found, std::span<const std::byte> sample) const {
+    const KeptPlace& place = *chunk.place;
+    if (chunk.fills && place.samples->admits(source))
+      if (std::byte* const memory = place.samples->reserve(source, sample.size())) {
+        std::memcpy(memory, sample.data(), sample.size());
+        place.samples->publish(source, sample.size());
+      }
+    if (found.tier == 0 || !place.files->wants(source)) return;
+    if (const std::shared_ptr<std::byte> copy = place.files->room(sample.size())) {
+      std::memcpy(copy.get(), sample.data(), sample.size());
+      place.files->offer(source, copy, {copy.get(), sample.size()});
+    }
+  }
+
+  /// Whether a sample that is made now is kept somewhere.
+  bool may_keep() const {
+    return (chunk.fills && chunk.place->samples->admits(source)) || chunk.place->files->wants(source);
+  }
+
   /// Compute the sample, keep it, and go on from there. Returns whether that was done; if not, the row is to be
   /// computed as if nothing were kept, which also says what is wrong with it.
   bool keep() const {
     KeptPlace& place = *chunk.place;
     std::span<std::byte> sample;
+    std::shared_ptr<std::byte> own;  // where memory does not keep it, but files do
     const auto indexes = parts.index.begin(scratch.index, source, id.epoch);
     const Status packed = place.before->pack(
         scratch.transforms, id, inputs,
         [&](std::uint64_t bytes) {
-          std::byte* const memory = place.samples->reserve(source, bytes);
+          std::byte* memory = chunk.fills ? place.samples->reserve(source, bytes) : nullptr;
+          if (memory == nullptr && place.files->wants(source))
+            memory = (own = place.files->room(bytes)).get();
           if (memory != nullptr) sample = {memory, bytes};
           return memory;
         },
         indexes);
     parts.index.end(scratch.index, source);
     if (!packed || !from_kept(sample)) return false;
+    if (own) {
+      place.files->offer(source, own, sample);
+      return true;
+    }
     place.samples->publish(source, sample.size());
+    if (const KeptSample kept = place.samples->find(source))
+      place.files->offer(source, kept.memory, kept.bytes);
     return true;
   }
 };
@@ -97,13 +128,22 @@ auto timed(TimedSamples& times, Work work) {
 
 Status compute_row(const RowWork& row, std::size_t task) {
   const Chunk& chunk = row.chunk;
-  if (chunk.has_kept(task))
-    return timed(chunk.place->hits, [&] { return row.from_kept(chunk.kept[task].bytes); });
+  if (chunk.has_kept(task)) {
+    const KeptSample& kept = chunk.kept[task];
+    if (chunk.place->files->wants(row.source)) chunk.place->files->offer(row.source, kept.memory, kept.bytes);
+    return timed(chunk.place->hits, [&] { return row.from_kept(kept.bytes); });
+  }
+  if (chunk.has_found(task)) {
+    const auto& [sample, bytes] = chunk.found[task];
+    TRY(timed(chunk.place->file_hits.at(sample.tier), [&] { return row.from_kept(bytes); }));
+    row.spread(sample, bytes);
+    return {};
+  }
   // A row that comes twice within the chunks ahead, as around the end of an epoch, was looked up before it was kept.
   if (chunk.place)
     if (const KeptSample sample = chunk.place->samples->find(row.source))
       return timed(chunk.place->hits, [&] { return row.from_kept(sample.bytes); });
-  if (chunk.fills && chunk.place->samples->admits(row.source))
+  if (chunk.place && row.may_keep())
     if (timed(chunk.place->fills, [&] { return row.keep(); })) return {};
   return row.from_record();
 }

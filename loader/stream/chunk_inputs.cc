@@ -2,9 +2,12 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "loader/plan/packed_sample.h"
+#include "loader/plan/stream_cache.h"
 
 namespace carya::loader {
 
@@ -23,7 +26,7 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
     const std::uint64_t source = dataset.source_index(chunk.tasks[t].record);
     for (const Dataset::Field& field : dataset.fields()) {
-      if (chunk.has_kept(t)) {
+      if (!chunk.needs_inputs(t)) {
         chunk.inputs.emplace_back();
         continue;
       }
@@ -54,7 +57,53 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
       chunk.reads->reads.push_back(op);
     }
   }
+  for (const ChunkFetch& fetch : chunk.found)
+    if (fetch.sample) room += buffer_room(fetch.sample.bytes());
   return room;
+}
+
+void look_up_kept(Chunk& chunk, std::shared_ptr<KeptPlace> place, const Dataset& dataset, bool from_files) {
+  chunk.kept.clear();
+  chunk.found.clear();
+  chunk.fetching.reset();
+  chunk.place = std::move(place);
+  if (!chunk.place) return;
+  const KeptPlace& kept = *chunk.place;
+  chunk.place->looked.fetch_add(chunk.tasks.size(), std::memory_order_relaxed);
+  bool finds = false;
+  for (const RowTask& task : chunk.tasks) {
+    const std::uint64_t source = dataset.source_index(task.record);
+    chunk.kept.push_back(kept.samples->find(source));
+    chunk.found.emplace_back();
+    if (from_files && !chunk.kept.back()) chunk.found.back().sample = kept.files->find(source);
+    finds = finds || chunk.found.back().sample;
+  }
+  if (!finds) chunk.found.clear();
+}
+
+void begin_fetches(Chunk& chunk, const Dataset& dataset, std::shared_ptr<const void> lent) {
+  std::size_t t = 0;
+  try {
+    for (; t < chunk.found.size(); ++t) {
+      const ChunkFetch& fetch = chunk.found[t];
+      if (!fetch.sample) {
+        chunk.fetching->settle(t, false);
+        continue;
+      }
+      chunk.place->files->fetch(fetch.sample, dataset.source_index(chunk.tasks[t].record), fetch.bytes.data(),
+                                lent, chunk.fetching, t);
+    }
+  } catch (const std::bad_alloc&) {
+    for (; t < chunk.found.size(); ++t) chunk.fetching->settle(t, false);
+  }
+}
+
+bool has_all_found(const Chunk& chunk) {
+  for (std::size_t t = 0; t < chunk.found.size(); ++t)
+    if (chunk.has_found(t) &&
+        (!chunk.fetching->is_there(t) || !is_packed_sample(*chunk.place->behind, chunk.found[t].bytes)))
+      return false;
+  return true;
 }
 
 void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory) {
@@ -64,6 +113,14 @@ void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory) {
     chunk.inputs[op.input] = {op.request.dest, op.request.length};
     const std::uint64_t source = dataset.source_index(chunk.tasks[op.task].record);
     op.request.offset = op.container != UINT32_MAX ? op.manifest->record(source).offset : 0;
+  }
+  // Samples from files lie behind the records.
+  std::uint64_t at = 0;
+  for (const ReadOp& op : chunk.reads->reads) at += buffer_room(op.request.length);
+  for (ChunkFetch& fetch : chunk.found) {
+    if (!fetch.sample) continue;
+    fetch.bytes = {memory + at, fetch.sample.bytes()};
+    at += buffer_room(fetch.sample.bytes());
   }
 }
 

@@ -17,8 +17,17 @@ inline constexpr std::uint64_t kSlackBytes = 64;
 std::uint64_t buffer_room(std::uint64_t bytes);
 
 /// Set the inputs that are in memory already (arrays, labels), and list the chunk's reads of encoded fields. Tasks whose
-/// samples were kept get none. Returns the bytes that the chunk's buffer needs.
+/// samples were kept get none. Returns the bytes that the chunk's buffer needs, with those of samples from files.
 std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job);
+
+/// Look for the samples of the chunk's tasks in what `place` keeps. `from_files`: in files too. May throw
+/// std::bad_alloc.
+void look_up_kept(Chunk& chunk, std::shared_ptr<KeptPlace> place, const Dataset& dataset, bool from_files);
+/// Ask for the chunk's samples from files, which come to the places that place_reads() gave them, in the memory that
+/// `lent` keeps. Never throws: what cannot be asked for does not come.
+void begin_fetches(Chunk& chunk, const Dataset& dataset, std::shared_ptr<const void> lent);
+/// Whether all samples that the chunk expected from files have come, and are what they should be.
+bool has_all_found(const Chunk& chunk);
 
 /// Point the reads and their inputs into `memory`, which has at least the bytes that list_inputs() returned.
 void place_reads(Chunk& chunk, const Dataset& dataset, std::byte* memory);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "loader/plan/order_choice.h"
+#include "loader/plan/stream_cache.h"
 #include "loader/stream/chunk_inputs.h"
 
 namespace carya::loader {
@@ -52,7 +53,8 @@ std::uint64_t ReadAhead::wanted_bytes(const Chunk& chunk) const {
   std::uint64_t bytes = 0;
   if (!has_reads_) return bytes;
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
-    if (chunk.has_kept(t)) continue;
+    if (chunk.has_found(t)) bytes += buffer_room(chunk.found[t].sample.bytes());
+    if (!chunk.needs_inputs(t)) continue;
     for (const Dataset::Field& field : dataset_->fields())
       if (field.kind == Kind::kEncoded)
         bytes += buffer_room(field.manifest->record(dataset_->source_index(chunk.tasks[t].record)).bytes);
@@ -73,7 +75,7 @@ bool ReadAhead::place_inputs(Chunk& chunk, ReadClient& client) {
   batch.client = &client;
   batch.unwanted = false;
   const std::uint64_t room = list_inputs(chunk, *dataset_, client.number());
-  if (batch.reads.empty()) return true;
+  if (room == 0) return true;
   if (batch.buffer.bytes < room) {
     stats_.buffered_bytes -= batch.buffer.bytes;
     pool_.give(std::exchange(batch.buffer, {}));
@@ -83,6 +85,11 @@ bool ReadAhead::place_inputs(Chunk& chunk, ReadClient& client) {
     stats_.buffered_bytes_max = std::max(stats_.buffered_bytes_max, stats_.buffered_bytes);
   }
   place_reads(chunk, *dataset_, batch.buffer.data());
+  if (chunk.found.empty()) return true;
+  fetching_.reserve(fetching_.size() + 1);
+  chunk.fetching = std::make_shared<FetchGroup>(chunk.found.size(), chunk.place->bell);
+  begin_fetches(chunk, *dataset_, batch.buffer.lend());
+  fetching_.push_back(&chunk);
   return true;
 }
 
@@ -125,6 +132,24 @@ void ReadAhead::note_tried(bool found, ReadTally& tally, std::int64_t now_ns) {
   tries_.end(found, now_ns, static_cast<std::int64_t>(waited_s_ * 1e9));
 }
 
+Chunk* ReadAhead::take_fetched() {
+  const auto found = std::ranges::find_if(fetching_, [](const Chunk* chunk) {
+    return chunk->state() == ChunkState::kReading && chunk->reads->open == 0 &&
+           (chunk->step->dropped || !chunk->is_fetching());
+  });
+  if (found == fetching_.end()) return nullptr;
+  Chunk* const chunk = *found;
+  fetching_.erase(found);
+  return chunk;
+}
+
+void ReadAhead::forget_found(Chunk& chunk) {
+  std::erase(fetching_, &chunk);
+  chunk.found.clear();
+  chunk.fetching.reset();
+  release(chunk);  // a late answer may still come to the buffer
+}
+
 void ReadAhead::end(std::uint32_t reads, std::int64_t now_ns) {
   CHECK(reads <= reads_open_);
   reads_open_ -= reads;
@@ -137,6 +162,7 @@ void ReadAhead::end_use(const Chunk& chunk) {
 }
 
 void ReadAhead::release(Chunk& chunk) {
+  std::erase(fetching_, &chunk);
   if (chunk.reads) {
     forget(*chunk.reads);
     pool_.give(std::exchange(chunk.reads->buffer, {}));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "autotune/sharing/chunking.h"
 #include "io/read/read_engine.h"
@@ -69,9 +70,14 @@ class ReadAhead {
   std::uint64_t wanted_bytes(const Chunk& chunk) const;
   /// Whether the reads of a chunk with a buffer of `bytes` may begin, beside `chunks_ahead` others.
   bool has_room(std::uint64_t bytes, std::size_t chunks_ahead) const;
-  /// Give the chunk its inputs: those in memory at once, the others as reads into its buffer. Returns false if there is
-  /// no memory for the buffer. May throw std::bad_alloc.
+  /// Give the chunk its inputs: those in memory at once, the others as reads into its buffer. The reads of samples from
+  /// files begin at once. Returns false if there is no memory for the buffer. May throw std::bad_alloc.
   bool place_inputs(Chunk& chunk, ReadClient& client);
+  /// Take a chunk that waited for samples from files and has its inputs now, or whose session is over; null if there is
+  /// none.
+  Chunk* take_fetched();
+  /// The chunk's samples from files did not all come: it needs the records. Its buffer is given up.
+  void forget_found(Chunk& chunk);
   /// The chunk's reads begin at `now_ns` (monotonic).
   void begin(Chunk& chunk, std::int64_t now_ns);
   /// The read `op` has ended. `has_bytes`: it succeeded; its bytes are counted, and the slack behind them is cleared.
@@ -125,6 +131,7 @@ class ReadAhead {
   std::uint64_t next_growth_ = 0;  // chunks issued until threads may starve again
 
   CachedTries tries_;
+  std::vector<Chunk*> fetching_;  // chunks that wait for samples from files
   std::uint32_t reads_open_ = 0;
   std::int64_t reading_since_ns_ = 0;  // while reads_open_ > 0
   double waited_s_ = 0;                // mean latency of the reading thread's last reads; 0: none

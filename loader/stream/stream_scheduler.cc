@@ -58,17 +58,6 @@ void StreamScheduler::seek(std::uint64_t epoch, std::uint64_t position) {
   parallelism_.interrupt();
 }
 
-void StreamScheduler::stop() {
-  sequencer_.stop();
-  drop_session();
-}
-
-bool StreamScheduler::set_on_error(transforms::OnError policy) {
-  if (std::exchange(options_.on_error, policy) == policy) return false;
-  sequencer_.note_mixed();
-  return true;
-}
-
 /// Prepared and ready chunks leave at once. Chunks that are read, computed or away end later, and find their step
 /// dropped.
 void StreamScheduler::drop_session() {
@@ -98,6 +87,8 @@ void StreamScheduler::pump(Outbox& out) {
 void StreamScheduler::begin_work(Outbox& out) {
   assign_slots();
   publish_complete();  // a step without positions is complete as soon as it has a slot
+  while (Chunk* const chunk = read_ahead_.take_fetched())
+    chunk->step->dropped ? end_chunk(*chunk) : make_ready(*chunk, out);
   while (true) {
     Step* step = sequencer_.open_step();
     if (step == nullptr) {
@@ -153,13 +144,8 @@ void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint
 /// Find the samples of the chunk's tasks that were kept. May throw std::bad_alloc.
 void StreamScheduler::look_up(Chunk& chunk) {
   if (!parts_.cache) return;
-  chunk.kept.clear();
-  chunk.place = parts_.cache->place();
+  look_up_kept(chunk, parts_.cache->place(), *parts_.dataset, read_ahead_.has_reads());
   chunk.fills = chunk.place && parts_.cache->fills(chunk.step->epoch);
-  if (!chunk.place) return;
-  chunk.place->looked.fetch_add(chunk.tasks.size(), std::memory_order_relaxed);
-  for (const RowTask& task : chunk.tasks)
-    chunk.kept.push_back(chunk.place->samples->find(parts_.dataset->source_index(task.record)));
 }
 
 void StreamScheduler::prepare_chunk(Step& step) {
@@ -173,7 +159,7 @@ void StreamScheduler::prepare_chunk(Step& step) {
 
 /// Whether the thread of the prepared chunk looks for its records in the page cache.
 bool StreamScheduler::wants_cache() {
-  if (!parts_.cached_reads || !read_ahead_.has_reads()) return false;
+  if (!parts_.cached_reads || !read_ahead_.has_reads() || !prepared_->found.empty()) return false;
   CachedTries& tries = read_ahead_.tries();
   return tries.may_begin(monotonic_ns()) &&
          read_ahead_.has_cache_room(prepared_bytes_, parallelism_.threads());
@@ -205,7 +191,7 @@ void StreamScheduler::issue(Chunk& chunk, Outbox& out) {
     return end_chunk(chunk);
   }
   read_ahead_.begin(chunk, monotonic_ns());
-  if (chunk.reads->open == 0) return make_ready(chunk, out);
+  if (chunk.reads->open == 0 && !chunk.is_fetching()) return make_ready(chunk, out);
   chunks_.move(chunk, ChunkState::kReading);
   for (ReadOp& op : chunk.reads->reads) {
     op.due_ns = chunk.tasks[op.task].due_ns;
@@ -230,6 +216,7 @@ void StreamScheduler::read_done(ReadOp& op, const io::ReadCompletion& completion
   read_ahead_.end(1, monotonic_ns());
   if (--op.batch->open > 0) return;
   if (chunk.step->dropped) return end_chunk(chunk);
+  if (!chunk.read_error && chunk.is_fetching()) return;
   if (!chunk.read_error) return make_ready(chunk, out);
   sequencer_.fail(*chunk.step, chunk.tasks[chunk.read_error->first], chunk.read_error->second);
   end_chunk(chunk);
@@ -261,7 +248,8 @@ Chunk* StreamScheduler::take_runnable() {
 
 void StreamScheduler::compute(Chunk& chunk, ComputeScratch& scratch) const {
   chunk.missed =
-      chunk.tries_cache && !read_cached(chunk, *parts_.dataset, *parts_.cached_reads, scratch.cached);
+      (chunk.tries_cache && !read_cached(chunk, *parts_.dataset, *parts_.cached_reads, scratch.cached)) ||
+      !has_all_found(chunk);
   if (chunk.missed) return;
   compute_chunk({*chunk.plan->plan, *parts_.dataset, rows_, *parts_.index, !read_ahead_.has_reads()}, chunk,
                 scratch);
@@ -275,6 +263,7 @@ void StreamScheduler::finish(Chunk& chunk, ComputeScratch scratch, const ThreadT
     read_ahead_.note_tried(!chunk.missed, scratch.cached.tally, monotonic_ns());
   if (std::exchange(chunk.missed, false)) {
     parallelism_.give_scratch(std::move(scratch));
+    if (!chunk.found.empty()) read_ahead_.forget_found(chunk);
     if (chunk.step->dropped) return end_chunk(chunk);
     chunks_.move(chunk, ChunkState::kPrepared);
     return issue(chunk, out);
@@ -368,6 +357,8 @@ void StreamScheduler::recycle(Chunk& chunk) {
   if (std::exchange(chunk.tries_cache, false)) read_ahead_.tries().drop();
   chunk.plan.reset();
   chunk.kept.clear();
+  chunk.found.clear();
+  chunk.fetching.reset();
   chunk.place.reset();
   chunk.fills = false;
   chunk.stays_here = chunk.distrusted = false;
@@ -590,11 +581,6 @@ PlanProfile measured(StreamScheduler& stream) {
                       .read_bytes_per_s = reads.read_bytes_per_s(),
                       .reads_at_s = unix_s()};
   return measured;
-}
-
-bool is_quiet(StreamScheduler& stream) {
-  return stream.chunks().count(ChunkState::kLocal) == 0 && stream.chunks().count(ChunkState::kRemote) == 0 &&
-         stream.read_ahead().reads_open() == 0;
 }
 
 }  // namespace carya::loader

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "loader/data/dataset.h"
@@ -73,7 +74,8 @@ struct SchedulerStats : SequenceStats, ReadStats, ComputeStats {
 ///    memory: room for that is made when they are made.
 /// 6. A chunk keeps the plan that is present when a thread takes it. All plans give the same bits.
 /// 7. Samples that an earlier epoch kept are looked up when their rows are known, and held until they are computed. They
-///    need no reads. What is looked up, computed and kept decides no bit.
+///    need no reads of their records; those in files are read ahead as records are, and where one does not come, or is
+///    not what it should be, its chunk is read from the records. What is looked up, computed and kept decides no bit.
 /// 8. seek() begins a new session. What the old session has under way ends and is dropped.
 ///
 /// Threads: everything under the engine's lock, except compute(), which runs without it on a chunk that was taken.
@@ -85,9 +87,16 @@ class StreamScheduler final : public ReadClient {
   // The stream as a whole.
   void seek(std::uint64_t epoch, std::uint64_t position);
   /// Begin nothing more.
-  void stop();
+  void stop() {
+    sequencer_.stop();
+    drop_session();
+  }
   /// Set the policy for rows that are found broken from now on. Returns whether it changed.
-  bool set_on_error(transforms::OnError policy);
+  bool set_on_error(transforms::OnError policy) {
+    if (std::exchange(options_.on_error, policy) == policy) return false;
+    sequencer_.note_mixed();
+    return true;
+  }
   /// Begin what may begin. Call it after every change.
   void pump(Outbox& out);
 
@@ -186,6 +195,9 @@ class StreamScheduler final : public ReadClient {
 /// The cost of each order of ops that ran in this stream, the present one last, and the figures of its reads.
 PlanProfile measured(StreamScheduler& stream);
 /// Whether no chunk of the stream is being read, computed or away.
-bool is_quiet(StreamScheduler& stream);
+inline bool is_quiet(StreamScheduler& stream) {
+  return stream.chunks().count(ChunkState::kLocal) == 0 && stream.chunks().count(ChunkState::kRemote) == 0 &&
+         stream.read_ahead().reads_open() == 0;
+}
 
 }  // namespace carya::loader

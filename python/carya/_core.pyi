@@ -226,6 +226,8 @@ class JobOptions:
     cache: str  # "off", "auto", "on"
     cache_bytes: int  # 0: by the share
     cache_share: float  # of the memory that is free
+    cache_disk: tuple[str, int]  # a folder and the most bytes in it; "": none
+    cache_shared: tuple[str, int]
     cache_after: str  # the label of an operation; "": where it pays most
 
 class RemoteOptions:

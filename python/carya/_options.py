@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -120,15 +121,42 @@ def cache_options(value: Any) -> dict[str, Any]:
     {'cache': 'on', 'cache_share': 0.2, 'cache_after': 'decode_image'}
     >>> cache_options({"memory": "4GB"}), cache_options("auto")
     ({'cache': 'on', 'cache_bytes': 4000000000}, {'cache': 'auto'})
+    >>> cache_options({"disk": ("/nvme/carya", "500GB")})
+    {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('/nvme/carya', 500000000000)}
     """
     if isinstance(value, str) and value in ("off", "auto"):
         return {"cache": value}
-    if not isinstance(value, Mapping) or "memory" not in value or not set(value) <= {"memory", "after"}:
+    tiers = {"memory", "disk", "shared"}
+    if not isinstance(value, Mapping) or not tiers & set(value) or not set(value) <= {*tiers, "after"}:
         raise invalid(
-            "Loader: cache", value, '"off", "auto", {"memory": "20%"} or {"memory": "4GB", "after": "decode_image"}'
+            "Loader: cache",
+            value,
+            '"off", "auto", {"memory": "20%"}, {"memory": "4GB", "after": "decode_image"} or '
+            '{"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
         )
     options: dict[str, Any] = {"cache": "on"}
-    memory, after = value["memory"], value.get("after", "")
+    after = value.get("after", "")
+    options |= _cache_memory(value["memory"]) if "memory" in value else {"cache_share": 0.0}
+    for tier in ("disk", "shared"):
+        if tier in value:
+            options[f"cache_{tier}"] = _cache_folder(tier, value[tier])
+    if not isinstance(after, str):
+        raise invalid('Loader: cache: "after"', after, 'the name of an operation, such as "decode_image"')
+    return options | ({"cache_after": after} if after else {})
+
+
+def _cache_folder(tier: str, value: Any) -> tuple[str, int]:
+    """The absolute folder of a tier and its capacity in bytes."""
+    if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str | os.PathLike):
+        raise invalid(f'Loader: cache: "{tier}"', value, 'a folder and a size, such as ("/nvme/carya", "500GB")')
+    folder = os.path.abspath(os.fspath(value[0])) if os.fspath(value[0]) else ""
+    if not folder:
+        raise invalid(f'Loader: cache: "{tier}"', value, 'a folder and a size, such as ("/nvme/carya", "500GB")')
+    return folder, byte_size(f'cache: "{tier}"', value[1])
+
+
+def _cache_memory(memory: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", memory) if isinstance(memory, str) else None
     if percent is None:
         options["cache_bytes"] = byte_size('cache: "memory"', memory)
@@ -136,6 +164,4 @@ def cache_options(value: Any) -> dict[str, Any]:
         options["cache_share"] = float(percent.group(1)) / 100
     else:
         raise invalid('Loader: cache: "memory"', memory, 'a share of more than 0% to "90%", or a size such as "4GB"')
-    if not isinstance(after, str):
-        raise invalid('Loader: cache: "after"', after, 'the name of an operation, such as "decode_image"')
-    return options | ({"cache_after": after} if after else {})
+    return options

@@ -80,6 +80,16 @@ void def_inside(py::class_<Class>& bound, const char* name, Part Class::* part, 
       [part, member](Class& self, Value value) { self.*part.*member = std::move(value); });
 }
 
+/// A folder and its capacity, as a pair.
+void def_cache_folder(py::class_<JobOptions>& bound, const char* name,
+                      loader::CacheFolder loader::CacheOptions::* part) {
+  using Pair = std::pair<std::string, std::uint64_t>;
+  bound.def_property(
+      name,
+      [part](const JobOptions& self) { return Pair((self.cache.*part).path, (self.cache.*part).bytes); },
+      [part](JobOptions& self, const Pair& given) { self.cache.*part = {given.first, given.second}; });
+}
+
 void add_job(py::module_& module) {
   py::class_<JobOptions> options(module, "JobOptions", py::is_final());
   options.def(py::init())
@@ -124,6 +134,8 @@ void add_job(py::module_& module) {
   def_inside(options, "cache_bytes", &JobOptions::cache, &loader::CacheOptions::bytes);
   def_inside(options, "cache_share", &JobOptions::cache, &loader::CacheOptions::share);
   def_inside(options, "cache_after", &JobOptions::cache, &loader::CacheOptions::after);
+  def_cache_folder(options, "cache_disk", &loader::CacheOptions::disk);
+  def_cache_folder(options, "cache_shared", &loader::CacheOptions::shared);
 }
 
 void add_remote(py::module_& module) {

@@ -105,7 +105,7 @@ def test_auto_says_why_nothing_is_kept(photos: Path) -> None:
         ({"memory": "0%"}, "more than 0%"),
         ({"memory": "91%"}, '"90%"'),
         ({"memory": "much"}, "64MB"),
-        ({"memory": "1GB", "disk": "/x"}, '"auto"'),
+        ({"memory": "1GB", "disk": "/x"}, "500GB"),
         ({"after": "decode_image"}, '"memory"'),
         ({"memory": "1GB", "after": 3}, "the name of an operation"),
         ({"memory": "1GB", "after": "random_resized_crop"}, "since random_resized_crop is random"),

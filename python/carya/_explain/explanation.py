@@ -157,6 +157,11 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"A sample takes {microseconds(cache['hit_us'])} us from there and {microseconds(cache['sample_us'])} "
             f"without{filled}.{saved}"
         )
+    for tier in cache["files"]:
+        yield (
+            f"In files of {tier['path']}: {tier['records']:,} samples, {size(tier['bytes'])} of "
+            f"{size(tier['capacity_bytes'])}; {tier['hit_share']:.1%} of the look-ups found one there."
+        )
     for choice in cache["choices"][1:]:
         back = choice["pays_back_epochs"]
         when = "never" if back is None else f"after {back:.1f} epochs"

@@ -26,7 +26,7 @@ from .._explain.stream import add_stream
 from .._options import Reorder, choice, whole
 from .._pipeline.arguments import named_options, not_a_pipeline
 from .._pipeline.batch_functions import BatchFunctions
-from .._pipeline.dataset import say_cache_trouble
+from .._pipeline.dataset import say_cache_trouble, say_tier_trouble
 from .._pipeline.pipeline import Pipeline
 from .dataloader_attributes import DataLoaderAttributes
 from .delivery import SLICE_S, Delivery
@@ -76,9 +76,10 @@ class Loader(Delivery, DataLoaderAttributes):
     with "uring" an open there can hold up the reads behind it).
     decode_index: points inside JPEGs where decoding may begin, kept in the cache folder and shared by jobs; they change
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
-    cache: samples kept in memory for later epochs, behind operations that give the same in each; they change no bit. "off";
+    cache: samples kept for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
-    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. It is refused beside `remote`.
+    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. "disk": ("/nvme/carya", "500GB") and "shared"
+    keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -189,6 +190,7 @@ class Loader(Delivery, DataLoaderAttributes):
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
         given = given_only(given)
         options = LoaderOptions(pipeline, given, self._label_dtype)
+        self._has_tiers = bool(options.job.cache_disk[0] or options.job.cache_shared[0])
         self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for
         self._pipeline, self._native = pipeline, pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
@@ -279,11 +281,14 @@ class Loader(Delivery, DataLoaderAttributes):
         return lock
 
     def _look_at_cache(self) -> None:
-        """After the first epoch: say when what it learned could not be kept."""
+        """After the first epoch: say when what it learned could not be kept. After each: trouble with samples in files."""
         folder, self._cache_dir = self._cache_dir, None
         if folder and self._close.alive:
             with contextlib.suppress(Error):  # a daemon that is lost at this moment is the next step's business
                 say_cache_trouble(folder, self._job.stats()["decode_index"]["reason"])
+        if self._has_tiers and self._close.alive:
+            with contextlib.suppress(Error):
+                say_tier_trouble(self.stats()["cache"])
 
     def _yield(self) -> Any:
         if self._job_at is None:
@@ -426,7 +431,8 @@ class Loader(Delivery, DataLoaderAttributes):
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
-        `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
+        `files`: each tier of files, with `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
+        `trouble` and others; `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
         """
         stats = self._job.stats()
         cache = json.loads(stats["cache"]) if stats.get("cache") else None

@@ -65,6 +65,16 @@ def say_cache_trouble(folder: str, reason: str) -> None:
     )  # fmt: skip
 
 
+def say_tier_trouble(cache: Document | None) -> None:
+    """Log, once per message, what storage did to samples kept in files. `cache`: of `stats()`."""
+    for tier in (cache or {}).get("files", []):
+        if tier["trouble"] and tier["trouble"] not in _said_no_cache:
+            _said_no_cache.add(tier["trouble"])
+            _log.warning(
+                "samples in files (%s, %s): %s; the stream goes on without", tier["tier"], tier["path"], tier["trouble"]
+            )
+
+
 def open_dataset(
     pipeline: _core.Pipeline,
     source: Document,

@@ -1,0 +1,266 @@
+#include "io/segments/segment_store.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "base/clock.h"
+#include "io/segments/segment_folder.h"
+
+namespace carya::io {
+namespace {
+
+/// So many segments fill the capacity: few enough to keep open, many enough that what is promised is small beside it.
+constexpr std::uint64_t kSegmentsOfCapacity = 128;
+constexpr std::uint64_t kSegmentBytesMin = 256 << 10, kSegmentBytesLarge = std::uint64_t{2} << 30;
+/// Entries of unlike sizes: rows for so many more than the mean says.
+constexpr std::uint64_t kRowsSpare = 16;
+constexpr std::int64_t kSayUsedNs = 600'000'000'000;
+/// This part of the file system stays free.
+constexpr double kLeftFree = 0.01;
+
+}  // namespace
+
+SegmentStore::SegmentStore(const SegmentStoreOptions& options)
+    : options_(options), folder_(options.folder + "/" + place_name(options.place)) {}
+
+SegmentStore::~SegmentStore() {
+  seal();
+}
+
+Result<std::unique_ptr<SegmentStore>> SegmentStore::open(const SegmentStoreOptions& options) {
+  if (options.capacity_bytes == 0)
+    return fail(Code::kInvalidArgument, "cache: got a capacity of 0 B; give 1 or more");
+  auto store = std::unique_ptr<SegmentStore>(new SegmentStore(options));
+  const MutexLock lock(store->working_);
+  std::error_code made;
+  std::filesystem::create_directories(store->folder_, made);
+  if (Status looked = store->look(); !looked)
+    return made ? Result<std::unique_ptr<SegmentStore>>(fail_errno("make " + store->folder_, made.value()))
+                : std::unexpected(std::move(looked.error()));
+  store->say_used();
+  return store;
+}
+
+/// The folder, which may have vanished, and what says to a person what is in it.
+Status SegmentStore::prepare() {
+  std::error_code made;
+  std::filesystem::create_directories(folder_, made);
+  if (made) return fail_errno("make " + folder_, made.value());
+  return write_about(folder_, options_.about);
+}
+
+void SegmentStore::say_used() {
+  const std::int64_t now = monotonic_ns();
+  if (said_used_ns_ != 0 && now - said_used_ns_ < kSayUsedNs) return;
+  said_used_ns_ = now;
+  touch_about(folder_);
+}
+
+SegmentEntry SegmentStore::find(Hash128 identity) const {
+  const SharedLock lock(table_);
+  const auto found = entries_.find(identity);
+  return found == entries_.end() ? SegmentEntry{} : found->second;
+}
+
+Status SegmentStore::read(const SegmentEntry& entry, std::span<std::byte> out) {
+  Status done = entry.segment->read(entry.row, out);
+  if (!done && (done.error().code == Code::kCorrupt || done.error().code == Code::kNotFound)) {
+    const ExclusiveLock lock(table_);
+    const auto found = entries_.find(entry.row.identity());
+    if (found != entries_.end() && found->second.segment == entry.segment) {
+      stats_.entry_bytes -= found->second.row.bytes;
+      entries_.erase(found);
+    }
+    ++stats_.damaged;
+  }
+  return done;
+}
+
+void SegmentStore::note(const std::shared_ptr<SegmentReader>& segment, std::span<const SegmentRow> rows) {
+  const ExclusiveLock lock(table_);
+  for (const SegmentRow& row : rows)
+    if (entries_.try_emplace(row.identity(), SegmentEntry{segment, row}).second)
+      stats_.entry_bytes += row.bytes;
+}
+
+/// The segment is gone: so are its entries.
+void SegmentStore::forget(const SegmentReader& segment) {
+  std::uint64_t bytes = 0;
+  const ExclusiveLock lock(table_);
+  std::erase_if(entries_, [&](const auto& entry) {
+    const bool goes = entry.second.segment.get() == &segment;
+    if (goes) bytes += entry.second.row.bytes;
+    return goes;
+  });
+  stats_.entry_bytes -= bytes;
+}
+
+Status SegmentStore::refresh() {
+  const MutexLock lock(working_);
+  TRY(look());
+  say_used();
+  return {};
+}
+
+Status SegmentStore::look() {
+  ASSIGN(const std::vector<SegmentName> names, list_segments(folder_));
+  for (auto& [name, known] : segments_) known.seen = false;
+  std::uint64_t damaged = 0;
+  for (const SegmentName& name : names) {
+    Known& known = segments_[name.name];
+    known.seen = true;
+    if (!known.reader && !known.own) {
+      // A file that is being made has no header yet, and a broken one is no use: the next look tries again.
+      auto opened = SegmentReader::open(folder_ + "/" + name.name, options_.place);
+      if (!opened) continue;
+      known.reader = std::move(*opened);
+    }
+    if (known.own || known.reader->is_sealed()) continue;
+    std::vector<SegmentRow> rows;
+    const std::uint64_t before = known.reader->damaged();
+    if (!known.reader->look(rows)) continue;
+    damaged += known.reader->damaged() - before;
+    note(known.reader, rows);
+  }
+  std::erase_if(segments_, [&](const auto& known) {
+    if (known.second.seen) return false;
+    if (known.second.reader) forget(*known.second.reader);
+    return true;
+  });
+  if (writer_ && !segments_.contains(std::filesystem::path(writer_->path()).filename())) {
+    writer_.reset();  // somebody removed it
+    written_.reset();
+  }
+  std::uint64_t all = 0, others = 0;
+  if (const auto places = list_places(options_.folder))
+    for (const PlaceInfo& place : *places) {
+      all += place.bytes;
+      if (place.path != folder_) others += place.bytes;
+    }
+  const ExclusiveLock lock(table_);
+  stats_.tier_bytes = all;
+  stats_.other_bytes = others;
+  stats_.segments = segments_.size();
+  stats_.damaged += damaged;
+  return {};
+}
+
+/// What may be promised to a segment that is made already and counts in the listing: at most `wanted`.
+Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
+  const double now_s = touch_about(folder_);
+  std::uint64_t all = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    ASSIGN(std::vector<PlaceInfo> places, list_places(options_.folder));
+    all = 0;
+    for (const PlaceInfo& place : places) all += place.bytes;
+    if (all <= options_.capacity_bytes || pass == 1) break;
+    for (const PlaceInfo& place : places) {
+      const auto segments = list_segments(place.path);
+      if (!segments) continue;
+      for (const SegmentName& segment : *segments)
+        if (now_s > 0 && (!writer_ || place.path + "/" + segment.name != writer_->path()))
+          if (const auto cut =
+                  cut_abandoned(place.path + "/" + segment.name, options_.locks, options_.quiet_s, now_s))
+            all -= std::min(all, *cut);
+    }
+    std::ranges::sort(places, {}, &PlaceInfo::used_s);  // those that nobody has used for longest go first
+    for (const PlaceInfo& place : places)
+      if (all > options_.capacity_bytes && place.path != folder_ && now_s - place.used_s > options_.unused_s)
+        if (remove_place(place.path)) all -= std::min(all, place.bytes);
+  }
+  const std::uint64_t over = all - std::min(all, options_.capacity_bytes);
+  std::uint64_t room = wanted - std::min(wanted, over);
+  struct statvfs system;
+  if (::statvfs(folder_.c_str(), &system) == 0) {
+    const double free = static_cast<double>(system.f_bavail) * static_cast<double>(system.f_frsize);
+    const double left =
+        kLeftFree * static_cast<double>(system.f_blocks) * static_cast<double>(system.f_frsize);
+    room = std::min(room, static_cast<std::uint64_t>(std::max(0.0, free - left)));
+  }
+  return room;
+}
+
+/// A segment that has room for an entry of `bytes`.
+Status SegmentStore::begin_segment(std::uint64_t bytes) {
+  std::uint64_t mean = bytes;
+  {
+    const SharedLock lock(table_);
+    if (!entries_.empty()) mean = std::max<std::uint64_t>(1, stats_.entry_bytes / entries_.size());
+  }
+  TRY(prepare());
+  const std::uint64_t usual =
+      std::clamp(options_.capacity_bytes / kSegmentsOfCapacity, kSegmentBytesMin, kSegmentBytesLarge);
+  const auto rows = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(kSegmentRowsMax, usual / mean + usual / mean / 4 + kRowsSpare));
+  const std::uint64_t least = segment_overhead(rows) + bytes;
+  const std::uint64_t wanted = std::max(usual, least);
+  if (wanted > kSegmentBytesMax || least > options_.capacity_bytes)
+    return fail(Code::kExhausted,
+                fmt::format("cache: no room for {} B of {} B", least, options_.capacity_bytes));
+  ASSIGN(writer_, SegmentWriter::create(folder_, options_.place, rows, wanted, options_.locks));
+  auto room = make_room(wanted);
+  Status fits = room ? Status() : std::unexpected(room.error());
+  if (fits && *room < least)
+    fits =
+        fail(Code::kExhausted, fmt::format("cache: the capacity of {} B is used", options_.capacity_bytes));
+  if (fits) fits = writer_->shrink(*room);
+  if (fits) {
+    auto reader = SegmentReader::open(writer_->path(), options_.place);
+    if (reader)
+      written_ = std::move(*reader);
+    else
+      fits = std::unexpected(std::move(reader.error()));
+  }
+  if (!fits) {
+    writer_->seal();  // it is empty, and removed
+    writer_.reset();
+    return fits;
+  }
+  segments_[std::filesystem::path(writer_->path()).filename()] = {
+      .reader = written_, .own = true, .seen = true};
+  return {};
+}
+
+Status SegmentStore::append(Hash128 identity, std::span<const std::byte> payload) {
+  if (payload.empty() || payload.size() > kSegmentEntryBytesMax || find(identity)) return {};
+  const MutexLock lock(working_);
+  if (writer_ && !writer_->has_room(payload.size())) {
+    writer_->seal();
+    writer_.reset();
+  }
+  if (!writer_) TRY(begin_segment(payload.size()));
+  const auto row = writer_->append(identity, payload);
+  if (!row) {
+    writer_->seal();
+    writer_.reset();
+    return std::unexpected(row.error());
+  }
+  note(written_, std::span(&*row, 1));
+  const ExclusiveLock counting(table_);
+  ++stats_.written;
+  stats_.written_bytes += payload.size();
+  return {};
+}
+
+void SegmentStore::seal() {
+  const MutexLock lock(working_);
+  if (!writer_) return;
+  writer_->seal();
+  writer_.reset();
+}
+
+SegmentStoreStats SegmentStore::stats() const {
+  const SharedLock lock(table_);
+  SegmentStoreStats stats = stats_;
+  stats.entries = entries_.size();
+  return stats;
+}
+
+}  // namespace carya::io

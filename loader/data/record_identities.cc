@@ -1,0 +1,108 @@
+#include "loader/data/record_identities.h"
+
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "io/files/record_file.h"
+
+namespace carya::loader {
+namespace {
+
+using Kind = transforms::SourceField::Kind;
+
+/// An array's rows are named by their bytes, which is for small ones.
+constexpr std::uint64_t kRowBytesMax = 4096;
+/// A change within one tick of a file system's clock shows the same time; where times are whole seconds, the tick is.
+constexpr std::int64_t kTickNs = 20'000'000, kCoarseTickNs = 2'000'000'000, kSecondNs = 1'000'000'000;
+
+std::int64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+/// The folder as it really is, since a link may lead elsewhere the next time.
+std::string real_root(const std::string& root) {
+  if (root.find("://") != std::string::npos) return root;
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(root.empty() ? "." : root, failed);
+  return failed ? "" : real.string();
+}
+
+}  // namespace
+
+RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset)
+    : dataset_(std::move(dataset)), made_ns_(now_ns()) {
+  std::uint64_t records = 0;
+  for (const Dataset::Field& field : dataset_->fields()) {
+    roots_.push_back(0);
+    if (field.kind == Kind::kTensor && field.array.row_bytes > kRowBytesMax)
+      reason_ = "records have arrays that are in memory already";
+    if (field.kind != Kind::kEncoded) continue;
+    records = field.manifest->count();
+    const std::string root = real_root(field.manifest->root());
+    roots_.back() = hash64(root);
+    if (root.empty()) reason_ = "the folder of the records has no path of its own";
+    if (!field.manifest->file_version(0) && field.manifest->pin_c_str(0) == nullptr)
+      reason_ = "the listing of the records keeps no times of change";
+  }
+  if (records == 0) reason_ = "records are in memory already";
+  taken_ = std::vector<std::atomic<std::uint8_t>>(records);
+}
+
+std::optional<Hash128> RecordIdentities::of(std::uint64_t source) const {
+  if (!reason_.empty()) return std::nullopt;
+  thread_local Hasher128 hasher;
+  hasher.reset();
+  for (std::size_t f = 0; f < roots_.size(); ++f) {
+    const Dataset::Field& field = dataset_->fields()[f];
+    hasher.update(static_cast<std::uint64_t>(field.kind));
+    if (field.kind == Kind::kTensor) {
+      hasher.update(std::span(field.array.data + source * field.array.row_bytes, field.array.row_bytes));
+      continue;
+    }
+    const io::RecordAddress address = field.manifest->record(source);
+    if (field.kind == Kind::kLabel) {
+      hasher.update(static_cast<std::uint64_t>(address.label));
+      continue;
+    }
+    hasher.update(roots_[f]);
+    hasher.update(std::string_view(field.manifest->path_c_str(source)));
+    hasher.update(address.member);
+    hasher.update(address.offset);
+    hasher.update(address.bytes);
+    if (const char* const pin = field.manifest->pin_c_str(source)) {
+      hasher.update(std::string_view(pin));
+      continue;
+    }
+    const auto version = field.manifest->file_version(source);
+    if (!version) return std::nullopt;
+    hasher.update(version->bytes);
+    hasher.update(static_cast<std::uint64_t>(version->mtime_ns));
+  }
+  return hasher.digest();
+}
+
+bool RecordIdentities::may_take(std::uint64_t source) const {
+  // Relaxed: two threads that ask at the same time cost one more stat.
+  if (taken_[source].load(std::memory_order_relaxed) != 0) return true;
+  for (const Dataset::Field& field : dataset_->fields())
+    if (field.kind == Kind::kEncoded && !io::check_as_listed(*field.manifest, source)) return false;
+  taken_[source].store(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool RecordIdentities::may_keep(std::uint64_t source) const {
+  for (const Dataset::Field& field : dataset_->fields()) {
+    if (field.kind != Kind::kEncoded) continue;
+    if (!io::check_as_listed(*field.manifest, source)) return false;
+    const auto version = field.manifest->file_version(source);
+    if (!version) continue;  // an object of a store, whose version each read compares
+    const std::int64_t tick = version->mtime_ns % kSecondNs == 0 ? kCoarseTickNs : kTickNs;
+    if (version->mtime_ns + tick > made_ns_) return false;
+  }
+  return true;
+}
+
+}  // namespace carya::loader

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "loader/data/dataset.h"
+
+namespace carya::loader {
+
+/// Names for the records of a dataset that outlive the process and the listing: of a record's paths, its place in its
+/// file, size and time of change of the file, and labels. A file that changes has another name for its records, and the
+/// other records keep theirs.
+///
+/// Records with large arrays, and those of listings that keep no times, have no such names. Threads: thread-safe; the
+/// checks may wait for storage.
+class RecordIdentities {
+ public:
+  /// Made before any record of the stream is read.
+  explicit RecordIdentities(std::shared_ptr<const Dataset> dataset);
+
+  /// Why there are no names; "" if there are.
+  const std::string& reason() const { return reason_; }
+  /// The name of a record, by its index in the source; none if its file has no version.
+  std::optional<Hash128> of(std::uint64_t source) const;
+  /// Whether the record's files are as they were listed; asked once for each record.
+  bool may_take(std::uint64_t source) const;
+  /// Whether bytes that were read since this object was made are those of the version that was listed: the files are as
+  /// they were, and were not changed so shortly before that a second change would show the same time.
+  bool may_keep(std::uint64_t source) const;
+
+ private:
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::int64_t made_ns_;        // of the clock that files have
+  std::vector<std::uint64_t> roots_;  // a hash of the folder that the paths of each field are below
+  std::string reason_;
+  mutable std::vector<std::atomic<std::uint8_t>> taken_;  // 1: was as listed
+};
+
+}  // namespace carya::loader
