@@ -39,7 +39,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transforms": (
         ("simd", "text", "audio/codec", "kernels/image"),
         ("jpeg", "audio/signal", "kernels/resize", "kernels/blur", "kernels/store"),
-        ("jpeg/scan", "coefficients", "kernels/codec", "kernels/warp"),
+        ("jpeg/scan", "coefficients", "kernels/warp"),
+        ("kernels/codec",),
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),

@@ -157,6 +157,23 @@ TEST_P(Entries, OfPhotosHaveTurbosPixels) {
   EXPECT_GT(made, 0);
 }
 
+// An entry stands for a file only if that has no warning anywhere: then verdict and warnings are equal with and without.
+TEST_P(Entries, OfMalformedFilesHaveNoWarnings) {
+  std::mt19937_64 random(29);
+  const auto files = jpeg::testing::test_data("malformed");
+  if (files.empty()) GTEST_SKIP() << "no malformed files: CARYA_TEST_DATA is not set";
+  for (std::size_t i = 0; i < files.size(); i += one_case_of(2)) {
+    SCOPED_TRACE(files[i].name);
+    const Bytes entry = entry_of(files[i].bytes);
+    if (entry.empty()) continue;
+    const Picture picture = jpeg::testing::turbo_decode(files[i].bytes);
+    ASSERT_TRUE(picture.decoded);
+    ASSERT_EQ(picture.warnings, 0);
+    expect_same_everywhere(entry, picture, picture.channels == 1 ? Mode::kGray : Mode::kRgb, random, 2);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(Entries, AreTheSameBytesOnEveryTarget) {
   std::mt19937_64 random(24);
   for (int i = 0; i < 40; ++i) {

@@ -87,8 +87,11 @@ struct TurboJpeg::State {
   bool opened = false;       // bytes and info are of an accepted picture
   bool header_read = false;  // cinfo stands behind the header of bytes
   std::uint64_t warnings = 0;
-  RowBuffer rows;   // kRowsPerCall rows as the library gives them
-  RowBuffer plane;  // what decode_view() gives out
+  std::uint64_t warnings_before = 0;  // the picture was opened
+  std::uint16_t scans = 1;            // of the picture, as far as they are counted
+  jpeg::Header shape;                 // of the picture whose coefficients are packed
+  RowBuffer rows;                     // kRowsPerCall rows as the library gives them
+  RowBuffer plane;                    // what decode_view() gives out
 
   State();
   ~State();
@@ -109,6 +112,7 @@ struct TurboJpeg::State {
   Status start(ColorMode mode);
   Columns columns_of(const Region& region) const;
   bool run(const Region& region, const Columns& columns, const RowTarget& target);
+  bool find_shape();
   void read_rows(const Region& region, const Columns& columns, const RowTarget& target,
                  std::int64_t first_row);
 };
@@ -365,6 +369,8 @@ Result<ImageInfo> TurboJpeg::open(std::span<const std::byte> bytes, const ImageL
   State& s = *state_;
   s.opened = false;
   s.bytes = bytes;
+  s.scans = 1;
+  s.warnings_before = s.warnings;
   if (!s.read_header()) return s.refused();
   const std::uint64_t pixels = std::uint64_t{s.cinfo.image_width} * s.cinfo.image_height;
   if (pixels > limits.pixels_max) {
@@ -386,6 +392,7 @@ Result<ImageInfo> TurboJpeg::open(std::span<const std::byte> bytes, const ImageL
       return fail(Code::kCorrupt,
                   fmt::format("JPEG: {} scans are over the limit of {}", scans, limits.scans_max));
     }
+    s.scans = static_cast<std::uint16_t>(std::min<std::size_t>(scans, UINT16_MAX));
   }
   s.opened = true;
   return s.info;
@@ -415,6 +422,62 @@ Result<ImageView> TurboJpeg::decode_view(const Region& region, ColorMode mode) {
   const MutableImageView plane{s.plane.data() + kOffGrid, region.height, columns.count, channels, stride};
   if (!s.run(region, columns, {plane, mode, true})) return s.refused();
   return crop_view(plane, {0, region.left - columns.first, region.height, region.width});
+}
+
+// Describe the picture as an ordinary file's header would. Its scans have been read.
+bool TurboJpeg::State::find_shape() {
+  shape = {};
+  shape.width = static_cast<int>(cinfo.image_width);
+  shape.height = static_cast<int>(cinfo.image_height);
+  shape.component_count = cinfo.num_components;
+  const bool gray = cinfo.num_components == 1 && cinfo.jpeg_color_space == JCS_GRAYSCALE;
+  if (!gray && (cinfo.num_components != 3 || cinfo.jpeg_color_space != JCS_YCbCr)) return false;
+  for (int c = 0; c < cinfo.num_components; ++c) {
+    const jpeg_component_info& from = cinfo.comp_info[c];
+    if (from.quant_table == nullptr) return false;  // no scan has the component
+    jpeg::Component& to = shape.components[c];
+    to.h = static_cast<std::uint8_t>(from.h_samp_factor);
+    to.v = static_cast<std::uint8_t>(from.v_samp_factor);
+    to.quant = static_cast<std::uint8_t>(c);
+    std::copy_n(from.quant_table->quantval, 64, shape.quant[c].begin());
+  }
+  return jpeg::settle_geometry(shape) == jpeg::Ordinary::kOrdinary;
+}
+
+Result<bool> TurboJpeg::pack(coefficients::Packer& packer, std::size_t bytes_max) {
+  State& s = *state_;
+  if (!s.opened) return fail(Code::kInvalidArgument, "JPEG: pack without an opened picture");
+  if (!s.header_read && !s.read_header()) return s.refused();
+  s.header_read = false;
+  jvirt_barray_ptr* arrays = nullptr;
+  if (!s.guarded([&] { arrays = jpeg_read_coefficients(&s.cinfo); })) return s.refused();
+  const auto finish = [&] { return s.guarded([&] { jpeg_abort_decompress(&s.cinfo); }); };
+  if (s.warnings != s.warnings_before || !s.find_shape()) {
+    finish();
+    return false;
+  }
+  packer.begin(s.shape,
+               {.file_bytes = static_cast<std::uint32_t>(s.bytes.size()),
+                .scans = s.scans,
+                .orientation = static_cast<std::uint8_t>(s.info.exif_orientation)},
+               bytes_max);
+  for (int mcu_y = 0; mcu_y < s.shape.mcu_rows; ++mcu_y) {
+    for (int c = 0; c < s.shape.component_count; ++c) {
+      const jpeg::Component& component = s.shape.components[c];
+      const int end = std::min((mcu_y + 1) * component.v, coefficients::block_rows(component));
+      for (int y = mcu_y * component.v; y < end; ++y) {
+        JBLOCKARRAY row = nullptr;
+        if (!s.guarded([&] {
+              row = (*s.cinfo.mem->access_virt_barray)(reinterpret_cast<j_common_ptr>(&s.cinfo), arrays[c],
+                                                       static_cast<JDIMENSION>(y), 1, FALSE);
+            }))
+          return s.refused();
+        packer.take_blocks(c, y, row[0][0]);
+      }
+    }
+  }
+  finish();
+  return true;
 }
 
 }  // namespace carya::transforms

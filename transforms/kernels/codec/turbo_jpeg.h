@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "transforms/coefficients/packer.h"
 #include "transforms/kernels/codec/image_codec.h"
 
 namespace carya::transforms {
@@ -36,6 +37,11 @@ class TurboJpeg {
 
   /// Decode `region` into the decoder's own memory, without a copy; the view is valid until the next call.
   Result<ImageView> decode_view(const Region& region, ColorMode mode);
+
+  /// Give all coefficients of the opened picture to `packer`, for an entry of at most `bytes_max` bytes. Returns false if
+  /// it gets none: a warning anywhere in the file, or colours or samplings that are not those of an ordinary file. The
+  /// caller compares the pixels before it trusts the entry. Errors: those of decode_region().
+  Result<bool> pack(coefficients::Packer& packer, std::size_t bytes_max);
 
   /// Same contract as ImageDecoder::set_patience(). It is asked after each row of blocks of each scan.
   void set_patience(Patience* patience);
