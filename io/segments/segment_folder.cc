@@ -97,11 +97,12 @@ Result<std::vector<PlaceInfo>> list_places(const std::string& folder) {
   return places;
 }
 
-Result<PlaceCheck> verify_place(const std::string& place) {
+Result<PlaceCheck> verify_place(const std::string& place, const VerifyProgress& go_on) {
   ASSIGN(const std::vector<SegmentName> segments, list_segments(place));
   PlaceCheck check;
   std::vector<std::byte> payload;
   for (const SegmentName& segment : segments) {
+    if (go_on && !go_on(check.bytes)) break;
     check.bytes += segment.bytes;
     const std::string path = place + "/" + segment.name;
     const std::string_view hex =
@@ -144,7 +145,9 @@ Status remove_place(const std::string& place) {
   for (const SegmentName& segment : segments)
     if (::unlink((place + "/" + segment.name).c_str()) != 0 && errno != ENOENT)
       return fail_errno("remove " + segment.name, errno);
-  ::unlink(about_path(place).c_str());
+  ASSIGN(const std::vector<std::string> names, names_in(place));
+  for (const std::string& name : names)  // also what a killed writer of about.json left
+    if (name.starts_with("about.json")) ::unlink((place + "/" + name).c_str());
   // A folder in which somebody begins a segment just now stays.
   if (::rmdir(place.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
     return fail_errno("remove " + place, errno);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,11 @@ std::string place_name(Hash128 place);
 Result<std::vector<PlaceInfo>> list_places(const std::string& folder);
 /// The segments of a place, by name. Errors: the folder cannot be listed.
 Result<std::vector<SegmentName>> list_segments(const std::string& place);
-/// Read and check every byte of a place. Errors: those of the listing.
-Result<PlaceCheck> verify_place(const std::string& place);
+/// Asked before each file with the bytes of those before it; false ends the walk.
+using VerifyProgress = std::function<bool(std::uint64_t bytes)>;
+/// Read and check every byte of a place. What was ended by `go_on` says what it found so far. Errors: those of the
+/// listing.
+Result<PlaceCheck> verify_place(const std::string& place, const VerifyProgress& go_on = {});
 /// Remove a place: its segments, then its folder. Running jobs go on without. Errors: kInvalidArgument (the folder has
 /// another name than a place's); those of unlink().
 Status remove_place(const std::string& place);

@@ -9,6 +9,7 @@
 #include "gil.h"
 #include "io/files/manifest_file.h"
 #include "io/index/index_file.h"
+#include "io/segments/segment_folder.h"
 #include "io/store/store_list.h"
 #include "job_options.h"
 #include "job_stats.h"
@@ -69,6 +70,40 @@ py::dict verify_store(const std::string& path) {
   return line;
 }
 
+py::list list_places(const std::string& folder) {
+  auto listed = [&] {
+    const WithoutGil unlocked;
+    return io::list_places(folder);
+  }();
+  py::list lines;
+  for (const io::PlaceInfo& place : unwrap(std::move(listed))) {
+    py::dict line;
+    line["path"] = path_text(place.path);
+    line["about"] = py::bytes(place.about);
+    line["segments"] = place.segments;
+    line["bytes"] = place.bytes;
+    line["disk_bytes"] = place.disk_bytes;
+    line["used_s"] = place.used_s;
+    lines.append(line);
+  }
+  return lines;
+}
+
+py::dict verify_place(const std::string& path) {
+  ProgressCall signals{py::none()};
+  auto checked = [&] {
+    const WithoutGil unlocked;
+    return io::verify_place(path, [&](std::uint64_t bytes) { return signals(bytes); });
+  }();
+  signals.rethrow();
+  const io::PlaceCheck check = unwrap(std::move(checked));
+  py::dict line;
+  line["entries"] = check.entries;
+  line["entry_bytes"] = check.entry_bytes;
+  line["damaged_count"] = check.damaged;
+  return line;
+}
+
 py::dict read_manifest(const std::string& path) {
   const auto manifest = unwrap([&] {
     const WithoutGil unlocked;
@@ -97,6 +132,10 @@ void bind_cache(py::module_& module) {
   module.def("verify_store", &verify_store, py::arg("path"));
   module.def(
       "remove_store", [](const std::string& path) { unwrap(io::remove_store(path)); }, py::arg("path"));
+  module.def("list_places", &list_places, py::arg("folder"));
+  module.def("verify_place", &verify_place, py::arg("path"));
+  module.def(
+      "remove_place", [](const std::string& path) { unwrap(io::remove_place(path)); }, py::arg("path"));
   module.def("read_manifest", &read_manifest, py::arg("path"));
   module.def("read_record_index", &read_record_index, py::arg("path"));
 }

@@ -199,9 +199,9 @@ def test_an_index_of_a_large_file_is_kept_and_mended(tmp_path: Path, monkeypatch
         assert carya.jsonl(path)[9]["n"] == 9
         assert kept.read_bytes() == whole
     cache = pytest.importorskip("carya._cli.cache")
-    (line,) = (line for line in cache.files() if line["kind"] == "lines")
+    (line,) = (line for line in cache.files(os.environ["CARYA_CACHE_DIR"]) if line["kind"] == "lines")
     assert line["records"] == 20
-    cache.remove([line["name"]], False, True)
+    cache.remove([line["name"]], False, None, True)
     assert not kept.exists()
 
 

@@ -342,9 +342,9 @@ def test_the_cache_shows_and_removes_what_was_unpacked(tmp_path: Path, capsys: p
     pq.write_table(pa.table({"x": range(40)}), tmp_path / "a.parquet", row_group_size=10)
     pipeline = carya.parquet(tmp_path / "a.parquet")
     assert int(pipeline[15]["x"]) == 15
-    (line,) = (line for line in cache.files() if line["kind"] == "unpacked")
+    (line,) = (line for line in cache.files(os.environ["CARYA_CACHE_DIR"]) if line["kind"] == "unpacked")
     assert line["bytes"] > 80
     assert line["records"] == 1
-    cache.remove([line["name"]], False, True)
+    cache.remove([line["name"]], False, None, True)
     assert line["name"] in capsys.readouterr().out
     assert [int(pipeline[n]["x"]) for n in (16, 25)] == [16, 25]  # what is mapped, and what is unpacked again

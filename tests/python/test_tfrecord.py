@@ -326,16 +326,16 @@ def test_carya_index_and_cache_know_them(shards: Path, capsys: Any) -> None:
     assert said["index_files"] == 24
     with pytest.raises(carya.InvalidArgument, match="--image image/encoded"):
         index_dataset(str(shards), False, "off", 1, True)
-    kept = [line for line in files() if line["kind"] == "records"]
+    kept = [line for line in files(os.environ["CARYA_CACHE_DIR"]) if line["kind"] == "records"]
     assert [line["records"] for line in kept] == [8, 8, 8]
-    verify([], True)
+    verify([], None, True)
     with open(kept[0]["path"], "r+b") as file:
         file.seek(120)
         file.write(b"\xff")
     with pytest.raises(SystemExit):
-        verify([], True)
-    remove([line["name"] for line in kept], False, True)
-    assert not [line for line in files() if line["kind"] == "records"]
+        verify([], None, True)
+    remove([line["name"] for line in kept], False, None, True)
+    assert not [line for line in files(os.environ["CARYA_CACHE_DIR"]) if line["kind"] == "records"]
 
 
 # Files that other writers wrote.

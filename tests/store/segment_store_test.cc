@@ -332,6 +332,13 @@ TEST(SegmentFolder, PlacesAreListedCheckedAndRemoved) {
   check = verify_place(places->front().path);
   EXPECT_EQ(check->entries, 4);
   EXPECT_EQ(check->damaged, 1);
+  std::vector<std::uint64_t> told;
+  check = verify_place(places->front().path, [&](std::uint64_t bytes) {
+    told.push_back(bytes);
+    return false;
+  });
+  EXPECT_EQ(told, std::vector<std::uint64_t>{0});
+  EXPECT_EQ(check->entries + check->damaged, 0) << "it was ended";
   EXPECT_FALSE(remove_place(dir.path("tier"))) << "not a place";
   ASSERT_TRUE(remove_place(places->front().path));
   EXPECT_TRUE(list_places(dir.path("tier"))->empty());

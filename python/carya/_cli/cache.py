@@ -1,4 +1,4 @@
-"""`carya cache`: what lies in the cache folder, and is it whole. `carya index`: completing it ahead."""
+"""`carya cache`: what lies in the cache folder or in one of samples, and is it whole. `carya index`: completing it ahead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 from .. import _core
@@ -178,11 +179,20 @@ def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool)
     }
 
 
-def files() -> list[dict[str, Any]]:
-    """Manifests, stores, profiles and what was unpacked in the cache folder, by name."""
+def _folder(given: str | None) -> str:
+    """The folder that was given, else the cache folder."""
+    if given is not None:
+        if not os.path.isdir(given):
+            raise NotFound(f"cache: --folder: {given} is no folder; give the one that `cache=` of the loader names")
+        return os.path.abspath(given)
     folder = cache_dir()
     if not folder:
         raise NotFound("cache: there is no folder that can be written; set CARYA_CACHE_DIR to one")
+    return folder
+
+
+def files(folder: str) -> list[dict[str, Any]]:
+    """Manifests, stores, profiles, what was unpacked and samples in a folder, by name within their kind."""
     found: list[dict[str, Any]] = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -198,7 +208,31 @@ def files() -> list[dict[str, Any]]:
     for store in _core.list_stores(folder):
         root = roots.get(store["fingerprint"], "")
         found.append({"name": os.path.basename(store["path"]), "root": root, **store})
-    return found + _unpacked(folder) + _profiles(folder)
+    return found + _unpacked(folder) + _profiles(folder) + _samples(folder)
+
+
+def _samples(folder: str) -> list[dict[str, Any]]:
+    """Samples that loaders keep in files, by the operations behind which they are. `records`: None, since only reading
+    all of it tells; `bytes`: lengths of the files, `disk_bytes`: what they take; `used`: when a loader last had them."""
+    found = []
+    for place in _core.list_places(folder):
+        name = os.path.basename(place["path"])
+        line = {"name": name, "kind": "samples", "records": None, "root": "", "fingerprint": name.split("-")[1]}
+        try:
+            after = json.loads(place.pop("about"))["after"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            after = None
+        used = _moment(place.pop("used_s"))
+        found.append({**line, **place, "after": after if isinstance(after, str) else "", "used": used, "valid": True})
+    return found
+
+
+def _moment(seconds: float) -> str:
+    """The time as text; "" for none, and for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).isoformat() if seconds > 0 else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _unpacked(folder: str) -> list[dict[str, Any]]:
@@ -247,9 +281,9 @@ def _profile_facts(path: str) -> dict[str, Any]:
     return {"records": samples, "valid": True}
 
 
-def _chosen(names: list[str]) -> list[dict[str, Any]]:
+def _chosen(names: list[str], folder: str) -> list[dict[str, Any]]:
     """The files with these names, or whose fingerprint begins with one of them; all without names."""
-    known = files()
+    known = files(folder)
     if not names:
         return known
     chosen = []
@@ -258,31 +292,40 @@ def _chosen(names: list[str]) -> list[dict[str, Any]]:
             line for line in known if line["name"] == name or (len(name) >= 6 and line["fingerprint"].startswith(name))
         ]
         if not hits:
-            raise NotFound(f"cache: {name} is not in {cache_dir()}; `carya cache ls` shows what is")
+            raise NotFound(f"cache: {name} is not in {folder}; `carya cache ls --folder {folder}` shows what is")
         chosen += [line for line in hits if line not in chosen]
     return chosen
 
 
-def show(as_json: bool) -> None:
+def show(given: str | None, as_json: bool) -> None:
     """`carya cache ls`."""
-    found = files()
+    folder = _folder(given)
+    found = files(folder)
+    size = sum(line["bytes"] for line in found)
     if as_json:
-        print(json.dumps({"cache": cache_dir(), "bytes": sum(line["bytes"] for line in found), "files": found}))
+        print(json.dumps({"cache": folder, "bytes": size, "files": found}))
         return
-    _table(found, ("kind", "records", "bytes", "valid", "name", "root"))
-    print(f"{len(found)} files, {sum(line['bytes'] for line in found):,} B in {cache_dir()}")
+    samples = [line for line in found if line["kind"] == "samples"]
+    others = [line for line in found if line["kind"] != "samples"]
+    if others or not samples:
+        _table(others, ("kind", "records", "bytes", "valid", "name", "root"))
+    if samples:
+        _table(samples, ("kind", "after", "segments", "bytes", "disk_bytes", "used", "name"))
+    print(f"{len(found)} files, {size:,} B in {shown(folder)}")
 
 
-def remove(names: list[str], everything: bool, as_json: bool) -> None:
+def remove(names: list[str], everything: bool, given: str | None, as_json: bool) -> None:
     """`carya cache rm`."""
     if bool(names) == everything:
         raise InvalidArgument("cache rm: give names or the beginning of a fingerprint, or --all, not both")
-    chosen = _chosen(names)
+    chosen = _chosen(names, _folder(given))
     for line in chosen:
         if line["kind"] in ("manifest", "records", "profile", "lines"):
             os.unlink(line["path"])
         elif line["kind"] == "unpacked":
             shutil.rmtree(line["path"])
+        elif line["kind"] == "samples":
+            _core.remove_place(line["path"])
         else:
             _core.remove_store(line["path"])
     removed = [line["name"] for line in chosen]
@@ -293,9 +336,9 @@ def remove(names: list[str], everything: bool, as_json: bool) -> None:
         print("\n".join([*removed, f"{len(removed)} files, {freed:,} B removed"]))
 
 
-def verify(names: list[str], as_json: bool) -> None:
+def verify(names: list[str], given: str | None, as_json: bool) -> None:
     """`carya cache verify`: reads and checks every byte; exit status 1 when something is damaged."""
-    lines = [_checked(line) for line in _chosen(names)]
+    lines = [_checked(line) for line in _chosen(names, _folder(given))]
     whole = all(line["ok"] for line in lines)
     if as_json:
         print(json.dumps({"ok": whole, "files": lines}))
@@ -318,6 +361,10 @@ def _checked(line: dict[str, Any]) -> dict[str, Any]:
         if line["kind"] in ("manifest", "records"):
             _kept(line)
             return {**line, "ok": True, "problem": ""}
+        if line["kind"] == "samples":
+            place = _core.verify_place(line["path"])
+            damaged = place["damaged_count"]
+            return {**line, **place, "ok": damaged == 0, "problem": f"{damaged} damaged places" if damaged else ""}
         check = _core.verify_store(line["path"])
     except Error as error:
         return {**line, "ok": False, "problem": str(error)}
@@ -336,10 +383,13 @@ def _show_lines(result: dict[str, Any]) -> None:
 
 def _table(lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Column, Table
 
     table = Table(*(Column(name.replace("_", " "), overflow="fold") for name in columns))
     for line in lines:
-        values = [line.get(name, "") for name in columns]
-        table.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in values))
+        values = ["" if line.get(name) is None else line[name] for name in columns]
+        table.add_row(
+            *(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else escape(shown(str(v))) for v in values)
+        )
     Console().print(table)

@@ -187,7 +187,7 @@ def _add_service(app: Any, typer: Any) -> None:
 def _add_cache(app: Any, typer: Any) -> None:
     cache = typer.Typer(
         name="cache",
-        help="What is kept beside datasets: manifests, decode indexes, unpacked data. All of it can be made anew.",
+        help="What is kept beside datasets: manifests, decode indexes, unpacked data, samples. All of it can be made anew.",
         epilog=_example("carya cache ls"),
         no_args_is_help=True,
         rich_markup_mode=None,
@@ -195,34 +195,37 @@ def _add_cache(app: Any, typer: Any) -> None:
     app.add_typer(cache)
     chosen = typer.Argument(None, help="Names as `ls` shows them, or beginnings of fingerprints.")
     checked = typer.Argument(None, help="As for rm; all files when none is given.")
+    folder = typer.Option(None, "--folder", help="A folder of samples that cache= names; else the cache folder.")
 
     @cache.command("ls", epilog=_example("carya cache ls --json"))  # type: ignore[untyped-decorator]
-    def ls(as_json: bool = typer.Option(False, "--json", help="One JSON line.")) -> None:
-        """Show the files of the cache folder."""
+    def ls(folder: str = folder, as_json: bool = typer.Option(False, "--json", help="One JSON line.")) -> None:
+        """Show the files of the cache folder, or the samples in another one."""
         from . import cache
 
-        cache.show(as_json)
+        cache.show(folder, as_json)
 
     @cache.command("rm", epilog=_example("carya cache rm c8f2f0c4"))  # type: ignore[untyped-decorator]
     def rm(
         names: list[str] = chosen,
-        everything: bool = typer.Option(False, "--all", help="All manifests and stores."),
+        everything: bool = typer.Option(False, "--all", help="All that ls shows."),
+        folder: str = folder,
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
-        """Remove files of the cache folder; running jobs go on and begin new ones."""
+        """Remove files of the cache folder or samples of another one; running jobs go on and begin new ones."""
         from . import cache
 
-        cache.remove(names or [], everything, as_json)
+        cache.remove(names or [], everything, folder, as_json)
 
     @cache.command("verify", epilog=_example("carya cache verify --json"))  # type: ignore[untyped-decorator]
     def verify(
         names: list[str] = checked,
+        folder: str = folder,
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
         """Read and check every byte; exit status 1 when something is damaged."""
         from . import cache
 
-        cache.verify(names or [], as_json)
+        cache.verify(names or [], folder, as_json)
 
 
 def _add_trace(app: Any, typer: Any) -> None:

@@ -1,0 +1,108 @@
+"""`carya cache` for folders of samples: what is in them is shown, checked to the last byte and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import run
+from PIL import Image
+
+import carya
+
+PHOTOS = 6
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """A folder with the samples of six photos behind two places."""
+    old = time.time() - 3600  # a file that was changed just now is not kept
+    (tmp_path / "photos" / "class").mkdir(parents=True)
+    for number in range(PHOTOS):
+        path = tmp_path / "photos" / "class" / f"{number}.jpg"
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (24, 30, 3), np.uint8)).save(path)
+        os.utime(path, (old, old))
+    pipeline = carya.image_folder(tmp_path / "photos").decode_image().resize((20, 20)).random_crop(16).batch(2)
+    for after in ("decode_image", "resize"):
+        cache = {"disk": (tmp_path / "tier", "64MB"), "after": after}
+        with carya.Loader(pipeline, epochs=1, threads=1, daemon="embedded", cache=cache) as loader:
+            for _ in loader:
+                pass
+            for _ in range(1000):
+                if loader.stats()["cache"]["files"][0]["written"] == PHOTOS:
+                    break
+                time.sleep(0.01)
+            else:
+                pytest.fail(str(loader.stats()["cache"]))
+    return tmp_path / "tier"
+
+
+def listed(tier: Path) -> dict[str, Any]:
+    """The lines of `cache ls` by the operation behind which the samples are."""
+    return {line["after"]: line for line in json.loads(run("cache", "ls", "--folder", tier, "--json"))["files"]}
+
+
+def test_places_are_shown(tier: Path) -> None:
+    lines = listed(tier)
+    assert set(lines) == {"decode_image", "resize"}
+    for line in lines.values():
+        assert line["kind"] == "samples"
+        assert line["segments"] == 1
+        assert line["bytes"] == sum(path.stat().st_size for path in Path(line["path"]).glob("*.segment"))
+        assert line["used"][:2] == "20"
+    table = run("cache", "ls", "--folder", tier, COLUMNS="200")
+    assert all(line["name"] in table for line in lines.values())
+    assert "decode_image" in table
+    about = Path(lines["resize"]["path"]) / "about.json"
+    about.write_bytes(b'{"after": "\xff[red]')
+    os.utime(about, (1 << 40, 1 << 40))  # no calendar has it, where the file system does
+    assert set(listed(tier)) == {"decode_image", ""}
+    about.unlink()
+    assert listed(tier)[""]["used"] == ""
+
+
+def test_what_about_says_steers_no_terminal(tier: Path) -> None:
+    about = Path(listed(tier)["resize"]["path"]) / "about.json"
+    about.write_text(json.dumps({"after": "[red]\x1b[2J"}))
+    table = run("cache", "ls", "--folder", tier, COLUMNS="200")
+    assert "\x1b" not in table
+    assert "[red]" in table
+
+
+def test_every_byte_is_checked(tier: Path) -> None:
+    found = json.loads(run("cache", "verify", "--folder", tier, "--json"))
+    assert found["ok"]
+    assert [line["entries"] for line in found["files"]] == [PHOTOS, PHOTOS]
+    (path,) = Path(listed(tier)["resize"]["path"]).glob("*.segment")
+    held = bytearray(path.read_bytes())
+    held[-1] ^= 1
+    path.write_bytes(held)
+    assert "damaged" in run("cache", "verify", "--folder", tier, "--json", code=1)
+    name = listed(tier)["decode_image"]["name"]
+    (line,) = json.loads(run("cache", "verify", name, "--folder", tier, "--json"))["files"]
+    assert line["ok"]
+
+
+def test_places_are_removed_and_nothing_else(tier: Path) -> None:
+    (tier / "other").write_text("of somebody else")
+    lines = listed(tier)
+    place = Path(lines["resize"]["path"])
+    (place / "about.json.4fQx1a").write_text("what a killed writer left")
+    removed = json.loads(run("cache", "rm", lines["resize"]["fingerprint"][:8], "--folder", tier, "--json"))
+    assert removed == {"removed": [place.name], "bytes": lines["resize"]["bytes"]}
+    assert not place.exists()
+    assert set(listed(tier)) == {"decode_image"}
+    run("cache", "rm", "--all", "--folder", tier)
+    assert [path.name for path in tier.iterdir()] == ["other"]
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for words in (["ls"], ["verify"], ["rm", "--all"]):
+        assert "--folder" in run("cache", *words, "--folder", tmp_path / "none", code=1)
+    run("cache", "ls", "--folder", tmp_path)
+    assert "ls --folder" in run("cache", "rm", "samples-0", "--folder", tmp_path, code=1)
