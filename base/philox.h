@@ -46,4 +46,14 @@ class SampleRng {
   int used_ = 4;  // how many of words_ were returned
 };
 
+/// The key of one op with the number of epochs that share its random numbers.
+struct DrawKey {
+  Philox4x32::Key key{};
+  std::uint64_t epochs = 1;  ///< epoch e has the numbers of e - e mod epochs; at least 1
+
+  SampleRng at(std::uint64_t epoch, std::uint64_t record, std::uint64_t occurrence) const {
+    return {key, epoch - epoch % epochs, record, occurrence};
+  }
+};
+
 }  // namespace carya

@@ -54,7 +54,7 @@ struct Step {
   bool flip_vertical = false;
   std::array<double, 6> matrix{};            ///< kWarp: as WarpSpec
   const ColorOp* color = nullptr;            ///< kColor
-  Philox4x32::Key key{};                     ///< kColor: the key of its random numbers
+  DrawKey key{};                             ///< kColor: the key of its random numbers
   std::uint64_t fields = ~std::uint64_t{0};  ///< a bit for each field that takes the step
   std::uint8_t ends_stage = 0;  ///< the number, from 1, of the profile's stage that ends with it; 0: none
 };

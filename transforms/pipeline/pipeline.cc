@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::int64_t kRecordsMax = std::int64_t{1} << 48;
 constexpr std::int64_t kBatchMax = 1 << 20;
+constexpr std::int64_t kReuseMax = std::int64_t{1} << 48;
+/// The entry of the list of ops before which epochs share random numbers.
+constexpr std::string_view kReuse = "reuse_augmentation";
 
 std::vector<TensorSpec> specs_of(const std::vector<FieldState>& states) {
   std::vector<TensorSpec> specs;
@@ -162,8 +165,12 @@ class PipelineParser {
     ops_json_ += '[';
     for (const Json& entry : *ops) {
       if (ops_json_.size() > 1) ops_json_ += ',';
-      if (is_barrier(entry)) {
+      if (is_entry(entry, kBarrier)) {
         TRY(take_barrier(entry));
+        continue;
+      }
+      if (is_entry(entry, kReuse)) {
+        TRY(take_reuse(entry));
         continue;
       }
       Json object = entry;
@@ -184,9 +191,9 @@ class PipelineParser {
     return {};
   }
 
-  static bool is_barrier(const Json& entry) {
+  static bool is_entry(const Json& entry, std::string_view name) {
     const Json* kind = entry.find("op");
-    return kind && kind->get<std::string>() && *kind->get<std::string>() == kBarrier;
+    return kind && kind->get<std::string>() && *kind->get<std::string>() == name;
   }
 
   Status take_barrier(const Json& given) {
@@ -195,6 +202,21 @@ class PipelineParser {
     ops_json_ += Json(params.take_canonical()).text();
     add_line(std::string(kBarrier) + "()");
     pipeline_->barriers_.push_back(pipeline_->ops_.size());
+    return {};
+  }
+
+  Status take_reuse(const Json& given) {
+    if (reuses_)
+      return fail(Code::kInvalidArgument,
+                  std::string(kReuse) + ": the pipeline has one already; give one place and one number");
+    reuses_ = true;
+    Params params(std::string(kReuse), given, "op");
+    const std::int64_t epochs = params.integer("epochs", 1, kReuseMax);
+    TRY(params.finish());
+    ops_json_ += Json(params.take_canonical()).text();
+    add_line(fmt::format("{}(epochs={})", kReuse, epochs));
+    pipeline_->reuse_ops_ = pipeline_->ops_.size();
+    pipeline_->reuse_epochs_ = static_cast<std::uint64_t>(epochs);
     return {};
   }
 
@@ -216,6 +238,7 @@ class PipelineParser {
   std::string shuffle_json_ = "null";
   std::string ops_json_;
   std::string batch_json_ = "null";
+  bool reuses_ = false;
 };
 
 Result<std::shared_ptr<const Pipeline>> Pipeline::parse(std::string_view json) {
@@ -246,6 +269,9 @@ const std::vector<OrderHints>& Pipeline::order_hints() const {
 const std::vector<std::size_t>& Pipeline::barriers() const {
   return barriers_;
 }
+std::uint64_t Pipeline::epochs_shared(std::size_t op) const {
+  return op < reuse_ops_ ? reuse_epochs_ : 1;
+}
 const std::optional<BatchSpec>& Pipeline::batch() const {
   return batch_;
 }
@@ -269,6 +295,11 @@ Hash128 Pipeline::fingerprint(OnError on_error, const std::vector<std::size_t>& 
     hasher.update(std::string_view(op->json()));
     hash_versions(hasher, *op);
     decodes |= op->traits().kind == OpKind::kDecode;
+  }
+  if (reuse_epochs_ > 1) {  // of one epoch each: the bits of a pipeline without
+    hasher.update(kReuse);
+    hasher.update(static_cast<std::uint64_t>(reuse_ops_));
+    hasher.update(reuse_epochs_);
   }
   // Who never decodes need not care whose codec is installed.
   if (decodes)

@@ -63,14 +63,17 @@ class Pipeline {
   const std::vector<OrderHints>& order_hints() const;  ///< one for each op
   /// For each value b, no op passes the place before op b. Ascending, in 0..number of ops.
   const std::vector<std::size_t>& barriers() const;
+  /// So many epochs share the random numbers of an op, by its index: those of reuse_augmentation(epochs=) for the ops
+  /// before it, else 1.
+  std::uint64_t epochs_shared(std::size_t op) const;
   const std::optional<BatchSpec>& batch() const;
   const std::vector<TensorSpec>& outputs() const;  ///< the tensors after the last op
   const std::vector<PipelineLine>& lines() const;
   /// The canonical JSON. parse(to_json()) gives the same pipeline with the same text.
   const std::string& to_json() const;
-  /// A hash of the ops, their parameters and versions, on_error, and the codecs with their versions (DESIGN section 4).
-  /// Source, batch and order hints change no bit and are left out. `order` is the order of a stream whose ops run in an
-  /// order with other bits; it is empty for the declared one.
+  /// A hash of the ops, their parameters and versions, reuse_augmentation, on_error, and the codecs with their versions
+  /// (DESIGN section 4). Source, batch and order hints change no bit and are left out. `order`: of a stream whose ops run
+  /// in an order with other bits; empty for the declared one.
   Hash128 fingerprint(OnError on_error, const std::vector<std::size_t>& order = {}) const;
 
  private:
@@ -84,6 +87,8 @@ class Pipeline {
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<OrderHints> order_hints_;
   std::vector<std::size_t> barriers_;
+  std::size_t reuse_ops_ = 0;  // so many ops from the first on share their numbers over reuse_epochs_ epochs
+  std::uint64_t reuse_epochs_ = 1;
   std::optional<BatchSpec> batch_;
   std::vector<TensorSpec> outputs_;
   std::vector<PipelineLine> lines_;

@@ -144,7 +144,7 @@ Status move_pixels(const Program& program, const Program::OpProgram& entry, cons
     if (size_of(sample.tensors[f]) != size)
       return size_mismatch(op, size, sample.tensors[f].spec.name, size_of(sample.tensors[f]));
   if (!entry.gate.open(id)) return {};
-  SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
+  SampleRng rng = entry.key.at(id.epoch, id.record, id.occurrence);
   StepList steps;
   TRY(sample.has_objects ? op.resolve_with(rng, size, sample.objects, steps) : op.resolve(rng, size, steps));
   TRY(check_steps(program.options, op, steps, 0));
@@ -168,7 +168,7 @@ Status recolor(const Program::OpProgram& entry, const SampleId& id, Patience* pa
                OwnedTensor& tensor) {
   if (!entry.gate.open(id)) return {};
   TRY(price.add(*entry.op, size_of(tensor), size_of(tensor), tensor.spec.shape[2]));
-  SampleRng rng(entry.key, id.epoch, id.record, id.occurrence);
+  SampleRng rng = entry.key.at(id.epoch, id.record, id.occurrence);
   ColorSteps changes;
   static_cast<const ColorOp*>(entry.op)->draw(rng, size_of(tensor), tensor.spec.shape[2], changes);
   for (std::size_t i = 0; i < changes.count; ++i) {

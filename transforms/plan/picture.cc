@@ -337,7 +337,7 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
 }
 
 Status Picture::recolor(const Step& step) {
-  SampleRng rng(step.key, source_.id.epoch, source_.id.record, source_.id.occurrence);
+  SampleRng rng = step.key.at(source_.id.epoch, source_.id.record, source_.id.occurrence);
   ColorSteps drawn;
   step.color->draw(rng, size_, channels_, drawn);
   for (std::size_t i = 0; i < drawn.count; ++i) {

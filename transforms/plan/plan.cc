@@ -270,7 +270,7 @@ Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id, Inputs inp
       if (own != size) return size_mismatch(*op.geometric, size, field.name, own);
     }
     if (open) {  // the sizes met before: whether they agree does not depend on a draw
-      SampleRng rng(op.key, id.epoch, id.record, id.occurrence);
+      SampleRng rng = op.key.at(id.epoch, id.record, id.occurrence);
       TRY(has_objects ? op.geometric->resolve_with(rng, size, impl.objects, steps)
                       : op.geometric->resolve(rng, size, steps));
       TRY(check_steps(program_.options, *op.geometric, steps, impl.first_step[g]));

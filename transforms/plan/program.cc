@@ -42,12 +42,12 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
   return {};
 }
 
-void list_keys(const Op& op, std::uint64_t seed, std::map<std::string, std::uint32_t>& occurrences,
-               std::vector<Philox4x32::Key>& keys) {
+void list_keys(const Op& op, std::uint64_t seed, std::uint64_t epochs,
+               std::map<std::string, std::uint32_t>& occurrences, std::vector<DrawKey>& keys) {
   const bool views = op.traits().kind == OpKind::kViews;
-  if (!views) keys.push_back(op_key(seed, op.name(), occurrences[op.name()]++));
+  if (!views) keys.push_back({op_key(seed, op.name(), occurrences[op.name()]++), epochs});
   for (int times = views ? 2 : 1; times > 0; --times)
-    for (const auto& inner : op.inner()) list_keys(*inner, seed, occurrences, keys);
+    for (const auto& inner : op.inner()) list_keys(*inner, seed, epochs, occurrences, keys);
 }
 
 // Takes the chain apart op by op: what each takes, its key, its place among the steps.
@@ -80,21 +80,21 @@ class OpTaker {
           if (states_[f].spec.name == kMainField) program_.views = {f, states_.size()};
   }
 
-  Philox4x32::Key next_key() {
-    const Philox4x32::Key key = keys_.front();
+  DrawKey next_key() {
+    const DrawKey key = keys_.front();
     keys_ = keys_.subspan(1);
     return key;
   }
 
   Status take(const Op& op) {
-    const Philox4x32::Key key = next_key();
+    const DrawKey key = next_key();
     if (op.traits().kind != OpKind::kGroup) return take_one(op, key, {});
     const Gate gate{static_cast<const RandomApply*>(&op), key};
     for (const auto& inner : op.inner()) TRY(take_one(*inner, next_key(), gate));
     return {};
   }
 
-  Status take_one(const Op& op, Philox4x32::Key key, const Gate& gate) {
+  Status take_one(const Op& op, DrawKey key, const Gate& gate) {
     Program::OpProgram entry{
         .op = &op, .index = index_, .before = states_, .key = key, .gate = gate, .view = view_};
     TRY(op.infer(states_, entry.fields));
@@ -130,9 +130,9 @@ class OpTaker {
   }
 
   Program& program_;
-  std::vector<FieldState> states_;         // inside of views: those of the view that is taken
-  std::size_t index_ = 0;                  // of the op that is taken
-  std::span<const Philox4x32::Key> keys_;  // of the op that is taken, those not used yet
+  std::vector<FieldState> states_;  // inside of views: those of the view that is taken
+  std::size_t index_ = 0;           // of the op that is taken
+  std::span<const DrawKey> keys_;   // of the op that is taken, those not used yet
   int view_ = kEveryView;
   bool seen_twice_ = false;
 };
@@ -445,10 +445,11 @@ Result<std::vector<std::size_t>> running_order(const Pipeline& pipeline, const P
   return order;
 }
 
-std::vector<std::vector<Philox4x32::Key>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed) {
+std::vector<std::vector<DrawKey>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed) {
   std::map<std::string, std::uint32_t> occurrences;
-  std::vector<std::vector<Philox4x32::Key>> keys;
-  for (const auto& op : pipeline.ops()) list_keys(*op, seed, occurrences, keys.emplace_back());
+  std::vector<std::vector<DrawKey>> keys;
+  for (std::size_t i = 0; i < pipeline.ops().size(); ++i)
+    list_keys(*pipeline.ops()[i], seed, pipeline.epochs_shared(i), occurrences, keys.emplace_back());
   return keys;
 }
 
@@ -501,7 +502,7 @@ Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const 
   }
   if (!status) return named(status.error(), first);
   for (const FieldProgram::AudioStep& step : field.audio_steps) {
-    SampleRng rng(step.key, id.epoch, id.record, id.occurrence);
+    SampleRng rng = step.key.at(id.epoch, id.record, id.occurrence);
     status = step.op->apply(rng, clip);
     if (!status) return named(status.error(), *step.op);
   }

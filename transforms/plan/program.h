@@ -45,7 +45,7 @@ struct FieldProgram {
   std::optional<PointChain> chain;
   struct AudioStep {
     const AudioOp* op = nullptr;
-    Philox4x32::Key key{};
+    DrawKey key{};
   };
   std::vector<AudioStep> audio_steps;  ///< kAudio
   FieldState first_state;              ///< kAudio: the field before them
@@ -55,11 +55,11 @@ struct FieldProgram {
 /// Whether an op runs for a sample: always, or if the group that it is in draws so.
 struct Gate {
   const RandomApply* group = nullptr;
-  Philox4x32::Key key{};
+  DrawKey key{};
 
   bool open(const SampleId& id) const {
     if (!group) return true;
-    SampleRng rng(key, id.epoch, id.record, id.occurrence);
+    SampleRng rng = key.at(id.epoch, id.record, id.occurrence);
     return group->applies(rng);
   }
 };
@@ -91,7 +91,7 @@ struct StepOp {
   const GeometricOp* geometric = nullptr;
   const ColorOp* color = nullptr;
   const ObjectOp* objects = nullptr;
-  Philox4x32::Key key{};
+  DrawKey key{};
   Gate gate{};
   int view = kEveryView;        ///< the view whose size it follows
   std::uint64_t fields = 0;     ///< a bit for each field that it takes
@@ -110,7 +110,7 @@ struct Program {
     std::size_t index = 0;            ///< in the pipeline; for an op inside a group or views, their index
     std::vector<std::size_t> fields;  ///< the fields that it takes
     std::vector<FieldState> before;   ///< all fields before it; each view stands in its own place
-    Philox4x32::Key key{};
+    DrawKey key{};
     Gate gate{};
     int view = kEveryView;
   };
@@ -140,7 +140,7 @@ struct Program {
 Result<std::vector<std::size_t>> running_order(const Pipeline& pipeline, const PlanOptions& options);
 /// The keys of random numbers of each op, by its index: its own (views have none) and then those of the ops inside of
 /// it, which count as if they stood in the chain. They belong to the declared place, whatever runs when.
-std::vector<std::vector<Philox4x32::Key>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed);
+std::vector<std::vector<DrawKey>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed);
 
 /// Take a pipeline apart. Errors: those of Plan::compile().
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options);

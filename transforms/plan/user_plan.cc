@@ -37,7 +37,7 @@ struct UserField {
 struct UserStep {
   const UserOp* op = nullptr;
   std::size_t index = 0;  // in the pipeline
-  Philox4x32::Key key{};
+  DrawKey key{};
   std::vector<UserField> fields;
 };
 
@@ -71,7 +71,7 @@ Status call(const UserStep& step, const UserField& field, const SampleId& id, co
             const std::byte* data, const TensorSpec& out, std::byte* result) {
   const carya_op& functions = step.op->library().functions();
   const carya_tensor from = to_interface(in), to = to_interface(out);
-  Random random(SampleRng(step.key, id.epoch, id.record, id.occurrence));
+  Random random(step.key.at(id.epoch, id.record, id.occurrence));
   char reason[CARYA_OP_REASON + 1] = {};
   if (functions.run(field.state.get(), &from, data, &to, result, functions.random != 0 ? &random : nullptr,
                     reason) != 0)
@@ -294,7 +294,7 @@ class UserPlan final : public Plan {
   std::uint64_t number_ = next_plan_number();
 };
 
-Result<UserStep> make_step(const UserOp& op, std::size_t index, Philox4x32::Key key, const Plan& before,
+Result<UserStep> make_step(const UserOp& op, std::size_t index, DrawKey key, const Plan& before,
                            const Plan& after) {
   UserStep step{.op = &op, .index = index, .key = key, .fields = {}};
   for (std::size_t f = 0; f < before.outputs().size(); ++f) {

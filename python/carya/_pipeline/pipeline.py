@@ -492,6 +492,40 @@ class Pipeline(Functions, Ops):
             return self  # nothing passes a function, and operations behind one run as they are written
         return self._with(ops=(*self._ops, {"op": "barrier"}))
 
+    def reuse_augmentation(self, epochs: int) -> Self:
+        """The operations before this place draw the same random numbers for a record in `epochs` epochs that follow each other.
+
+        In epoch e they have the numbers of epoch e - e mod `epochs`; operations behind this place have those of e. So an augmentation
+        comes back `epochs` times, and what is behind differs all the same. It is part of the stream: of its bits, its fingerprint, and
+        states. A substitute of `on_error="replace"` draws by its position too, which differs in each epoch. Once, before `batch`, and
+        before the first Python function; with `epochs=1` it changes nothing.
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().resize((40, 40)).random_horizontal_flip().reuse_augmentation(epochs=3)
+        >>> print(p.random_crop(32))
+        image_folder("photos")
+            -> image uint8 (?), label int64 ()
+        decode_image(mode="RGB", apply_exif=False)
+            -> image uint8 (?, ?, 3), label int64 ()
+        resize(size=[40, 40], interpolation="bilinear", antialias=True)
+            -> image uint8 (40, 40, 3), label int64 ()
+        random_horizontal_flip(p=0.5)
+        reuse_augmentation(epochs=3)
+        random_crop(size=[32, 32], pad_if_needed=False, fill=[0], padding_mode="constant")
+            -> image uint8 (32, 32, 3), label int64 ()
+        """
+        if self._batch is not None:
+            raise InvalidArgument(
+                "reuse_augmentation: comes after batch; call .reuse_augmentation(...) before .batch(...)"
+            )
+        # An order of records is no function.
+        if self._source.dataset is not None or any(stage.kind != "weighted" for stage in self._stages):
+            raise InvalidArgument(
+                "reuse_augmentation: comes after a Python function, whose random numbers are its own; call it before the first one"
+            )
+        epochs = integer("reuse_augmentation: epochs", epochs, 1, "an integer of 1 or more")
+        return self._with(ops=(*self._ops, {"op": "reuse_augmentation", "epochs": epochs}))
+
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
             raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
