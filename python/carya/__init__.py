@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from . import jax as jax
     from . import torch as torch
     from ._detection.coco import coco
+    from ._detection.open_images import open_images
+    from ._detection.voc import voc
+    from ._detection.yolo import yolo
     from ._formats.csv_rows import csv
     from ._formats.hdf5 import hdf5
     from ._formats.jsonl import jsonl
@@ -110,20 +113,26 @@ __all__ = [
     "npy",
     "npz",
     "op",
+    "open_images",
     "ops",
     "parquet",
     "text",
     "tfrecord",
     "token_blocks",
+    "voc",
     "watch",
     "webdataset",
     "wrap",
+    "yolo",
 ]
 
 
 # Loaded when they are asked for: their libraries, and frameworks, are many modules that few scripts need together.
 _LATER = {
     "coco": "_detection.coco",
+    "open_images": "_detection.open_images",
+    "voc": "_detection.voc",
+    "yolo": "_detection.yolo",
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",

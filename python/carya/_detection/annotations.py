@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._errors import InvalidArgument, invalid
+from .._errors import InvalidArgument, NotFound, invalid
 from .._pipeline.arrays import Ragged
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import files
@@ -47,15 +47,56 @@ class Annotations:
 
     def pipeline(self) -> Pipeline:
         """Errors: InvalidArgument (no picture, no object in any)."""
-        if not self._paths:
-            raise InvalidArgument(f"{self._kind}: no picture is left; give annotations of at least one")
-        if not self._boxes:
-            raise InvalidArgument(f"{self._kind}: no picture has an object; use carya.files for pictures alone")
-        offsets = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
-        arrays = {"boxes": Ragged(np.asarray(self._boxes, np.float32).reshape(-1, 4), offsets)}
-        for name, (dtype, shape) in self._fields.items():
-            arrays[name] = Ragged(np.asarray(self._values[name], dtype).reshape(-1, *shape), offsets)
-        return files(self._paths, arrays=arrays)
+        boxes = np.asarray(self._boxes, np.float32).reshape(-1, 4)
+        values = {
+            name: np.asarray(self._values[name], dtype).reshape(-1, *shape)
+            for name, (dtype, shape) in self._fields.items()
+        }
+        return pictures(self._kind, self._paths, self._counts, {"boxes": boxes, **values})
+
+
+def pictures(kind: str, paths: Sequence[str], counts: Sequence[int], fields: Mapping[str, Array]) -> Pipeline:
+    """Pictures with `counts` objects each, of which `fields` have one row for each, one picture's behind the other's.
+    Errors: InvalidArgument (no picture, no object in any)."""
+    if not paths:
+        raise InvalidArgument(f"{kind}: no picture is left; give annotations of at least one")
+    if not len(fields["boxes"]):
+        raise InvalidArgument(f"{kind}: no picture has an object; use carya.files for pictures alone")
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return files(paths, arrays={name: Ragged(values, offsets) for name, values in fields.items()})
+
+
+def checked_flags(kind: str, **given: Any) -> None:
+    """Errors: InvalidArgument (one that is neither True nor False)."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise invalid(f"{kind}: {name}", value, "True or False")
+
+
+def class_numbers(kind: str, given: Sequence[str]) -> dict[str, int]:
+    """The label of each name: its place in the list. Errors: InvalidArgument (no name, a name twice, a value that is no text)."""
+    names = [given] if isinstance(given, str) else list(given)
+    if not names or isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
+        raise invalid(f"{kind}: classes", given, "a list of names, of which each is no empty text")
+    numbers = {name: number for number, name in enumerate(names)}
+    if len(numbers) < len(names):
+        twice = next(name for number, name in enumerate(names) if numbers[name] != number)
+        raise InvalidArgument(f"{kind}: classes: {twice!r} is there twice; give each class a name of its own")
+    return numbers
+
+
+def whole_text(kind: str, path: str, bytes_max: int, what: str) -> bytes:
+    """A file of annotations. Errors: NotFound (no such file), InvalidArgument (a larger file, a folder)."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(bytes_max + 1)
+    except FileNotFoundError:
+        raise NotFound(f"{kind}: {path}: no such file; give {what}") from None
+    except IsADirectoryError:
+        raise InvalidArgument(f"{kind}: {path}: it is a folder; give {what}") from None
+    if len(data) > bytes_max:
+        raise InvalidArgument(f"{kind}: {path}: more than {bytes_max} bytes; give {what}")
+    return data
 
 
 def checked_invalid(kind: str, given: Any) -> bool:
