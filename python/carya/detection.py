@@ -13,7 +13,7 @@ import numpy as np
 
 from ._errors import InvalidArgument, invalid
 
-__all__ = ["RetinaNetTargets", "SsdTargets", "default_boxes", "grid_anchors", "iou", "objects"]
+__all__ = ["RetinaNetTargets", "SsdTargets", "default_boxes", "grid_anchors", "iou", "masks", "objects"]
 
 Array = np.ndarray[Any, Any]
 BACKGROUND, IGNORED = -1, -2
@@ -33,6 +33,46 @@ def objects(batch: Mapping[str, Any], count: str = "boxes_count", fields: Sequen
     names = fields or [name for name in batch if np.ndim(batch[name]) > 1 and np.shape(batch[name])[1] == most]
     counts = np.asarray(batch[count])
     return [{name: batch[name][row][: int(n)] for name in names} for row, n in enumerate(counts)]
+
+
+def masks(
+    batch: Mapping[str, Any], mask: str = "mask", values: str = "mask_values", count: str = "boxes_count"
+) -> list[Array]:
+    """The pixels of each object of each picture of a batch: a list of bool arrays (objects, height, width), without the padding.
+
+    `mask`: pictures of numbers of objects, uint8 (rows, height, width, 1) or (..., 3), such as `carya.coco(masks=)` gives; with 3
+    channels a pixel has a number where all are equal. `values`: the number of each object, (rows, most); one of 0 has no pixel. A
+    pixel belongs to one object, that in front, so that masks of one picture share none.
+    Errors: InvalidArgument (no such field, another shape or dtype).
+
+    >>> import carya, numpy as np
+    >>> batch = {"mask": np.uint8([[[[0], [1], [2]]]]), "mask_values": np.array([[2, 0]]), "boxes_count": np.array([1])}
+    >>> [one.tolist() for one in carya.detection.masks(batch)]
+    [[[[False, False, True]]]]
+    """
+    for name in (mask, values, count):
+        if name not in batch:
+            raise InvalidArgument(
+                f"masks: no field {name!r} in the batch; give the fields of carya.coco(masks=...).boxes()"
+            )
+    pictures, numbers, counts = (np.asarray(batch[name]) for name in (mask, values, count))
+    if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3):
+        raise invalid(f"masks: {mask}", (str(pictures.dtype), pictures.shape), "uint8 (rows, height, width, 1 or 3)")
+    if (
+        numbers.ndim != 2
+        or not len(numbers) == len(counts) == len(pictures)
+        or counts.max(initial=0) > numbers.shape[1]
+    ):
+        raise invalid(f"masks: {values}", numbers.shape, f"{len(pictures)} rows, one number for each object")
+    found = []
+    for picture, row, many in zip(pictures, numbers, counts, strict=True):
+        number = row[: int(many), None, None]
+        first = picture[..., 0]
+        if picture.shape[2] == 3:
+            gray = (picture == first[..., None]).all(axis=2)
+            first = np.where(gray, first, 0)
+        found.append((first[None] == number) & (number != 0))
+    return found
 
 
 def iou(one: Array, other: Array) -> Array:

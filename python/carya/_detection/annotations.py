@@ -26,13 +26,16 @@ class Annotations:
         self._kind = kind
         self._fields = dict(fields)
         self._paths: list[str] = []
+        self._masks: list[str] = []
         self._counts: list[int] = []
         self._boxes: list[Sequence[float]] = []
         self._values: dict[str, list[Any]] = {name: [] for name in fields}
 
-    def begin(self, path: str) -> None:
-        """A picture; the objects that are added from here on are its own."""
+    def begin(self, path: str, mask: str | None = None) -> None:
+        """A picture; the objects that are added from here on are its own. `mask`: the picture of their numbers, of all or of none."""
         self._paths.append(path)
+        if mask is not None:
+            self._masks.append(mask)
         self._counts.append(0)
 
     def add(self, box: Sequence[float], **values: Any) -> None:
@@ -52,18 +55,22 @@ class Annotations:
             name: np.asarray(self._values[name], dtype).reshape(-1, *shape)
             for name, (dtype, shape) in self._fields.items()
         }
-        return pictures(self._kind, self._paths, self._counts, {"boxes": boxes, **values})
+        return pictures(self._kind, self._paths, self._counts, {"boxes": boxes, **values}, self._masks)
 
 
-def pictures(kind: str, paths: Sequence[str], counts: Sequence[int], fields: Mapping[str, Array]) -> Pipeline:
+def pictures(
+    kind: str, paths: Sequence[str], counts: Sequence[int], fields: Mapping[str, Array], masks: Sequence[str] = ()
+) -> Pipeline:
     """Pictures with `counts` objects each, of which `fields` have one row for each, one picture's behind the other's.
+    `masks`: further pictures, one for each (none: no field `mask`).
     Errors: InvalidArgument (no picture, no object in any)."""
     if not paths:
         raise InvalidArgument(f"{kind}: no picture is left; give annotations of at least one")
     if not len(fields["boxes"]):
         raise InvalidArgument(f"{kind}: no picture has an object; use carya.files for pictures alone")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return files(paths, arrays={name: Ragged(values, offsets) for name, values in fields.items()})
+    extra = {"mask": masks} if masks else None
+    return files(paths, extra=extra, arrays={name: Ragged(values, offsets) for name, values in fields.items()})
 
 
 def checked_flags(kind: str, **given: Any) -> None:

@@ -12,6 +12,7 @@ from .._errors import InvalidArgument, NotFound, invalid
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, one_path
 from .annotations import Annotations, Invalid, below, checked_box, checked_invalid, four_numbers
+from .mask_pictures import OBJECTS_MAX, MaskPictures, Outline
 
 _FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "labels": (np.int64, ()),
@@ -28,6 +29,7 @@ def coco(
     key_points: int | None = None,
     crowd: bool = True,
     empty: bool = True,
+    masks: PathLike | None = None,
     invalid: Invalid = "raise",
 ) -> Pipeline:
     """Pictures with the boxes of a JSON file of COCO, in the order of the file's list of pictures.
@@ -39,10 +41,19 @@ def coco(
     category's id), `areas` float32 (its "area", else that of the box), `crowd` bool, `object_ids` int64 (the annotation's id),
     `keypoints` float32 (any, key_points, 3).
 
+    `masks`: a folder for pictures of the objects' pixels, made from "segmentation" (outlines and run lengths) where they are not there
+    yet, and found again by what is in the file. They are the field `mask`, encoded: in each pixel the number of the object in
+    front, 0 for none. The object with fewer pixels is in front of one with more, of equal ones the later, and crowds are behind
+    all. `mask_values` int64 has the number of each object, 1 to 255. The mask follows the picture, by nearest neighbour where it
+    is told so, and `carya.detection.masks` takes it apart.
+
     Two pictures or two annotations of one id, and an annotation of no picture, are errors. So are boxes that are not four finite
-    numbers or have a negative side, and key points of another number; with `invalid="drop"` such objects are left out. A picture that
-    is missing is an error when the pipeline is opened.
-    Errors: NotFound (no such file), InvalidArgument (no such JSON, and the above; each names the annotation or picture by its id).
+    numbers or have a negative side, and key points of another number; with `invalid="drop"` such objects are left out. With `masks`, a
+    picture without height and width is an error; so are a segmentation that cannot be, which is empty with `invalid="drop"`, and
+    more than 255 objects, of which those behind have the number 0 then. A picture that is missing is an error when the pipeline is
+    opened, and one of another size than its mask is bad data.
+    Errors: NotFound (no such file), InvalidArgument (no such JSON, and the above; each names the annotation or picture by its id),
+    IoError (a folder of masks that cannot be written).
 
     >>> import carya, json, pathlib, tempfile
     >>> name = pathlib.Path(tempfile.mkdtemp()) / "instances.json"
@@ -63,12 +74,28 @@ def coco(
     fields = dict(_FIELDS)
     if key_points is not None:
         fields["keypoints"] = (np.float32, (key_points, 3))
+    kept = None
+    if masks is not None:
+        fields["mask_values"] = (np.int64, ())
+        kept = MaskPictures("coco", one_path("coco: masks", masks), drop)
     found = Annotations("coco", fields)
-    for identity, name in names.items():
+    for number, (identity, name) in enumerate(names.items()):
         objects = list(_objects(path, of_picture[identity], key_points, crowd, drop))
-        if objects or empty:
+        if not objects and not empty:
+            continue
+        if kept is None:
             found.begin(name)
-        for box, values in objects:
+        else:
+            image = document["images"][number]
+            where = f"coco: {path}: images[{number}]"
+            outlines = [
+                Outline(f"coco: {path}: annotation {one['id']!r}", one.get("segmentation"), values["crowd"])
+                for one, _, values in objects
+            ]
+            found.begin(name, kept.path(where, image.get("height"), image.get("width"), outlines))
+            for place, (_, _, values) in enumerate(objects, 1):
+                values["mask_values"] = place if place <= OBJECTS_MAX else 0
+        for _, box, values in objects:
             found.add(box, **values)
     return found.pipeline()
 
@@ -125,17 +152,20 @@ def _annotations(path: str, document: dict[str, Any], pictures: dict[Any, Any]) 
 
 def _objects(
     path: str, annotations: list[dict[str, Any]], key_points: int | None, crowd: bool, drop: bool
-) -> Iterator[tuple[Any, dict[str, Any]]]:
+) -> Iterator[tuple[dict[str, Any], Any, dict[str, Any]]]:
+    """Each annotation that is taken, its box, and its values."""
     for annotation in annotations:
         in_crowd = bool(annotation.get("iscrowd", 0))
         if in_crowd and not crowd:
             continue
         where = f"coco: {path}: annotation {annotation['id']!r}"
         try:
-            yield _object(where, annotation, in_crowd, key_points)
+            box, values = _object(where, annotation, in_crowd, key_points)
         except InvalidArgument:
             if not drop:
                 raise
+            continue
+        yield annotation, box, values
 
 
 def _object(

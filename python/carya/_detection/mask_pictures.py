@@ -1,0 +1,107 @@
+"""Pictures of the numbers of objects, kept in a folder as PNG files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._errors import InvalidArgument, IoError
+from .outlines import Array, checked_size, object_mask
+
+OBJECTS_MAX = 255  # that one picture can number, in 8 bits
+_VERSION = 1  # of what is in a file; another one makes other names
+
+
+class Outline(NamedTuple):
+    """What a file says of an object's pixels: its address for errors, COCO's "segmentation" or None, and whether it is a crowd's."""
+
+    where: str
+    given: Any
+    crowd: bool
+
+
+class MaskPictures:
+    """Files with the objects of one picture each, named by a digest of what they are made from: one that is there is right.
+
+    `drop`: objects whose outline cannot be have no pixel, and those behind the 255th have none; else either is an error.
+    """
+
+    def __init__(self, kind: str, folder: str, drop: bool) -> None:
+        self._kind, self._folder, self._drop = kind, folder, drop
+
+    def path(self, where: str, height: Any, width: Any, outlines: Sequence[Outline]) -> str:
+        """The file, which is written where it is not there. Errors: InvalidArgument (a size, an outline), IoError."""
+        height, width = checked_size(f"{where}: height, width", height, width)
+        if len(outlines) > OBJECTS_MAX and not self._drop:
+            raise InvalidArgument(
+                f'{where}: {len(outlines)} objects; give at most {OBJECTS_MAX}, or use invalid="drop"'
+            )
+        outlines = outlines[:OBJECTS_MAX]
+        made_from = [_VERSION, height, width, self._drop, [[one.crowd, one.given] for one in outlines]]
+        try:
+            text = json.dumps(made_from)
+        except RecursionError:
+            raise InvalidArgument(f"{where}: a segmentation of too many lists in lists; give one of COCO") from None
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        path = os.path.join(self._folder, digest[:2], f"{digest}.png")
+        if not os.path.exists(path):
+            data = gray_png(self._painted(height, width, outlines))
+            try:
+                _write(path, data)
+            except OSError as error:
+                what = f"{path}: {error.strerror}; give a folder for mask pictures that can be written"
+                raise IoError(f"{self._kind}: masks: {what}") from None
+        return path
+
+    def _painted(self, height: int, width: int, outlines: Sequence[Outline]) -> Array:
+        """The number of the object in front in each pixel: (height, width) uint8."""
+        painted = np.zeros((width, height), np.uint8)  # columns one behind the other, as masks have them
+        behind = np.full(len(outlines) + 1, 4 * height * width)  # how far behind each number is; 0 is behind all
+        for number, outline in enumerate(outlines, 1):
+            if not outline.given:  # none, or an empty list
+                continue
+            try:
+                mask = object_mask(f"{outline.where}: segmentation", outline.given, height, width).T
+            except InvalidArgument:
+                if not self._drop:
+                    raise
+                continue
+            behind[number] = np.count_nonzero(mask) + outline.crowd * height * width
+            under = painted[mask]
+            painted[mask] = np.where(behind[number] <= behind[under], number, under)
+        numbers: Array = painted.T
+        return numbers
+
+
+def gray_png(pixels: Array) -> bytes:
+    """A PNG file of (height, width) uint8."""
+    height, width = pixels.shape
+    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with the number of its filter
+    rows[:, 1:] = pixels
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+def _write(path: str, data: bytes) -> None:
+    """All of the file or nothing, also where several processes make it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)  # that others may read what a process of theirs finds here
+        os.replace(name, path)
+    except OSError:
+        os.unlink(name)
+        raise
