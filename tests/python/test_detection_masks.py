@@ -260,6 +260,60 @@ def test_a_label_picture_of_ones_own_is_taken_apart(tmp_path: Path) -> None:
             np.testing.assert_array_equal(masks, [labels == 3, labels == 1])
 
 
+def voc_folder(folder: Path, labels: np.ndarray) -> Path:
+    """One picture with objects 1 and 2, whose numbers are a PNG file with a palette."""
+    image = pytest.importorskip("PIL.Image")
+    for name in ("JPEGImages", "Annotations", "SegmentationObject", "ImageSets/Segmentation"):
+        (folder / name).mkdir(parents=True)
+    image.fromarray(np.stack([labels] * 3, axis=2)).save(folder / "JPEGImages" / "a.png")
+    numbers = image.fromarray(labels)
+    numbers.putpalette(np.random.default_rng(1).integers(0, 256, 768).astype(np.uint8).tobytes())
+    numbers.save(folder / "SegmentationObject" / "a.png", transparency=0)
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    objects = "".join(f"<object><name>{name}</name>{box}</object>" for name in ("dog", "cat"))
+    text = f"<annotation><filename>a.png</filename>{objects}</annotation>"
+    (folder / "Annotations" / "a.xml").write_text(text)
+    (folder / "ImageSets" / "Segmentation" / "val.txt").write_text("a\n")
+    return folder / "SegmentationObject" / "a.png"
+
+
+def test_masks_of_voc_are_the_indexes_of_its_palette(tmp_path: Path) -> None:
+    labels = np.random.default_rng(2).choice(np.uint8([0, 1, 2, 255]), (HEIGHT, WIDTH))
+    written = voc_folder(tmp_path, labels)
+    chain = decoded(carya.voc(tmp_path, split="Segmentation/val", masks=tmp_path / "kept")).boxes()
+    with carya.Loader(chain.crop(0, 0, HEIGHT, WIDTH).batch(1), epochs=1, threads=1) as loader:
+        for batch in loader:
+            np.testing.assert_array_equal(batch["mask"][0, ..., 0], labels)
+            (masks,) = carya.detection.masks(batch)
+            np.testing.assert_array_equal(masks, [labels == 1, labels == 2])
+    assert len(files_below(tmp_path / "kept")) == 1
+    pytest.importorskip("PIL.Image").fromarray(labels).save(written)  # gray: taken as it is
+    gray = decoded(carya.voc(tmp_path, masks=tmp_path / "kept"))
+    np.testing.assert_array_equal(gray[0]["mask"][..., 0], labels)
+    assert len(files_below(tmp_path / "kept")) == 1
+
+
+def test_a_mask_of_voc_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+    written = voc_folder(tmp_path, np.zeros((HEIGHT, WIDTH), np.uint8))
+    good = written.read_bytes()
+    for data in (b"", good[:30], good[:-12], good[:-1], b"\xff" + good[1:], good.replace(b"PLTE", b"PLTF"), good[:8]):
+        written.write_bytes(data)
+        with pytest.raises(carya.InvalidArgument, match=r"SegmentationObject/a\.png: no such PNG file"):
+            carya.voc(tmp_path, masks=tmp_path / "kept")
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        changed = bytearray(good)
+        changed[rng.integers(len(good))] ^= 1 << int(rng.integers(8))
+        written.write_bytes(changed)
+        with pytest.raises(carya.InvalidArgument, match=r"a\.png: no such PNG file"):
+            carya.voc(tmp_path, masks=tmp_path / "kept")
+    written.unlink()
+    with pytest.raises(carya.NotFound, match=r"a\.png: no such file"):
+        carya.voc(tmp_path, masks=tmp_path / "kept")
+    with pytest.raises(carya.InvalidArgument, match="voc: masks"):
+        carya.voc(tmp_path / "JPEGImages", tmp_path / "Annotations", masks=tmp_path / "kept")
+
+
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 RUNS = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import InvalidArgument, IoError
+from .annotations import whole_text
 from .outlines import Array, checked_size, object_mask
 
 OBJECTS_MAX = 255  # that one picture can number, in 8 bits
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_BYTES_MAX = 64 << 20  # of a PNG file that is given
 _VERSION = 1  # of what is in a file; another one makes other names
 
 
@@ -53,12 +56,7 @@ class MaskPictures:
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         path = os.path.join(self._folder, digest[:2], f"{digest}.png")
         if not os.path.exists(path):
-            data = gray_png(self._painted(height, width, outlines))
-            try:
-                _write(path, data)
-            except OSError as error:
-                what = f"{path}: {error.strerror}; give a folder for mask pictures that can be written"
-                raise IoError(f"{self._kind}: masks: {what}") from None
+            self._keep(path, gray_png(self._painted(height, width, outlines)))
         return path
 
     def _painted(self, height: int, width: int, outlines: Sequence[Outline]) -> Array:
@@ -80,6 +78,33 @@ class MaskPictures:
         numbers: Array = painted.T
         return numbers
 
+    def gray(self, path: str) -> str:
+        """A PNG file whose samples are the indexes of the palette of `path`, which becomes none; `path` where it is gray already.
+        Errors: NotFound, InvalidArgument (no PNG file of 8 bits with a palette or gray), IoError (none that can be written)."""
+        data = whole_text(
+            self._kind, path, _BYTES_MAX, "PNG files of the objects' numbers, in a folder SegmentationObject"
+        )
+        chunks = _chunks(data)
+        kinds = [kind for kind, _ in chunks]
+        header = chunks[0][1] if kinds[:1] == [b"IHDR"] and len(chunks[0][1]) == 13 else bytes(13)
+        if header[8] != 8 or header[9] not in (0, 3) or b"IDAT" not in kinds or kinds[-1] != b"IEND":
+            raise InvalidArgument(f"{self._kind}: {path}: no such PNG file; give one of 8 bits with a palette, or gray")
+        if header[9] == 0:
+            return path
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        made = os.path.join(self._folder, digest[:2], f"{digest}.png")
+        if not os.path.exists(made):
+            plain = [(b"IHDR", header[:9] + b"\0" + header[10:])]  # gray; the packed samples stay as they are
+            self._keep(made, _png(plain + [chunk for chunk in chunks if chunk[0] in (b"IDAT", b"IEND")]))
+        return made
+
+    def _keep(self, path: str, data: bytes) -> None:
+        try:
+            _write(path, data)
+        except OSError as error:
+            what = f"{path}: {error.strerror}; give a folder for mask pictures that can be written"
+            raise IoError(f"{self._kind}: masks: {what}") from None
+
 
 def gray_png(pixels: Array) -> bytes:
     """A PNG file of (height, width) uint8."""
@@ -87,10 +112,27 @@ def gray_png(pixels: Array) -> bytes:
     rows = np.zeros((height, width + 1), np.uint8)  # each row begins with the number of its filter
     rows[:, 1:] = pixels
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
+    return _png([(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b"")])
+
+
+def _png(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
+    return _SIGNATURE + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
     )
+
+
+def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    """The chunks of a PNG file, as far as they are whole."""
+    found: list[tuple[bytes, bytes]] = []
+    at = len(_SIGNATURE)
+    while data.startswith(_SIGNATURE) and at + 12 <= len(data) and (not found or found[-1][0] != b"IEND"):
+        (size,) = struct.unpack_from(">I", data, at)
+        kind, inside = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        if data[at + 8 + size : at + 12 + size] != struct.pack(">I", zlib.crc32(kind + inside)):
+            break
+        found.append((kind, inside))
+        at += 12 + size
+    return found
 
 
 def _write(path: str, data: bytes) -> None:

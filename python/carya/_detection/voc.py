@@ -24,6 +24,7 @@ from .annotations import (
     four_numbers,
     whole_text,
 )
+from .mask_pictures import MaskPictures
 
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
@@ -36,6 +37,7 @@ _FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "object_ids": (np.int64, ()),
     "difficult": (np.bool_, ()),
 }
+_BORDER = 255  # in masks: around objects
 _BYTES_MAX = 16 << 20  # of a document; those of VOC have a few KB
 _DEPTH_MAX = 16  # of elements in one another; VOC has 5
 
@@ -49,24 +51,29 @@ def voc(
     one_based: bool = True,
     difficult: bool = True,
     empty: bool = True,
+    masks: PathLike | None = None,
     invalid: Invalid = "raise",
 ) -> Pipeline:
     """Pictures with the boxes of Pascal VOC's XML documents, in the bytewise order of the documents' names.
 
     `images`: a folder such as "VOCdevkit/VOC2012", with "JPEGImages" and "Annotations" in it; or the folder of the pictures, with
-    `annotations` as that of the documents. `split`: "train" takes the documents that "ImageSets/Main/train.txt" names, in its order
-    (of a folder such as VOC2012 only). `classes`: the names, of which a label is the index. `one_based`: VOC counts pixels from 1
+    `annotations` as that of the documents. `split`: "train" takes the documents that "ImageSets/Main/train.txt" names, in its order,
+    "Segmentation/train" those of that list (of a folder such as VOC2012 only). `classes`: the names, of which a label is the index. `one_based`: VOC counts pixels from 1
     and names the last one that is inside, so that left and top become 1 less; False takes the numbers as they are.
     `difficult=False` leaves out objects that are marked so, `empty=False` pictures without a box.
     The documents are read once, when the pipeline is made; `.decode_image().boxes()` makes the objects follow the picture.
     Fields: `image` encoded; of each object `boxes` float32 (any, 4) of left, top, right, bottom in pixels, `labels` int64, `areas`
     float32 (of the box), `crowd` bool (False), `object_ids` int64 (its place in its document, from 1), `difficult` bool.
 
+    `masks`: a folder for copies of the PNG files of "SegmentationObject" without their palette, which are the field `mask`, encoded: in
+    each pixel the number of an object, 0 for none, 255 for a border. `mask_values` int64 has the number of each object. They are made
+    where they are not there yet, of a folder such as VOC2012 only; `carya.detection.masks` takes them apart.
+
     A document that has a type declaration or an entity, or that names another document's picture, is an error. So are a class that
     is not listed, and boxes that are not four finite numbers or end before they begin; with `invalid="drop"` such objects are left
     out. A picture that is missing is an error when the pipeline is opened.
-    Errors: NotFound (no such folder, file or document), InvalidArgument (no such XML, and the above; each names the document and
-    the object by its number).
+    Errors: NotFound (no such folder, file or document, no PNG file of a picture), InvalidArgument (no such XML or PNG, and the above;
+    each names the document and the object by its number), IoError (a folder of masks that cannot be written).
 
     >>> import carya, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -80,7 +87,15 @@ def voc(
     drop = checked_invalid("voc", invalid)
     checked_flags("voc", one_based=one_based, difficult=difficult, empty=empty)
     numbers = class_numbers("voc", classes)
-    found = Annotations("voc", _FIELDS)
+    fields, kept = dict(_FIELDS), None
+    if masks is not None:
+        if annotations is not None:
+            raise _invalid(
+                "voc: masks", masks, "it with a folder that has SegmentationObject in it, and no annotations"
+            )
+        fields["mask_values"] = (np.int64, ())
+        kept = MaskPictures("voc", one_path("voc: masks", masks), drop)
+    found = Annotations("voc", fields)
     seen: dict[str, str] = {}
     pictures, documents = _documents(folder, annotations, split)
     for path in documents:
@@ -92,8 +107,15 @@ def voc(
             )
         seen[name] = path
         objects = list(_objects(path, root, numbers, one_based, difficult, drop))
-        if objects or empty:
-            found.begin(name)
+        if not objects and not empty:
+            continue
+        mask = None
+        if kept is not None:
+            stem = os.path.splitext(os.path.basename(path))[0]
+            mask = kept.gray(os.path.join(folder, "SegmentationObject", f"{stem}.png"))
+            for _, values in objects:
+                values["mask_values"] = values["object_ids"] if values["object_ids"] < _BORDER else 0
+        found.begin(name, mask)
         for box, values in objects:
             found.add(box, **values)
     return found.pipeline()
@@ -111,7 +133,8 @@ def _documents(folder: str, annotations: PathLike | None, split: str | None) -> 
     else:
         pictures, written = os.path.join(folder, "JPEGImages"), os.path.join(folder, "Annotations")
     if split is not None:
-        listing = below(os.path.join(folder, "ImageSets", "Main"), f"{split}.txt", "voc: split")
+        named = split if isinstance(split, str) and "/" in split else f"Main/{split}"
+        listing = below(os.path.join(folder, "ImageSets"), f"{named}.txt", "voc: split")
         return pictures, [below(written, f"{name}.xml", f"voc: {listing}") for name in _listed(listing)]
     try:
         names = sorted((name for name in os.listdir(written) if name.lower().endswith(".xml")), key=os.fsencode)
