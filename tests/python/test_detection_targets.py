@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +17,7 @@ import reference_torchvision as reference
 import carya
 from carya import detection
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "detection.py"
 SIZE = (320, 256)
 LEVELS = [(40, 32), (20, 16), (10, 8)]
 SIZES = [(32.0, 40.3, 50.8), (64.0, 80.6, 101.6), (128.0, 161.3, 203.2)]
@@ -131,3 +137,23 @@ def test_targets_come_with_the_batches_of_a_stream() -> None:
 def test_what_cannot_be_is_refused(make: Any) -> None:
     with pytest.raises(carya.InvalidArgument):
         make()
+
+
+def test_the_example_makes_targets_that_stand_for_the_boxes(tmp_path: Path) -> None:
+    def said(*arguments: str) -> list[str]:
+        command = [sys.executable, str(EXAMPLE), "--size", "256", "--batch-size", "4", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
+
+    *batches, total = said()
+    assert len(batches) == 6
+    found = [re.search(r"(\d+) objects, (\d+) anchors, within ([0-9.]+) pixels", line) for line in batches]
+    numbers = [(int(one[1]), int(one[2]), float(one[3])) for one in found if one]
+    assert len(numbers) == 6
+    assert all(anchors >= objects > 0 and within < 0.01 for objects, anchors, within in numbers)
+    assert total.startswith(f"{sum(one[0] for one in numbers)} objects in 24 pictures")
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.zeros((50, 60, 3), np.uint8)).save(tmp_path / "a.png")
+    annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [5, 5, 30, 40]}
+    instances = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [annotation]}
+    (tmp_path / "instances.json").write_text(json.dumps(instances))
+    assert said(str(tmp_path), str(tmp_path / "instances.json"))[-1].startswith("1 objects in 1 pictures")
