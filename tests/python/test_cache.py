@@ -11,6 +11,7 @@ from daemons import running
 from streams import digest, epoch_digest
 
 import carya
+from carya._options import byte_size
 
 
 def crops(photos: Path) -> carya.Pipeline:
@@ -124,3 +125,9 @@ def test_neither_workers_nor_functions_keep_samples(photos: Path) -> None:
         carya.Loader(crops(photos), cache="auto", remote=["127.0.0.1:9"], remote_tls={"insecure": True})
     with pytest.raises(carya.Unsupported, match="cache"):
         carya.Loader(carya.arrays({"x": np.zeros(8, np.uint8)}).map(lambda x: x).batch(2), cache="auto")
+
+
+def test_sizes_are_bytes_with_any_usual_unit() -> None:
+    assert [byte_size("x", text) for text in ("1TB", "1.5 GiB", "2TiB", 7)] == [10**12, 3 << 29, 2 << 40, 7]
+    with pytest.raises(carya.InvalidArgument, match="a size of 1 byte or more"):
+        byte_size("x", "3 parsecs")
