@@ -151,6 +151,7 @@ struct RankStatus {
   double read_latency_s = 0;  ///< the sum over all reads
   std::array<std::uint64_t, kReadLatencyBoundsS.size()> reads_within{};
   std::vector<transforms::OpProfile> ops;
+  std::string cache;  ///< what StreamStats has of it; "": no samples are kept
 };
 struct JobStatus {
   std::string job;

@@ -545,6 +545,7 @@ void JobTable::describe(DaemonStatus& status) const {
             static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
       const StreamStats stats = rank.stream->figures();
       entry.placement = rank.stream->placement();
+      entry.cache = rank.stream->cache();
       entry.batches = stats.scheduler.batches;
       entry.samples = stats.scheduler.samples;
       entry.bytes_read = stats.scheduler.bytes_read;

@@ -151,6 +151,45 @@ void add_remote(Lines& lines, const DaemonStatus& status) {
         lines.value(labels + "," + label("kind", kind), report["bill"][kind].get<double>());
 }
 
+/// What each rank keeps of its samples, by tier; what the report has none of has no line.
+void add_cache(Lines& lines, const DaemonStatus& status) {
+  std::vector<std::pair<std::string, nlohmann::json>> ranks, tiers;
+  each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+    if (rank.cache.empty()) return;
+    nlohmann::json report = nlohmann::json::parse(rank.cache);
+    report["written"] = report["filled"];
+    tiers.emplace_back(labels + "," + label("tier", "memory"), report);
+    for (const auto& files : report["files"])
+      tiers.emplace_back(labels + "," + label("tier", files["tier"]), files);
+    ranks.emplace_back(labels, std::move(report));
+  });
+  const auto each = [&](const auto& reports, const char* name, const char* type, const char* help,
+                        const char* key) {
+    lines.family(name, type, help);
+    for (const auto& [labels, report] : reports)
+      if (report.contains(key) && report[key].is_number())
+        lines.value(labels, report[key].template get<double>());
+  };
+  each(ranks, "carya_cache_looked_total", "counter", "Samples that were looked for among those kept.",
+       "looked");
+  each(tiers, "carya_cache_hits_total", "counter", "Samples that were found in a tier.", "hits");
+  each(tiers, "carya_cache_written_total", "counter", "Samples that were put into a tier.", "written");
+  each(tiers, "carya_cache_written_bytes_total", "counter", "Bytes that were written to files of a tier.",
+       "written_bytes");
+  each(tiers, "carya_cache_fetch_failures_total", "counter",
+       "Samples that were asked of files and did not come: damaged, changed, too late.", "fetch_failures");
+  each(tiers, "carya_cache_write_failures_total", "counter", "Samples that could not be written to files.",
+       "write_failures");
+  each(tiers, "carya_cache_damaged_total", "counter", "Samples and rows of files with a wrong checksum.",
+       "damaged");
+  each(tiers, "carya_cache_records", "gauge", "Samples that a tier has, whoever put them there.", "records");
+  each(tiers, "carya_cache_bytes", "gauge", "Bytes that a tier takes, for whomever.", "bytes");
+  each(tiers, "carya_cache_capacity_bytes", "gauge", "The most bytes that a tier may take.",
+       "capacity_bytes");
+  each(tiers, "carya_cache_saved_cpu_seconds", "gauge",
+       "CPU time that a tier has saved by what was timed, below 0 while it has cost more.", "saved_cpu_s");
+}
+
 }  // namespace
 
 std::string metrics_text(const DaemonStatus& status) {
@@ -190,6 +229,7 @@ std::string metrics_text(const DaemonStatus& status) {
   });
   add_reads(lines, status);
   add_remote(lines, status);
+  add_cache(lines, status);
   return lines.take();
 }
 

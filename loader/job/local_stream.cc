@@ -370,13 +370,17 @@ Result<StreamStats> LocalStream::stats() const {
   stats.plan_lines = planner_->lines();
   stats.pressure = read_local_pressure();
   stats.placement = placement();
-  if (cache_) stats.cache = cache_->report();
+  stats.cache = cache();
   PlanProfile profile = planner_->profile(measured());
   stats.rates = profile.rates;
   stats.plan_profile = std::move(profile.orders);
   if (std::ssize(stats.plan_profile) > kProfilesShown)  // a message has little room
     stats.plan_profile.erase(stats.plan_profile.begin(), stats.plan_profile.end() - kProfilesShown);
   return stats;
+}
+
+std::string LocalStream::cache() const {
+  return cache_ ? cache_->report() : std::string();
 }
 
 std::string LocalStream::placement() const {

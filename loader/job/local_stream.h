@@ -70,6 +70,8 @@ class LocalStream : public Stream, private StreamControl {
   StreamStats figures() const;
   /// PlacementReport as JSON; "": this machine computes everything.
   std::string placement() const;
+  /// StreamCache::report(); "": no samples are kept.
+  std::string cache() const;
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return engine_->io_name(); }
   /// The stream in a trace.

@@ -81,6 +81,26 @@ def test_figures_are_those_of_the_stream(daemon: Daemon, photos: Path) -> None:
         assert found["process_open_fds"][""] > 0
 
 
+def test_what_is_kept_is_told_by_tier(daemon: Daemon, photos: Path, tmp_path: Path) -> None:
+    chain = carya.image_folder(photos).decode_image().random_crop(32, pad_if_needed=True).batch(4)
+    cache = {"memory": "64MB", "disk": (tmp_path, "32MB"), "after": "decode_image"}
+    with carya.Loader(chain, daemon=daemon.socket, job="kept", epochs=2, cache=cache) as loader:
+        for _ in range(2):
+            records(loader)
+        told = loader.stats()["cache"]
+        found = samples(get(daemon, "/metrics")[1])
+        here = 'carya_job="kept",rank="0"'
+        assert found["carya_cache_looked_total"][here] == told["looked"] > 0
+        for tier, figures in {"memory": told, "disk": told["files"][0]}.items():
+            labels = f'{here},tier="{tier}"'
+            assert found["carya_cache_hits_total"][labels] == figures["hits"]
+            assert found["carya_cache_capacity_bytes"][labels] == figures["capacity_bytes"]
+        assert found["carya_cache_hits_total"][f'{here},tier="memory"'] > 0
+        assert found["carya_cache_written_total"][f'{here},tier="memory"'] == told["filled"]
+        assert found["carya_cache_damaged_total"] == {f'{here},tier="disk"': 0}
+        assert f'{here},tier="shared"' not in found["carya_cache_bytes"]
+
+
 def test_labels_of_a_client_cannot_break_the_page(daemon: Daemon) -> None:
     name = 'a"b\\c\nd\x01é'
     with carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, job=name) as loader:
