@@ -104,11 +104,13 @@ def main() -> None:
         )
         pictures = objects = 0
         with carya.Loader(train, epochs=given.epochs, on_error="replace") as loader:
-            for number, batch in enumerate(loader):
-                many, found, farthest = told(batch, anchors)
-                shapes = f"{batch['image'].shape}, boxes {batch['boxes'].shape}"
-                print(f"batch {number}: {shapes}, {many} objects, {found} anchors, within {farthest:.3f} pixels")
-                pictures, objects = pictures + len(batch["image"]), objects + many
+            for epoch in range(given.epochs):
+                for number, batch in enumerate(loader):
+                    many, found, farthest = told(batch, anchors)
+                    shapes = f"{batch['image'].shape}, boxes {batch['boxes'].shape}"
+                    said = f"{many} objects, {found} anchors, within {farthest:.3f} pixels"
+                    print(f"epoch {epoch}, batch {number}: {shapes}, {said}")
+                    pictures, objects = pictures + len(batch["image"]), objects + many
         print(f"{objects} objects in {pictures} pictures, {len(anchors)} anchors each")
 
 

@@ -144,13 +144,13 @@ def test_the_example_makes_targets_that_stand_for_the_boxes(tmp_path: Path) -> N
         command = [sys.executable, str(EXAMPLE), "--size", "256", "--batch-size", "4", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
 
-    *batches, total = said()
-    assert len(batches) == 6
+    *batches, total = said("--epochs", "2")
+    assert len(batches) == 12
     found = [re.search(r"(\d+) objects, (\d+) anchors, within ([0-9.]+) pixels", line) for line in batches]
     numbers = [(int(one[1]), int(one[2]), float(one[3])) for one in found if one]
-    assert len(numbers) == 6
+    assert len(numbers) == 12
     assert all(anchors >= objects > 0 and within < 0.01 for objects, anchors, within in numbers)
-    assert total.startswith(f"{sum(one[0] for one in numbers)} objects in 24 pictures")
+    assert total.startswith(f"{sum(one[0] for one in numbers)} objects in 48 pictures")
     image = pytest.importorskip("PIL.Image")
     image.fromarray(np.zeros((50, 60, 3), np.uint8)).save(tmp_path / "a.png")
     annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [5, 5, 30, 40]}
