@@ -1,30 +1,17 @@
 #include "io/segments/segment_writer.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 
-#include "base/clock.h"
 #include "base/fault_point.h"
 #include "io/store/store_file.h"
 
 namespace carya::io {
 namespace {
-
-std::uint64_t fresh_salt() {
-  std::uint64_t salt = 0;
-  // Not a secret: it must only differ from other files' salts. Early in the boot the clock must do.
-  if (::getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt) {
-    const std::uint64_t seeds[2] = {static_cast<std::uint64_t>(monotonic_ns()),
-                                    static_cast<std::uint64_t>(::getpid())};
-    salt = hash64(std::as_bytes(std::span(seeds)));
-  }
-  return salt;
-}
 
 /// Tells other processes of the machine that the writer lives; the kernel lets go of it when the process ends.
 void lock_whole(int fd) {

@@ -17,17 +17,6 @@
 namespace carya::io {
 namespace {
 
-std::uint64_t fresh_salt() {
-  std::uint64_t salt = 0;
-  // Not a secret: it must only differ from other files' salts. Early in the boot the clock must do.
-  if (::getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt) {
-    const std::uint64_t seeds[2] = {static_cast<std::uint64_t>(monotonic_ns()),
-                                    static_cast<std::uint64_t>(::getpid())};
-    salt = hash64(std::as_bytes(std::span(seeds)));
-  }
-  return salt;
-}
-
 /// Status, header and name of a file that is open. The header may be anything.
 Result<StoreFile> examine(UniqueFd fd, const std::string& path) {
   struct stat status;
@@ -120,6 +109,17 @@ Result<StoreFile> replace(const std::string& path, const StoreFile& file, const 
 }
 
 }  // namespace
+
+std::uint64_t fresh_salt() {
+  std::uint64_t salt = 0;
+  // Not a secret: it must only differ from other files' salts. Early in the boot the clock must do.
+  if (::getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt) {
+    const std::uint64_t seeds[2] = {static_cast<std::uint64_t>(monotonic_ns()),
+                                    static_cast<std::uint64_t>(::getpid())};
+    salt = hash64(std::as_bytes(std::span(seeds)));
+  }
+  return salt;
+}
 
 Status read_whole(int fd, std::span<std::byte> out, std::uint64_t offset) {
   while (!out.empty()) {

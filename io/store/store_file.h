@@ -15,6 +15,9 @@ namespace carya::io {
 /// Read exactly `out.size()` bytes. Errors: kIo, also when the file ends before.
 Status read_whole(int fd, std::span<std::byte> out, std::uint64_t offset);
 
+/// A number for the header of a new file that differs from those of others. Not a secret.
+std::uint64_t fresh_salt();
+
 /// Write until done or failed; how many bytes are in the file, and the errno (0 when all are). Stays below
 /// RLIMIT_FSIZE instead of being killed by its signal (EFBIG then).
 struct Written {
