@@ -4,7 +4,6 @@
 // time. Own flags: --photos DIR, --reps N, --every N, --target NAME.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/jpeg_crop.h"
 #include "bench/median.h"
 #include "bench/program.h"
 #include "transforms/coefficients/packer.h"
@@ -28,6 +28,7 @@
 
 namespace {
 
+using carya::bench::random_resized_crop;
 using carya::coefficients::Packer;
 using carya::coefficients::Unpacker;
 using carya::jpeg::Decoder;
@@ -45,23 +46,6 @@ struct Photo {
   int height = 0;
   Index every8{8};
 };
-
-// The crop of torchvision's RandomResizedCrop at its defaults.
-Region random_resized_crop(int width, int height, std::mt19937_64& random) {
-  std::uniform_real_distribution<double> uniform(0, 1);
-  const double area = static_cast<double>(width) * height;
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * (0.08 + 0.92 * uniform(random));
-    const double aspect = std::exp(std::log(0.75) + uniform(random) * (std::log(4.0 / 3) - std::log(0.75)));
-    const int w = static_cast<int>(std::lround(std::sqrt(target * aspect)));
-    const int h = static_cast<int>(std::lround(std::sqrt(target / aspect)));
-    if (w < 1 || h < 1 || w > width || h > height) continue;
-    const int y = static_cast<int>(uniform(random) * (height - h + 1));
-    const int x = static_cast<int>(uniform(random) * (width - w + 1));
-    return {x, y, w, h};
-  }
-  return {0, 0, width, height};
-}
 
 // Takes coefficients and does nothing: reading them without packing.
 class Nowhere final : public carya::jpeg::CoefficientSink {

@@ -4,7 +4,6 @@
 // tables included. Own flags: --photos DIR, --reps N, --every N, --target NAME.
 
 #include <algorithm>
-#include <cmath>
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/jpeg_crop.h"
 #include "bench/median.h"
 #include "bench/program.h"
 #include "transforms/jpeg/decoder.h"
@@ -29,6 +29,7 @@
 
 namespace {
 
+using carya::bench::random_resized_crop;
 using carya::jpeg::Decoder;
 using carya::jpeg::Index;
 using carya::jpeg::Mode;
@@ -44,24 +45,6 @@ struct Photo {
   Index rows{0};
   Index every8{8};
 };
-
-// The crop of torchvision's RandomResizedCrop at its defaults.
-Region random_resized_crop(int width, int height, std::mt19937_64& random) {
-  std::uniform_real_distribution<double> uniform(0, 1);
-  const double area = static_cast<double>(width) * height;
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * (0.08 + 0.92 * uniform(random));
-    const double aspect = std::exp(std::log(0.75) + uniform(random) * (std::log(4.0 / 3) - std::log(0.75)));
-    const int w = static_cast<int>(std::lround(std::sqrt(target * aspect)));
-    const int h = static_cast<int>(std::lround(std::sqrt(target / aspect)));
-    if (w < 1 || h < 1 || w > width || h > height) continue;
-    const int y = static_cast<int>(uniform(random) * (height - h + 1));
-    const int x = static_cast<int>(uniform(random) * (width - w + 1));
-    return {x, y, w, h};
-  }
-  const int side = std::min(width, height);
-  return {(width - side) / 2, (height - side) / 2, side, side};
-}
 
 // libjpeg-turbo, whole or with skip and crop (one pixel of margin keeps its pixels those of a whole decode).
 class Turbo {
