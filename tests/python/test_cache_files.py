@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daemons import running
 from PIL import Image
 
 import carya
@@ -51,9 +52,11 @@ def rows(loader: carya.Loader, epochs: int = EPOCHS) -> list[bytes]:
     ]
 
 
-def run(folder: Path, cache: Any, epochs: int = EPOCHS, written: int = 0) -> tuple[list[bytes], Any]:
+def run(
+    folder: Path, cache: Any, epochs: int = EPOCHS, written: int = 0, daemon: str = "embedded"
+) -> tuple[list[bytes], Any]:
     """The batches, and what the loader says of its cache once each tier has `written` so many, which it does by and by."""
-    with carya.Loader(crops(folder), epochs=epochs, threads=1, daemon="embedded", cache=cache) as loader:
+    with carya.Loader(crops(folder), epochs=epochs, threads=1, daemon=daemon, cache=cache) as loader:
         found = rows(loader, epochs)
         for _ in range(1000):
             told = loader.stats()["cache"]
@@ -79,6 +82,16 @@ def test_a_later_run_takes_what_an_earlier_one_wrote(photos: Path, tmp_path: Pat
     assert told["files"][0]["hits"] == EPOCHS * PHOTOS
     assert told["files"][0]["written"] == 0
     assert told["files"][0]["trouble"] is None
+
+
+def test_a_daemon_goes_on_with_what_one_before_it_kept(photos: Path, tmp_path: Path) -> None:
+    expected, _ = run(photos, "off")
+    cache = {"disk": (tmp_path / "tier", "64MB")}
+    for hits in (False, True):
+        with running() as daemon:  # killed at its end
+            found, told = run(photos, cache, written=0 if hits else PHOTOS, daemon=str(daemon.socket))
+        assert found == expected
+        assert (told["files"][0]["hits"] == EPOCHS * PHOTOS) == hits
 
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 40])
