@@ -7,6 +7,7 @@ import io
 import json
 import os
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ def sample(number: int, **other: bytes) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shards = [mds_shard(COLUMNS, [sample(shard * 5 + i) for i in range(5)]) for shard in range(3)]
-    return write_mds(tmp_path_factory.mktemp("mds") / "train", shards)
+    made = write_mds(tmp_path_factory.mktemp("mds") / "train", shards)
+    time.sleep(0.1)  # an index of files that were changed less than 50 ms ago is not kept
+    return made
 
 
 TENSORS = {

@@ -45,6 +45,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for shard in range(3):
         write_records(folder / f"train-{shard:05d}-of-00003", [photo_record(shard * 8 + i) for i in range(8)])
     (folder / "dataset_info.json").write_text("{}")
+    time.sleep(0.1)  # an index of files that were changed less than 50 ms ago is not kept
     return folder
 
 
