@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -17,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bench/jpeg_crop.h"
+#include "bench/jpeg_cases.h"
 #include "bench/median.h"
 #include "bench/program.h"
 #include "transforms/coefficients/packer.h"
@@ -184,17 +183,10 @@ void describe(const std::vector<Photo>& photos) {
 
 int main(int argc, char** argv) {
   carya::bench::Program program(argc, argv);
-  const char* data = std::getenv("CARYA_TEST_DATA");
-  const std::string folder =
-      program.text("--photos", data == nullptr ? "" : std::string(data) + "/images/imagenet_sample");
-  const std::size_t repetitions = program.count("--reps", program.smoke() ? 1 : 5);
-  const std::size_t every = program.count("--every", program.smoke() ? 100 : 1);
-  if (const auto forced = carya::force_simd_target(program.text("--target")); !forced) {
-    std::fprintf(stderr, "bench_coefficients: %s\n", forced.error().message.c_str());
-    return 2;
-  }
+  const auto flags = carya::bench::jpeg_flags(program, "bench_coefficients");
+  if (!flags) return 2;
   std::vector<Photo> photos;
-  if (!folder.empty() && std::filesystem::is_directory(folder)) photos = load(folder, every);
+  if (std::filesystem::is_directory(flags->folder)) photos = load(flags->folder, flags->every);
   if (photos.empty())
     std::fprintf(stderr,
                  "bench_coefficients: left out: no ordinary JPEG; give --photos DIR or CARYA_TEST_DATA\n");
@@ -202,7 +194,7 @@ int main(int argc, char** argv) {
     describe(photos);
   if (!photos.empty())
     benchmark::RegisterBenchmark("region", measure, std::cref(photos))
-        ->Iterations(static_cast<std::int64_t>(repetitions))
+        ->Iterations(static_cast<std::int64_t>(flags->repetitions))
         ->Unit(benchmark::kMillisecond);
   return program.run();
 }

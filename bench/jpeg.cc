@@ -7,7 +7,6 @@
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bench/jpeg_crop.h"
+#include "bench/jpeg_cases.h"
 #include "bench/median.h"
 #include "bench/program.h"
 #include "transforms/jpeg/decoder.h"
@@ -262,24 +261,17 @@ void describe(const std::vector<Photo>& photos) {
 
 int main(int argc, char** argv) {
   carya::bench::Program program(argc, argv);
-  const char* data = std::getenv("CARYA_TEST_DATA");
-  const std::string folder =
-      program.text("--photos", data == nullptr ? "" : std::string(data) + "/images/imagenet_sample");
-  const std::size_t repetitions = program.count("--reps", program.smoke() ? 1 : 5);
-  const std::size_t every = program.count("--every", program.smoke() ? 100 : 1);
-  if (const auto forced = carya::force_simd_target(program.text("--target")); !forced) {
-    std::fprintf(stderr, "bench_jpeg: %s\n", forced.error().message.c_str());
-    return 2;
-  }
+  const auto flags = carya::bench::jpeg_flags(program, "bench_jpeg");
+  if (!flags) return 2;
   std::vector<Photo> photos;
-  if (!folder.empty() && std::filesystem::is_directory(folder)) photos = load(folder, every);
+  if (std::filesystem::is_directory(flags->folder)) photos = load(flags->folder, flags->every);
   if (photos.empty())
     std::fprintf(stderr, "bench_jpeg: left out: no ordinary JPEG; give --photos DIR or CARYA_TEST_DATA\n");
   else
     describe(photos);
   for (int which = 0; which < kCases && !photos.empty(); ++which)
     benchmark::RegisterBenchmark(kCaseNames[which], decode, std::cref(photos), static_cast<Case>(which))
-        ->Iterations(static_cast<std::int64_t>(repetitions))
+        ->Iterations(static_cast<std::int64_t>(flags->repetitions))
         ->Unit(benchmark::kMillisecond);
   return program.run();
 }

@@ -30,6 +30,17 @@ bool is_place_name(std::string_view name) {
          name.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
 }
 
+/// The place that the last 32 digits of a folder's name say.
+Hash128 place_of(std::string_view folder) {
+  const std::string_view hex = folder.substr(folder.size() - std::min<std::size_t>(32, folder.size()));
+  Hash128 place;
+  for (std::size_t i = 0; i < hex.size(); ++i) {
+    std::uint64_t& half = i < 16 ? place.high : place.low;
+    half = half << 4 | static_cast<std::uint64_t>(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
+  }
+  return place;
+}
+
 /// The names in a folder. readdir() rather than an iterator that throws: names may vanish meanwhile.
 Result<std::vector<std::string>> names_in(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
@@ -67,7 +78,8 @@ Result<std::vector<SegmentName>> list_segments(const std::string& place) {
     struct stat status;
     if (!std::string_view(name).ends_with(kSuffix)) continue;
     if (::lstat((place + "/" + name).c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    found.push_back({name, static_cast<std::uint64_t>(status.st_size)});
+    found.push_back({name, static_cast<std::uint64_t>(status.st_size),
+                     static_cast<std::uint64_t>(status.st_blocks) * 512});
   }
   return found;
 }
@@ -89,8 +101,7 @@ Result<std::vector<PlaceInfo>> list_places(const std::string& folder) {
     for (const SegmentName& segment : *segments) {
       ++place.segments;
       place.bytes += segment.bytes;
-      if (::stat((place.path + "/" + segment.name).c_str(), &status) == 0)
-        place.disk_bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+      place.disk_bytes += segment.disk_bytes;
     }
     places.push_back(std::move(place));
   }
@@ -99,19 +110,13 @@ Result<std::vector<PlaceInfo>> list_places(const std::string& folder) {
 
 Result<PlaceCheck> verify_place(const std::string& place, const VerifyProgress& go_on) {
   ASSIGN(const std::vector<SegmentName> segments, list_segments(place));
+  const Hash128 expected = place_of(place);
   PlaceCheck check;
   std::vector<std::byte> payload;
   for (const SegmentName& segment : segments) {
     if (go_on && !go_on(check.bytes)) break;
     check.bytes += segment.bytes;
     const std::string path = place + "/" + segment.name;
-    const std::string_view hex =
-        std::string_view(place).substr(place.size() - std::min<std::size_t>(32, place.size()));
-    Hash128 expected;
-    for (std::size_t i = 0; i < hex.size(); ++i) {
-      std::uint64_t& half = i < 16 ? expected.high : expected.low;
-      half = half << 4 | static_cast<std::uint64_t>(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
-    }
     const auto reader = SegmentReader::open(path, expected);
     if (!reader && reader.error().code == Code::kNotFound) continue;
     std::vector<SegmentRow> rows;

@@ -32,6 +32,7 @@ struct PlaceCheck {
 struct SegmentName {
   std::string name;
   std::uint64_t bytes = 0;
+  std::uint64_t disk_bytes = 0;
 };
 
 /// "samples-<32 hex digits>", the name of a place's folder.

@@ -2,11 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <random>
+#include <string>
 
+#include "bench/program.h"
 #include "transforms/jpeg/decoder.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::bench {
+
+/// The flags of a bench of JPEGs: --photos DIR, --reps N, --every N, --target NAME.
+struct JpegFlags {
+  std::string folder;  ///< "": none was given, and there is no CARYA_TEST_DATA
+  std::size_t repetitions = 0;
+  std::size_t every = 0;  ///< of the photos one in so many
+};
+
+/// Reads them and takes the target; none if that cannot be, which standard error is told as `name`.
+inline std::optional<JpegFlags> jpeg_flags(Program& program, const char* name) {
+  const char* data = std::getenv("CARYA_TEST_DATA");
+  JpegFlags flags{.folder = program.text(
+                      "--photos", data == nullptr ? "" : std::string(data) + "/images/imagenet_sample"),
+                  .repetitions = program.count("--reps", program.smoke() ? 1 : 5),
+                  .every = program.count("--every", program.smoke() ? 100 : 1)};
+  if (const auto forced = force_simd_target(program.text("--target")); !forced) {
+    std::fprintf(stderr, "%s: %s\n", name, forced.error().message.c_str());
+    return std::nullopt;
+  }
+  return flags;
+}
 
 /// The crop of torchvision's RandomResizedCrop at its defaults; the largest square in the middle where none fits.
 inline jpeg::Region random_resized_crop(int width, int height, std::mt19937_64& random) {
