@@ -52,6 +52,7 @@ struct Step {
   std::uint64_t rows_issued = 0;  ///< rows of the chunks begun so far
   std::uint32_t chunks_open = 0;  ///< chunks that were begun and have not ended
   std::optional<std::uint32_t> slot;
+  bool unread_slot = false;            ///< no reader has given the slot back: it never had one
   std::int64_t slotted_ns = 0;         ///< when it got the slot; 0: it was not traced then
   std::optional<RecordError> failure;  ///< of the lowest row that failed; the stream stops here
   std::uint64_t failure_row = 0;

@@ -57,8 +57,8 @@ class Parallelism {
 
   /// A thread computed `rows` rows. `is_rest`: other machines had begun them.
   void note_made(std::uint64_t rows, const ThreadTime& took, bool is_rest);
-  /// A step of `samples` samples got a slot, which the reader gave back or never had. The reader has waited `waited_ns`
-  /// since the stream began.
+  /// A step of `samples` samples got a slot that the reader gave back, of a step of as many. The reader has waited
+  /// `waited_ns` since the stream began.
   void note_taken(std::uint64_t samples, std::uint64_t waited_ns);
 
   /// The totals at taken_at_ns(), when the reader last gave back a batch. Between two such moments lie whole steps.

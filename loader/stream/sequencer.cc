@@ -21,6 +21,7 @@ Sequencer::Sequencer(const SequenceOptions& options, std::shared_ptr<const Datas
       dataset_(std::move(dataset)),
       ring_(std::move(ring)),
       rows_(rows),
+      unread_slots_(ring_->slots()),
       places_(ring_->slots()) {}
 
 void Sequencer::seek(std::uint64_t epoch, std::uint64_t position) {
@@ -138,7 +139,7 @@ void Sequencer::leave(Step& step) {
 }
 
 void Sequencer::bury(std::unique_ptr<Step> step) {
-  if (step->slot) ring_->abandon(*step->slot);
+  if (step->slot) ring_->abandon(*step->slot), ++unread_slots_;
   free_steps_.push_back(std::move(step));
 }
 
@@ -149,6 +150,8 @@ Step* Sequencer::assign_slot() {
   Step& step = *steps_[slotted_++];
   CHECK(!step.slot);
   step.slot = slot;
+  step.unread_slot = unread_slots_ > 0;
+  if (step.unread_slot) --unread_slots_;
   step.slotted_ns = trace_on() ? monotonic_ns() : 0;
   for (std::uint64_t row = step.part.count; row < step.part.rows; ++row) rows_.clear(*step.slot, row, -1);
   return &step;

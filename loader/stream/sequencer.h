@@ -141,6 +141,7 @@ class Sequencer {
   std::uint64_t steps_begun_ = 0;  // in this session
 
   // What was published.
+  std::uint64_t unread_slots_;  // free ones that no reader gave back
   std::uint64_t sequence_ = 0;  // that of the last published slot
   std::vector<Place> places_;   // the beginnings of the last batches, one for each slot
   std::optional<RecordError> failure_;

@@ -119,7 +119,7 @@ void StreamScheduler::begin_work(Outbox& out) {
 
 void StreamScheduler::assign_slots() {
   while (const Step* const step = sequencer_.assign_slot())
-    parallelism_.note_taken(step->part.count, parts_.ring->least_waited_ns());
+    if (!step->unread_slot) parallelism_.note_taken(step->part.count, parts_.ring->least_waited_ns());
   chunks_.note_slots();
 }
 

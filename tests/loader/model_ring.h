@@ -74,10 +74,12 @@ class ModelRing final : public shm::SlotRing {
     const auto at = held_.begin() + static_cast<std::ptrdiff_t>(choice % held_.size());
     states_[*at] = State::kFree;
     held_.erase(at);
+    ++released_;
     if (rings && waiting_) rung_ = true;
     return true;
   }
   std::size_t held() const { return held_.size(); }
+  std::uint64_t released() const { return released_; }
   bool rung() const { return rung_; }
   /// As the engine does it before it looks.
   void answer_bell() {
@@ -144,6 +146,7 @@ class ModelRing final : public shm::SlotRing {
   std::uint32_t turn_ = 0;
   std::deque<std::uint32_t> published_;
   std::vector<std::uint32_t> held_;
+  std::uint64_t released_ = 0;
   bool waiting_ = false;
   bool rung_ = false;
   mutable std::uint64_t waited_ns_ = 0;

@@ -688,6 +688,9 @@ void StreamAccount::verify(bool thorough) const {
   }
   if (!thorough) return;
   require_equal(ring_.count(ModelRing::State::kFilling), filling(), "slots that are being filled");
+  require(scheduler_->parallelism().totals().taken_samples <=
+              static_cast<double>(ring_.released() * options.shape.rank_rows_max()),
+          "samples count as taken that the reader did not give back");
   const SchedulerStats stats = scheduler_->stats();
   require_equal(stats.batches, batches_, "batches");
   require_equal(stats.samples, samples_, "samples");
