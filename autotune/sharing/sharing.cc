@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <string>
 
@@ -9,12 +10,25 @@ namespace carya::autotune {
 namespace {
 
 constexpr double kNothing = 1e-9;
+constexpr double kRounding = 1e-6;  // of cores
 
 Status check_all(std::span<const Claim> claims) {
   for (std::size_t i = 0; i < claims.size(); ++i)
     for (const Status& status : {check(claims[i].facts), check(claims[i].prices), check(claims[i].goal)})
       if (!status) return fail(status.error().code, fmt::format("claim {}: {}", i, status.error().message));
   return {};
+}
+
+/// Cores of each by weight.
+Result<std::vector<double>> rights_of(std::span<const Claim> claims, std::uint32_t cores) {
+  double sum = 0;
+  for (std::size_t i = 0; i < claims.size(); sum += claims[i++].weight)
+    if (!(claims[i].weight > 0 && std::isfinite(claims[i].weight)))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("claim {}: weight is {}; it must be above 0", i, claims[i].weight));
+  std::vector<double> rights;
+  for (const Claim& claim : claims) rights.push_back(cores * claim.weight / sum);
+  return rights;
 }
 
 /// $/h that the second saves at its own rate; all that the host costs, where the first makes nothing.
@@ -71,14 +85,21 @@ void give_to_savers(std::size_t claims, std::uint64_t left, Next next, Give give
 Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores) {
   TRY(check_all(jobs));
   if (cores == 0) return fail(Code::kInvalidArgument, "share: cores is 0; it must be above 0");
+  ASSIGN(const std::vector<double> rights, rights_of(jobs, cores));
   std::vector<std::uint32_t> given(jobs.size(), 1);
   if (jobs.empty()) return given;
   std::uint64_t left = cores - std::min<std::uint64_t>(cores, jobs.size());
   const auto next = [&](std::size_t i) {
     return saving(with_cores(jobs[i], given[i]), with_cores(jobs[i], given[i] + 1.0), jobs[i]);
   };
-  give_to_savers(jobs.size(), left, next, [&](std::size_t i) { ++given[i], --left; });
+  const auto give = [&](std::size_t i) { ++given[i], --left; };
+  // Those whose right is less than the core that they have leave fewer than the others' rights are together.
+  const auto in_right = [&](std::size_t i) { return given[i] + 1 <= rights[i] + kRounding ? next(i) : 0; };
+  give_to_savers(jobs.size(), left, in_right, give);
+  give_to_savers(jobs.size(), left, next, give);
   for (; left > 0; --left) ++*std::ranges::min_element(given);
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    while (given[i] + kRounding < rights[i] && next(i) > 0) ++given[i];
   return given;
 }
 

@@ -14,6 +14,8 @@ struct Claim {
   PlacementInputs facts;  ///< `cores` are those that the host has already; share_threads() ignores them
   Prices prices;
   PlacementGoal goal;  ///< `workers_max` bounds the workers that the claim is given
+  /// Of the cores, beside the weights of the other claims; above 0. Workers go by money alone.
+  double weight = 1;
 };
 
 // The worth of another core or worker to a claim is the money that it saves: the fall of the cost per sample times the
@@ -21,10 +23,13 @@ struct Claim {
 // it. That is the optimum if each further one saves less than the one before. Nobody starves. The functions are pure;
 // ties go to the earlier claim.
 
-/// Share the `cores` of a host among its jobs. Each job gets at least one thread; all get `cores` together, or one each
-/// if there are more jobs than cores. If a job may have workers, a core saves their cost. The shares are limits: cores
-/// that save nobody money go to the job with the fewest, so that a job alone may use all. Errors: kInvalidArgument
-/// (those of check(), with the claim's index; no cores).
+/// Share the `cores` of a host among its jobs. A job's right is its part of the cores by weight. Each job gets the whole
+/// cores of its right as far as they save money, and at least one; what others leave of theirs goes where it saves most.
+/// If a job may have workers, a core saves their cost. The shares are limits: cores that save nobody money go to the job
+/// with the fewest, so that a job alone may use all. Where a right has a part of a core, or others have more than theirs
+/// since nobody has less than one, the limit is rounded up: then the limits are more than the cores, and whoever
+/// computes must let the jobs take turns by weight. Errors: kInvalidArgument (those of check(), with the claim's index; a
+/// weight; no cores).
 Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores);
 
 /// Share the `workers` of a fleet among its hosts. A host that saves money by a worker gets at least one, if there are

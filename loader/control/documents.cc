@@ -50,6 +50,7 @@ CARYA_FIELDS(CacheOptions) {
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
+  a("weight", d.weight);
   a("slots", d.slots), a("read_ahead_bytes", d.read_ahead_bytes), a("on_error", d.on_error),
       a("seed", d.seed);
   a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
@@ -187,11 +188,11 @@ CARYA_FIELDS(RankStatus) {
   a("slots", d.slots), a("free", d.free), a("filling", d.filling), a("ready", d.ready), a("held", d.held);
   a("slot_bytes", d.slot_bytes), a("quarantined", d.quarantined), a("lingers_s", d.lingers_s);
   a("threads", d.threads), a("threads_used", d.threads_used);
-  a("readers", d.readers), a("placement", d.placement);
+  a("readers", d.readers), a("closed", d.closed), a("compute_s", d.compute_s), a("placement", d.placement);
 }
 CARYA_FIELDS(JobStatus) {
   a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
-  a("state", d.state), a("ranks", d.ranks);
+  a("weight", d.weight), a("state", d.state), a("ranks", d.ranks);
 }
 CARYA_FIELDS(DaemonStatus) {
   a("daemon", d.daemon), a("pid", d.pid), a("up_s", d.up_s), a("state", d.state), a("socket", d.socket);

@@ -145,7 +145,9 @@ struct RankStatus {
   std::uint32_t threads_used = 0;  ///< threads that the stream needs for its trainer's rate
   double lingers_s = 0;            ///< seconds until the rank is forgotten, if nobody reads it
   std::vector<ReaderStatus> readers;
-  std::string placement;  ///< PlacementReport as JSON; "": there are no workers
+  std::vector<ReaderStatus> closed;  ///< readers that left, in processes that still hold slots
+  double compute_s = 0;              ///< time of the daemon's threads for its samples, in s
+  std::string placement;             ///< PlacementReport as JSON; "": there are no workers
   // The fields below stay in the daemon, for its metrics: a message has no room for them.
   std::uint64_t reads = 0;
   double read_latency_s = 0;  ///< the sum over all reads
@@ -158,6 +160,7 @@ struct JobStatus {
   std::string source;
   std::uint64_t records = 0;
   std::uint64_t world_size = 1;
+  double weight = 1;
   std::string state;  ///< "opening", "running", "lingering"
   std::vector<RankStatus> ranks;
 };

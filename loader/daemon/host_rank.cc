@@ -178,12 +178,12 @@ Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replic
   return std::exchange(seated->second.on_error, policy) != policy;
 }
 
-void HostRank::part(std::uint32_t reader, DetachReason how, const std::string& reason, UniqueFd process,
-                    double linger_s) {
+void HostRank::part(Departed who, DetachReason how, const std::string& reason, double linger_s) {
+  const std::uint32_t reader = who.reader;
   if (how == DetachReason::kClosed) {
     // What this reader holds is not written again; the other replicas go on with the rest.
     stream->retire_reader(reader, reason);
-    departed.push_back({.reader = reader, .process = std::move(process)});
+    departed.push_back(std::move(who));
     end_departed();
     return;
   }

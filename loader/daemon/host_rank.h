@@ -42,7 +42,9 @@ struct HostRank {
   /// A reader that closed its loader while others continue. Its process may still look at the slots that it holds.
   struct Departed {
     std::uint32_t reader = 0;  ///< the reader's number in the ring, retired
-    UniqueFd process;          ///< pidfd
+    std::uint32_t replica = 0;
+    std::uint64_t pid = 0;
+    UniqueFd process{};  ///< pidfd
   };
 
   std::shared_ptr<LocalStream> stream;
@@ -83,10 +85,9 @@ struct HostRank {
   /// Set the policy of one replica. Returns whether it had another one before. Errors: kClosed (the replica has
   /// detached); those of the stream.
   Result<bool> set_on_error(const std::string& job, std::uint32_t replica, transforms::OnError policy);
-  /// Detach a reader. The other replicas continue, or a successor may attach within `linger_s`. When the last reader
+  /// Detach `who`, a reader. The other replicas continue, or a successor may attach within `linger_s`. When the last reader
   /// closes, the caller ends the rank instead of calling this.
-  void part(std::uint32_t reader, DetachReason how, const std::string& reason, UniqueFd process,
-            double linger_s);
+  void part(Departed who, DetachReason how, const std::string& reason, double linger_s);
   /// Free the slots of departed readers that have released them or whose processes have ended.
   void end_departed();
 

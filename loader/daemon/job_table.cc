@@ -29,6 +29,7 @@ std::string difference(const JobOptions& have, const JobOptions& want) {
   if (have.prefetch_epochs != want.prefetch_epochs) return "prefetch_epochs";
   if (have.label_int32 != want.label_int32) return "dtype of labels";
   if (have.order != want.order) return "order of ops";
+  if (have.weight != want.weight) return "weight";
   return "";
 }
 
@@ -159,6 +160,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
                     "shared_memory in caryad.toml, or use the loader with daemon=\"embedded\"",
                     array_bytes >> 20, budget_->left() >> 20));
   auto job = std::make_shared<HostJob>();
+  job->number = ++last_job_;
   job->name = request.job;
   job->pipeline = std::move(pipeline);
   job->dataset = std::move(dataset);
@@ -241,9 +243,12 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
-  Result<std::shared_ptr<LocalStream>> stream = LocalStream::create(
-      job->pipeline, job->dataset, options,
-      {.readers = request.replicas, .budget = budget_, .cache_budget = cache_budget_, .cores = cores});
+  Result<std::shared_ptr<LocalStream>> stream = LocalStream::create(job->pipeline, job->dataset, options,
+                                                                    {.readers = request.replicas,
+                                                                     .budget = budget_,
+                                                                     .cache_budget = cache_budget_,
+                                                                     .cores = cores,
+                                                                     .job = job->number});
   const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);
@@ -339,12 +344,13 @@ void JobTable::leave(const Seat& seat, DetachReason how, const std::string& reas
     const MutexLock lock(mutex_);
     HostRank* const rank = rank_of(seat);
     if (rank == nullptr) return;
-    rank->members.erase(seat.replica);
+    const auto member = rank->members.extract(seat.replica);
     if (how == DetachReason::kClosed && rank->members.empty())
       // Arrays of this reader may live on: no slot of its ring is ever written again.
       end_rank(*seat.job, seat.rank, ended);
     else
-      rank->part(seat.reader, how, reason, std::move(process), limits_.linger_s);
+      rank->part({seat.reader, seat.replica, member ? member.mapped().pid : 0, std::move(process)}, how,
+                 reason, limits_.linger_s);
   }
   for (const auto& stream : ended) stream->close();
 }
@@ -412,14 +418,21 @@ void JobTable::follow_cores() {
 void JobTable::share_host() {
   std::vector<std::shared_ptr<LocalStream>> streams;
   std::vector<CoreShares::Bidder> bidders;
-  for (const auto& [name, job] : jobs_)
-    for (const auto& [number, rank] : job->ranks) {
-      if (!rank.threads_auto || !rank.running || rank.members.empty()) continue;
+  const auto is_read = [](const auto& entry) {
+    return entry.second.running && !entry.second.members.empty();
+  };
+  for (const auto& [name, job] : jobs_) {
+    const auto ranks = static_cast<double>(std::ranges::count_if(job->ranks, is_read));
+    for (const auto& entry : job->ranks) {
+      const HostRank& rank = entry.second;
+      if (!rank.threads_auto || !is_read(entry)) continue;
       autotune::Claim claim = rank.stream->claim();
       claim.prices = limits_.remote.prices;
+      claim.weight = rank.options.weight / ranks;  // they share what the job's weight gives
       streams.push_back(rank.stream);
       bidders.push_back({rank.stream.get(), std::move(claim), rank.stream->workers_of(limits_.remote)});
     }
+  }
   const auto shares = shares_.look(bidders, cores_);
   for (std::size_t i = 0; shares && i < streams.size(); ++i)
     streams[i]->set_share((*shares)[i].threads, (*shares)[i].workers);
@@ -534,6 +547,7 @@ void JobTable::describe(DaemonStatus& status) const {
                    .records = job->dataset->count(),
                    .world_size = job->world_size,
                    .state = "lingering"};
+    if (!job->ranks.empty()) line.weight = job->ranks.begin()->second.options.weight;
     for (const auto& [number, rank] : job->ranks) {
       RankStatus entry{.rank = number,
                        .samples_per_s = rank.samples_per_s,
@@ -552,6 +566,7 @@ void JobTable::describe(DaemonStatus& status) const {
       entry.epoch = stats.scheduler.epoch;
       entry.position = stats.scheduler.position;
       entry.threads_used = stats.scheduler.cores;
+      entry.compute_s = static_cast<double>(stats.scheduler.local_ns + stats.scheduler.rest_ns) * 1e-9;
       entry.slots = stats.slots;
       entry.reads = stats.scheduler.reads;
       entry.read_latency_s = static_cast<double>(stats.scheduler.read_latency_ns) * 1e-9;
@@ -572,6 +587,9 @@ void JobTable::describe(DaemonStatus& status) const {
                                  .attached_s = attached_s,
                                  .stall_s = std::min(stall_s, attached_s)});
       }
+      for (const HostRank::Departed& one : rank.departed)
+        entry.closed.push_back(
+            {.pid = one.pid, .replica = one.replica, .held = rank.stream->held_by(one.reader)});
       if (!rank.members.empty()) line.state = "running";
       line.ranks.push_back(std::move(entry));
     }

@@ -37,6 +37,7 @@ struct JobLimits {
 
 /// One job: a pipeline over a dataset, for several ranks.
 struct HostJob {
+  std::uint64_t number = 0;  ///< differs from that of each other job of the daemon
   std::string name;
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
@@ -159,6 +160,7 @@ class JobTable {
   std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when shares_ was last updated
   MemoryShare memory_ GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<HostJob>> jobs_ GUARDED_BY(mutex_);
+  std::uint64_t last_job_ GUARDED_BY(mutex_) = 0;
   std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // keyed by source and views
 };
 

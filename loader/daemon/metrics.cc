@@ -88,13 +88,15 @@ constexpr std::array<Figure<DaemonStatus>, 11> kDaemonFigures{{
      [](const DaemonStatus& d) { return real(d.descriptors_limit); }},
 }};
 
-constexpr std::array<Figure<RankStatus>, 6> kRankFigures{{
+constexpr std::array<Figure<RankStatus>, 7> kRankFigures{{
     {"carya_samples_total", "counter", "Samples of batches that were published.",
      [](const RankStatus& r) { return real(r.samples); }},
     {"carya_batches_total", "counter", "Batches that were published.",
      [](const RankStatus& r) { return real(r.batches); }},
     {"carya_bytes_read_total", "counter", "Bytes read from files.",
      [](const RankStatus& r) { return real(r.bytes_read); }},
+    {"carya_compute_seconds_total", "counter", "Time of the daemon's threads for a rank's samples.",
+     [](const RankStatus& r) { return r.compute_s; }},
     {"carya_quarantined_total", "counter", "Broken records that readers were told of.",
      [](const RankStatus& r) { return real(r.quarantined); }},
     {"carya_epoch", "gauge", "Epoch of the last published batch.",

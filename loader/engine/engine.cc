@@ -1,33 +1,28 @@
 #include "loader/engine/engine.h"
 
 #include <fmt/core.h>
-#include <pthread.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <new>
 #include <optional>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
 #include "io/files/source_folder.h"
 #include "io/http/http_engine.h"
+#include "loader/engine/engine_thread.h"
 #include "loader/host/leak.h"
 #include "loader/stream/executor.h"
 
 namespace carya::loader {
 namespace {
 
-/// Threads of the engine are niced, since the trainer's own threads come first.
-constexpr int kNice = 5;
 constexpr std::int64_t kKeepEveryNs = 1'000'000'000;
 constexpr std::int64_t kLookAgainNs = 100'000'000;
 constexpr std::int64_t kRemoteLookNs = 20'000'000;
@@ -45,11 +40,6 @@ void relax() {
 #endif
 }
 
-void name_thread(const char* name) {
-  pthread_setname_np(pthread_self(), name);
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-}
-
 /// The limit for all streams of the process. It is enough for 20,000 reads per second of 50 ms each. A table of
 /// io_uring with that many places needs a descriptor limit that most systems have.
 std::uint32_t reads_in_flight_max() {
@@ -57,22 +47,6 @@ std::uint32_t reads_in_flight_max() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max >= 4 * kMany ? kMany : kFew;
 }
-
-/// Blocks all signals while it lives, so that threads made meanwhile start with signals blocked.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 /// Entries that are not written for lack of memory are written the next time, or lost. That costs time and no bit.
 void flush(DecodeIndex& index) {
@@ -203,7 +177,7 @@ Status Engine::start_compute_threads() {
   return {};
 }
 
-Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores) {
+Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores, const Turn& turn) {
   const MutexLock lock(mutex_);
   cores_ = cores;
   if (!keeps_) {
@@ -212,10 +186,13 @@ Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores)
   }
   TRY(watch(*stream));
   leaving_.reserve(leaving_.size() + streams_.size() + 1);  // so that remove() never fails
+  streams_.reserve(streams_.size() + 1);
+  turns_.add(turn);
   streams_.push_back(std::move(stream));
   if (Status started = start_compute_threads(); !started) {
     unwatch(*streams_.back());
     streams_.pop_back();
+    turns_.remove(streams_.size());
     return started;
   }
   keep_.notify_one();  // the maintenance thread opens its index
@@ -232,10 +209,11 @@ Status Engine::add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores)
 
 void Engine::remove(const std::shared_ptr<StreamScheduler>& stream) {
   MutexLock lock(mutex_);
-  const auto found = std::find(streams_.begin(), streams_.end(), stream);
-  if (found == streams_.end()) return;
+  const std::size_t at = index_of(stream.get());
+  if (at == streams_.size()) return;
   unwatch(*stream);
-  streams_.erase(found);
+  streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(at));
+  turns_.remove(at);
   if (stream->parts().executor) stream->parts().executor->stop();
   stream->stop();
   leaving_.push_back(stream);
@@ -252,8 +230,10 @@ void Engine::end_remote(StreamScheduler& stream, ChunkWork& work, bool computed)
   if (stream.chunks().count(ChunkState::kRemote) == 0) finished_.notify_all();
 }
 
-bool Engine::has(const StreamScheduler* stream) const {
-  return std::ranges::find(streams_, stream, &std::shared_ptr<StreamScheduler>::get) != streams_.end();
+/// The number of streams for one that was removed.
+std::size_t Engine::index_of(const StreamScheduler* stream) const {
+  const auto found = std::ranges::find(streams_, stream, &std::shared_ptr<StreamScheduler>::get);
+  return static_cast<std::size_t>(found - streams_.begin());
 }
 
 void Engine::wake(StreamScheduler& asked) {
@@ -309,17 +289,6 @@ Status Engine::set_cores(std::uint32_t cores) {
   return {};
 }
 
-std::pair<StreamScheduler*, Chunk*> Engine::next_chunk() {
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    const std::size_t at = (turn_ + i) % streams_.size();
-    if (Chunk* const chunk = streams_[at]->take_runnable()) {
-      turn_ = at + 1;
-      return {streams_[at].get(), chunk};
-    }
-  }
-  return {nullptr, nullptr};
-}
-
 /// Helpers take no core from a chunk. They begin only if fewer chunks are computed than may be, in their stream and
 /// over all.
 bool Engine::lend(Spare& borrower) {
@@ -351,11 +320,24 @@ struct Engine::Task {
   Chunk* chunk = nullptr;
   std::optional<ComputeScratch> scratch{};  // none while there is no chunk, since making one takes memory
   ThreadTime took;
+  double expected_ns = 0;  // by turns_
 };
+
+void Engine::next_chunk(Task& task) {
+  const auto at = turns_.next([this](std::size_t i) {
+    mutex_.assert_held();
+    return streams_[i]->has_runnable();
+  });
+  task.stream = at ? streams_[*at].get() : nullptr;
+  task.chunk = at ? task.stream->take_runnable() : nullptr;
+  if (at) task.expected_ns = turns_.begin(*at);
+}
 
 void Engine::end_task(Task& task) {
   StreamScheduler& stream = *task.stream;
   --computing_;
+  if (const std::size_t at = index_of(&stream); at < streams_.size())
+    turns_.end(at, task.expected_ns, static_cast<double>(task.took.ns));
   stream.finish(*task.chunk, std::move(*task.scratch), task.took, outbox_);
   DecodeIndex& index = *stream.parts().index;
   const bool flushes = index.ask_flush() || index.urgent();
@@ -373,13 +355,13 @@ bool Engine::take_task(Task& task, MutexLock& lock) {
       work_.wait(lock);
       continue;
     }
-    std::tie(task.stream, task.chunk) = next_chunk();
+    next_chunk(task);
     if (task.chunk == nullptr) {
       for (const auto& starved : streams_) {
         starved->note_starved();
         pump_locked(*starved);
       }
-      std::tie(task.stream, task.chunk) = next_chunk();  // chunks that were begun just now woke no thread
+      next_chunk(task);  // chunks that were begun just now woke no thread
     }
     if (task.chunk == nullptr) {
       work_.wait(lock);
@@ -402,7 +384,7 @@ void Engine::lock_soon() {
 }
 
 void Engine::compute_loop() {
-  name_thread("carya-compute");
+  become_engine_thread("carya-compute");
   Spare spare(*this);
   BandCrew crew(spare);
   Task task;
@@ -438,7 +420,7 @@ void Engine::compute_loop() {
 }
 
 void Engine::bell_loop() {
-  name_thread("carya-bell");
+  become_engine_thread("carya-bell");
   for (int wait_ms = -1;;) {
     const std::vector<std::uint64_t>& rung = bells_->wait(wait_ms);
     const MutexLock lock(mutex_);
@@ -487,7 +469,7 @@ void Engine::let_go_quiet() {
 /// The maintenance thread writes what the decodes learned, and plans by measured costs, at most about once a second.
 /// Compute threads and reads never wait for it.
 void Engine::keep_loop() {
-  name_thread("carya-keep");
+  become_engine_thread("carya-keep");
   MutexLock lock(mutex_);
   while (!stopping_) {
     if (!is_asked()) {
@@ -571,7 +553,7 @@ void Engine::turn_to(const StreamPlanner* planner, const std::shared_ptr<PlanInU
 }
 
 void Engine::read_loop() {
-  name_thread("carya-read");
+  become_engine_thread("carya-read");
   while (true) {
     {
       const MutexLock lock(mutex_);

@@ -14,6 +14,7 @@
 #include "base/poller.h"
 #include "io/read/read_engine.h"
 #include "loader/engine/band_crew.h"
+#include "loader/engine/turns.h"
 #include "loader/read/read_scheduler.h"
 #include "loader/stream/stream_scheduler.h"
 
@@ -50,9 +51,9 @@ class Engine {
   /// "io_uring", or "pread (io_uring: why not)".
   std::string io_name() const { return io_name_; }
 
-  /// Run the stream from now on. This process may use `cores` of the machine. Errors: kExhausted (threads,
-  /// descriptors).
-  Status add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores);
+  /// Run the stream from now on, in the turns of its job. This process may use `cores` of the machine. Errors:
+  /// kExhausted (threads, descriptors).
+  Status add(std::shared_ptr<StreamScheduler> stream, std::uint32_t cores, const Turn& turn = {});
   /// Stop the stream and wait until none of its chunks is being computed. Its reads may end later; until then the
   /// engine's threads and memory outlive the engine's last user.
   void remove(const std::shared_ptr<StreamScheduler>& stream);
@@ -65,6 +66,8 @@ class Engine {
  private:
   /// The cores that one compute thread may ask for while it has a large picture.
   class Spare;
+
+  struct Task;
 
   explicit Engine(std::unique_ptr<io::ReadEngine> reader);
   Status open();
@@ -80,11 +83,13 @@ class Engine {
   void start_reads(Outbox& out) REQUIRES(mutex_);
   void dispatch(Outbox& out) REQUIRES(mutex_);
   std::uint32_t take_runnable_count() REQUIRES(mutex_);
-  std::pair<StreamScheduler*, Chunk*> next_chunk() REQUIRES(mutex_);
-  bool has(const StreamScheduler* stream) const REQUIRES(mutex_);
+  void next_chunk(Task& task) REQUIRES(mutex_);
+  std::size_t index_of(const StreamScheduler* stream) const REQUIRES(mutex_);
+  bool has(const StreamScheduler* stream) const REQUIRES(mutex_) {
+    return index_of(stream) < streams_.size();
+  }
   void end_remote(StreamScheduler& stream, ChunkWork& work, bool computed);
   void wake(StreamScheduler& asked);
-  struct Task;
   /// What is to be planned, with what was measured, and the samples that are to be looked after (null: none).
   struct AskedPlan {
     std::shared_ptr<StreamPlanner> planner;
@@ -134,8 +139,8 @@ class Engine {
   bool watching_ GUARDED_BY(mutex_) = false;      // the bell thread looks for overdue reads now and then
   std::vector<std::shared_ptr<StreamScheduler>> streams_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<StreamScheduler>> leaving_ GUARDED_BY(mutex_);  // removed, with reads under way
-  std::size_t turn_ GUARDED_BY(mutex_) = 0;  // the stream whose chunk is taken next: streams take turns
-  ReadBufferPool pool_{64 << 20};            // under mutex_, also by the streams
+  Turns turns_ GUARDED_BY(mutex_);                                            // of streams_, by index
+  ReadBufferPool pool_{64 << 20};  // under mutex_, also by the streams
 
   Outbox outbox_ GUARDED_BY(mutex_);  // reused
 

@@ -8,6 +8,8 @@ namespace carya::loader {
 
 /// The largest number of threads of one stream or one worker.
 inline constexpr std::uint32_t kThreadsMax = 1024;
+/// What a job's weight may be.
+inline constexpr double kWeightMin = 0.01, kWeightMax = 100;
 
 /// The machine, and what this process may use of it.
 struct HostInfo {

@@ -23,6 +23,9 @@ struct JobOptions {
   std::uint64_t world_size = 1;
   std::optional<std::uint64_t> epochs;  ///< none: without end
   std::uint32_t threads = 0;            ///< 0: auto_threads(); at most kThreadsMax
+  /// The job's part of the cores beside other jobs of the process: twice the weight of another, twice its thread time.
+  /// From kWeightMin to kWeightMax.
+  double weight = 1;
   std::uint32_t slots = 0;              ///< 0: by the size of a batch; else at least 2
   std::uint64_t read_ahead_bytes = 64'000'000;
   transforms::OnError on_error = transforms::OnError::kRaise;

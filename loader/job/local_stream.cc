@@ -62,6 +62,9 @@ Status check_options(const transforms::Pipeline& pipeline, const JobOptions& opt
   if (options.threads > kThreadsMax)
     return fail(Code::kInvalidArgument,
                 fmt::format("threads: got {}; give 1 to {}", options.threads, kThreadsMax));
+  if (!(options.weight >= kWeightMin && options.weight <= kWeightMax))
+    return fail(Code::kInvalidArgument,
+                fmt::format("weight: got {}; give {} to {}", options.weight, kWeightMin, kWeightMax));
   if (!(options.io_timeout_s >= 0))
     return fail(Code::kInvalidArgument,
                 fmt::format("io_timeout: got {}; give seconds, 0 or more", options.io_timeout_s));
@@ -107,6 +110,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
          StreamShape::create(dataset->count(), static_cast<std::uint64_t>(batch.batch_size),
                              static_cast<std::uint64_t>(batch.global_size), options.world_size, options.rank,
                              batch.drop_last, batch.pad_last));
+  stream->turn_ = {.job = limits.job, .weight = options.weight};
   stream->read_ahead_bytes_ = options.read_ahead_bytes;
   stream->seed_ = options.seed.value_or(pipeline->seed());
   stream->cores_ = limits.cores > 0 ? limits.cores : auto_threads(read_host_info());
@@ -228,7 +232,7 @@ LocalStream::~LocalStream() {
 
 Status LocalStream::start() {
   CHECK(!started_);
-  TRY(engine_->add(scheduler_, cores_));
+  TRY(engine_->add(scheduler_, cores_, turn_));
   started_ = true;
   return placement_ ? placement_->start(*this, threads_) : Status();
 }

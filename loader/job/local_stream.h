@@ -26,6 +26,7 @@ struct RankLimits {
   /// options ask for, that is what the stream gets.
   std::shared_ptr<SharedBudget> cache_budget{};
   std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
+  std::uint64_t job = 0;    ///< streams of one job share the part that its weight gives; 0: it is a job of its own
 };
 
 /// Parts that a stream is given. The stream makes those that it is not given.
@@ -151,6 +152,7 @@ class LocalStream : public Stream, private StreamControl {
   std::uint64_t seed_ = 0;
   std::uint64_t read_ahead_bytes_ = 0;
   std::uint32_t cores_ = 1;  // of this process, when it was made
+  Turn turn_;
   std::atomic<std::uint32_t> threads_{1};
   std::atomic<std::uint32_t> share_{UINT32_MAX};
   bool started_ = false;

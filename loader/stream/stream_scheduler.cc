@@ -238,7 +238,7 @@ std::unique_ptr<ReadBatch> StreamScheduler::give_up(ReadOp& op, const Error& err
 }
 
 Chunk* StreamScheduler::take_runnable() {
-  if (chunks_.count(ChunkState::kLocal) >= parallelism_.cores() || chunks_.runnable().empty()) return nullptr;
+  if (!has_runnable()) return nullptr;
   Chunk& chunk = **chunks_.runnable().begin();
   if (!chunk.plan) chunk.plan = plans_.next();
   chunks_.move(chunk, ChunkState::kLocal);

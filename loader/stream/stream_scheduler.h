@@ -101,8 +101,11 @@ class StreamScheduler final : public ReadClient {
   void pump(Outbox& out);
 
   // Threads of this machine.
-  /// Take the chunk that is due first and may be computed now. The calling thread has it until finish(). Returns null
-  /// if there is none, or if enough chunks are being computed.
+  /// Whether a chunk may be computed now: one is ready, and not enough are being computed.
+  bool has_runnable() const {
+    return chunks_.count(ChunkState::kLocal) < parallelism_.cores() && !chunks_.runnable().empty();
+  }
+  /// Take the chunk that is due first. The calling thread has it until finish(). Returns null if !has_runnable().
   Chunk* take_runnable();
   /// Compute the chunk's rows into its slot. Call it without the lock.
   void compute(Chunk& chunk, ComputeScratch& scratch) const;

@@ -55,6 +55,7 @@ constexpr std::array kRanges{
     NumberRange{"Attach.options.seed", 0, kWord},
     NumberRange{"Attach.options.slots", 0, shm::kSlotsMax},
     NumberRange{"Attach.options.threads", 0, kThreadsMax},
+    NumberRange{"Attach.options.weight", kWeightMin, kWeightMax},
     NumberRange{"Attach.options.world_size", 1, kWhole},
     NumberRange{"Attach.replica", 0, shm::kReadersMax - 1},
     NumberRange{"Attach.replicas", 1, shm::kReadersMax},

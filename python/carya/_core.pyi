@@ -207,6 +207,7 @@ class JobOptions:
     epochs: int | None
     threads: int  # 0: automatic
     slots: int  # 0: automatic
+    weight: float
     read_ahead: int  # bytes
     on_error: str
     seed: int | None

@@ -80,6 +80,22 @@ def seconds(name: str, value: Any) -> float:
     return min(number, sys.float_info.max)
 
 
+def real(name: str, value: Any, lowest: float, highest: float) -> float:
+    """A number of `lowest` to `highest`.
+
+    >>> real("weight", 2, 0.01, 100)
+    2.0
+    """
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)  # also numpy's
+    try:
+        number = float(value) if is_real else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        number = math.nan
+    if not lowest <= number <= highest:
+        raise invalid(f"Loader: {name}", value, f"a number of {lowest:g} to {highest:g}")
+    return number
+
+
 def byte_size(name: str, value: Any) -> int:
     """Bytes of 1000000, "64MB" or "64MiB".
 

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 
 namespace carya::autotune {
 namespace {
@@ -24,15 +27,42 @@ Claim local_claim(double demand, double host_price) {
 
 TEST(Sharing, ThreadsGoWhereTheySaveMost) {
   const std::vector<Claim> jobs = {local_claim(4000, 1), local_claim(4000, 20), local_claim(500, 5)};
-  // The dear host's accelerator is served whole, so is who needs little; the cheap one gets the rest.
-  EXPECT_EQ(share_threads(jobs, 6).value(), (std::vector<std::uint32_t>{1, 4, 1}));
-  EXPECT_EQ(share_threads(jobs, 7).value(), (std::vector<std::uint32_t>{2, 4, 1}));
+  // Two of six are each job's right; what the last one leaves saves most on the dear host.
+  EXPECT_EQ(share_threads(jobs, 6).value(), (std::vector<std::uint32_t>{2, 3, 1}));
+  // A right to 2.33: the third core is one that turns decide about.
+  EXPECT_EQ(share_threads(jobs, 7).value(), (std::vector<std::uint32_t>{3, 4, 1}));
+}
+
+Claim weighted(double demand, double weight) {
+  Claim made = local_claim(demand, 5);
+  made.weight = weight;
+  return made;
+}
+
+TEST(Sharing, ThreadsAreSharedByWeight) {
+  const double all = 1e6;
+  EXPECT_EQ(share_threads(std::vector{weighted(all, 3), weighted(all, 1)}, 8).value(),
+            (std::vector<std::uint32_t>{6, 2}));
+  EXPECT_EQ(share_threads(std::vector{weighted(all, 0.03), weighted(all, 0.01)}, 2).value(),
+            (std::vector<std::uint32_t>{2, 1}))
+      << "a right to one and a half";
+  EXPECT_EQ(share_threads(std::vector{weighted(1900, 3), weighted(all, 1)}, 8).value(),
+            (std::vector<std::uint32_t>{2, 6}))
+      << "who needs less leaves the rest";
+  EXPECT_EQ(share_threads(std::vector{weighted(all, 100), weighted(all, 0.01)}, 4).value(),
+            (std::vector<std::uint32_t>{4, 1}))
+      << "nobody starves";
+  for (const double weight : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    const auto wrong = share_threads(std::vector{weighted(all, 1), weighted(all, weight)}, 4);
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().message.find("claim 1: weight"), std::string::npos);
+  }
 }
 
 TEST(Sharing, ACoreIsWorthMoreWhereNoWorkersCome) {
-  const std::vector<Claim> jobs = {claim(8000, 5), local_claim(8000, 5)};
-  const auto given = share_threads(jobs, 9).value();
-  EXPECT_EQ(given, (std::vector<std::uint32_t>{1, 8}));
+  const std::vector<Claim> jobs = {claim(8000, 5), local_claim(8000, 5), local_claim(100, 5)};
+  const auto given = share_threads(jobs, 12).value();  // the last one leaves three of its four
+  EXPECT_EQ(given, (std::vector<std::uint32_t>{4, 7, 1}));
 }
 
 TEST(Sharing, ThreadsGoToWhoNeedsThem) {
@@ -54,19 +84,29 @@ TEST(Sharing, AWorkerIsWorthWhatTheLastOneSaves) {
   EXPECT_EQ(worth_of_worker(host, 3), 0);
 }
 
-TEST(Sharing, EveryJobHasAThread) {
+TEST(Sharing, EveryJobHasAThreadAndWhatItNeedsOfItsRight) {
   std::mt19937_64 random(7);
   for (std::uint32_t trial = 0; trial < 200; ++trial) {
     std::vector<Claim> jobs;
     const std::size_t count = 1 + random() % 12;
-    for (std::size_t i = 0; i < count; ++i)
-      jobs.push_back(claim(static_cast<double>(1 + random() % 20'000), static_cast<double>(random() % 30)));
-    const auto cores = static_cast<std::uint32_t>(1 + random() % 16);
+    double weights = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      jobs.push_back(
+          local_claim(static_cast<double>(1 + random() % 20'000), static_cast<double>(1 + random() % 30)));
+      jobs.back().weight = std::ldexp(1 + static_cast<double>(random() % 8), -3);
+      weights += jobs.back().weight;
+    }
+    const auto cores = static_cast<std::uint32_t>(1 + random() % 32);
     const std::vector<std::uint32_t> given = share_threads(jobs, cores).value();
-    EXPECT_GE(std::ranges::min(given), 1U) << trial;
-    EXPECT_EQ(std::accumulate(given.begin(), given.end(), 0U),
-              std::max(cores, static_cast<std::uint32_t>(count)))
+    const auto sum = std::accumulate(given.begin(), given.end(), std::size_t{0});
+    EXPECT_GE(sum, std::max<std::size_t>(cores, count)) << trial;
+    EXPECT_LE(sum, std::max<std::size_t>(cores, count) + 2 * count)
         << trial;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double needed = jobs[i].facts.demand * jobs[i].facts.local_cpu_s;
+      const double right = cores * jobs[i].weight / weights;
+      EXPECT_GE(given[i] + 1e-6, std::max(1.0, std::min(std::ceil(needed), right))) << trial << ", job " << i << " of demand " << jobs[i].facts.demand;
+    }
   }
 }
 

@@ -40,9 +40,9 @@ class Images {
 
 /// A stream and a reader of its own, beside the engine's threads; `cores` for all streams of the process, 0: what it has.
 struct Handed {
-  explicit Handed(const Opened& opened, std::uint32_t slots, std::uint32_t cores = 0) {
-    auto made = LocalStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = slots},
-                                    {.cores = cores});
+  explicit Handed(const Opened& opened, std::uint32_t slots, std::uint32_t cores = 0, double weight = 1) {
+    auto made = LocalStream::create(opened.pipeline, opened.dataset,
+                                    {.threads = 1, .weight = weight, .slots = slots}, {.cores = cores});
     EXPECT_TRUE(made) << (made ? "" : made.error().message);
     stream = *made;
     const auto index = stream->attach_reader();
@@ -76,6 +76,41 @@ TEST(JobTurns, AJobIsNotStarvedByAnotherThatTakesAllItCanGet) {
   done = true;
   reading.join();
   EXPECT_EQ(made, kSlots);
+}
+
+/// Takes all that a stream makes until it is gone.
+class Taking {
+ public:
+  explicit Taking(Handed& from)
+      : thread_([this, &from] {
+          while (!done_) from.reader->next(1'000'000);
+        }) {}
+  ~Taking() {
+    done_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+TEST(JobTurns, ThreadTimeFollowsTheWeights) {
+  const Images large(400, 96, R"({"op":"gaussian_blur","kernel_size":23})"),
+      small(400, 24, R"({"op":"gaussian_blur","kernel_size":23})");
+  Handed heavy(large.opened, 32, 1, 3), light(small.opened, 32, 1, 1);
+  const Taking from_heavy(heavy), from_light(light);
+  const auto had_ns = [](const Handed& stream) { return stream.stream->stats()->scheduler.local_ns; };
+  const auto until = [&](std::int64_t ns) {
+    while (had_ns(heavy) + had_ns(light) < ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  until(50'000'000);  // both are under way
+  const std::int64_t heavy_ns = had_ns(heavy), light_ns = had_ns(light);
+  until(heavy_ns + light_ns + 400'000'000);
+  const double ratio =
+      static_cast<double>(had_ns(heavy) - heavy_ns) / static_cast<double>(had_ns(light) - light_ns);
+  EXPECT_GT(ratio, 2.2);
+  EXPECT_LT(ratio, 4.0);
 }
 
 /// A ring that is told of a release in the very moment in which its owner asks for the bell.

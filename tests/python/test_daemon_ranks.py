@@ -83,6 +83,34 @@ def test_replicas_read_the_same_slots(daemon: Daemon) -> None:
         assert len(status["readers"]) == 2
 
 
+def test_status_shows_a_closed_replica_that_holds_slots(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "job": "pair", "replicas": 2}
+    with carya.Loader(numbers(40, batch_size=4), replica=0, **options) as first:
+        second = carya.Loader(numbers(40, batch_size=4), replica=1, **options)
+        kept = [batch for batch, _ in zip(second, range(2), strict=False)]
+        next(iter(first))
+        second.close()
+        rank = daemon.status()["jobs"][0]["ranks"][0]
+        assert [(one["pid"], one["replica"], one["held"]) for one in rank["closed"]] == [(os.getpid(), 1, len(kept))]
+        assert [one["replica"] for one in rank["readers"]] == [0]
+        shown = subprocess.run(
+            [sys.executable, "-m", "carya", "status", "--socket", daemon.socket],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert f"closed, and holds 2 slots: replica 1 in process {os.getpid()}" in shown
+        kept.clear()
+
+
+def test_the_weight_of_a_job_is_shown_and_shared_by_its_replicas(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "job": "heavy", "replicas": 2, "weight": 2.5}
+    with carya.Loader(numbers(40, batch_size=4), replica=0, **options):
+        with pytest.raises(carya.InvalidArgument, match="another weight"):
+            carya.Loader(numbers(40, batch_size=4), replica=1, **{**options, "weight": 1})
+        assert daemon.status()["jobs"][0]["weight"] == 2.5
+
+
 def test_replicas_that_ask_for_different_places_are_told_both(daemon: Daemon) -> None:
     options: dict[str, Any] = {"daemon": daemon.socket, "job": "pair", "replicas": 2}
     chain = numbers(40, batch_size=4)

@@ -143,7 +143,8 @@ def _lines(status: Document) -> Any:
 
 
 def _job_line(job: Document) -> str:
-    return f"{job['state']}, {job['source']}, {job['records']:,} records, world {job['world_size']}"
+    weight = f", weight {job['weight']:g}" if job.get("weight", 1) != 1 else ""  # an older daemon knows none
+    return f"{job['state']}, {job['source']}, {job['records']:,} records, world {job['world_size']}{weight}"
 
 
 def _progress_line(rank: Document) -> str:
@@ -159,6 +160,8 @@ def _rank_lines(rank: Document) -> Iterator[str]:
         f"{_bytes(rank['bytes_read'])} read, {rank['quarantined']} quarantined"
     )
     yield f"readers: {readers or 'none; kept ' + format(rank['lingers_s'], '.0f') + ' s more'}"
+    for one in rank.get("closed", []):
+        yield f"closed, and holds {one['held']} slots: replica {one['replica']} in process {one['pid']}"
     placement = shown(json.loads(rank.get("placement") or "{}"))
     if placement:
         yield f"placement: {_decision(placement)}"

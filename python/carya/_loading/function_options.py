@@ -14,6 +14,7 @@ TIMEOUT_S = 300.0
 # What is refused where it was given, since it would be ignored.
 _NOT_HERE = {
     "plan": "leave it out: Python functions run in the order in which they are written",
+    "weight": "leave it out: Python functions run in processes, which share the cores as the system has it",
     "job": "leave it out: no daemon runs a user's Python functions",
 }
 # What speaks of native threads, which make the samples that the functions get.

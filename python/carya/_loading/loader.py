@@ -65,6 +65,8 @@ class Loader(Delivery, DataLoaderAttributes):
     state: what `state_dict()` returned; the same as `load_state_dict(state)`.
     threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
     needs fewer has the others asleep.
+    weight: this job's part of the cores beside the other jobs of the daemon (or of the process), 0.01 to 100: with 2
+    beside 1 it gets twice the thread time where both want more than there is.
     slots: batches of shared memory; read_ahead: bytes read ahead of the threads ("64MB");
     what they decode at the moment comes on top.
     on_error: what a broken record does: "raise" SampleError, "replace" by another record, "mask" (zeros, valid=False).
@@ -111,7 +113,7 @@ class Loader(Delivery, DataLoaderAttributes):
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
     "server_name", and "insecure": True for plain TCP.
 
-    Defaults: threads="auto", slots="auto", read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
+    Defaults: threads="auto", slots="auto", weight=1.0, read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
     io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, native="auto", daemon="auto", replica=0, replicas=1,
     reattach_timeout=30.0, on_daemon_loss="embedded", objective="cost", placement="auto".
 
@@ -136,6 +138,7 @@ class Loader(Delivery, DataLoaderAttributes):
         state: dict[str, Any] | None = None,
         threads: int | Literal["auto"] = NOT_GIVEN["threads"],
         slots: int | Literal["auto"] = NOT_GIVEN["slots"],
+        weight: float = NOT_GIVEN["weight"],
         read_ahead: int | str = NOT_GIVEN["read_ahead"],
         on_error: OnError = NOT_GIVEN["on_error"],
         seed: int | None = None,

@@ -15,6 +15,7 @@ from .._options import (
     count_or_auto,
     decode_index_name,
     flag,
+    real,
     seconds,
     whole,
 )
@@ -40,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "daemon": "auto",
     "placement": "auto",
     **{name: getattr(_JOB, name) or "auto" for name in ("threads", "slots")},  # 0: automatic
+    "weight": _JOB.weight,
     "read_ahead": f"{_JOB.read_ahead // 10**6}MB",
     **{name: getattr(_JOB, name) for name in ("on_error", "prefetch_epochs", "io_timeout", "io_engine")},
     **{name: getattr(_JOB, name) for name in ("decode_index", "cache", "reorder")},
@@ -80,6 +82,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "epochs": lambda name, value: whole(name, value, 1, "a count of 1 or more, or None"),
     "threads": lambda name, value: count_or_auto(name, value, 1, 1024),
     "slots": lambda name, value: count_or_auto(name, value, 2, 256),
+    "weight": lambda name, value: real(name, value, 0.01, 100),
     "read_ahead": byte_size,
     "on_error": lambda name, value: choice(name, value, ON_ERROR),
     "seed": lambda name, value: whole(name, value, 0, "an integer of 0 to 2^64 - 1, or None", 2**64 - 1),

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Do unlike jobs of one daemon get thread time by their weights, how long do they wait, and what do the turns cost?
+
+Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
+and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
+over 10 s. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import carya
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/python"))
+
+from daemons import Daemon, running  # noqa: E402
+
+from carya._bench.photos import find_photos, warm  # noqa: E402
+from carya._bench.report import Options  # noqa: E402
+
+KINDS = ("photos", "blur", "small")
+WEIGHTS = (1.0, 2.0, 3.0, 0.5)
+WITHIN, GAP_MAX = 0.05, 2.0
+
+
+def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
+    if kind == "small":
+        rows = np.random.default_rng(1).integers(0, 256, (20_000, 28, 28, 1), np.uint8)
+        return carya.arrays({"image": rows}).shuffle(seed=1).gaussian_blur(3).normalize([0.5], [0.5]).batch(256)
+    chain = carya.files(photos).shuffle(seed=1).decode_image().random_resized_crop(96)
+    return (chain.gaussian_blur(9) if kind == "blur" else chain).batch(16)
+
+
+def train(task: dict[str, object]) -> None:
+    """The trainer's process: takes batches until its input ends; then says when they came, in s."""
+    photos = [str(path) for path in task["photos"]]  # type: ignore[attr-defined]
+    came: list[float] = []
+    with carya.Loader(
+        pipeline(str(task["kind"]), photos),
+        daemon=str(task["socket"]),
+        job=str(task["job"]),
+        weight=float(str(task["weight"])),
+        slots=16,
+    ) as loader:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        end = time.monotonic() + float(str(task["seconds"]))
+        while time.monotonic() < end:
+            for _ in loader:
+                came.append(time.monotonic())
+                if came[-1] >= end:
+                    break
+    print(json.dumps(came), flush=True)
+
+
+def had(daemon: Daemon) -> dict[str, float]:
+    """Thread seconds so far, by job."""
+    return {job["job"]: sum(rank["compute_s"] for rank in job["ranks"]) for job in daemon.status()["jobs"]}
+
+
+def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> list[dict[str, object]]:
+    """`jobs`: their kinds and weights."""
+    rows: list[dict[str, object]] = []
+    with running() as daemon:
+        trainers = []
+        for number, (kind, weight) in enumerate(jobs):
+            task = {"photos": photos, "kind": kind, "weight": weight, "job": f"job-{number}", "socket": daemon.socket}
+            trainers.append(
+                subprocess.Popen(
+                    [sys.executable, __file__, "--train", json.dumps({**task, "seconds": seconds + 2})],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+            )  # fmt: skip
+        for trainer in trainers:
+            assert trainer.stdout is not None
+            trainer.stdout.readline()
+        for trainer in trainers:
+            assert trainer.stdin is not None
+            trainer.stdin.write("go\n")
+            trainer.stdin.flush()
+        time.sleep(1)
+        before, begin = had(daemon), time.monotonic()
+        time.sleep(seconds)
+        after, end = had(daemon), time.monotonic()
+        times = [json.loads(trainer.communicate()[0]) for trainer in trainers]
+    total = sum(after[name] - before[name] for name in after)
+    weights = sum(weight for _, weight in jobs)
+    for number, (kind, weight) in enumerate(jobs):
+        name = f"job-{number}"
+        came = [at for at in times[number] if begin <= at <= end]
+        gaps = np.diff(came) if len(came) > 2 else np.zeros(1)
+        rows.append(
+            {
+                "job": name, "kind": kind, "weight": weight, "thread_s": after[name] - before[name],
+                "of_share": (after[name] - before[name]) / total / (weight / weights),
+                "gap_p99": float(np.quantile(gaps, 0.99) / max(float(gaps.mean()), 1e-9)), "batches": len(came),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", action="append", type=int, default=[], help="number of jobs (default 2, 4, 16)")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
+    parser.add_argument("--smoke", action="store_true", help="two jobs for a moment; the figures mean nothing")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.train:
+        train(json.loads(options.train))
+        return 0
+    counts = options.jobs or ([2] if options.smoke else [2, 4, 16])
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = [str(path) for path in find_photos(Options(smoke=options.smoke, data=options.data), Path(scratch))]
+        warm(photos)
+        for count in counts:
+            jobs = [(KINDS[i % len(KINDS)], WEIGHTS[i % len(WEIGHTS)]) for i in range(count)]
+            rows = play(jobs, 0.5 if options.smoke else options.seconds, photos)
+            print(
+                f"{count} jobs\n{'job':8} {'kind':8} {'weight':>6} {'thread s':>9} {'of share':>9} {'gap p99':>8} {'batches':>8}"
+            )
+            for row in rows:
+                print(
+                    f"{row['job']:8} {row['kind']:8} {row['weight']:6} {row['thread_s']:9.2f} {row['of_share']:9.3f} "
+                    f"{row['gap_p99']:7.1f}x {row['batches']:8}"
+                )
+            off = [abs(float(str(row["of_share"])) - 1) for row in rows]
+            print(
+                f"worst {max(off):.1%}, median {statistics.median(off):.1%}; allowed {WITHIN:.0%}; gap allowed {GAP_MAX}x"
+            )
+            print(json.dumps({"bench": "fair_shares", "jobs": count, "rows": rows}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <csignal>
+
+namespace carya::loader {
+
+/// Blocks all signals while it lives, so that threads made meanwhile start with signals blocked.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// The calling thread is the engine's from now on: it has this name of at most 15 bytes, and is niced, since the
+/// trainer's own threads come first.
+void become_engine_thread(const char* name);
+
+}  // namespace carya::loader
