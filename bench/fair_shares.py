@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Do unlike jobs of one daemon get thread time by their weights, how long do they wait, and what do the turns cost?
+"""Do unlike jobs of one daemon get thread time by their weights, how long do they wait, and do equal jobs cost one?
 
 Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
 and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
-over 10 s. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that.
+over 10 s. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
+jobs that share their batches (`Loader(share=)`): the daemon's thread time beside that for one job; at most 1.05 of it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,48 @@ def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
         return carya.arrays({"image": rows}).shuffle(seed=1).gaussian_blur(3).normalize([0.5], [0.5]).batch(256)
     chain = carya.files(photos).shuffle(seed=1).decode_image().random_resized_crop(96)
     return (chain.gaussian_blur(9) if kind == "blur" else chain).batch(16)
+
+
+def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
+    """Trainers of one job's batches, which take a fixed number of them; thread and CPU seconds of the daemon."""
+    lone = 0.0
+    for count in counts:
+        with running() as daemon:
+            task = {"photos": photos, "socket": daemon.socket, "share": count, "batches": batches}
+            command = [sys.executable, __file__, "--train", json.dumps(task)]
+            trainers = [
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                for _ in range(count)
+            ]
+            for trainer in trainers:
+                assert trainer.stdout is not None
+                assert trainer.stdout.readline() == "done\n"
+            thread_s = sum(had(daemon).values())
+            made = sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
+            for trainer in trainers:
+                trainer.communicate("end\n")
+        lone = lone or thread_s
+        of_one = {"thread_s": thread_s, "of_one": thread_s / lone, "made": made, "made_of_taken": made / batches}
+        print(
+            f"{count:3} equal jobs of {batches} batches each: {made} were made, in {thread_s:.2f} thread s, {thread_s / lone:.3f} of one job's"
+        )
+        print(json.dumps({"bench": "fair_shares", "sweep": count, **of_one}), flush=True)
+
+
+def follow(task: dict[str, object]) -> None:
+    """A trainer of a sweep: takes so many batches, and stays until it is told to end."""
+    count, batches = int(str(task["share"])), int(str(task["batches"]))
+    chain = pipeline("photos", [str(path) for path in task["photos"]])  # type: ignore[attr-defined]
+    with carya.Loader(chain, daemon=str(task["socket"]), share=("sweep", count)) as loader:
+        taken = 0
+        while taken < batches:
+            for _ in loader:
+                time.sleep(0.002)
+                taken += 1
+                if taken == batches:
+                    break
+        print("done", flush=True)
+        sys.stdin.readline()
 
 
 def train(task: dict[str, object]) -> None:
@@ -113,19 +156,23 @@ def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", action="append", type=int, default=[], help="number of jobs (default 2, 4, 16)")
+    parser.add_argument("--sweep", action="store_true", help="only equal jobs that share their batches")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
     parser.add_argument("--smoke", action="store_true", help="two jobs for a moment; the figures mean nothing")
     parser.add_argument("--train", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        train(json.loads(options.train))
+        task = json.loads(options.train)
+        follow(task) if "share" in task else train(task)
         return 0
     counts = options.jobs or ([2] if options.smoke else [2, 4, 16])
     with tempfile.TemporaryDirectory() as scratch:
         photos = [str(path) for path in find_photos(Options(smoke=options.smoke, data=options.data), Path(scratch))]
         warm(photos)
-        for count in counts:
+        if options.sweep or options.smoke:
+            sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 500, photos)
+        for count in () if options.sweep else counts:
             jobs = [(KINDS[i % len(KINDS)], WEIGHTS[i % len(WEIGHTS)]) for i in range(count)]
             rows = play(jobs, 0.5 if options.smoke else options.seconds, photos)
             print(

@@ -42,6 +42,9 @@ class OwnedRing final : public SlotRing {
   void detach_reader(std::uint32_t reader, const std::string& reason) override;
   std::string detach_reason(std::uint32_t reader) const override;
   std::uint32_t held_by(std::uint32_t reader) const override;
+  std::uint32_t owed_by(std::uint32_t reader) const override {
+    return static_cast<std::uint32_t>(slots_of(reader).count());
+  }
   std::uint64_t waited_ns(std::uint32_t reader) const override;
   std::uint64_t least_waited_ns() const override;
   ReaderFds reader_fds(std::uint32_t reader) const override;

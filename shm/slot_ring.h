@@ -101,6 +101,8 @@ class SlotRing {
   /// The number of slots that the reader leases (READY, taken and not released). For a retired reader it is the number
   /// at the last collect().
   virtual std::uint32_t held_by(std::uint32_t reader) const = 0;
+  /// The number of slots that were delivered to the reader and that it has not released, taken or not.
+  virtual std::uint32_t owed_by(std::uint32_t reader) const = 0;
   /// The nanoseconds that the reader says it slept for batches; the reader may write any number.
   virtual std::uint64_t waited_ns(std::uint32_t reader) const = 0;
   /// The least waited_ns() of all attached readers: the one that slept least keeps the others waiting. 0 without any.

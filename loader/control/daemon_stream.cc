@@ -111,6 +111,8 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
                                         const DaemonOptions& options) {
   ASSIGN(Channel channel, open_channel(options.socket));
   AttachRequest request{.job = options.job,
+                        .share = options.share,
+                        .share_jobs = options.share_jobs,
                         .replica = options.replica,
                         .replicas = options.replicas,
                         .options = job,
@@ -236,7 +238,9 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
     if (state->sealed.empty()) {
       ASSIGN(state->sealed, DaemonStream::seal(*pipeline, options));
     }
-    Result<Attachment> found = DaemonStream::attach(state->sealed, job, options);
+    DaemonOptions now = options;
+    if (state->attached) now.share_jobs = 1;  // it waited for others once
+    Result<Attachment> found = DaemonStream::attach(state->sealed, job, now);
     if (found) {
       state->attached = true;
       state->lost_ns = 0;

@@ -22,6 +22,8 @@ struct DaemonOptions {
   std::string job;  ///< the name that its ranks share
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;  ///< the number of readers that lease the same slots
+  std::string share;           ///< AttachRequest::share
+  std::uint32_t share_jobs = 1;
   std::string cache_dir;
   std::map<std::string, ArrayMemory>
       arrays;                      ///< arrays of an `arrays` source; copied once into sealed memory

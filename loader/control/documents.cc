@@ -59,6 +59,7 @@ CARYA_FIELDS(JobOptions) {
   a("remote", d.remote), a("cache", d.cache);
 }
 CARYA_FIELDS(AttachRequest) {
+  a("share", d.share), a("share_jobs", d.share_jobs);
   a("job", d.job), a("replica", d.replica), a("replicas", d.replicas), a("options", d.options);
   a("cache_dir", d.cache_dir), a("arrays", d.arrays);
 }
@@ -192,7 +193,7 @@ CARYA_FIELDS(RankStatus) {
 }
 CARYA_FIELDS(JobStatus) {
   a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
-  a("weight", d.weight), a("state", d.state), a("ranks", d.ranks);
+  a("weight", d.weight), a("share", d.share), a("state", d.state), a("ranks", d.ranks);
 }
 CARYA_FIELDS(DaemonStatus) {
   a("daemon", d.daemon), a("pid", d.pid), a("up_s", d.up_s), a("state", d.state), a("socket", d.socket);

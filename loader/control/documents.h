@@ -38,6 +38,9 @@ struct ArrayInfo {
 /// A request to attach. Its descriptors are sealed memory files: the pipeline's document, then one per array.
 struct AttachRequest {
   std::string job;  ///< the name that its ranks share
+  /// Jobs with this name whose batches are the same read the same slots, as long as they keep pace; "": none do.
+  std::string share;
+  std::uint32_t share_jobs = 1;  ///< the first batch waits for so many of them
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   JobOptions options;
@@ -161,6 +164,7 @@ struct JobStatus {
   std::uint64_t records = 0;
   std::uint64_t world_size = 1;
   double weight = 1;
+  std::string share;  ///< the name under which others may read its slots; "": none may
   std::string state;  ///< "opening", "running", "lingering"
   std::vector<RankStatus> ranks;
 };

@@ -21,7 +21,29 @@ std::unexpected<Error> refuse(const std::string& job, const std::string& what) {
   return fail(Code::kInvalidArgument, "job " + job + ": " + what);
 }
 
+std::string difference(const JobOptions& have, const JobOptions& want) {
+  if (have.world_size != want.world_size) return "world_size";
+  if (have.epochs != want.epochs) return "epochs";
+  if (have.seed != want.seed) return "seed";
+  if (have.on_error != want.on_error) return "on_error";
+  if (have.prefetch_epochs != want.prefetch_epochs) return "prefetch_epochs";
+  if (have.label_int32 != want.label_int32) return "dtype of labels";
+  if (have.order != want.order) return "order of ops";
+  if (have.weight != want.weight) return "weight";
+  return "";
+}
+
+bool makes_the_same(const JobOptions& have, JobOptions want) {
+  want.weight = have.weight;
+  return difference(have, want).empty();
+}
+
 Status HostRank::check_place(const AttachRequest& request) const {
+  if (shared) {
+    const bool here = epoch == request.options.epoch && position == request.options.position;
+    return members.empty() || running || here ? Status()
+                                              : fail(Code::kNotFound, "share: it begins elsewhere");
+  }
   const std::string subject = fmt::format("rank {}", request.options.rank);
   if (replicas != request.replicas)
     return refuse(request.job,
@@ -51,7 +73,9 @@ Result<std::uint32_t> HostRank::attach_reader(const AttachRequest& request) {
   if (running && !members.empty()) {  // beside others, which are not to be disturbed
     const auto at = ring.sequence_at(to_epoch, to_position);
     Result<std::uint32_t> reader = at ? ring.attach_reader(*at) : fail(Code::kNotFound, "");
-    if (reader || reader.error().code != Code::kNotFound) return reader;
+    if (reader) return reader;
+    if (shared) return fail(Code::kNotFound, "share: it is elsewhere, or has as many readers as can be");
+    if (reader.error().code != Code::kNotFound) return reader;
     const SchedulerStats made = ring.figures().scheduler;
     return refuse(
         request.job,
@@ -101,29 +125,52 @@ void HostRank::end_departed() {
   });
 }
 
-Result<std::uint32_t> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {
+std::size_t HostRank::live() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(members, [](const auto& member) { return !member.second.parted; }));
+}
+
+Result<HostRank::Joined> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {
   // Beside others, who may not have been told of all that lies before its place.
   const auto at = running && !members.empty()
                       ? stream->sequence_at(request.options.epoch, request.options.position)
                       : std::nullopt;
   ASSIGN(const std::uint32_t reader, attach_reader(request));
+  const std::uint32_t replica = shared ? members_ever++ : request.replica;
   lingers_until_ns = 0;
-  members[request.replica] = {.reader = reader,
-                              .pid = pid,
-                              .since_ns = monotonic_ns(),
-                              .seeks = seeks,
-                              .told = at ? *at - 1 : 0,
-                              .on_error = options.on_error};
-  if (members.size() != replicas || running) return reader;
-  stream->resume();  // the last replica has come
-  if (Status going = started ? Status() : stream->start(); !going) {
+  members[replica] = {.reader = reader,
+                      .pid = pid,
+                      .since_ns = monotonic_ns(),
+                      .seeks = seeks,
+                      .told = at ? *at - 1 : 0,
+                      .on_error = options.on_error};
+  if (live() < replicas || running) return Joined{reader, replica};
+  if (Status going = begin(); !going) {
     stream->detach_reader(reader, "the stream could not be started");
-    members.erase(request.replica);
+    members.erase(replica);
     if (members.empty()) linger(linger_s);
     return std::unexpected(std::move(going.error()));
   }
+  return Joined{reader, replica};
+}
+
+Status HostRank::begin() {
+  stream->resume();
+  if (!started) TRY(stream->start());
   started = running = true;
-  return reader;
+  if (shared) replicas = 1;  // whoever comes later waits for nobody
+  return {};
+}
+
+void HostRank::send_away(Member& member, const std::string& reason) {
+  member.parted = true;
+  stream->retire_reader(member.reader, reason);
+}
+
+/// kClosed: whoever asked attaches again.
+std::unexpected<Error> HostRank::send_elsewhere(const std::string& job, Member& member) {
+  send_away(member, "it goes on elsewhere");
+  return fail(Code::kClosed, "job " + job + ": goes on without this reader");
 }
 
 Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
@@ -132,6 +179,7 @@ Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank,
   if (seated == members.end())
     return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
   Member& member = seated->second;
+  if (member.parted || (shared && live() > 1)) return send_elsewhere(job, member);
   if (!running) return refuse(job, fmt::format("rank {} waits for its other replicas", rank));
   // Whoever asked for the present place may have left.
   const bool ahead_left =
@@ -173,6 +221,7 @@ Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replic
   const auto seated = members.find(replica);
   if (seated == members.end())
     return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
+  if (shared && policy != options.on_error && live() > 1) return send_elsewhere(job, seated->second);
   TRY(stream->set_on_error(policy));
   options.on_error = policy;  // what one that comes must ask for
   return std::exchange(seated->second.on_error, policy) != policy;

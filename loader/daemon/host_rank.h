@@ -28,6 +28,11 @@ enum class DetachReason : std::uint8_t {
   kThrown,  ///< the reader lied and loses the slots that it holds
 };
 
+/// Whether a stream made with `have` serves one who asks for `want`; else what differs.
+std::string difference(const JobOptions& have, const JobOptions& want);
+/// Whether it makes the same batches in the same steps, whatever part of the cores each asks for.
+bool makes_the_same(const JobOptions& have, JobOptions want);
+
 /// One rank of a job: its stream, and the replicas that read it. The replicas gather before the stream begins, may
 /// attach again while others read, seek together, and detach one by one. Threads: under the job table's lock.
 struct HostRank {
@@ -38,6 +43,8 @@ struct HostRank {
     std::uint64_t seeks = 0;  ///< how many seeks the replica has asked for
     std::uint64_t told = 0;   ///< the sequence up to which it was told of broken records
     transforms::OnError on_error{};
+    bool parted = false;       ///< of a shared rank: it gets no more slots, and comes again elsewhere
+    std::uint32_t behind = 0;  ///< of a shared rank: how many looks in a row it kept others waiting
   };
   /// A reader that closed its loader while others continue. Its process may still look at the slots that it holds.
   struct Departed {
@@ -52,7 +59,12 @@ struct HostRank {
   bool threads_auto = false;                ///< the stream has as many threads as cores are allowed
   std::map<std::uint32_t, Member> members;  ///< keyed by replica
   std::vector<Departed> departed;
-  std::uint32_t replicas = 1;
+  std::uint32_t replicas = 1;  ///< how many the first batch waits for
+  /// Its readers are independent jobs. Each comes where the stream is, goes where it likes, and is parted from the rest
+  /// when it keeps them waiting; it then attaches again, there or elsewhere. Their replica numbers are given here.
+  bool shared = false;
+  std::uint32_t members_ever = 0;     ///< numbers given to members of a shared rank
+  std::int64_t gathers_until_ns = 0;  ///< then a shared rank begins with those that are there
   bool started = false;
   bool running = false;       ///< true once all replicas have attached; stays true until none is attached
   std::uint64_t session = 0;  ///< the session that all members read
@@ -69,15 +81,22 @@ struct HostRank {
   std::int64_t before_ns = 0;
   double samples_per_s = 0;
 
-  /// Check that a replica that attaches agrees with the others. Errors: kInvalidArgument with what differs.
+  /// Check that a replica that attaches agrees with the others. Errors: kInvalidArgument with what differs; kNotFound if
+  /// the rank is shared and waits at another place.
   Status check_place(const AttachRequest& request) const;
+  struct Joined {
+    std::uint32_t reader = 0, replica = 0;
+  };
   /// Give a reader of the ring to a replica that agrees with the others, and start the stream when it is the last one
   /// to attach. After an error the rank lingers for `linger_s` if no other replica reads it. Errors: kInvalidArgument
-  /// (the others are past its place); those of the stream.
-  Result<std::uint32_t> join(const AttachRequest& request, std::uint64_t pid, double linger_s);
+  /// (the others are past its place; kNotFound if the rank is shared); those of the stream.
+  Result<Joined> join(const AttachRequest& request, std::uint64_t pid, double linger_s);
+  /// Start the stream with those that are there.
+  Status begin();
   /// Seek on behalf of `replica`, and return the session that begins there. All replicas must ask for the same place;
   /// the first of them moves the stream. Errors: kClosed (the replica has detached), kInvalidArgument (the others asked
-  /// for another place).
+  /// for another place). A member of a shared rank that is not alone is parted: kClosed, and it
+  /// attaches again at its place.
   Result<std::uint64_t> seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
                              const SeekRequest& request);
   /// The entries that this replica was not told of, of the batches up to this sequence. Each replica is told of all.
@@ -90,8 +109,13 @@ struct HostRank {
   void part(Departed who, DetachReason how, const std::string& reason, double linger_s);
   /// Free the slots of departed readers that have released them or whose processes have ended.
   void end_departed();
+  /// Members that are not parted.
+  std::size_t live() const;
+  /// A shared rank's member gets no more slots; those that it holds stay its own until it leaves.
+  void send_away(Member& member, const std::string& reason);
 
  private:
+  std::unexpected<Error> send_elsewhere(const std::string& job, Member& member);
   Result<std::uint32_t> attach_reader(const AttachRequest& request);
   void linger(double linger_s);
 };

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "loader/daemon/job_status.h"
+#include "loader/daemon/shared_streams.h"
 #include "loader/host/host.h"
 #include "loader/host/pressure.h"
 #include "loader/plan/order_report.h"
@@ -18,19 +20,6 @@ constexpr std::size_t kExampleBytesMax = 1 << 10;
 
 std::vector<std::size_t> order_with_other_bits(const JobOptions& options) {
   return options.reorder > autotune::Sense::kExact ? options.order : std::vector<std::size_t>{};
-}
-
-/// Whether a stream made with `have` serves one who asks for `want`; else what differs.
-std::string difference(const JobOptions& have, const JobOptions& want) {
-  if (have.world_size != want.world_size) return "world_size";
-  if (have.epochs != want.epochs) return "epochs";
-  if (have.seed != want.seed) return "seed";
-  if (have.on_error != want.on_error) return "on_error";
-  if (have.prefetch_epochs != want.prefetch_epochs) return "prefetch_epochs";
-  if (have.label_int32 != want.label_int32) return "dtype of labels";
-  if (have.order != want.order) return "order of ops";
-  if (have.weight != want.weight) return "weight";
-  return "";
 }
 
 /// Whether a job is that of who asks for it by name.
@@ -162,6 +151,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
   auto job = std::make_shared<HostJob>();
   job->number = ++last_job_;
   job->name = request.job;
+  job->share = request.share;
   job->pipeline = std::move(pipeline);
   job->dataset = std::move(dataset);
   job->memory = call.arrays;
@@ -195,6 +185,11 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   if (request.replicas < 1 || request.replicas > shm::kReadersMax || request.replica >= request.replicas)
     return refuse(request.job, fmt::format("got replica {} of {}; give 1 to {} replicas, counted from 0",
                                            request.replica, request.replicas, shm::kReadersMax));
+  if (request.share.size() > kJobNameMax || (!request.share.empty() && request.replicas != 1))
+    return refuse(request.job,
+                  fmt::format("got share of {} bytes and {} replicas; give a name of at most {}, and "
+                              "no replicas",
+                              request.share.size(), request.replicas, kJobNameMax));
   const std::span<const std::byte> text = call.document->bytes();
   ASSIGN(auto pipeline,
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
@@ -213,6 +208,42 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
       ASSIGN(folder->path, folders.cache_dir(folder->path));
     }
   options.beneath = !folders.roots.empty();
+  if (request.share.empty())
+    return attach_to(call, std::move(pipeline), std::move(dataset), std::move(options));
+  // One that makes the same and has this place, or is about to begin there; else a new one.
+  AttachCall shared = call;
+  for (const std::string& name : streams_like(request, *pipeline, *dataset, options)) {
+    shared.request.job = name;
+    auto attached = attach_to(shared, pipeline, dataset, options);
+    if (attached || attached.error().code != Code::kNotFound) return attached;
+    shared.request.share_jobs = 1;  // the others have begun: nobody is waited for
+  }
+  {
+    const MutexLock lock(mutex_);
+    shared.request.job = free_name(jobs_, request.share);
+  }
+  return attach_to(shared, std::move(pipeline), std::move(dataset), std::move(options));
+}
+
+/// The names of the family's jobs in which such a rank may find its batches.
+std::vector<std::string> JobTable::streams_like(const AttachRequest& request,
+                                                const transforms::Pipeline& pipeline, const Dataset& dataset,
+                                                const JobOptions& options) const {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, job] : jobs_) {
+    if (job->share != request.share || !check_same(*job, request, pipeline, dataset)) continue;
+    const auto rank = job->ranks.find(options.rank);
+    if (rank == job->ranks.end() || makes_the_same(rank->second.options, options)) names.push_back(name);
+  }
+  return names;
+}
+
+Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
+                                                 std::shared_ptr<const transforms::Pipeline> pipeline,
+                                                 std::shared_ptr<const Dataset> dataset, JobOptions options) {
+  const AttachRequest& request = call.request;
+  const bool shared = !request.share.empty();
   std::vector<std::shared_ptr<LocalStream>> ended;  // closed without the lock: declared before it
   std::shared_ptr<HostJob> job;
   bool threads_auto = false;
@@ -227,7 +258,7 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
     if (const auto found = job->ranks.find(options.rank); found != job->ranks.end()) {
       HostRank& rank = found->second;
       TRY(rank.check_place(request));
-      const std::string differs = difference(rank.options, options);
+      const std::string differs = shared ? "" : difference(rank.options, options);
       if (differs.empty()) return take_seat(job, rank, call);
       return refuse(request.job, fmt::format("rank {} has another {}", options.rank, differs));
     }
@@ -243,12 +274,13 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
-  Result<std::shared_ptr<LocalStream>> stream = LocalStream::create(job->pipeline, job->dataset, options,
-                                                                    {.readers = request.replicas,
-                                                                     .budget = budget_,
-                                                                     .cache_budget = cache_budget_,
-                                                                     .cores = cores,
-                                                                     .job = job->number});
+  Result<std::shared_ptr<LocalStream>> stream =
+      LocalStream::create(job->pipeline, job->dataset, options,
+                          {.readers = shared ? shm::kReadersMax : request.replicas,
+                           .budget = budget_,
+                           .cache_budget = cache_budget_,
+                           .cores = cores,
+                           .job = job->number});
   const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
     HostRank& rank = job->ranks.at(options.rank);
@@ -270,7 +302,9 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
     rank.stream = std::move(*stream);
     rank.options = options;
     rank.threads_auto = threads_auto;
-    rank.replicas = request.replicas;
+    rank.shared = shared;
+    rank.replicas = shared ? request.share_jobs : request.replicas;
+    rank.gathers_until_ns = monotonic_ns() + kGatherNs;
     share_memory(rank);
   } else {  // another replica was faster
     TRY(rank.check_place(request));
@@ -297,8 +331,8 @@ HostRank* JobTable::rank_of(const Seat& seat) const {
 Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank,
                                                  const AttachCall& call) {
   const AttachRequest& request = call.request;
-  ASSIGN(const std::uint32_t reader, rank.join(request, call.pid, limits_.linger_s));
-  Attachment result{.seat = {job, request.options.rank, request.replica, reader, rank.stream}};
+  ASSIGN(const HostRank::Joined joined, rank.join(request, call.pid, limits_.linger_s));
+  Attachment result{.seat = {job, request.options.rank, joined.replica, joined.reader, rank.stream}};
   result.answer = {.job = job->name,
                    .dataset = job->dataset->fingerprint(),
                    .shape = rank.stream->shape(),
@@ -358,7 +392,10 @@ void JobTable::leave(const Seat& seat, DetachReason how, const std::string& reas
 SeatState JobTable::state(const Seat& seat) const {
   const MutexLock lock(mutex_);
   if (seat.job->stopped) return SeatState::kJobStopped;
-  return rank_of(seat) != nullptr ? SeatState::kLive : SeatState::kRankEnded;
+  const HostRank* const rank = rank_of(seat);
+  if (rank == nullptr) return SeatState::kRankEnded;
+  const auto member = rank->members.find(seat.replica);
+  return member != rank->members.end() && member->second.parted ? SeatState::kParted : SeatState::kLive;
 }
 
 std::string JobTable::lie(const Seat& seat) const {
@@ -373,6 +410,7 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
     follow_cores();
     if (now_ns - shared_ns_ >= kRateNs) {
       share_host();
+      look_after_shares(jobs_, now_ns);
       shared_ns_ = now_ns;
     }
     follow_memory();
@@ -538,63 +576,9 @@ std::uint64_t JobTable::held() const {
 
 void JobTable::describe(DaemonStatus& status) const {
   const MutexLock lock(mutex_);
-  const std::int64_t now_ns = monotonic_ns();
   status.shared_bytes = budget_->used();
   status.shared_bytes_limit = limits_.shared_bytes;
-  for (const auto& [name, job] : jobs_) {
-    JobStatus line{.job = name,
-                   .source = job->pipeline->lines().empty() ? "" : job->pipeline->lines().front().text,
-                   .records = job->dataset->count(),
-                   .world_size = job->world_size,
-                   .state = "lingering"};
-    if (!job->ranks.empty()) line.weight = job->ranks.begin()->second.options.weight;
-    for (const auto& [number, rank] : job->ranks) {
-      RankStatus entry{.rank = number,
-                       .samples_per_s = rank.samples_per_s,
-                       .slot_bytes = rank.stream->ring_bytes(),
-                       .quarantined = rank.quarantined,
-                       .threads = std::min(rank.stream->threads(), rank.stream->share())};
-      if (rank.lingers_until_ns != 0)
-        entry.lingers_s =
-            static_cast<double>(std::max<std::int64_t>(0, rank.lingers_until_ns - now_ns)) * 1e-9;
-      const StreamStats stats = rank.stream->figures();
-      entry.placement = rank.stream->placement();
-      entry.cache = rank.stream->cache();
-      entry.batches = stats.scheduler.batches;
-      entry.samples = stats.scheduler.samples;
-      entry.bytes_read = stats.scheduler.bytes_read;
-      entry.epoch = stats.scheduler.epoch;
-      entry.position = stats.scheduler.position;
-      entry.threads_used = stats.scheduler.cores;
-      entry.compute_s = static_cast<double>(stats.scheduler.local_ns + stats.scheduler.rest_ns) * 1e-9;
-      entry.slots = stats.slots;
-      entry.reads = stats.scheduler.reads;
-      entry.read_latency_s = static_cast<double>(stats.scheduler.read_latency_ns) * 1e-9;
-      entry.reads_within = stats.scheduler.reads_within;
-      entry.ops = stats.scheduler.ops;
-      entry.free = stats.ring.free;
-      entry.filling = stats.ring.filling;
-      entry.ready = stats.ring.ready;
-      entry.held = stats.ring.held;
-      status.io_engine = stats.io_engine;
-      status.threads = std::max(status.threads, stats.threads);
-      for (const auto& [replica, member] : rank.members) {
-        const double attached_s = static_cast<double>(now_ns - member.since_ns) * 1e-9;
-        const double stall_s = static_cast<double>(rank.stream->waited_ns(member.reader)) * 1e-9;
-        entry.readers.push_back({.pid = member.pid,
-                                 .replica = replica,
-                                 .held = rank.stream->held_by(member.reader),
-                                 .attached_s = attached_s,
-                                 .stall_s = std::min(stall_s, attached_s)});
-      }
-      for (const HostRank::Departed& one : rank.departed)
-        entry.closed.push_back(
-            {.pid = one.pid, .replica = one.replica, .held = rank.stream->held_by(one.reader)});
-      if (!rank.members.empty()) line.state = "running";
-      line.ranks.push_back(std::move(entry));
-    }
-    status.jobs.push_back(std::move(line));
-  }
+  describe_jobs(jobs_, status);
 }
 
 }  // namespace carya::loader

@@ -39,6 +39,7 @@ struct JobLimits {
 struct HostJob {
   std::uint64_t number = 0;  ///< differs from that of each other job of the daemon
   std::string name;
+  std::string share;  ///< of a stream that independent jobs read (AttachRequest::share); else ""
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
   std::vector<std::shared_ptr<const SealedBytes>> memory;  ///< the arrays of the dataset
@@ -72,6 +73,7 @@ enum class SeatState : std::uint8_t {
   kLive,
   kRankEnded,   ///< the stream ended; the reader may attach again
   kJobStopped,  ///< an operator stopped the job
+  kParted,      ///< the reader is to attach again, where it finds its batches (shared_streams.h)
 };
 
 /// The jobs of a daemon. Threads: thread-safe. attach() may take as long as a listing, and no other call waits for
@@ -130,6 +132,10 @@ class JobTable {
                                                       const AllowedFolders& folders,
                                                       const std::string& cache_dir,
                                                       const io::Progress& progress);
+  std::vector<std::string> streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
+                                        const Dataset& dataset, const JobOptions& options) const;
+  Result<Attachment> attach_to(const AttachCall& call, std::shared_ptr<const transforms::Pipeline> pipeline,
+                               std::shared_ptr<const Dataset> dataset, JobOptions options);
   Result<std::shared_ptr<HostJob>> find_job(const AttachCall& call,
                                             std::shared_ptr<const transforms::Pipeline> pipeline,
                                             std::shared_ptr<const Dataset> dataset) REQUIRES(mutex_);

@@ -197,6 +197,7 @@ void Server::look_after(std::int64_t now_ns) {
     find_liars();
     find_ended();
     const auto again = jobs_.tick(now_ns);
+    find_ended();  // who was parted is told at once
     next_tick_ns_ = again ? now_ns + *again : 0;
   }
   std::vector<std::pair<std::uint64_t, DetachReason>> over;
@@ -344,7 +345,9 @@ void Server::find_ended() {
              {Code::kClosed, "job " + connections_[id]->seat->job->name + ": was stopped by carya job stop",
               ECANCELED});
     drop(id, DetachReason::kClosed,
-         state == SeatState::kJobStopped ? "its job was stopped" : "its stream ended");
+         state == SeatState::kJobStopped ? "its job was stopped"
+         : state == SeatState::kParted   ? "it goes on elsewhere"
+                                         : "its stream ended");
   }
 }
 

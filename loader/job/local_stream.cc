@@ -483,6 +483,13 @@ std::string LocalStream::detach_reason(std::uint32_t reader) const {
   return engine_->locked([&] { return ring_->detach_reason(reader); });
 }
 
+std::uint32_t LocalStream::owed_by(std::uint32_t reader) const {
+  return engine_->locked([&] {
+    ring_->collect();
+    return ring_->owed_by(reader);
+  });
+}
+
 std::uint32_t LocalStream::held_by(std::uint32_t reader) const {
   return engine_->locked([&] { return ring_->held_by(reader); });
 }

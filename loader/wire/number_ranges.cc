@@ -59,6 +59,7 @@ constexpr std::array kRanges{
     NumberRange{"Attach.options.world_size", 1, kWhole},
     NumberRange{"Attach.replica", 0, shm::kReadersMax - 1},
     NumberRange{"Attach.replicas", 1, shm::kReadersMax},
+    NumberRange{"Attach.share_jobs", 1, shm::kReadersMax},
     NumberRange{"Detach.demand_per_s", 0, kFinite},
     NumberRange{"Logs.lines", 0, kWhole},
     NumberRange{"RemoteChunk.epoch", 0, kWhole},

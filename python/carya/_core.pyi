@@ -261,6 +261,8 @@ class DaemonOptions:
     job: str
     replica: int
     replicas: int
+    share: str  # "": the slots are this job's alone
+    share_jobs: int
     cache_dir: str
     reattach_timeout: float  # seconds
     on_loss: str  # "embedded" or "raise"

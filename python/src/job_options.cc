@@ -188,6 +188,8 @@ void add_daemon(py::module_& module) {
   def_asked(options, "job", &loader::DaemonOptions::job);
   def_asked(options, "replica", &loader::DaemonOptions::replica);
   def_asked(options, "replicas", &loader::DaemonOptions::replicas);
+  def_asked(options, "share", &loader::DaemonOptions::share);
+  def_asked(options, "share_jobs", &loader::DaemonOptions::share_jobs);
   def_asked(options, "cache_dir", &loader::DaemonOptions::cache_dir);
   def_asked(options, "reattach_timeout", &loader::DaemonOptions::reattach_timeout_s);
 }

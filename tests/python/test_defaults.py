@@ -54,7 +54,7 @@ def test_help_leaves_no_default_out() -> None:
     without = {name for name, one in parameters.items() if one.default is None}
     assert parameters.keys() - {"self", "pipeline"} == said().keys() | without
     assert without == {
-        "rank", "world_size", "epochs", "state", "seed", "as_tuple", "plan", "job", "remote", "prices", "target",
+        "rank", "world_size", "epochs", "state", "seed", "as_tuple", "plan", "job", "share", "remote", "prices", "target",
         "max_workers", "max_cost_per_hour", "remote_tls", "verify", "max_rss",
     }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from typing import Any
 
 from .. import _core
 from .._errors import Error, InvalidArgument, NotFound, invalid
@@ -133,6 +134,28 @@ def _launch(world_size: int) -> str:
     if world_size > 1:
         return f"parent-{os.getppid()}"
     return f"process-{os.getpid()}"
+
+
+def checked_share(share: Any, replicas: int) -> tuple[str, int]:
+    """A name ("" where there is none) and how many jobs the first batch waits for. Errors: InvalidArgument.
+
+    >>> checked_share("sweep", 1), checked_share(("sweep", 4), 1), checked_share(None, 1)
+    (('sweep', 1), ('sweep', 4), ('', 1))
+    """
+    if share is None:
+        return "", 1
+    name, jobs = share if isinstance(share, tuple) and len(share) == 2 else (share, 1)
+    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "replace")) <= 190:
+        raise invalid(
+            "Loader: share", share, 'a name of 1 to 190 bytes, a pair of it and a number of jobs ("sweep", 4), or None'
+        )
+    jobs = integer("Loader: share: the number of jobs", jobs, 1, "an integer of 1 to 32", 32)
+    if replicas > 1:
+        raise InvalidArgument(
+            f"Loader: got share={share!r} and replicas={replicas}; give one of them: replicas always read together, jobs that "
+            "share as long as they keep pace"
+        )
+    return name, jobs
 
 
 def checked_replica(replica: int, replicas: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ TIMEOUT_S = 300.0
 _NOT_HERE = {
     "plan": "leave it out: Python functions run in the order in which they are written",
     "weight": "leave it out: Python functions run in processes, which share the cores as the system has it",
+    "share": "leave it out: no daemon runs a user's Python functions",
     "job": "leave it out: no daemon runs a user's Python functions",
 }
 # What speaks of native threads, which make the samples that the functions get.

@@ -21,7 +21,7 @@ from .._options import (
 )
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
-from .daemon import check_job_name, checked_replica
+from .daemon import check_job_name, checked_replica, checked_share
 from .function_options import FunctionOptions, only_for_functions
 from .ranks import launched
 from .remote import remote_options
@@ -151,6 +151,7 @@ class LoaderOptions:
         asked.replica, asked.replicas = checked_replica(
             given.get("replica", asked.replica), given.get("replicas", asked.replicas)
         )
+        asked.share, asked.share_jobs = checked_share(given.get("share"), asked.replicas)
         self.name: str | None = given.get("job")
         check_job_name(self.name)
         if "reattach_timeout" in given:

@@ -1,0 +1,71 @@
+#include "loader/daemon/shared_streams.h"
+
+#include <fmt/core.h>
+#include <algorithm>
+
+namespace carya::loader {
+namespace {
+
+/// A reader that owes all slots but one beside one that owes one at most keeps that one waiting: it does not in a stream
+/// that is slow for all, or between trainers that are all slow.
+void part_who_is_behind(HostRank& rank) {
+  if (!rank.running || rank.live() < 2) return;
+  std::map<std::uint32_t, std::uint32_t> owed;
+  std::uint32_t least = UINT32_MAX;
+  for (const auto& [replica, member] : rank.members) {
+    if (member.parted) continue;
+    owed[replica] = rank.stream->owed_by(member.reader);
+    least = std::min(least, owed[replica]);
+  }
+  for (const auto& [replica, slots] : owed) {
+    HostRank::Member& member = rank.members.at(replica);
+    const bool behind = least <= 1 && slots + 1 >= rank.stream->slots() && slots > least;
+    member.behind = behind ? member.behind + 1 : 0;
+    if (member.behind >= kBehindMax)
+      rank.send_away(member, "it fell behind the others that share its batches");
+  }
+}
+
+bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const HostRank& other) {
+  return a.pipeline->to_json() == b.pipeline->to_json() &&
+         a.dataset->fingerprint() == b.dataset->fingerprint() && makes_the_same(one.options, other.options);
+}
+
+/// The readers of `one` go to `other`, if that has what they need next.
+void join(HostRank& one, const HostRank& other) {
+  if (!one.running || !other.running || other.live() == 0 || one.live() == 0) return;
+  if (one.live() > other.live()) return;
+  const SchedulerStats made = one.stream->figures().scheduler;
+  if (made.batches == 0) return;
+  // Not those that are far behind what is made: they would not find their place.
+  for (const auto& [replica, member] : one.members)
+    if (!member.parted && one.stream->owed_by(member.reader) > 1) return;
+  if (!other.stream->sequence_at(made.epoch, made.position)) return;
+  for (auto& [replica, member] : one.members)
+    if (!member.parted) one.send_away(member, "it joins others that share its batches");
+}
+
+}  // namespace
+
+std::string free_name(const HostJobs& jobs, const std::string& share) {
+  for (std::uint64_t number = 1;; ++number)
+    if (std::string name = fmt::format("{}~{}", share, number); !jobs.contains(name)) return name;
+}
+
+void look_after_shares(const HostJobs& jobs, std::int64_t now_ns) {
+  for (const auto& [name, job] : jobs) {
+    if (job->share.empty()) continue;
+    for (auto& [number, rank] : job->ranks) {
+      if (!rank.running && !rank.members.empty() && now_ns >= rank.gathers_until_ns)
+        static_cast<void>(rank.begin());  // else at the next look
+      part_who_is_behind(rank);
+      for (const auto& [other_name, other] : jobs) {
+        const auto found = other->ranks.find(number);
+        if (other == job || other->share != job->share || found == other->ranks.end()) continue;
+        if (same_stream(*job, rank, *other, found->second)) join(rank, found->second);
+      }
+    }
+  }
+}
+
+}  // namespace carya::loader

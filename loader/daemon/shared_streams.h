@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loader/control/documents.h"
+#include "loader/daemon/job_table.h"
+
+namespace carya::loader {
+
+// Streams that independent jobs read together (AttachRequest::share). A family is all streams of one such name. A job
+// that comes joins a stream of its family that makes the same batches and whose window has its place; else it gets a
+// stream of its own, which others may join. Who keeps the others of a stream waiting is parted from them, and two
+// streams that come to the same place become one: their readers attach again. The bits are those of a lone run always.
+// All functions are called under the job table's lock.
+
+using HostJobs = std::map<std::string, std::shared_ptr<HostJob>>;
+
+/// A name for a new stream of the family that no job has.
+std::string free_name(const HostJobs& jobs, const std::string& share);
+
+/// Call once a second. Part those that fall behind, join streams that met, and start those that waited long enough for
+/// others.
+void look_after_shares(const HostJobs& jobs, std::int64_t now_ns);
+
+/// The first batch of a shared stream waits so long for the others.
+inline constexpr std::int64_t kGatherNs = 60'000'000'000;
+/// So many looks in a row a reader may keep others waiting.
+inline constexpr std::uint32_t kBehindMax = 5;
+
+}  // namespace carya::loader

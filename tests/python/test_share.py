@@ -1,0 +1,172 @@
+"""Jobs of one daemon that read the same slots: made once, the bits of a lone run, whoever comes, lags or dies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from daemons import Daemon, running
+from streams import numbers, records
+
+import carya
+
+TRAINER = """
+import json, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import carya
+from streams import numbers
+task = json.loads(sys.argv[2])
+seen = []
+with carya.Loader(numbers(**task["pipeline"]), daemon=task["socket"], share=tuple(task["share"]), epochs=task["epochs"]) as loader:
+    print("here", flush=True)
+    for _ in range(task["epochs"]):
+        for batch in loader:
+            seen.append(batch.records.tolist())
+            time.sleep(task.get("step_s", 0))
+            if task.get("dies_after") == len(seen):
+                os._exit(9)
+            if task.get("pauses_at") == len(seen):
+                print("pause", flush=True)
+                sys.stdin.readline()
+print(json.dumps(seen), flush=True)
+"""
+
+PIPELINE: dict[str, Any] = {"count": 400, "batch_size": 4}
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    with running() as daemon:
+        yield daemon
+
+
+def trainer(daemon: Daemon, share: tuple[str, int], epochs: int = 2, **task: Any) -> subprocess.Popen[str]:
+    """A process of its own, as the jobs of a sweep are."""
+    words = {"socket": daemon.socket, "share": share, "epochs": epochs, "pipeline": PIPELINE, **task}
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAINER, str(Path(__file__).parent), json.dumps(words)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def said(process: subprocess.Popen[str], line: str = "") -> Any:
+    """The records of its batches, at its end; `line` ends its pause."""
+    out, _ = process.communicate(line, timeout=300)
+    assert process.returncode == 0
+    return json.loads(out.splitlines()[-1])
+
+
+def alone(epochs: int = 2) -> list[list[int]]:
+    with carya.Loader(numbers(**PIPELINE), daemon="embedded", epochs=epochs) as loader:
+        return [batch.records.tolist() for _ in range(epochs) for batch in loader]
+
+
+def made(daemon: Daemon) -> int:
+    """Batches of all streams that there are."""
+    return sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
+
+
+def test_jobs_of_a_sweep_make_each_batch_once(daemon: Daemon) -> None:
+    jobs = [trainer(daemon, ("sweep", 4), pauses_at=200) for _ in range(4)]
+    for job in jobs:
+        assert job.stdout is not None
+        assert [job.stdout.readline() for _ in range(2)] == ["here\n", "pause\n"]
+    status = daemon.status()["jobs"]
+    assert [job["share"] for job in status] == ["sweep"], "one stream for all"
+    assert [len(rank["readers"]) for rank in status[0]["ranks"]] == [4]
+    assert made(daemon) == 200
+    assert [said(job, "go\n") for job in jobs] == [alone()] * 4
+
+
+def test_who_lags_is_parted_and_sees_the_same(daemon: Daemon) -> None:
+    fast = trainer(daemon, ("sweep", 2), step_s=0.01)
+    slow = trainer(daemon, ("sweep", 2), pauses_at=20)
+    assert slow.stdout is not None
+    assert [slow.stdout.readline() for _ in range(2)] == ["here\n", "pause\n"]
+    assert said(fast) == alone(), "it goes on without the other"
+    assert said(slow, "go\n") == alone()
+
+
+def test_one_that_dies_holds_nobody_up(daemon: Daemon) -> None:
+    jobs = [trainer(daemon, ("sweep", 3), dies_after=after) for after in (30, 0, 0)]
+    assert jobs[0].wait(300) == 9
+    assert [said(job) for job in jobs[1:]] == [alone()] * 2
+
+
+def test_one_that_comes_late_sees_all_from_the_beginning(daemon: Daemon) -> None:
+    first = trainer(daemon, ("sweep", 1), pauses_at=100)
+    assert first.stdout is not None
+    assert [first.stdout.readline() for _ in range(2)] == ["here\n", "pause\n"]
+    late = trainer(daemon, ("sweep", 1))
+    assert said(late) == alone()
+    assert said(first, "go\n") == alone()
+
+
+def test_other_batches_are_another_stream(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": "sweep", "epochs": 1}
+    with (
+        carya.Loader(numbers(40, batch_size=4), **options) as one,
+        carya.Loader(numbers(40, batch_size=5), **options) as other_batch,
+        carya.Loader(numbers(40, batch_size=4), seed=3, **options) as other_seed,
+        carya.Loader(numbers(40, batch_size=4), weight=2, **options) as same,
+    ):
+        assert len(daemon.status()["jobs"]) == 3
+        assert not next(iter(one))["x"].flags.writeable
+        for loader in (other_batch, other_seed):
+            with carya.Loader(loader.pipeline, daemon="embedded", seed=loader.state_dict()["seed"], epochs=1) as lone:
+                assert records(loader) == records(lone)
+        del same
+
+
+def test_a_break_leads_elsewhere_and_back_together(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": ("sweep", 2)}
+    loaders: list[carya.Loader] = []
+
+    with carya.Loader(numbers(40, batch_size=4), daemon="embedded") as lone:
+        wanted = [first_then_all(lone) for _ in range(2)]
+
+    found: list[Any] = [None, None]
+
+    def work(number: int) -> None:
+        with carya.Loader(numbers(40, batch_size=4), **options) as loader:
+            loaders.append(loader)
+            found[number] = [first_then_all(loader) for _ in range(2)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    assert found == [wanted, wanted]
+
+
+def first_then_all(loader: carya.Loader) -> list[list[int]]:
+    """Three batches of an epoch, which is then left, and all of the next one."""
+    seen = []
+    for step, batch in enumerate(loader):
+        seen.append(batch.records.tolist())
+        if step == 2:
+            break
+    return seen + [batch.records.tolist() for batch in loader]
+
+
+def test_without_a_daemon_each_makes_its_own() -> None:
+    with carya.Loader(numbers(40, batch_size=4), daemon="embedded", share="sweep", epochs=1) as loader:
+        assert np.concatenate([batch.records for batch in loader]).size == 40
+
+
+def test_the_first_batch_waits_for_as_many_as_are_asked_for(daemon: Daemon) -> None:
+    with carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, share=("sweep", 2), epochs=1) as one:
+        time.sleep(0.3)
+        assert made(daemon) == 0
+        with carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, share=("sweep", 2), epochs=1) as other:
+            for a, b in zip(one, other, strict=True):
+                np.testing.assert_array_equal(a["x"], b["x"])
