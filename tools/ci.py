@@ -42,7 +42,7 @@ from tree import LEVELS  # noqa: E402  what each module may include: a change re
 
 SECONDS = ROOT / ".ci" / "seconds.tsv"
 LIMIT_S = 40 * 60  # a run that takes longer says so
-GUARD_S = 70 * 60  # no rotating part is begun that is expected to end later, with what must follow it
+GUARD_S = 38 * 60  # no rotating part is begun that is expected to end later, with what must follow it
 END_S = 85 * 60  # what then runs is ended: the machine would end all of it five minutes later, without a summary
 UNKNOWN_S = 300  # what a part is expected to take of which nothing is recorded
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
