@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .mix import MixSource
 from .mixing import Mixing
 from .native import NativeOps, NativeRunner
 from .padding import Pad
@@ -74,6 +75,8 @@ class Chain:
         self._source = source
         self._names = names
         steps = [_Step(1 + i, stage, seed) for i, stage in enumerate(stages)]
+        if not steps and names is None and isinstance(source, MixSource):
+            source.for_no_function()
         self._steps = [step for step in steps if step.stage.per_sample]
         at = next((i for i, step in enumerate(self._steps) if step.stage.kind in ("flat_map", "pack")), -1)
         self._regroup = self._steps[at] if at >= 0 else None

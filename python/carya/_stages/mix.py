@@ -83,6 +83,7 @@ class MixSource:
         ] = {}  # of pipelines with filters: what they keep, by record; of shards their count only
         self._starts = spec.mix.starts()
         self.chains: list[Chain] = []
+        self._named = True
         self._orders: dict[tuple[int, int], Any] = {}
         self._specs = [
             replace(
@@ -133,10 +134,15 @@ class MixSource:
         return found
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
-        """`epoch`: that of the source. Errors: those of its functions."""
-        number = self.source_of(record)
+        """Its leaves by name; `epoch`: that of the source. Errors: those of its functions."""
+        number = bisect.bisect_right(self._starts, record) - 1
         chain = self.chains[number]
-        return chain.leaves(chain.sample(record - self._starts[number], epoch, occurrence))
+        made = chain.sample(record - self._starts[number], epoch, occurrence)
+        return chain.leaves(made) if self._named else made
+
+    def for_no_function(self) -> None:
+        """No function sees the samples, so that they need not have the same form: they are taken apart once, behind this."""
+        self._named = False
 
     def source_of(self, record: int) -> int:
         return bisect.bisect_right(self._starts, record) - 1
@@ -144,26 +150,36 @@ class MixSource:
     def rows(self, epoch: int, first: int, count: int) -> tuple[list[int], list[int]]:
         """The record of each of these positions, and the epoch of its source."""
         sources, numbers = self.mix.places(epoch, first, count)
-        records, epochs = [], []
-        for source, number in zip(sources.tolist(), numbers.tolist(), strict=True):
-            of, position = divmod(number, self.mix.counts[source])
-            records.append(self._starts[source] + self._ordered(source, of, position))
-            epochs.append(of)
-        return records, epochs
+        epochs = numbers // np.array(self.mix.counts)[sources]
+        positions = numbers - epochs * np.array(self.mix.counts)[sources]
+        records = np.empty(count, np.int64)
+        by_source = np.lexsort((epochs, sources))  # in the order of the positions within each
+        changes = (np.diff(sources[by_source]) != 0) | (np.diff(epochs[by_source]) != 0)
+        for mine in np.split(by_source, np.flatnonzero(changes) + 1) if count else ():
+            source, of = int(sources[mine[0]]), int(epochs[mine[0]])
+            records[mine] = self._starts[source] + self._ordered(source, of, positions[mine])
+        return records.tolist(), epochs.tolist()
 
-    def _ordered(self, source: int, epoch: int, position: int) -> int:
+    def _ordered(self, source: int, epoch: int, positions: Array) -> Array:
+        """The source's records at these of its positions, which mostly follow each other."""
         spec, kept = self._specs[source], self._survivors.get(source)
+        first, count = int(positions[0]), len(positions)
+        in_turn = bool((positions == np.arange(first, first + count)).all())
         if self._shards[source] is not None:
-            return int(self._shards[source].rows(epoch, position, 1)[0][0])
-        if not spec.shuffle:
-            return position if kept is None else int(kept[position])
-        order = self._orders.get((source, epoch))
-        if order is None:
-            if len(self._orders) > 4 * len(self._specs):
-                self._orders.clear()
-            order = self._orders[source, epoch] = _core.Permutation(spec.seed, epoch, self.mix.counts[source])
-        at: int = order.record(position)
-        return at if kept is None else int(kept[at])
+            rows = self._shards[source].rows
+            found = rows(epoch, first, count)[0] if in_turn else [rows(epoch, at, 1)[0][0] for at in positions.tolist()]
+            return np.array(found, np.int64)
+        if spec.shuffle:
+            order = self._orders.get((source, epoch))
+            if order is None:
+                if len(self._orders) > 4 * len(self._specs):
+                    self._orders.clear()
+                order = self._orders[source, epoch] = _core.Permutation(spec.seed, epoch, self.mix.counts[source])
+            if in_turn:
+                positions = order.records(first, count)
+            else:
+                positions = np.array([order.record(at) for at in positions.tolist()], np.int64)
+        return positions if kept is None else kept[positions]
 
     def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
         """Another record of the same source."""
