@@ -40,6 +40,8 @@ bool makes_the_same(const JobOptions& have, JobOptions want) {
 
 Status HostRank::check_place(const AttachRequest& request) const {
   if (shared) {
+    if (given_up || !makes_the_same(options, request.options))
+      return fail(Code::kNotFound, "share: it is another one");
     const bool here = epoch == request.options.epoch && position == request.options.position;
     return members.empty() || running || here ? Status()
                                               : fail(Code::kNotFound, "share: it begins elsewhere");
@@ -128,6 +130,14 @@ void HostRank::end_departed() {
 std::size_t HostRank::live() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(members, [](const auto& member) { return !member.second.parted; }));
+}
+
+std::uint32_t HostRank::held_by_gone() const {
+  std::uint32_t held = 0;
+  for (const auto& [replica, member] : members)
+    if (member.parted) held += stream->held_by(member.reader);
+  for (const Departed& one : departed) held += stream->held_by(one.reader);
+  return held;
 }
 
 Result<HostRank::Joined> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {

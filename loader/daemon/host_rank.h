@@ -64,6 +64,8 @@ struct HostRank {
   /// when it keeps them waiting; it then attaches again, there or elsewhere. Their replica numbers are given here.
   bool shared = false;
   std::uint32_t members_ever = 0;     ///< numbers given to members of a shared rank
+  std::uint32_t short_of_slots = 0;   ///< how many looks in a row readers that were sent away held too many
+  bool given_up = false;              ///< for that: nobody joins a shared rank any more
   std::int64_t gathers_until_ns = 0;  ///< then a shared rank begins with those that are there
   bool started = false;
   bool running = false;       ///< true once all replicas have attached; stays true until none is attached
@@ -111,6 +113,8 @@ struct HostRank {
   void end_departed();
   /// Members that are not parted.
   std::size_t live() const;
+  /// Slots that those hold who were sent away or have closed.
+  std::uint32_t held_by_gone() const;
   /// A shared rank's member gets no more slots; those that it holds stay its own until it leaves.
   void send_away(Member& member, const std::string& reason);
 

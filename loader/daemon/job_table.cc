@@ -212,29 +212,32 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
     return attach_to(call, std::move(pipeline), std::move(dataset), std::move(options));
   // One that makes the same and has this place, or is about to begin there; else a new one.
   AttachCall shared = call;
-  for (const std::string& name : streams_like(request, *pipeline, *dataset, options)) {
+  bool begun = false;
+  for (const std::string& name : streams_like(request, *pipeline, *dataset, options, begun)) {
     shared.request.job = name;
     auto attached = attach_to(shared, pipeline, dataset, options);
     if (attached || attached.error().code != Code::kNotFound) return attached;
-    shared.request.share_jobs = 1;  // the others have begun: nobody is waited for
   }
   {
     const MutexLock lock(mutex_);
     shared.request.job = free_name(jobs_, request.share);
+    if (begun) shared.request.share_jobs = 1;  // nobody is waited for by one who comes late
   }
   return attach_to(shared, std::move(pipeline), std::move(dataset), std::move(options));
 }
 
-/// The names of the family's jobs in which such a rank may find its batches.
+/// The names of the family's jobs in which such a rank may find its batches. `begun`: in one it has begun.
 std::vector<std::string> JobTable::streams_like(const AttachRequest& request,
                                                 const transforms::Pipeline& pipeline, const Dataset& dataset,
-                                                const JobOptions& options) const {
+                                                const JobOptions& options, bool& begun) const {
   const MutexLock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, job] : jobs_) {
     if (job->share != request.share || !check_same(*job, request, pipeline, dataset)) continue;
     const auto rank = job->ranks.find(options.rank);
-    if (rank == job->ranks.end() || makes_the_same(rank->second.options, options)) names.push_back(name);
+    if (rank != job->ranks.end() && !makes_the_same(rank->second.options, options)) continue;
+    begun = begun || (rank != job->ranks.end() && rank->second.started);
+    names.push_back(name);
   }
   return names;
 }

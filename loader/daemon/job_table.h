@@ -133,7 +133,7 @@ class JobTable {
                                                       const std::string& cache_dir,
                                                       const io::Progress& progress);
   std::vector<std::string> streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
-                                        const Dataset& dataset, const JobOptions& options) const;
+                                        const Dataset& dataset, const JobOptions& options, bool& begun) const;
   Result<Attachment> attach_to(const AttachCall& call, std::shared_ptr<const transforms::Pipeline> pipeline,
                                std::shared_ptr<const Dataset> dataset, JobOptions options);
   Result<std::shared_ptr<HostJob>> find_job(const AttachCall& call,

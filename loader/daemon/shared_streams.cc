@@ -26,6 +26,17 @@ void part_who_is_behind(HostRank& rank) {
   }
 }
 
+/// Who was sent away may hold its slots for ever. Where those that are left are too few to work with, the others go on
+/// with new ones.
+void give_up_if_short(HostRank& rank) {
+  const bool is_short = rank.running && rank.live() > 0 && rank.held_by_gone() + 2 > rank.stream->slots();
+  rank.short_of_slots = is_short ? rank.short_of_slots + 1 : 0;
+  if (rank.short_of_slots < kBehindMax || rank.given_up) return;
+  rank.given_up = true;
+  for (auto& [replica, member] : rank.members)
+    if (!member.parted) rank.send_away(member, "others hold the slots of its stream");
+}
+
 bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const HostRank& other) {
   return a.pipeline->to_json() == b.pipeline->to_json() &&
          a.dataset->fingerprint() == b.dataset->fingerprint() && makes_the_same(one.options, other.options);
@@ -34,7 +45,7 @@ bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const 
 /// The readers of `one` go to `other`, if that has what they need next.
 void join(HostRank& one, const HostRank& other) {
   if (!one.running || !other.running || other.live() == 0 || one.live() == 0) return;
-  if (one.live() > other.live()) return;
+  if (one.live() > other.live() || other.given_up) return;
   const SchedulerStats made = one.stream->figures().scheduler;
   if (made.batches == 0) return;
   // Not those that are far behind what is made: they would not find their place.
@@ -59,6 +70,7 @@ void look_after_shares(const HostJobs& jobs, std::int64_t now_ns) {
       if (!rank.running && !rank.members.empty() && now_ns >= rank.gathers_until_ns)
         static_cast<void>(rank.begin());  // else at the next look
       part_who_is_behind(rank);
+      give_up_if_short(rank);
       for (const auto& [other_name, other] : jobs) {
         const auto found = other->ranks.find(number);
         if (other == job || other->share != job->share || found == other->ranks.end()) continue;

@@ -22,7 +22,8 @@ using HostJobs = std::map<std::string, std::shared_ptr<HostJob>>;
 /// A name for a new stream of the family that no job has.
 std::string free_name(const HostJobs& jobs, const std::string& share);
 
-/// Call once a second. Part those that fall behind, join streams that met, and start those that waited long enough for
+/// Call once a second. Part those that fall behind, leave slots to those who do not give them back, join streams that
+/// met, and start those that waited long enough for
 /// others.
 void look_after_shares(const HostJobs& jobs, std::int64_t now_ns);
 

@@ -110,6 +110,25 @@ def test_one_that_comes_late_sees_all_from_the_beginning(daemon: Daemon) -> None
     assert said(first, "go\n") == alone()
 
 
+def test_one_that_never_gives_back_costs_the_others_a_stream_and_no_more(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": ("sweep", 2), "slots": 2, "epochs": 1}
+    found: list[list[list[int]]] = []
+
+    def work() -> None:
+        with carya.Loader(numbers(40, batch_size=4), **options) as loader:
+            found.append(records(loader))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with carya.Loader(numbers(40, batch_size=4), hold_timeout=300, **options) as greedy:
+        batches = iter(greedy)
+        held = [next(batches) for _ in range(2)]
+        thread.join(300)
+        del held
+    with carya.Loader(numbers(40, batch_size=4), daemon="embedded", epochs=1) as lone:
+        assert found == [records(lone)]
+
+
 def test_other_batches_are_another_stream(daemon: Daemon) -> None:
     options: dict[str, Any] = {"daemon": daemon.socket, "share": "sweep", "epochs": 1}
     with (
