@@ -127,3 +127,81 @@ def test_mistakes() -> None:
     uneven = pictures(count=22).batch(global_size=8)  # the last step has 3 and 3
     with pytest.raises(carya.InvalidArgument, match=r"cutmix: group: .* position 19.*drop_last=True"):
         carya.Loader(uneven.cutmix(num_classes=5), threads=1, rank=1, world_size=2)
+
+
+def painted(count: int = 24, side: int = 40, channels_last: bool = True) -> carya.Pipeline:
+    """Pictures that are 0 but for two rectangles of an own value each, and their boxes."""
+    rng = np.random.default_rng(3)
+    images = np.zeros((count, side, side, 1), np.uint8)
+    boxes, labels = np.zeros((count, 3, 4), np.float32), np.zeros((count, 3), np.int64)
+    counts = np.arange(count, dtype=np.int32) % 3
+    for i in range(count):
+        for j in range(counts[i]):
+            left, top = rng.integers(0, side // 2, 2)
+            left += j * (side // 2 - 1)
+            right, bottom = min(side, left + rng.integers(4, side // 2)), top + rng.integers(4, side // 2)
+            labels[i, j] = 1 + 2 * i + j
+            boxes[i, j] = left, top, right, bottom
+            images[i, top:bottom, left:right] = labels[i, j]
+    if not channels_last:
+        images = images.transpose(0, 3, 1, 2).repeat(3, 1)
+    arrays = {"image": images, "boxes": boxes, "boxes_count": counts, "labels": labels}
+    return carya.arrays(arrays).shuffle(seed=4)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_mosaic_has_the_objects_of_four_pictures_where_its_boxes_say(channels_last: bool) -> None:
+    batch = first(painted(channels_last=channels_last).batch(8).mosaic(min_kept=0.0))
+    assert batch["boxes"].shape == (8, 12, 4)
+    assert batch["labels"].shape == (8, 12)
+    sources = 0
+    for row in range(8):
+        image = batch["image"][row] if channels_last else batch["image"][row].transpose(1, 2, 0)
+        count = batch["boxes_count"][row]
+        assert not batch["boxes"][row][count:].any()
+        seen = set(np.unique(image).tolist()) - {0}
+        group = batch.records[row // 4 * 4 : row // 4 * 4 + 4]
+        assert {(value - 1) // 2 for value in seen} <= set(group.tolist())
+        sources += len({(value - 1) // 2 for value in seen})
+        told = batch["labels"][row][:count].tolist()
+        assert seen <= set(told), "what is seen has a box; one may lie behind another"
+        for label, box in zip(told, batch["boxes"][row][:count], strict=True):
+            rows, columns = np.nonzero(image[..., 0] == label)
+            left, top, right, bottom = box
+            assert 0 <= left < right <= 40
+            assert 0 <= top < bottom <= 40
+            assert rows.size == 0 or (
+                left <= columns.min() <= columns.max() < right and top <= rows.min() <= rows.max() < bottom
+            )
+    assert sources > 8
+
+
+def test_a_mosaic_depends_on_no_batch_size_and_leaves_out_what_is_cut_to_little() -> None:
+    with carya.Loader(painted().batch(8).mosaic(p=0.7), threads=1) as loader:
+        eight = [np.array(batch["image"]) for batch in loader]
+    with carya.Loader(painted().batch(4).mosaic(p=0.7), threads=2) as loader:
+        four = [np.array(batch["image"]) for batch in loader]
+    assert np.array_equal(np.concatenate(eight), np.concatenate(four))
+    plain, left = first(painted().batch(8).mosaic(p=0)), first(painted().batch(8))
+    assert np.array_equal(plain["image"], left["image"])
+    assert np.array_equal(plain["boxes"][:, :3], left["boxes"])
+    all_kept, few = (first(painted().batch(8).mosaic(min_kept=kept))["boxes_count"].sum() for kept in (0.0, 0.9))
+    assert 0 < few < all_kept
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"p": 2}, "mosaic: p"),
+        ({"min_kept": -1}, "mosaic: min_kept"),
+        ({"rows": "labels"}, "mosaic: rows"),
+        ({"boxes": ""}, "mosaic: boxes"),
+        ({"image": "labels"}, "resize pictures to one size"),
+        ({"boxes": "labels"}, "labels_count"),
+    ],
+)
+def test_a_mosaic_says_what_it_needs(options: Any, text: str) -> None:
+    with pytest.raises(carya.InvalidArgument, match=text):
+        first(painted().batch(8).mosaic(**options))
+    with pytest.raises(carya.InvalidArgument, match="multiple of 4"):
+        list(carya.Loader(painted().batch(6).mosaic(), threads=1))

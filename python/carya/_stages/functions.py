@@ -512,6 +512,35 @@ class Functions:
 
         return self._mixed("cutmix", checked_mixing("cutmix", alpha, p, group, image, label, num_classes))
 
+    def mosaic(
+        self,
+        *,
+        p: float = 1.0,
+        min_kept: float = 0.1,
+        image: str = "image",
+        boxes: str = "boxes",
+        rows: Sequence[str] = ("labels", "areas", "crowd", "object_ids"),
+    ) -> Self:
+        """Put four pictures together into one of the same size, with their boxes. After `batch`, for pictures of one size.
+
+        The picture itself is left and above of a point that is drawn in the middle half of each side, the next three of its group of
+        four positions of the epoch are in the other quarters, each with the corner that lies at the point. Groups, `p` and where it
+        runs are as for `mixup`. Boxes are cut off at their quarter; those with less than `min_kept` of their area are left out.
+        `boxes` get four times the rows, and so do `rows`, the fields with one row for each box that there are; `boxes_count` says how
+        many are filled. Masks and key points do not follow.
+
+        >>> import carya, numpy as np
+        >>> arrays = {"image": np.arange(4, dtype=np.uint8).repeat(64).reshape(4, 1, 8, 8), "boxes": np.tile(np.float32([2, 2, 6, 6]), (4, 1, 1))}
+        >>> chain = carya.arrays(arrays | {"boxes_count": np.ones(4, np.int32)}).batch(4).mosaic()
+        >>> with carya.Loader(chain, threads=1) as loader:
+        ...     batch = next(iter(loader))
+        >>> batch["boxes"].shape, sorted(np.unique(batch["image"][0]).tolist())
+        ((4, 4, 4), [0, 1, 2, 3])
+        """
+        from .mixing import checked_mosaic
+
+        return self._mixed("mosaic", checked_mosaic(p, min_kept, image, boxes, rows))
+
     def _mixed(self, kind: str, mixing: Mixing) -> Self:
         from .stage import Stage
 

@@ -1,4 +1,4 @@
-"""`label`, and `one_hot`, `mixup`, `cutmix`: operations on whole batches, whose groups do not depend on batches or ranks."""
+"""`label`, and `one_hot`, `mixup`, `cutmix`, `mosaic`: operations on whole batches, whose groups do not depend on batches or ranks."""
 
 from __future__ import annotations
 
@@ -147,6 +147,85 @@ class Mixing:
         labels[:] = labels * share + np.roll(labels, 1, 0) * (1 - share)
 
 
+class Mosaic(Mixing):
+    """Each picture in one quarter of a canvas of its size, about a drawn point; the next three of its group in the others.
+
+    Boxes go with their pictures and are cut off at the edges of their quarter; of those that are left with less than `kept` of
+    their area nothing stays. `rows`: fields that have one row for each box.
+    """
+
+    who = "mosaic"
+
+    def __init__(self, p: float, kept: float, image: str, boxes: str, rows: tuple[str, ...]) -> None:
+        self.p, self.group, self.kept, self.image, self.boxes, self.rows = p, 4, kept, image, boxes, rows
+
+    def __call__(
+        self, batch: dict[str, Any], place: tuple[int, int, int], numbers: Numbers, count: int
+    ) -> dict[str, Any]:
+        """Boxes become four times as many rows as they were. Errors: InvalidArgument (fields; a batch that cuts through a group)."""
+        images, boxes = _column(self.who, batch, self.image), _column(self.who, batch, self.boxes)
+        counts = _column(self.who, batch, f"{self.boxes}_count")
+        if images.ndim != 4 or boxes.ndim != 3 or boxes.shape[2] != 4:
+            raise InvalidArgument(
+                f"mosaic: got pictures of {images.shape[1:]} and boxes of {boxes.shape[1:]}; resize pictures to one size, and call "
+                ".boxes() before .batch(...)"
+            )
+        epoch, first, _ = place
+        self.check(first)
+        rows = {name: np.asarray(batch[name]) for name in (*self.rows, self.boxes) if name in batch}
+        made = {
+            name: np.zeros((len(each), 4 * each.shape[1], *each.shape[2:]), each.dtype) for name, each in rows.items()
+        }
+        pictures, left = images.copy(), np.zeros_like(counts)
+        for begin in range(0, len(images), self.group):
+            here = range(begin, min(begin + self.group, len(images)))
+            rng = numbers(epoch, (first + begin) // self.group, 0)
+            drawn = rng.random() < self.p and here.stop <= count and len(here) == self.group
+            points = rng.uniform(0.25, 0.75, (self.group, 2))
+            for row in here:
+                if drawn:
+                    others = [begin + (row - begin + turn) % self.group for turn in range(self.group)]
+                    found = self._put_together(pictures[row], images, boxes, counts, others, points[row - begin])
+                else:
+                    found = [(row, at, boxes[row, at]) for at in range(int(counts[row]))]
+                left[row] = len(found)
+                for at, (of, box, moved) in enumerate(found):
+                    for name, each in made.items():
+                        each[row, at] = moved if name == self.boxes else rows[name][of, box]
+        return {**batch, **made, self.image: pictures, f"{self.boxes}_count": left}
+
+    def _put_together(
+        self, canvas: Array, images: Array, boxes: Array, counts: Array, others: list[int], point: Array
+    ) -> list[tuple[int, int, Array]]:
+        """Write four pictures into `canvas`; the boxes that are left: the picture, the place in it, and where it is now."""
+        first = _channels_first(canvas.shape)
+        height, width = _sides(canvas.shape)
+        middle, centre = round(float(point[0]) * height), round(float(point[1]) * width)
+        found = []
+        for quarter, of in enumerate(others):
+            # A quarter has the corner of its picture that lies at the point: above and left of it the lower right one.
+            top, bottom = (0, middle) if quarter < 2 else (middle, height)
+            left, right = (0, centre) if quarter % 2 == 0 else (centre, width)
+            down, across = middle - height if quarter < 2 else middle, centre - width if quarter % 2 == 0 else centre
+            there = (slice(top - down, bottom - down), slice(left - across, right - across))
+            here = (slice(top, bottom), slice(left, right))
+            if first:
+                canvas[:, here[0], here[1]] = images[of][:, there[0], there[1]]
+            else:
+                canvas[here] = images[of][there]
+            edges = np.array([left, top, right, bottom], boxes.dtype)
+            for at in range(int(counts[of])):
+                moved = boxes[of, at] + np.array([across, down, across, down], boxes.dtype)
+                cut = np.concatenate([np.maximum(moved[:2], edges[:2]), np.minimum(moved[2:], edges[2:])])
+                if (cut[2:] > cut[:2]).all() and _area(cut) >= self.kept * _area(moved):
+                    found.append((of, at, cut))
+        return found
+
+
+def _area(box: Array) -> float:
+    return float((box[2] - box[0]) * (box[3] - box[1]))
+
+
 def _span(side: int, kept: float, rng: np.random.Generator) -> tuple[int, int]:
     """Of a rectangle whose sides are sqrt(1 - kept) of the picture's, cut off at its edges, about a point of it."""
     middle, half = int(rng.integers(side)), int(side * np.sqrt(1 - kept) / 2)
@@ -188,6 +267,17 @@ def checked_mixing(who: str, alpha: Any, p: Any, group: Any, image: Any, label: 
             raise invalid(f"{who}: {name}", field, "the name of a field")
     labels: OneHot | str = label if num_classes is None else checked_one_hot(num_classes, label, 0.0, who)
     return Mixing(who == "cutmix", float(alpha), _share(f"{who}: p", p), group, image, labels)
+
+
+def checked_mosaic(p: Any, min_kept: Any, image: Any, boxes: Any, rows: Any) -> Mosaic:
+    """Errors: InvalidArgument that names the parameter."""
+    for name, field in (("image", image), ("boxes", boxes)):
+        if not isinstance(field, str) or not field:
+            raise invalid(f"mosaic: {name}", field, "the name of a field")
+    listed = tuple(rows) if isinstance(rows, tuple | list) else ()
+    if not isinstance(rows, tuple | list) or not all(isinstance(one, str) and one for one in listed):
+        raise invalid("mosaic: rows", rows, "names of fields with one row for each box")
+    return Mosaic(_share("mosaic: p", p), _share("mosaic: min_kept", min_kept), image, boxes, listed)
 
 
 def also_cut(mixing: Mixing, cutmix: Any, switch: Any) -> Mixing:

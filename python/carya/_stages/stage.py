@@ -20,7 +20,7 @@ Declared = dict[str, tuple[str, tuple[int, ...]]]  # name -> dtype and shape of 
 @dataclass(frozen=True)
 class Stage:
     """A function at its place in the chain. `kind`: "map", "filter", "map_batches", "collate", "native" (`fn`: NativeOps),
-    "pad_sequences" (Pad), "flat_map", "bucket_by_length" (Bucket), "pack" (Pack), "one_hot" (OneHot), "mixup", "cutmix" (Mixing);
+    "pad_sequences" (Pad), "flat_map", "bucket_by_length" (Bucket), "pack" (Pack), "one_hot" (OneHot), "mixup", "cutmix", "mosaic" (Mixing);
     "weighted" (Weighted or Repeated: the order of an epoch), "budget" (Budget: where batches end);
     beside the samples "start" (called in each worker) and "order" (called in the trainer with an epoch: its records in their
     order)."""
@@ -47,7 +47,7 @@ class Stage:
         """Whether it makes batches as a whole."""
         if isinstance(self.fn, Pad):
             return self.fn.to is None
-        return self.kind in ("collate", "map_batches", "one_hot", "mixup", "cutmix")
+        return self.kind in ("collate", "map_batches", "one_hot", "mixup", "cutmix", "mosaic")
 
     @property
     def per_sample(self) -> bool:
