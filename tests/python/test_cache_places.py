@@ -106,3 +106,28 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         assert "--folder" in run("cache", *words, "--folder", tmp_path / "none", code=1)
     run("cache", "ls", "--folder", tmp_path)
     assert "ls --folder" in run("cache", "rm", "samples-0", "--folder", tmp_path, code=1)
+
+
+def test_a_folder_is_warmed_before_a_training(tmp_path: Path) -> None:
+    old = time.time() - 3600
+    (tmp_path / "photos" / "class").mkdir(parents=True)
+    for number in range(PHOTOS):
+        path = tmp_path / "photos" / "class" / f"{number}.jpg"
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (24, 30, 3), np.uint8)).save(path)
+        os.utime(path, (old, old))
+    (tmp_path / "photos" / "class" / "broken.jpg").write_bytes(b"no picture")
+    pipeline = carya.image_folder(tmp_path / "photos").decode_image().resize((20, 20)).random_crop(16).batch(2)
+    document, folder = tmp_path / "pipeline.json", tmp_path / "tier"
+    document.write_text(pipeline.to_json())
+    words = ["cache", "warm", document, "--folder", folder, "--capacity", "64MB", "--json"]
+    result = json.loads(run(*words))
+    assert (result["written"], result["records"], result["full"], result["after"]) == (PHOTOS, PHOTOS, False, "resize")
+    assert json.loads(run(*words))["written"] == 0, "it is there already"
+    cache = {"disk": (folder, "64MB")}
+    with carya.Loader(pipeline, epochs=1, daemon="embedded", on_error="mask", cache=cache) as loader:
+        for _ in loader:
+            pass
+        assert loader.stats()["cache"]["files"][0]["hits"] == PHOTOS
+    other = ["cache", "warm", document, "--folder", tmp_path / "other", "--capacity"]
+    assert "random_crop" in run(*other, "64MB", "--after", "random_crop", code=1)
+    assert "lots" in run(*other, "lots", code=1)

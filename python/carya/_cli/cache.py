@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal
 
 from .. import _core
 from .._errors import Error, InvalidArgument, NotFound
@@ -28,6 +29,8 @@ _RECORDS = re.compile(r"records-[0-9a-f]{32}\.index")  # of one file of records
 _PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
 _UNPACKED = re.compile(r"unpacked-[0-9a-f]{32}")  # folders, of `_formats/kept.py`
 _LINES = re.compile(r"lines-([0-9a-f]{32})\.npy")  # where records of a text begin, of `_formats/texts.py`
+_PASSES_MAX = 3  # of `warm`
+_SETTLED_S = 1.5  # without a write: all is written; the sum of a folder's bytes is told once a second
 _PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
 
 
@@ -393,3 +396,65 @@ def _table(lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
             *(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else escape(shown(str(v))) for v in values)
         )
     Console().print(table)
+
+
+def warm(pipeline: Pipeline, place: dict[str, Any], threads: int | Literal["auto"], as_json: bool) -> None:
+    """`carya cache warm`: run the pipeline until the folder of `place`, as `Loader(cache=)` takes it, has what it has room for.
+
+    What storage was too slow to write in one pass is made again in the next. Errors: those of the loader.
+    """
+    from .._loading.loader import Loader
+    from .run import progress_bar
+
+    start, used = time.perf_counter(), os.times()
+    with Loader(pipeline, threads=threads, on_error="mask", cache=place, daemon="embedded") as loader:
+        with contextlib.nullcontext() if as_json else progress_bar() as shown:
+            steps = len(loader)
+            for number in range(_PASSES_MAX):
+                before = _tier(loader)
+                task = None if shown is None else shown.add_task("", total=steps, rate="", stall="", cpu="")
+                for step, _ in enumerate(loader):
+                    if shown is not None:
+                        tier = _tier(loader)
+                        rate = f"{tier['records']:,} samples kept"
+                        shown.update(task, completed=step + 1, rate=rate, stall="", cpu=f"pass {number + 1}")
+                tier = _written(loader)
+                if tier["full"] or not tier["open"] or tier["written"] == before["written"]:
+                    break
+                if tier["records"] >= pipeline.open().count - len(loader.quarantine()):
+                    break
+        after = loader.stats()["cache"]["after"]
+    now = os.times()
+    result = {
+        "folder": tier["path"], "after": after, "records": tier["records"], "written": tier["written"], "bytes": tier["bytes"],
+        "full": tier["full"], "trouble": tier["trouble"], "seconds": round(time.perf_counter() - start, 3),
+        "cpu_seconds": round(now.user + now.system - used.user - used.system, 3),
+    }  # fmt: skip
+    if as_json:
+        print(json.dumps(result))
+    else:
+        _show_lines(result)
+
+
+def _tier(loader: Any) -> dict[str, Any]:
+    """What the loader says of its one folder. Errors: InvalidArgument, where it keeps nothing there."""
+    said = loader.stats()["cache"]
+    if not said.get("files"):
+        raise InvalidArgument(
+            f"cache warm: nothing of this pipeline is kept in files: {said.get('why', 'no place for it')}"
+        )
+    tier: dict[str, Any] = said["files"][0]
+    return tier
+
+
+def _written(loader: Any) -> dict[str, Any]:
+    """The same once nothing is written any more."""
+    tier = _tier(loader)
+    until = time.monotonic() + _SETTLED_S
+    while time.monotonic() < until:
+        time.sleep(0.05)
+        now = _tier(loader)
+        if now["written"] != tier["written"]:
+            until = time.monotonic() + _SETTLED_S
+        tier = now
+    return tier

@@ -227,6 +227,26 @@ def _add_cache(app: Any, typer: Any) -> None:
 
         cache.verify(names or [], folder, as_json)
 
+    @cache.command(  # type: ignore[untyped-decorator]
+        "warm", epilog=_example("carya cache warm train.py:pipeline --folder /nvme/carya --capacity 500GB")
+    )
+    def warm(
+        target: str = typer.Argument(..., help="A pipeline document (JSON), train.py:pipeline, or the word demo."),
+        into: str = typer.Option(..., "--folder", help="The folder, as in Loader(cache=)."),
+        capacity: str = typer.Option(..., help="Bytes of all that may lie there, such as 500GB."),
+        shared: bool = typer.Option(False, "--shared", help="The folder is that of several machines."),
+        after: str = typer.Option(None, help="Keep behind this operation; else where later epochs cost least."),
+        data: str = typer.Option(None, help="This folder, with one folder of photos per class, in place of its own."),
+        threads: int = typer.Option(0, min=0, help="Threads; 0 is automatic."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
+    ) -> None:
+        """Fill a folder of samples before a training, so that its first epoch finds them."""
+        from . import cache
+        from .pipeline_file import load_pipeline
+
+        place = {"shared" if shared else "disk": (into, capacity)} | ({"after": after} if after else {})
+        cache.warm(load_pipeline(target, data), place, threads or "auto", as_json)
+
 
 def _add_trace(app: Any, typer: Any) -> None:
     given = typer.Argument(None, help="What the script is given, behind --.")

@@ -46,7 +46,7 @@ def run_pipeline(pipeline: Pipeline, request: Request, as_json: bool) -> None:
         epochs=request.epochs,
     ) as loader:
         total = len(loader) * request.epochs if request.steps is None else request.steps
-        with nullcontext() if as_json else _progress() as progress:
+        with nullcontext() if as_json else progress_bar() as progress:
             task = None if progress is None else progress.add_task("", total=total, rate="", stall="", cpu="")
             try:
                 for _ in range(request.epochs):
@@ -76,7 +76,7 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _progress() -> Any:
+def progress_bar() -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
