@@ -46,7 +46,7 @@ CARYA_FIELDS(CacheFolder) {
 }
 CARYA_FIELDS(CacheOptions) {
   a("mode", d.mode), a("bytes", d.bytes), a("share", d.share), a("after", d.after);
-  a("disk", d.disk), a("shared", d.shared);
+  a("disk", d.disk), a("shared", d.shared), a("form", d.form);
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
@@ -127,6 +127,7 @@ CARYA_FIELDS(OrderProfile) {
 }
 CARYA_FIELDS(transforms::DecodePaths) {
   a("own", d.own), a("turbo", d.turbo), a("warnings", d.warnings), a("indexed", d.indexed);
+  a("packed", d.packed);
   a("scan_bytes", d.scan_bytes), a("pixels", d.pixels);
 }
 CARYA_FIELDS(SchedulerStats) {
@@ -218,6 +219,7 @@ bool sane(const JobOptions& options) {
   return options.on_error <= transforms::OnError::kMask &&
          options.io_engine <= io::ReadEngineOptions::Kind::kPread &&
          options.reorder <= autotune::Sense::kRelaxed && options.cache.mode <= CacheOptions::Mode::kOn &&
+         options.cache.form <= CacheOptions::Form::kCoefficients &&
          (!options.remote || options.remote->goal.objective <= autotune::Objective::kCostAtTarget);
 }
 bool sane(const AttachRequest& request) {

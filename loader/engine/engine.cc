@@ -523,8 +523,7 @@ std::vector<Engine::AskedPlan> Engine::asked_plans() const {
       const StreamParts& parts = stream->parts();
       const bool looks = parts.cache && parts.cache->is_due();
       if (!parts.planner->asked() && !looks) continue;
-      asked.push_back({parts.planner, looks ? parts.cache : nullptr, measured(*stream),
-                       looks ? stream->sequencer().stats().epoch : 0});
+      asked.push_back({parts.planner, looks ? parts.cache : nullptr, measured(*stream), stream->seen()});
     }
   } catch (const std::bad_alloc&) {  // the next look asks the others
   }
@@ -536,7 +535,7 @@ std::shared_ptr<PlanInUse> Engine::look_at(const AskedPlan& asked) {
   try {
     if (asked.cache)
       asked.cache->look(asked.planner->profile(asked.measured), asked.measured.orders.back().order,
-                        asked.epoch);
+                        asked.seen);
     return asked.planner->asked() ? asked.planner->look(asked.measured) : nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;

@@ -95,7 +95,7 @@ class Engine {
     std::shared_ptr<StreamPlanner> planner;
     std::shared_ptr<StreamCache> cache;
     PlanProfile measured;
-    std::uint64_t epoch = 0;
+    StreamCache::Seen seen{};
   };
   void end_task(Task& task) REQUIRES(mutex_);
   bool take_task(Task& task, MutexLock& lock) REQUIRES(mutex_);

@@ -20,8 +20,12 @@ bool is_repeatable(const transforms::Op& op);
 std::vector<std::size_t> cache_places(const std::shared_ptr<const transforms::Pipeline>& pipeline,
                                       std::span<const std::size_t> order);
 
+/// Whether packed coefficients can be kept before all ops, when they run in this order and the plan is fused.
+bool can_keep_coefficients(const std::shared_ptr<const transforms::Pipeline>& pipeline,
+                           std::span<const std::size_t> order);
+
 /// What the planner's cost function says of a sample for which nothing is kept, and of each of those places: costs and
-/// bytes. `places` are those of cache_places(). The caller sets records, capacity and epochs. Errors: those of the
+/// bytes. `places` are those of cache_places(), and 0 for coefficients. The caller sets records, capacity and epochs. Errors: those of the
 /// planner.
 Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                           std::span<const std::size_t> order,

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,11 +14,13 @@
 #include "shm/memory_limit.h"
 #include "transforms/op/order_hints.h"
 #include "transforms/pipeline/codec_versions.h"
+#include "transforms/plan/source_parts.h"
 
 namespace carya::loader {
 namespace {
 
 using Json = nlohmann::json;
+using Form = CacheOptions::Form;
 using Mode = CacheOptions::Mode;
 
 constexpr std::int64_t kLookEveryNs = 1'000'000'000;
@@ -26,9 +29,17 @@ constexpr int kChangesMax = 4;
 /// Samples that were asked for are kept as if the run were long.
 constexpr double kManyEpochs = 100;
 constexpr double kMicro = 1e6;
+/// The name of the place before all ops.
+constexpr char kReading[] = "reading";
+/// What packed records are, in the names of places in files; another one when their bytes change.
+constexpr char kCoefficients[] = "coefficients 1";
 
 Json figure(double seconds) {
   return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
+}
+
+const char* form_name(std::size_t ops) {
+  return ops == 0 ? "coefficients" : "raw";
 }
 
 void hash_op(Hasher128& hasher, const transforms::Op& op) {
@@ -68,6 +79,21 @@ Json tier_report(const FileTier& tier, const TimedSamples& hits, std::uint64_t l
 
 }  // namespace
 
+bool KeptPlace::distrusts(std::uint64_t source) const {
+  if (damaged == 0) return false;
+  const MutexLock lock(distrusting);
+  return distrusted.contains(source);
+}
+
+void KeptPlace::distrust(std::uint64_t source) {
+  const MutexLock lock(distrusting);
+  try {
+    distrusted.insert(source);
+  } catch (const std::bad_alloc&) {
+  }
+  damaged = std::max<std::uint64_t>(1, distrusted.size());
+}
+
 std::uint64_t capacity_of(const CacheOptions& options) {
   if (options.bytes > 0) return options.bytes;
   const std::uint64_t available = shm::available_memory_bytes();
@@ -91,13 +117,36 @@ Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const t
   if (options.identities) {
     ASSIGN(made->bell_, FetchBell::create());
   }
-  if (!options.cache.after.empty()) TRY(made->named_place(cache_places(made->pipeline_, made->order_)));
+  TRY(made->check_place());
   if (options.cache.mode == Mode::kOn) made->decide(profile, options.epoch);
   if (made->why_.empty()) made->why_ = "nothing was measured yet";
   return made;
 }
 
+/// What the options ask for can be.
+Status StreamCache::check_place() const {
+  const CacheOptions& asked = options_.cache;
+  if (asked.form != Form::kCoefficients) {
+    if (asked.after.empty()) return {};
+    TRY(named_place(cache_places(pipeline_, order_)));
+    return {};
+  }
+  if (!asked.after.empty())
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("cache: after: got \"{}\" beside form=\"coefficients\", which are kept before all "
+                    "operations; give one of the two",
+                    asked.after));
+  if (!options_.fuse || !can_keep_coefficients(pipeline_, order_))
+    return fail(
+        Code::kInvalidArgument,
+        "cache: form: got \"coefficients\", but no field of this pipeline is decoded by decode_image and by "
+        "nothing else; give \"raw\"");
+  return {};
+}
+
 std::string StreamCache::label_of(std::size_t ops) const {
+  if (ops == 0) return kReading;
   return transforms::op_labels(pipeline_->ops())[order_[ops - 1]];
 }
 
@@ -129,7 +178,7 @@ bool StreamCache::ask() {
   return !asked_.exchange(true);
 }
 
-void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, std::uint64_t epoch) {
+void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen) {
   asked_ = false;
   look_ns_ = monotonic_ns() + kLookEveryNs;
   if (const auto kept = place()) {
@@ -139,7 +188,25 @@ void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>&
   const MutexLock lock(deciding_);
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
   if (!place()) order_ = order;
-  decide(known, epoch);
+  has_jpegs_ = seen.has_jpegs;
+  decide(known, seen.epoch);
+}
+
+/// The places to choose from. Coefficients are weighed where the stream has met JPEGs.
+std::vector<std::size_t> StreamCache::places_now() const {
+  const CacheOptions& asked = options_.cache;
+  if (!asked.after.empty()) {
+    const auto named = named_place(cache_places(pipeline_, order_));
+    return named ? std::vector{*named} : std::vector<std::size_t>{};
+  }
+  const auto kept = place();
+  const bool weighed = asked.form == Form::kCoefficients || has_jpegs_ || (kept && kept->ops == 0);
+  std::vector<std::size_t> places;
+  if (asked.form != Form::kRaw && weighed && options_.fuse && can_keep_coefficients(pipeline_, order_))
+    places.push_back(0);
+  if (asked.form != Form::kCoefficients)
+    for (const std::size_t ops : cache_places(pipeline_, order_)) places.push_back(ops);
+  return places;
 }
 
 /// Choose by what is known. What was asked for is chosen once; then only its figures change.
@@ -147,11 +214,7 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   const bool asked_for = options_.cache.mode == Mode::kOn;
   const OrderProfile* const ran = known.find(order_);
   if (!asked_for && !(ran && ran->timed_samples() >= kTrustedSamples)) return;
-  std::vector<std::size_t> places = cache_places(pipeline_, order_);
-  if (!options_.cache.after.empty()) {
-    const auto named = named_place(places);
-    places = named ? std::vector{*named} : std::vector<std::size_t>{};
-  }
+  const std::vector<std::size_t> places = places_now();
   if (places.empty()) {
     why_ = "no op before the first random one leaves everything decoded";
     return;
@@ -229,12 +292,22 @@ std::uint64_t StreamCache::capacity() const {
                          : options_.capacity_bytes;
 }
 
-/// The files of samples behind so many ops. What they are is said by the ops with their versions, in the order that runs,
-/// the codecs, and the fields that the ops take.
-std::shared_ptr<const KeptFiles> StreamCache::open_files(std::size_t ops) const {
+/// What is kept at a place, in words that name it: "" for the results of ops.
+std::string StreamCache::form_of(const KeptPlace& place) const {
+  if (place.ops > 0) return "";
+  std::string form = kCoefficients;
+  for (const std::size_t field : place.packed) form += " " + pipeline_->fields()[field].spec.name;
+  return form;
+}
+
+/// The files of samples of a place. What they are is said by their form, the ops before them with their versions, in the
+/// order that runs, the codecs, and the fields that the ops take.
+std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place) const {
   if (!options_.identities || !options_.identities->reason().empty()) return std::make_shared<KeptFiles>();
   Hasher128 hasher;
+  const std::size_t ops = place.ops;
   hasher.update(std::string_view("carya samples 1"));
+  if (const std::string form = form_of(place); !form.empty()) hasher.update(std::string_view(form));
   Json names = Json::array();
   for (std::size_t i = 0; i < ops; ++i) {
     const transforms::Op& op = *pipeline_->ops()[order_[i]];
@@ -249,8 +322,11 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(std::size_t ops) const 
     hasher.update(std::string_view(field.spec.name));
     hasher.update(std::string_view(field.spec.to_string()));
   }
-  const std::string about =
-      Json{{"version", 1}, {"after", label_of(ops)}, {"ops", std::move(names)}, {"form", "raw"}}.dump();
+  const std::string about = Json{
+      {"version", 1},
+      {"after", label_of(ops)},
+      {"ops", std::move(names)},
+      {"form", form_name(ops)}}.dump();
   std::vector<std::shared_ptr<FileTier>> tiers;
   for (const auto& [kind, folder] :
        {std::pair{TierKind::kDisk, options_.cache.disk}, std::pair{TierKind::kShared, options_.cache.shared}})
@@ -273,6 +349,28 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(std::size_t ops) const 
                   .may_keep = check(&RecordIdentities::may_keep)});
 }
 
+/// Take the plan apart behind so many ops. Returns false if it cannot be.
+bool StreamCache::part_at(std::size_t ops, KeptPlace& place) const {
+  const transforms::PlanOptions whole{.seed = options_.seed, .fuse = options_.fuse, .order = order_};
+  if (ops == 0) {
+    auto parts = transforms::part_at_source(pipeline_, whole);
+    if (!parts) return false;
+    place.before = std::move(parts->before);
+    place.behind = std::move(parts->behind);
+    place.packed = std::move(parts->packed);
+    return true;
+  }
+  transforms::PlanOptions before = whole, behind = whole;
+  before.last = behind.first = ops;
+  before.packed = behind.packed = true;
+  auto first = transforms::Plan::compile(pipeline_, before);
+  auto last = transforms::Plan::compile(pipeline_, behind);
+  if (!first || !last) return false;
+  place.before = std::move(*first);
+  place.behind = std::move(*last);
+  return true;
+}
+
 /// Keep samples behind so many ops from now on; none: nowhere.
 void StreamCache::turn_to(std::optional<std::size_t> ops) {
   const auto now = place();
@@ -283,23 +381,15 @@ void StreamCache::turn_to(std::optional<std::size_t> ops) {
   if (ops == (now ? std::optional(now->ops) : std::nullopt) || changes_ >= kChangesMax) return;
   std::shared_ptr<KeptPlace> next;
   if (ops) {
-    const transforms::PlanOptions before{
-        .seed = options_.seed, .fuse = options_.fuse, .order = order_, .last = *ops, .packed = true};
-    const transforms::PlanOptions behind{
-        .seed = options_.seed, .fuse = options_.fuse, .order = order_, .first = *ops, .packed = true};
-    auto first = transforms::Plan::compile(pipeline_, before);
-    auto last = transforms::Plan::compile(pipeline_, behind);
-    if (!first || !last) return;  // cache_places() has tried
     next = std::make_shared<KeptPlace>();
     next->order = order_;
     next->ops = *ops;
-    next->before = std::move(*first);
-    next->behind = std::move(*last);
-    std::string names;
+    if (!part_at(*ops, *next)) return;  // places_now() has tried
+    std::string names = form_of(*next);
     for (std::size_t i = 0; i < *ops; ++i) names += pipeline_->ops()[order_[i]]->json();
     next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
                                    options_.capacity_bytes, options_.budget);
-    next->files = open_files(*ops);
+    next->files = open_files(*next);
     next->bell = bell_;
   }
   ++changes_;
@@ -315,6 +405,7 @@ std::string StreamCache::report() const {
     const autotune::CachePlace* const at = cost.place ? &facts_.places[*cost.place] : nullptr;
     choices.push_back(
         {{"after", at ? Json(label_of(at->ops)) : Json(nullptr)},
+         {"form", at ? Json(form_name(at->ops)) : Json(nullptr)},
          {"bytes", at ? Json(at->bytes) : Json(nullptr)},
          {"share", cost.share},
          {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
@@ -325,6 +416,7 @@ std::string StreamCache::report() const {
   }
   Json report{{"mode", options_.cache.mode == Mode::kAuto ? "auto" : "on"},
               {"after", kept ? Json(label_of(kept->ops)) : Json(nullptr)},
+              {"form", kept ? Json(form_name(kept->ops)) : Json(nullptr)},
               {"why", why_},
               {"capacity_bytes", capacity()},
               {"epochs_expected", facts_.epochs_left},
@@ -345,6 +437,7 @@ std::string StreamCache::report() const {
   report["hits"] = kept ? kept->hits.count() : 0;
   report["filled"] = stats.filled;
   report["given_up"] = stats.given_up;
+  report["damaged"] = kept ? kept->damaged.load() : 0;
   report["admitted_share"] = kept ? stats.admitted_share : 0;
   const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
   report["hit_us"] = figure(hit_s);

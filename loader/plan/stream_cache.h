@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ class TimedSamples {
 /// samples and figures. Threads: thread-safe.
 struct KeptPlace {
   std::vector<std::size_t> order;  ///< the order of the ops that was cut
-  std::size_t ops = 0;             ///< the place is behind so many
+  std::size_t ops = 0;  ///< the place is behind so many; 0: records are kept as packed coefficients
+  std::vector<std::size_t> packed;  ///< the fields that they stand for
   std::shared_ptr<const transforms::Plan> before, behind;
   std::shared_ptr<SampleCache> samples;
   std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
@@ -54,6 +56,15 @@ struct KeptPlace {
   std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
   TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
   std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
+
+  /// Whether a sample of the record that was kept is not to be taken, since it was damaged once.
+  bool distrusts(std::uint64_t source) const;
+  /// A sample that was kept is not whole: its record is computed from its source from now on, or is met again where
+  /// memory is short.
+  void distrust(std::uint64_t source);
+  std::atomic<std::uint64_t> damaged{0};  ///< records whose samples were not whole
+  mutable Mutex distrusting;
+  std::set<std::uint64_t> distrusted GUARDED_BY(distrusting);
 };
 
 /// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
@@ -98,15 +109,22 @@ class StreamCache {
   bool ask();
   /// Whether ask() was true since the last look(), or samples are kept, whose memory others may need.
   bool is_due() const { return asked_ || place() != nullptr; }
+  /// What a look is told of its stream.
+  struct Seen {
+    std::uint64_t epoch = 0;  ///< which is computed
+    bool has_jpegs = false;   ///< whether JPEGs were decoded
+  };
   /// Give back memory that others need, and decide anew. `known`: what this stream and earlier ones measured; `order`:
-  /// in which the ops run now. `epoch`: which is computed.
-  void look(const PlanProfile& known, const std::vector<std::size_t>& order, std::uint64_t epoch);
+  /// in which the ops run now.
+  void look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen);
 
   /// The place, what the others would cost, and what came of it, as a JSON object (docs/cache.md).
   std::string report() const;
 
  private:
   StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
+  Status check_place() const REQUIRES(deciding_);
+  std::vector<std::size_t> places_now() const REQUIRES(deciding_);
   Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
   void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
   void correct(autotune::CacheInputs& facts, const PlanProfile& known) REQUIRES(deciding_);
@@ -114,7 +132,9 @@ class StreamCache {
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
   std::optional<std::size_t> present(const autotune::CacheInputs& facts) const;
   std::uint64_t capacity() const;
-  std::shared_ptr<const KeptFiles> open_files(std::size_t ops) const REQUIRES(deciding_);
+  bool part_at(std::size_t ops, KeptPlace& place) const REQUIRES(deciding_);
+  std::string form_of(const KeptPlace& place) const REQUIRES(deciding_);
+  std::shared_ptr<const KeptFiles> open_files(const KeptPlace& place) const REQUIRES(deciding_);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
   const StreamCacheOptions options_;
@@ -126,6 +146,7 @@ class StreamCache {
   autotune::CacheChoice choice_ GUARDED_BY(deciding_);  // the last one
   std::string why_ GUARDED_BY(deciding_);               // in a line
   int changes_ GUARDED_BY(deciding_) = 0;
+  bool has_jpegs_ GUARDED_BY(deciding_) = false;  // JPEGs were decoded by this stream
   std::map<std::size_t, autotune::CachePlace> measured_
       GUARDED_BY(deciding_);  // places that ran, by their ops
 

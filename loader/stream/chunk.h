@@ -112,7 +112,7 @@ struct Chunk {
   bool distrusted = false;  ///< they are not to be believed: the chunk begins again
   /// No read was begun for the chunk: the thread that computes it takes its inputs from the page cache.
   bool tries_cache = false;
-  bool missed = false;  ///< the page cache lacked some of them: the chunk must be read
+  bool missed = false;  ///< some of them are not there after all: the chunk must be read
   /// Samples that an earlier epoch kept, one for each task (empty: not kept) or none; and where they were kept, if the
   /// stream keeps samples. Tasks that have one need no inputs.
   std::vector<KeptSample> kept;

@@ -58,7 +58,7 @@ struct RowWork {
     return ran;
   }
 
-  /// The ops behind the place where the sample was kept.
+  /// The ops behind the place where the sample was kept. Errors: those of Plan::run(); kNotFound if it is damaged.
   Status from_kept(std::span<const std::byte> sample) const {
     const KeptPlace& place = *chunk.place;
     scratch.kept.resize(place.behind->inputs().size());
@@ -126,6 +126,7 @@ auto timed(TimedSamples& times, Work work) {
   return result;
 }
 
+/// Errors: those of Plan::run(); kNotFound if the sample that was kept is damaged.
 Status compute_row(const RowWork& row, std::size_t task) {
   const Chunk& chunk = row.chunk;
   if (chunk.has_kept(task)) {
@@ -141,11 +142,23 @@ Status compute_row(const RowWork& row, std::size_t task) {
   }
   // A row that comes twice within the chunks ahead, as around the end of an epoch, was looked up before it was kept.
   if (chunk.place)
-    if (const KeptSample sample = chunk.place->samples->find(row.source))
-      return timed(chunk.place->hits, [&] { return row.from_kept(sample.bytes); });
+    if (const KeptSample sample = chunk.place->samples->find(row.source);
+        sample && !chunk.place->distrusts(row.source)) {
+      Status ran = timed(chunk.place->hits, [&] { return row.from_kept(sample.bytes); });
+      if (ran || ran.error().code != Code::kNotFound) return ran;
+      chunk.place->distrust(row.source);
+    }
   if (chunk.place && row.may_keep())
     if (timed(chunk.place->fills, [&] { return row.keep(); })) return {};
   return row.from_record();
+}
+
+/// The chunk has a task whose sample is damaged: all of it is to be computed again, and that one from its record.
+void miss(Chunk& chunk, std::size_t task, std::uint64_t source) {
+  chunk.place->distrust(source);
+  if (chunk.has_kept(task)) chunk.kept[task] = {};
+  chunk.broken.clear();
+  chunk.missed = true;
 }
 
 }  // namespace
@@ -171,6 +184,8 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
       if (!from_record) return parts.plan.run(scratch.transforms, id, inputs, outputs);
       return compute_row({parts, chunk, scratch, id, source, inputs, outputs}, t);
     });
+    if (!status && status.error().code == Code::kNotFound && !chunk.needs_inputs(t))
+      return miss(chunk, t, source);
     // A damaged record may come from a file that changed. That is the world's doing, and no fault of the record.
     if (!status && status.error().code == Code::kCorrupt)
       if (Status same = run_caught([&] { return parts.dataset.check_as_listed(task.record); }); !same)

@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "loader/plan/packed_sample.h"
 #include "loader/plan/stream_cache.h"
 
 namespace carya::loader {
@@ -73,9 +72,10 @@ void look_up_kept(Chunk& chunk, std::shared_ptr<KeptPlace> place, const Dataset&
   bool finds = false;
   for (const RowTask& task : chunk.tasks) {
     const std::uint64_t source = dataset.source_index(task.record);
-    chunk.kept.push_back(kept.samples->find(source));
+    const bool trusted = !kept.distrusts(source);
+    chunk.kept.push_back(trusted ? kept.samples->find(source) : KeptSample());
     chunk.found.emplace_back();
-    if (from_files && !chunk.kept.back()) chunk.found.back().sample = kept.files->find(source);
+    if (trusted && from_files && !chunk.kept.back()) chunk.found.back().sample = kept.files->find(source);
     finds = finds || chunk.found.back().sample;
   }
   if (!finds) chunk.found.clear();
@@ -101,7 +101,7 @@ void begin_fetches(Chunk& chunk, const Dataset& dataset, std::shared_ptr<const v
 bool has_all_found(const Chunk& chunk) {
   for (std::size_t t = 0; t < chunk.found.size(); ++t)
     if (chunk.has_found(t) &&
-        (!chunk.fetching->is_there(t) || !is_packed_sample(*chunk.place->behind, chunk.found[t].bytes)))
+        (!chunk.fetching->is_there(t) || !chunk.place->behind->can_unpack(chunk.found[t].bytes)))
       return false;
   return true;
 }

@@ -136,6 +136,10 @@ class StreamScheduler final : public ReadClient {
   PlanLedger& plans() { return plans_; }
 
   SchedulerStats stats() const;
+  /// What the choice of a place to keep samples is told.
+  StreamCache::Seen seen() const {
+    return {.epoch = sequencer_.stats().epoch, .has_jpegs = decodes_.own + decodes_.turbo > 0};
+  }
 
   // ReadClient.
   void read_done(ReadOp& op, const io::ReadCompletion& completion, std::optional<Error> error,

@@ -230,6 +230,7 @@ class JobOptions:
     cache_disk: tuple[str, int]  # a folder and the most bytes in it; "": none
     cache_shared: tuple[str, int]
     cache_after: str  # the label of an operation; "": where it pays most
+    cache_form: str  # "any", "raw" or "coefficients"
 
 class RemoteOptions:
     """Workers that a stream may use (loader/overflow/remote_options.h), with the defaults."""

@@ -139,18 +139,20 @@ def cache_options(value: Any) -> dict[str, Any]:
     {'cache': 'on', 'cache_share': 0.2, 'cache_after': 'decode_image'}
     >>> cache_options({"memory": "4GB"}), cache_options("auto")
     ({'cache': 'on', 'cache_bytes': 4000000000}, {'cache': 'auto'})
+    >>> cache_options({"memory": "4GB", "form": "coefficients"})
+    {'cache': 'on', 'cache_bytes': 4000000000, 'cache_form': 'coefficients'}
     >>> cache_options({"disk": ("/nvme/carya", "500GB")})
     {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('/nvme/carya', 500000000000)}
     """
     if isinstance(value, str) and value in ("off", "auto"):
         return {"cache": value}
     tiers = {"memory", "disk", "shared"}
-    if not isinstance(value, Mapping) or not tiers & set(value) or not set(value) <= {*tiers, "after"}:
+    if not isinstance(value, Mapping) or not tiers & set(value) or not set(value) <= {*tiers, "after", "form"}:
         raise invalid(
             "Loader: cache",
             value,
-            '"off", "auto", {"memory": "20%"}, {"memory": "4GB", "after": "decode_image"} or '
-            '{"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
+            '"off", "auto", {"memory": "20%"}, {"memory": "4GB", "after": "decode_image"}, '
+            '{"memory": "4GB", "form": "coefficients"} or {"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
         )
     options: dict[str, Any] = {"cache": "on"}
     after = value.get("after", "")
@@ -160,7 +162,12 @@ def cache_options(value: Any) -> dict[str, Any]:
             options[f"cache_{tier}"] = _cache_folder(tier, value[tier])
     if not isinstance(after, str):
         raise invalid('Loader: cache: "after"', after, 'the name of an operation, such as "decode_image"')
-    return options | ({"cache_after": after} if after else {})
+    if after:
+        options["cache_after"] = after
+    if "form" in value:
+        forms = ("raw",) if after else ("raw", "coefficients")
+        options["cache_form"] = choice('cache: "form"', value["form"], forms)
+    return options
 
 
 def _cache_folder(tier: str, value: Any) -> tuple[str, int]:

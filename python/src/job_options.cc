@@ -30,6 +30,10 @@ using CacheMode = loader::CacheOptions::Mode;
 constexpr Names<CacheMode, 3> kCacheModes{
     {{"off", CacheMode::kOff}, {"auto", CacheMode::kAuto}, {"on", CacheMode::kOn}}};
 
+using CacheForm = loader::CacheOptions::Form;
+constexpr Names<CacheForm, 3> kCacheForms{
+    {{"any", CacheForm::kAny}, {"raw", CacheForm::kRaw}, {"coefficients", CacheForm::kCoefficients}}};
+
 constexpr Names<bool, 2> kLabels{{{"int64", false}, {"int32", true}}};
 
 constexpr Names<bool, 2> kLosses{{{"embedded", true}, {"raise", false}}};
@@ -131,6 +135,11 @@ void add_job(py::module_& module) {
       "cache", [](const JobOptions& self) { return name_of(kCacheModes, self.cache.mode); },
       [](JobOptions& self, const std::string& name) {
         self.cache.mode = value_of("cache", kCacheModes, name);
+      });
+  options.def_property(
+      "cache_form", [](const JobOptions& self) { return name_of(kCacheForms, self.cache.form); },
+      [](JobOptions& self, const std::string& name) {
+        self.cache.form = value_of("cache_form", kCacheForms, name);
       });
   def_inside(options, "cache_bytes", &JobOptions::cache, &loader::CacheOptions::bytes);
   def_inside(options, "cache_share", &JobOptions::cache, &loader::CacheOptions::share);

@@ -118,6 +118,7 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["read_buffer_bytes_max"] = stats.scheduler.buffered_bytes_max;
   py::dict decodes;
   decodes["own"] = stats.scheduler.decodes.own;
+  decodes["packed"] = stats.scheduler.decodes.packed;
   decodes["libjpeg_turbo"] = stats.scheduler.decodes.turbo;
   decodes["warnings"] = stats.scheduler.decodes.warnings;
   decodes["indexed"] = stats.scheduler.decodes.indexed;

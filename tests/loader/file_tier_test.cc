@@ -159,6 +159,71 @@ TEST(FileTier, ForgedSamplesWithRightChecksumsTouchNothingOutside) {
   }
 }
 
+TEST(FileTier, CoefficientsThatAreNotWholeAreComputedFromTheirRecordsAndCounted) {
+  const PhotoFolder photos(kPhotos);
+  const Opened opened = open_photos(photos);
+  const Rows expected = drain_two(*start(opened, {.threads = 2}));
+  constexpr std::size_t kEntryAt = 32;  // transforms/plan/source_parts.h
+  const auto flip = [](std::size_t at) {
+    return [=](std::vector<std::byte>& bytes) { bytes[at] ^= std::byte{0xFF}; };
+  };
+  int number = 0;
+  for (const auto& [change, is_entry] :
+       std::vector<std::pair<std::function<void(std::vector<std::byte>&)>, bool>>{
+           {[](std::vector<std::byte>&) {}, true},
+           {flip(kEntryAt), true},               // its magic
+           {[](std::vector<std::byte>& bytes) {  // its directory: where rows begin
+              std::fill(bytes.begin() + kEntryAt + 24 + 128, bytes.begin() + kEntryAt + 24 + 148,
+                        std::byte{0x7F});
+            },
+            true},
+           {flip(0), false},
+           {flip(9), false},
+           {flip(24), false}}) {
+    const TierFolder folder;
+    JobOptions options = on_disk(folder);
+    options.cache.form = CacheOptions::Form::kCoefficients;
+    drain_two(*start(opened, options));
+    forge(folder.path, change);
+    options.threads = 2;
+    options.prefetch_epochs = false;
+    const auto job = start(opened, options);
+    EXPECT_EQ(drain(*job), expected[0]) << number;
+    ASSERT_TRUE(job->seek(1, 0));
+    EXPECT_EQ(drain(*job), expected[1]) << number;
+    const auto said = nlohmann::json::parse(job->stats().cache);
+    EXPECT_EQ(said["damaged"] > 0, number > 0 && is_entry) << number;
+    if (number > 0) {
+      EXPECT_EQ(said["damaged"], tier_of(*job)["hits"]) << "each was taken once";
+    }
+    EXPECT_EQ(tier_of(*job)["hits"] > 0, is_entry) << number;
+    ++number;
+  }
+}
+
+TEST(FileTier, ARowThatIsBrokenBesideOneThatIsNotWholeIsBrokenOnce) {
+  const PhotoFolder photos(kPhotos);
+  for (int record = 0; record < kPhotos; record += 2) photos.spoil(record);
+  const Opened opened = open_photos(photos);
+  auto job = start(opened, {.threads = 1, .on_error = transforms::OnError::kMask});
+  const Rows expected = drain_two(*job);
+  const std::size_t broken = job->quarantine().size();
+  job.reset();
+  const TierFolder folder;
+  JobOptions options = on_disk(folder);
+  options.cache.form = CacheOptions::Form::kCoefficients;
+  options.on_error = transforms::OnError::kMask;
+  job = start(opened, options);
+  drain_two(*job);
+  ASSERT_TRUE(eventually([&] { return tier_of(*job)["written"] == kPhotos / 2; }));
+  job.reset();
+  forge(folder.path, [](std::vector<std::byte>& bytes) { bytes[32] ^= std::byte{0xFF}; });
+  job = start(opened, options);
+  EXPECT_EQ(drain_two(*job), expected);
+  EXPECT_GT(nlohmann::json::parse(job->stats().cache)["damaged"], 0);
+  EXPECT_EQ(job->quarantine().size(), broken);
+}
+
 /// A check that waits until it is let go, as a stat() does whose storage hangs.
 struct Stuck {
   std::mutex mutex;

@@ -52,6 +52,10 @@ CacheOptions keep(std::uint64_t bytes, const std::string& after = "") {
 
 constexpr std::uint64_t kAll = 64 << 20;
 
+CacheOptions keep_coefficients(std::uint64_t bytes = kAll) {
+  return {.mode = Mode::kOn, .form = CacheOptions::Form::kCoefficients, .bytes = bytes};
+}
+
 /// The bytes that all samples of the folder take.
 std::uint64_t bytes_of_all(const Opened& opened, const std::string& after = "") {
   const auto job = start(opened, {.threads = 2, .cache = keep(kAll, after)});
@@ -75,6 +79,44 @@ TEST(JobKept, NoBitDependsOnWhatIsKept) {
       if (percent == 0) EXPECT_EQ(said["hits"], 0);
     }
   }
+}
+
+TEST(JobKept, CoefficientsGiveTheSameBits) {
+  const PhotoFolder folder(kPhotos);
+  for (const char* ops : {kRandomCrop, kHeavy, kViews, kFixed}) {
+    const Opened opened = open_with(folder.path(), ops);
+    const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+    std::uint64_t all = 0;
+    for (const std::uint64_t percent : {100, 40}) {
+      const std::uint64_t room = percent == 100 ? kAll : all * percent / 100;
+      const auto job = start(opened, {.epochs = kEpochs, .threads = 1, .cache = keep_coefficients(room)});
+      EXPECT_EQ(drain_epochs(*job), expected) << ops << " " << percent;
+      const auto said = report(*job);
+      EXPECT_EQ(said["after"], "reading");
+      EXPECT_EQ(said["form"], "coefficients");
+      EXPECT_EQ(said["damaged"], 0);
+      EXPECT_LE(said["bytes"], room);
+      if (percent < 100) continue;
+      all = said["bytes"];
+      EXPECT_EQ(said["hits"], (kEpochs - 1) * kPhotos) << ops;
+      const auto decodes = job->stats().scheduler.decodes;
+      EXPECT_GT(decodes.packed, decodes.own);
+    }
+  }
+}
+
+TEST(JobKept, CoefficientsAreRefusedWhereNothingIsDecodedFromThem) {
+  const PhotoFolder folder(2);
+  const Opened opened = open_with(folder.path(), kRandomCrop);
+  CacheOptions named = keep_coefficients();
+  named.after = "decode_image";
+  const auto both = LocalStream::create(opened.pipeline, opened.dataset, {.cache = named});
+  ASSERT_FALSE(both);
+  EXPECT_NE(both.error().message.find("give one of the two"), std::string::npos) << both.error().message;
+  const auto unfused =
+      LocalStream::create(opened.pipeline, opened.dataset, {.fuse = false, .cache = keep_coefficients()});
+  ASSERT_FALSE(unfused);
+  EXPECT_NE(unfused.error().message.find("give \"raw\""), std::string::npos) << unfused.error().message;
 }
 
 TEST(JobKept, EveryPlaceGivesTheSameBits) {
@@ -194,13 +236,15 @@ TEST(JobKept, BrokenRecordsFareAlike) {
   for (const OnError policy : {OnError::kMask, OnError::kReplace}) {
     const auto plain = start(opened, {.threads = 2, .on_error = policy});
     const Rows expected = drain_epochs(*plain);
-    const auto kept = start(opened, {.threads = 2, .on_error = policy, .cache = keep(kAll)});
-    EXPECT_EQ(drain_epochs(*kept), expected);
-    ASSERT_EQ(kept->quarantine().size(), plain->quarantine().size());
-    for (std::size_t i = 0; i < kept->quarantine().size(); ++i) {
-      EXPECT_EQ(kept->quarantine()[i].record, plain->quarantine()[i].record);
-      EXPECT_EQ(kept->quarantine()[i].reason, plain->quarantine()[i].reason);
-      EXPECT_EQ(kept->quarantine()[i].substitute, plain->quarantine()[i].substitute);
+    for (const CacheOptions& cache : {keep(kAll), keep_coefficients()}) {
+      const auto kept = start(opened, {.threads = 2, .on_error = policy, .cache = cache});
+      EXPECT_EQ(drain_epochs(*kept), expected);
+      ASSERT_EQ(kept->quarantine().size(), plain->quarantine().size());
+      for (std::size_t i = 0; i < kept->quarantine().size(); ++i) {
+        EXPECT_EQ(kept->quarantine()[i].record, plain->quarantine()[i].record);
+        EXPECT_EQ(kept->quarantine()[i].reason, plain->quarantine()[i].reason);
+        EXPECT_EQ(kept->quarantine()[i].substitute, plain->quarantine()[i].substitute);
+      }
     }
   }
 }

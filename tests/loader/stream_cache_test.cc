@@ -80,11 +80,11 @@ TEST(CachePlaces, EndBeforeTheFirstRandomOp) {
 TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
   const auto cache = made(options(Mode::kAuto));
   EXPECT_FALSE(cache->place());
-  cache->look({}, {0, 1, 2}, 0);
+  cache->look({}, {0, 1, 2}, {.epoch = 0});
   EXPECT_FALSE(cache->place()) << "nothing was measured";
-  cache->look(measured(500, {0, 2, 1}), {0, 1, 2}, 0);
+  cache->look(measured(500, {0, 2, 1}), {0, 1, 2}, {.epoch = 0});
   EXPECT_FALSE(cache->place()) << "of another order";
-  cache->look(measured(500), {0, 1, 2}, 0);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   ASSERT_TRUE(cache->place());
   EXPECT_EQ(cache->place()->ops, 2U) << "behind the resize, at a fraction of the bytes";
   EXPECT_NE(cache->report().find("kept after resize"), std::string::npos);
@@ -92,7 +92,7 @@ TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
 
 TEST(StreamCache, AutoKeepsNothingInTheLastEpoch) {
   const auto cache = made(options(Mode::kAuto, 5));
-  cache->look(measured(500), {0, 1, 2}, 4);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 4});
   EXPECT_FALSE(cache->place());
   EXPECT_TRUE(cache->fills(3));
   EXPECT_FALSE(cache->fills(4));
@@ -101,7 +101,7 @@ TEST(StreamCache, AutoKeepsNothingInTheLastEpoch) {
 
 TEST(StreamCache, WhatWasMeasuredNotToPayIsLeftAndNotTakenAgain) {
   const auto cache = made(options(Mode::kAuto, 4));
-  cache->look(measured(500), {0, 1, 2}, 0);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   ASSERT_TRUE(cache->place());
   for (int i = 0; i < 2; ++i) {  // both places, one after the other
     const auto place = cache->place();
@@ -110,11 +110,11 @@ TEST(StreamCache, WhatWasMeasuredNotToPayIsLeftAndNotTakenAgain) {
       place->fills.add(9'000'000);
       place->hits.add(900'000);
     }
-    cache->look(measured(500), {0, 1, 2}, 0);
+    cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   }
   EXPECT_FALSE(cache->place());
   for (int i = 0; i < 5; ++i) {
-    cache->look(measured(500), {0, 1, 2}, 0);
+    cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
     EXPECT_FALSE(cache->place());
   }
 }
@@ -127,11 +127,64 @@ TEST(StreamCache, WhatIsAskedForIsKeptFromTheBeginningWhetherItPaysOrNot) {
     place->fills.add(9'000'000);
     place->hits.add(9'000'000);
   }
-  cache->look(measured(500), {0, 1, 2}, 0);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   EXPECT_EQ(cache->place(), place);
   StreamCacheOptions named = options(Mode::kOn);
   named.cache.after = "decode_image";
   EXPECT_EQ(made(named)->place()->ops, 1U);
+}
+
+TEST(StreamCache, CoefficientsAreWeighedWhereJpegsWereMet) {
+  StreamCacheOptions asked = options(Mode::kAuto, 1000);
+  asked.capacity_bytes =
+      20 << 20;  // of 110 MB as coefficients, of 480 MB as pictures, of 12 MB behind the resize
+  const auto pipeline = pipeline_of(
+      R"({"op":"decode_image"},{"op":"random_crop","size":[32,32]},{"op":"resize","size":[64,64]})");
+  for (const bool jpegs : {false, true}) {
+    const auto cache = StreamCache::create(pipeline, asked, {0, 1, 2}, {});
+    ASSERT_TRUE(cache);
+    (*cache)->look(measured(5000), {0, 1, 2}, {.epoch = 0, .has_jpegs = jpegs});
+    const auto place = (*cache)->place();
+    ASSERT_TRUE(place);
+    EXPECT_EQ(place->ops, jpegs ? 0U : 1U) << "five times as many of them fit";
+    const auto report = nlohmann::json::parse((*cache)->report());
+    EXPECT_EQ(report["choices"].size(), jpegs ? 3U : 2U);
+    EXPECT_EQ(report["form"], jpegs ? "coefficients" : "raw");
+  }
+  asked.cache.form = CacheOptions::Form::kRaw;
+  const auto raw = StreamCache::create(pipeline, asked, {0, 1, 2}, {});
+  ASSERT_TRUE(raw);
+  (*raw)->look(measured(5000), {0, 1, 2}, {.has_jpegs = true});
+  ASSERT_TRUE((*raw)->place());
+  EXPECT_EQ((*raw)->place()->ops, 1U);
+}
+
+TEST(StreamCache, MeasuredCostsOfCoefficientsDecide) {
+  StreamCacheOptions asked = options(Mode::kAuto, 1000);
+  asked.capacity_bytes = 20 << 20;
+  const auto pipeline = pipeline_of(R"({"op":"decode_image"},{"op":"random_crop","size":[32,32]})");
+  PlanProfile known = measured(5000, {0, 1});
+  known.orders.front().stages.back().ops = {1};
+  const auto cache = StreamCache::create(pipeline, asked, {0, 1}, {});
+  ASSERT_TRUE(cache);
+  (*cache)->look(known, {0, 1}, {.has_jpegs = true});
+  const auto place = (*cache)->place();
+  ASSERT_TRUE(place);
+  ASSERT_EQ(place->ops, 0U);
+  for (int sample = 0; sample < 100; ++sample) place->hits.add(5'000'000);
+  (*cache)->look(known, {0, 1}, {.has_jpegs = true});
+  ASSERT_TRUE((*cache)->place());
+  EXPECT_EQ((*cache)->place()->ops, 1U) << "they save nothing";
+}
+
+TEST(StreamCache, ADistrustedRecordStaysSo) {
+  KeptPlace place;
+  EXPECT_FALSE(place.distrusts(3));
+  place.distrust(3);
+  place.distrust(3);
+  EXPECT_TRUE(place.distrusts(3));
+  EXPECT_FALSE(place.distrusts(4));
+  EXPECT_EQ(place.damaged, 1U);
 }
 
 TEST(StreamCache, ItsReportHasEveryPlace) {

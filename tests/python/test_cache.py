@@ -43,6 +43,42 @@ def test_no_bit_changes_whatever_is_kept(photos: Path, made: Any) -> None:
     assert kept(pipeline, "auto")[0] == wanted
 
 
+@pytest.mark.parametrize("made", [crops, resized])
+def test_coefficients_of_photos_give_the_same_bits(photos: Path, made: Any) -> None:
+    pipeline = made(photos)
+    wanted = epoch_digest(pipeline, epochs=3)
+    found, stats = kept(pipeline, {"memory": "64MB", "form": "coefficients"}, threads=1)
+    assert found == wanted
+    assert (stats["after"], stats["form"], stats["damaged"]) == ("reading", "coefficients", 0)
+    assert stats["hits"] == stats["looked"] * 2 / 3
+    found, part = kept(pipeline, {"memory": int(stats["bytes"] * 0.4), "form": "coefficients"}, threads=2)
+    assert found == wanted
+    assert part["bytes"] <= stats["bytes"] * 0.4
+
+
+def test_what_is_said_of_coefficients(photos: Path) -> None:
+    cache = {"memory": "64MB", "form": "coefficients"}
+    with carya.Loader(crops(photos), epochs=2, threads=1, cache=cache) as loader:
+        for _ in range(2):
+            for _batch in loader:
+                pass
+        stats, text = loader.stats(), str(loader.explain())
+    assert stats["jpeg_decodes"]["packed"] > 0
+    assert [choice["form"] for choice in stats["cache"]["choices"]] == [None, "coefficients"]
+    assert f"Kept after reading, as packed coefficients: {stats['cache']['records']} samples" in text
+    assert "  after reading, as packed coefficients: " in text
+
+
+def test_a_daemon_keeps_coefficients_too(photos: Path) -> None:
+    pipeline = crops(photos)
+    wanted = epoch_digest(pipeline, epochs=3)
+    with running() as daemon:
+        cache = {"memory": "64MB", "form": "coefficients"}
+        found, stats = kept(pipeline, cache, threads=1, daemon=str(daemon.socket))
+    assert found == wanted
+    assert stats["form"] == "coefficients"
+
+
 def test_a_daemon_keeps_for_all_its_ranks(photos: Path) -> None:
     pipeline = crops(photos)
     wanted = epoch_digest(pipeline, epochs=3)
@@ -109,6 +145,9 @@ def test_auto_says_why_nothing_is_kept(photos: Path) -> None:
         ({"memory": "1GB", "disk": "/x"}, "500GB"),
         ({"after": "decode_image"}, '"memory"'),
         ({"memory": "1GB", "after": 3}, "the name of an operation"),
+        ({"memory": "1GB", "form": "lossy"}, '"raw" or "coefficients"'),
+        ({"memory": "1GB", "form": "coefficients", "after": "decode_image"}, 'give "raw"'),
+        ({"form": "coefficients"}, '"memory"'),
         ({"memory": "1GB", "after": "random_resized_crop"}, "since random_resized_crop is random"),
         ({"memory": "1GB", "after": "nothing"}, 'give "decode_image"'),
     ],

@@ -94,6 +94,22 @@ def test_a_daemon_goes_on_with_what_one_before_it_kept(photos: Path, tmp_path: P
         assert (told["files"][0]["hits"] == EPOCHS * PHOTOS) == hits
 
 
+def test_coefficients_serve_later_runs_too(photos: Path, tmp_path: Path) -> None:
+    expected, _ = run(photos, "off")
+    cache = {"disk": (tmp_path / "tier", "64MB"), "form": "coefficients"}
+    first, told = run(photos, cache, written=PHOTOS)
+    assert first == expected
+    again, told = run(photos, cache)
+    assert again == expected
+    assert told["files"][0]["hits"] == EPOCHS * PHOTOS
+    assert told["damaged"] == 0
+    (about,) = (tmp_path / "tier").glob("samples-*/about.json")
+    assert json.loads(about.read_text())["form"] == "coefficients"
+    assert run(photos, {"disk": (tmp_path / "tier", "64MB")})[1]["files"][0]["hits"] < EPOCHS * PHOTOS, (
+        "pictures are others"
+    )
+
+
 @pytest.mark.parametrize("share", [0.15, 0.4, 40])
 def test_no_bit_depends_on_the_capacity_which_is_kept(photos: Path, tmp_path: Path, share: float) -> None:
     expected, _ = run(photos, "off", 3)

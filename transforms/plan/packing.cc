@@ -5,6 +5,12 @@
 #include "base/checked.h"
 
 namespace carya::transforms {
+namespace {
+
+/// Longer sides than any decoder makes; their product with the channels fits 64 bits.
+constexpr std::int64_t kSideMax = std::int64_t{1} << 24;
+
+}  // namespace
 
 bool can_pack(const FieldState& state) {
   if (state.form == FieldState::Form::kEncoded) return false;
@@ -35,6 +41,25 @@ ImageSize packed_size(std::span<const std::byte> tensor) {
 
 std::span<const std::byte> packed_pixels(std::span<const std::byte> tensor) {
   return tensor.subspan(kPackedSizeBytes);
+}
+
+bool is_packed(const std::vector<TensorSpec>& specs, std::span<const std::byte> bytes) {
+  std::uint64_t at = 0, end = 0;
+  for (const TensorSpec& spec : specs) {
+    ImageSize size{};
+    if (at > bytes.size()) return false;
+    if (spec.bytes() < 0) {
+      if (bytes.size() - at < kPackedSizeBytes) return false;
+      size = packed_size(bytes.subspan(at));
+      if (size.height < 1 || size.width < 1 || size.height > kSideMax || size.width > kSideMax) return false;
+    }
+    const std::uint64_t wanted = packed_bytes(spec, size);
+    if (wanted > bytes.size() - at) return false;
+    end = at + wanted;
+    at = align_up<std::uint64_t>(end, kPackAlign);
+  }
+  // The writer may have rounded the end up.
+  return bytes.size() == end || bytes.size() == at;
 }
 
 void unpack(const std::vector<TensorSpec>& specs, std::span<const std::byte> sample,

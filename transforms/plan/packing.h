@@ -14,7 +14,7 @@ namespace carya::transforms {
 /// A sample between two parts of a plan, in one piece of memory: its tensors one behind the other, each at a multiple of
 /// kPackAlign. A picture of no fixed size has its height and width, two int64, before its pixels.
 ///
-/// The memory never leaves the process that wrote it, so that it is not checked again.
+/// What comes from elsewhere is checked once by is_packed(); nothing else looks whether it is one.
 inline constexpr std::size_t kPackAlign = 64;
 inline constexpr std::size_t kPackedSizeBytes = 16;
 
@@ -28,6 +28,8 @@ std::byte* pack_size(const TensorSpec& spec, ImageSize size, std::byte* at);
 /// The size of a packed picture of no fixed size, and its pixels.
 ImageSize packed_size(std::span<const std::byte> tensor);
 std::span<const std::byte> packed_pixels(std::span<const std::byte> tensor);
+/// Whether bytes can be a packed sample of these specs, with nothing left.
+bool is_packed(const std::vector<TensorSpec>& specs, std::span<const std::byte> bytes);
 /// Point `tensors` into a packed sample of these specs.
 void unpack(const std::vector<TensorSpec>& specs, std::span<const std::byte> sample,
             std::span<std::span<const std::byte>> tensors);

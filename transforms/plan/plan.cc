@@ -69,6 +69,17 @@ class CompiledPlan final : public Plan {
     CHECK(inputs.size() == input_specs_.size());
     transforms::unpack(input_specs_, packed, inputs);
   }
+  bool can_unpack(std::span<const std::byte> packed) const override {
+    return is_packed(input_specs_, packed);
+  }
+
+  bool takes_packed(std::size_t f) const override {
+    const auto of_it = [&](const FieldProgram& field) { return field.source == f; };
+    return program_.options.fuse && std::ranges::any_of(program_.fields, of_it) &&
+           std::ranges::all_of(program_.fields, [&](const FieldProgram& field) {
+             return !of_it(field) || field.decode != nullptr;
+           });
+  }
 
   Result<std::vector<OwnedTensor>> sample(const SampleId& id,
                                           std::span<const std::span<const std::byte>> inputs) const override {
@@ -79,6 +90,7 @@ class CompiledPlan final : public Plan {
     for (ImageDecoder& decoder : scratch.impl().decoders) {
       const DecodeCounts counts = decoder.take_counts();
       total.own += counts.own;
+      total.packed += counts.packed;
       total.turbo += counts.turbo;
       total.warnings += counts.warnings;
       total.indexed += counts.indexed;
@@ -121,6 +133,7 @@ class CompiledPlan final : public Plan {
     for (FieldIndex& index : indexes) {
       index.made.clear();
       index.use = IndexUse::kNone;
+      index.damaged = false;
     }
     StageCounters& counters = impl.counters_of(number_);
     const bool timed = counters.untimed == 0;
@@ -182,13 +195,17 @@ Status CompiledPlan::open(Scratch::Impl& impl, Inputs inputs, std::span<FieldInd
           fixed ? ImageSize{field.source_shape[0], field.source_shape[1]} : packed_size(inputs[f]);
       continue;
     }
-    auto info = impl.decoders[field.decoder].open(inputs[f], program_.limits());
+    ImageDecoder& decoder = impl.decoders[field.decoder];
+    FieldIndex* const index = indexes.empty() ? nullptr : &indexes[f];
+    const bool packed = index != nullptr && index->packed;
+    auto info = packed ? decoder.open_packed(inputs[f], program_.limits(), *index)
+                       : decoder.open(inputs[f], program_.limits());
     if (!info) return decode_failed(field.name, info.error());
     impl.infos[field.decoder] = *info;
     const bool swaps = field.decode->apply_exif() && orientation_swaps(info->exif_orientation);
     impl.sizes[f] = swaps ? ImageSize{info->width, info->height} : ImageSize{info->height, info->width};
-    impl.decoders[field.decoder].set_bands(impl.bands);
-    if (!indexes.empty()) impl.decoders[field.decoder].set_index(&indexes[f]);
+    decoder.set_bands(impl.bands);
+    if (!packed) decoder.set_index(index);
   }
   return {};
 }

@@ -65,6 +65,7 @@ struct OpProfile {
 /// JPEG pictures by the decoder that decoded them, as loader.stats() shows it.
 struct DecodePaths {
   std::uint64_t own = 0;       ///< transforms/jpeg
+  std::uint64_t packed = 0;    ///< packed coefficients that were kept (transforms/coefficients)
   std::uint64_t turbo = 0;     ///< libjpeg-turbo
   std::uint64_t warnings = 0;  ///< damage inside a scan that libjpeg-turbo concealed
   // What the cost of decoding depends on (see DecodeCounts):
@@ -111,6 +112,9 @@ class Plan {
   virtual const std::vector<TensorSpec>& outputs() const = 0;
   /// Whether only those parts of pictures are decoded that later crops need; then an index saves time.
   virtual bool decodes_windows() const = 0;
+  /// Whether pictures are decoded from the field of inputs() by its number, nothing else is made of it, and run() takes
+  /// packed coefficients in its place (FieldIndex::packed).
+  virtual bool takes_packed([[maybe_unused]] std::size_t field) const { return false; }
 
   /// Compute one sample into given memory.
   ///
@@ -123,7 +127,8 @@ class Plan {
   ///
   /// Errors: kCorrupt: the sample is bad data; `message` has stage and reason ("decode_image: not a JPEG or PNG (starts
   /// with 52 49 46 46: WebP)"). kExhausted: a decoder's library had no memory, which is no fault of the sample (our own
-  /// allocations throw std::bad_alloc). kTimeout: Scratch::set_go_on() ended it. Any other code is a bug.
+  /// allocations throw std::bad_alloc). kTimeout: Scratch::set_go_on() ended it. kNotFound: only behind a place before
+  /// all ops (source_parts.h). Any other code is a bug.
   virtual Status run(Scratch& scratch, const SampleId& id, std::span<const std::span<const std::byte>> inputs,
                      std::span<std::byte* const> outputs, std::span<FieldIndex> indexes = {}) const = 0;
 
@@ -137,6 +142,9 @@ class Plan {
   /// Point `inputs`, one for each of inputs(), into a sample that pack() of the part before this one made.
   virtual void unpack(std::span<const std::byte> packed,
                       std::span<std::span<const std::byte>> inputs) const = 0;
+  /// Whether bytes that come from elsewhere can be such a sample: every tensor, and every picture by the size that stands
+  /// before it, lies within them, and nothing is left. unpack() asks nothing.
+  virtual bool can_unpack([[maybe_unused]] std::span<const std::byte> packed) const { return false; }
 
   /// Compute one sample op by op, with any shape, for debugging. The bits are those of run().
   virtual Result<std::vector<OwnedTensor>> sample(

@@ -2,10 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/clock.h"
+#include "transforms/kernels/codec/coefficient_maker.h"
 #include "transforms/kernels/codec/exif.h"
+#include "transforms/kernels/codec/field_index.h"
 #include "transforms/kernels/codec/image_codec.h"
 #include "transforms/kernels/image/row_buffer.h"
 #include "transforms/kernels/resize/resize.h"
@@ -79,6 +82,14 @@ struct Scratch::Impl {
     RowBuffer packed, made;
   };
   std::array<Between, 2> between;
+  /// What records that are kept before their first op are made with (source_parts.h). Null until the first one is.
+  struct SourceKeeper {
+    CoefficientMaker maker;
+    IndexMaker indexes;
+    std::vector<std::vector<std::uint8_t>> made;  // an entry or an index, by field
+  };
+  std::unique_ptr<SourceKeeper> keeper;
+  std::vector<FieldIndex> kept_indexes;  // of a record that was kept so
   StepList steps;
   Objects objects;  ///< of a sample that has some
   PictureTrace trace;

@@ -92,6 +92,7 @@ class UserPlan final : public Plan {
   const std::vector<SourceField>& inputs() const override { return parts_.front()->inputs(); }
   const std::vector<TensorSpec>& outputs() const override { return parts_.back()->outputs(); }
   bool decodes_windows() const override { return parts_.front()->decodes_windows(); }
+  bool takes_packed(std::size_t field) const override { return parts_.front()->takes_packed(field); }
 
   Status run(Scratch& scratch, const SampleId& id, Inputs inputs, Outputs outputs,
              std::span<FieldIndex> indexes) const override {
@@ -112,6 +113,9 @@ class UserPlan final : public Plan {
   void unpack(std::span<const std::byte> packed,
               std::span<std::span<const std::byte>> inputs) const override {
     parts_.front()->unpack(packed, inputs);
+  }
+  bool can_unpack(std::span<const std::byte> packed) const override {
+    return parts_.front()->can_unpack(packed);
   }
 
   Result<std::vector<OwnedTensor>> sample(const SampleId& id, Inputs inputs) const override {

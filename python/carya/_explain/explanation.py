@@ -137,6 +137,11 @@ def _order(report: Explanation) -> Iterator[str]:
         yield "There are too many orders to look at all of them; a cheaper one may exist."
 
 
+def _kept_after(place: Any) -> str:
+    """A place of the cache: "decode_image", or "reading, as packed coefficients"."""
+    return f"{place['after']}{', as packed coefficients' if place['form'] == 'coefficients' else ''}"
+
+
 def _cache(report: Explanation) -> Iterator[str]:
     """What is kept for later epochs; nothing where nobody asked for it."""
     cache = report.get("cache")
@@ -147,7 +152,7 @@ def _cache(report: Explanation) -> Iterator[str]:
     else:
         found = cache["hits"] / cache["looked"] if cache["looked"] else 0.0
         yield (
-            f"Kept after {cache['after']}: {cache['records']:,} samples, {size(cache['bytes'])} of "
+            f"Kept after {_kept_after(cache)}: {cache['records']:,} samples, {size(cache['bytes'])} of "
             f"{size(cache['capacity_bytes'])}; {found:.1%} of the look-ups found one."
         )
     if cache["hit_us"] and cache["sample_us"]:
@@ -157,6 +162,8 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"A sample takes {microseconds(cache['hit_us'])} us from there and {microseconds(cache['sample_us'])} "
             f"without{filled}.{saved}"
         )
+    if cache["damaged"]:
+        yield f"{cache['damaged']:,} samples that were kept were not whole, and are computed from their records."
     for tier in cache["files"]:
         yield (
             f"In files of {tier['path']}: {tier['records']:,} samples, {size(tier['bytes'])} of "
@@ -166,7 +173,7 @@ def _cache(report: Explanation) -> Iterator[str]:
         back = choice["pays_back_epochs"]
         when = "never" if back is None else f"after {back:.1f} epochs"
         yield (
-            f"  after {choice['after']}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit, "
+            f"  after {_kept_after(choice)}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit, "
             f"{microseconds(choice['later_us'])} us in a later epoch; paid back {when}."
         )
 

@@ -77,7 +77,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
 # What native threads before the functions are told of what was asked for; the rest is of the stream behind the functions.
 _PASSED_ON = (
     "rank", "world_size", "epochs", "read_ahead", "seed", "prefetch_epochs", "io_timeout", "io_engine", "decode_index",
-    "cache_dir", "reorder", "order", "cache", "cache_bytes", "cache_share", "cache_after", "cache_disk", "cache_shared",
+    "cache_dir", "reorder", "order", "cache", "cache_bytes", "cache_share", "cache_after", "cache_form", "cache_disk", "cache_shared",
 )  # fmt: skip
 _PASSED_ON_REMOTE = [name for name in dir(_core.RemoteOptions) if not name.startswith("_")]
 # The slots of native threads take this part of the memory that is left, at most.

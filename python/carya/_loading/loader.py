@@ -80,8 +80,8 @@ class Loader(Delivery, DataLoaderAttributes):
     no bit. "auto" takes the finest that fits 2 % of the dataset's bytes; "rows", 16 and 8 are finer and finer; "off".
     cache: samples kept for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
-    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}. "disk": ("/nvme/carya", "500GB") and "shared"
-    keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
+    batch on, where it pays most, or {"memory": ..., "after": "decode_image"}, or with "form": "coefficients" the JPEGs
+    without their entropy coding, at 1.1 times their bytes. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -434,7 +434,8 @@ class Loader(Delivery, DataLoaderAttributes):
         `ahead_chunks`: tasks being read or waiting for a thread, at most. `threads_used`: how many of the `threads` work at the
         same time now: those that the trainer's rate needs.
 
-        `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`;
+        `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`; `form`:
+        "raw", or "coefficients", which are kept after "reading"; `damaged`: records whose coefficients were not whole;
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,

@@ -13,6 +13,7 @@ constexpr std::int64_t kComparedPixelsMax = std::int64_t{1} << 25;
 std::span<const std::uint8_t> CoefficientMaker::make(std::span<const std::byte> file,
                                                      const ImageLimits& limits, double share_max) {
   const auto info = turbo_.open(file, limits);
+  refused_ = !info;
   if (!info || file.size() > UINT32_MAX) return {};
   const auto bytes_max = static_cast<std::size_t>(share_max * static_cast<double>(file.size()));
   const std::span<const std::uint8_t> bytes{reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};

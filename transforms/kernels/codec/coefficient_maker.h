@@ -28,6 +28,8 @@ class CoefficientMaker {
   /// would have more than `share_max` of its bytes. An entry has the file's pixels.
   std::span<const std::uint8_t> make(std::span<const std::byte> file, const ImageLimits& limits,
                                      double share_max = kEntryShareMax);
+  /// Whether the last file was refused, as each decode of it will be: it is broken, over a limit or no JPEG.
+  bool refused() const { return refused_; }
 
  private:
   bool has_pixels_of_opened(std::span<const std::uint8_t> entry);
@@ -37,6 +39,7 @@ class CoefficientMaker {
   coefficients::Packer packer_;
   coefficients::Unpacker unpacker_;
   RowBuffer expected_, made_;  // whole pictures
+  bool refused_ = false;
 };
 
 }  // namespace carya::transforms

@@ -28,9 +28,12 @@ struct FieldIndex {
   /// one stays.
   int spacing = 0;
   bool verify = false;  ///< decode once more without the index, and compare
+  /// The field's bytes are packed coefficients of a JPEG (transforms/coefficients), not the file. They have its pixels.
+  bool packed = false;
 
   std::vector<std::uint8_t> made;  ///< out: the index to store in place of `known`; empty: keep that
   IndexUse use = IndexUse::kNone;  ///< out
+  bool damaged = false;  ///< out: the packed coefficients are not whole, so that the file itself is needed
 };
 
 /// The properties of an index, from its bytes.

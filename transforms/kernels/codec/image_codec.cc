@@ -115,6 +115,15 @@ Result<ImageInfo> ImageDecoder::open(std::span<const std::byte> bytes, const Ima
   return info;
 }
 
+Result<ImageInfo> ImageDecoder::open_packed(std::span<const std::byte> entry, const ImageLimits& limits,
+                                            FieldIndex& field) {
+  State& s = *state_;
+  s.format = ImageFormat::kJpeg;
+  auto info = s.jpeg.open_packed(entry, limits, field);
+  s.opened = info.has_value();
+  return info;
+}
+
 Status ImageDecoder::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
   State& s = *state_;
   if (!s.opened) return fail(Code::kInvalidArgument, "decode_region without an opened picture");

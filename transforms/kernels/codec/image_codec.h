@@ -47,6 +47,7 @@ Result<ImageFormat> sniff(std::span<const std::byte> bytes);
 /// JPEG pictures by the decoder that decoded them.
 struct DecodeCounts {
   std::uint64_t own = 0;       ///< our decoder
+  std::uint64_t packed = 0;    ///< from packed coefficients
   std::uint64_t turbo = 0;     ///< libjpeg-turbo: not ordinary, or a doubt inside
   std::uint64_t warnings = 0;  ///< damage that libjpeg-turbo concealed
   // Numbers that the cost of decoding depends on:
@@ -80,6 +81,12 @@ class ImageDecoder {
   /// byte after them is read. Errors: kCorrupt: not a JPEG or PNG, a refused header, a value over a limit, a JPEG
   /// without an end marker after its first scan.
   Result<ImageInfo> open(std::span<const std::byte> bytes, const ImageLimits& limits);
+
+  /// Open packed coefficients in the place of the JPEG that they were made from: what follows gives its pixels. Bytes and
+  /// `field` must stay valid until the last decode. Errors, here and from decodes: kCorrupt, with field.damaged set: the
+  /// bytes are no whole entry, or over a limit; nothing is known of the file.
+  Result<ImageInfo> open_packed(std::span<const std::byte> entry, const ImageLimits& limits,
+                                FieldIndex& field);
 
   /// Decode `region` of the opened picture. The bits are those of decoding the whole picture and cropping. It may be
   /// called again.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "transforms/coefficients/unpacker.h"
 #include "transforms/jpeg/decoder.h"
 #include "transforms/kernels/codec/color_rows.h"
 #include "transforms/kernels/codec/indexed_decode.h"
@@ -31,19 +32,25 @@ struct JpegDispatch::State {
   TurboJpeg turbo;
   jpeg::Decoder own;
   IndexedDecode indexed;
+  coefficients::Unpacker packed;
   FieldIndex* index = nullptr;  // of the opened picture
+  FieldIndex* entry = nullptr;  // the field whose packed coefficients were opened; null: a file was
   std::span<const std::byte> bytes;
-  bool ordinary = false;
-  bool gray = false;                 // the file has one component
-  std::int64_t height = 0;           // of the opened picture
-  DecodeCounts counts;               // since they were taken last
-  std::uint64_t warnings_taken = 0;  // of turbo.warnings()
-  RowBuffer plane;                   // what decode_view() gives out
-  RowBuffer color;                   // RGB rows on their way to L
+  bool ordinary = false;               // our own decoder takes it, or it is packed
+  bool gray = false;                   // the file has one component
+  std::int64_t height = 0, width = 0;  // of the opened picture
+  DecodeCounts counts;                 // since they were taken last
+  std::uint64_t warnings_taken = 0;    // of turbo.warnings()
+  RowBuffer plane;                     // what decode_view() gives out
+  RowBuffer color;                     // RGB rows on their way to L
 
   bool decode_own(const Region& region, ColorMode mode, const MutableImageView& out);
   // What our own decoder gave up: libjpeg-turbo need not begin.
   bool given_up() const { return patience != nullptr && patience->given_up(); }
+  std::unexpected<Error> refuse_entry() const {
+    entry->damaged = true;
+    return fail(Code::kCorrupt, "packed coefficients that are not whole");
+  }
   void count_cost(const Region& region, std::int64_t image_height, bool began_there);
 };
 
@@ -69,13 +76,19 @@ bool JpegDispatch::State::decode_own(const Region& region, ColorMode mode, const
   const auto own_mode = target.channels == 3 ? jpeg::Mode::kRgb : jpeg::Mode::kGray;
   const auto stride = static_cast<std::size_t>(target.stride_bytes);
   const jpeg::Outcome outcome =
-      index ? indexed.decode(own, as_uint8(bytes), rectangle, own_mode, target.data, stride, *index)
-            : own.decode(as_uint8(bytes), rectangle, own_mode, target.data, stride);
+      entry   ? packed.decode(rectangle, own_mode, target.data, stride)
+      : index ? indexed.decode(own, as_uint8(bytes), rectangle, own_mode, target.data, stride, *index)
+              : own.decode(as_uint8(bytes), rectangle, own_mode, target.data, stride);
   if (outcome != jpeg::Outcome::kDone) return false;
-  ++counts.own;
-  const bool began_there = index && index->use == IndexUse::kUsed;
-  counts.indexed += began_there;
-  count_cost(region, own.header().height, began_there);
+  if (entry) {
+    ++counts.packed;
+    counts.pixels += static_cast<std::uint64_t>(region.height * region.width);
+  } else {
+    ++counts.own;
+    const bool began_there = index && index->use == IndexUse::kUsed;
+    counts.indexed += began_there;
+    count_cost(region, height, began_there);
+  }
   if (through_color)
     for (std::int64_t y = 0; y < region.height; ++y)
       convert_row(target.row(y), 3, mode, region.width, out.row(y));
@@ -102,6 +115,7 @@ void JpegDispatch::set_patience(Patience* patience) {
   state_->patience = patience;
   state_->turbo.set_patience(patience);
   state_->own.set_patience(patience);
+  state_->packed.set_patience(patience);
 }
 
 void JpegDispatch::set_bands(BandRunner* runner) {
@@ -110,24 +124,49 @@ void JpegDispatch::set_bands(BandRunner* runner) {
 
 Result<ImageInfo> JpegDispatch::open(std::span<const std::byte> bytes, const ImageLimits& limits) {
   State& s = *state_;
-  s.index = nullptr;
+  s.index = s.entry = nullptr;
   s.ordinary = false;
   s.bytes = bytes;
   ASSIGN(const ImageInfo info, s.turbo.open(bytes, limits));
   s.gray = info.channels == 1;
   s.height = info.height;
+  s.width = info.width;
   s.ordinary = own_wanted.load(std::memory_order_relaxed) &&
                s.own.recognise(as_uint8(bytes)) == jpeg::Ordinary::kOrdinary;
   return info;
+}
+
+Result<ImageInfo> JpegDispatch::open_packed(std::span<const std::byte> entry, const ImageLimits& limits,
+                                            FieldIndex& field) {
+  State& s = *state_;
+  s.index = nullptr;
+  s.entry = &field;
+  s.bytes = entry;
+  const bool opened = s.packed.open(as_uint8(entry));
+  const jpeg::Header& header = s.packed.header();
+  const coefficients::EntryFacts& facts = s.packed.facts();
+  s.height = header.height;
+  s.width = header.width;
+  s.gray = header.component_count == 1;
+  const auto pixels = static_cast<std::uint64_t>(s.height) * static_cast<std::uint64_t>(s.width);
+  s.ordinary = opened && pixels <= limits.pixels_max && facts.scans <= limits.scans_max;
+  if (!s.ordinary) return s.refuse_entry();
+  return ImageInfo{.format = ImageFormat::kJpeg,
+                   .width = s.width,
+                   .height = s.height,
+                   .channels = header.component_count,
+                   .exif_orientation = facts.orientation,
+                   .multi_scan = facts.scans > 1};
 }
 
 Status JpegDispatch::decode_region(const Region& region, ColorMode mode, const MutableImageView& out) {
   State& s = *state_;
   const bool shaped =
       out.height == region.height && out.width == region.width && out.channels == color_channels(mode);
-  const bool inside = s.ordinary && region.inside(s.own.header().height, s.own.header().width);
+  const bool inside = s.ordinary && region.inside(s.height, s.width);
   if (shaped && inside && s.decode_own(region, mode, out)) return {};
   if (s.given_up()) return fail(Code::kTimeout, "JPEG: given up");
+  if (s.entry) return s.refuse_entry();
   ++s.counts.turbo;
   if (shaped) s.count_cost(region, s.height, false);
   return s.turbo.decode_region(region, mode, out);
@@ -135,7 +174,7 @@ Status JpegDispatch::decode_region(const Region& region, ColorMode mode, const M
 
 Result<ImageView> JpegDispatch::decode_view(const Region& region, ColorMode mode) {
   State& s = *state_;
-  if (s.ordinary && region.inside(s.own.header().height, s.own.header().width)) {
+  if (s.ordinary && region.inside(s.height, s.width)) {
     const std::int64_t channels = color_channels(mode);
     const std::int64_t stride = (region.width * channels + 63) / 64 * 64;
     if (!s.plane.reserve(static_cast<std::size_t>(stride * region.height)))
@@ -144,6 +183,7 @@ Result<ImageView> JpegDispatch::decode_view(const Region& region, ColorMode mode
     if (s.decode_own(region, mode, plane)) return ImageView(plane);
     if (s.given_up()) return fail(Code::kTimeout, "JPEG: given up");
   }
+  if (s.entry) return s.refuse_entry();
   ++s.counts.turbo;
   s.count_cost(region, s.height, false);
   return s.turbo.decode_view(region, mode);

@@ -17,7 +17,7 @@ namespace carya::transforms {
 /// libjpeg-turbo takes all others, and every file in which ours meets a doubt.
 ///
 /// Only libjpeg-turbo decides whether a file is broken, before and apart from decoding (TurboJpeg::open). So the choice
-/// of decoder changes neither a verdict nor a bit. Contract: that of ImageDecoder. Threads: owner only.
+/// of decoder changes neither a verdict nor a bit. Packed coefficients that were made of a file have its pixels too. Contract: that of ImageDecoder. Threads: owner only.
 class JpegDispatch {
  public:
   JpegDispatch();
@@ -26,6 +26,9 @@ class JpegDispatch {
   JpegDispatch& operator=(JpegDispatch&&) noexcept;
 
   Result<ImageInfo> open(std::span<const std::byte> bytes, const ImageLimits& limits);
+  /// Same contract as ImageDecoder::open_packed().
+  Result<ImageInfo> open_packed(std::span<const std::byte> entry, const ImageLimits& limits,
+                                FieldIndex& field);
   Status decode_region(const Region& region, ColorMode mode, const MutableImageView& out);
   Result<ImageView> decode_view(const Region& region, ColorMode mode);
 
