@@ -19,10 +19,10 @@ constexpr double kReadSPerByte = 0.05e-9;
 
 /// Of packed coefficients until samples of the place are timed. Measured: bench/coefficients and README.md of
 /// transforms/coefficients: 1.106 of the bytes; 0.51 of the time of an indexed decode with AVX-512's byte permutes, 0.73
-/// without, and more where other work is in the same stage; 1.7 ms for packing 106 KB and 0.4 ms for reading them.
+/// without, and more where other work is in the same stage; 1.1 to 1.3 ms for packing 106 KB, 0.4 ms for reading them.
 constexpr double kEntryBytes = 1.11;
 constexpr double kEntryTimeBest = 0.6, kEntryTime = 0.8;
-constexpr double kPackSPerByte = 20e-9;
+constexpr double kPackSPerByte = 15e-9;
 /// The share of a sample that decoding takes where nothing was measured.
 constexpr double kDecodeShare = 0.6;
 

@@ -19,6 +19,7 @@
 #include "transforms/coefficients/pack_tables.h"
 #include "transforms/coefficients/profile.h"
 #include "transforms/coefficients/segment.h"
+#include "transforms/coefficients/zigzag_tables.h"
 #include "transforms/jpeg/header.h"
 #include "transforms/simd/config.h"
 
@@ -35,6 +36,33 @@ struct ZigzagBlock {
 // Returns false if a coefficient is too large for the format.
 HWY_INLINE bool to_zigzag(const std::int16_t* block, ZigzagBlock& out) {
   out.set = 0;
+#if CARYA_SIMD_VECTORS
+  // Most are zero: only the others are moved one by one.
+  const hn::CappedTag<std::int16_t, 32> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto most = hn::Set(d, static_cast<std::int16_t>(kExceptionMax));
+  const auto least = hn::Set(d, static_cast<std::int16_t>(-kExceptionMax));
+  std::uint8_t bits[64 / 8 + 8];  // Highway may write eight bytes at a time
+  bool fits = true;
+  for (std::size_t i = 0; i < 64; i += lanes) {
+    auto v = hn::LoadU(d, block + i);
+    if (i == 0) v = hn::IfThenZeroElse(hn::FirstN(d, 1), v);  // DC
+    hn::StoreMaskBits(d, hn::Ne(v, hn::Zero(d)), bits + i / 8);
+    fits = fits && hn::AllFalse(d, hn::Or(hn::Gt(v, most), hn::Lt(v, least)));
+  }
+  std::uint64_t rest;
+  std::memcpy(&rest, bits, sizeof rest);
+  if constexpr (std::endian::native == std::endian::big) rest = __builtin_bswap64(rest);
+  if (rest == 0) return true;
+  std::memset(out.value, 0, sizeof out.value);
+  for (; rest != 0; rest &= rest - 1) {
+    const auto natural = static_cast<std::size_t>(std::countr_zero(rest));
+    const std::size_t place = kNaturalToZigzag[natural] - 1U;
+    out.value[place] = block[natural];
+    out.set |= std::uint64_t{1} << place;
+  }
+  return fits;
+#else
   int largest = 0;
   for (std::size_t i = 0; i < 64; ++i) largest = std::max(largest, i == 0 ? 0 : std::abs(int{block[i]}));
   if (largest == 0) return true;
@@ -44,6 +72,7 @@ HWY_INLINE bool to_zigzag(const std::int16_t* block, ZigzagBlock& out) {
     out.set |= std::uint64_t{value != 0} << i;
   }
   return largest <= kExceptionMax;
+#endif
 }
 
 // Add 16 bytes to 16 others, at most to 255.
@@ -63,14 +92,15 @@ struct GroupCosts {
 };
 
 HWY_INLINE void add_up_costs(const ZigzagBlock& block, const PackTables& tables, GroupCosts& costs) {
+  const Widths& widths = pack_widths();
   std::memcpy(costs.dense, tables.dense_empty, sizeof(costs.dense));
   std::memcpy(costs.sparse, tables.sparse_empty, sizeof(costs.sparse));
   std::size_t rank = 0;
   for (std::uint64_t rest = block.set; rest != 0; rest &= rest - 1, ++rank) {
     const auto place = static_cast<std::size_t>(std::countr_zero(rest));
-    const int value = block.value[place];
-    add_costs(costs.dense[kGroupOfPlace[place]], tables.dense_value[dense_width(value)]);
-    add_costs(costs.sparse[kGroupOfRank[rank]], tables.sparse_value[sparse_width(value)]);
+    const std::size_t value = Widths::place(block.value[place]);
+    add_costs(costs.dense[kGroupOfPlace[place]], tables.dense_value[widths.dense[value]]);
+    add_costs(costs.sparse[kGroupOfRank[rank]], tables.sparse_value[widths.sparse[value]]);
     add_costs(costs.sparse[kGroups - 1], tables.beyond_bitmap[place]);
   }
 }
@@ -78,7 +108,7 @@ HWY_INLINE void add_up_costs(const ZigzagBlock& block, const PackTables& tables,
 // The first profile with the least cost.
 HWY_INLINE std::size_t cheapest(const GroupCosts& costs, const PackTables& tables) {
 #if CARYA_SIMD_VECTORS
-  const hn::CappedTag<std::uint8_t, 32> d8;
+  const hn::CappedTag<std::uint8_t, 64> d8;
   const hn::Repartition<std::uint16_t, decltype(d8)> d16;
   const std::size_t lanes = hn::Lanes(d8);
   alignas(64)
@@ -99,7 +129,7 @@ HWY_INLINE std::size_t cheapest(const GroupCosts& costs, const PackTables& table
     hn::Store(odd, d16, sums + p + lanes / 2);
     least = hn::Min(least, hn::Min(even, odd));
   }
-  alignas(32) std::uint16_t mins[16];
+  alignas(64) std::uint16_t mins[32];
   hn::Store(least, d16, mins);
   std::uint16_t best = mins[0];
   for (std::size_t i = 1; i < lanes / 2; ++i) best = std::min(best, mins[i]);

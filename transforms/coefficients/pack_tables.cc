@@ -26,7 +26,21 @@ PackTables make_tables() {
   return t;
 }
 
+Widths make_widths() {
+  Widths widths;
+  for (int value = -kPackedMax - 1; value <= kPackedMax + 1; ++value) {
+    widths.dense[Widths::place(value)] = static_cast<std::uint8_t>(dense_width(value));
+    widths.sparse[Widths::place(value)] = static_cast<std::uint8_t>(sparse_width(value));
+  }
+  return widths;
+}
+
 }  // namespace
+
+const Widths& pack_widths() {
+  static const Widths widths = make_widths();
+  return widths;
+}
 
 const PackTables& pack_tables() {
   static const PackTables tables = make_tables();

@@ -27,6 +27,15 @@ inline std::size_t sparse_width(int value) {
   return 1 + static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(std::abs(value) - 1)));
 }
 
+/// The two widths of each value, without a branch: what is beyond kPackedMax is at both ends.
+struct Widths {
+  std::array<std::uint8_t, 2 * kPackedMax + 3> dense{}, sparse{};
+  static std::size_t place(int value) {
+    return static_cast<std::size_t>(std::clamp(value, -kPackedMax - 1, kPackedMax + 1) + kPackedMax + 1);
+  }
+};
+const Widths& pack_widths();
+
 /// The group of each zigzag place, 0 for the first AC coefficient, and of each rank.
 template <std::size_t kBounds>
 constexpr std::array<std::uint8_t, 63> groups_of(const std::array<std::uint8_t, kBounds>& bounds) {
