@@ -165,6 +165,8 @@ TEST(SourceParts, AKnownIndexIsKeptToo) {
   Scratch scratch;
   std::vector<FieldIndex> given(2);
   given[0].known = std::as_bytes(std::span(index.made));
+  given[0].made = {1, 2, 3};  // of a record before it
+  given[0].use = IndexUse::kUsed;
   const Bytes label = label_bytes(1);
   Bytes kept;
   const std::vector<std::span<const std::byte>> inputs{file, label};
@@ -175,6 +177,8 @@ TEST(SourceParts, AKnownIndexIsKeptToo) {
         return kept.data();
       },
       given));
+  EXPECT_TRUE(given[0].made.empty());
+  EXPECT_EQ(given[0].use, IndexUse::kNone);
   const auto end = kept.begin() + 32 + static_cast<std::ptrdiff_t>(file.size()) + 64;
   EXPECT_TRUE(std::equal(given[0].known.begin(), given[0].known.end(), end));
 }

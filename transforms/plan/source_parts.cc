@@ -105,6 +105,11 @@ class BeforeSource final : public Plan {
               std::span<FieldIndex> indexes) const override {
     CHECK(inputs.size() == fields_.all.size());
     CHECK(indexes.empty() || indexes.size() == inputs.size());
+    for (FieldIndex& index : indexes) {  // as every run does: nothing is learned here, and nothing was used
+      index.made.clear();
+      index.use = IndexUse::kNone;
+      index.damaged = false;
+    }
     std::unique_ptr<Scratch::Impl::SourceKeeper>& keeper = scratch.impl().keeper;
     if (!keeper) keeper = std::make_unique<Scratch::Impl::SourceKeeper>();
     if (keeper->made.size() < inputs.size()) keeper->made.resize(inputs.size());
