@@ -105,6 +105,18 @@ TEST(JobKept, CoefficientsGiveTheSameBits) {
   }
 }
 
+TEST(JobKept, PipelinesWithOtherOpsShareCoefficients) {
+  const PhotoFolder folder(kPhotos);
+  const Opened crop = open_with(folder.path(), kRandomCrop);
+  const Opened heavy{open_with(folder.path(), kHeavy).pipeline, crop.dataset};
+  const Rows expected = drain_epochs(*start(heavy, {.threads = 2}), 1);
+  const auto first = start(crop, {.threads = 2, .cache = keep_coefficients()});
+  drain(*first);
+  const auto second = start(heavy, {.threads = 2, .cache = keep_coefficients()});
+  EXPECT_EQ(drain_epochs(*second, 1), expected);
+  EXPECT_GE(report(*second)["hits"], kPhotos) << "from its first epoch on";
+}
+
 TEST(JobKept, CoefficientsAreRefusedWhereNothingIsDecodedFromThem) {
   const PhotoFolder folder(2);
   const Opened opened = open_with(folder.path(), kRandomCrop);
