@@ -437,7 +437,7 @@ std::string StreamCache::report() const {
   report["hits"] = kept ? kept->hits.count() : 0;
   report["filled"] = stats.filled;
   report["given_up"] = stats.given_up;
-  report["damaged"] = kept ? kept->damaged.load() : 0;
+  report["damaged_records"] = kept ? kept->damaged.load() : 0;
   report["admitted_share"] = kept ? stats.admitted_share : 0;
   const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
   report["hit_us"] = figure(hit_s);

@@ -192,9 +192,9 @@ TEST(FileTier, CoefficientsThatAreNotWholeAreComputedFromTheirRecordsAndCounted)
     ASSERT_TRUE(job->seek(1, 0));
     EXPECT_EQ(drain(*job), expected[1]) << number;
     const auto said = nlohmann::json::parse(job->stats().cache);
-    EXPECT_EQ(said["damaged"] > 0, number > 0 && is_entry) << number;
+    EXPECT_EQ(said["damaged_records"] > 0, number > 0 && is_entry) << number;
     if (number > 0) {
-      EXPECT_EQ(said["damaged"], tier_of(*job)["hits"]) << "each was taken once";
+      EXPECT_EQ(said["damaged_records"], tier_of(*job)["hits"]) << "each was taken once";
     }
     EXPECT_EQ(tier_of(*job)["hits"] > 0, is_entry) << number;
     ++number;
@@ -220,7 +220,7 @@ TEST(FileTier, ARowThatIsBrokenBesideOneThatIsNotWholeIsBrokenOnce) {
   forge(folder.path, [](std::vector<std::byte>& bytes) { bytes[32] ^= std::byte{0xFF}; });
   job = start(opened, options);
   EXPECT_EQ(drain_two(*job), expected);
-  EXPECT_GT(nlohmann::json::parse(job->stats().cache)["damaged"], 0);
+  EXPECT_GT(nlohmann::json::parse(job->stats().cache)["damaged_records"], 0);
   EXPECT_EQ(job->quarantine().size(), broken);
 }
 

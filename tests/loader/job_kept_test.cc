@@ -94,7 +94,7 @@ TEST(JobKept, CoefficientsGiveTheSameBits) {
       const auto said = report(*job);
       EXPECT_EQ(said["after"], "reading");
       EXPECT_EQ(said["form"], "coefficients");
-      EXPECT_EQ(said["damaged"], 0);
+      EXPECT_EQ(said["damaged_records"], 0);
       EXPECT_LE(said["bytes"], room);
       if (percent < 100) continue;
       all = said["bytes"];

@@ -49,7 +49,7 @@ def test_coefficients_of_photos_give_the_same_bits(photos: Path, made: Any) -> N
     wanted = epoch_digest(pipeline, epochs=3)
     found, stats = kept(pipeline, {"memory": "64MB", "form": "coefficients"}, threads=1)
     assert found == wanted
-    assert (stats["after"], stats["form"], stats["damaged"]) == ("reading", "coefficients", 0)
+    assert (stats["after"], stats["form"], stats["damaged_records"]) == ("reading", "coefficients", 0)
     assert stats["hits"] == stats["looked"] * 2 / 3
     found, part = kept(pipeline, {"memory": int(stats["bytes"] * 0.4), "form": "coefficients"}, threads=2)
     assert found == wanted

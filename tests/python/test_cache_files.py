@@ -102,7 +102,7 @@ def test_coefficients_serve_later_runs_too(photos: Path, tmp_path: Path) -> None
     again, told = run(photos, cache)
     assert again == expected
     assert told["files"][0]["hits"] == EPOCHS * PHOTOS
-    assert told["damaged"] == 0
+    assert told["damaged_records"] == 0
     (about,) = (tmp_path / "tier").glob("samples-*/about.json")
     assert json.loads(about.read_text())["form"] == "coefficients"
     assert run(photos, {"disk": (tmp_path / "tier", "64MB")})[1]["files"][0]["hits"] < EPOCHS * PHOTOS, (

@@ -162,7 +162,7 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"A sample takes {microseconds(cache['hit_us'])} us from there and {microseconds(cache['sample_us'])} "
             f"without{filled}.{saved}"
         )
-    if cache["damaged"]:
+    if cache["damaged_records"]:
         yield f"{cache['damaged']:,} samples that were kept were not whole, and are computed from their records."
     for tier in cache["files"]:
         yield (

@@ -435,7 +435,7 @@ class Loader(Delivery, DataLoaderAttributes):
         same time now: those that the trainer's rate needs.
 
         `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`; `form`:
-        "raw", or "coefficients", which are kept after "reading"; `damaged`: records whose coefficients were not whole;
+        "raw", or "coefficients", which are kept after "reading"; `damaged_records`: whose coefficients were not whole;
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
