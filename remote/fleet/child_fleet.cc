@@ -1,5 +1,6 @@
 #include "remote/fleet/child_fleet.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <fmt/core.h>
@@ -35,6 +36,14 @@ std::int64_t ns_of(std::uint64_t ms) {
 /// What a socket says of a process that is gone, the second when it left something unread.
 bool has_ended(int error) {
   return error == EPIPE || error == ECONNRESET;
+}
+
+/// A name that no other fleet of any host has.
+std::string new_name() {
+  std::uint64_t drawn = 0;
+  while (getrandom(&drawn, sizeof drawn, 0) < 0 && errno == EINTR) {
+  }
+  return fmt::format("{:016x}", drawn);
 }
 
 /// One life of the child: its socket, what was not sent yet, what is no whole line yet.
@@ -95,9 +104,11 @@ class ChildFleet final : public Fleet {
     std::uint64_t backoff_ms = options_.backoff_min_ms;
     while (!stopped_) {
       bool was_ready = false;
-      const Status ended = live(was_ready);
+      bool wants_some = false;
+      const Status ended = live(was_ready, wants_some);
       set_members({}, 0);
-      if (stopped_) return;
+      if (stopped_) break;
+      owes_end_ = owes_end_ || wants_some;
       if (was_ready) backoff_ms = options_.backoff_min_ms;
       const std::string why = ended ? "it ended" : ended.error().message;
       options_.fleet.log(
@@ -106,6 +117,7 @@ class ChildFleet final : public Fleet {
       while (!stopped_ && monotonic_ns() < until_ns) poller_.wait(kWaitMs);
       backoff_ms = std::min(2 * backoff_ms, options_.backoff_max_ms);
     }
+    if (owes_end_) end_for_the_dead();
   }
 
   void stop() override {
@@ -132,20 +144,40 @@ class ChildFleet final : public Fleet {
 
  private:
   /// From the start of a child to its end.
-  Status live(bool& was_ready) {
+  Status live(bool& was_ready, bool& wants_some) {
     ASSIGN(ChildProcess child, ChildProcess::start(options_.command));
     Life life{.child = std::move(child)};
-    life.say({{"command", "start"}, {"options", Json::parse(options_.options)}});
+    greet(life);
     const Status status = talk(life);
     was_ready = life.ready;
+    wants_some = life.told.value_or(0) > 0;
     poller_.forget(life.child.socket());
     if (!stopped_) return status;  // killed when `life` ends
+    end(life);
+    owes_end_ = wants_some && life.child.has_failed();  // it died before it heard that
+    return {};
+  }
+
+  void end(Life& life) {
     life.say({{"command", "stop"}});
     static_cast<void>(life.send());
     life.child.end_input();
     if (!life.child.wait(monotonic_ns() + ns_of(options_.end_ms)))
       options_.fleet.log("fleet " + options_.command.front() + ": it does not end and is killed");
-    return {};
+  }
+
+  /// A child that died left workers behind, and stop() came before it had a successor: one is started to end them.
+  void end_for_the_dead() {
+    auto child = ChildProcess::start(options_.command);
+    if (!child) return options_.fleet.log("fleet " + options_.command.front() + ": " + child.error().message);
+    Life life{.child = std::move(*child)};
+    greet(life);
+    life.say({{"command", "scale"}, {"count", 0}});
+    end(life);
+  }
+
+  void greet(Life& life) const {
+    life.say({{"command", "start"}, {"options", Json::parse(options_.options)}, {"fleet", name_}});
   }
 
   Status talk(Life& life) {
@@ -208,8 +240,10 @@ class ChildFleet final : public Fleet {
   }
 
   ChildFleetOptions options_;
+  const std::string name_ = new_name();
   Poller poller_;
   std::atomic<bool> stopped_{false};
+  bool owes_end_ = false;  // a child died that had been told to have workers; of the thread in run()
   mutable Mutex mutex_;
   std::vector<std::string> members_ GUARDED_BY(mutex_);
   std::uint32_t most_ GUARDED_BY(mutex_) = 0;

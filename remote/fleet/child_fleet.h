@@ -13,7 +13,9 @@ namespace carya::remote {
 // A fleet whose workers another program starts and stops: a child process that reads and writes lines of
 // JSON on its standard input and output, which are one socket. Its standard error is this process's.
 //
-//   to it      {"command":"start","options":{...}}   first; the options are its own matter
+//   to it      {"command":"start","options":{...},"fleet":"9f86d081884c7d65"}
+//                                                    first; the options are its own matter, the name is the
+//                                                    same for the children of one fleet, and nobody else's
 //              {"command":"scale","count":3}
 //              {"command":"members"}                 at least every few seconds: a sign of life is wanted
 //              {"command":"stop"}                    or the end of input: end all workers, and itself
@@ -47,7 +49,7 @@ struct ChildFleetOptions {
 };
 
 /// A child that ends, hangs or lies is killed, its members are forgotten, and it is started again after a
-/// while with the count that is wanted then. Errors: kInvalidArgument (no command; options that are no
+/// while with the count that is wanted then; at stop() too, to end what the dead one left. Errors: kInvalidArgument (no command; options that are no
 /// object).
 Result<std::unique_ptr<Fleet>> child_fleet(ChildFleetOptions options);
 

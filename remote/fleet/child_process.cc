@@ -66,12 +66,13 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& command
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), socket_(std::move(other.socket_)) {}
+    : pid_(std::exchange(other.pid_, 0)), failed_(other.failed_), socket_(std::move(other.socket_)) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this == &other) return *this;
   kill();
   pid_ = std::exchange(other.pid_, 0);
+  failed_ = other.failed_;
   socket_ = std::move(other.socket_);
   return *this;
 }
@@ -82,7 +83,9 @@ void ChildProcess::end_input() {
 
 bool ChildProcess::wait(std::int64_t end_ns) {
   while (pid_ > 0) {
-    if (waitpid(pid_, nullptr, WNOHANG) != 0) {  // reaped, or somebody else did
+    int status = 0;
+    if (const pid_t ended = waitpid(pid_, &status, WNOHANG); ended != 0) {  // reaped, or somebody else did
+      failed_ = ended == pid_ && status != 0;
       pid_ = 0;
       break;
     }

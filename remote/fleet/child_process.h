@@ -27,11 +27,14 @@ class ChildProcess {
   void end_input();
   /// Ended by itself, if at `end_ns` (CLOCK_MONOTONIC), and reaped.
   bool wait(std::int64_t end_ns);
+  /// Whether it was reaped with another exit status than 0, or by a signal.
+  bool has_failed() const { return failed_; }
   /// Ends it at once, with its group.
   void kill();
 
  private:
   pid_t pid_ = 0;
+  bool failed_ = false;
   UniqueFd socket_;
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "remote/fleet/child_fleet.h"
@@ -225,6 +226,51 @@ TEST(ChildFleet, OneThatEndsIsStartedAgainWithWhatIsWanted) {
   fleet->scale(3);
   log.await("count:3");
   EXPECT_TRUE(fleet->members().empty());
+}
+
+TEST(ChildFleet, TheChildrenOfOneFleetAreToldOneNameThatNoOtherHas) {
+  std::set<std::string> names;
+  for (int i = 0; i < 2; ++i) {
+    Log log;
+    {
+      // Says what it was told, and ends.
+      Running fleet(child_fleet(script(R"(
+        read start; echo '{"event":"log","text":"'$(echo $start | tr -d '"')'"}')",
+                                       log.options())));
+      while (log.count("command:start") < 2) std::this_thread::yield();
+    }
+    for (const std::string& line : log.lines)
+      if (const auto at = line.find("fleet:"); at != std::string::npos) names.insert(line.substr(at, 22));
+    EXPECT_EQ(names.size(), i + 1U);
+  }
+  for (const std::string& name : names) EXPECT_EQ(name.find_first_not_of("0123456789abcdef", 6), name.npos);
+}
+
+TEST(ChildFleet, WhatADeadChildLeftIsEndedByAnotherOne) {
+  const auto file = std::filesystem::temp_directory_path() / ("carya_dead_" + std::to_string(getpid()));
+  for (const bool seen : {true, false}) {
+    {
+      Log log;
+      // Writes down what it is told, and dies: when it is to have workers, or only when it is to stop.
+      const std::string dies = seen ? "*scale*2*" : "*stop*";
+      ChildFleetOptions made =
+          script("while read line; do echo $line >> " + file.string() +
+                     "; case $line in *start*) echo '{\"event\":\"ready\",\"most\":3}';; " + dies +
+                     ") kill -9 $$;; esac; done",
+                 log.options());
+      made.backoff_min_ms = made.backoff_max_ms = made.end_ms = 600'000;
+      Running fleet(child_fleet(std::move(made)));
+      fleet->scale(2);
+      if (seen) log.await("it ended; started again in");
+      while (!seen && fleet->most() == 0) std::this_thread::yield();
+    }
+    std::ifstream in(file);
+    const std::string told((std::istreambuf_iterator<char>(in)), {});
+    const auto second = told.find("start", told.find("scale"));
+    ASSERT_NE(second, told.npos) << told;
+    EXPECT_LT(told.find("\"count\":0", second), told.find("stop", second)) << told;
+    std::filesystem::remove(file);
+  }
 }
 
 TEST(ChildFleet, OneThatLiesIsKilledAndItsMembersForgotten) {

@@ -107,7 +107,7 @@ class Loader(Delivery, DataLoaderAttributes):
     reattach_timeout: seconds that a lost daemon is waited for; then on_daemon_loss: "embedded" (go on in this process)
     or "raise".
     remote: workers that may take what this host's cores cannot do: ["host:7070", ...] (`carya-worker` runs there),
-    "dns://name:7070", or `carya.fleet.ray(...)`. How many get work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
+    "dns://name:7070", `carya.fleet.ray(...)` or `carya.fleet.kubernetes(...)`. How many get work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
     "worker", or machine types) and objective=: "cost" (least cost per sample, of what makes the trainer wait at most 2 %),
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.

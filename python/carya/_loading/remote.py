@@ -80,7 +80,7 @@ def _where(remote: Any) -> dict[str, Any]:
     if isinstance(remote, str) and remote.startswith("dns://"):
         return {"workers": [], "dns": remote}
     listed = [remote] if isinstance(remote, str) else remote
-    allowed = '["host:7070", "unix:/path", ...], "dns://name:7070" or carya.fleet.ray(...)'
+    allowed = '["host:7070", "unix:/path", ...], "dns://name:7070" or a fleet of carya.fleet'
     if not isinstance(listed, Iterable):
         raise invalid("Loader: remote", remote, allowed)
     workers = list(listed)

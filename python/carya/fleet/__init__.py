@@ -6,14 +6,17 @@ A list of addresses and a DNS name need no description: `remote=["w1:7070", "w2:
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .._errors import InvalidArgument, invalid
 from .._options import integer
 
-__all__ = ["ChildFleet", "ray"]
+__all__ = ["ChildFleet", "kubernetes", "ray"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,84 @@ class ChildFleet:
     command: tuple[str, ...]
     options: str
     price: float = 0.0
+
+
+# Names of objects: DNS subdomains, and labels for namespaces. Source: kubernetes.io, "Object Names and IDs".
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL)
+_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+
+
+def kubernetes(
+    name: str,
+    *,
+    namespace: str | None = None,
+    kind: Literal["deployment", "statefulset"] = "deployment",
+    min_workers: int = 0,
+    max_workers: int = 40,
+    port: int | None = None,
+    price: float = 0.0,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> ChildFleet:
+    """Workers as pods of a Deployment (or StatefulSet) of carya-worker that the loader scales.
+
+    The workload exists already; packaging/helm has a chart for it. Loaders of any number of hosts may share it: its
+    replicas are the sum of what they want, and each uses pods of its own first. From the first loader on the replicas
+    belong to the loaders: who else changes them is overruled. They go back to `min_workers` when the last loader
+    closes; where its host died without a word, the loaders that are left (or the next one) see it after a minute.
+
+    A process of its own does it, over HTTPS with the standard library. Errors of the API server (rights that are
+    missing, a server that is busy or away) are said once in `loader.placement()["events"]`; the stream goes on with
+    the pods that are known.
+
+    Needed rights, in the workload's namespace: `get` and `patch` of `deployments/scale` (or `statefulsets/scale`),
+    `list` and `watch` of `pods`, `list`, `create`, `patch` and `delete` of `leases`. Certificates of pods are best
+    for one name that all of them have, which `remote_tls={"server_name": ...}` gives.
+
+    Args:
+        name: Of the workload.
+        namespace: Of the workload; None: that of the pod's service account, or of the kubeconfig's context.
+        kind: "deployment" or "statefulset".
+        min_workers: So many stay without a loader. Give the same in all loaders.
+        max_workers: So many at most; for all loaders together it is the largest that one gives.
+        port: Where the pods listen; None: their container port that is called `carya`, else 7070.
+        price: Of one worker, in dollars per hour; 0: unknown.
+        kubeconfig: A kubeconfig file, read anew for each request. None: the service account of the pod that this
+            process runs in; outside of pods `$KUBECONFIG`, or `~/.kube/config`. YAML needs PyYAML (`pip install
+            carya[kubernetes]`).
+        context: Of the kubeconfig; None: its current one.
+
+    Errors: InvalidArgument.
+
+    >>> import carya
+    >>> fleet = carya.fleet.kubernetes("carya-worker", namespace="ml", max_workers=16, price=0.4273)
+    >>> fleet.command[1:]
+    ('-m', 'carya.fleet.kubernetes')
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise invalid("fleet.kubernetes: name", name, "the name of a Deployment or StatefulSet")
+    if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        raise invalid("fleet.kubernetes: namespace", namespace, "the name of a namespace, or None")
+    if kind not in ("deployment", "statefulset"):
+        raise invalid("fleet.kubernetes: kind", kind, '"deployment" or "statefulset"')
+    integer("fleet.kubernetes: max_workers", max_workers, 1, "an integer of 1 to 10000", 10_000)
+    integer("fleet.kubernetes: min_workers", min_workers, 0, "an integer of 0 to max_workers", max_workers)
+    if port is not None:
+        integer("fleet.kubernetes: port", port, 1, "a port of 1 to 65535, or None", 65_535)
+    if not price >= 0:
+        raise invalid("fleet.kubernetes: price", price, "dollars per hour and worker")
+    options = {
+        "name": name,
+        "namespace": namespace,
+        "kind": kind,
+        "min_workers": min_workers,
+        "max_workers": max_workers,
+        "port": port,
+        "kubeconfig": None if kubeconfig is None else os.path.abspath(os.path.expanduser(os.fspath(kubeconfig))),
+        "context": context,
+    }
+    return ChildFleet((sys.executable, "-m", "carya.fleet.kubernetes"), json.dumps(options), price)
 
 
 def ray(

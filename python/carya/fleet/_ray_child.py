@@ -7,7 +7,6 @@ where it listens; a node that dies takes its actors along, and others are starte
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -15,9 +14,10 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
-_TICK_S = 0.5
+from ._child import serve
+
 _LOOK_S = 2.0  # between two questions to an actor whether its worker lives
 _START_S = 60.0  # from the start of carya-worker to its being ready
 _RETRY_S = 5.0  # until an actor that died is replaced
@@ -121,6 +121,9 @@ class Fleet:
     wanted: int = 0
     not_before_s: float = 0.0
 
+    def want(self, count: int) -> None:
+        self.wanted = count
+
     def members(self) -> list[str]:
         return [worker.address for worker in self.workers if worker.address and not worker.draining]
 
@@ -191,52 +194,6 @@ def _connect(options: dict[str, Any], log: Any) -> Fleet:
     return Fleet(ray, actor, options["arguments"], options["max_workers"], log)
 
 
-class _Lines:
-    """Whole lines of a descriptor, without ever waiting for the rest of one."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._fd = source.fileno()
-        self._rest = b""
-
-    def wait(self, seconds: float) -> list[str] | None:
-        """Those that came; None: the end."""
-        if not select.select([self._fd], [], [], seconds)[0]:
-            return []
-        data = os.read(self._fd, 65_536)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [line.decode() for line in lines] if data or lines else None
-
-
 def main() -> None:
     """Serve until "stop", or the end of input."""
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what Ray prints is no line of ours
-
-    def say(event: str, **fields: Any) -> None:
-        out.write(json.dumps({"event": event, **fields}) + "\n")
-
-    lines = _Lines(sys.stdin.buffer)
-    fleet: Fleet | None = None
-    told: list[str] | None = None
-    while (came := lines.wait(_TICK_S)) is not None:
-        asked = False
-        for line in came:
-            command = json.loads(line)
-            if command["command"] == "start":
-                fleet = _connect(command["options"], lambda text: say("log", text=text))
-                say("ready", most=fleet.most)
-            elif command["command"] == "scale" and fleet:
-                fleet.wanted = max(0, min(command["count"], fleet.most))
-            elif command["command"] == "stop":
-                came = None
-                break
-            asked = asked or command["command"] == "members"
-        if came is None:
-            break
-        if fleet:
-            fleet.look()
-            if asked or fleet.members() != told:
-                told = fleet.members()
-                say("members", members=told)
-    if fleet:
-        fleet.close()
+    serve(lambda options, _, log: _connect(options, log))
