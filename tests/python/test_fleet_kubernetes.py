@@ -442,6 +442,23 @@ def test_hosts_that_step_at_once_miss_nobody(server: Running) -> None:
         assert server.cluster.replicas() == sum(wanted)
 
 
+def test_a_host_that_comes_between_two_steps_of_another_is_counted(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Host(server, "one"), Host(server, "two")
+    live = one.claims._live
+
+    def listed_too_early() -> list[kubernetes_child.Claim]:
+        found = live()
+        monkeypatch.undo()
+        two.claims.step(5)
+        return found
+
+    monkeypatch.setattr(one.claims, "_live", listed_too_early)
+    one.claims.step(1)
+    assert server.cluster.replicas() == 6
+
+
 def test_a_host_that_died_without_a_word_is_counted_until_its_claim_ends(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
