@@ -93,6 +93,17 @@ install_torchvision() {
     say "no torchvision: its tests are skipped; the end of build/torchvision.log says: $(tail -n 1 build/torchvision.log)"
 }
 
+# Helm's engine and the schemas of Kubernetes, with which tests render the chart. Not in .venv: 160 MB that nothing else needs.
+install_helm() {
+  [[ -d build/helm/kubernetes_validate && -d build/helm/helm_python ]] && return
+  say "installing helm-python-sdk and kubernetes-validate into build/helm (log: build/helm.log)"
+  # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
+  .venv/bin/python -m pip install --disable-pip-version-check --no-compile --quiet --upgrade --target build/helm ${PIP_ARGS:-} \
+    helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 > build/helm.log 2>&1 &&
+    for copy in build/helm/helm_python/lib/libhelm_c.so.*; do ln -f build/helm/helm_python/lib/libhelm_c.so "$copy"; done ||
+    say "no Helm: tests of the chart are skipped; the end of build/helm.log says: $(tail -n 1 build/helm.log)"
+}
+
 make_venv() {
   command -v python3 > /dev/null || die "python3 is not in PATH." "Install Python 3.10 or newer: apt-get install python3"
   local version
@@ -134,4 +145,4 @@ flock 9
 make_venv
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python
-[[ $group != test ]] || install_torchvision
+[[ $group != test ]] || { install_torchvision; install_helm; }
