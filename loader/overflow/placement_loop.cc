@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -37,6 +38,8 @@ constexpr double kLooksUntilSettled = 2;
 constexpr std::uint32_t kFirstWorkers = 4;
 /// The time from the request for a worker of a fleet until the worker works.
 constexpr double kFleetStartS = 30;
+/// What a worker has that its fleet gave up comes home within this time, or is done elsewhere.
+constexpr std::int64_t kLeaveNs = 10'000'000'000;
 constexpr std::size_t kEventsKept = 16;
 
 std::string host_name() {
@@ -94,15 +97,22 @@ void PlacementLoop::follow_fleet(std::optional<std::uint32_t> wanted) {
   if (!fleet_) return;
   if (wanted) fleet_->scale(*wanted);
   const std::vector<std::string> members = fleet_->members();
-  std::erase_if(fleet_members_, [&](const auto& known) {
-    if (std::ranges::find(members, known.first) != members.end()) return false;
-    executor_->remove_worker(known.second);
-    return true;
-  });
+  const std::int64_t now_ns = monotonic_ns();
+  for (auto known = fleet_members_.begin(); known != fleet_members_.end();) {
+    FleetMember& one = known->second;
+    const bool gone = std::ranges::find(members, known->first) == members.end();
+    if (gone != (one.gone_at_ns > 0)) {
+      one.gone_at_ns = gone ? now_ns : 0;
+      executor_->set_retired(one.member, gone);
+    }
+    const bool ends = gone && (now_ns - one.gone_at_ns >= kLeaveNs || executor_->is_idle(one.member));
+    if (ends) executor_->remove_worker(one.member);
+    known = ends ? fleet_members_.erase(known) : std::next(known);
+  }
   for (const std::string& address : members) {
     if (fleet_members_.contains(address)) continue;
     if (const auto added = executor_->add_worker(address)) {
-      fleet_members_[address] = *added;
+      fleet_members_[address] = {.member = *added};
     } else {
       note_event("worker=" + address + " why=\"" + added.error().message + "\"");
       note_none(added.error().message);

@@ -92,8 +92,11 @@ class PlacementLoop {
   const OverflowStream stream_;
   std::shared_ptr<RemoteExecutor> executor_;
   std::unique_ptr<remote::Fleet> fleet_;  // null: the workers are those of the options
-  std::map<std::string, std::uint64_t>
-      fleet_members_;  // workers of the fleet that the executor knows, by address
+  struct FleetMember {
+    std::uint64_t member = 0;     // the executor's number
+    std::int64_t gone_at_ns = 0;  // when the fleet gave it up; 0: it did not
+  };
+  std::map<std::string, FleetMember> fleet_members_;  // workers that the executor knows, by address
   std::thread fleet_thread_;
   StreamControl* control_ = nullptr;
   std::uint64_t plans_ = 0;  // plans sent so far; the next number

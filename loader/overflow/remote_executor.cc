@@ -102,6 +102,20 @@ void RemoteExecutor::remove_worker(std::uint64_t member) {
   workers_.remove(member);
 }
 
+void RemoteExecutor::set_retired(std::uint64_t member, bool retired) {
+  const MutexLock lock(mutex_);
+  WorkerEntry* const entry = workers_.find(member);
+  if (entry == nullptr) return;
+  entry->retired = retired;
+  workers_.note_came();
+}
+
+bool RemoteExecutor::is_idle(std::uint64_t member) {
+  const MutexLock lock(mutex_);
+  const WorkerEntry* const entry = workers_.find(member);
+  return entry == nullptr || entry->out == 0;
+}
+
 void RemoteExecutor::set_workers(std::uint32_t workers) {
   const MutexLock lock(mutex_);
   workers_.set_count(workers);

@@ -83,6 +83,9 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
   Result<std::uint64_t> add_worker(const std::string& address);
   /// Forget a worker. Its chunks are computed elsewhere.
   void remove_worker(std::uint64_t member);
+  /// Give a worker no more chunks, or again some. What it has comes home; is_idle() says when all has.
+  void set_retired(std::uint64_t member, bool retired);
+  bool is_idle(std::uint64_t member);
   /// Use at most `workers` workers from now on.
   void set_workers(std::uint32_t workers);
   /// Say what one worker saves, in $ per hour. Workers that several hosts use share their time by these bids.

@@ -50,6 +50,7 @@ void WorkerTable::look(std::span<const remote::WorkerStats> measured) {
     entry->window.note_round_trip(static_cast<std::int64_t>(one.round_trip_s * 1e9));
     entry->chunks_max = one.window.requests;
     entry->free = one.free >= kAllFree ? 1 : one.free;
+    entry->drains = one.state == remote::WorkerStats::State::kDraining;
   }
   choose(random_.next_below(kLooksPerMove) == 0);
 }

@@ -25,13 +25,15 @@ struct WorkerEntry {
   bool reads = false;            ///< the worker reads records of its plan itself
   bool proven = false;           ///< a chunk with that plan on this connection was compared and is right
   bool expelled = false;
-  std::size_t out = 0;  ///< chunks that the worker has, or that are being compared
-  double cores = 0;     ///< 0: the worker never came
+  bool drains = false;   ///< the worker goes away: what it has comes home, and no more goes
+  bool retired = false;  ///< its fleet has given it up; likewise
+  std::size_t out = 0;   ///< chunks that the worker has, or that are being compared
+  double cores = 0;      ///< 0: the worker never came
   ChunkWindow window{};
   WorkerSpeed speed{};
   double free = 1;  ///< the share of the worker that other hosts leave
 
-  bool is_there() const { return plan != 0 && !expelled; }
+  bool is_there() const { return plan != 0 && !expelled && !drains && !retired; }
 };
 
 /// The workers of one executor: which of them are used, and which one gets the next chunk. A used worker that is

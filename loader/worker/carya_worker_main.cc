@@ -46,6 +46,7 @@ struct Arguments {
   double megapixels = 0;  // 0: what pipelines themselves allow
   double chunk_s = 60;
   double silent_s = 3;
+  double grace_s = 25;
   std::string log_level = "info";
 };
 
@@ -109,10 +110,11 @@ Status complete(Arguments& arguments) {
   server.threads = arguments.threads;
   server.silent_ms = static_cast<std::uint64_t>(arguments.silent_s * 1000);
   server.chunk_ms = static_cast<std::uint64_t>(arguments.chunk_s * 1000);
+  server.grace_ms = static_cast<std::uint64_t>(arguments.grace_s * 1000);
   return {};
 }
 
-/// TERM and INT finish what was begun; a second one ends at once.
+/// TERM and INT finish what there is within the grace time; a second one ends at once.
 void follow_signals(const sigset_t& signals, const Supervisor& manager, EventLog& log,
                     remote::ChunkServer& server, const std::atomic<bool>& ended) {
   int signal = 0;
@@ -217,6 +219,9 @@ int main(int argc, char** argv) {
   app.add_option("--max-silence", arguments.silent_s,
                  "seconds without a byte until a host counts as dead (default 3)")
       ->check(CLI::Range(1.0, 3600.0));
+  app.add_option("--grace", arguments.grace_s,
+                 "seconds after SIGTERM until what is not done is given back to its hosts (default 25)")
+      ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--log-level", arguments.log_level,
                  "what is logged: debug, info (default), warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));

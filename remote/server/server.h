@@ -34,6 +34,8 @@ struct ServerOptions {
   std::uint64_t silent_ms = 3000;   ///< a connection without a byte for so long is dead
   std::uint64_t hello_ms = 10'000;  ///< the limit for a new connection's Hello
   std::uint64_t chunk_ms = 60'000;  ///< the limit for one chunk, and for the arrival of one frame
+  std::uint64_t grace_ms =
+      25'000;  ///< from drain() on; what is not done by then is given back to its clients
 };
 
 /// Identifies one call of the handler.
@@ -110,8 +112,8 @@ class ChunkServer {
   void run();
   /// Close all connections at once.
   void stop();
-  /// Accept no new request and finish those that were accepted. A client that waits for nothing more closes its
-  /// connection, or has it closed.
+  /// Accept no new request and finish those that were accepted, or give them back when the grace time is over. A
+  /// client that waits for nothing more closes its connection, or has it closed.
   void drain();
   /// Answer a ticket, once. A result that is longer than the client accepts fails its chunk.
   void answer(const Ticket& ticket, Result<Answer> answer);

@@ -293,6 +293,8 @@ void ChunkServer::Loop::tick(std::int64_t now_ns) {
     wanted = drain_wanted_;
   }
   if (wanted && !drains_) start_draining();
+  const auto grace_ns = static_cast<std::int64_t>(options_.grace_ms) * kMs;
+  if (drains_ && !gave_back_ && now_ns - drains_since_ns_ >= grace_ns) give_back();
   if (!accepting_ && !drains_)
     accepting_ = poller_.watch(listener_.get(), kListenerTag, true, false).has_value();
   expire_chunks(now_ns);
@@ -323,6 +325,8 @@ Status ChunkServer::Loop::judge(ServerPeer& peer, std::int64_t now_ns) const {
   if (drains_ && peer.is_idle() && peer.connection().queued_frames() == 0 &&
       late(drains_since_ns_, options_.silent_ms))
     return fail(Code::kClosed, "the worker goes away, and the client has nothing left here");
+  if (gave_back_ && late(drains_since_ns_, options_.grace_ms + options_.silent_ms))
+    return fail(Code::kClosed, "the worker goes away, and the client did not take what it was given back");
   return {};
 }
 
@@ -338,6 +342,34 @@ void ChunkServer::Loop::start_draining() {
     if (!entry.peer->is_welcome()) strangers.push_back(id);
   }
   for (const std::uint64_t id : strangers) close(id, {Code::kUnsupported, "the worker goes away", 0});
+}
+
+/// The grace time is over: what is not done, others do.
+void ChunkServer::Loop::give_back() {
+  gave_back_ = true;
+  const Error gone{Code::kClosed, "the worker goes away before it can do this", 0};
+  for (auto& [id, entry] : peers_) {
+    if (entry.peer->waiting.empty()) continue;
+    turns_.leave(id);
+    for (const Question& question : std::exchange(entry.peer->waiting, {})) {
+      --queued_;
+      refuse(*entry.peer, question, gone);
+    }
+  }
+  for (auto& [serial, flight] : flights_) {
+    ServerPeer* const peer = flight.told ? nullptr : find(flight.peer);
+    if (peer == nullptr) continue;
+    flight.told = true;
+    touch(flight.peer);
+    if (flight.type == FrameType::kRegister) {
+      peer->end_registration();
+      peer->connection().send(ErrorIs{gone}, flight.request);
+      continue;
+    }
+    peer->finish(flight.payload_bytes + flight.result_bytes);
+    peer->connection().send(ChunkFailed{gone}, flight.request);
+    handler_.cancel({flight.peer, serial});
+  }
 }
 
 struct ChunkServer::Loop::Sending {

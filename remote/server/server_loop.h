@@ -80,6 +80,7 @@ class ChunkServer::Loop final : public PeerHost {
   void expire_chunks(std::int64_t now_ns);
   Status judge(ServerPeer& peer, std::int64_t now_ns) const;
   void start_draining();
+  void give_back();
   void touch(std::uint64_t id) { touched_.push_back(id); }
 
   const ServerOptions options_;
@@ -99,6 +100,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::vector<std::uint64_t> touched_;       // peers that have something to send or to take
   bool drains_ = false;
   std::int64_t drains_since_ns_ = 0;
+  bool gave_back_ = false;
   bool accepting_ = true;
 
   std::atomic<bool> stopped_{false};

@@ -104,6 +104,30 @@ TEST(RemoteExecutor, TwoHostsThatNeedAWorkerEachHaveOneEach) {
   FAIL() << "they share one, and nobody has the other";
 }
 
+TEST(RemoteExecutor, WhatAWorkerHasThatIsRetiredComesHomeAndNoMoreGoes) {
+  const PhotoFolder folder(61);
+  const Opened opened = open_photos(folder);
+  const std::string path = folder.socket();
+  const Worker worker(path);
+  const auto crew = crew_at(*opened.pipeline, kAllOps, {path});
+  const auto job = start(opened, {.threads = 1, .slots = 6}, crew);
+  const std::uint64_t member = crew->figures().at(0).member;
+  for (int round = 0; round < 3; ++round) {
+    crew->set_retired(member, false);
+    ASSERT_TRUE(job->seek(0, 0));
+    EXPECT_EQ(drain_until_remote(*job), alone(opened));
+    ASSERT_TRUE(job->seek(0, 0));
+    ASSERT_TRUE(job->next(120'000));  // in the middle
+    crew->set_retired(member, true);
+    while (!crew->is_idle(member)) std::this_thread::yield();
+    const std::uint64_t rows = crew->totals().rows;
+    ASSERT_TRUE(job->seek(0, 0));
+    EXPECT_EQ(drain(*job), alone(opened));
+    EXPECT_EQ(crew->totals().rows, rows);
+    EXPECT_EQ(crew->figures().at(0).lost, 0U);
+  }
+}
+
 TEST(RemoteExecutor, ALoaderThatClosesLeavesNothingBehind) {
   const PhotoFolder folder(61);
   const Opened opened = open_photos(folder);

@@ -109,6 +109,14 @@ def test_workers_on_a_ray_cluster_come_go_and_survive_a_node(monkeypatch: pytest
             cluster.add_node(num_cpus=1)
             two = ray.members(lambda found: len(found) == 2)
             assert all(greeted(member) for member in two)
+            # A child that is killed takes its actors along: Ray ends those whose owner is gone.
+            with child(made) as other:
+                other.hear("ready")
+                cluster.add_node(num_cpus=1)
+                other.say(command="scale", count=1)
+                third = other.members(lambda found: len(found) == 1)
+                other.process.kill()
+                until(lambda: not any(listens(member) for member in third))
             # The end of its input ends it and all workers.
             assert ray.process.stdin
             ray.process.stdin.close()

@@ -120,7 +120,7 @@ def test_what_values_say_is_what_is_rendered() -> None:
     daemon, worker = (one(found, kind)["spec"]["template"]["spec"] for kind in ("DaemonSet", "Deployment"))
     mounts = {mount["name"]: mount for mount in daemon["containers"][0]["volumeMounts"]}
     assert (mounts["photos"]["readOnly"], mounts["out"]["readOnly"]) == (True, False)
-    assert worker["containers"][0]["command"][-4:] == ["--root", "/data", "--max-seconds", "30"]
+    assert worker["containers"][0]["command"][-6:] == ["--root", "/data", "--grace", "70", "--max-seconds", "30"]
     assert worker["containers"][0]["image"] == "registry.example/carya:9"
     assert "replicas" not in one(found, "Deployment")["spec"]  # they belong to the loaders
     assert one(render(**CASES["no fleet"]), "Deployment")["spec"]["replicas"] == 7

@@ -82,6 +82,66 @@ def test_a_worker_that_is_killed_and_comes_back_changes_no_bit(photos: Path) -> 
                 assert digest(loader) == expected
 
 
+@pytest.mark.parametrize("grace", ["25", "0"])
+def test_a_worker_that_is_told_to_end_counts_as_no_fault(photos: Path, grace: str) -> None:
+    """As before a spot machine ends: what it has comes home, or is given back; no bit changes."""
+    expected = epoch_digest(vision(photos))
+    with workers.running("--insecure", "--grace", grace) as first, workers.running("--insecure") as second:
+        remote: dict[str, Any] = {"remote": at(first, second), "placement": "remote:2", "threads": 1}
+        with carya.Loader(vision(photos), **remote) as loader:
+
+            def chunks(number: int) -> int:
+                loader.set_epoch(0)
+                assert digest(loader) == expected
+                return int(loader.placement()["workers"][number]["chunks"])
+
+            until(lambda: chunks(0) > 0 and chunks(1) > 0)
+            loader.set_epoch(0)
+            next(iter(loader))
+            first.process.send_signal(signal.SIGTERM)
+            assert first.process.wait(300) == 0
+            before = chunks(1)
+            until(lambda: chunks(1) > before)
+            worker = loader.placement()["workers"][0]
+            assert worker["failed"] == 0
+            assert worker["state"] in ("down", "connecting")  # it is looked for again, and is not parked for its end
+            assert "goes away" in str(loader.placement()["events"])
+            if grace != "0":
+                assert worker["lost"] == 0
+
+
+def test_a_fleet_that_gives_up_a_worker_waits_for_what_it_has(photos: Path, worker: Worker, tmp_path: Path) -> None:
+    """A child that forgets a worker, and finds it again."""
+    script = tmp_path / "child.py"
+    wanted = tmp_path / "members"
+    wanted.write_text(json.dumps(at(worker)))
+    script.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    if asked['command'] == 'start': print(json.dumps({'event': 'ready', 'most': 1}), flush=True)\n"
+        "    if asked['command'] == 'stop': break\n"
+        f"    print(json.dumps({{'event': 'members', 'members': json.load(open({str(wanted)!r}))}}), flush=True)\n"
+    )
+    fleet = carya.fleet.ChildFleet((sys.executable, str(script)), "{}")
+    expected = epoch_digest(vision(photos))
+    with carya.Loader(vision(photos), remote=fleet, placement="remote:1", threads=1) as loader:
+
+        def there(count: int) -> bool:
+            loader.set_epoch(0)
+            assert digest(loader) == expected
+            found = [one for one in loader.placement()["workers"] if one["state"] == "up"]
+            assert not any(one["lost"] for one in found)
+            return len(found) == count
+
+        for _ in range(2):
+            assert read_until_remote(loader) == expected
+            wanted.write_text("[]")
+            until(lambda: there(0))
+            wanted.write_text(json.dumps(at(worker)))
+            until(lambda: there(1))
+
+
 def test_workers_that_are_not_there_are_not_missed(photos: Path, tmp_path: Path) -> None:
     with carya.Loader(vision(photos), remote=[f"unix:{tmp_path}/none"], placement="remote:1") as loader:
         assert digest(loader) == epoch_digest(vision(photos))

@@ -473,6 +473,26 @@ TEST_F(Server, DrainingFinishesWhatItHas) {
   thread.join();  // run() has ended by itself
 }
 
+TEST_F(Server, WhatIsNotDoneWithinTheGraceTimeIsGivenBack) {
+  options.heartbeat_ms = 20;
+  options.grace_ms = 30;
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  one->ask(1, 1, 100);  // begun
+  one->ask(2, 1, 100);  // waits
+  one->push();
+  const Asked asked = handler.wait(handler.chunks, 0);
+  server->drain();
+  one->expect<Drain>();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(one->expect<ChunkFailed>().error.code, Code::kClosed);
+  EXPECT_EQ(server->stats().queued, 0U);
+  server->answer(asked.ticket, Answer{"", payload_of(pattern(100, 3))});  // too late: nobody is told
+  one.reset();
+  thread.join();
+  EXPECT_EQ(handler.chunks.size(), 1U);
+}
+
 TEST_F(Server, RubbishHarmsNobodyElse) {
   options.heartbeat_ms = 20;
   start();
