@@ -13,6 +13,9 @@
 #include "loader/control/daemon_stream.h"
 #include "loader/trace/perfetto.h"
 #include "loader/trace/trace.h"
+#include "loader/wire/compatibility.h"
+#include "remote/fleet/dns_fleet.h"
+#include "remote/pool/usage_query.h"
 #include "text.h"
 
 namespace carya::python {
@@ -141,9 +144,57 @@ void bind_trace(py::module_& module) {
   module.def("daemon_trace_stop", &stop_daemon_trace, py::arg("socket"), py::arg("session"), py::arg("job"));
 }
 
+/// Who uses a worker. `tls`: certificate, key and authority; all empty: none.
+py::dict worker_usage(const std::string& address, const std::array<std::string, 3>& tls,
+                      const std::string& server_name, const std::string& token, bool insecure,
+                      double seconds) {
+  remote::UsageQuery query{.server_name = server_name, .insecure = insecure};
+  query.hello = {.client = "carya fleet", .facts = loader::remote_facts(), .token = token};
+  query.limit_ms = static_cast<std::uint64_t>(seconds * 1000);
+  if (!tls[0].empty())
+    query.tls = remote::TlsFiles{.certificate = tls[0], .key = tls[1], .authority = tls[2]};
+  const remote::UsageIs usage = unwrap([&] {
+    const WithoutGil unlocked;
+    return remote::ask_usage(address, query);
+  }());
+  py::list clients;
+  for (const remote::ClientUsage& one : usage.clients) {
+    py::dict client;
+    client["client"] = message_text(one.client);
+    client["address"] = message_text(one.address);
+    client["since_s"] = static_cast<double>(one.since_ms) / 1e3;
+    client["asked_s"] =
+        one.asks ? py::object(py::float_(static_cast<double>(one.asked_ms) / 1e3)) : py::none();
+    client["saves_per_hour"] = static_cast<double>(one.worth) / 1e6;
+    client["share"] = static_cast<double>(one.share) / remote::Pong::kAll;
+    client["in_flight"] = one.in_flight;
+    client["thread_s"] = static_cast<double>(one.thread_ms) / 1e3;
+    clients.append(client);
+  }
+  py::dict found;
+  found["server"] = message_text(usage.server);
+  found["threads"] = usage.threads;
+  found["drains"] = usage.drains;
+  found["clients_all"] = usage.clients_all;
+  found["clients"] = clients;
+  return found;
+}
+
+/// The addresses that a "dns://" name stands for now.
+std::vector<std::string> look_up_workers(const std::string& name) {
+  return unwrap([&]() -> Result<std::vector<std::string>> {
+    const WithoutGil unlocked;
+    ASSIGN(const remote::DnsName parsed, remote::parse_dns_name(name));
+    return remote::look_up_workers(parsed);
+  }());
+}
+
 }  // namespace
 
 void bind_daemon(py::module_& module) {
+  module.def("worker_usage", &worker_usage, py::arg("address"), py::arg("tls"), py::arg("server_name"),
+             py::arg("token"), py::arg("insecure"), py::arg("seconds"));
+  module.def("look_up_workers", &look_up_workers, py::arg("name"));
   bind_trace(module);
   module.def("escaped", [](const py::bytes& text) { return escaped(std::string(text)); }, py::arg("text"));
   module.def("daemon_socket", &loader::default_socket_path);

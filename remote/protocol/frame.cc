@@ -66,6 +66,10 @@ std::string_view frame_name(FrameType type) {
       return "Error";
     case FrameType::kCancel:
       return "Cancel";
+    case FrameType::kAskUsage:
+      return "AskUsage";
+    case FrameType::kUsageIs:
+      return "UsageIs";
   }
   return "";
 }

@@ -27,6 +27,8 @@ enum class FrameType : std::uint16_t {
   kDrain = 12,
   kError = 13,
   kCancel = 14,
+  kAskUsage = 15,
+  kUsageIs = 16,
 };
 
 /// "Hello", "Welcome", ...; "" for a number that is no type.

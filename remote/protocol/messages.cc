@@ -51,6 +51,16 @@ CARYA_FIELDS(Pong) {
 }
 CARYA_FIELDS(Drain) {}
 CARYA_FIELDS(Cancel) {}
+CARYA_FIELDS(AskUsage) {}
+CARYA_FIELDS(ClientUsage) {
+  a("client", d.client), a("address", d.address), a("since_ms", d.since_ms), a("asked_ms", d.asked_ms);
+  a("asks", d.asks), a("worth", d.worth), a("share", d.share), a("in_flight", d.in_flight);
+  a("thread_ms", d.thread_ms);
+}
+CARYA_FIELDS(UsageIs) {
+  a("server", d.server), a("threads", d.threads), a("drains", d.drains), a("clients_all", d.clients_all);
+  a("clients", d.clients);
+}
 CARYA_FIELDS(ErrorIs) {
   a("error", d.error);
 }
@@ -82,7 +92,7 @@ Result<Message> decode(const std::string& body) {
 bool client_may_say(FrameType type) {
   return type == FrameType::kHello || type == FrameType::kRegister || type == FrameType::kRequest ||
          type == FrameType::kCancel || type == FrameType::kPing || type == FrameType::kPong ||
-         type == FrameType::kError;
+         type == FrameType::kAskUsage || type == FrameType::kError;
 }
 
 #define CARYA_MESSAGE(Type)                 \
@@ -101,6 +111,8 @@ CARYA_MESSAGE(Ping)
 CARYA_MESSAGE(Pong)
 CARYA_MESSAGE(Drain)
 CARYA_MESSAGE(Cancel)
+CARYA_MESSAGE(AskUsage)
+CARYA_MESSAGE(UsageIs)
 CARYA_MESSAGE(ErrorIs)
 
 }  // namespace carya::remote

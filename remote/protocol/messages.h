@@ -99,6 +99,32 @@ struct Drain {
 struct Cancel {
   static constexpr FrameType kType = FrameType::kCancel;
 };
+/// Who uses the server?
+struct AskUsage {
+  static constexpr FrameType kType = FrameType::kAskUsage;
+};
+/// A client of a server, as the server sees it.
+struct ClientUsage {
+  std::string client;           ///< as its Hello says
+  std::string address;          ///< without the port
+  std::uint64_t since_ms = 0;   ///< since it came
+  std::uint64_t asked_ms = 0;   ///< since it asked for a chunk last
+  bool asks = false;            ///< it has asked for one, ever
+  std::uint64_t worth = 0;      ///< as its last Ping says
+  std::uint64_t share = 0;      ///< of the server, in thousandths
+  std::uint64_t in_flight = 0;  ///< its requests that have no answer yet
+  std::uint64_t thread_ms = 0;  ///< of the server's threads, since it came
+  bool operator==(const ClientUsage&) const = default;
+};
+struct UsageIs {
+  static constexpr FrameType kType = FrameType::kUsageIs;
+  static constexpr std::size_t kClientsMax = 200;
+  std::string server;
+  std::uint64_t threads = 0;
+  bool drains = false;
+  std::uint64_t clients_all = 0;  ///< of which `clients` has the first kClientsMax
+  std::vector<ClientUsage> clients;
+};
 struct ErrorIs {
   static constexpr FrameType kType = FrameType::kError;
   Error error{Code::kIo, {}, 0};

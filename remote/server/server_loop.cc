@@ -253,6 +253,26 @@ double ChunkServer::Loop::free_share(ServerPeer& peer) {
   return std::clamp(1 - used_ns / (took_ns * options_.threads + 1), peer.share, 1.0);
 }
 
+UsageIs ChunkServer::Loop::usage() const {
+  const std::int64_t now_ns = monotonic_ns();
+  UsageIs out{.server = options_.server, .threads = options_.threads, .drains = drains_};
+  for (const auto& [id, entry] : peers_) {
+    const ServerPeer& peer = *entry.peer;
+    if (!peer.is_welcome() || peer.only_asks() || ++out.clients_all > UsageIs::kClientsMax) continue;
+    const auto ms_since = [&](std::int64_t ns) { return static_cast<std::uint64_t>((now_ns - ns) / kMs); };
+    out.clients.push_back({.client = peer.name(),
+                           .address = entry.from,
+                           .since_ms = ms_since(peer.since_ns()),
+                           .asked_ms = peer.asked_ns() > 0 ? ms_since(peer.asked_ns()) : 0,
+                           .asks = peer.asked_ns() > 0,
+                           .worth = peer.worth(),
+                           .share = static_cast<std::uint64_t>(peer.share * Pong::kAll),
+                           .in_flight = peer.in_flight(),
+                           .thread_ms = static_cast<std::uint64_t>(peer.used_ns / kMs)});
+  }
+  return out;
+}
+
 // What is done in turns.
 
 Window ChunkServer::Loop::window_for(double share) const {

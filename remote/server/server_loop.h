@@ -35,6 +35,7 @@ class ChunkServer::Loop final : public PeerHost {
   Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) override;
   void ask(ServerPeer& peer, Question question) override;
   double free_share(ServerPeer& peer) override;
+  UsageIs usage() const override;
   void cancel(ServerPeer& peer, std::uint64_t request) override;
 
  private:

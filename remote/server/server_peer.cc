@@ -9,6 +9,7 @@ namespace carya::remote {
 namespace {
 
 constexpr std::uint32_t kBodyBytesMax = 256 << 10;
+constexpr std::size_t kNameBytesMax = 200;
 
 /// Whether both are the same, in a time that does not tell where they differ.
 bool same_secret(const std::string& a, const std::string& b) {
@@ -120,6 +121,11 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
     case FrameType::kCancel:
       host_.cancel(*this, header.request);
       return {};
+    case FrameType::kAskUsage:
+      if (!welcome_) return fail(Code::kCorrupt, "AskUsage before Hello");
+      only_asks_ = asked_ns_ == 0;
+      connection_.send(host_.usage(), header.request);
+      return {};
     case FrameType::kRegister:
     case FrameType::kRequest:
       break;
@@ -152,6 +158,7 @@ Status ServerPeer::take_hello(const std::string& body) {
   if (!same_secret(hello.token, options_.token))
     return fail(Code::kPermission, "the client does not know the token");
   ASSIGN(const Welcome welcome, host_.welcome(*this, hello));
+  name_ = hello.client.substr(0, kNameBytesMax);
   window_ = most_ = welcome.window;
   connection_.send(welcome);
   connection_.set_limits({.body_bytes = kBodyBytesMax, .payload_bytes = options_.request_bytes_max});

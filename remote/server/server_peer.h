@@ -35,6 +35,8 @@ class PeerHost {
   virtual void ask(ServerPeer& peer, Question question) = 0;
   /// How much of the server the client may count on.
   virtual double free_share(ServerPeer& peer) = 0;
+  /// Who uses the host.
+  virtual UsageIs usage() const = 0;
   /// It does not want that request's result.
   virtual void cancel(ServerPeer& peer, std::uint64_t request) = 0;
 };
@@ -65,6 +67,8 @@ class ServerPeer final : public FrameSink {
   bool is_idle() const { return in_flight_.requests == 0 && registering_ == 0; }
   std::int64_t asked_ns() const { return asked_ns_; }  ///< when it asked for a chunk last; 0: never
   std::uint64_t worth() const { return worth_; }       ///< as its last Ping says
+  const std::string& name() const { return name_; }    ///< as its Hello says
+  bool only_asks() const { return only_asks_; }        ///< it wanted to know who uses the server
   void finish(std::uint64_t bytes);
 
   /// A plan is registered; the one to be forgotten for it, if there is one.
@@ -98,6 +102,8 @@ class ServerPeer final : public FrameSink {
   std::int64_t asked_ns_ = 0;
   std::uint64_t worth_ = 0;
   bool welcome_ = false;
+  bool only_asks_ = false;
+  std::string name_;
   Window window_;     // as told last
   Window most_;       // that was ever told
   Window in_flight_;  // of requests

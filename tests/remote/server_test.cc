@@ -493,6 +493,25 @@ TEST_F(Server, WhatIsNotDoneWithinTheGraceTimeIsGivenBack) {
   EXPECT_EQ(handler.chunks.size(), 1U);
 }
 
+TEST_F(Server, WhoUsesItIsToldToWhoIsWelcome) {
+  start();
+  auto host = client();
+  host->ask(1, 1, 100);
+  host->push();
+  const Asked asked = handler.wait(handler.chunks, 0);
+  auto looks = client(1);
+  looks->connection.send(AskUsage{}, 7);
+  looks->push();
+  const UsageIs usage = looks->expect<UsageIs>();
+  EXPECT_EQ(usage.threads, options.threads);
+  EXPECT_EQ(usage.clients_all, 1U);  // who looks is none
+  ASSERT_EQ(usage.clients.size(), 1U);
+  EXPECT_TRUE(usage.clients[0].asks);
+  EXPECT_EQ(usage.clients[0].in_flight, 1U);
+  EXPECT_FALSE(usage.drains);
+  server->answer(asked.ticket, Answer{"", payload_of(pattern(100, 3))});
+}
+
 TEST_F(Server, RubbishHarmsNobodyElse) {
   options.heartbeat_ms = 20;
   start();
