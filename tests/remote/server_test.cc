@@ -509,6 +509,10 @@ TEST_F(Server, WhoUsesItIsToldToWhoIsWelcome) {
   EXPECT_TRUE(usage.clients[0].asks);
   EXPECT_EQ(usage.clients[0].in_flight, 1U);
   EXPECT_FALSE(usage.drains);
+  Client stranger(socket());
+  stranger.connection.send(AskUsage{});
+  stranger.push();
+  EXPECT_NE(stranger.told().find("AskUsage before Hello"), std::string::npos);
   server->answer(asked.ticket, Answer{"", payload_of(pattern(100, 3))});
 }
 
