@@ -530,6 +530,16 @@ def test_a_lease_that_is_no_claim_counts_nothing_and_is_said_once(server: Runnin
     assert "a Lease of another fleet is not as expected" in host.said[0]
 
 
+def test_a_server_that_names_objects_oddly_ends_no_fleet(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(server, "one")
+    host.claims.step(1)
+    lease = server.cluster.get("leases", "one")
+    for odd in ([], {}, None, 7):
+        lease["metadata"]["uid"] = lease["metadata"]["resourceVersion"] = odd
+        monkeypatch.setattr(host.claims._api, "items", lambda *_, found=lease: ([found, 7, None, found], ""))
+        host.claims.step(2)  # whatever it counts
+
+
 def test_shares_of_pods_are_disjoint_where_there_are_enough(server: Running) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

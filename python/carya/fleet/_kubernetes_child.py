@@ -409,7 +409,11 @@ class Claims:
         claims = []
         for lease in leases:
             try:
-                claim, version, uid = read_claim(lease), lease["metadata"]["resourceVersion"], lease["metadata"]["uid"]
+                claim, version, uid = (
+                    read_claim(lease),
+                    str(lease["metadata"]["resourceVersion"]),
+                    str(lease["metadata"]["uid"]),
+                )
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 self._troubles.note("claims", ApiError(0, f"a Lease of another fleet is not as expected: {error}"))
                 continue
