@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kTextMax = 256;  // of an ETag or date: longer ones are none
 constexpr std::uint32_t kRetryAfterMax = 60;
+constexpr std::string_view kGeneration = "generation ";
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
@@ -85,6 +86,8 @@ void Answer::take(std::string_view line) {
     range_first = number(numbers.substr(0, dash));
     range_last = number(numbers.substr(dash + 1, slash - dash - 1));
     range_total = number(numbers.substr(slash + 1));
+  } else if (name == "x-goog-generation") {
+    generation = number(value) ? std::string(kGeneration) + std::string(value) : "";
   } else if (name == "etag") {
     etag = printable(value);
   } else if (name == "last-modified") {
@@ -127,8 +130,16 @@ Verdict judge_range(const Answer& answer, const RangeWanted& wanted) {
   return Verdict::kGood;
 }
 
+std::string pin_condition(std::string_view pin) {
+  if (pin.starts_with(kGeneration))
+    return "x-goog-if-generation-match: " + std::string(pin.substr(kGeneration.size()));
+  if (pin.starts_with('"')) return "If-Match: " + std::string(pin);
+  if (pin.empty() || pin.starts_with("W/")) return "";
+  return "If-Unmodified-Since: " + std::string(pin);
+}
+
 std::string answer_failure(const Answer& answer, Verdict verdict, const RangeWanted* wanted,
-                           std::string_view body, bool signed_request) {
+                           std::string_view body, std::string_view advice) {
   const std::string code = error_code(body);
   const std::string said =
       fmt::format("the store answered {}{}", answer.status, code.empty() ? "" : " (" + code + ")");
@@ -144,9 +155,7 @@ std::string answer_failure(const Answer& answer, Verdict verdict, const RangeWan
     case Verdict::kRefused:
       if (!answer.region.empty() && answer.status == 403 && code == "AuthorizationHeaderMalformed")
         return said + "; set AWS_REGION=" + answer.region;
-      return said + (signed_request ? "; give credentials that may read it (AWS_ACCESS_KEY_ID or AWS_PROFILE)"
-                                    : "; there are no credentials: give them by AWS_ACCESS_KEY_ID and "
-                                      "AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials");
+      return fmt::format("{}; {}", said, advice);
     case Verdict::kChanged: {
       if (wanted == nullptr) return said + "; give the URL of an object that exists";
       std::string how = said;

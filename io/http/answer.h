@@ -17,6 +17,7 @@ struct Answer {
   std::optional<std::uint64_t> range_first,
       range_last;  ///< "bytes first-last/total"; nothing where it is none
   std::optional<std::uint64_t> range_total;
+  std::string generation;     ///< "generation N" of Google's x-goog-generation; "": none
   std::string etag;           ///< as written, with quotes; "": none
   std::string last_modified;  ///< as written; "": none
   bool encoded = false;       ///< Content-Encoding is another than identity
@@ -26,8 +27,11 @@ struct Answer {
 
   /// Take a header line. A status line begins a new answer, as after a redirect.
   void take(std::string_view line);
-  /// What pins the object's version: a strong ETag, else a weak one, else Last-Modified. "": the store says nothing.
-  const std::string& pin() const { return etag.empty() ? last_modified : etag; }
+  /// What pins the object's version: its generation, else an ETag, else Last-Modified. "": the store says nothing.
+  const std::string& pin() const {
+    if (!generation.empty()) return generation;
+    return etag.empty() ? last_modified : etag;
+  }
 };
 
 /// One range of an object, and what is known of the object.
@@ -53,10 +57,13 @@ Verdict judge_range(const Answer& answer, const RangeWanted& wanted);
 /// The verdict on a status that is no success.
 Verdict judge_status(int status);
 
-/// Why it is none, in words, with what to do. `body`: the beginning of the answer's body, of which S3's error code is
-/// taken. `signed_request`: whether there were credentials.
+/// The header ("name: value") by which a version is asked for; "": none can be matched, as of weak ETags.
+std::string pin_condition(std::string_view pin);
+
+/// Why it is none, in words, with what to do. `body`: the beginning of the answer's body, of which the store's error code
+/// is taken. `advice`: what to do where the store refuses (StoreAccess::advice()).
 std::string answer_failure(const Answer& answer, Verdict verdict, const RangeWanted* wanted,
-                           std::string_view body, bool signed_request);
+                           std::string_view body, std::string_view advice);
 
 /// Seconds since 1970 of an HTTP date ("Wed, 21 Oct 2015 07:28:00 GMT"); nothing where it is none.
 std::optional<std::int64_t> http_date_seconds(std::string_view date);

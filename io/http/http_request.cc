@@ -1,6 +1,9 @@
 #include "io/http/http_request.h"
 
 #include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace carya::io {
@@ -12,11 +15,13 @@ constexpr long kRedirectsMax = 5;
 // CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
 constexpr auto kProtocols = static_cast<CURLoption>(181), kRedirectProtocols = static_cast<CURLoption>(182);
 
-/// How an answer's version is asked for: by ETag, or by date where it has none that can be matched.
-std::string condition(std::string_view pin) {
-  if (pin.starts_with('"')) return "If-Match: " + std::string(pin);
-  if (pin.empty() || pin.starts_with("W/")) return "";
-  return "If-Unmodified-Since: " + std::string(pin);
+/// "Range: bytes=0-9" as {"range", "bytes=0-9"}, which is signed.
+std::pair<std::string, std::string> header_of(const std::string& line) {
+  const std::size_t colon = line.find(": ");
+  std::string name = line.substr(0, colon);
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return {std::move(name), line.substr(colon + 2)};
 }
 
 }  // namespace
@@ -71,14 +76,18 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   failure_.clear();
   if (headers_ != nullptr) curl_.slist_free_all(std::exchange(headers_, nullptr));
 
-  std::vector<std::string> lines =
-      access.sign(question_.url, question_.head ? "HEAD" : "GET", question_.query);
-  lines.emplace_back("Accept-Encoding: identity");
+  std::vector<std::string> lines = {"Accept-Encoding: identity"};
   if (question_.range) {
     const RangeWanted& range = *question_.range;
     lines.push_back(fmt::format("Range: bytes={}-{}", range.offset, range.offset + range.bytes - 1));
-    if (std::string line = condition(range.pin); !line.empty()) lines.push_back(std::move(line));
+    if (std::string line = pin_condition(range.pin); !line.empty()) lines.push_back(std::move(line));
   }
+  UnsignedRequest asked{.method = question_.head ? "HEAD" : "GET",
+                        .host = question_.url.host,
+                        .path = question_.url.target,
+                        .query = question_.query};
+  for (const std::string& line : lines) asked.headers.push_back(header_of(line));
+  for (std::string& line : access.sign(question_.url, asked)) lines.push_back(std::move(line));
   for (const std::string& line : lines) {
     curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
     if (longer == nullptr) return std::unexpected(out_of_memory());
@@ -86,7 +95,7 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   }
   std::string url = question_.url.url();
   const bool tls = url.starts_with("https:");
-  const StoreAccess::Way& way = access.way(tls);
+  const StoreWay& way = access.way(tls);
   if (way.authority != authority_) {  // only a reset brings the system's back
     curl_.easy_reset(handle_);
     set_up();
@@ -103,7 +112,8 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   const bool all =
       set(CURLOPT_URL, url.c_str()) && set(CURLOPT_HTTPHEADER, headers_) &&
       (question_.head ? set(CURLOPT_NOBODY, 1L) : set(CURLOPT_HTTPGET, 1L)) &&
-      set(CURLOPT_FOLLOWLOCATION, question_.url.s3 ? 0L : 1L) &&  // a signature is for one host
+      set(CURLOPT_FOLLOWLOCATION,
+          question_.url.kind == StoreKind::kHttp ? 1L : 0L) &&  // a signature is for one host
       set(kRedirectProtocols, static_cast<long>(tls ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
   return all ? Status() : std::unexpected(out_of_memory());
 }
@@ -150,11 +160,13 @@ RequestEnd HttpRequest::end(CURLcode code) {
         end.verdict == Verdict::kGood && question_.range && received_ != question_.range->bytes;
     if (is_short) end.verdict = Verdict::kAgain;
     if (end.verdict == Verdict::kGood) return end;
-    if (end.verdict == Verdict::kRefused) access_->refused(answer_);
+    if (end.verdict == Verdict::kRefused) access_->refused(question_.url, answer_);
     end.why = is_short ? fmt::format("the store sent {} B of {} B; give a longer io_timeout=", received_,
                                      question_.range->bytes)
                        : answer_failure(answer_, end.verdict, question_.range ? &*question_.range : nullptr,
-                                        failure_, access_->signs(question_.url));
+                                        failure_, access_->advice(question_.url));
+    if (end.verdict == Verdict::kRefused && access_->lacks_for_now(question_.url))
+      end.verdict = Verdict::kAgain;
     return end;
   }
   const std::string said = curl_.easy_strerror(code);

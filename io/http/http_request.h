@@ -21,7 +21,7 @@ namespace carya::io {
 struct HttpQuestion {
   StoreUrl url;
   bool head = false;  ///< headers only
-  std::vector<std::pair<std::string, std::string>> query;
+  Query query;
   std::optional<RangeWanted> range;  ///< its pin is copied; nothing: the whole answer
 };
 

@@ -2,16 +2,15 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <initializer_list>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/mutex.h"
+#include "io/credentials/google_grant.h"
 
 namespace carya::io {
 namespace {
 
 constexpr std::int64_t kClockOffMax = 240;  // S3 allows 15 minutes
-constexpr std::int64_t kReadAgainNs = 1'000'000'000;
 
 Mutex current_mutex;
 
@@ -21,28 +20,41 @@ std::shared_ptr<StoreAccess>& current_access() {
   return access;
 }
 
-std::string first_of(const AwsProfile& profile, std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (const auto found = profile.variables.find(name);
-        found != profile.variables.end() && !found->second.empty())
-      return found->second;
-  return "";
+/// "host:9023", as Google's emulator variable may be, is one of http.
+std::string with_scheme(const std::string& endpoint) {
+  return endpoint.empty() || endpoint.contains("://") ? endpoint : "http://" + endpoint;
 }
 
-StoreAccess::Way way_of(const AwsProfile& profile, bool tls) {
-  return {.authority = tls ? profile.settings.authority : "",
-          .proxy = tls ? first_of(profile, {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
-                       : first_of(profile, {"http_proxy", "all_proxy", "ALL_PROXY"}),
-          .no_proxy = first_of(profile, {"no_proxy", "NO_PROXY"})};
+StoreSettings settings_of(const StoreSources& sources) {
+  return {.region = sources.profile.region,
+          .endpoint = sources.profile.endpoint,
+          .google_endpoint = with_scheme(sources.environment.get("STORAGE_EMULATOR_HOST"))};
 }
 
 }  // namespace
 
-StoreAccess::StoreAccess(AwsProfile profile)
-    : plain_(way_of(profile, false)),
-      tls_(way_of(profile, true)),
-      profile_(std::move(profile)),
-      read_ns_(monotonic_ns()) {}
+StoreSources read_store_sources() {
+  StoreSources sources{.environment = read_environment()};
+  sources.profile = read_aws_profile(sources.environment);
+  return sources;
+}
+
+StoreWay way_of(const StoreSources& sources, bool tls) {
+  const Environment& environment = sources.environment;
+  return {.authority = tls ? sources.profile.ca_bundle : "",
+          .proxy = tls ? environment.first({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
+                       : environment.first({"http_proxy", "all_proxy", "ALL_PROXY"}),
+          .no_proxy = environment.first({"no_proxy", "NO_PROXY"})};
+}
+
+StoreAccess::StoreAccess(StoreSources sources, Fetch fetch)
+    : sources_(std::move(sources)),
+      settings_(settings_of(sources_)),
+      plain_(way_of(sources_, false)),
+      tls_(way_of(sources_, true)),
+      fetch_(std::move(fetch)),
+      aws_([this]() -> Result<Grant> { return read_aws_profile(sources_.environment).keys; }),
+      google_([this] { return google_grant(sources_.environment, fetch_); }) {}
 
 std::shared_ptr<StoreAccess> StoreAccess::current() {
   const MutexLock lock(current_mutex);
@@ -54,35 +66,69 @@ void StoreAccess::set_current(std::shared_ptr<StoreAccess> access) {
   current_access() = std::move(access);
 }
 
-Result<StoreUrl> StoreAccess::parse(std::string_view url) const {
-  const MutexLock lock(mutex_);
-  return parse_store_url(url, profile_.settings);
+Renewal* StoreAccess::renewal(const StoreUrl& url) {
+  switch (url.kind) {
+    case StoreKind::kS3:
+      return &aws_;
+    case StoreKind::kGoogle:
+      return &google_;
+    default:
+      return nullptr;
+  }
 }
 
-bool StoreAccess::signs(const StoreUrl& url) const {
-  const MutexLock lock(mutex_);
-  return url.s3 && !profile_.credentials.access_key.empty();
+/// What a store is asked with. A token is sent to those only who may have it.
+Grant StoreAccess::grant(const StoreUrl& url) {
+  Renewal* const from = renewal(url);
+  Grant found = from == nullptr ? Grant{} : from->current();
+  return found.access_key.empty() && !url.trusted ? Grant{} : found;
 }
 
-std::vector<std::string> StoreAccess::sign(
-    const StoreUrl& url, std::string_view method,
-    const std::vector<std::pair<std::string, std::string>>& query) const {
-  if (!url.s3) return {};
-  const MutexLock lock(mutex_);
-  return s3_signature(profile_.credentials, profile_.settings.region, method, url.host, url.target, query,
-                      static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load());
+std::vector<std::string> StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request) {
+  if (url.kind == StoreKind::kHttp) return {};
+  const Grant found = grant(url);
+  UnsignedRequest now = request;
+  now.unix_seconds = static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load();
+  if (url.kind == StoreKind::kS3) return sigv4_headers(now, found, settings_.region, "s3");
+  if (!found.access_key.empty()) return sigv4_headers(now, found, "auto", "storage", kGoogleWords);
+  if (!found.token.empty()) return {"Authorization: Bearer " + found.token};
+  return {};
 }
 
-void StoreAccess::refused(const Answer& answer) {
+bool StoreAccess::lacks_for_now(const StoreUrl& url) {
+  Renewal* const from = renewal(url);
+  if (from == nullptr) return false;
+  const auto failure = from->failure();
+  return failure && failure->code == Code::kIo && from->current().empty();
+}
+
+std::string StoreAccess::advice(const StoreUrl& url) {
+  constexpr auto kGoogleWays =
+      "GOOGLE_APPLICATION_CREDENTIALS (the file of a service account), GOOGLE_OAUTH_ACCESS_TOKEN, or "
+      "GS_ACCESS_KEY_ID "
+      "and GS_SECRET_ACCESS_KEY";
+  constexpr auto kAmazonWays =
+      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials";
+  const std::string ways = url.kind == StoreKind::kGoogle ? kGoogleWays : kAmazonWays;
+  Renewal* const from = renewal(url);
+  if (from == nullptr)
+    return "there are no credentials: what is behind a plain URL is read as anybody; give s3:// or gs:// for "
+           "a store that "
+           "asks who reads";
+  if (!grant(url).empty()) return "give credentials that may read it: " + ways;
+  if (const auto failure = from->failure()) return "no credentials could be had: " + failure->message;
+  if (!from->current().empty())
+    return "a token is sent to the cloud's own servers only; name this one by STORAGE_EMULATOR_HOST, or give "
+           "keys";
+  return "there are no credentials: give them by " + ways;
+}
+
+void StoreAccess::refused(const StoreUrl& url, const Answer& answer) {
   if (const auto theirs = http_date_seconds(answer.date)) {
     const std::int64_t off = *theirs - static_cast<std::int64_t>(std::time(nullptr));
     if (std::abs(off - clock_off_s_.load()) > kClockOffMax) clock_off_s_ = off;
   }
-  const MutexLock lock(mutex_);
-  const std::int64_t now_ns = monotonic_ns();
-  if (now_ns - read_ns_ < kReadAgainNs) return;
-  profile_.credentials = read_aws_profile(profile_.variables).credentials;
-  read_ns_ = now_ns;
+  if (Renewal* const from = renewal(url)) from->refused();
 }
 
 }  // namespace carya::io

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/escape.h"
 #include "base/hash.h"
+#include "io/http/curl_fetch.h"
 #include "io/http/http_request.h"
 #include "io/manifest/manifest_layout.h"
 
@@ -26,6 +27,14 @@ Code code_of(Verdict verdict, int status) {
   return verdict == Verdict::kChanged && (status == 404 || status == 410) ? Code::kNotFound : Code::kIo;
 }
 
+std::shared_ptr<StoreAccess> access_by(const CurlLibrary& curl, StoreSources sources) {
+  Fetch fetch = [&curl, plain = way_of(sources, false),
+                 tls = way_of(sources, true)](const FetchQuestion& question) {
+    return curl_fetch(curl, question.url.starts_with("https:") ? tls : plain, question);
+  };
+  return std::make_shared<StoreAccess>(std::move(sources), std::move(fetch));
+}
+
 }  // namespace
 
 std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int64_t most_ns) {
@@ -35,25 +44,25 @@ std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int
   return static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)));
 }
 
-StoreClient::StoreClient(const CurlLibrary& curl, AwsProfile profile)
-    : curl_(curl), access_(std::make_shared<StoreAccess>(std::move(profile))) {
+StoreClient::StoreClient(const CurlLibrary& curl, StoreSources sources)
+    : curl_(curl), access_(access_by(curl, std::move(sources))) {
   StoreAccess::set_current(access_);
 }
 
 Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
   static Mutex mutex;
   static std::shared_ptr<StoreClient>* known = nullptr;
-  static AwsProfile known_profile;
+  static StoreSources known_sources;
   static pid_t known_pid = 0;
   ASSIGN(const CurlLibrary* const curl, curl_library());
-  AwsProfile profile = read_aws_profile();
+  StoreSources sources = read_store_sources();
   const MutexLock lock(mutex);
-  if (known == nullptr || known_pid != ::getpid() || known_profile != profile) {
+  if (known == nullptr || known_pid != ::getpid() || known_sources != sources) {
     // A forked child has its parent's connections, which only the parent may use or end: it leaves them alone.
     if (known != nullptr && known_pid == ::getpid()) delete known;
     known_pid = ::getpid();
-    known_profile = profile;
-    known = new std::shared_ptr<StoreClient>(new StoreClient(*curl, std::move(profile)));
+    known_sources = sources;
+    known = new std::shared_ptr<StoreClient>(new StoreClient(*curl, std::move(sources)));
   }
   return *known;
 }
@@ -136,9 +145,7 @@ Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::s
   });
 }
 
-Result<std::string> StoreClient::get(const std::string& url,
-                                     const std::vector<std::pair<std::string, std::string>>& query,
-                                     std::size_t bytes_max) {
+Result<std::string> StoreClient::get(const std::string& url, const Query& query, std::size_t bytes_max) {
   ASSIGN(const StoreUrl parsed, access_->parse(url));
   std::string body;
   bool too_long = false;

@@ -42,12 +42,10 @@ class StoreClient {
   /// Fill `out` with the bytes at `offset`. CHECKs that they lie in the object. Errors: kIo (also: it changed).
   Status read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out);
   /// The whole answer to a GET with a query, at most `bytes_max` long: a listing.
-  Result<std::string> get(const std::string& url,
-                          const std::vector<std::pair<std::string, std::string>>& query,
-                          std::size_t bytes_max);
+  Result<std::string> get(const std::string& url, const Query& query, std::size_t bytes_max);
 
  private:
-  StoreClient(const CurlLibrary& curl, AwsProfile profile);
+  StoreClient(const CurlLibrary& curl, StoreSources sources);
   template <typename Ask>
   Status repeat(const std::string& subject, const Ask& ask);
 

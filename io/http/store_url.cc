@@ -1,18 +1,16 @@
 #include "io/http/store_url.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 
 #include "base/escape.h"
+#include "io/credentials/percent_encoding.h"
 
 namespace carya::io {
 namespace {
 
-bool is_unreserved(unsigned char c) {
-  return (c < 0x80 && std::isalnum(c) != 0) || c == '-' || c == '.' || c == '_' || c == '~';
-}
+constexpr std::string_view kGoogle = "https://storage.googleapis.com";
 
 std::unexpected<Error> wrong(std::string_view url, const std::string& wanted) {
   return fail(Code::kInvalidArgument, escaped(url) + ": " + wanted);
@@ -29,6 +27,12 @@ bool is_authority(std::string_view text) {
   return !text.empty() && text.size() <= 260 && std::ranges::all_of(text, [](unsigned char c) {
     return is_unreserved(c) || c == ':' || c == '[' || c == ']';
   });
+}
+
+/// "bucket/a/b" as "bucket" and "a/b".
+std::pair<std::string_view, std::string_view> cut(std::string_view path) {
+  const std::size_t slash = std::min(path.find('/'), path.size());
+  return {path.substr(0, slash), path.substr(std::min(slash + 1, path.size()))};
 }
 
 std::string without_own_port(std::string_view scheme, std::string_view authority) {
@@ -48,40 +52,66 @@ Result<StoreUrl> at_origin(std::string_view url, std::string_view scheme, std::s
   return store;
 }
 
-/// A bucket and key below an endpoint: the bucket is a part of the path.
-Result<StoreUrl> s3_at(std::string_view url, std::string_view scheme, std::string_view authority,
-                       std::string_view bucket, std::string_view key) {
-  ASSIGN(StoreUrl store, at_origin(url, scheme, authority));
-  store.target = "/" + std::string(bucket) + "/" + percent_encoded(key, "/");
-  return store;
+/// "http://host:9000" of an endpoint's URL: its scheme and its host.
+struct Endpoint {
+  std::string_view scheme, authority;
+};
+
+Result<Endpoint> endpoint_of(std::string_view url, std::string_view store) {
+  while (url.ends_with('/')) url.remove_suffix(1);
+  const std::size_t colon = url.find("://");
+  const std::string_view scheme = url.substr(0, colon);
+  if (colon == std::string_view::npos || (scheme != "http" && scheme != "https"))
+    return fail(Code::kInvalidArgument, "endpoint of " + std::string(store) + ": " + escaped(url) +
+                                            ": no URL; give one such as http://host:9000");
+  return Endpoint{scheme, url.substr(colon + 3)};
 }
 
-Result<StoreUrl> s3(std::string_view url, std::string_view bucket, std::string_view key,
+bool is_same_server(std::string_view url, std::string_view other) {
+  while (other.ends_with('/')) other.remove_suffix(1);
+  return !other.empty() && url == other;
+}
+
+/// A bucket and key below an endpoint: the bucket is a part of the path. `own`: the cloud's, or the environment's.
+Result<StoreUrl> below(std::string_view url, std::string_view endpoint, std::string_view store, bool own,
+                       std::string_view bucket, std::string_view key) {
+  ASSIGN(const Endpoint at, endpoint_of(endpoint, store));
+  ASSIGN(StoreUrl found, at_origin(url, at.scheme, at.authority));
+  found.target = "/" + std::string(bucket) + "/" + percent_encoded(key, "/");
+  found.trusted = own;
+  return found;
+}
+
+Result<StoreUrl> s3(std::string_view url, std::string_view endpoint, bool own, std::string_view path,
                     const StoreSettings& settings) {
+  const auto [bucket, key] = cut(path);
   if (!is_bucket(bucket)) return wrong(url, "no bucket; give a URL such as s3://bucket/train-0000.tar");
+  const std::string amazon = "https://s3." + settings.region + ".amazonaws.com";
   Result<StoreUrl> store;
-  if (!settings.endpoint.empty()) {
-    std::string_view endpoint = settings.endpoint;
-    while (endpoint.ends_with('/')) endpoint.remove_suffix(1);
-    const std::size_t scheme = endpoint.find("://");
-    const std::string_view name = endpoint.substr(0, scheme);
-    if (scheme == std::string_view::npos || (name != "http" && name != "https"))
-      return fail(Code::kInvalidArgument,
-                  "endpoint of S3: " + escaped(endpoint) + ": no URL; give one such as http://host:9000");
-    store = s3_at(url, name, endpoint.substr(scheme + 3), bucket, key);
+  if (!endpoint.empty() || bucket.contains('.')) {  // no certificate is for a bucket with dots
+    store = below(url, endpoint.empty() ? amazon : endpoint, "S3", own, bucket, key);
   } else {
-    const std::string amazon = "s3." + settings.region + ".amazonaws.com";
-    if (bucket.contains('.')) {  // no certificate is for a bucket with dots
-      store = s3_at(url, "https", amazon, bucket, key);
-    } else {
-      store = at_origin(url, "https", std::string(bucket) + "." + amazon);
-      if (store) store->target = "/" + percent_encoded(key, "/");
+    store = at_origin(url, "https", std::string(bucket) + "." + amazon.substr(8));
+    if (store) {
+      store->target = "/" + percent_encoded(key, "/");
+      store->trusted = own;
     }
   }
   if (!store) return store;
-  store->s3 = true;
+  store->kind = StoreKind::kS3;
   store->bucket = bucket;
   store->key = key;
+  return store;
+}
+
+Result<StoreUrl> google(std::string_view url, std::string_view endpoint, bool own, std::string_view path) {
+  const auto [bucket, key] = cut(path);
+  if (!is_bucket(bucket)) return wrong(url, "no bucket; give a URL such as gs://bucket/train-0000.tar");
+  ASSIGN(StoreUrl store,
+         below(url, endpoint.empty() ? kGoogle : endpoint, "Cloud Storage", own, bucket, key));
+  store.kind = StoreKind::kGoogle;
+  store.bucket = bucket;
+  store.key = key;
   return store;
 }
 
@@ -96,36 +126,22 @@ bool has_scheme(std::string_view path) {
   });
 }
 
-std::string percent_encoded(std::string_view text, std::string_view keep) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (is_unreserved(byte) || keep.contains(c)) {
-      encoded += c;
-    } else {
-      encoded += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return encoded;
+std::string_view place_of(std::string_view url) {
+  const std::size_t begin = url.find("://");
+  const std::string_view scheme = url.substr(0, begin);
+  int parts = scheme.starts_with("az") ? 2 : 1;
+  if (scheme.contains('+')) ++parts;
+  std::size_t end = begin + 2;
+  for (; parts > 0 && end != std::string_view::npos; --parts) end = url.find('/', end + 1);
+  return url.substr(0, end);
 }
 
 Result<StoreUrl> parse_store_url(std::string_view url, const StoreSettings& settings) {
   const std::size_t colon = std::min(url.find("://"), url.size());
   const std::string_view scheme = url.substr(0, colon);
   const std::string_view rest = url.substr(std::min(colon + 3, url.size()));
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  const std::string_view first = rest.substr(0, slash);
-  const std::string_view path = rest.substr(std::min(slash + 1, rest.size()));
   if (rest.contains('\0')) return wrong(url, "a URL with a NUL; give it without");
-  if (scheme == "s3") return s3(url, first, path, settings);
-  if (scheme == "s3+http" || scheme == "s3+https") {
-    const std::size_t next = std::min(path.find('/'), path.size());
-    const StoreSettings here{.region = settings.region,
-                             .endpoint = std::string(scheme.substr(3)) + "://" + std::string(first)};
-    return s3(url, path.substr(0, next), path.substr(std::min(next + 1, path.size())), here);
-  }
+  const auto [first, path] = cut(rest);
   if (scheme == "http" || scheme == "https") {
     if (path.contains('?') || path.contains('#'))
       return fail(Code::kInvalidArgument,
@@ -135,9 +151,23 @@ Result<StoreUrl> parse_store_url(std::string_view url, const StoreSettings& sett
     store.target = "/" + percent_encoded(path, "/%!$&'()*+,;=:@");
     return store;
   }
+  const std::size_t plus = std::min(scheme.find('+'), scheme.size());
+  const std::string_view store = scheme.substr(0, plus);
+  const std::string_view transport = scheme.substr(std::min(plus + 1, scheme.size()));
+  const bool elsewhere = transport == "http" || transport == "https";  // the URL says at which server
+  if (elsewhere || plus == scheme.size()) {
+    const std::string named = elsewhere ? std::string(transport) + "://" + std::string(first) : "";
+    const std::string_view inside = elsewhere ? path : rest;
+    const auto at = [&](const std::string& usual) { return elsewhere ? std::string_view(named) : usual; };
+    const auto own = [&](const std::string& usual) { return !elsewhere || is_same_server(named, usual); };
+    if (store == "s3") return s3(url, at(settings.endpoint), own(settings.endpoint), inside, settings);
+    if (store == "gs")
+      return google(url, at(settings.google_endpoint), own(settings.google_endpoint), inside);
+  }
   return fail(Code::kUnsupported,
               escaped(scheme) +
-                  ":// is not read; give s3://, https:// or http://, copy the data, or mount it as a folder");
+                  ":// is not read; give s3://, gs://, https:// or http://, copy the data, or "
+                  "mount it as a folder");
 }
 
 }  // namespace carya::io

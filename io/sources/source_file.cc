@@ -68,14 +68,6 @@ SourceFile file_of(const StoreObject& object) {
   return file;
 }
 
-/// "s3://bucket" or "https://host": what all URLs of a source share.
-std::string_view origin_of(std::string_view url) {
-  const std::size_t host = url.find("://") + 3;
-  std::size_t end = url.find('/', host);
-  if (url.starts_with("s3+") && end != std::string_view::npos) end = url.find('/', end + 1);
-  return url.substr(0, end);
-}
-
 }  // namespace
 
 Result<SourcePlace> SourcePlace::open(const std::vector<std::string>& paths, const ListingOptions& options) {
@@ -89,7 +81,7 @@ Result<SourcePlace> SourcePlace::open(const std::vector<std::string>& paths, con
   for (const std::string& path : paths) {
     if (path.find('\0') != std::string::npos)
       return fail(Code::kInvalidArgument, "a URL with a NUL; give it without");
-    if (origin_of(path) != origin_of(paths[0]))
+    if (place_of(path) != place_of(paths[0]))
       return fail(Code::kInvalidArgument,
                   "paths: " + paths[0] + " and " + path +
                       " lie in different places; give paths of one bucket or host, and "

@@ -51,7 +51,13 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "autotune": (("order",), ("cache", "placement"), ("controller",), ("sharing",), ("simulator",)),
     "remote": (("protocol", "fleet"), ("pool", "server")),
-    "io": (("manifest", "store"), ("files", "segments"), ("read", "index"), ("formats", "http"), ("sources",)),
+    "io": (
+        ("manifest", "store", "credentials"),
+        ("files", "segments"),
+        ("read", "index"),
+        ("formats", "http"),
+        ("sources",),
+    ),
 }
 FLOOR = {
     f"{module}/{room}": floor

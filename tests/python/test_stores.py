@@ -17,62 +17,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import picture
 from daemons import running
 from PIL import Image
-from record_writers import example, write_records
+from store_data import BUCKET, forget_credentials, jpeg, objects_of, tar_bytes, tars, training, write_data
 from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, nginx, seaweed, weed
 from streams import digest, epoch_digest
 
 import carya
 
-BUCKET = "photos-of-tests"
-
-
-def jpeg(number: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(picture(number, 60 + number, 70)).save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
-
-
-def tar_bytes(begin: int, count: int) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for number in range(begin, begin + count):
-            for name, data in ((f"{number:04d}.jpg", jpeg(number)), (f"{number:04d}.cls", str(number % 5).encode())):
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """16 photos in two tars, in two TFRecord files, and as files."""
-    folder = tmp_path_factory.mktemp("data") / BUCKET
-    folder.mkdir()
-    for shard in range(2):
-        (folder / f"train-{shard:04d}.tar").write_bytes(tar_bytes(8 * shard, 8))
-        records = [example({"image": jpeg(n), "label": n % 5}) for n in range(8 * shard, 8 * shard + 8)]
-        write_records(folder / f"train-{shard:05d}-of-00002", records)
-    (folder / "odd keys").mkdir()
-    for number in range(6):
-        (folder / "odd keys" / f"a b+{number}~ü%41=&'(1).jpg").write_bytes(jpeg(number))
-    return folder
-
-
-def objects_of(folder: Path) -> dict[str, bytes]:
-    """By path on a server whose first folder is the bucket."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {f"/{BUCKET}/{path.relative_to(folder)}": path.read_bytes() for path in files}
+    return write_data(tmp_path_factory.mktemp("data") / BUCKET)
 
 
 @pytest.fixture(autouse=True)
 def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("AWS_", "SSL_CERT")) or name.lower().endswith(("_proxy", "_ca_bundle")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    forget_credentials(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -85,14 +46,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(data: Path) -> Iterator[FaultStore]:
     with FaultStore(objects_of(data)) as running_store:
         yield running_store
-
-
-def training(source: carya.Pipeline) -> carya.Pipeline:
-    return source.shuffle(seed=3).decode_image().random_resized_crop(32).batch(4)
-
-
-def tars(where: str | Path, **options: str) -> carya.Pipeline:
-    return training(carya.webdataset(f"{where}/train-{{0000..0001}}.tar", **options))
 
 
 def test_a_stream_of_urls_is_the_stream_of_the_files(data: Path, store: FaultStore) -> None:
@@ -344,8 +297,8 @@ def test_credentials_of_a_profile_count_and_are_written_nowhere(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("gs://bucket/a.tar", "gs:// is not read yet; copy the data"),
-        ("az://bucket/a.tar", "s3://, https:// or http://"),
+        ("ftp://bucket/a.tar", "ftp:// is not read; copy the data"),
+        ("hdfs://bucket/a.tar", "s3://, gs://, https:// or http://"),
         ("https://user:geheim@host/a.tar", "without user and password"),
         ("https://host/a.tar?X-Amz-Signature=geheim", "without a query"),
     ],

@@ -52,7 +52,7 @@ def files(
 
     `labels`: one integer per path, or a function from path to integer. `extra`: further images of each record by field
     name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `field`: another name for the
-    field of `paths`, as "audio" for sound files. `endpoint`: of another S3 than Amazon's, for paths that are s3://bucket/....
+    field of `paths`, as "audio" for sound files. `endpoint`: of another server than the cloud's, for s3:// and gs://.
     `arrays`: what is in memory beside the files, by field name: an array with one row per path, or a list of one array per path,
     which may differ in their first side, as the boxes of each picture: `Pipeline.boxes()` makes one shape of those. They are kept
     as those of `carya.arrays`.
@@ -135,7 +135,7 @@ def webdataset(
     """Records of WebDataset tars: members "key.ext" that lie side by side and share a key.
 
     `tars`: paths or URLs ("s3://bucket/train-{000..146}.tar"), a glob pattern, braces, or a folder (its files called "*.tar",
-    bytewise; of S3 with a "/" at its end); `endpoint`: of another S3 than Amazon's, such as "http://host:9000"; also zips
+    bytewise; of a bucket with a "/" at its end); `endpoint`: of another server than the cloud's, such as "http://host:9000"; also zips
     whose members are stored, not compressed (their CRCs are not checked). `fields`: extensions of each image field, the
     first that a key has counts (default {"image": ["jpg", "jpeg", "png"]}). `label`: extension of the member that holds
     the label as a decimal integer, None for none. An index is built once and verified by size and time.
@@ -166,7 +166,7 @@ def tfrecord(
     """Records of TFRecord files, read where they lie: features of `tf.train.Example`, or records as they are.
 
     `paths`: files or URLs, a glob pattern, braces ("train-{00000..01023}-of-01024"), or a folder (its files called "*.tfrecord*",
-    "*.tfrec*" or "*-00000-of-00010", bytewise). `endpoint`: of another S3 than Amazon's. `image`: the feature that holds the encoded image, which becomes the field
+    "*.tfrec*" or "*-00000-of-00010", bytewise). `endpoint`: of another server than the cloud's. `image`: the feature that holds the encoded image, which becomes the field
     `image` for `decode_image`; `encoded`: further ones by field, which geometric ops treat alike. `label`: a feature of one
     int64. `tensors`: {field: (feature, dtype, shape)}, of a float list ("float32"), an int64 list ("int64"), or one bytes
     value of the tensor's size in any dtype, as `tf.io.decode_raw` takes it. They are copied into memory when a file is

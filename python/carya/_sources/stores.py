@@ -1,4 +1,4 @@
-"""Paths that are URLs: which are read, another S3 than Amazon's, listings of buckets."""
+"""Paths that are URLs: which are read, another server than the cloud's, listings of buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .. import _core
 from .._errors import IoError, NotFound, Unsupported, invalid
 from .paths import expand_braces
 
-SCHEMES = ("s3", "s3+http", "s3+https", "https", "http")
+# Stores that list their objects, and how many parts of a URL say where a bucket is: "gs://bucket".
+_STORES = {"s3": 1, "gs": 1}
+SCHEMES = (*(store + by for store in _STORES for by in ("", "+http", "+https")), "https", "http")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PAGE_BYTES_MAX = 16 << 20  # 1,000 keys of 1,024 bytes, each of them escaped
 _KEYS_MAX = 10_000_000
@@ -37,7 +39,7 @@ def check_url(name: str, url: str) -> str:
     """Errors: InvalidArgument (a scheme that is not read, or a URL that may hold a secret)."""
     scheme = scheme_of(url)
     if scheme not in SCHEMES:
-        wanted = f"s3://, https:// or http://: {scheme}:// is not read yet; copy the data, or mount it as a folder"
+        wanted = f"s3://, gs://, https:// or http://: {scheme}:// is not read; copy the data, or mount it as a folder"
         raise invalid(name, url, wanted)
     if scheme.startswith("http") and ("?" in url or "#" in url):
         raise invalid(name, re.sub(r"[?#].*", "?...", url), "a URL without a query, which could hold a secret")
@@ -47,16 +49,35 @@ def check_url(name: str, url: str) -> str:
 
 
 def at_endpoint(url: str, endpoint: str | None) -> str:
-    """An object of another S3, by its endpoint: `endpoint=` of the sources.
+    """An object of another server than the cloud's, by its endpoint: `endpoint=` of the sources.
 
     >>> at_endpoint("s3://bucket/a.tar", "http://127.0.0.1:8333")
     's3+http://127.0.0.1:8333/bucket/a.tar'
     """
-    if endpoint is None or scheme_of(url) != "s3":
+    store = scheme_of(url)
+    if endpoint is None or store not in _STORES:
         return url
     if not isinstance(endpoint, str) or not re.fullmatch(r"https?://[^/?#@\s]+/?", endpoint):
-        raise invalid("endpoint", endpoint, 'the URL of an S3 server, such as "http://host:9000"')
-    return f"s3+{endpoint.rstrip('/')}/{url.removeprefix('s3://')}"
+        raise invalid("endpoint", endpoint, 'the URL of a server, such as "http://host:9000"')
+    return f"{store}+{endpoint.rstrip('/')}/{url.split('://', 1)[1]}"
+
+
+def is_listed(url: str) -> bool:
+    """Whether a URL lies in a store whose objects can be listed."""
+    return scheme_of(url).split("+")[0] in _STORES
+
+
+def bucket_of(url: str) -> tuple[str, str]:
+    """The URL of a bucket, and what follows it: the key, or its beginning.
+
+    >>> bucket_of("s3+http://host:9000/bucket/a/b.tar")
+    ('s3+http://host:9000/bucket', 'a/b.tar')
+    """
+    scheme, rest = url.split("://", 1)
+    store, _, by = scheme.partition("+")
+    depth = _STORES[store] + bool(by)
+    parts = rest.split("/")
+    return f"{scheme}://{'/'.join(parts[:depth])}", "/".join(parts[depth:])
 
 
 def url_paths(
@@ -66,8 +87,8 @@ def url_paths(
     named: re.Pattern[str] | None = None,
     shown: str = "",
 ) -> list[str] | None:
-    """The URLs of a source's files, as a user gives them: one, a list, braces, a pattern of S3, or, where `named` says which
-    of its objects count, an S3 folder (it ends with "/"). None where it is no URL.
+    """The URLs of a source's files, as a user gives them: one, a list, braces, a pattern of keys, or, where `named` says which
+    of its objects count, a folder of a bucket (it ends with "/"). None where it is no URL.
 
     Errors: those of `check_url`, `at_endpoint`, `matching` and `in_folder`; InvalidArgument (an endpoint for files).
     """
@@ -75,7 +96,7 @@ def url_paths(
     listed = [os.fsdecode(given)] if single else [one for one in given if is_url(one)] if _is_list(given) else []
     if not any(is_url(one) for one in listed):
         if endpoint is not None:
-            raise invalid("endpoint", endpoint, "it only with paths that are s3://bucket/...")
+            raise invalid("endpoint", endpoint, "it only with paths that are s3://bucket/..., gs://bucket/...")
         return None
     if not single and len(listed) != len(given):
         raise invalid(name, given, "URLs only, or paths on this machine only")
@@ -93,12 +114,12 @@ def _is_list(given: Any) -> bool:
 
 
 def has_pattern(url: str) -> bool:
-    """Whether a URL is a pattern of S3 keys. (A "?" in an http URL is a query.)"""
-    return scheme_of(url).startswith("s3") and re.search(r"[*?\[]", url) is not None
+    """Whether a URL is a pattern of keys of a bucket. (A "?" in an http URL is a query.)"""
+    return is_listed(url) and re.search(r"[*?\[]", url) is not None
 
 
 def matching(name: str, pattern: str) -> list[str]:
-    """The objects whose keys match a pattern of S3, bytewise; "*" passes over no "/". Errors: NotFound."""
+    """The objects whose keys match a pattern, bytewise; "*" passes over no "/". Errors: NotFound."""
     literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     wanted = re.compile(fnmatch.translate(pattern))
     slashes = pattern.count("/")
@@ -119,23 +140,21 @@ def in_folder(url: str, named: re.Pattern[str], shown: str) -> list[str]:
 
 
 def list_objects(prefix: str) -> list[str]:
-    """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3.
+    """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3, which Google has as well.
 
-    Errors: Unsupported (not S3), those of the store, IoError (an answer that is no listing).
+    Errors: Unsupported (no bucket), those of the store, IoError (an answer that is no listing).
     """
-    scheme, rest = prefix.split("://", 1)
-    parts = rest.split("/")
-    if not scheme.startswith("s3"):
+    if not is_listed(prefix):
+        scheme = scheme_of(prefix)
         raise Unsupported(f"{prefix}: servers of {scheme}:// have no listing; give the URLs of the files")
-    depth = 1 if scheme == "s3" else 2  # with the endpoint's host
-    bucket, begin = "/".join(parts[:depth]), "/".join(parts[depth:])
+    bucket, begin = bucket_of(prefix)
     urls: list[str] = []
     token = ""
     while True:
         query = [("list-type", "2"), ("prefix", begin), ("encoding-type", "url")]
         query += [("continuation-token", token)] if token else []
-        keys, following = _parse_page(_core.store_page(f"{scheme}://{bucket}", query, _PAGE_BYTES_MAX), prefix)
-        urls += [f"{scheme}://{bucket}/{key}" for key in keys if key and not key.endswith("/")]
+        keys, following = _parse_page(_core.store_page(bucket, query, _PAGE_BYTES_MAX), prefix)
+        urls += [f"{bucket}/{key}" for key in keys if key and not key.endswith("/")]
         if not following:
             return sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape"))
         if following == token or len(urls) > _KEYS_MAX:
@@ -183,7 +202,7 @@ def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
         if not roots:
             raise ValueError("no ListBucketResult")
     except (xml.parsers.expat.ExpatError, ValueError) as error:
-        raise IoError(f"{subject}: the store's answer is no listing: {error}; give the URL of a bucket of S3") from None
+        raise IoError(f"{subject}: the store's answer is no listing: {error}; give the URL of a bucket") from None
     if fields.get("EncodingType") == "url":
         keys = [unquote_plus(key) for key in keys]
     return keys, fields.get("NextContinuationToken", "") if fields.get("IsTruncated") == "true" else ""

@@ -1,0 +1,135 @@
+// 1. Until a grant is known and good, whoever needs it takes `asking_` and asks, and the others wait for that.
+// 2. From `renew_s_` on, the next who needs it starts a thread that asks, and takes the old grant meanwhile. It has 5
+//    minutes for that, or half of the grant's time where that is less, and tries once a second.
+// 3. A failure leaves the old grant as it is. Without any, requests are sent as anybody's, and the store refuses them or
+//    not; failure() then says why there is none.
+#include "io/credentials/renewal.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace carya::io {
+namespace {
+
+constexpr std::int64_t kAheadS = 300;
+constexpr std::int64_t kOnItsWayS = 10;  // that a request may wait for a connection, once it is signed
+constexpr std::int64_t kAgainNs = 1'000'000'000;
+
+std::int64_t now_s() {
+  return static_cast<std::int64_t>(std::time(nullptr));
+}
+
+}  // namespace
+
+Renewal::~Renewal() {
+  std::thread last;
+  {
+    const MutexLock lock(mutex_);
+    last = std::move(thread_);
+  }
+  if (last.joinable()) last.join();
+}
+
+bool Renewal::is_good() const {
+  return known_ && (grant_.expires_s == 0 || now_s() < good_until_s_);
+}
+
+bool Renewal::is_due() const {
+  return renew_s_ != 0 && now_s() >= renew_s_ && monotonic_ns() - asked_ns_ >= kAgainNs;
+}
+
+Grant Renewal::current() {
+  bool due = false;
+  {
+    const MutexLock lock(mutex_);
+    due = is_good() && is_due() && !running_;
+    if (is_good() && !due) return grant_;
+  }
+  if (due) {
+    begin();
+  } else {
+    const MutexLock turn(asking_);
+    ask_now();
+  }
+  const MutexLock lock(mutex_);
+  return is_good() ? grant_ : Grant{};
+}
+
+/// Unless somebody else did meanwhile.
+void Renewal::ask_now() {
+  {
+    const MutexLock lock(mutex_);
+    const bool tried = asked_ns_ != 0 && monotonic_ns() - asked_ns_ < kAgainNs;
+    if ((is_good() && !is_due()) || (tried && failure_)) return;
+    asked_ns_ = monotonic_ns();
+  }
+  Result<Grant> answer = ask_();
+  if (answer && !is_sendable(*answer))
+    answer =
+        fail(Code::kInvalidArgument, "credentials: they hold characters that no header may; give them anew");
+  const MutexLock lock(mutex_);
+  asked_ns_ = monotonic_ns();
+  if (!answer) {
+    failure_ = std::move(answer.error());
+    return;
+  }
+  failure_.reset();
+  known_ = true;
+  grant_ = std::move(*answer);
+  const std::int64_t left = grant_.expires_s - now_s();
+  renew_s_ = grant_.expires_s == 0 ? 0 : grant_.expires_s - std::min(kAheadS, left / 2);
+  good_until_s_ = grant_.expires_s - std::min(kOnItsWayS, left / 4);
+}
+
+void Renewal::begin() {
+  std::thread last;
+  {
+    const MutexLock lock(mutex_);
+    if (running_) return;
+    running_ = true;
+    last = std::move(thread_);
+  }
+  if (last.joinable()) last.join();  // it has ended, but for its last instructions
+  sigset_t all, before;              // the thread takes no signals: those are the trainer's
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto renew = [this] {
+    {
+      const MutexLock turn(asking_);
+      ask_now();
+    }
+    const MutexLock lock(mutex_);
+    running_ = false;
+  };
+  try {
+    std::thread started(renew);
+    const MutexLock lock(mutex_);
+    thread_ = std::move(started);
+  } catch (
+      const std::
+          system_error&) {  // no thread is to be had: the old grant is good, and the next call tries again
+    const MutexLock lock(mutex_);
+    running_ = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Renewal::refused() {
+  const MutexLock lock(mutex_);
+  if (monotonic_ns() - asked_ns_ < kAgainNs) return;
+  known_ = false;
+}
+
+std::optional<Error> Renewal::failure() const {
+  const MutexLock lock(mutex_);
+  return failure_;
+}
+
+}  // namespace carya::io

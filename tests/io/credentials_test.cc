@@ -1,0 +1,243 @@
+// Who asks a store: signatures, profiles, tokens, and when they are renewed.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "io/credentials/aws_profile.h"
+#include "io/credentials/base64.h"
+#include "io/credentials/google_grant.h"
+#include "io/credentials/jwt.h"
+#include "io/credentials/renewal.h"
+#include "io/credentials/sigv4.h"
+#include "io/credentials/token_answer.h"
+#include "tests/io/temp_dir.h"
+
+namespace carya::io {
+namespace {
+
+// Source: AWS Signature Version 4 test suite, get-vanilla and get-vanilla-query-order-key-case.
+TEST(Sigv4, GivesThePublishedSignatures) {
+  const Grant keys{
+      .access_key = "AKIDEXAMPLE", .secret_key = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", .token = {}};
+  SigningInput input{.method = "GET",
+                     .encoded_path = "/",
+                     .query = {},
+                     .headers = {{"x-amz-date", "20150830T123600Z"}, {"host", "example.amazonaws.com"}},
+                     .payload_sha256 = kEmptySha256,
+                     .region = "us-east-1",
+                     .service = "service",
+                     .date = "20150830T123600Z"};
+  EXPECT_EQ(sigv4_authorization(input, keys),
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+            "SignedHeaders=host;x-amz-date, "
+            "Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
+  input.query = {{"Param2", "value2"}, {"Param1", "value1"}};
+  EXPECT_TRUE(sigv4_authorization(input, keys)
+                  .ends_with("b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"));
+}
+
+// Source: Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header", GET Object.
+TEST(Sigv4, GivesTheSignatureOfS3sExample) {
+  const SigningInput input{.method = "GET",
+                           .encoded_path = "/test.txt",
+                           .query = {},
+                           .headers = {{"host", "examplebucket.s3.amazonaws.com"},
+                                       {"range", "bytes=0-9"},
+                                       {"x-amz-content-sha256", std::string(kEmptySha256)},
+                                       {"x-amz-date", "20130524T000000Z"}},
+                           .payload_sha256 = kEmptySha256,
+                           .region = "us-east-1",
+                           .service = "s3",
+                           .date = "20130524T000000Z"};
+  EXPECT_TRUE(sigv4_authorization(input, {.access_key = "AKIAIOSFODNN7EXAMPLE",
+                                          .secret_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                                          .token = {}})
+                  .ends_with("f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"));
+}
+
+TEST(Sigv4, WithoutKeysNothingIsSigned) {
+  EXPECT_TRUE(sigv4_headers({.method = "GET", .host = "host", .path = "/a"}, {}, "us-east-1", "s3").empty());
+}
+
+TEST(AwsProfile, TakesTheEnvironmentBeforeTheFilesAndMixesNoKeys) {
+  TempDir dir;
+  std::ofstream(dir.path() + "/credentials")
+      << "; a comment\n[default]\naws_access_key_id = A\naws_secret_access_key=B\n"
+         "[train]\naws_access_key_id = C\r\naws_secret_access_key = D = E\naws_session_token = F\n";
+  std::ofstream(dir.path() + "/config") << "[profile train]\nregion = eu-west-1\ns3 =\n  endpoint_url = no\n";
+  Environment environment{.variables = {{"AWS_SHARED_CREDENTIALS_FILE", dir.path() + "/credentials"},
+                                        {"AWS_CONFIG_FILE", dir.path() + "/config"}}};
+  auto& variables = environment.variables;
+  const auto read = [&] { return read_aws_profile(environment); };
+  EXPECT_EQ(read().keys, (Grant{"A", "B", ""}));
+  EXPECT_EQ(read().region, "us-east-1");
+  variables["AWS_PROFILE"] = "train";
+  EXPECT_EQ(read().keys, (Grant{"C", "D = E", "F"}));
+  EXPECT_EQ(read().region, "eu-west-1");
+  EXPECT_EQ(read().endpoint, "");
+  variables["AWS_ACCESS_KEY_ID"] = "G";
+  EXPECT_EQ(read().keys, (Grant{"C", "D = E", "F"}));
+  variables["AWS_SECRET_ACCESS_KEY"] = "H";
+  EXPECT_EQ(read().keys, (Grant{"G", "H", ""}));
+  variables["AWS_PROFILE"] = "nobody";
+  variables.erase("AWS_ACCESS_KEY_ID");
+  EXPECT_EQ(read().keys, Grant{});
+}
+
+TEST(Base64, IsThatOfTheRfc) {
+  for (const auto& [plain, text] : std::vector<std::pair<std::string, std::string>>{
+           {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"foobar", "Zm9vYmFy"}}) {
+    EXPECT_EQ(base64_encoded(plain), text);
+    EXPECT_EQ(base64_decoded(text), plain);
+  }
+  EXPECT_EQ(base64url_encoded("\xfb\xff\xfe?"), "-__-Pw");
+  for (const char* wrong : {"", "Zg", "Zg=", "Z===", "Zm9v!", "####"})
+    EXPECT_FALSE(base64_decoded(wrong)) << wrong;
+}
+
+TEST(Grant, TimesAreReadAndNothingElseIs) {
+  EXPECT_EQ(iso_time_seconds("2015-10-21T07:28:00Z"), 1445412480);
+  EXPECT_EQ(iso_time_seconds("2015-10-21T07:28:00.123Z"), 1445412480);
+  EXPECT_EQ(iso_time_seconds("2015-10-21T07:28:00+00:00"), 1445412480);
+  for (const char* wrong : {"", "tomorrow", "2015-10-21T07:28:00", "2015-10-21T07:28:00+02:00", "2015-10-21"})
+    EXPECT_EQ(iso_time_seconds(wrong), 0) << wrong;
+}
+
+std::int64_t in(std::int64_t seconds) {
+  return static_cast<std::int64_t>(std::time(nullptr)) + seconds;
+}
+
+TEST(Renewal, ManyWhoNeedItAskOnce) {
+  std::atomic<int> asked = 0;
+  Renewal renewal([&]() -> Result<Grant> {
+    ++asked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return Grant{.access_key = "A", .secret_key = "B"};
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { EXPECT_EQ(renewal.current().access_key, "A"); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Renewal, IsRenewedBeforeItExpiresWhileTheOldOneIsUsed) {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> go = false;
+  Renewal renewal([&]() -> Result<Grant> {
+    const int number = ++asked;
+    while (number == 2 && !go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Grant{.token = std::to_string(number), .expires_s = number == 1 ? in(4) : in(3600)};
+  });
+  EXPECT_EQ(renewal.current().token, "1");
+  // Half of its time is over after two seconds; the second ask does not end, and nobody waits for it.
+  while (asked < 2) {
+    EXPECT_EQ(renewal.current().token, "1");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(renewal.current().token, "1");
+  go = true;
+  while (renewal.current().token != "2") std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Renewal, WhatExpiredIsUsedByNobody) {
+  int asked = 0;
+  Renewal renewal([&]() -> Result<Grant> {
+    if (++asked > 1) return fail(Code::kIo, "away");
+    return Grant{.token = "1", .expires_s = in(1)};
+  });
+  EXPECT_EQ(renewal.current().token, "1");
+  while (!renewal.current().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(renewal.failure());
+  EXPECT_EQ(renewal.failure()->message, "away");
+}
+
+TEST(Renewal, WhatAStoreRefusedIsAskedForAgainOnceASecond) {
+  int asked = 0;
+  Renewal renewal([&]() -> Result<Grant> { return Grant{.token = std::to_string(++asked)}; });
+  EXPECT_EQ(renewal.current().token, "1");
+  renewal.refused();
+  EXPECT_EQ(renewal.current().token, "1");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  renewal.refused();
+  EXPECT_EQ(renewal.current().token, "2");
+}
+
+TEST(Renewal, WhatCouldEndAHeaderIsNoGrant) {
+  Renewal renewal([&]() -> Result<Grant> { return Grant{.token = "a\r\nHost: evil"}; });
+  EXPECT_TRUE(renewal.current().empty());
+  EXPECT_TRUE(renewal.failure());
+}
+
+FetchAnswer ok(std::string body) {
+  return {.status = 200, .body = std::move(body)};
+}
+
+TEST(TokenAnswer, IsAGrantOrSaysWhoGaveNone) {
+  const auto grant = token_of(ok(R"({"access_token": "t", "expires_in": 3599})"), "the server");
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->token, "t");
+  EXPECT_NEAR(static_cast<double>(grant->expires_s), static_cast<double>(in(3599)), 5);
+  for (const char* body :
+       {"", "[]", "{}", R"({"access_token": 1})", R"({"access_token": "", "expires_in": 1})",
+        R"({"access_token": "t"})", R"({"access_token": "t", "expires_in": -5})", "\xff"})
+    EXPECT_EQ(token_of(ok(body), "the server").error().code, Code::kIo) << body;
+  EXPECT_EQ(token_of(FetchAnswer{.status = 403}, "the server").error().code, Code::kPermission);
+  EXPECT_EQ(token_of(FetchAnswer{.status = 503}, "the server").error().code, Code::kIo);
+}
+
+TEST(TokenAnswer, SecretsGoToServersOfTlsOrThisMachineOnly) {
+  for (const char* url :
+       {"https://host/token", "http://127.0.0.1:8080/", "http://localhost/", "http://[::1]:80/"})
+    EXPECT_TRUE(is_private_url(url)) << url;
+  for (const char* url :
+       {"http://host/token", "http://127.0.0.1.evil/", "http://localhost.evil", "ftp://127.0.0.1", ""})
+    EXPECT_FALSE(is_private_url(url)) << url;
+}
+
+TEST(GoogleGrant, TakesTheFirstThatThereIs) {
+  TempDir home;
+  int asked = 0;
+  const Fetch fetch = [&](const FetchQuestion& question) -> Result<FetchAnswer> {
+    ++asked;
+    EXPECT_EQ(question.url, "http://meta:80/computeMetadata/v1/instance/service-accounts/default/token");
+    EXPECT_TRUE(question.direct);
+    return ok(R"({"access_token": "metadata", "expires_in": 100})");
+  };
+  Environment environment{.variables = {{"HOME", home.path()}, {"GCE_METADATA_HOST", "meta:80"}}};
+  EXPECT_EQ(google_grant(environment, fetch)->token, "metadata");
+  environment.variables["GOOGLE_OAUTH_ACCESS_TOKEN"] = "given";
+  EXPECT_EQ(google_grant(environment, fetch)->token, "given");
+  environment.variables["GS_ACCESS_KEY_ID"] = "id";
+  EXPECT_EQ(google_grant(environment, fetch)->token, "given");
+  environment.variables["GS_SECRET_ACCESS_KEY"] = "secret";
+  EXPECT_EQ(google_grant(environment, fetch)->access_key, "id");
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(GoogleGrant, AFileThatIsNoneSaysSoWithoutWhatItHolds) {
+  TempDir dir;
+  const Fetch nobody = [](const FetchQuestion&) -> Result<FetchAnswer> { return fail(Code::kIo, "asked"); };
+  const Environment environment{.variables = {{"GOOGLE_APPLICATION_CREDENTIALS", dir.path() + "/a.json"}}};
+  EXPECT_EQ(google_grant(environment, nobody).error().code, Code::kNotFound);
+  for (const char* text :
+       {"geheim", "[]", R"({"type": "external_account", "x": "geheim"})",
+        R"({"type": "service_account", "private_key": "geheim", "client_email": "a@b"})",
+        R"({"type": "service_account", "private_key": 5})",
+        R"({"type": "authorized_user", "token_uri": "http://evil/token", "refresh_token": "geheim"})"}) {
+    std::ofstream(dir.path() + "/a.json") << text;
+    const auto grant = google_grant(environment, nobody);
+    ASSERT_FALSE(grant) << text;
+    EXPECT_EQ(grant.error().code, Code::kInvalidArgument) << grant.error().message;
+    EXPECT_NE(grant.error().message.find("; give"), std::string::npos) << grant.error().message;
+    EXPECT_EQ(grant.error().message.find("geheim"), std::string::npos) << grant.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace carya::io

@@ -1,0 +1,166 @@
+"""Google's Cloud Storage for the tests: it checks tokens and signatures, and gives tokens as Google's servers do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.server
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from stores import FaultStore
+
+HMAC_ID, HMAC_SECRET = "GOOG1EXAMPLE0TEST", "bGoa+V7g/yqDXvKRqq+JTFn4uQZbPiQJo4pf9RzJ"
+CLIENT_SECRET, REFRESH_TOKEN = "GOCSPX-secret-of-the-tests", "1//refresh-token-of-the-tests"
+EMAIL = "reader@project.iam.gserviceaccount.com"
+
+
+class GoogleStore(FaultStore):
+    """Cloud Storage's XML API, a token server and a metadata server, over objects in memory.
+
+    A request is taken with a token that was given here and has not expired, or with a signature of HMAC_SECRET. `seconds`: how
+    long tokens last.
+    """
+
+    def __init__(self, objects: dict[str, bytes], public_key: Path | None = None, seconds: int = 3600) -> None:
+        super().__init__(objects)
+        self.public_key, self.seconds = public_key, seconds
+        self.tokens: dict[str, float] = {}  # until when each is good
+        self.away = False  # nobody gives tokens
+
+    def give(self) -> str:
+        """A token that is good from now on."""
+        with self.lock:
+            token = f"ya29.token-of-the-tests-{len(self.tokens)}"
+            self.tokens[token] = time.time() + self.seconds
+        return token
+
+    def refuses(self, request: http.server.BaseHTTPRequestHandler) -> bool:
+        given = request.headers.get("Authorization", "")
+        if given.startswith("Bearer "):
+            return self.tokens.get(given.removeprefix("Bearer "), 0) < time.time()
+        return not google_signed_right(request)
+
+    def version(self, data: bytes) -> dict[str, str]:
+        digest = hashlib.md5(data).digest()
+        return {"ETag": f'"{digest.hex()}"', "x-goog-generation": str(int.from_bytes(digest[:6], "big") + 1)}
+
+    def is_another(self, request: http.server.BaseHTTPRequestHandler, version: dict[str, str]) -> bool:
+        wanted = request.headers.get("x-goog-if-generation-match", version["x-goog-generation"])
+        return wanted != version["x-goog-generation"]
+
+    def beside(self, request: http.server.BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, bytes] | None:
+        if path == "/computeMetadata/v1/instance/service-accounts/default/token":
+            if request.headers.get("Metadata-Flavor") != "Google":
+                return 403, b""
+            return self.answer_with_token()
+        if path != "/token":
+            return None
+        form = dict(parse_qsl(body.decode()))
+        if form.get("grant_type") == "refresh_token":
+            right = form["refresh_token"] == REFRESH_TOKEN and form["client_secret"] == CLIENT_SECRET
+        else:
+            right = form.get("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" and self.knows(
+                form["assertion"]
+            )
+        return self.answer_with_token() if right else (400, b'{"error": "invalid_grant"}')
+
+    def answer_with_token(self) -> tuple[int, bytes]:
+        if self.away:
+            return 503, b""
+        return 200, json.dumps(
+            {"access_token": self.give(), "expires_in": self.seconds, "token_type": "Bearer"}
+        ).encode()
+
+    def knows(self, assertion: str) -> bool:
+        """Whether the account's key signed it, for this server and now."""
+        assert self.public_key is not None
+        header, claims, signature = assertion.split(".")
+        signed = self.public_key.with_suffix(".sig")
+        signed.write_bytes(_unpadded(signature))
+        checked = subprocess.run(
+            ["openssl", "dgst", "-sha256", "-verify", str(self.public_key), "-signature", str(signed)],
+            input=f"{header}.{claims}".encode(), capture_output=True, check=False,
+        )  # fmt: skip
+        said: dict[str, Any] = json.loads(_unpadded(claims))
+        return (
+            checked.returncode == 0
+            and json.loads(_unpadded(header))["alg"] == "RS256"
+            and said["iss"] == EMAIL
+            and said["aud"] == f"{self.url}/token"
+            and said["scope"] == "https://www.googleapis.com/auth/devstorage.read_only"
+            and abs(said["iat"] - time.time()) < 60
+            and said["exp"] - said["iat"] <= 3600
+        )
+
+
+def _unpadded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def google_signed_right(request: http.server.BaseHTTPRequestHandler) -> bool:
+    """Whether Google's V4 signing process gives the request's signature.
+
+    Source: Cloud Storage, "V4 signing process with your own program" and "Canonical requests".
+    """
+    found = re.fullmatch(
+        r"GOOG4-HMAC-SHA256 Credential=([^/]+)/(\d+)/auto/storage/goog4_request, SignedHeaders=([^,]+), Signature=(\w+)",
+        request.headers.get("Authorization", ""),
+    )
+    if not found or found[1] != HMAC_ID:
+        return False
+    names = found[3].split(";")
+    extensions = [name.lower() for name in request.headers if name.lower().startswith("x-goog-")]
+    if not {"host", *extensions} <= set(names):
+        return False
+    parts = urlsplit(request.path)
+    query = "&".join(
+        f"{quote(name, safe='')}={quote(value, safe='')}"
+        for name, value in sorted(parse_qsl(parts.query, keep_blank_values=True))
+    )
+    headers = "".join(f"{name}:{' '.join(request.headers[name].split())}\n" for name in names)
+    hashed = request.headers["x-goog-content-sha256"]
+    path = quote(unquote(parts.path), safe="/~")
+    canonical = f"{request.command}\n{path}\n{query}\n{headers}\n{found[3]}\n{hashed}"
+    date = request.headers["x-goog-date"]
+    scope = f"{found[2]}/auto/storage/goog4_request"
+    text = f"GOOG4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"GOOG4{HMAC_SECRET}".encode()
+    for part in (found[2], "auto", "storage", "goog4_request", text):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key.hex() == found[4]
+
+
+def service_account(folder: Path, token_uri: str) -> tuple[Path, Path]:
+    """The JSON file of a service account, as Google makes it, and its public key."""
+    folder.mkdir(exist_ok=True)
+    private, public = folder / "private.pem", folder / "public.pem"
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(private)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    subprocess.run(["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)], check=True)
+    account = folder / "account.json"
+    write_account(account, private.read_text(), token_uri)
+    return account, public
+
+
+def write_account(account: Path, key: str, token_uri: str) -> None:
+    account.write_text(
+        json.dumps(
+            {
+                "type": "service_account",
+                "project_id": "project",
+                "private_key_id": "0123456789abcdef",
+                "private_key": key,
+                "client_email": EMAIL,
+                "token_uri": token_uri,
+            }
+        )
+    )
