@@ -13,6 +13,7 @@ struct Grant {
   std::string secret_key;      ///< of the same account
   std::string token;           ///< with keys: the session's; without: an OAuth token; "": none
   std::int64_t expires_s = 0;  ///< seconds since 1970; 0: never
+  bool in_query = false;       ///< the token is a part of the URL's query: a shared access signature of Azure
 
   /// Neither keys nor a token: requests are sent as anybody's, as for public buckets.
   bool empty() const { return access_key.empty() && token.empty(); }

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kFailureMax = 4096;
 constexpr long kBufferBytes = 256 << 10;
 constexpr long kRedirectsMax = 5;
+constexpr const char* kAzureVersion = "x-ms-version: 2021-12-02";
 // CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
 constexpr auto kProtocols = static_cast<CURLoption>(181), kRedirectProtocols = static_cast<CURLoption>(182);
 
@@ -76,10 +77,13 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   failure_.clear();
   if (headers_ != nullptr) curl_.slist_free_all(std::exchange(headers_, nullptr));
 
+  const bool azure = question_.url.kind == StoreKind::kAzure;
   std::vector<std::string> lines = {"Accept-Encoding: identity"};
+  if (azure) lines.emplace_back(kAzureVersion);
   if (question_.range) {
     const RangeWanted& range = *question_.range;
-    lines.push_back(fmt::format("Range: bytes={}-{}", range.offset, range.offset + range.bytes - 1));
+    lines.push_back(fmt::format("{}: bytes={}-{}", azure ? "x-ms-range" : "Range", range.offset,
+                                range.offset + range.bytes - 1));
     if (std::string line = pin_condition(range.pin); !line.empty()) lines.push_back(std::move(line));
   }
   UnsignedRequest asked{.method = question_.head ? "HEAD" : "GET",
@@ -87,7 +91,8 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
                         .path = question_.url.target,
                         .query = question_.query};
   for (const std::string& line : lines) asked.headers.push_back(header_of(line));
-  for (std::string& line : access.sign(question_.url, asked)) lines.push_back(std::move(line));
+  Signature signature = access.sign(question_.url, asked);
+  for (std::string& line : signature.headers) lines.push_back(std::move(line));
   for (const std::string& line : lines) {
     curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
     if (longer == nullptr) return std::unexpected(out_of_memory());
@@ -101,7 +106,9 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
     set_up();
     authority_ = way.authority;
   }
-  if (!question_.query.empty()) url += "?" + canonical_query(question_.query);
+  std::string query = canonical_query(question_.query);
+  if (!signature.query.empty()) query += (query.empty() ? "" : "&") + signature.query;
+  if (!query.empty()) url += "?" + query;
   const auto set = [this](CURLoption option, auto value) {
     return curl_.easy_setopt(handle_, option, value) == CURLE_OK;
   };

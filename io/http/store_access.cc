@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "io/credentials/azure_grant.h"
 #include "io/credentials/google_grant.h"
+#include "io/credentials/shared_key.h"
 
 namespace carya::io {
 namespace {
@@ -28,7 +30,8 @@ std::string with_scheme(const std::string& endpoint) {
 StoreSettings settings_of(const StoreSources& sources) {
   return {.region = sources.profile.region,
           .endpoint = sources.profile.endpoint,
-          .google_endpoint = with_scheme(sources.environment.get("STORAGE_EMULATOR_HOST"))};
+          .google_endpoint = with_scheme(sources.environment.get("STORAGE_EMULATOR_HOST")),
+          .azure_endpoint = azure_endpoint(sources.environment)};
 }
 
 }  // namespace
@@ -67,14 +70,15 @@ void StoreAccess::set_current(std::shared_ptr<StoreAccess> access) {
 }
 
 Renewal* StoreAccess::renewal(const StoreUrl& url) {
-  switch (url.kind) {
-    case StoreKind::kS3:
-      return &aws_;
-    case StoreKind::kGoogle:
-      return &google_;
-    default:
-      return nullptr;
-  }
+  if (url.kind == StoreKind::kS3) return &aws_;
+  if (url.kind == StoreKind::kGoogle) return &google_;
+  if (url.kind == StoreKind::kHttp) return nullptr;
+  const MutexLock lock(mutex_);
+  auto& found = azure_[url.account];
+  if (!found)
+    found = std::make_unique<Renewal>(
+        [this, account = url.account] { return azure_grant(sources_.environment, account, fetch_); });
+  return found.get();
 }
 
 /// What a store is asked with. A token is sent to those only who may have it.
@@ -84,15 +88,17 @@ Grant StoreAccess::grant(const StoreUrl& url) {
   return found.access_key.empty() && !url.trusted ? Grant{} : found;
 }
 
-std::vector<std::string> StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request) {
+Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request) {
   if (url.kind == StoreKind::kHttp) return {};
   const Grant found = grant(url);
   UnsignedRequest now = request;
   now.unix_seconds = static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load();
-  if (url.kind == StoreKind::kS3) return sigv4_headers(now, found, settings_.region, "s3");
-  if (!found.access_key.empty()) return sigv4_headers(now, found, "auto", "storage", kGoogleWords);
-  if (!found.token.empty()) return {"Authorization: Bearer " + found.token};
-  return {};
+  if (url.kind == StoreKind::kS3) return {.headers = sigv4_headers(now, found, settings_.region, "s3")};
+  if (found.in_query) return {.query = found.token};
+  if (found.access_key.empty() && !found.token.empty())
+    return {.headers = {"Authorization: Bearer " + found.token}};
+  if (url.kind == StoreKind::kAzure) return {.headers = shared_key_headers(now, found)};
+  return {.headers = sigv4_headers(now, found, "auto", "storage", kGoogleWords)};
 }
 
 bool StoreAccess::lacks_for_now(const StoreUrl& url) {
@@ -109,17 +115,22 @@ std::string StoreAccess::advice(const StoreUrl& url) {
       "and GS_SECRET_ACCESS_KEY";
   constexpr auto kAmazonWays =
       "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials";
-  const std::string ways = url.kind == StoreKind::kGoogle ? kGoogleWays : kAmazonWays;
+  constexpr auto kAzureWays =
+      "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_CONNECTION_STRING, or an identity of Entra "
+      "(AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET)";
+  const std::string ways = url.kind == StoreKind::kGoogle  ? kGoogleWays
+                           : url.kind == StoreKind::kAzure ? kAzureWays
+                                                           : kAmazonWays;
   Renewal* const from = renewal(url);
   if (from == nullptr)
-    return "there are no credentials: what is behind a plain URL is read as anybody; give s3:// or gs:// for "
-           "a store that "
-           "asks who reads";
+    return "there are no credentials: what is behind a plain URL is read as anybody; give s3://, gs:// or "
+           "az:// for a "
+           "store that asks who reads";
   if (!grant(url).empty()) return "give credentials that may read it: " + ways;
   if (const auto failure = from->failure()) return "no credentials could be had: " + failure->message;
   if (!from->current().empty())
-    return "a token is sent to the cloud's own servers only; name this one by STORAGE_EMULATOR_HOST, or give "
-           "keys";
+    return "a token is sent to the cloud's own servers only; name this one by STORAGE_EMULATOR_HOST or "
+           "AZURE_STORAGE_ENDPOINT, or give keys";
   return "there are no credentials: give them by " + ways;
 }
 

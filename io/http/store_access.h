@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/credentials/aws_profile.h"
 #include "io/credentials/environment.h"
 #include "io/credentials/fetch.h"
@@ -44,6 +46,12 @@ StoreSources read_store_sources();
 /// How connections are made, with TLS or without.
 StoreWay way_of(const StoreSources& sources, bool tls);
 
+/// What lets a request in.
+struct Signature {
+  std::vector<std::string> headers;  ///< "name: value"
+  std::string query;                 ///< added to the URL's, encoded; a secret; "": nothing
+};
+
 /// How this process may ask stores: its credentials, and how far a store's clock is off. Threads: thread-safe.
 class StoreAccess {
  public:
@@ -53,9 +61,9 @@ class StoreAccess {
   static void set_current(std::shared_ptr<StoreAccess> access);
 
   Result<StoreUrl> parse(std::string_view url) const { return parse_store_url(url, settings_); }
-  /// The headers that a request is signed by, or its token; none for plain HTTP or without credentials. May wait for
-  /// credentials that have to be asked for.
-  std::vector<std::string> sign(const StoreUrl& url, const UnsignedRequest& request);
+  /// What a request is signed by, or its token; nothing for plain HTTP or without credentials. May wait for credentials
+  /// that have to be asked for.
+  Signature sign(const StoreUrl& url, const UnsignedRequest& request);
   const StoreWay& way(bool tls) const { return tls ? tls_ : plain_; }
   /// What to do where a store refuses a request: which credentials there are none of, or why they could not be had.
   std::string advice(const StoreUrl& url);
@@ -66,7 +74,7 @@ class StoreAccess {
   void refused(const StoreUrl& url, const Answer& answer);
 
  private:
-  Renewal* renewal(const StoreUrl& url);
+  Renewal* renewal(const StoreUrl& url) EXCLUDES(mutex_);
   Grant grant(const StoreUrl& url);
 
   const StoreSources sources_;
@@ -74,6 +82,8 @@ class StoreAccess {
   const StoreWay plain_, tls_;
   const Fetch fetch_;
   Renewal aws_, google_;
+  Mutex mutex_;
+  std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);  // by account; they stay
   std::atomic<std::int64_t> clock_off_s_{0};
 };
 

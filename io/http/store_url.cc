@@ -11,6 +11,7 @@ namespace carya::io {
 namespace {
 
 constexpr std::string_view kGoogle = "https://storage.googleapis.com";
+constexpr std::string_view kAzure = ".blob.core.windows.net";
 
 std::unexpected<Error> wrong(std::string_view url, const std::string& wanted) {
   return fail(Code::kInvalidArgument, escaped(url) + ": " + wanted);
@@ -19,6 +20,13 @@ std::unexpected<Error> wrong(std::string_view url, const std::string& wanted) {
 bool is_bucket(std::string_view name) {
   return name.size() >= 3 && name.size() <= 63 && std::ranges::all_of(name, [](unsigned char c) {
            return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_');
+         });
+}
+
+/// Of Azure: it is a part of a host's name.
+bool is_account(std::string_view name) {
+  return name.size() >= 3 && name.size() <= 24 && std::ranges::all_of(name, [](unsigned char c) {
+           return c < 0x80 && (std::isdigit(c) != 0 || std::islower(c) != 0);
          });
 }
 
@@ -115,6 +123,33 @@ Result<StoreUrl> google(std::string_view url, std::string_view endpoint, bool ow
   return store;
 }
 
+/// "az://account/container/key": the account is a part of the host's name, or of another server's path.
+Result<StoreUrl> azure(std::string_view url, std::string_view endpoint, bool own, std::string_view path) {
+  const auto [account, inside] = cut(path);
+  const auto [container, key] = cut(inside);
+  if (!is_account(account) || !is_bucket(container) ||
+      container.find_first_of("._") != std::string_view::npos)
+    return wrong(url, "no account and container; give a URL such as az://account/container/train-0000.tar");
+  Result<StoreUrl> store;
+  if (endpoint.empty()) {
+    store = at_origin(url, "https", std::string(account) + std::string(kAzure));
+    if (store) {
+      store->target = "/" + std::string(container) + "/" + percent_encoded(key, "/");
+      store->trusted = true;
+    }
+  } else {
+    store =
+        below(url, endpoint, "Blob Storage", own, std::string(account) + "/" + std::string(container), key);
+  }
+  if (!store) return store;
+  if (key.empty()) store->target.pop_back();  // "/container" is what a listing signs
+  store->kind = StoreKind::kAzure;
+  store->account = account;
+  store->bucket = container;
+  store->key = key;
+  return store;
+}
+
 }  // namespace
 
 bool has_scheme(std::string_view path) {
@@ -161,12 +196,13 @@ Result<StoreUrl> parse_store_url(std::string_view url, const StoreSettings& sett
     const auto at = [&](const std::string& usual) { return elsewhere ? std::string_view(named) : usual; };
     const auto own = [&](const std::string& usual) { return !elsewhere || is_same_server(named, usual); };
     if (store == "s3") return s3(url, at(settings.endpoint), own(settings.endpoint), inside, settings);
+    if (store == "az") return azure(url, at(settings.azure_endpoint), own(settings.azure_endpoint), inside);
     if (store == "gs")
       return google(url, at(settings.google_endpoint), own(settings.google_endpoint), inside);
   }
   return fail(Code::kUnsupported,
               escaped(scheme) +
-                  ":// is not read; give s3://, gs://, https:// or http://, copy the data, or "
+                  ":// is not read; give s3://, gs://, az://, https:// or http://, copy the data, or "
                   "mount it as a folder");
 }
 

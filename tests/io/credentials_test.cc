@@ -13,6 +13,7 @@
 #include "io/credentials/google_grant.h"
 #include "io/credentials/jwt.h"
 #include "io/credentials/renewal.h"
+#include "io/credentials/shared_key.h"
 #include "io/credentials/sigv4.h"
 #include "io/credentials/token_answer.h"
 #include "tests/io/temp_dir.h"
@@ -87,6 +88,34 @@ TEST(AwsProfile, TakesTheEnvironmentBeforeTheFilesAndMixesNoKeys) {
   variables["AWS_PROFILE"] = "nobody";
   variables.erase("AWS_ACCESS_KEY_ID");
   EXPECT_EQ(read().keys, Grant{});
+}
+
+// The expected values are those of azure-storage-blob 12.31.1 (SharedKeyCredentialPolicy).
+TEST(SharedKey, GivesTheSignaturesOfAzuresLibrary) {
+  const std::string key =
+      "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+  const auto signature = [&](const std::string& account, UnsignedRequest request) {
+    request.headers.emplace_back("x-ms-version", "2021-12-02");
+    request.unix_seconds = 1435361952;
+    const auto lines = shared_key_headers(request, {.access_key = account, .secret_key = key});
+    EXPECT_EQ(lines.at(0), "x-ms-date: Fri, 26 Jun 2015 23:39:12 GMT");
+    return lines.at(1);
+  };
+  EXPECT_EQ(signature("devstoreaccount1", {.method = "GET",
+                                           .path = "/devstoreaccount1/box/a%20b/%C3%BC.tar",
+                                           .headers = {{"x-ms-range", "bytes=0-9"},
+                                                       {"if-match", "\"0x8D\""},
+                                                       {"accept-encoding", "identity"}}}),
+            "Authorization: SharedKey devstoreaccount1:qdYKODIsbVj1gVFeAvqNlDQe/2h+rvqde3uRCQw/uX4=");
+  EXPECT_EQ(signature("account",
+                      {.method = "GET",
+                       .path = "/box",
+                       .query = {{"restype", "container"}, {"prefix", "a b/\xc3\xbc"}, {"comp", "list"}}}),
+            "Authorization: SharedKey account:idfAKnVGBdr88xWf53kw0Omypw3sfVYfTTjVGR5th8s=");
+  EXPECT_EQ(signature("account", {.method = "HEAD", .path = "/box/k"}),
+            "Authorization: SharedKey account:oky3oCCcD5hk6EpA65aP9/tDzkekzOn2mQl+pavXYDI=");
+  EXPECT_TRUE(
+      shared_key_headers({.method = "GET", .path = "/"}, {.access_key = "a", .secret_key = "no"}).empty());
 }
 
 TEST(Base64, IsThatOfTheRfc) {

@@ -21,16 +21,19 @@ TEST(StoreUrl, NamesTheObjectAsItIsAskedFor) {
   EXPECT_EQ(url_of("s3+https://host/bucket/a"), "https://host/bucket/a");
   EXPECT_EQ(url_of("gs://my.bucket/a b"), "https://storage.googleapis.com/my.bucket/a%20b");
   EXPECT_EQ(url_of("gs+http://host:4443/bucket/a"), "http://host:4443/bucket/a");
+  EXPECT_EQ(url_of("az://account/box/a b"), "https://account.blob.core.windows.net/box/a%20b");
+  EXPECT_EQ(url_of("az://account/box/"), "https://account.blob.core.windows.net/box");
+  EXPECT_EQ(url_of("az+http://host:1/account/box/a"), "http://host:1/account/box/a");
   EXPECT_EQ(url_of("https://host/a%20b c.tar"), "https://host/a%20b%20c.tar");
   EXPECT_EQ(parse_store_url("https://host:443/a", {})->host, "host");
   EXPECT_EQ(parse_store_url("http://[::1]:8080/a", {})->host, "[::1]:8080");
 }
 
 TEST(StoreUrl, IsRefusedWithWhatToDoAndWithoutItsSecrets) {
-  for (const char* text :
-       {"hdfs://bucket/a", "ftp://host/a", "s3+ftp://host/bucket/a", "gs://b/a", "gs+http://host", "s3:///a",
-        "s3://b/a", "http:///a", "https://user:geheim@host/a", "https://host/a?token=geheim",
-        "https://host/a#geheim", "s3+http://host", "https://ho st/a"}) {
+  for (const char* text : {"hdfs://bucket/a", "ftp://host/a", "s3+ftp://host/bucket/a", "gs://b/a",
+                           "gs+http://host", "az://account", "az://evil.host/box/a", "s3:///a", "s3://b/a",
+                           "http:///a", "https://user:geheim@host/a", "https://host/a?token=geheim",
+                           "https://host/a#geheim", "s3+http://host", "https://ho st/a"}) {
     const auto url = parse_store_url(text, {});
     ASSERT_FALSE(url) << text;
     EXPECT_NE(url.error().message.find("; give"), std::string::npos) << url.error().message;
@@ -56,6 +59,8 @@ TEST(StoreUrl, IsTrustedWhereItIsTheCloudsOwnOrTheEnvironments) {
   EXPECT_FALSE(trusted("gs+https://storage.googleapis.com.evil/bucket/a"));
   EXPECT_TRUE(trusted("gs+http://host:4443/bucket/a", {.google_endpoint = "http://host:4443/"}));
   EXPECT_FALSE(trusted("gs+http://host:44/bucket/a", {.google_endpoint = "http://host:4443"}));
+  EXPECT_TRUE(trusted("az://account/box/a"));
+  EXPECT_FALSE(trusted("az+https://host/account/box/a"));
   EXPECT_FALSE(trusted("https://storage.googleapis.com/bucket/a"));
 }
 
@@ -63,6 +68,8 @@ TEST(StoreUrl, ThePlaceIsWhatAllObjectsOfASourceShare) {
   EXPECT_EQ(place_of("s3://bucket/a/b"), "s3://bucket");
   EXPECT_EQ(place_of("gs+http://host:1/bucket/a/b"), "gs+http://host:1/bucket");
   EXPECT_EQ(place_of("https://host/a/b"), "https://host");
+  EXPECT_EQ(place_of("az://account/box/a"), "az://account/box");
+  EXPECT_EQ(place_of("az+https://host/account/box/a"), "az+https://host/account/box");
   EXPECT_EQ(place_of("s3://bucket"), "s3://bucket");
 }
 

@@ -1,4 +1,4 @@
-"""Google's Cloud Storage for the tests: it checks tokens and signatures, and gives tokens as Google's servers do."""
+"""Google's and Azure's stores for the tests: they check tokens and signatures, and give tokens as the clouds do."""
 
 from __future__ import annotations
 
@@ -164,3 +164,86 @@ def write_account(account: Path, key: str, token_uri: str) -> None:
             }
         )
     )
+
+
+AZURE_ACCOUNT, AZURE_KEY = "testaccount", base64.b64encode(b"the key of the account of the tests").decode()
+
+
+class AzureStore(FaultStore):
+    """Azure's Blob Storage over objects in memory, with the account in the path, and the servers that give tokens.
+
+    A request is taken that is signed by AZURE_KEY, that has `sas` in its query, or a token that was given here.
+    """
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__({f"/{AZURE_ACCOUNT}{path}": data for path, data in objects.items()})
+        self.sas = "sv=2021-12-02&sp=rl&sig=c2VjcmV0%2Bof%2Fthe%3Dtests"
+        self.tokens: set[str] = set()
+        self.federated, self.client_secret = "federated.token.of-the-tests", "client~secret~of~the~tests"
+
+    def refuses(self, request: http.server.BaseHTTPRequestHandler) -> bool:
+        if not request.headers.get("x-ms-version"):
+            return True
+        given = request.headers.get("Authorization", "")
+        if given.startswith("Bearer "):
+            return given.removeprefix("Bearer ") not in self.tokens
+        if self.sas in request.path:
+            return False
+        return given != shared_key(request)
+
+    def listing(self, query: dict[str, str], bucket: str) -> bytes:
+        names = sorted(path.removeprefix(f"/{bucket}/") for path in self.objects if path.startswith(f"/{bucket}/"))
+        names = [name for name in names if name.startswith(query.get("prefix", ""))]
+        begin = int(query.get("marker", "0"))
+        part, more = names[begin : begin + self.page], begin + self.page < len(names)
+        entries = "".join(
+            f'<Blob><Name Encoded="true">{quote(name)}</Name></Blob>'
+            if "&" in name
+            else f"<Blob><Name>{name}</Name></Blob>"
+            for name in part
+        )
+        following = f"<NextMarker>{begin + self.page}</NextMarker>" if more else "<NextMarker />"
+        return f"\ufeff<?xml version='1.0' encoding='utf-8'?><EnumerationResults><Blobs>{entries}</Blobs>{following}</EnumerationResults>".encode()
+
+    def beside(self, request: http.server.BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, bytes] | None:
+        form = dict(parse_qsl(body.decode()))
+        if path == "/tenant/oauth2/v2.0/token":
+            right = (
+                form["client_id"] == "client"
+                and form["scope"] == "https://storage.azure.com/.default"
+                and (form.get("client_assertion") == self.federated or form.get("client_secret") == self.client_secret)
+            )
+        elif path == "/metadata/identity/oauth2/token":
+            right = request.headers.get("Metadata") == "true"
+        else:
+            return None
+        if not right:
+            return 401, b'{"error": "invalid_client"}'
+        token = f"entra.token.of-the-tests-{len(self.tokens)}"
+        self.tokens.add(token)
+        return 200, json.dumps({"access_token": token, "expires_in": "3599"}).encode()
+
+
+def shared_key(request: http.server.BaseHTTPRequestHandler) -> str:
+    """What signs a request, by the signer of azure-storage-blob where it is installed, else by its rules."""
+    parts = urlsplit(request.path)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    try:
+        from azure.core.pipeline.transport import HttpRequest
+        from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
+    except ImportError:
+        query = "".join(
+            f"\n{name.lower()}:{value}" for name, value in sorted(parse_qsl(parts.query, keep_blank_values=True))
+        )
+        own = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers) if name.startswith("x-ms-"))
+        text = f"{request.command}{chr(10) * 8}{headers.get('if-match', '')}{chr(10) * 4}"
+        text += f"{own}/{AZURE_ACCOUNT}{parts.path}{query}"
+        signature = hmac.digest(base64.b64decode(AZURE_KEY), text.encode(), "sha256")
+        return f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(signature).decode()}"
+
+    class Asked:
+        http_request = HttpRequest(request.command, f"http://host{request.path}", headers)
+        context = type("Context", (), {"transport": None})()
+
+    SharedKeyCredentialPolicy(AZURE_ACCOUNT, AZURE_KEY).on_request(Asked)
+    return str(Asked.http_request.headers["Authorization"])

@@ -159,7 +159,9 @@ class FaultStore:
                 if fault != "other etag" and store.is_another(self, version):
                     return self.error(412, "PreconditionFailed")
                 headers = {**version, "Accept-Ranges": "bytes"}
-                found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+                found = re.fullmatch(
+                    r"bytes=(\d+)-(\d+)", self.headers.get("Range") or self.headers.get("x-ms-range", "")
+                )
                 if not found or fault == "whole":
                     return self.answer(200, headers, data)
                 first, last = int(found[1]), min(int(found[2]), len(data) - 1)

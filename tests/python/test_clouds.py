@@ -1,4 +1,4 @@
-"""Data in Google's stores: every way to be let in, versions pinned, tokens renewed, secrets nowhere."""
+"""Data in Google's and Azure's stores: every way to be let in, versions pinned, tokens renewed, secrets nowhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clouds import CLIENT_SECRET, HMAC_ID, HMAC_SECRET, REFRESH_TOKEN, GoogleStore, service_account, write_account
+from clouds import (
+    AZURE_ACCOUNT,
+    AZURE_KEY,
+    CLIENT_SECRET,
+    HMAC_ID,
+    HMAC_SECRET,
+    REFRESH_TOKEN,
+    AzureStore,
+    GoogleStore,
+    service_account,
+    write_account,
+)
 from store_data import BUCKET, forget_credentials, jpeg, objects_of, tars, training, write_data
 from stores import fake_gcs, gcs_program
 from streams import epoch_digest
@@ -217,3 +228,142 @@ def test_a_cloud_storage_of_others(data: Path, tmp_path: Path, monkeypatch: pyte
         assert epoch_digest(training(carya.webdataset(f"gs://{BUCKET}/train-*.tar"))) == expected
         with pytest.raises(carya.NotFound, match="404"):
             carya.webdataset(f"gs://{BUCKET}/no.tar").open()
+
+
+BLOBS = f"az://{AZURE_ACCOUNT}/{BUCKET}"
+
+
+@pytest.fixture
+def azure(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureStore]:
+    with AzureStore(objects_of(data)) as store:
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", store.url)
+        yield store
+
+
+def by_key(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", AZURE_ACCOUNT)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", AZURE_KEY)
+    return [AZURE_KEY]
+
+
+def by_connection(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    monkeypatch.delenv("AZURE_STORAGE_ENDPOINT")
+    parts = f"AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};BlobEndpoint={store.url}/{AZURE_ACCOUNT};"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", parts)
+    return [AZURE_KEY]
+
+
+def by_sas(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "?" + store.sas)
+    return [store.sas, store.sas.split("sig=")[1]]
+
+
+def by_workload(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    work.mkdir()
+    (work / "token").write_text(store.federated + "\n")
+    for name, value in {"TENANT_ID": "tenant", "CLIENT_ID": "client", "AUTHORITY_HOST": store.url}.items():
+        monkeypatch.setenv(f"AZURE_{name}", value)
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(work / "token"))
+    return [store.federated]
+
+
+def by_secret(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    for name, value in {"TENANT_ID": "tenant", "CLIENT_ID": "client", "AUTHORITY_HOST": store.url}.items():
+        monkeypatch.setenv(f"AZURE_{name}", value)
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", store.client_secret)
+    return [store.client_secret]
+
+
+def by_identity(monkeypatch: pytest.MonkeyPatch, store: AzureStore, work: Path) -> list[str]:
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", store.url)
+    return []
+
+
+@pytest.mark.parametrize("way", [by_key, by_connection, by_sas, by_workload, by_secret, by_identity])
+def test_every_way_lets_in_to_azure_and_no_secret_is_written(
+    data: Path,
+    azure: AzureStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    way,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(carya.Permission, match="there are no credentials: give them by AZURE_STORAGE_KEY"):
+        tars(BLOBS).open()
+    secrets = way(monkeypatch, azure, tmp_path / "keys")
+    azure.refused = 0
+    assert epoch_digest(training(carya.webdataset(f"{BLOBS}/train-*.tar"))) == epoch_digest(tars(data))
+    assert azure.refused == 0
+    pipeline = tars(BLOBS)
+    said = [repr(pipeline), pipeline.to_json(), str(pipeline.explain())]
+    with carya.Loader(pipeline, reorder="exact", prefetch_epochs=False) as loader:
+        loader.trace(tmp_path / "trace")
+        list(loader)
+        said += [repr(loader), json.dumps(loader.state_dict()), str(loader.stats()), str(loader.explain())]
+        azure.fault = lambda path, count: "403"
+        with pytest.raises(carya.IoError) as caught:
+            list(loader)
+        said += [str(caught.value)]
+    said += [path.read_bytes().decode("latin-1") for path in _files(Path(os.environ["CARYA_CACHE_DIR"]))]
+    said += [path.read_bytes().decode("latin-1") for path in _files(tmp_path / "trace")]
+    said += [record.getMessage() for record in caplog.records if record.name.startswith("carya")]
+    for secret in [*secrets, *azure.tokens]:
+        assert all(secret not in text for text in said)
+
+
+def test_blobs_with_odd_names_are_signed_and_listed(
+    azure: AzureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_key(monkeypatch, azure, tmp_path)
+    azure.page = 3
+    names = [f"{number} a~b+c%41&=(ü)*'!.jpg" for number in range(7)]
+    for number, name in enumerate(names):
+        azure.objects[f"/{AZURE_ACCOUNT}/{BUCKET}/odd keys/{name}"] = jpeg(number % 3)
+    assert len(carya.files(f"{BLOBS}/odd keys/*~b*.jpg")) == len(names)
+    assert len(carya.files([f"{BLOBS}/odd keys/{name}" for name in names], endpoint=azure.url)) == len(names)
+    assert azure.refused == 0
+
+
+def test_a_blob_that_changed_raises(azure: AzureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_key(monkeypatch, azure, tmp_path)
+    pipeline = tars(BLOBS)
+    pipeline.open()
+
+    def overwritten(path: str, count: int) -> str:
+        azure.objects[path] = azure.objects[path][:-1] + bytes([count % 256])
+        return ""
+
+    azure.fault = overwritten
+    with (
+        carya.Loader(pipeline, on_error="mask", io_timeout=60) as loader,
+        pytest.raises(carya.IoError, match=r"train-000.\.tar.*changed since it was listed"),
+    ):
+        list(loader)
+
+
+def test_a_signature_of_azure_is_sent_to_no_server_that_a_url_names(
+    azure: AzureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_sas(monkeypatch, azure, tmp_path)
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(carya.Permission, match=r"sent to the cloud's own servers only.*AZURE_STORAGE_ENDPOINT"):
+        tars(BLOBS, endpoint=azure.url).open()
+    assert azure.seen
+    assert not any("sig=" in path for _, path, _ in azure.seen)
+
+
+def test_a_key_of_another_account_is_not_used(
+    azure: AzureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_key(monkeypatch, azure, tmp_path)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "another")
+    with pytest.raises(carya.Permission, match="there are no credentials"):
+        tars(BLOBS).open()
+    assert not any("authorization" in headers for _, _, headers in azure.seen)
+
+
+def test_addresses_of_azure_that_are_none_say_what_to_do() -> None:
+    for url in ("az://acc/a.tar", "az://UPPER/box/a.tar", "az://a.evil/box/a.tar", "az://account/b/a.tar"):
+        with pytest.raises(carya.InvalidArgument, match="az://account/container"):
+            carya.webdataset(url).open()

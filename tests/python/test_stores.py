@@ -298,7 +298,7 @@ def test_credentials_of_a_profile_count_and_are_written_nowhere(
     ("url", "said"),
     [
         ("ftp://bucket/a.tar", "ftp:// is not read; copy the data"),
-        ("hdfs://bucket/a.tar", "s3://, gs://, https:// or http://"),
+        ("hdfs://bucket/a.tar", "s3://, gs://, az://, https:// or http://"),
         ("https://user:geheim@host/a.tar", "without user and password"),
         ("https://host/a.tar?X-Amz-Signature=geheim", "without a query"),
     ],

@@ -52,7 +52,7 @@ def files(
 
     `labels`: one integer per path, or a function from path to integer. `extra`: further images of each record by field
     name ({"mask": paths}); geometric ops treat them like the image, with the same random numbers. `field`: another name for the
-    field of `paths`, as "audio" for sound files. `endpoint`: of another server than the cloud's, for s3:// and gs://.
+    field of `paths`, as "audio" for sound files. `endpoint`: of another server than the cloud's, for s3://, gs:// and az://.
     `arrays`: what is in memory beside the files, by field name: an array with one row per path, or a list of one array per path,
     which may differ in their first side, as the boxes of each picture: `Pipeline.boxes()` makes one shape of those. They are kept
     as those of `carya.arrays`.

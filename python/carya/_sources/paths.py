@@ -81,7 +81,7 @@ def one_path(name: str, given: Any) -> str:
             name,
             path,
             f"a path on this machine: {scheme.group(1)}:// is not read here, but by webdataset, tfrecord, mds, arrow and files, of "
-            "s3://, gs:// and https://; copy the data, or mount it as a folder",
+            "s3://, gs://, az:// and https://; copy the data, or mount it as a folder",
         )
     if path.startswith("~") and not os.path.lexists(path):  # as shells do
         path = os.path.expanduser(path)

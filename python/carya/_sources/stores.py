@@ -13,8 +13,9 @@ from .. import _core
 from .._errors import IoError, NotFound, Unsupported, invalid
 from .paths import expand_braces
 
-# Stores that list their objects, and how many parts of a URL say where a bucket is: "gs://bucket".
-_STORES = {"s3": 1, "gs": 1}
+# Stores that list their objects, and how many parts of a URL say where a bucket is: "gs://bucket",
+# "az://account/container".
+_STORES = {"s3": 1, "gs": 1, "az": 2}
 SCHEMES = (*(store + by for store in _STORES for by in ("", "+http", "+https")), "https", "http")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PAGE_BYTES_MAX = 16 << 20  # 1,000 keys of 1,024 bytes, each of them escaped
@@ -39,7 +40,9 @@ def check_url(name: str, url: str) -> str:
     """Errors: InvalidArgument (a scheme that is not read, or a URL that may hold a secret)."""
     scheme = scheme_of(url)
     if scheme not in SCHEMES:
-        wanted = f"s3://, gs://, https:// or http://: {scheme}:// is not read; copy the data, or mount it as a folder"
+        wanted = (
+            f"s3://, gs://, az://, https:// or http://: {scheme}:// is not read; copy the data, or mount it as a folder"
+        )
         raise invalid(name, url, wanted)
     if scheme.startswith("http") and ("?" in url or "#" in url):
         raise invalid(name, re.sub(r"[?#].*", "?...", url), "a URL without a query, which could hold a secret")
@@ -96,7 +99,7 @@ def url_paths(
     listed = [os.fsdecode(given)] if single else [one for one in given if is_url(one)] if _is_list(given) else []
     if not any(is_url(one) for one in listed):
         if endpoint is not None:
-            raise invalid("endpoint", endpoint, "it only with paths that are s3://bucket/..., gs://bucket/...")
+            raise invalid("endpoint", endpoint, "it only with paths that are s3://, gs:// or az://")
         return None
     if not single and len(listed) != len(given):
         raise invalid(name, given, "URLs only, or paths on this machine only")
@@ -140,7 +143,8 @@ def in_folder(url: str, named: re.Pattern[str], shown: str) -> list[str]:
 
 
 def list_objects(prefix: str) -> list[str]:
-    """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3, which Google has as well.
+    """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3, which Google has as well, or
+    by Azure's List Blobs.
 
     Errors: Unsupported (no bucket), those of the store, IoError (an answer that is no listing).
     """
@@ -148,11 +152,13 @@ def list_objects(prefix: str) -> list[str]:
         scheme = scheme_of(prefix)
         raise Unsupported(f"{prefix}: servers of {scheme}:// have no listing; give the URLs of the files")
     bucket, begin = bucket_of(prefix)
+    azure = scheme_of(prefix).startswith("az")
+    fixed = [("restype", "container"), ("comp", "list")] if azure else [("list-type", "2"), ("encoding-type", "url")]
     urls: list[str] = []
     token = ""
     while True:
-        query = [("list-type", "2"), ("prefix", begin), ("encoding-type", "url")]
-        query += [("continuation-token", token)] if token else []
+        query = [*fixed, ("prefix", begin)]
+        query += [("marker" if azure else "continuation-token", token)] if token else []
         keys, following = _parse_page(_core.store_page(bucket, query, _PAGE_BYTES_MAX), prefix)
         urls += [f"{bucket}/{key}" for key in keys if key and not key.endswith("/")]
         if not following:
@@ -163,19 +169,24 @@ def list_objects(prefix: str) -> list[str]:
 
 
 def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
-    """Keys of a ListBucketResult, and the token of the next page ("": the last). Entities and DTDs are refused."""
+    """Keys of a ListBucketResult or an EnumerationResults, and the token of the next page ("": the last). Entities and DTDs
+    are refused."""
     # Loaded by who lists a bucket, not by `import carya`.
     import xml.parsers.expat
-    from urllib.parse import unquote_plus
+    from urllib.parse import unquote, unquote_plus
 
     keys: list[str] = []
     fields: dict[str, str] = {}
     path: list[str] = []
     text: list[str] = []
 
-    def begin(tag: str, _: dict[str, str]) -> None:
+    encoded = False  # the name of a blob, which no XML could hold as it is
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal encoded
         path.append(tag.rsplit(" ", 1)[-1])
         text.clear()
+        encoded = attributes.get("Encoded") == "true"
         if len(path) > 16:
             raise ValueError("nested too deeply")
 
@@ -183,6 +194,8 @@ def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
         place = "/".join(path)
         if place == "ListBucketResult/Contents/Key":
             keys.append("".join(text))
+        elif place == "EnumerationResults/Blobs/Blob/Name":
+            keys.append(unquote("".join(text)) if encoded else "".join(text))
         elif len(path) == 2:
             fields[path[1]] = "".join(text)
         path.pop()
@@ -195,14 +208,14 @@ def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.CharacterDataHandler = text.append
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
-    roots: list[str] = []
     try:
         parser.Parse(page, True)
-        roots = [field for field in ("IsTruncated", "KeyCount", "Name") if field in fields]
-        if not roots:
-            raise ValueError("no ListBucketResult")
+        if not {"IsTruncated", "KeyCount", "Name", "Blobs"} & set(fields):
+            raise ValueError("no list of objects")
     except (xml.parsers.expat.ExpatError, ValueError) as error:
         raise IoError(f"{subject}: the store's answer is no listing: {error}; give the URL of a bucket") from None
     if fields.get("EncodingType") == "url":
         keys = [unquote_plus(key) for key in keys]
+    if "Blobs" in fields:
+        return keys, fields.get("NextMarker", "")
     return keys, fields.get("NextContinuationToken", "") if fields.get("IsTruncated") == "true" else ""
