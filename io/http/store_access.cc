@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "io/credentials/aws_keys.h"
 #include "io/credentials/azure_grant.h"
 #include "io/credentials/google_grant.h"
 #include "io/credentials/shared_key.h"
@@ -56,7 +57,7 @@ StoreAccess::StoreAccess(StoreSources sources, Fetch fetch)
       plain_(way_of(sources_, false)),
       tls_(way_of(sources_, true)),
       fetch_(std::move(fetch)),
-      aws_([this]() -> Result<Grant> { return read_aws_profile(sources_.environment).keys; }),
+      aws_([this] { return aws_keys(sources_.environment, fetch_); }),
       google_([this] { return google_grant(sources_.environment, fetch_); }) {}
 
 std::shared_ptr<StoreAccess> StoreAccess::current() {
@@ -114,7 +115,8 @@ std::string StoreAccess::advice(const StoreUrl& url) {
       "GS_ACCESS_KEY_ID "
       "and GS_SECRET_ACCESS_KEY";
   constexpr auto kAmazonWays =
-      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials";
+      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in ~/.aws/credentials, or a role of the "
+      "machine";
   constexpr auto kAzureWays =
       "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_CONNECTION_STRING, or an identity of Entra "
       "(AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET)";

@@ -5,13 +5,16 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <thread>
 #include <vector>
 
+#include "io/credentials/aws_keys.h"
 #include "io/credentials/aws_profile.h"
 #include "io/credentials/base64.h"
 #include "io/credentials/google_grant.h"
 #include "io/credentials/jwt.h"
+#include "io/credentials/program_output.h"
 #include "io/credentials/renewal.h"
 #include "io/credentials/shared_key.h"
 #include "io/credentials/sigv4.h"
@@ -265,6 +268,119 @@ TEST(GoogleGrant, AFileThatIsNoneSaysSoWithoutWhatItHolds) {
     EXPECT_EQ(grant.error().code, Code::kInvalidArgument) << grant.error().message;
     EXPECT_NE(grant.error().message.find("; give"), std::string::npos) << grant.error().message;
     EXPECT_EQ(grant.error().message.find("geheim"), std::string::npos) << grant.error().message;
+  }
+}
+
+TEST(ProgramOutput, IsWhatItWritesAndNothingOfAFailure) {
+  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "GREETING=hello"};
+  const auto run = [&](const std::string& command) {
+    return program_output(command, environment, "the program");
+  };
+  EXPECT_EQ(run("printf '%s|' \"a b\" c'd'"), "a b|cd|");
+  EXPECT_EQ(run("sh -c 'echo $GREETING'"), "hello\n");
+  EXPECT_EQ(run("cat"), "");  // its input is empty
+  EXPECT_EQ(run("").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(run("echo 'a").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(run("no-such-program").error().code, Code::kNotFound);
+  EXPECT_EQ(run("head -c 100000 /dev/zero").error().code, Code::kIo);
+  const auto failed = run("sh -c 'echo geheim; exit 3'");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message.find("geheim"), std::string::npos);
+}
+
+/// Who answers questions for keys in the tests: by URL, and what was asked.
+struct Servers {
+  std::map<std::string, FetchAnswer> answers;
+  std::vector<FetchQuestion> asked;
+
+  Fetch fetch() {
+    return [this](const FetchQuestion& question) -> Result<FetchAnswer> {
+      asked.push_back(question);
+      const auto found = answers.find(question.method + " " + question.url);
+      if (found == answers.end()) return fail(Code::kIo, "nobody is there");
+      return found->second;
+    };
+  }
+};
+
+constexpr const char* kKeys =
+    R"({"Code": "Success", "AccessKeyId": "A", "SecretAccessKey": "B", "Token": "T", "Expiration": "2040-01-01T00:00:00Z"})";
+constexpr const char* kStsKeys =
+    "<R><Credentials><AccessKeyId>S</AccessKeyId><SecretAccessKey>B</SecretAccessKey><SessionToken>T</"
+    "SessionToken>"
+    "<Expiration>2040-01-01T00:00:00Z</Expiration></Credentials></R>";
+
+TEST(AwsKeys, AMachinesRoleIsAskedForByVersion2AndWhereAVariableNamesIt) {
+  Servers servers;
+  const std::string at = "http://169.254.169.254:80";
+  servers.answers["PUT " + at + "/latest/api/token"] = ok("token");
+  servers.answers["GET " + at + "/latest/meta-data/iam/security-credentials/"] = ok("a role\n");
+  servers.answers["GET " + at + "/latest/meta-data/iam/security-credentials/a%20role"] = ok(kKeys);
+  Environment environment{
+      .variables = {{"HOME", "/nowhere"}, {"AWS_EC2_METADATA_SERVICE_ENDPOINT", at + "/"}}};
+  const auto keys = aws_keys(environment, servers.fetch());
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ(*keys, (Grant{.access_key = "A", .secret_key = "B", .token = "T", .expires_s = 2208988800}));
+  ASSERT_EQ(servers.asked.size(), 3u);
+  EXPECT_EQ(servers.asked[2].headers.at(0), "X-aws-ec2-metadata-token: token");
+  EXPECT_TRUE(servers.asked[0].direct && servers.asked[2].direct);
+  environment.variables["AWS_EC2_METADATA_DISABLED"] = "true";
+  EXPECT_TRUE(aws_keys(environment, servers.fetch())->empty());
+  EXPECT_EQ(servers.asked.size(), 3u);
+  environment.variables.erase("AWS_EC2_METADATA_DISABLED");
+  servers.answers.clear();
+  const auto away = aws_keys(environment, servers.fetch());
+  ASSERT_FALSE(away);
+  EXPECT_EQ(away.error().code, Code::kIo);
+  EXPECT_NE(away.error().message.find("hop limit"), std::string::npos);
+}
+
+TEST(AwsKeys, AContainersTokenGoesToAddressesOfTheMachineOnly) {
+  Servers servers;
+  TempDir dir;
+  std::ofstream(dir.path() + "/token") << "secret\n";
+  servers.answers["GET http://169.254.170.2/v2/x"] = ok(kKeys);
+  Environment environment{.variables = {{"HOME", "/nowhere"},
+                                        {"AWS_EC2_METADATA_DISABLED", "true"},
+                                        {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", dir.path() + "/token"},
+                                        {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x"}}};
+  EXPECT_EQ(aws_keys(environment, servers.fetch())->access_key, "A");
+  EXPECT_EQ(servers.asked.at(0).headers.at(0), "Authorization: secret");
+  environment.variables.erase("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  for (const char* evil :
+       {"http://evil/", "http://169.254.170.2.evil/", "http://169.254.170.234/", "file:///etc/passwd"}) {
+    environment.variables["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = evil;
+    EXPECT_EQ(aws_keys(environment, servers.fetch()).error().code, Code::kInvalidArgument) << evil;
+  }
+  EXPECT_EQ(servers.asked.size(), 1u);
+}
+
+TEST(AwsKeys, ARoleOfAProfileIsTakenByTheKeysOfAnother) {
+  TempDir dir;
+  Servers servers;
+  servers.answers["POST https://sts.eu-west-1.amazonaws.com/"] = ok(kStsKeys);
+  std::ofstream(dir.path() + "/config")
+      << "[profile base]\naws_access_key_id = A\naws_secret_access_key = B\n"
+         "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n"
+         "external_id = x y\nregion = eu-west-1\n"
+         "[profile a]\nrole_arn = r\nsource_profile = b\n"
+         "[profile b]\nrole_arn = r\nsource_profile = a\n"
+         "[profile none]\nrole_arn = r\n"
+         "[profile sso]\nsso_session = s\n";
+  Environment environment{.variables = {{"AWS_CONFIG_FILE", dir.path() + "/config"},
+                                        {"AWS_EC2_METADATA_DISABLED", "true"},
+                                        {"AWS_PROFILE", "role"}}};
+  const auto keys = aws_keys(environment, servers.fetch());
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ(keys->access_key, "S");
+  EXPECT_NE(servers.asked.at(0).body.find("ExternalId=x%20y"), std::string::npos);
+  EXPECT_NE(servers.asked.at(0).headers.back().find("Credential=A/"), std::string::npos);
+  EXPECT_NE(servers.asked.at(0).headers.back().find("/eu-west-1/sts/aws4_request"), std::string::npos);
+  for (const char* profile : {"a", "none", "sso"}) {
+    environment.variables["AWS_PROFILE"] = profile;
+    const auto wrong = aws_keys(environment, servers.fetch());
+    ASSERT_FALSE(wrong) << profile;
+    EXPECT_NE(wrong.error().message.find("; give"), std::string::npos) << wrong.error().message;
   }
 }
 

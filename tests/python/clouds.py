@@ -1,4 +1,4 @@
-"""Google's and Azure's stores for the tests: they check tokens and signatures, and give tokens as the clouds do."""
+"""Stores of the clouds for the tests: they check tokens and signatures, and give tokens as the clouds do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from stores import FaultStore
+from stores import ACCESS, FaultStore, signed_right
 
 HMAC_ID, HMAC_SECRET = "GOOG1EXAMPLE0TEST", "bGoa+V7g/yqDXvKRqq+JTFn4uQZbPiQJo4pf9RzJ"
 CLIENT_SECRET, REFRESH_TOKEN = "GOCSPX-secret-of-the-tests", "1//refresh-token-of-the-tests"
@@ -247,3 +247,67 @@ def shared_key(request: http.server.BaseHTTPRequestHandler) -> str:
 
     SharedKeyCredentialPolicy(AZURE_ACCOUNT, AZURE_KEY).on_request(Asked)
     return str(Asked.http_request.headers["Authorization"])
+
+
+IDENTITY, CONTAINER_TOKEN, ROLE = (
+    "web.identity.token-of-the-tests",
+    "container-token-of-the-tests",
+    "arn:aws:iam::1:role/reader",
+)
+
+
+class AmazonStore(FaultStore):
+    """S3 over objects in memory, and the servers that give keys: STS, a container's and a machine's.
+
+    A request is taken that botocore signs in the same way with keys that were given here and have not expired. `seconds`: how
+    long keys last.
+    """
+
+    def __init__(self, objects: dict[str, bytes], seconds: int = 3600) -> None:
+        super().__init__(objects)
+        self.seconds = seconds
+        self.given: dict[str, tuple[str, float]] = {}  # secret and end by session token
+
+    def give(self) -> dict[str, str]:
+        with self.lock:
+            number = len(self.given)
+            token, secret = f"session/token+of=the+tests-{number}", f"secret/key+of-the-tests-{number}"
+            end = time.time() + self.seconds
+            self.given[token] = secret, end
+        shown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))
+        return {"AccessKeyId": f"ASIAOFTESTS{number}", "SecretAccessKey": secret, "Token": token, "Expiration": shown}
+
+    def secrets(self) -> list[str]:
+        return [text for token, (secret, _) in self.given.items() for text in (token, secret)]
+
+    def refuses(self, request: http.server.BaseHTTPRequestHandler) -> bool:
+        token = request.headers.get("x-amz-security-token", "")
+        secret, end = self.given.get(token, ("", 0.0))
+        return end < time.time() or not signed_right(request, secret, token)
+
+    def beside(self, request: http.server.BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, bytes] | None:
+        role = "/latest/meta-data/iam/security-credentials/"
+        if path == "/latest/api/token":
+            right = request.command == "PUT" and request.headers.get("X-aws-ec2-metadata-token-ttl-seconds") == "21600"
+            return (200, b"metadata-token") if right else (400, b"")
+        if path.startswith(role):
+            if request.headers.get("X-aws-ec2-metadata-token") != "metadata-token":
+                return 401, b""
+            return 200, b"reader" if path == role else json.dumps({"Code": "Success", **self.give()}).encode()
+        if path == "/container":
+            right = request.headers.get("Authorization") == CONTAINER_TOKEN
+            return (200, json.dumps(self.give()).encode()) if right else (403, b"")
+        return self.sts(request, body) if request.command == "POST" and path == "/" else None
+
+    def sts(self, request: http.server.BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        form = dict(parse_qsl(body.decode()))
+        right = form["RoleArn"] == ROLE and form["Version"] == "2011-06-15"
+        if form["Action"] == "AssumeRoleWithWebIdentity":
+            right = right and form["WebIdentityToken"] == IDENTITY
+        else:
+            right = right and f"Credential={ACCESS}/" in request.headers["Authorization"]
+        if not right:
+            return 403, b"<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"
+        keys = {("SessionToken" if name == "Token" else name): value for name, value in self.give().items()}
+        fields = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
+        return 200, f"<R><Result><Credentials>{fields}</Credentials></Result></R>".encode()
