@@ -31,6 +31,27 @@ Result<std::string> list_page(const std::string& url, const Query& query, std::s
   return client->get(url, query, bytes_max);
 }
 
+Result<std::string> read_range(const std::string& url, std::uint64_t size, const std::string& version,
+                               std::uint64_t offset, std::uint64_t count) {
+  if (offset > size || count > size - offset)
+    return fail(Code::kInvalidArgument, "range of an object: it ends behind its end; give one inside of it");
+  ASSIGN(const auto client, io::StoreClient::shared());
+  ASSIGN(const io::StoreObject object, client->listed(url, size, version));
+  std::string bytes(count, '\0');
+  TRY(client->read(object, offset, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+/// Size and version of an object.
+std::pair<std::uint64_t, std::string> look_up(const std::string& url) {
+  const io::StoreObject object = unwrap([&]() -> Result<io::StoreObject> {
+    const WithoutGil unlocked;
+    ASSIGN(const auto client, io::StoreClient::shared());
+    return client->look_up(url);
+  }());
+  return {object.bytes, object.pin};
+}
+
 /// call(arguments...) without the GIL.
 template <auto call, typename... Arguments>
 py::bytes waited_for(const Arguments&... arguments) {
@@ -45,6 +66,10 @@ py::bytes waited_for(const Arguments&... arguments) {
 void bind_store(py::module_& module) {
   module.def("store_head", &waited_for<&read_head, std::string, std::size_t>, py::arg("url"),
              py::arg("bytes_max"));
+  module.def("store_look_up", &look_up, py::arg("url"));
+  module.def("store_read",
+             &waited_for<&read_range, std::string, std::uint64_t, std::string, std::uint64_t, std::uint64_t>,
+             py::arg("url"), py::arg("size"), py::arg("version"), py::arg("offset"), py::arg("count"));
   module.def("store_page", &waited_for<&list_page, std::string, Query, std::size_t>, py::arg("url"),
              py::arg("query"), py::arg("bytes_max"));
 }

@@ -171,15 +171,15 @@ def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/train", "gs://b/x.tar", "https://host/x-{0..3}.tar", "file:///data"])
 def test_a_url_is_named_as_what_it_is(url: str) -> None:
-    for source in (carya.image_folder, carya.csv):
+    for source in (carya.audio_folder, carya.lmdb):
         with pytest.raises(
             carya.InvalidArgument,
-            match=r"a path on this machine: \w+:// is not read here, but by webdataset, .* or mount",
+            match=r"a path on this machine: \w+:// is not read here, but by most sources .* or mount",
         ):
             source(url)
-    if not url.startswith(("s3:", "https:")):
-        for source in (carya.files, carya.webdataset):
-            with pytest.raises(carya.InvalidArgument, match=r"\w+:// is not read yet; copy .* or mount"):
+    if url.startswith("file:"):
+        for source in (carya.files, carya.webdataset, carya.image_folder, carya.csv):
+            with pytest.raises(carya.InvalidArgument, match=r"\w+:// is not read; copy .* or mount"):
                 source(url)
 
 

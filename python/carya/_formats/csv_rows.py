@@ -16,9 +16,9 @@ import numpy as np
 
 from .._errors import InvalidArgument, NotFound, SampleError, invalid
 from .._pipeline.pipeline import Pipeline
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, look_at
+from .kept import Listed, digest, source_files
 from .texts import TextRecords, Texts, line_starts
 from .values import as_dtype, checked_dtypes
 
@@ -35,6 +35,7 @@ def csv(
     dtypes: Mapping[str, Any] | None = None,
     delimiter: str = ",",
     quotechar: str | None = '"',
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Rows of CSV files in any order, parsed in worker processes.
 
@@ -52,6 +53,8 @@ def csv(
 
     A row with more or fewer values than there are columns, or with a value that is none of its dtype, is a broken record
     (`Loader(on_error=)`), named by file and offset. A file that changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound (no file, a column that there is not), InvalidArgument (no row, two columns of one name, files of other
     columns than the first, delimiter, quotechar, dtypes), SampleError (no text in UTF-8, a compressed file that was cut off, a
     file whose lines end with CR alone), Exhausted (no room to unpack), Unsupported (zstd without pyarrow).
@@ -67,7 +70,7 @@ def csv(
         sound = isinstance(given, str) and len(given) == 1 and given.isascii() and given not in "\r\n"
         if not sound and (given is not None or name == "delimiter"):
             raise invalid(f"csv: {name}", given, "one character of ASCII")
-    files = [look_at("csv", path) for path in record_paths(paths, _NAMED, "*.csv or *.tsv")]
+    files = source_files("csv", paths, _NAMED, "*.csv or *.tsv", endpoint)
     rows = CsvRows(files, _Dialect(delimiter, quotechar), columns, names, checked_dtypes("csv", dtypes))
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 

@@ -15,9 +15,9 @@ import numpy as np
 from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
 from .._options import integer
 from .._pipeline.pipeline import Pipeline
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, look_at
+from .kept import Listed, digest, source_files
 from .needed import needed
 from .values import native_order
 
@@ -31,6 +31,7 @@ def hdf5(
     datasets: str | Sequence[str] | Mapping[str, str] | None = None,
     *,
     chunk_cache: int = _CHUNK_CACHE,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Rows of datasets in HDF5 files, read by h5py in worker processes. Needs it: `pip install carya[hdf5]`.
 
@@ -47,6 +48,8 @@ def hdf5(
 
     A row that cannot be decoded is a broken record (`Loader(on_error=)`), named by file, dataset and row. A file that changes
     while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound (also a dataset that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
     shapes that differ, no row), SampleError (no HDF5 file, one that was cut off), Unsupported (h5py is missing, structured
     types, links to other files).
@@ -62,7 +65,7 @@ def hdf5(
     """
     needed("hdf5", "h5py", "hdf5")
     integer("hdf5: chunk_cache", chunk_cache, 0, "bytes of 0 or more")
-    files = [look_at("hdf5", path) for path in record_paths(paths, _NAMED, "*.h5 or *.hdf5")]
+    files = source_files("hdf5", paths, _NAMED, "*.h5 or *.hdf5", endpoint)
     wanted = _wanted(datasets)
     if wanted is None:
         wanted = _all(files[0])

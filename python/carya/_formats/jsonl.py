@@ -10,10 +10,10 @@ from typing import Any
 
 from .._errors import SampleError, invalid
 from .._pipeline.pipeline import Pipeline
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.identity import identity
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, look_at
+from .kept import Listed, digest, source_files
 from .texts import TextRecords, Texts, line_starts
 from .values import as_dtype, checked_dtypes, checked_names
 
@@ -26,6 +26,7 @@ def jsonl(
     fields: str | Sequence[str] | None = None,
     dtypes: Mapping[str, Any] | None = None,
     loads: Callable[[str], Any] = json.loads,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Lines of JSON in any order, each a record, parsed in worker processes.
 
@@ -44,6 +45,8 @@ def jsonl(
 
     A line that is no JSON is a broken record (`Loader(on_error=)`), named by file and offset. A file that changes while it is
     used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound, InvalidArgument (no line, a dtype that is none of numbers), SampleError (no text in UTF-8, a compressed file
     that was cut off), Exhausted (no room to unpack), Unsupported (zstd without pyarrow).
     Reference: json.loads of each line.
@@ -55,7 +58,7 @@ def jsonl(
     {'text': 'two', 'n': array(2.5, dtype=float32)}
     """
     shown = "*.jsonl, *.ndjson or *.json"
-    files = [look_at("jsonl", path) for path in record_paths(paths, _NAMED, shown)]
+    files = source_files("jsonl", paths, _NAMED, shown, endpoint)
     names = checked_names("jsonl: fields", fields, "names of fields")
     if not callable(loads):
         raise invalid("jsonl: loads", loads, "a function of a line, such as orjson.loads")

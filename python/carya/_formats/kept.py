@@ -1,4 +1,5 @@
-"""What was made of a file once and is kept in the cache folder: unpacked data, indexes. All of it can be made anew."""
+"""Files as they were listed, and what is kept in the cache folder: objects of stores, unpacked data, indexes. All of it can
+be made anew."""
 
 from __future__ import annotations
 
@@ -6,11 +7,23 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import posixpath
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
+from urllib.parse import unquote
 
-from .._errors import IoError, NotFound, Permission, invalid
+from .. import _core
+from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
+from .._pipeline.dataset import cache_dir
+from .._sources.paths import PathLike, record_paths
+from .._sources.stores import scheme_of, url_paths
+
+_BLOCK = 8 << 20
+_AT_ONCE = 16  # objects that are copied at the same time: a store is waited for
+_NAME_MAX = 255  # bytes of a file's name
 
 
 class Listed(NamedTuple):
@@ -91,3 +104,50 @@ def _locked(path: str) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def source_files(
+    kind: str,
+    given: PathLike | Sequence[PathLike],
+    named: re.Pattern[str],
+    shown: str,
+    endpoint: str | None = None,
+) -> list[Listed]:
+    """The files of a source, as `record_paths` finds them; of URLs their copies, which are made before this returns.
+
+    A copy is of the version that the object has now: one that is overwritten later is copied anew when the source is made anew.
+    Errors: those of `record_paths`, `url_paths` and `look_at`; of URLs those of the store, Exhausted (no room for the copies),
+    Unsupported (no cache folder).
+    """
+    urls = url_paths("paths", given, endpoint, named, shown)
+    if urls is None:
+        return [look_at(kind, path) for path in record_paths(given, named, shown)]
+    with ThreadPoolExecutor(_AT_ONCE, "carya-objects") as threads:
+        return [look_at(kind, path) for path in threads.map(lambda url: _copy(kind, url), urls)]
+
+
+def _copy(kind: str, url: str) -> str:
+    """The path of an object's copy, which has its name: what a stream is called by is that of the file."""
+    folder = cache_dir()
+    if not folder:
+        raise Unsupported(f"{kind}: {url}: no cache folder can be written; give CARYA_CACHE_DIR one")
+    last = posixpath.basename(url)
+    name = unquote(last) if scheme_of(url).startswith("http") else last
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > _NAME_MAX:
+        raise invalid(f"{kind}: paths", url, "the URL of an object whose name a file can have")
+    size, version = _core.store_look_up(url)
+    path = os.path.join(folder, f"unpacked-{digest('object', url, size, version)}", name)
+
+    def write(temporary: str) -> None:
+        if not has_room(os.path.dirname(temporary), size):
+            wanted = "make room, or give CARYA_CACHE_DIR a folder on a larger disk"
+            raise Exhausted(f"{kind}: {url}: copied, it leaves less than a tenth of the disk free; {wanted}")
+        with open(temporary, "wb") as out:
+            for begin in range(0, size, _BLOCK):
+                out.write(_core.store_read(url, size, version, begin, min(_BLOCK, size - begin)))
+
+    make_once(path, write)
+    if os.path.getsize(path) != size:  # damaged
+        os.unlink(path)
+        make_once(path, write)
+    return path

@@ -11,15 +11,17 @@ import numpy as np
 
 from .._errors import SampleError, invalid
 from .._pipeline.pipeline import Pipeline
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, look_at
+from .kept import Listed, digest, source_files
 from .texts import TextRecords, Texts, line_starts
 
 _NAMED = re.compile(r"^[^.].*\.(txt|text|md|tokens)(\.(gz|zst|bz2|xz))?$")
 
 
-def text(paths: PathLike | Sequence[PathLike], *, by: Literal["line", "file"] = "line") -> Pipeline:
+def text(
+    paths: PathLike | Sequence[PathLike], *, by: Literal["line", "file"] = "line", endpoint: str | None = None
+) -> Pipeline:
     """Text files in any order of lines, or of files: samples are `{"text": str}`.
 
     `paths`: files, a glob pattern, braces, or a folder (its files called "*.txt", "*.text", "*.md" or "*.tokens", also with
@@ -30,6 +32,8 @@ def text(paths: PathLike | Sequence[PathLike], *, by: Literal["line", "file"] = 
 
     Text is UTF-8, whose byte order mark is left out; a record that is none is a broken one (`Loader(on_error=)`), named by file
     and offset. A file that changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound, InvalidArgument (no line), SampleError (no text in UTF-8, a compressed file that was cut off), Exhausted (no
     room to unpack), Unsupported (zstd without pyarrow).
     Reference: bytes.decode of each line.
@@ -43,7 +47,7 @@ def text(paths: PathLike | Sequence[PathLike], *, by: Literal["line", "file"] = 
     if by not in ("line", "file"):
         raise invalid("text: by", by, '"line" or "file"')
     shown = "*.txt, *.text, *.md or *.tokens"
-    files = [look_at("text", path) for path in record_paths(paths, _NAMED, shown)]
+    files = source_files("text", paths, _NAMED, shown, endpoint)
     lines = TextLines(files, by)
     return Pipeline._of_dataset(checked_dataset(lines, None, False, lines.version))
 

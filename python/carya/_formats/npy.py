@@ -19,9 +19,9 @@ import numpy as np
 from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, kept_name, look_at, make_once
+from .kept import Listed, digest, kept_name, make_once, source_files
 from .texts import copy_with_room
 from .values import checked_names, native_order
 
@@ -37,7 +37,10 @@ Record = Literal["row", "file"]
 
 
 def npy(
-    paths: PathLike | Sequence[PathLike] | Mapping[str, PathLike | Sequence[PathLike]], *, record: Record = "row"
+    paths: PathLike | Sequence[PathLike] | Mapping[str, PathLike | Sequence[PathLike]],
+    *,
+    record: Record = "row",
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Arrays in .npy files: rows of all of them one behind the other, or each file a record. They are mapped, not read.
 
@@ -49,6 +52,8 @@ def npy(
     For one file per field, `carya.arrays({"x": "x.npy"})` reads natively, without worker processes.
 
     A file that changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound, InvalidArgument (numbers of files or rows, dtypes or shapes that differ, no row), SampleError (no .npy file,
     one that was cut off), Unsupported (objects, text, structured dtypes).
     Reference: numpy.load(allow_pickle=False).
@@ -60,19 +65,22 @@ def npy(
     array([12, 13], dtype=int16)
     """
     by_name = paths if isinstance(paths, Mapping) else {"": paths}
-    listed = {name: record_paths(given, _NPY, "*.npy") for name, given in by_name.items()}
+    listed = {name: source_files("npy", given, _NPY, "*.npy", endpoint) for name, given in by_name.items()}
     counts = {name: len(found) for name, found in listed.items()}
     if len(set(counts.values())) != 1:
         raise invalid("npy: paths", counts, "as many files of each field")
     parts = []
     for row in zip(*listed.values(), strict=True):
-        files = [look_at("npy", path) for path in row]
-        parts.append({name: _npy_array(file) for name, file in zip(listed, files, strict=True)})
+        parts.append({name: _npy_array(file) for name, file in zip(listed, row, strict=True)})
     return _pipeline("npy", parts, record)
 
 
 def npz(
-    paths: PathLike | Sequence[PathLike], *, arrays: str | Sequence[str] | None = None, record: Record = "row"
+    paths: PathLike | Sequence[PathLike],
+    *,
+    arrays: str | Sequence[str] | None = None,
+    record: Record = "row",
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Arrays in .npz files: rows of all files one behind the other, or each file a record.
 
@@ -85,6 +93,8 @@ def npz(
 
     An array that cannot be unpacked makes its rows broken records (`Loader(on_error=)`), named by file and array. A file that
     changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound (also an array that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
     shapes that differ, no row), SampleError (no .npz file, one that was cut off), Unsupported (objects, text, structured dtypes,
     encrypted files), Exhausted (no room to unpack).
@@ -96,7 +106,7 @@ def npz(
     >>> carya.npz(name)[1]
     {'x': array([2, 3], dtype=int16), 'y': array(0.5)}
     """
-    files = [look_at("npz", path) for path in record_paths(paths, _NPZ, "*.npz")]
+    files = source_files("npz", paths, _NPZ, "*.npz", endpoint)
     names = checked_names("npz: arrays", arrays, "names of arrays")
     parts: list[dict[str, _Stored]] = []
     for file in files:

@@ -18,10 +18,10 @@ from .._options import integer
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow
-from .._sources.paths import PathLike, record_paths
+from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
 from .arrow_rows import TableRows, is_list, plain_type, without_structs
-from .kept import Listed, digest, has_room, kept_name, look_at, make_once
+from .kept import Listed, digest, has_room, kept_name, make_once, source_files
 from .needed import needed
 from .values import checked_names
 
@@ -43,6 +43,7 @@ def parquet(
     encoded: Mapping[str, str] | None = None,
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
     unpack_max: int | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Rows of Parquet files in any order, each row group decoded once. Needs pyarrow: `pip install carya[parquet]`.
 
@@ -67,6 +68,8 @@ def parquet(
 
     A row group that cannot be decoded makes its rows broken records (`Loader(on_error=)`), named by file, row group and row. A
     file that changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version.
     Errors: NotFound (no file; a column that there is not: those that there are are named), InvalidArgument (files of other
     columns than the first, no row), SampleError (no Parquet file), Unsupported (pyarrow is missing; encrypted files), Exhausted
     (no room to unpack, where that must be).
@@ -79,7 +82,7 @@ def parquet(
     >>> carya.parquet(name)[1]
     {'x': array([3, 4]), 'name': 'two'}
     """
-    files = [look_at("parquet", path) for path in record_paths(paths, _NAMED, "*.parquet")]
+    files = source_files("parquet", paths, _NAMED, "*.parquet", endpoint)
     native = image is not None or label is not None or bool(encoded) or bool(tensors)
     if native:
         if columns is not None or fill_null:

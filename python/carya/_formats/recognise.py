@@ -51,7 +51,7 @@ _MAGIC = {
     (16, b"\xde\xc0\xef\xbe"): "lmdb",
     (257, b"ustar"): "webdataset",
 }
-_IN_STORES = ("arrow", "mds", "tfrecord", "webdataset")
+_FILES_ONLY = ("hf_dataset", "lmdb")
 _MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds"}
 _PICTURES = (".jpg", ".jpeg", ".png")
 
@@ -78,7 +78,7 @@ def open(path: PathLike, **options: Any) -> Pipeline:
     kind, why = recognised(name)
     if is_url(name):
         options.pop("endpoint", None)  # the name has it now
-        if kind not in _IN_STORES:
+        if kind in _FILES_ONLY:
             raise Unsupported(
                 f"open: {name}: {kind}, which is read from files only; copy it to this machine, or convert it (carya convert)"
             )
@@ -143,10 +143,13 @@ def _folder(path: str) -> tuple[str, str]:
 
 
 def _in_store(url: str) -> tuple[str, str]:
-    """The same of a URL: an object, a pattern, or an S3 folder, by the names below it."""
+    """The same of a URL: an object, a pattern, or a folder of a bucket, by the names below it."""
     if url.endswith("/"):
         depth = url.count("/")
-        names = [one.rsplit("/", 1)[1] for one in list_objects(url) if one.count("/") == depth]
+        objects = list_objects(url)
+        names = [one.rsplit("/", 1)[1] for one in objects if one.count("/") == depth]
+        if objects and not names:
+            return "image_folder", "its folders"
         marks = {_MARKS[name] for name in names if name in _MARKS}
         return _agreed(url, {(kind, "a file that only it has") for kind in marks} or {_by_name(name) for name in names})
     urls = url_paths("open: path", url) or [url]

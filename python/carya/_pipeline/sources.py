@@ -14,21 +14,24 @@ from .. import _core
 from .._errors import NotFound, Unsupported, invalid
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TARS, TFRECORDS, PathLike, files_below, one_path, path_list, record_paths
-from .._sources.stores import is_url, url_paths
+from .._sources.stores import is_url, list_objects, url_paths
 from .arrays import Array, array_memory, arrays_document, file_arrays
 from .document import Document, plain
 from .pipeline import Pipeline
 
 _INDEX_BYTES_MAX = 256 << 20  # of an index.json: 400 B for each shard
 AUDIO = ("wav", "flac", "mp3", "ogg", "oga", "opus")
+PICTURES = (".jpg", ".jpeg", ".png")  # of an image_folder
 ARROWS = re.compile(r"^[^.].*\.arrow$")
 
 
-def image_folder(path: PathLike) -> Pipeline:
+def image_folder(path: PathLike, *, endpoint: str | None = None) -> Pipeline:
     """Images in one folder per class; label = index of the sorted class names.
 
     Fields: `image` encoded, `label` int64. Order: class, then path, bytewise. Symbolic links are followed; files with
-    other extensions are skipped and named. The listing is kept on disk, so the next start is instant.
+    other extensions are skipped and named. The listing is kept on disk, so the next start is instant. `path` may be a folder of
+    a bucket ("s3://bucket/photos"): it is listed when the pipeline is made, and each object's size is asked for when it is
+    opened. `endpoint`: of another server than the cloud's.
     Errors (when it is opened): NotFound (no such folder, no class folder, a class without a file), Permission.
     Reference: torchvision.datasets.ImageFolder (classes and indices).
 
@@ -36,7 +39,24 @@ def image_folder(path: PathLike) -> Pipeline:
     >>> carya.image_folder("photos").outputs[1]
     ('label', 'int64', ())
     """
+    urls = url_paths("path", path, endpoint)
+    if urls is not None:
+        return _images_of_bucket(urls[0].rstrip("/") + "/")
     return Pipeline._start({"type": "image_folder", "path": one_path("image_folder: path", path)})
+
+
+def _images_of_bucket(root: str) -> Pipeline:
+    """The same of the objects below a URL. Those beside the folders of classes are skipped, as files are."""
+    inside = [url.removeprefix(root) for url in list_objects(root)]
+    classes = sorted({key.split("/", 1)[0] for key in inside if "/" in key}, key=os.fsencode)
+    pictures = [key for key in inside if "/" in key and key.lower().endswith(PICTURES)]
+    empty = sorted(set(classes) - {key.split("/", 1)[0] for key in pictures})
+    if not classes or empty:
+        which = f"the class {empty[0]!r} has no picture" if empty else "there is no folder of a class"
+        raise NotFound(f"image_folder: {root}: {which} ({', '.join(PICTURES)}); give the folder of the classes")
+    order = {name: index for index, name in enumerate(classes)}
+    pictures.sort(key=lambda key: (order[key.split("/", 1)[0]], os.fsencode(key)))
+    return files([root + key for key in pictures], [order[key.split("/", 1)[0]] for key in pictures])
 
 
 def files(

@@ -80,7 +80,7 @@ def one_path(name: str, given: Any) -> str:
         raise invalid(
             name,
             path,
-            f"a path on this machine: {scheme.group(1)}:// is not read here, but by webdataset, tfrecord, mds, arrow and files, of "
+            f"a path on this machine: {scheme.group(1)}:// is not read here, but by most sources (docs/guides/stores.md), of "
             "s3://, gs://, az:// and https://; copy the data, or mount it as a folder",
         )
     if path.startswith("~") and not os.path.lexists(path):  # as shells do

@@ -1,0 +1,147 @@
+"""Sources over libraries that read files, and folders of images, behind URLs: what they give is what the files give."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from store_data import BUCKET, forget_credentials, jpeg, objects_of, training
+from stores import FaultStore
+from streams import epoch_digest
+
+import carya
+
+_SOURCES: dict[str, Callable[..., carya.Pipeline]] = {
+    "csv": lambda where, **options: carya.csv(f"{where}/rows-*.csv", **options),
+    "jsonl": lambda where, **options: carya.jsonl(f"{where}/lines.jsonl.gz", **options),
+    "npy": lambda where, **options: carya.npy({"x": f"{where}/x-{{0..1}}.npy"}, **options),
+    "npz": lambda where, **options: carya.npz([f"{where}/packed.npz"], **options),
+    "text": lambda where, **options: carya.text(f"{where}/", **options),
+    "open": lambda where, **options: carya.open(f"{where}/rows-*.csv", **options),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / BUCKET
+    folder.mkdir()
+    for part in range(2):
+        (folder / f"rows-{part}.csv").write_text(
+            "x,y\n" + "".join(f"{row + 10 * part},{row / 4}\n" for row in range(6))
+        )
+        np.save(folder / f"x-{part}.npy", np.arange(12, dtype=np.int16).reshape(6, 2) + 100 * part)
+    lines = "".join(json.dumps({"n": number, "text": f"line {number}"}) + "\n" for number in range(8))
+    (folder / "lines.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (folder / "words.txt").write_text("one\ntwo\nthree\n")
+    np.savez_compressed(folder / "packed.npz", x=np.arange(8).reshape(4, 2), y=np.arange(4) / 2)
+    for number in range(9):
+        classes = folder / "photos" / f"class {'abc'[number % 3]}" / "inner"
+        classes.mkdir(parents=True, exist_ok=True)
+        (classes.parent if number % 2 else classes).joinpath(f"{number}.JPG").write_bytes(jpeg(number))
+    (folder / "photos" / "README.txt").write_text("beside the classes")
+    (folder / "photos" / "class a" / "notes.txt").write_text("no picture")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    forget_credentials(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def store(data: Path) -> Iterator[FaultStore]:
+    with FaultStore(objects_of(data)) as running_store:
+        yield running_store
+
+
+def samples(pipeline: carya.Pipeline) -> list[Any]:
+    return [pipeline[index] for index in range(len(pipeline))]
+
+
+@pytest.mark.parametrize("kind", _SOURCES)
+def test_what_lies_in_a_store_is_what_the_files_give(data: Path, store: FaultStore, kind: str) -> None:
+    local, remote = _SOURCES[kind](str(data)), _SOURCES[kind](f"s3://{BUCKET}", endpoint=store.url)
+    np.testing.assert_equal(samples(remote), samples(local))
+    assert len(local) > 2
+    with carya.Loader(local.shuffle(seed=2).batch(2)) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        expected = [batch.records.tolist() for batch in batches]
+    with carya.Loader(remote.shuffle(seed=2).batch(2)) as loader:  # a state of the files goes on in the store
+        loader.load_state_dict(state)
+        assert [batch.records.tolist() for batch in loader] == expected
+
+
+def test_parquet_and_hdf5_are_read_from_a_store(data: Path, store: FaultStore, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    h5py = pytest.importorskip("h5py")
+    parquet.write_table(arrow.table({"x": list(range(20)), "t": [f"t{n}" for n in range(20)]}), tmp_path / "a.parquet")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(6, dtype=np.int16).reshape(3, 2)
+    for name in ("a.parquet", "a.h5"):
+        store.objects[f"/{BUCKET}/{name}"] = (tmp_path / name).read_bytes()
+    where = f"s3://{BUCKET}"
+    np.testing.assert_equal(
+        samples(carya.parquet(f"{where}/a.parquet", endpoint=store.url)), samples(carya.parquet(tmp_path / "a.parquet"))
+    )
+    np.testing.assert_equal(
+        samples(carya.hdf5(f"{where}/a.h5", endpoint=store.url)), samples(carya.hdf5(tmp_path / "a.h5"))
+    )
+
+
+def test_an_object_is_copied_once_for_each_version(store: FaultStore) -> None:
+    url = f"{store.url}/{BUCKET}/words.txt"
+    assert len(carya.text(url)) == 3
+    first = store.gets
+    assert len(carya.text(url)) == 3
+    assert store.gets == first
+    store.objects[f"/{BUCKET}/words.txt"] = b"one\ntwo\n"
+    assert len(carya.text(url)) == 2
+    copies = list(Path(os.environ["CARYA_CACHE_DIR"]).rglob("words.txt"))
+    assert len(copies) == 2
+    for copy in copies:  # damaged ones are copied anew
+        copy.write_bytes(b"o")
+    assert len(carya.text(url)) == 2
+
+
+@pytest.mark.parametrize("fault", ["503", "reset", "short", "other range"])
+def test_what_goes_wrong_now_and_then_changes_no_copy(data: Path, store: FaultStore, fault: str) -> None:
+    store.fault = lambda path, count: fault if count % 2 == 1 else ""
+    remote = carya.npy({"x": f"{store.url}/{BUCKET}/x-{{0..1}}.npy"})
+    np.testing.assert_equal(samples(remote), samples(carya.npy({"x": f"{data}/x-{{0..1}}.npy"})))
+
+
+def test_an_object_that_changes_while_it_is_copied_is_an_error(store: FaultStore) -> None:
+    store.fault = lambda path, count: "other etag"
+    with pytest.raises(carya.IoError, match=r"words\.txt.*changed since it was listed"):
+        carya.text(f"{store.url}/{BUCKET}/words.txt")
+    left = {path.name for path in Path(os.environ["CARYA_CACHE_DIR"]).rglob("words.txt*")}
+    assert left <= {"words.txt.lock"}
+
+
+def test_names_that_no_file_can_have_are_refused(store: FaultStore, tmp_path: Path) -> None:
+    for name in ("..", "a" * 300 + ".txt"):
+        store.objects[f"/{BUCKET}/{name}"] = b"text\n"
+        with pytest.raises(carya.InvalidArgument, match="name a file can have"):
+            carya.text([f"s3://{BUCKET}/{name}"], endpoint=store.url)
+
+
+def test_a_folder_of_images_in_a_bucket_is_that_of_the_files(data: Path, store: FaultStore, tmp_path: Path) -> None:
+    local = tmp_path / "photos"
+    shutil.copytree(data / "photos", local)
+    for where in (f"s3://{BUCKET}/photos", f"s3://{BUCKET}/photos/"):
+        remote = carya.image_folder(where, endpoint=store.url)
+        assert epoch_digest(training(remote)) == epoch_digest(training(carya.image_folder(local)))
+    for where, said in ((f"s3://{BUCKET}/nothing", "no folder of a class"),):
+        with pytest.raises(carya.NotFound, match=said):
+            carya.image_folder(where, endpoint=store.url)
+    with pytest.raises(carya.Unsupported, match="no listing"):
+        carya.image_folder(f"{store.url}/{BUCKET}/photos")
