@@ -70,6 +70,7 @@ void Renewal::ask_now() {
     if ((is_good() && !is_due()) || (tried && failure_)) return;
     asked_ns_ = monotonic_ns();
   }
+  const std::int64_t begun_s = now_s();
   Result<Grant> answer = ask_();
   if (answer && !is_sendable(*answer))
     answer =
@@ -83,6 +84,8 @@ void Renewal::ask_now() {
   failure_.reset();
   known_ = true;
   grant_ = std::move(*answer);
+  // Where the answer says how long a token lasts, that began with the question at the latest.
+  if (grant_.expires_s != 0) grant_.expires_s -= now_s() - begun_s;
   const std::int64_t left = grant_.expires_s - now_s();
   renew_s_ = grant_.expires_s == 0 ? 0 : grant_.expires_s - std::min(kAheadS, left / 2);
   good_until_s_ = grant_.expires_s - std::min(kOnItsWayS, left / 4);

@@ -18,7 +18,9 @@ namespace carya::io {
 namespace {
 
 constexpr std::int64_t kTryForNs = 60'000'000'000;
-constexpr std::int64_t kRefusedForNs = 2'000'000'000;
+constexpr std::int64_t kListedForNs = 60'000'000'000;
+constexpr std::size_t kPinMax = 256;  // as of headers
+constexpr std::int64_t kRefusedForNs = 2'000'000'000, kRefusedMostNs = 300'000'000;
 constexpr std::int64_t kRetryFirstNs = 50'000'000, kRetryMostNs = 5'000'000'000;
 
 Code code_of(Verdict verdict, int status) {
@@ -87,8 +89,10 @@ Status StoreClient::repeat(const std::string& subject, const Ask& ask) {
   for (std::uint32_t tries = 0;; ++tries) {
     ASSIGN(const RequestEnd end, ask(*request));
     if (end.verdict == Verdict::kGood) break;
-    const std::int64_t wait = std::max(full_jitter_ns(tries, kRetryFirstNs, kRetryMostNs),
-                                       std::int64_t{end.retry_after_s} * 1'000'000'000);
+    const bool refused = end.verdict == Verdict::kRefused;
+    const std::int64_t wait =
+        std::max(full_jitter_ns(tries, kRetryFirstNs, refused ? kRefusedMostNs : kRetryMostNs),
+                 std::int64_t{end.retry_after_s} * 1'000'000'000);
     const std::int64_t most = end.verdict == Verdict::kAgain     ? kTryForNs
                               : end.verdict == Verdict::kRefused ? kRefusedForNs
                                                                  : 0;
@@ -101,9 +105,37 @@ Status StoreClient::repeat(const std::string& subject, const Ask& ask) {
   return {};
 }
 
+void StoreClient::remember(const std::vector<ListedObject>& objects) {
+  const MutexLock lock(mutex_);
+  const std::int64_t now = monotonic_ns();
+  if (now - listed_ns_ > kListedForNs) {
+    listed_.clear();
+    listed_ns_ = now;
+  }
+  for (const ListedObject& object : objects)
+    if (!object.pin.empty() && object.pin.size() <= kPinMax && is_sendable(object.pin) &&
+        object.bytes < kRecordBytesMax)
+      listed_.insert_or_assign(object.url, object);
+}
+
+std::optional<ListedObject> StoreClient::take_listed(const std::string& url) {
+  const MutexLock lock(mutex_);
+  const auto found = listed_.find(url);
+  if (found == listed_.end()) return std::nullopt;
+  ListedObject object = std::move(found->second);
+  listed_.erase(found);
+  if (monotonic_ns() - listed_ns_ > kListedForNs) return std::nullopt;
+  return object;
+}
+
 Result<StoreObject> StoreClient::look_up(const std::string& url) {
   StoreObject object;
   ASSIGN(object.url, access_->parse(url));
+  if (auto known = take_listed(url)) {
+    object.bytes = known->bytes;
+    object.pin = std::move(known->pin);
+    return object;
+  }
   Answer answer;
   const auto ask = [&](HttpRequest& request) -> Result<RequestEnd> {
     TRY(request.prepare(*access_, {.url = object.url, .head = true}, [](auto) { return true; }));

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +25,13 @@ struct StoreObject {
   std::string pin;  ///< Answer::pin(); not empty
 };
 
+/// An object as a listing has it.
+struct ListedObject {
+  std::string url;
+  std::uint64_t bytes = 0;
+  std::string pin;  ///< as Answer::pin() says it of the object
+};
+
 /// Questions to stores that a listing waits for. Requests that the store or the network refuses for now are repeated
 /// with full jitter for a minute.
 ///
@@ -34,6 +42,9 @@ class StoreClient {
   static Result<std::shared_ptr<StoreClient>> shared();
   ~StoreClient();
 
+  /// Objects as a listing of a bucket had them just now: look_up() of each takes that once, in place of a request, within
+  /// a minute. Those whose version could not be sent are left out. An object that changed meanwhile is told by its reads.
+  void remember(const std::vector<ListedObject>& objects);
   /// Size and version of an object. Errors: those of parse_store_url(), kNotFound, kPermission, kIo (the store is away),
   /// kUnsupported (it says no version, so that a change would not be seen).
   Result<StoreObject> look_up(const std::string& url);
@@ -46,6 +57,7 @@ class StoreClient {
 
  private:
   StoreClient(const CurlLibrary& curl, StoreSources sources);
+  std::optional<ListedObject> take_listed(const std::string& url);
   template <typename Ask>
   Status repeat(const std::string& subject, const Ask& ask);
 
@@ -53,6 +65,9 @@ class StoreClient {
   const std::shared_ptr<StoreAccess> access_;
   Mutex mutex_;
   std::vector<std::unique_ptr<HttpRequest>> idle_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, ListedObject> listed_
+      GUARDED_BY(mutex_);                          // by URL; of listings not long ago
+  std::int64_t listed_ns_ GUARDED_BY(mutex_) = 0;  // when the first of them was
 };
 
 /// A wait before the next try, drawn evenly from 0 to a bound that doubles with each try up to `most_ns`.

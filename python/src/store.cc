@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,18 @@ std::pair<std::uint64_t, std::string> look_up(const std::string& url) {
   return {object.bytes, object.pin};
 }
 
+/// Objects of a listing: URL, size, version.
+void remember(const std::vector<std::tuple<std::string, std::uint64_t, std::string>>& listed) {
+  std::vector<io::ListedObject> objects;
+  for (const auto& [url, bytes, pin] : listed) objects.push_back({.url = url, .bytes = bytes, .pin = pin});
+  unwrap([&]() -> Status {
+    const WithoutGil unlocked;
+    ASSIGN(const auto client, io::StoreClient::shared());
+    client->remember(objects);
+    return {};
+  }());
+}
+
 /// call(arguments...) without the GIL.
 template <auto call, typename... Arguments>
 py::bytes waited_for(const Arguments&... arguments) {
@@ -67,6 +80,7 @@ void bind_store(py::module_& module) {
   module.def("store_head", &waited_for<&read_head, std::string, std::size_t>, py::arg("url"),
              py::arg("bytes_max"));
   module.def("store_look_up", &look_up, py::arg("url"));
+  module.def("store_remember", &remember, py::arg("listed"));
   module.def("store_read",
              &waited_for<&read_range, std::string, std::uint64_t, std::string, std::uint64_t, std::uint64_t>,
              py::arg("url"), py::arg("size"), py::arg("version"), py::arg("offset"), py::arg("count"));

@@ -51,6 +51,10 @@ class GoogleStore(FaultStore):
         digest = hashlib.md5(data).digest()
         return {"ETag": f'"{digest.hex()}"', "x-goog-generation": str(int.from_bytes(digest[:6], "big") + 1)}
 
+    def entry(self, name: str, data: bytes) -> str:
+        number = self.version(data)["x-goog-generation"]
+        return super().entry(name, data).replace("</Contents>", f"<Generation>{number}</Generation></Contents>")
+
     def is_another(self, request: http.server.BaseHTTPRequestHandler, version: dict[str, str]) -> bool:
         wanted = request.headers.get("x-goog-if-generation-match", version["x-goog-generation"])
         return wanted != version["x-goog-generation"]
@@ -196,14 +200,14 @@ class AzureStore(FaultStore):
         names = [name for name in names if name.startswith(query.get("prefix", ""))]
         begin = int(query.get("marker", "0"))
         part, more = names[begin : begin + self.page], begin + self.page < len(names)
-        entries = "".join(
-            f'<Blob><Name Encoded="true">{quote(name)}</Name></Blob>'
-            if "&" in name
-            else f"<Blob><Name>{name}</Name></Blob>"
-            for name in part
-        )
+        entries = "".join(self.entry(name, self.objects[f"/{bucket}/{name}"]) for name in part)
         following = f"<NextMarker>{begin + self.page}</NextMarker>" if more else "<NextMarker />"
         return f"\ufeff<?xml version='1.0' encoding='utf-8'?><EnumerationResults><Blobs>{entries}</Blobs>{following}</EnumerationResults>".encode()
+
+    def entry(self, name: str, data: bytes) -> str:
+        shown = f'<Name Encoded="true">{quote(name)}</Name>' if "&" in name else f"<Name>{name}</Name>"
+        tag = self.version(data)["ETag"].strip('"')
+        return f"<Blob>{shown}<Properties><Content-Length>{len(data)}</Content-Length><Etag>{tag}</Etag></Properties></Blob>"
 
     def beside(self, request: http.server.BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, bytes] | None:
         form = dict(parse_qsl(body.decode()))

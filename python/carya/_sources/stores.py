@@ -20,6 +20,13 @@ SCHEMES = (*(store + by for store in _STORES for by in ("", "+http", "+https")),
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PAGE_BYTES_MAX = 16 << 20  # 1,000 keys of 1,024 bytes, each of them escaped
 _KEYS_MAX = 10_000_000
+# What listings of S3 and Google, and those of Azure, say of an object.
+_PLACES = {
+    **{f"ListBucketResult/Contents/{name}": name for name in ("Key", "Size", "ETag", "Generation")},
+    "EnumerationResults/Blobs/Blob/Name": "Key",
+    "EnumerationResults/Blobs/Blob/Properties/Content-Length": "Size",
+    "EnumerationResults/Blobs/Blob/Properties/Etag": "ETag",
+}
 
 
 def scheme_of(path: str) -> str:
@@ -144,7 +151,7 @@ def in_folder(url: str, named: re.Pattern[str], shown: str) -> list[str]:
 
 def list_objects(prefix: str) -> list[str]:
     """The URLs of all objects whose URLs begin with `prefix`, bytewise, by ListObjectsV2 of S3, which Google has as well, or
-    by Azure's List Blobs.
+    by Azure's List Blobs. Their sizes and versions are kept for the first time that each is asked for, within a minute.
 
     Errors: Unsupported (no bucket), those of the store, IoError (an answer that is no listing).
     """
@@ -159,8 +166,10 @@ def list_objects(prefix: str) -> list[str]:
     while True:
         query = [*fixed, ("prefix", begin)]
         query += [("marker" if azure else "continuation-token", token)] if token else []
-        keys, following = _parse_page(_core.store_page(bucket, query, _PAGE_BYTES_MAX), prefix)
-        urls += [f"{bucket}/{key}" for key in keys if key and not key.endswith("/")]
+        found, following = _parse_page(_core.store_page(bucket, query, _PAGE_BYTES_MAX), prefix)
+        found = [entry for entry in found if entry["Key"] and not entry["Key"].endswith("/")]
+        urls += [f"{bucket}/{entry['Key']}" for entry in found]
+        _remember(bucket, found)
         if not following:
             return sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape"))
         if following == token or len(urls) > _KEYS_MAX:
@@ -168,14 +177,27 @@ def list_objects(prefix: str) -> list[str]:
         token = following
 
 
-def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
-    """Keys of a ListBucketResult or an EnumerationResults, and the token of the next page ("": the last). Entities and DTDs
-    are refused."""
+def _remember(bucket: str, entries: list[dict[str, str]]) -> None:
+    listed = []
+    for entry in entries:
+        size, tag, generation = entry.get("Size", ""), entry.get("ETag", ""), entry.get("Generation", "")
+        if tag and not tag.startswith('"'):  # Azure's, and those of some servers of S3: the header has the quotes
+            tag = f'"{tag}"'
+        version = f"generation {generation}" if re.fullmatch(r"[0-9]+", generation) else tag
+        if re.fullmatch(r"[0-9]{1,18}", size) and version.isascii():
+            listed.append((f"{bucket}/{entry['Key']}", int(size), version))
+    _core.store_remember(listed)
+
+
+def _parse_page(page: bytes, subject: str) -> tuple[list[dict[str, str]], str]:
+    """What a ListBucketResult or an EnumerationResults says of each object (Key, Size, ETag, Generation), and the token of the
+    next page ("": the last). Entities and DTDs are refused."""
     # Loaded by who lists a bucket, not by `import carya`.
     import xml.parsers.expat
     from urllib.parse import unquote, unquote_plus
 
-    keys: list[str] = []
+    objects: list[dict[str, str]] = []
+    entry = {"Key": ""}
     fields: dict[str, str] = {}
     path: list[str] = []
     text: list[str] = []
@@ -183,19 +205,21 @@ def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
     encoded = False  # the name of a blob, which no XML could hold as it is
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal encoded
+        nonlocal encoded, entry
         path.append(tag.rsplit(" ", 1)[-1])
         text.clear()
         encoded = attributes.get("Encoded") == "true"
+        if "/".join(path) in ("ListBucketResult/Contents", "EnumerationResults/Blobs/Blob"):
+            entry = {"Key": ""}
+            objects.append(entry)
         if len(path) > 16:
             raise ValueError("nested too deeply")
 
     def end(_: str) -> None:
         place = "/".join(path)
-        if place == "ListBucketResult/Contents/Key":
-            keys.append("".join(text))
-        elif place == "EnumerationResults/Blobs/Blob/Name":
-            keys.append(unquote("".join(text)) if encoded else "".join(text))
+        if place in _PLACES:
+            value = "".join(text)
+            entry[_PLACES[place]] = unquote(value) if encoded else value
         elif len(path) == 2:
             fields[path[1]] = "".join(text)
         path.pop()
@@ -215,7 +239,8 @@ def _parse_page(page: bytes, subject: str) -> tuple[list[str], str]:
     except (xml.parsers.expat.ExpatError, ValueError) as error:
         raise IoError(f"{subject}: the store's answer is no listing: {error}; give the URL of a bucket") from None
     if fields.get("EncodingType") == "url":
-        keys = [unquote_plus(key) for key in keys]
+        for one in objects:
+            one["Key"] = unquote_plus(one["Key"])
     if "Blobs" in fields:
-        return keys, fields.get("NextMarker", "")
-    return keys, fields.get("NextContinuationToken", "") if fields.get("IsTruncated") == "true" else ""
+        return objects, fields.get("NextMarker", "")
+    return objects, fields.get("NextContinuationToken", "") if fields.get("IsTruncated") == "true" else ""
