@@ -10,10 +10,11 @@ namespace carya::autotune {
 
 /// A place in the order of a pipeline's ops behind which a sample can be kept. CPU seconds, of one sample.
 struct CachePlace {
-  std::size_t ops = 0;  ///< the first so many ops run before the place; 0: the record itself is kept, in another form
-  double fill_s = 0;    ///< to compute it, keep it and go on: above what it costs where nothing is kept
-  double hit_s = 0;     ///< to go on from the kept bytes
-  double bytes = 0;     ///< of the kept sample; above 0
+  std::size_t ops =
+      0;  ///< the first so many ops run before the place; 0: the record itself is kept, in another form
+  double fill_s = 0;  ///< to compute it, keep it and go on: above what it costs where nothing is kept
+  double hit_s = 0;   ///< to go on from the kept bytes
+  double bytes = 0;   ///< of the kept sample; above 0
 };
 
 struct CacheInputs {

@@ -26,7 +26,7 @@ struct JobOptions {
   /// The job's part of the cores beside other jobs of the process: twice the weight of another, twice its thread time.
   /// From kWeightMin to kWeightMax.
   double weight = 1;
-  std::uint32_t slots = 0;              ///< 0: by the size of a batch; else at least 2
+  std::uint32_t slots = 0;  ///< 0: by the size of a batch; else at least 2
   std::uint64_t read_ahead_bytes = 64'000'000;
   transforms::OnError on_error = transforms::OnError::kRaise;
   std::optional<std::uint64_t> seed;  ///< overrides the pipeline's seed, for order and ops

@@ -26,7 +26,8 @@ struct RankLimits {
   /// options ask for, that is what the stream gets.
   std::shared_ptr<SharedBudget> cache_budget{};
   std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
-  std::uint64_t job = 0;    ///< streams of one job share the part that its weight gives; 0: it is a job of its own
+  std::uint64_t job =
+      0;  ///< streams of one job share the part that its weight gives; 0: it is a job of its own
 };
 
 /// Parts that a stream is given. The stream makes those that it is not given.

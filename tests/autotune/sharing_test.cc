@@ -100,12 +100,12 @@ TEST(Sharing, EveryJobHasAThreadAndWhatItNeedsOfItsRight) {
     const std::vector<std::uint32_t> given = share_threads(jobs, cores).value();
     const auto sum = std::accumulate(given.begin(), given.end(), std::size_t{0});
     EXPECT_GE(sum, std::max<std::size_t>(cores, count)) << trial;
-    EXPECT_LE(sum, std::max<std::size_t>(cores, count) + 2 * count)
-        << trial;
+    EXPECT_LE(sum, std::max<std::size_t>(cores, count) + 2 * count) << trial;
     for (std::size_t i = 0; i < count; ++i) {
       const double needed = jobs[i].facts.demand * jobs[i].facts.local_cpu_s;
       const double right = cores * jobs[i].weight / weights;
-      EXPECT_GE(given[i] + 1e-6, std::max(1.0, std::min(std::ceil(needed), right))) << trial << ", job " << i << " of demand " << jobs[i].facts.demand;
+      EXPECT_GE(given[i] + 1e-6, std::max(1.0, std::min(std::ceil(needed), right)))
+          << trial << ", job " << i << " of demand " << jobs[i].facts.demand;
     }
   }
 }
