@@ -4,7 +4,9 @@
 // 3. libcurl hands over headers, then bytes. The bytes are written only after the headers were judged; a part that is
 //    whole becomes a completion at once.
 // 4. When a request ends, the parts that are not whole get its verdict. The read scheduler tries them again.
-// 5. Completions lie in `done_`; after each look at all sockets, the local engine's wake() ends the owner's poll().
+// 5. A request that is not answered for unusually long is asked again on another connection (hedging.h). The first of the
+//    two that is answered writes; the other one is ended before libcurl hands over a byte of it.
+// 6. Completions lie in `done_`; after each look at all sockets, the local engine's wake() ends the owner's poll().
 #include "io/http/http_engine.h"
 
 #include <pthread.h>
@@ -23,6 +25,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "io/http/curl_library.h"
+#include "io/http/hedging.h"
 #include "io/http/http_request.h"
 #include "io/http/joined_ranges.h"
 #include "io/http/store_access.h"
@@ -42,6 +45,7 @@ struct StoreRoot {
   std::shared_ptr<StoreAccess> access;
   std::uint32_t under_way = 0;
   double allowed = 0;  // requests at the same time
+  Hedging hedging;
   std::int64_t halved_ns = 0;
 };
 
@@ -84,6 +88,10 @@ class HttpEngine final : public ReadEngine {
     std::vector<std::int64_t> start_ns;  // of each part
     JoinedRanges ranges;
     bool busy = false;
+    std::int64_t begun_ns = 0;
+    bool answered = false;     // a byte of it was written
+    Transfer* twin = nullptr;  // asks for the same, while neither is answered
+    bool lost = false;         // its twin was answered: no byte of it is written any more
   };
 
   Status start();
@@ -92,6 +100,11 @@ class HttpEngine final : public ReadEngine {
   void begin_requests();
   void begin(std::size_t index);
   void begin(const Asked& first, std::size_t index);
+  void launch(Transfer& transfer, const StoreUrl& url, bool fresh_connection);
+  bool take(Transfer& transfer, std::span<const std::byte> bytes);
+  int hedge_late();
+  void hedge(Transfer& late);
+  void stop_lost();
   void end(Transfer& transfer, CURLcode code);
   void stop(Transfer& transfer);
   void do_cancel(std::uint64_t token);
@@ -247,6 +260,7 @@ void HttpEngine::run() {
     begin_requests();
     int running = 0;
     curl_->multi_perform(multi_, &running);
+    stop_lost();
     int left = 0;
     while (CURLMsg* const message = curl_->multi_info_read(multi_, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
@@ -258,8 +272,9 @@ void HttpEngine::run() {
       end(**found, code);
     }
     begin_requests();
+    const int wait_ms = hedge_late();
     if (std::exchange(given_, false)) local_->wake();
-    curl_->multi_poll(multi_, nullptr, 0, kIdleMs, nullptr);
+    curl_->multi_poll(multi_, nullptr, 0, wait_ms, nullptr);
   }
 }
 
@@ -334,36 +349,100 @@ void HttpEngine::begin(const Asked& first, std::size_t index) {
       ++i;
     }
   }
-  const RangeWanted range{.offset = transfer->ranges.offset(),
-                          .bytes = transfer->ranges.bytes(),
-                          .object_bytes = first.request.object_bytes,
-                          .pin = first.request.pin};
-  const auto take = [this, transfer](std::span<const std::byte> bytes_now) {
-    const std::size_t before = transfer->ranges.whole();
-    const std::size_t whole = transfer->ranges.take(bytes_now);
-    for (std::size_t i = before; i < whole; ++i)
-      give(transfer->ranges.parts()[i], transfer->start_ns[i], {.verdict = Verdict::kGood});
-    return true;
-  };
+  transfer->root->hedging.note_begun();
+  launch(*transfer, *url, false);
+}
+
+void HttpEngine::launch(Transfer& transfer, const StoreUrl& url, bool fresh_connection) {
+  const ReadRequest& first = transfer.ranges.parts().front();
+  const RangeWanted range{.offset = transfer.ranges.offset(),
+                          .bytes = transfer.ranges.bytes(),
+                          .object_bytes = first.object_bytes,
+                          .pin = first.pin};
   Status ready;
   try {
-    ready = transfer->request->prepare(*first.root->access, {.url = *url, .range = range}, take);
+    ready = transfer.request->prepare(
+        *transfer.root->access, {.url = url, .range = range},
+        [this, &transfer](std::span<const std::byte> bytes) { return take(transfer, bytes); });
   } catch (const std::bad_alloc&) {
     ready = std::unexpected(out_of_memory());
   }
-  transfer->busy = true;
-  ++transfer->root->under_way;
-  if (!ready || curl_->multi_add_handle(multi_, transfer->request->handle()) != CURLM_OK)
-    end(*transfer, CURLE_OUT_OF_MEMORY);
+  CURL* const handle = transfer.request->handle();
+  curl_->easy_setopt(handle, CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
+  transfer.busy = true;
+  transfer.answered = transfer.lost = false;
+  transfer.begun_ns = monotonic_ns();
+  ++transfer.root->under_way;
+  if (!ready || curl_->multi_add_handle(multi_, handle) != CURLM_OK) end(transfer, CURLE_OUT_OF_MEMORY);
+}
+
+/// Called by libcurl, in which no request may be ended: a twin is only marked.
+bool HttpEngine::take(Transfer& transfer, std::span<const std::byte> bytes) {
+  if (transfer.lost) return false;
+  if (!std::exchange(transfer.answered, true)) {
+    transfer.root->hedging.note_answered(monotonic_ns() - transfer.begun_ns);
+    if (Transfer* const twin = std::exchange(transfer.twin, nullptr)) {
+      twin->twin = nullptr;
+      twin->lost = true;
+    }
+  }
+  const std::size_t before = transfer.ranges.whole();
+  const std::size_t whole = transfer.ranges.take(bytes);
+  for (std::size_t i = before; i < whole; ++i)
+    give(transfer.ranges.parts()[i], transfer.start_ns[i], {.verdict = Verdict::kGood});
+  return true;
+}
+
+void HttpEngine::stop_lost() {
+  for (const auto& transfer : transfers_)
+    if (transfer->busy && transfer->lost) stop(*transfer);
+}
+
+/// Asks again for what is late. Returns the milliseconds until the next request is.
+int HttpEngine::hedge_late() {
+  const std::int64_t now = monotonic_ns();
+  std::int64_t next = kIdleMs * 1'000'000LL;
+  for (std::size_t i = 0; i < transfers_.size(); ++i) {  // which grow meanwhile
+    Transfer& transfer = *transfers_[i];
+    if (!transfer.busy || transfer.answered || transfer.twin != nullptr) continue;
+    const auto after = transfer.root->hedging.after();
+    if (!after) continue;
+    const std::int64_t left = transfer.begun_ns + *after - now;
+    if (left <= 0)
+      hedge(transfer);
+    else
+      next = std::min(next, left);
+  }
+  return static_cast<int>(next / 1'000'000) + 1;
+}
+
+/// Without memory it is not asked again.
+void HttpEngine::hedge(Transfer& late) {
+  try {
+    Transfer* const twin = free_transfer();
+    const auto url =
+        late.root->access->parse(late.root->url + "/" + std::string(late.ranges.parts().front().path));
+    if (twin == nullptr || !url) return;
+    twin->ranges = late.ranges;
+    twin->start_ns = late.start_ns;
+    twin->root = late.root;
+    twin->twin = &late;
+    late.twin = twin;
+    late.root->hedging.note_hedged();
+    launch(*twin, *url, true);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void HttpEngine::end(Transfer& transfer, CURLcode code) {
+  if (transfer.lost) return stop(transfer);
   RequestEnd how;
   try {
     how = transfer.request->end(code);
   } catch (const std::bad_alloc&) {  // then nothing is said of it
   }
   answered(*transfer.root, how.verdict == Verdict::kAgain && transfer.request->answer().status >= 429);
+  if (transfer.twin != nullptr) return stop(transfer);  // which may still be answered
   for (std::size_t i = transfer.ranges.whole(); i < transfer.ranges.parts().size(); ++i)
     give(transfer.ranges.parts()[i], transfer.start_ns[i], how);
   stop(transfer);
@@ -372,7 +451,8 @@ void HttpEngine::end(Transfer& transfer, CURLcode code) {
 /// Takes a request out of libcurl's hands: nothing is written for it any more.
 void HttpEngine::stop(Transfer& transfer) {
   curl_->multi_remove_handle(multi_, transfer.request->handle());
-  transfer.busy = false;
+  if (Transfer* const twin = std::exchange(transfer.twin, nullptr)) twin->twin = nullptr;
+  transfer.busy = transfer.lost = false;
   --transfer.root->under_way;
   transfer.root = nullptr;
 }
@@ -404,6 +484,7 @@ void HttpEngine::do_cancel(std::uint64_t token) {
     if (std::ranges::find(open, token, &ReadRequest::token) == open.end()) continue;
     for (std::size_t i = 0; i < open.size(); ++i)
       give(open[i], transfer->start_ns[transfer->ranges.whole() + i], cancelled);
+    if (transfer->twin != nullptr) stop(*transfer->twin);
     return stop(*transfer);
   }
 }

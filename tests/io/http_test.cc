@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "io/http/answer.h"
+#include "io/http/hedging.h"
 #include "io/http/joined_ranges.h"
 #include "io/http/store_url.h"
 
@@ -143,6 +144,37 @@ TEST(Answer, SaysTheStoresErrorCodeAndNothingElseOfItsBody) {
       std::string::npos);
   EXPECT_EQ(answer_failure(busy, Verdict::kAgain, &kRange, "<Code>\x1b[2J</Code>", "").find('\x1b'),
             std::string::npos);
+}
+
+TEST(Hedging, WhatIsLateByTheOthersIsAskedAgain) {
+  constexpr std::int64_t kMs = 1'000'000;
+  Hedging hedging;
+  for (std::size_t i = 0; i < Hedging::kKnownMin; ++i) {
+    EXPECT_FALSE(hedging.after()) << "too little is known";
+    hedging.note_begun();
+    hedging.note_answered(20 * kMs);
+  }
+  EXPECT_EQ(hedging.after(), 30 * kMs);
+  for (int i = 0; i < 300; ++i) hedging.note_answered(i % 50 == 0 ? 2000 * kMs : 20 * kMs);
+  EXPECT_EQ(hedging.after(), 30 * kMs) << "few that are slow move nothing";
+  for (int i = 0; i < 64; ++i) hedging.note_answered(kMs);
+  EXPECT_EQ(hedging.after(), Hedging::kAfterMinNs) << "soon is soon enough";
+  for (int i = 0; i < 64; ++i) hedging.note_answered(400 * kMs);
+  EXPECT_EQ(hedging.after(), 600 * kMs) << "the store is another one now";
+}
+
+TEST(Hedging, OneInTwentyAtMost) {
+  Hedging hedging;
+  int asked = 0, again = 0;
+  for (int i = 0; i < 10'000; ++i, ++asked) {
+    hedging.note_begun();
+    hedging.note_answered(1000);
+    if (!hedging.after()) continue;
+    hedging.note_hedged();
+    ++again;
+  }
+  EXPECT_LE(again, asked / 20 + 5);
+  EXPECT_GE(again, asked / 25);
 }
 
 TEST(JoinedRanges, WritesEachPartAndNothingOfTheGaps) {

@@ -26,11 +26,16 @@ ACCESS, SECRET, TOKEN = "AKIDEXAMPLE0TEST", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMP
 Fault = Callable[[str, int], str]
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 256  # connections come together: one that finds no place comes again after a second
+    daemon_threads = True
+
+
 class FaultStore:
     """An S3 and HTTP server over objects in memory. `fault(path, count)` names what is wrong with the count-th GET.
 
     "503", "500", "429", "403", "reset", "short" (half of the body), "other range", "whole" (200 in place of 206), "other etag",
-    "packed" (Content-Encoding), "slow" (one byte a second), "skewed" (403 until the date is the store's).
+    "packed" (Content-Encoding), "slow" (one byte a second), "hang" (no answer until `hanging` is set), "late 0.5" (seconds), "skewed" (403 until the date is the store's).
     """
 
     def __init__(self, objects: dict[str, bytes], secret: str = "", token: str = "", page: int = 1000) -> None:
@@ -39,9 +44,10 @@ class FaultStore:
         self.gets = 0
         self.seen: list[tuple[str, str, dict[str, str]]] = []  # method, path with query, headers
         self.refused = 0
+        self.hanging = threading.Event()
+        self.hung: list[str] = []  # the ranges
         self.lock = threading.Lock()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -49,6 +55,7 @@ class FaultStore:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hanging.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -145,6 +152,13 @@ class FaultStore:
                         fault = store.fault(path, store.gets)
                 if fault.isdigit():
                     return self.error(int(fault), "SlowDown", {"Retry-After": "0"})
+                if fault.startswith("late "):
+                    time.sleep(float(fault[5:]))
+                if fault == "hang":
+                    store.hung.append(path)
+                    store.hanging.wait(600)
+                    self.close_connection = True
+                    return None
                 if fault == "skewed":
                     self.date = 3600
                     stamp = self.headers.get("x-amz-date", "")

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,32 @@ def test_a_slow_drip_ends_with_io_timeout(store: FaultStore) -> None:
     store.fault = lambda path, count: "slow"
     with carya.Loader(pipeline, io_timeout=1) as loader, pytest.raises(carya.IoError, match="no answer for 1 s"):
         list(loader)
+
+
+def test_a_request_that_is_never_answered_is_asked_again() -> None:
+    photos = {f"/{BUCKET}/{number:03}.jpg": jpeg(number) for number in range(300)}
+    with FaultStore(photos) as store:
+        urls = [f"{store.url}{path}" for path in photos]
+        chain = carya.files(urls, labels=list(range(len(urls)))).shuffle(seed=2).decode_image().resize((8, 8)).batch(10)
+        chain.open()
+        tried: set[str] = set()
+        lock = threading.Lock()
+
+        def first_of_some(path: str, count: int) -> str:
+            with lock:
+                again = path in tried
+                tried.add(path)
+            return "hang" if not again and len(tried) > 100 and len(tried) % 50 == 0 else ""
+
+        store.fault = first_of_some
+        late = threading.Timer(120, store.hanging.set)
+        late.start()
+        with carya.Loader(chain, epochs=1, io_timeout=500) as loader:
+            labels = sorted(int(label) for batch in loader for label in batch["label"])
+        late.cancel()
+        assert not store.hanging.is_set(), "the stream waited for what is never answered"
+        assert labels == list(range(len(urls)))
+        assert len(store.hung) >= 3
 
 
 def test_a_storm_passes(data: Path, store: FaultStore) -> None:
