@@ -45,6 +45,7 @@ class OwnedRing final : public SlotRing {
   std::uint32_t owed_by(std::uint32_t reader) const override {
     return static_cast<std::uint32_t>(slots_of(reader).count());
   }
+  std::uint32_t held_by_retired() const override;
   std::uint64_t waited_ns(std::uint32_t reader) const override;
   std::uint64_t least_waited_ns() const override;
   ReaderFds reader_fds(std::uint32_t reader) const override;

@@ -413,6 +413,13 @@ std::string OwnedRing::detach_reason(std::uint32_t reader) const {
   return readers_[reader].reason;
 }
 
+std::uint32_t OwnedRing::held_by_retired() const {
+  std::bitset<kSlotsMax> held;
+  for (std::uint32_t reader = 0; reader < readers_.size(); ++reader)
+    if (ledger_.retired(reader)) held |= slots_of(reader);
+  return static_cast<std::uint32_t>(held.count());
+}
+
 std::uint32_t OwnedRing::held_by(std::uint32_t reader) const {
   CHECK(reader < readers_.size());
   if (forked() || !ledger_.attached(reader)) return 0;

@@ -103,6 +103,8 @@ class SlotRing {
   virtual std::uint32_t held_by(std::uint32_t reader) const = 0;
   /// The number of slots that were delivered to the reader and that it has not released, taken or not.
   virtual std::uint32_t owed_by(std::uint32_t reader) const = 0;
+  /// The number of slots that retired readers lease, each counted once.
+  virtual std::uint32_t held_by_retired() const = 0;
   /// The nanoseconds that the reader says it slept for batches; the reader may write any number.
   virtual std::uint64_t waited_ns(std::uint32_t reader) const = 0;
   /// The least waited_ns() of all attached readers: the one that slept least keeps the others waiting. 0 without any.

@@ -103,11 +103,17 @@ Result<std::uint32_t> HostRank::attach_reader(const AttachRequest& request) {
         }
         if (reader || reader.error().code != Code::kNotFound) return reader;
       }
-    // A stream that begins where the request says needs no seek: it was made there.
-    const bool here = !started && options.epoch == to_epoch && options.position == to_position;
-    session = here ? ring.session() : ring.place(to_epoch, to_position);
+    // A stream that was made where the request says, and is there still, needs no seek.
+    const bool here = !moved && options.epoch == to_epoch && options.position == to_position;
+    session = here ? ring.session() : place();
   }
   return from ? ring.attach_reader(*from) : ring.attach_reader();
+}
+
+/// Move the stream, which does not run, to where its readers begin.
+std::uint64_t HostRank::place() {
+  moved = true;
+  return stream->place(epoch, position);
 }
 
 /// Nobody reads it any more, and a successor may come.
@@ -130,14 +136,6 @@ void HostRank::end_departed() {
 std::size_t HostRank::live() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(members, [](const auto& member) { return !member.second.parted; }));
-}
-
-std::uint32_t HostRank::held_by_gone() const {
-  std::uint32_t held = 0;
-  for (const auto& [replica, member] : members)
-    if (member.parted) held += stream->held_by(member.reader);
-  for (const Departed& one : departed) held += stream->held_by(one.reader);
-  return held;
 }
 
 Result<HostRank::Joined> HostRank::join(const AttachRequest& request, std::uint64_t pid, double linger_s) {
@@ -167,7 +165,7 @@ Result<HostRank::Joined> HostRank::join(const AttachRequest& request, std::uint6
 Status HostRank::begin() {
   stream->resume();
   if (!started) TRY(stream->start());
-  started = running = true;
+  started = running = moved = true;
   if (shared) replicas = 1;  // whoever comes later waits for nobody
   return {};
 }
@@ -190,6 +188,12 @@ Result<std::uint64_t> HostRank::seek(const std::string& job, std::uint64_t rank,
     return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
   Member& member = seated->second;
   if (member.parted || (shared && live() > 1)) return send_elsewhere(job, member);
+  if (!running && shared) {  // alone: it waits for the others there
+    epoch = request.epoch;
+    position = request.position;
+    from.reset();
+    return session = place();
+  }
   if (!running) return refuse(job, fmt::format("rank {} waits for its other replicas", rank));
   // Whoever asked for the present place may have left.
   const bool ahead_left =
@@ -231,7 +235,8 @@ Result<bool> HostRank::set_on_error(const std::string& job, std::uint32_t replic
   const auto seated = members.find(replica);
   if (seated == members.end())
     return fail(Code::kClosed, "job " + job + ": this reader has left; make a new Loader from its state");
-  if (shared && policy != options.on_error && live() > 1) return send_elsewhere(job, seated->second);
+  const bool stays = !shared || policy == options.on_error || live() == 1;
+  if (seated->second.parted || !stays) return send_elsewhere(job, seated->second);
   TRY(stream->set_on_error(policy));
   options.on_error = policy;  // what one that comes must ask for
   return std::exchange(seated->second.on_error, policy) != policy;

@@ -68,6 +68,7 @@ struct HostRank {
   bool given_up = false;              ///< for that: nobody joins a shared rank any more
   std::int64_t gathers_until_ns = 0;  ///< then a shared rank begins with those that are there
   bool started = false;
+  bool moved = false;         ///< it is no longer where it was made
   bool running = false;       ///< true once all replicas have attached; stays true until none is attached
   std::uint64_t session = 0;  ///< the session that all members read
   std::uint64_t epoch = 0, position = 0;  ///< where that session begins
@@ -97,8 +98,8 @@ struct HostRank {
   Status begin();
   /// Seek on behalf of `replica`, and return the session that begins there. All replicas must ask for the same place;
   /// the first of them moves the stream. Errors: kClosed (the replica has detached), kInvalidArgument (the others asked
-  /// for another place). A member of a shared rank that is not alone is parted: kClosed, and it
-  /// attaches again at its place.
+  /// for another place). A member of a shared rank that is not alone is parted: kClosed, and it attaches again at its
+  /// place; one that waits alone for others goes on waiting there.
   Result<std::uint64_t> seek(const std::string& job, std::uint64_t rank, std::uint32_t replica,
                              const SeekRequest& request);
   /// The entries that this replica was not told of, of the batches up to this sequence. Each replica is told of all.
@@ -113,14 +114,13 @@ struct HostRank {
   void end_departed();
   /// Members that are not parted.
   std::size_t live() const;
-  /// Slots that those hold who were sent away or have closed.
-  std::uint32_t held_by_gone() const;
   /// A shared rank's member gets no more slots; those that it holds stay its own until it leaves.
   void send_away(Member& member, const std::string& reason);
 
  private:
   std::unexpected<Error> send_elsewhere(const std::string& job, Member& member);
   Result<std::uint32_t> attach_reader(const AttachRequest& request);
+  std::uint64_t place();
   void linger(double linger_s);
 };
 

@@ -127,6 +127,8 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
                                                     std::shared_ptr<const Dataset> dataset) {
   const AttachRequest& request = call.request;
   if (const auto found = jobs_.find(request.job); found != jobs_.end()) {
+    if (found->second->share != request.share)
+      return refuse(request.job, "is not of those that share these batches; give this one another name");
     TRY(check_same(*found->second, request, *pipeline, *dataset));
     return found->second;
   }
@@ -208,38 +210,48 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
       ASSIGN(folder->path, folders.cache_dir(folder->path));
     }
   options.beneath = !folders.roots.empty();
-  if (request.share.empty())
-    return attach_to(call, std::move(pipeline), std::move(dataset), std::move(options));
-  // One that makes the same and has this place, or is about to begin there; else a new one.
-  AttachCall shared = call;
-  bool begun = false;
-  for (const std::string& name : streams_like(request, *pipeline, *dataset, options, begun)) {
-    shared.request.job = name;
-    auto attached = attach_to(shared, pipeline, dataset, options);
+  return request.share.empty() ? attach_to(call, std::move(pipeline), std::move(dataset), std::move(options))
+                               : attach_shared(call, std::move(pipeline), std::move(dataset), options);
+}
+
+/// To a stream that makes the same and has this place, or is about to begin there; else to a new one.
+Result<JobTable::Attachment> JobTable::attach_shared(AttachCall call,
+                                                     std::shared_ptr<const transforms::Pipeline> pipeline,
+                                                     std::shared_ptr<const Dataset> dataset,
+                                                     const JobOptions& options) {
+  const MutexLock one_at_a_time(sharing_);
+  AttachRequest& request = call.request;
+  Family family;
+  {
+    const MutexLock lock(mutex_);
+    family = streams_like(request, *pipeline, *dataset, options);
+  }
+  for (const std::string& name : family.names) {
+    request.job = name;
+    auto attached = attach_to(call, pipeline, dataset, options);
     if (attached || attached.error().code != Code::kNotFound) return attached;
   }
   {
     const MutexLock lock(mutex_);
-    shared.request.job = free_name(jobs_, request.share);
-    if (begun) shared.request.share_jobs = 1;  // nobody is waited for by one who comes late
+    request.job = free_name(jobs_, request.share);
   }
-  return attach_to(shared, std::move(pipeline), std::move(dataset), std::move(options));
+  // Nobody is waited for by one who comes late. One that seeks before the first batch waits as it did.
+  request.share_jobs = family.begun ? 1 : std::max(request.share_jobs, family.waited_for);
+  return attach_to(call, std::move(pipeline), std::move(dataset), options);
 }
 
-/// The names of the family's jobs in which such a rank may find its batches. `begun`: in one it has begun.
-std::vector<std::string> JobTable::streams_like(const AttachRequest& request,
-                                                const transforms::Pipeline& pipeline, const Dataset& dataset,
-                                                const JobOptions& options, bool& begun) const {
-  const MutexLock lock(mutex_);
-  std::vector<std::string> names;
+JobTable::Family JobTable::streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
+                                        const Dataset& dataset, const JobOptions& options) const {
+  Family family;
   for (const auto& [name, job] : jobs_) {
     if (job->share != request.share || !check_same(*job, request, pipeline, dataset)) continue;
     const auto rank = job->ranks.find(options.rank);
     if (rank != job->ranks.end() && !makes_the_same(rank->second.options, options)) continue;
-    begun = begun || (rank != job->ranks.end() && rank->second.started);
-    names.push_back(name);
+    family.names.push_back(name);
+    family.begun = family.begun || (rank != job->ranks.end() && rank->second.started);
+    if (rank != job->ranks.end()) family.waited_for = std::max(family.waited_for, rank->second.replicas);
   }
-  return names;
+  return family;
 }
 
 Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,

@@ -132,8 +132,16 @@ class JobTable {
                                                       const AllowedFolders& folders,
                                                       const std::string& cache_dir,
                                                       const io::Progress& progress);
-  std::vector<std::string> streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
-                                        const Dataset& dataset, const JobOptions& options, bool& begun) const;
+  /// The streams of a family that make the same.
+  struct Family {
+    std::vector<std::string> names;
+    bool begun = false;            ///< one of them has begun
+    std::uint32_t waited_for = 1;  ///< so many jobs are waited for by one that has not
+  };
+  Result<Attachment> attach_shared(AttachCall call, std::shared_ptr<const transforms::Pipeline> pipeline,
+                                   std::shared_ptr<const Dataset> dataset, const JobOptions& options);
+  Family streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
+                      const Dataset& dataset, const JobOptions& options) const REQUIRES(mutex_);
   Result<Attachment> attach_to(const AttachCall& call, std::shared_ptr<const transforms::Pipeline> pipeline,
                                std::shared_ptr<const Dataset> dataset, JobOptions options);
   Result<std::shared_ptr<HostJob>> find_job(const AttachCall& call,
@@ -156,6 +164,7 @@ class JobTable {
   void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<LocalStream>>& ended)
       REQUIRES(mutex_);
 
+  Mutex sharing_;  // held while a reader looks for a shared stream: those that come together find each other
   mutable Mutex mutex_;
   JobLimits limits_ GUARDED_BY(mutex_);
   const std::shared_ptr<SharedBudget> budget_;        // of limits_.shared_bytes

@@ -6,20 +6,24 @@
 namespace carya::loader {
 namespace {
 
-/// A reader that owes all slots but one beside one that owes one at most keeps that one waiting: it does not in a stream
-/// that is slow for all, or between trainers that are all slow.
+/// Where no slot is left to fill, the reader that owes the most keeps one waiting that owes one at most. It does not in a
+/// stream that is slow for all, or between trainers that are all slow.
 void part_who_is_behind(HostRank& rank) {
   if (!rank.running || rank.live() < 2) return;
   std::map<std::uint32_t, std::uint32_t> owed;
-  std::uint32_t least = UINT32_MAX;
+  std::uint32_t least = UINT32_MAX, most = 0;
   for (const auto& [replica, member] : rank.members) {
     if (member.parted) continue;
     owed[replica] = rank.stream->owed_by(member.reader);
     least = std::min(least, owed[replica]);
+    most = std::max(most, owed[replica]);
   }
+  // Not only the slots that one owes count: others may hold the rest, here or after they have left.
+  const shm::SlotRingStats ring = rank.stream->figures().ring;
+  const bool is_full = ring.free + ring.filling <= 1;
   for (const auto& [replica, slots] : owed) {
     HostRank::Member& member = rank.members.at(replica);
-    const bool behind = least <= 1 && slots + 1 >= rank.stream->slots() && slots > least;
+    const bool behind = is_full && least <= 1 && slots == most && slots > least;
     member.behind = behind ? member.behind + 1 : 0;
     if (member.behind >= kBehindMax)
       rank.send_away(member, "it fell behind the others that share its batches");
@@ -29,7 +33,8 @@ void part_who_is_behind(HostRank& rank) {
 /// Who was sent away may hold its slots for ever. Where those that are left are too few to work with, the others go on
 /// with new ones.
 void give_up_if_short(HostRank& rank) {
-  const bool is_short = rank.running && rank.live() > 0 && rank.held_by_gone() + 2 > rank.stream->slots();
+  const bool is_short =
+      rank.running && rank.live() > 0 && rank.stream->held_by_retired() + 2 > rank.stream->slots();
   rank.short_of_slots = is_short ? rank.short_of_slots + 1 : 0;
   if (rank.short_of_slots < kBehindMax || rank.given_up) return;
   rank.given_up = true;
@@ -42,10 +47,16 @@ bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const 
          a.dataset->fingerprint() == b.dataset->fingerprint() && makes_the_same(one.options, other.options);
 }
 
-/// The readers of `one` go to `other`, if that has what they need next.
+/// The readers of `one` go to `other`, if that has what they need next, or waits for others where they do.
 void join(HostRank& one, const HostRank& other) {
-  if (!one.running || !other.running || other.live() == 0 || one.live() == 0) return;
+  if (one.running != other.running || other.live() == 0 || one.live() == 0) return;
   if (one.live() > other.live() || other.given_up) return;
+  if (!one.running) {
+    if (one.epoch != other.epoch || one.position != other.position) return;
+    for (auto& [replica, member] : one.members)
+      if (!member.parted) one.send_away(member, "it waits with others that share its batches");
+    return;
+  }
   const SchedulerStats made = one.stream->figures().scheduler;
   if (made.batches == 0) return;
   // Not those that are far behind what is made: they would not find their place.

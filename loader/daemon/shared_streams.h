@@ -23,8 +23,7 @@ using HostJobs = std::map<std::string, std::shared_ptr<HostJob>>;
 std::string free_name(const HostJobs& jobs, const std::string& share);
 
 /// Call once a second. Part those that fall behind, leave slots to those who do not give them back, join streams that
-/// met, and start those that waited long enough for
-/// others.
+/// met, and start those that waited long enough for others.
 void look_after_shares(const HostJobs& jobs, std::int64_t now_ns);
 
 /// The first batch of a shared stream waits so long for the others.

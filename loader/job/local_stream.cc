@@ -490,6 +490,13 @@ std::uint32_t LocalStream::owed_by(std::uint32_t reader) const {
   });
 }
 
+std::uint32_t LocalStream::held_by_retired() const {
+  return engine_->locked([&] {
+    ring_->collect();
+    return ring_->held_by_retired();
+  });
+}
+
 std::uint32_t LocalStream::held_by(std::uint32_t reader) const {
   return engine_->locked([&] { return ring_->held_by(reader); });
 }

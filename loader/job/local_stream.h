@@ -101,6 +101,8 @@ class LocalStream : public Stream, private StreamControl {
   std::uint32_t held_by(std::uint32_t reader) const;
   /// The number of slots that were delivered to the reader and that it has not released.
   std::uint32_t owed_by(std::uint32_t reader) const;
+  /// The number of slots that readers hold which were retired, each counted once.
+  std::uint32_t held_by_retired() const;
   std::uint64_t waited_ns(std::uint32_t reader) const;
   shm::SlotRing::ReaderFds reader_fds(std::uint32_t reader) const;
 

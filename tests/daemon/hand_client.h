@@ -28,6 +28,8 @@ class HandClient {
     kWelcome = 2,
     kAttach = 3,
     kAttached = 4,
+    kSeek = 5,
+    kPolicy = 7,
     kStatus = 13,
     kStatusIs = 14,
     kStopJob = 16,

@@ -149,6 +149,7 @@ class LateRelease final : public shm::SlotRing {
   std::string detach_reason(std::uint32_t reader) const override { return ring_->detach_reason(reader); }
   std::uint32_t held_by(std::uint32_t reader) const override { return ring_->held_by(reader); }
   std::uint32_t owed_by(std::uint32_t reader) const override { return ring_->owed_by(reader); }
+  std::uint32_t held_by_retired() const override { return ring_->held_by_retired(); }
   std::uint64_t waited_ns(std::uint32_t reader) const override { return ring_->waited_ns(reader); }
   std::uint64_t least_waited_ns() const override { return ring_->least_waited_ns(); }
   ReaderFds reader_fds(std::uint32_t reader) const override { return ring_->reader_fds(reader); }

@@ -135,6 +135,7 @@ class ModelRing final : public shm::SlotRing {
   std::string detach_reason(std::uint32_t) const override { return {}; }
   std::uint32_t held_by(std::uint32_t) const override { return count(State::kHeld); }
   std::uint32_t owed_by(std::uint32_t) const override { return count(State::kReady) + count(State::kHeld); }
+  std::uint32_t held_by_retired() const override { return 0; }
   std::uint64_t waited_ns(std::uint32_t) const override { return waited_ns_; }
   ReaderFds reader_fds(std::uint32_t) const override { return {-1, -1, -1, {}}; }
 
