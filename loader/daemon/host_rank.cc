@@ -42,6 +42,8 @@ Status HostRank::check_place(const AttachRequest& request) const {
   if (shared) {
     if (given_up || !makes_the_same(options, request.options))
       return fail(Code::kNotFound, "share: it is another one");
+    if (!members.empty() && monotonic_ns() < closed_until_ns)
+      return fail(Code::kNotFound, "share: it takes nobody in after one that fell behind");
     const bool here = epoch == request.options.epoch && position == request.options.position;
     return members.empty() || running || here ? Status()
                                               : fail(Code::kNotFound, "share: it begins elsewhere");

@@ -63,9 +63,11 @@ struct HostRank {
   /// Its readers are independent jobs. Each comes where the stream is, goes where it likes, and is parted from the rest
   /// when it keeps them waiting; it then attaches again, there or elsewhere. Their replica numbers are given here.
   bool shared = false;
-  std::uint32_t members_ever = 0;     ///< numbers given to members of a shared rank
-  std::uint32_t short_of_slots = 0;   ///< how many looks in a row readers that were sent away held too many
-  bool given_up = false;              ///< for that: nobody joins a shared rank any more
+  std::uint32_t members_ever = 0;    ///< numbers given to members of a shared rank
+  std::uint32_t short_of_slots = 0;  ///< how many looks in a row readers that were sent away held too many
+  bool given_up = false;             ///< for that: nobody joins a shared rank any more
+  std::uint32_t lagged = 0;  ///< how often some of its members were sent away since they kept others waiting
+  std::int64_t closed_until_ns = 0;   ///< for that: nobody joins those that read it before
   std::int64_t gathers_until_ns = 0;  ///< then a shared rank begins with those that are there
   bool started = false;
   bool moved = false;         ///< it is no longer where it was made

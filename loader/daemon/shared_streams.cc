@@ -8,7 +8,7 @@ namespace {
 
 /// Where no slot is left to fill, the reader that owes the most keeps one waiting that owes one at most. It does not in a
 /// stream that is slow for all, or between trainers that are all slow.
-void part_who_is_behind(HostRank& rank) {
+void part_who_is_behind(HostRank& rank, std::int64_t now_ns) {
   if (!rank.running || rank.live() < 2) return;
   std::map<std::uint32_t, std::uint32_t> owed;
   std::uint32_t least = UINT32_MAX, most = 0;
@@ -21,13 +21,17 @@ void part_who_is_behind(HostRank& rank) {
   // Not only the slots that one owes count: others may hold the rest, here or after they have left.
   const shm::SlotRingStats ring = rank.stream->figures().ring;
   const bool is_full = ring.free + ring.filling <= 1;
+  bool parted = false;
   for (const auto& [replica, slots] : owed) {
     HostRank::Member& member = rank.members.at(replica);
     const bool behind = is_full && least <= 1 && slots == most && slots > least;
     member.behind = behind ? member.behind + 1 : 0;
-    if (member.behind >= kBehindMax)
-      rank.send_away(member, "it fell behind the others that share its batches");
+    if (member.behind < kBehindMax) continue;
+    rank.send_away(member, "it fell behind the others that share its batches");
+    parted = true;
   }
+  // One that comes again and again to lag would hold up the others all the time.
+  if (parted) rank.closed_until_ns = now_ns + (kClosedNs << std::min(rank.lagged++, kClosedDoublings));
 }
 
 /// Who was sent away may hold its slots for ever. Where those that are left are too few to work with, the others go on
@@ -48,9 +52,9 @@ bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const 
 }
 
 /// The readers of `one` go to `other`, if that has what they need next, or waits for others where they do.
-void join(HostRank& one, const HostRank& other) {
+void join(HostRank& one, const HostRank& other, std::int64_t now_ns) {
   if (one.running != other.running || other.live() == 0 || one.live() == 0) return;
-  if (one.live() > other.live() || other.given_up) return;
+  if (one.live() > other.live() || other.given_up || now_ns < other.closed_until_ns) return;
   if (!one.running) {
     if (one.epoch != other.epoch || one.position != other.position) return;
     for (auto& [replica, member] : one.members)
@@ -80,12 +84,12 @@ void look_after_shares(const HostJobs& jobs, std::int64_t now_ns) {
     for (auto& [number, rank] : job->ranks) {
       if (!rank.running && !rank.members.empty() && now_ns >= rank.gathers_until_ns)
         static_cast<void>(rank.begin());  // else at the next look
-      part_who_is_behind(rank);
+      part_who_is_behind(rank, now_ns);
       give_up_if_short(rank);
       for (const auto& [other_name, other] : jobs) {
         const auto found = other->ranks.find(number);
         if (other == job || other->share != job->share || found == other->ranks.end()) continue;
-        if (same_stream(*job, rank, *other, found->second)) join(rank, found->second);
+        if (same_stream(*job, rank, *other, found->second)) join(rank, found->second, now_ns);
       }
     }
   }

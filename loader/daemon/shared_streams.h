@@ -30,5 +30,8 @@ void look_after_shares(const HostJobs& jobs, std::int64_t now_ns);
 inline constexpr std::int64_t kGatherNs = 60'000'000'000;
 /// So many looks in a row a reader may keep others waiting.
 inline constexpr std::uint32_t kBehindMax = 5;
+/// A stream that parted with some takes nobody in for so long, and each time for twice as long, ten minutes at most.
+inline constexpr std::int64_t kClosedNs = 10'000'000'000;
+inline constexpr std::uint32_t kClosedDoublings = 6;
 
 }  // namespace carya::loader

@@ -60,6 +60,17 @@ TEST_F(SharedStreams, WhoLagsIsPartedThoughItHasAPartOfTheSlotsOnly) {
   EXPECT_EQ(row_hashes(*closing, kept[1]), rows(1, 2)) << "no slot that is held is written again";
 }
 
+TEST_F(SharedStreams, AfterOneThatLaggedAStreamTakesNobodyInForAWhile) {
+  const auto staying = open(sharing(2));
+  const auto lagging = open(sharing(2));
+  EXPECT_EQ(take(*staying, 8), rows(0, 8)) << "without the other";
+  const JobOptions next{.epochs = 1, .slots = 4, .position = 32};
+  const auto again = open(sharing(), next);
+  EXPECT_TRUE(are({1, 1})) << "it has a stream of its own, though the other's window has its place";
+  EXPECT_EQ(drain(*staying), rows(8, 24)) << "nobody waits for it";
+  EXPECT_EQ(drain(*again), rows(8, 24));
+}
+
 TEST_F(SharedStreams, ManyThatKeepTheSameBatchTakeOneSlotOnly) {
   const auto staying = open(sharing(4));
   std::vector<std::shared_ptr<Job>> closed;
