@@ -53,6 +53,8 @@ def loaded(**options: Any) -> None:
         (lambda: loaded(prefetch_epochs="no"), ["prefetch_epochs", "'no'", "True or False"]),
         (lambda: loaded(job=3), ["job", "3", "a name"]),
         (lambda: loaded(share=3), ["share", "3", "a name"]),
+        (lambda: loaded(share="\udcff"), ["share", "a name"]),
+        (lambda: loaded(job="\udcff"), ["job", "a name"]),
         (lambda: loaded(share=("a", 0)), ["share", "0", "1 to 32"]),
         (lambda: loaded(share="a", replicas=2), ["share='a'", "replicas=2"]),
         (lambda: loaded(weight=0), ["weight", "0", "0.01 to 100"]),

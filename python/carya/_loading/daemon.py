@@ -105,9 +105,17 @@ def spawn(socket: str) -> None:
             time.sleep(0.005)
 
 
+def _is_name(name: Any, bytes_max: int) -> bool:
+    """Whether it is text of 1 to so many bytes of UTF-8; text with lone surrogates has none."""
+    try:
+        return isinstance(name, str) and 1 <= len(name.encode()) <= bytes_max
+    except UnicodeEncodeError:
+        return False
+
+
 def check_job_name(job: str | None) -> None:
     """Errors: InvalidArgument."""
-    if job is not None and (not isinstance(job, str) or not 1 <= len(job.encode("utf-8", "replace")) <= 200):
+    if job is not None and not _is_name(job, 200):
         raise invalid("Loader: job", job, "a name of 1 to 200 bytes, or None")
 
 
@@ -145,7 +153,7 @@ def checked_share(share: Any, replicas: int) -> tuple[str, int]:
     if share is None:
         return "", 1
     name, jobs = share if isinstance(share, tuple) and len(share) == 2 else (share, 1)
-    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "replace")) <= 190:
+    if not _is_name(name, 190):
         raise invalid(
             "Loader: share", share, 'a name of 1 to 190 bytes, a pair of it and a number of jobs ("sweep", 4), or None'
         )
