@@ -1,7 +1,8 @@
-"""The commands that speak with the daemon, through the real command."""
+"""The commands that speak with the daemon."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -14,12 +15,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import commands
 import pytest
 from daemons import Daemon, running, until
 from streams import numbers
-from test_cli import run
 
 import carya
+
+run = functools.partial(commands.run, COLUMNS="160")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def test_eighty_columns_are_enough(daemon: Daemon, words: list[str]) -> None:
         next(iter(loader))
         name = daemon.status()["jobs"][-1]["job"]
         assert len(name) > 30
-        lines = [line.rstrip() for line in run(*words, "--socket", daemon.socket, columns=80).splitlines()]
+        lines = [line.rstrip() for line in run(*words, "--socket", daemon.socket, COLUMNS="80").splitlines()]
         assert max(len(line) for line in lines) <= 80
         assert f"job {name}" in lines
         for text in (r"  rank 0: \S+ samples/s, epoch 0 at \d+", r"    slots: 3 \(\S+ \S+\), \d ready, .*free"):

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from conftest import picture
 from PIL import Image
@@ -191,9 +192,7 @@ def test_command_completes_shows_checks_and_removes(photos: Path, cache: Path) -
     pytest.importorskip("rich")
 
     def run(*words: str, code: int = 0) -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-m", "carya", *words, "--json"], capture_output=True, text=True, check=False
-        )
+        done = commands.ended(*words, "--json")
         assert done.returncode == code, done.stderr
         return dict(json.loads(done.stdout))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import commands
 import workers
 from daemons import until
 from streams import digest
@@ -17,9 +17,7 @@ import carya
 
 
 def fleet(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "carya", "fleet", *arguments], capture_output=True, text=True, check=False
-    )
+    return commands.ended("fleet", *arguments)
 
 
 def vision(photos: Path) -> carya.Pipeline:

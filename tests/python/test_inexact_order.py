@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import run
 from daemons import Daemon, running
 
 import carya
@@ -265,18 +264,13 @@ def test_the_commands_take_reorder(photos: Path, tmp_path: Path) -> None:
     document = tmp_path / "p.json"
     document.write_text(chain(photos).to_json())
 
-    def said(*words: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "carya", *words], check=True, capture_output=True, text=True
-        ).stdout
-
-    text = said("explain", str(document), "--reorder", "relaxed")
+    text = run("explain", str(document), "--reorder", "relaxed")
     assert "The bits are others." in text
     assert "Measured over 27 records, to what is written:" in text
     assert "PSNR" in text
-    report = json.loads(said("explain", str(document), "--reorder", "relaxed", "--json"))
+    report = json.loads(run("explain", str(document), "--reorder", "relaxed", "--json"))
     assert report == chain(photos).explain("relaxed")
-    result = json.loads(said("run", str(document), "--steps", "1", "--reorder", "relaxed", "--json"))
+    result = json.loads(run("run", str(document), "--steps", "1", "--reorder", "relaxed", "--json"))
     assert [DECLARED[op] for op in result["state"]["order"]] == report["order"]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import run
 from daemons import running
 
 import carya
@@ -29,17 +28,11 @@ def chain(folder: Path, size: int = 40) -> carya.Pipeline:
     )
 
 
-def carya_command(*words: str, code: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "carya", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
 @pytest.fixture
 def frozen(photos: Path, tmp_path: Path) -> Path:
     """A plan file of `chain(photos)`, made by the command."""
     (tmp_path / "p.json").write_text(chain(photos).to_json())
-    carya_command("plan", "freeze", str(tmp_path / "p.json"), "-o", str(tmp_path / "plan.json"))
+    run("plan", "freeze", str(tmp_path / "p.json"), "-o", str(tmp_path / "plan.json"))
     return tmp_path / "plan.json"
 
 
@@ -158,20 +151,18 @@ def test_the_command_takes_a_python_file(photos: Path, tmp_path: Path) -> None:
         "test = train.map_batch(len)\n"
         'if __name__ == "__main__":\n    raise SystemExit("trained")\n'
     )
-    plan = json.loads(carya_command("plan", "freeze", f"{script}:test", "--json"))
+    plan = json.loads(run("plan", "freeze", f"{script}:test", "--json"))
     assert [step["op"] for step in plan["order"]] == ["decode_image", "resize"]
-    assert "train, test" in carya_command("plan", "freeze", str(script), code=1)
-    assert "train.py:NAME" in carya_command("explain", f"{script}:absent", code=1)
-    report = json.loads(carya_command("explain", f"{script}:train", "--json"))
+    assert "train, test" in run("plan", "freeze", str(script), code=1)
+    assert "train.py:NAME" in run("explain", f"{script}:absent", code=1)
+    report = json.loads(run("explain", f"{script}:train", "--json"))
     assert report["order"] == ["decode_image", "resize"]
     script.write_text("import no_such_module_here\n")
-    assert "ModuleNotFoundError" in carya_command("explain", str(script), code=1)
+    assert "ModuleNotFoundError" in run("explain", str(script), code=1)
 
 
 def test_a_plan_that_cannot_be_written_leaves_nothing(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(chain(photos).to_json())
     (tmp_path / "folder").mkdir()
-    assert "may write" in carya_command(
-        "plan", "freeze", str(tmp_path / "p.json"), "-o", str(tmp_path / "folder"), code=1
-    )
+    assert "may write" in run("plan", "freeze", str(tmp_path / "p.json"), "-o", str(tmp_path / "folder"), code=1)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder", "p.json"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 import workers
@@ -219,9 +220,7 @@ def metrics(path: Path) -> str:
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "carya", *arguments]
-    wide = {**os.environ, "COLUMNS": "240"}
-    return subprocess.run(command, capture_output=True, text=True, env=wide, timeout=300)
+    return commands.ended(*arguments, COLUMNS="240")
 
 
 # Bad networks ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 
@@ -376,8 +377,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def service(*words: str, code: int = 0) -> str:
-    done = run(sys.executable, "-m", "carya", "service", *words, code=code, COLUMNS="160")
-    return done.stdout if code == 0 else done.stderr
+    return commands.run("service", *words, code=code, COLUMNS="160")
 
 
 def test_service_install_writes_units_that_start_this_caryad(home: Path) -> None:

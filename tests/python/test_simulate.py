@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 
@@ -27,9 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "overflow.json"
 
 
 def _carya(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "160"}
-    words = [sys.executable, "-m", "carya", *arguments]
-    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    return commands.ended(*arguments, COLUMNS="160")
 
 
 @pytest.fixture

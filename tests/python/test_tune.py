@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 from daemons import until
 from test_explain import chain
 
@@ -29,15 +29,7 @@ def document(photos: Path, tmp_path: Path) -> str:
 
 
 def command(*words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "carya", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "120"},
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    return run(*words, code=code, COLUMNS="120")
 
 
 def test_profile_measures_the_order_as_written_and_keeps_it(document: str, photos: Path) -> None:
