@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,14 @@ def _ctrl_c() -> None:
     """A run in the background of a shell ignores Ctrl-C, and every process that a test starts would inherit that."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _torch_in_one_thread() -> None:
+    """Where torch is a reference. Its threads spin between small operations, and beside other processes so most of their time."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
 
 
 def picture(seed: int, height: int, width: int) -> np.ndarray:

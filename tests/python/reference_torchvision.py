@@ -30,7 +30,7 @@ def _declared() -> Any:
 
 def module(name: str) -> ModuleType:
     """The module torchvision.`name`; skips the test where there is no torchvision."""
-    pytest.importorskip("torch")
+    pytest.importorskip("torch").set_num_threads(1)  # as conftest.py has it where torch was imported before the test
     try:
         return importlib.import_module(f"torchvision.{name}")  # one that fits this torch
     except (ImportError, RuntimeError):
