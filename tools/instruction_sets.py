@@ -49,7 +49,6 @@ CHECKED_FUNCTIONS = (
 )
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>.+)>:$")
-INSTRUCTION = re.compile(r"^\s*(?P<address>[0-9a-f]+): (?P<bytes>(?:[0-9a-f]{2} ?)+)\s*\t(?P<text>.+)$")
 
 
 class Instruction(NamedTuple):
@@ -100,13 +99,24 @@ def instructions(path: Path, targets: dict[str, list[str]]) -> dict[frozenset[st
         ["llvm-objdump-19", "--disassemble", str(path)], capture_output=True, text=True, check=True
     ).stdout
     function, current = "", found[frozenset()]
+    # A listing has a million lines of an address, bytes, a tab and a text; many have the same text.
+    known: dict[tuple[str, bool], Instruction | None] = {}
     for line in listing.splitlines():
-        if heading := FUNCTION.match(line):
-            function = heading["name"]
-            current = found[allowed_sets(function, targets)]
-        elif (line_found := INSTRUCTION.match(line)) and (text := normalized(line_found["text"])):
-            instruction = Instruction(text, evex=line_found["bytes"].startswith("62"))
-            current.setdefault(instruction, {}).setdefault(function, line_found["address"])
+        place, tab, given = line.partition("\t")
+        if not tab:
+            if heading := FUNCTION.match(line):
+                function = heading["name"]
+                current = found[allowed_sets(function, targets)]
+            continue
+        address, colon, data = place.partition(": ")
+        if not colon:
+            continue
+        key = (given, data.startswith("62"))
+        if key not in known:
+            text = normalized(given)
+            known[key] = Instruction(text, evex=key[1]) if text else None
+        if instruction := known[key]:
+            current.setdefault(instruction, {}).setdefault(function, address.strip())
     return found
 
 
