@@ -115,6 +115,8 @@ class FunctionJob:
     def _start(self, epoch: int) -> None:
         """A host, its workers, and slots for steps of the size of this epoch's."""
         spec = self._spec
+        if self._asked.order is not None:
+            self._asked.order(epoch)  # one that is refused is told before a process is started
         code = Packed(spec.without_arrays(), dumps_code)
         self._main = main_script() if needs_main_script() else {}
         arrays = Packed(spec.arrays, dumps_code)
