@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/amount.h"
+
 namespace carya::loader {
 namespace {
 
@@ -97,8 +99,9 @@ double quantile(std::vector<double> of, double q) {
 
 TEST(Turns, ThreadTimeFollowsTheWeights) {
   std::mt19937_64 random(11);
-  for (int trial = 0; trial < 5; ++trial) {
-    const std::size_t count = 2 + random() % 63, threads = 1 + random() % 16;
+  for (int trial = 0; trial < 5 / one_case_of(5); ++trial) {
+    const std::size_t count = 2 + random() % (63 / static_cast<std::uint64_t>(one_case_of(4))),
+                      threads = 1 + random() % 16;
     std::vector<Model> streams;
     double weights = 0;
     for (std::size_t i = 0; i < count; ++i) {
