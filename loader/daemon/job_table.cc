@@ -414,7 +414,8 @@ SeatState JobTable::state(const Seat& seat) const {
 }
 
 std::string JobTable::lie(const Seat& seat) const {
-  return seat.stream->detach_reason(seat.reader);
+  // Of one that was sent away the ring has a reason too; it may hold slots, which only a liar loses.
+  return state(seat) == SeatState::kParted ? "" : seat.stream->detach_reason(seat.reader);
 }
 
 std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {

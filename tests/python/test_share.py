@@ -177,6 +177,28 @@ def first_then_all(loader: carya.Loader) -> list[list[int]]:
     return seen + [batch.records.tolist() for batch in loader]
 
 
+def test_what_is_held_over_a_break_stays_as_it_is(daemon: Daemon) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": ("sweep", 2), "slots": 3}
+    done = threading.Event()
+
+    def work() -> None:
+        with carya.Loader(numbers(40, batch_size=4), **options) as loader:
+            while not done.is_set():
+                for _ in loader:
+                    time.sleep(0.001)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with carya.Loader(numbers(40, batch_size=4), **options) as loader:
+        held = next(iter(loader))
+        before = held["x"].copy()
+        assert next(iter(loader)).epoch == 1  # the rest of the epoch is left: it was sent away, and came again
+        time.sleep(3.5)  # the daemon looks after its readers once a second
+        np.testing.assert_array_equal(held["x"], before)
+    done.set()
+    thread.join(300)
+
+
 def test_without_a_daemon_each_makes_its_own() -> None:
     with carya.Loader(numbers(40, batch_size=4), daemon="embedded", share="sweep", epochs=1) as loader:
         assert np.concatenate([batch.records for batch in loader]).size == 40

@@ -373,7 +373,7 @@ def test_a_chunk_that_takes_too_long_is_given_back(photo: Path) -> None:
 def test_an_operation_that_takes_too_long_is_given_up_in_the_middle(tmp_path: Path) -> None:
     """One step each, which no look between steps sees: many scans, one blur, an interlaced PNG, floats."""
     (tmp_path / "a").mkdir()
-    Image.fromarray(picture(3, 3000, 3000)).save(tmp_path / "a" / "0.jpg", progressive=True)
+    Image.fromarray(picture(3, 4500, 4500)).save(tmp_path / "a" / "0.jpg", progressive=True)
     small = tmp_path / "a" / "1.jpg"
     Image.fromarray(picture(3, 32, 32)).save(small)
     photos = carya.image_folder(tmp_path).decode_image()
