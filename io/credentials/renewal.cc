@@ -115,10 +115,8 @@ void Renewal::begin() {
     std::thread started(renew);
     const MutexLock lock(mutex_);
     thread_ = std::move(started);
-  } catch (
-      const std::
-          system_error&) {  // no thread is to be had: the old grant is good, and the next call tries again
-    const MutexLock lock(mutex_);
+  } catch (const std::system_error&) {
+    const MutexLock lock(mutex_);  // the old grant is good, and the next call tries again
     running_ = false;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

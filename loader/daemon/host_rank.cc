@@ -177,6 +177,11 @@ void HostRank::send_away(Member& member, const std::string& reason) {
   stream->retire_reader(member.reader, reason);
 }
 
+void HostRank::send_all_away(const std::string& reason) {
+  for (auto& [replica, member] : members)
+    if (!member.parted) send_away(member, reason);
+}
+
 /// kClosed: whoever asked attaches again.
 std::unexpected<Error> HostRank::send_elsewhere(const std::string& job, Member& member) {
   send_away(member, "it goes on elsewhere");

@@ -118,6 +118,7 @@ struct HostRank {
   std::size_t live() const;
   /// A shared rank's member gets no more slots; those that it holds stay its own until it leaves.
   void send_away(Member& member, const std::string& reason);
+  void send_all_away(const std::string& reason);
 
  private:
   std::unexpected<Error> send_elsewhere(const std::string& job, Member& member);

@@ -42,8 +42,7 @@ void give_up_if_short(HostRank& rank) {
   rank.short_of_slots = is_short ? rank.short_of_slots + 1 : 0;
   if (rank.short_of_slots < kBehindMax || rank.given_up) return;
   rank.given_up = true;
-  for (auto& [replica, member] : rank.members)
-    if (!member.parted) rank.send_away(member, "others hold the slots of its stream");
+  rank.send_all_away("others hold the slots of its stream");
 }
 
 bool same_stream(const HostJob& a, const HostRank& one, const HostJob& b, const HostRank& other) {
@@ -57,8 +56,7 @@ void join(HostRank& one, const HostRank& other, std::int64_t now_ns) {
   if (one.live() > other.live() || other.given_up || now_ns < other.closed_until_ns) return;
   if (!one.running) {
     if (one.epoch != other.epoch || one.position != other.position) return;
-    for (auto& [replica, member] : one.members)
-      if (!member.parted) one.send_away(member, "it waits with others that share its batches");
+    one.send_all_away("it waits with others that share its batches");
     return;
   }
   const SchedulerStats made = one.stream->figures().scheduler;
@@ -67,8 +65,7 @@ void join(HostRank& one, const HostRank& other, std::int64_t now_ns) {
   for (const auto& [replica, member] : one.members)
     if (!member.parted && one.stream->owed_by(member.reader) > 1) return;
   if (!other.stream->sequence_at(made.epoch, made.position)) return;
-  for (auto& [replica, member] : one.members)
-    if (!member.parted) one.send_away(member, "it joins others that share its batches");
+  one.send_all_away("it joins others that share its batches");
 }
 
 }  // namespace
