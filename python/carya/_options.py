@@ -68,13 +68,18 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _as_float(value: Any) -> float:
+    """A number, also numpy's; NaN for what is none."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    try:
+        return float(value) if real else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf if value > 0 else -math.inf
+
+
 def seconds(name: str, value: Any) -> float:
     """Seconds of 0 or more; infinity is allowed."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)  # also numpy's
-    try:
-        number = float(value) if real else -1.0
-    except OverflowError:  # an integer of hundreds of digits
-        number = math.inf if value > 0 else -1.0
+    number = _as_float(value)
     if not number >= 0:
         raise invalid(f"Loader: {name}", value, "seconds of 0 or more")
     return min(number, sys.float_info.max)
@@ -86,11 +91,7 @@ def real(name: str, value: Any, lowest: float, highest: float) -> float:
     >>> real("weight", 2, 0.01, 100)
     2.0
     """
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)  # also numpy's
-    try:
-        number = float(value) if is_real else math.nan
-    except OverflowError:  # an integer of hundreds of digits
-        number = math.nan
+    number = _as_float(value)
     if not lowest <= number <= highest:
         raise invalid(f"Loader: {name}", value, f"a number of {lowest:g} to {highest:g}")
     return number

@@ -404,7 +404,7 @@ def warm(pipeline: Pipeline, place: dict[str, Any], threads: int | Literal["auto
     What storage was too slow to write in one pass is made again in the next. Errors: those of the loader.
     """
     from .._loading.loader import Loader
-    from .run import progress_bar
+    from .run import SHOW_S, progress_bar
 
     start, used = time.perf_counter(), os.times()
     with Loader(pipeline, threads=threads, on_error="mask", cache=place, daemon="embedded") as loader:
@@ -413,10 +413,11 @@ def warm(pipeline: Pipeline, place: dict[str, Any], threads: int | Literal["auto
             for number in range(_PASSES_MAX):
                 before = _tier(loader)
                 task = None if shown is None else shown.add_task("", total=steps, rate="", stall="", cpu="")
+                told = 0.0
                 for step, _ in enumerate(loader):
-                    if shown is not None:
-                        tier = _tier(loader)
-                        rate = f"{tier['records']:,} samples kept"
+                    if shown is not None and (time.monotonic() >= told + SHOW_S or step + 1 == steps):
+                        told = time.monotonic()
+                        rate = f"{_tier(loader)['records']:,} samples kept"
                         shown.update(task, completed=step + 1, rate=rate, stall="", cpu=f"pass {number + 1}")
                 tier = _written(loader)
                 if tier["full"] or not tier["open"] or tier["written"] == before["written"]:

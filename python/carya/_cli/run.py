@@ -14,7 +14,7 @@ from .._loading.loader import Loader
 from .._pipeline.pipeline import Pipeline
 
 # Between two updates of the progress: asking for figures costs a batch of small samples' time.
-_SHOW_S = 0.1
+SHOW_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def run_pipeline(pipeline: Pipeline, request: Request, as_json: bool) -> None:
                         steps += 1
                         samples += len(batch.records)
                         wall = time.perf_counter() - start
-                        if progress is not None and (wall >= shown + _SHOW_S or steps == total):
+                        if progress is not None and (wall >= shown + SHOW_S or steps == total):
                             shown = wall
                             _advance(progress, task, loader, steps, samples, wall, _cpu_s() - cpu)
                         if steps == request.steps:
