@@ -9,9 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 
@@ -267,19 +270,36 @@ TEST_P(ReadEngineTest, MoreFilesThanTheRingsTableHolds) {
 }
 
 // Reads that take milliseconds, so that the owner waits before they end. Where nobody tells it, it takes half a minute.
-TEST_P(ReadEngineTest, WhoWaitsIsToldWhenAReadEnds) {
-  constexpr std::size_t kBytes = 16 << 20;
-  dir_.write("large", std::string(kBytes, 'x'));
-  const int file = engine_->add_file(root_, "large").value();
-  const Buffer buffer = make_buffer(kBytes);
-  for (int i = 0; i < 30; ++i) {
-    const ReadRequest request{.file = file, .length = kBytes, .dest = buffer.get()};
-    engine_->submit({&request, 1});
-    ReadCompletion completion;
-    while (engine_->poll({&completion, 1}, 1000) == 0) {
-    }
-    EXPECT_TRUE(completion.ok);
+/// Until the thread has slept for ten looks in a row: it waits, and not for a lock in passing.
+void wait_until_asleep(pid_t thread) {
+  const std::string path = fmt::format("/proc/self/task/{}/stat", thread);
+  for (int asleep = 0; asleep < 10; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    std::ifstream file(path);
+    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    asleep = stat.find(") S ") != std::string::npos ? asleep + 1 : 0;
   }
+}
+
+TEST_P(ReadEngineTest, WhoWaitsIsToldWhenAReadEnds) {
+  constexpr std::chrono::seconds kPatience{20};
+  StuckFolder stuck(noise(5000, 2));
+  if (!stuck.mounted()) GTEST_SKIP() << "the system lets us mount nothing";
+  open({.depth = 16});
+  const int root = engine_->add_root(stuck.path()).value();
+  const Buffer buffer = make_buffer(5000);
+  const ReadRequest request{.root = root, .path = "stuck.jpg", .length = 5000, .dest = buffer.get()};
+  engine_->submit({&request, 1});
+  std::thread storage([&, waiting = ::gettid()] {
+    stuck.wait_for_read();
+    wait_until_asleep(waiting);
+    stuck.release();
+  });
+  ReadCompletion completion;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(engine_->poll({&completion, 1}, std::chrono::milliseconds(kPatience).count()), 1u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience) << "found by its own looking, untold";
+  EXPECT_TRUE(completion.ok);
+  storage.join();
 }
 
 TEST_P(ReadEngineTest, AHandleOfARemovedFileNamesTheNextOne) {

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ class Daemon:
         """Send the signal; the exit status."""
         self.process.send_signal(number)
         return self.process.wait(60)
+
+    def threads(self) -> list[str]:
+        """The names of its threads, without those that end meanwhile."""
+        names = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                names.append((task / "comm").read_text().strip())
+        return names
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(_core.daemon_status(self.socket))

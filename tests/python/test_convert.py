@@ -197,16 +197,21 @@ def test_broken_records_are_skipped_and_named_or_end_it(lines: Path, tmp_path: P
 def children(pid: int) -> list[int]:
     try:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""  # none of a zombie
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def wait_for_end(processes: list[int]) -> None:
     """Workers end with their owner, however that ended."""
     last = time.monotonic() + 60
-    while alive := [
-        one for one in processes if Path(f"/proc/{one}/cmdline").exists() and Path(f"/proc/{one}/cmdline").read_bytes()
-    ]:
+    while alive := [one for one in processes if is_alive(one)]:
         assert time.monotonic() < last, alive
         time.sleep(0.01)
 

@@ -144,10 +144,6 @@ def test_the_torch_stream_is_the_embedded_one(daemon: Daemon, photos: Path) -> N
 
 
 def test_jobs_of_one_thread_each_do_not_share_it(daemon: Daemon, photos: Path) -> None:
-    def computing() -> int:
-        tasks = Path(f"/proc/{daemon.process.pid}/task").iterdir()
-        return [(task / "comm").read_text() for task in tasks].count("carya-compute\n")
-
     options: dict[str, Any] = {"daemon": daemon.socket, "threads": 1}
     with (
         carya.Loader(vision(photos), job="one", **options) as one,
@@ -155,7 +151,8 @@ def test_jobs_of_one_thread_each_do_not_share_it(daemon: Daemon, photos: Path) -
     ):
         next(iter(one))
         # The cores of the daemon, which a quota may leave fewer of than there are.
-        until(lambda: computing() == min(2, _core.doctor()["auto_threads"]))
+        cores = min(2, _core.doctor()["auto_threads"])
+        until(lambda: daemon.threads().count("carya-compute") == cores)
 
 
 def test_arrays_travel_with_the_job(daemon: Daemon) -> None:

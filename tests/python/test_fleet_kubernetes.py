@@ -12,6 +12,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -102,12 +103,15 @@ def fleet_process() -> int:
     """The child that this process's loader has started."""
 
     def found() -> list[int]:
-        return [
-            pid
-            for task in Path("/proc/self/task").iterdir()
-            for pid in map(int, (task / "children").read_text().split())
-            if b"carya.fleet.kubernetes" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        pids = []
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # what ends meanwhile is not looked for
+                pids += [
+                    pid
+                    for pid in map(int, (task / "children").read_text().split())
+                    if b"carya.fleet.kubernetes" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                ]
+        return pids
 
     (pid,) = until(found)
     return int(pid)

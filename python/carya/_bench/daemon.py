@@ -356,5 +356,6 @@ def _switches(pid: int) -> int:
     """Context switches of all threads so far."""
     total = 0
     for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        total += sum(int(line.split()[1]) for line in status.read_text().splitlines() if "ctxt_switches" in line)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+            total += sum(int(line.split()[1]) for line in status.read_text().splitlines() if "ctxt_switches" in line)
     return total
