@@ -1,5 +1,6 @@
 #include "loader/control/channel.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,6 +20,7 @@
 namespace carya::loader {
 namespace {
 
+constexpr int kConnectS = 5;
 constexpr std::uint32_t kMagic = 0x5952'4143;  // "CARY", first byte lowest
 
 /// SO_PEERPIDFD. Source: Linux 6.5, asm-generic/socket.h; the headers of Debian 12 are of 6.1.
@@ -57,9 +59,16 @@ Status wait_for(int socket, short events, std::int64_t end_ns, const char* what)
 
 Result<Channel> Channel::connect(const std::string& path) {
   ASSIGN(const sockaddr_un address, unix_address(path, "daemon"));
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno("daemon: socket", errno);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  const timeval patience{.tv_sec = kConnectS, .tv_usec = 0};  // while many wait to be accepted
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  const auto try_once = [&] {
+    return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  };
+  int refused = try_once();
+  while (refused != 0 && errno == EINTR) refused = try_once();
+  if (refused != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTDIR)
       return fail(Code::kNotFound,
                   "daemon: nobody listens at " + path + "; start caryad, or give daemon=\"embedded\"", errno);
@@ -67,6 +76,7 @@ Result<Channel> Channel::connect(const std::string& path) {
       return fail(Code::kTimeout, "daemon: " + path + " has too many who wait for it; try again");
     return fail_errno("daemon: connect to " + path, errno);
   }
+  fcntl(socket.get(), F_SETFL, O_NONBLOCK);
   return Channel(std::move(socket));
 }
 

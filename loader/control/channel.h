@@ -71,8 +71,8 @@ class Channel {
  public:
   Channel() = default;
   explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
-  /// Connect to a socket. Errors: kNotFound (there is no socket, or nobody behind it), kPermission, kInvalidArgument
-  /// (the path is too long), kExhausted.
+  /// Connect to a socket; waits at most 5 s where many wait to be accepted. Errors: kNotFound (there is no socket, or
+  /// nobody behind it), kPermission, kTimeout, kInvalidArgument (the path is too long), kExhausted.
   static Result<Channel> connect(const std::string& path);
 
   int fd() const { return socket_.get(); }

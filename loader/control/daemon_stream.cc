@@ -67,6 +67,9 @@ Result<Message> ask(Channel& channel, const Message& question, MessageType wante
   }
 }
 
+/// Of the service for all users (packaging/systemd/all-users).
+constexpr const char* kSocketOfAll = "/run/carya/caryad.sock";
+
 Result<Channel> open_channel(const std::string& socket) {
   ASSIGN(Channel channel, Channel::connect(socket));
   ASSIGN(const PeerCredentials peer, channel.peer());
@@ -280,6 +283,13 @@ std::string default_socket_path() {
       stat(folder.c_str(), &info) == 0 && info.st_uid == geteuid())
     return folder + "/carya/caryad.sock";
   return "/tmp/carya-" + user + "/caryad.sock";
+}
+
+std::string loader_socket_path() {
+  const std::string own = default_socket_path();
+  const char* const chosen = std::getenv("CARYA_DAEMON_SOCKET");
+  if ((chosen != nullptr && *chosen != '\0') || access(own.c_str(), F_OK) == 0) return own;
+  return access(kSocketOfAll, W_OK) == 0 && Channel::connect(kSocketOfAll) ? kSocketOfAll : own;
 }
 
 }  // namespace carya::loader

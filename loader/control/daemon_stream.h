@@ -79,5 +79,8 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
 /// The socket of a user's daemon: $CARYA_DAEMON_SOCKET, else carya/caryad.sock in $XDG_RUNTIME_DIR, else in
 /// /run/user/UID, else caryad.sock in /tmp/carya-UID.
 std::string default_socket_path();
+/// Where a loader looks: default_socket_path(), or the daemon of all users of the machine, where that one listens for this
+/// user, CARYA_DAEMON_SOCKET says nothing, and no daemon has made a socket of this user's.
+std::string loader_socket_path();
 
 }  // namespace carya::loader

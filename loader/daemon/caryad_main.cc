@@ -1,4 +1,6 @@
-// caryad: the daemon of one user. See caryad(8).
+// caryad: the daemon of one user, or of all users, each of whom gets one. See caryad(8).
+
+#include <sys/prctl.h>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -6,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "base/clock.h"
@@ -16,6 +19,7 @@
 #include "loader/host/host.h"
 #include "loader/program/event_log.h"
 #include "loader/program/supervisor.h"
+#include "loader/users/user_daemons.h"
 #include "transforms/simd/targets.h"
 
 namespace {
@@ -23,6 +27,7 @@ namespace {
 using namespace carya;          // NOLINT(google-build-using-namespace): a program's own file
 using namespace carya::loader;  // NOLINT(google-build-using-namespace)
 
+constexpr double kUserIdleS = 600;  // a user's daemon without a client ends after this
 constexpr int kUsage = 2;  // exit status: arguments or configuration are wrong; systemd does not try again
 
 struct Arguments {
@@ -31,12 +36,18 @@ struct Arguments {
   std::string metrics;
   double idle_exit_s = 0;
   std::optional<double> linger_s;
+  bool all_users = false;
+  bool handed = false;  // started by one of all users
 };
 
 Result<Settings> settings_of(const Arguments& arguments) {
   const HostInfo facts = read_host_info();
-  ASSIGN(Settings settings, arguments.config.empty() ? parse_settings("", "defaults", facts.memory_bytes)
-                                                     : read_settings(arguments.config, facts.memory_bytes));
+  std::vector<std::string> user;
+  if (arguments.handed) user = {user_name(geteuid()), std::to_string(geteuid())};
+  ASSIGN(Settings settings, arguments.config.empty()
+                                ? parse_settings("", "defaults", facts.memory_bytes)
+                                : read_settings(arguments.config, facts.memory_bytes, user));
+  if (arguments.handed) settings.metrics.clear();  // one address, and a daemon for each user
   if (!arguments.socket.empty()) settings.socket = arguments.socket;
   if (settings.socket.empty()) settings.socket = default_socket_path();
   if (!arguments.metrics.empty()) settings.metrics = arguments.metrics;
@@ -44,43 +55,164 @@ Result<Settings> settings_of(const Arguments& arguments) {
   return settings;
 }
 
+Result<UserRules> rules_of(const UserSettings& users) {
+  ASSIGN(Admitted admitted, Admitted::create(users.allow));
+  UserRules rules{.admitted = std::move(admitted),
+                  .weight = users.weight,
+                  .weights = {},
+                  .descriptors = users.descriptors};
+  for (const auto& [name, weight] : users.weights) {
+    ASSIGN(const uid_t number, user_number(name));
+    rules.weights[number] = weight;
+  }
+  return rules;
+}
+
+Status take_over(const Settings& settings, Server& server) {
+  server.set_limits(settings.limits);
+  return {};
+}
+
+Status take_over(const Settings& settings, UserDaemons& daemons) {
+  ASSIGN(UserRules rules, rules_of(settings.users));
+  daemons.set_rules(std::move(rules));
+  return {};
+}
+
+/// What both kinds of daemons have: arguments, a manager, a log.
+struct Program {
+  const Arguments& arguments;
+  sigset_t signals{};
+  Supervisor manager{};
+  EventLog log{};
+  std::atomic<bool> ended = false;
+
+  std::function<void()> alive() {
+    return [this] { manager.notify("WATCHDOG=1"); };
+  }
+  Log log_lines() {
+    return [this](LogLevel level, const std::string& line) { log.write(level, line); };
+  }
+};
+
+int say(const Error& error) {
+  std::fprintf(stderr, "%s\n", error.message.c_str());
+  return error.code == Code::kInvalidArgument ? kUsage : 1;
+}
+
 /// Limits and level of the configuration as it is now; one with an error changes nothing.
-void reload(const Arguments& arguments, const Supervisor& manager, EventLog& log, Server& server) {
-  manager.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns() / 1000));
-  const auto settings = settings_of(arguments);
-  if (settings) {
-    server.set_limits(settings->limits);
-    log.set_level(settings->log_level);
-    log.write(LogLevel::kInfo, "reloaded");
-    manager.notify("READY=1\nSTATUS=serving, reloaded");
+template <typename Serving>
+void reload(Program& program, Serving& serving) {
+  program.manager.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns() / 1000));
+  const auto settings = settings_of(program.arguments);
+  const Status taken = settings ? take_over(*settings, serving) : Status(std::unexpected(settings.error()));
+  if (taken) {
+    program.log.set_level(settings->log_level);
+    program.log.write(LogLevel::kInfo, "reloaded");
+    program.manager.notify("READY=1\nSTATUS=serving, reloaded");
     return;
   }
-  std::string why = settings.error().message;
+  std::string why = taken.error().message;
   std::ranges::replace(why, '"', '\'');  // one field of the line
   std::ranges::replace(why, '\n', ' ');
-  log.write(LogLevel::kError, "not reloaded why=\"" + why + "\"");
-  manager.notify("READY=1\nSTATUS=serving; the configuration was not reloaded: " + why);
+  program.log.write(LogLevel::kError, "not reloaded why=\"" + why + "\"");
+  program.manager.notify("READY=1\nSTATUS=serving; the configuration was not reloaded: " + why);
 }
 
 /// Signals come to this thread alone: TERM and INT drain, HUP reads the configuration again.
-void follow_signals(const sigset_t& signals, const Arguments& arguments, const Supervisor& manager,
-                    EventLog& log, Server& server, const std::atomic<bool>& ended) {
+template <typename Serving>
+void follow_signals(Program& program, Serving& serving) {
   int signal = 0;
-  while (sigwait(&signals, &signal) == 0 && !ended) {
+  while (sigwait(&program.signals, &signal) == 0 && !program.ended) {
     if (signal == SIGHUP) {
-      reload(arguments, manager, log, server);
+      reload(program, serving);
     } else {
-      manager.notify("STOPPING=1\nSTATUS=draining");
-      server.drain();
+      program.manager.notify("STOPPING=1\nSTATUS=draining");
+      serving.drain();
     }
   }
 }
 
+/// Until it is told to end.
+template <typename Serving>
+void run(Program& program, const std::string& socket, Serving& serving) {
+  std::thread follower([&] { follow_signals(program, serving); });
+  program.manager.notify("READY=1\nSTATUS=serving at " + socket);
+  serving.run();
+  program.manager.notify("STOPPING=1");
+  serving.end();
+  program.ended = true;
+  pthread_kill(follower.native_handle(), SIGTERM);  // wakes it
+  follower.join();
+  program.log.write(LogLevel::kInfo, "ended");
+}
+
+int serve_one_user(Program& program, const Settings& settings, UniqueFd listening) {
+  UniqueFd handed(program.arguments.handed ? UserDaemons::kHandedFd : -1);
+  if (handed) prctl(PR_SET_NAME, "caryad");  // which was started by its descriptor
+  auto made = Server::create(
+      {.socket = settings.socket,
+       .listening = std::move(listening),
+       .handed = std::move(handed),
+       .limits = settings.limits,
+       .connections_max = settings.connections,
+       .drain_s = settings.drain_s,
+       .idle_exit_s = program.arguments.idle_exit_s,
+       .watchdog_ns = program.manager.watchdog_ns(),
+       .alive = program.alive(),
+       .version = "caryad " CARYA_VERSION,
+       .log = program.log_lines(),
+       .last_lines = [&program](std::uint64_t count) { return program.log.last_lines(count); }});
+  if (!made) return std::min(say(made.error()), 1);
+  Server& server = **made;
+  std::unique_ptr<HttpPage> page;
+  if (!settings.metrics.empty()) {
+    auto opened = serve_metrics(settings.metrics, server);
+    if (!opened) return say(opened.error());
+    page = std::move(*opened);
+    program.log.write(LogLevel::kInfo, "metrics address=" + page->address());
+  }
+  program.log.write(
+      LogLevel::kInfo,
+      fmt::format("ready socket={} pid={} threads={}", settings.socket, getpid(),
+                  settings.limits.threads == 0 ? "auto" : std::to_string(settings.limits.threads)));
+  run(program, settings.socket, server);
+  return 0;
+}
+
+int serve_all_users(Program& program, const Settings& settings, UniqueFd listening) {
+  const Arguments& arguments = program.arguments;
+  std::error_code error;
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  std::vector<std::string> command{
+      own,           "--handed",
+      "--socket",    settings.socket,
+      "--idle-exit", fmt::format("{}", arguments.idle_exit_s > 0 ? arguments.idle_exit_s : kUserIdleS)};
+  if (!arguments.config.empty())
+    command.insert(command.end(), {"--config", std::filesystem::absolute(arguments.config).string()});
+  if (arguments.linger_s) command.insert(command.end(), {"--linger", fmt::format("{}", *arguments.linger_s)});
+  auto rules = rules_of(settings.users);
+  if (!rules) return say(rules.error());
+  auto made = UserDaemons::create({.socket = settings.socket,
+                                   .listening = std::move(listening),
+                                   .command = std::move(command),
+                                   .rules = std::move(*rules),
+                                   .drain_s = settings.drain_s,
+                                   .watchdog_ns = program.manager.watchdog_ns(),
+                                   .alive = program.alive(),
+                                   .log = program.log_lines()});
+  if (!made) return std::min(say(made.error()), 1);
+  program.log.write(LogLevel::kInfo,
+                    fmt::format("ready socket={} pid={} for all users", settings.socket, getpid()));
+  run(program, settings.socket, **made);
+  return 0;
+}
+
 int serve(const Arguments& arguments) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread is started
+  Program program{.arguments = arguments};
+  sigemptyset(&program.signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&program.signals, signal);
+  pthread_sigmask(SIG_BLOCK, &program.signals, nullptr);  // before any thread is started
   signal(SIGPIPE, SIG_IGN);
 
   if (const Status simd = check_simd_environment(); !simd) {
@@ -92,62 +224,20 @@ int serve(const Arguments& arguments) {
     std::fprintf(stderr, "%s\n", settings.error().message.c_str());
     return kUsage;
   }
-  Supervisor manager;
-  EventLog log;
-  log.set_level(settings->log_level);
-  auto listening = manager.take_listening();
-  if (!listening) {
-    std::fprintf(stderr, "%s\n", listening.error().message.c_str());
-    return 1;
-  }
-  auto made =
-      Server::create({.socket = settings->socket,
-                      .listening = std::move(*listening),
-                      .limits = settings->limits,
-                      .connections_max = settings->connections,
-                      .drain_s = settings->drain_s,
-                      .idle_exit_s = arguments.idle_exit_s,
-                      .watchdog_ns = manager.watchdog_ns(),
-                      .alive = [&manager] { manager.notify("WATCHDOG=1"); },
-                      .version = "caryad " CARYA_VERSION,
-                      .log = [&log](LogLevel level, const std::string& line) { log.write(level, line); },
-                      .last_lines = [&log](std::uint64_t count) { return log.last_lines(count); }});
-  if (!made) {
-    std::fprintf(stderr, "%s\n", made.error().message.c_str());
-    return 1;
-  }
-  const std::unique_ptr<Server> server = std::move(*made);
-  std::unique_ptr<HttpPage> page;
-  if (!settings->metrics.empty()) {
-    auto opened = serve_metrics(settings->metrics, *server);
-    if (!opened) {
-      std::fprintf(stderr, "%s\n", opened.error().message.c_str());
-      return opened.error().code == Code::kInvalidArgument ? kUsage : 1;
-    }
-    page = std::move(*opened);
-    log.write(LogLevel::kInfo, "metrics address=" + page->address());
-  }
-  std::atomic<bool> ended = false;
-  std::thread follower([&] { follow_signals(signals, arguments, manager, log, *server, ended); });
-  log.write(LogLevel::kInfo,
-            fmt::format("ready socket={} pid={} threads={}", settings->socket, getpid(),
-                        (settings->limits.threads == 0 ? "auto" : std::to_string(settings->limits.threads))));
-  manager.notify("READY=1\nSTATUS=serving at " + settings->socket);
-  server->run();
-  manager.notify("STOPPING=1");
-  server->end();
-  ended = true;
-  pthread_kill(follower.native_handle(), SIGTERM);  // wakes it
-  follower.join();
-  log.write(LogLevel::kInfo, "ended");
-  return 0;
+  program.log.set_level(settings->log_level);
+  auto listening = program.manager.take_listening();
+  if (!listening) return std::min(say(listening.error()), 1);
+  return arguments.all_users ? serve_all_users(program, *settings, std::move(*listening))
+                             : serve_one_user(program, *settings, std::move(*listening));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "caryad reads, decodes and transforms for the training processes of one user on this machine.\n"
+      "caryad reads, decodes and transforms for the training processes of one user on this machine, or of "
+      "all\n"
+      "users (--all-users), each of whom gets a process of their own with their own rights.\n"
       "Loaders find it by its socket (carya.Loader(..., daemon=\"auto\")); carya status shows what it does.");
   app.footer("Example: caryad --socket /run/user/1000/carya/caryad.sock --config caryad.toml");
   Arguments arguments;
@@ -163,6 +253,14 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 86'400.0));
   app.add_option("--idle-exit", arguments.idle_exit_s, "end after so many seconds without a job (0: never)")
       ->check(CLI::Range(0.0, 1e7));
+  CLI::Option* const all_users = app.add_flag("--all-users", arguments.all_users,
+                                              "serve all users that [users] of the configuration allows; as "
+                                              "root. A user's own daemon ends after ten minutes "
+                                              "without a client, or as --idle-exit says");
+  app.add_flag("--handed", arguments.handed,
+               "serve the connections that come over descriptor 3 (of --all-users)")
+      ->excludes(all_users)
+      ->group("");
   app.set_version_flag("--version", "caryad " CARYA_VERSION);
   try {
     app.parse(argc, argv);

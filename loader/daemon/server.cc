@@ -1,17 +1,13 @@
 #include "loader/daemon/server.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
 
 #include "base/clock.h"
-#include "base/unix_socket.h"
+#include "loader/control/listening.h"
 #include "loader/control/long_message.h"
 #include "loader/daemon/process_status.h"
 #include "loader/program/event_field.h"
@@ -30,22 +26,14 @@ constexpr std::int64_t kDeathNs =
 // A connection that says nothing is closed after this: at its beginning, and between questions.
 constexpr std::int64_t kHelloNs = 10'000'000'000, kSilentNs = 60'000'000'000;
 
-/// A path that one user alone may write to.
-Status make_private_folder(const std::string& folder) {
-  std::error_code error;
-  if (std::filesystem::create_directories(folder, error))
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  struct stat info{};
-  if (stat(folder.c_str(), &info) != 0) return fail_errno("caryad: folder " + folder, errno);
-  return {};
-}
-
 /// The newest events that a trace has: they are written in the server's thread, in some 0.2 s, and fit into an answer.
 constexpr std::size_t kTraceEventsMax = 60'000;
 /// The most that each thread keeps for a trace, 4 MiB: a client does not decide on the daemon's memory.
 constexpr std::uint64_t kTraceThreadEvents = 1 << 16;
 constexpr std::size_t kDocumentBytesMax = 64 << 20;
 constexpr std::size_t kArrayBytesMax = 1ULL << 40;
+/// A daemon that gets no more connections ends so long after its last one.
+constexpr double kLastIdleS = 0.1;
 
 }  // namespace
 
@@ -77,39 +65,17 @@ Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   server->idle_since_ns_ = server->started_ns_;
   server->instance_ = static_cast<std::uint64_t>(server->started_ns_) ^ static_cast<std::uint64_t>(getpid())
                                                                             << 40;
-  if (server->options_.listening)
+  server->handed_ = static_cast<bool>(server->options_.handed);
+  if (server->handed_) {
+    server->listening_ = std::move(server->options_.handed);
+  } else if (server->options_.listening) {
     server->listening_ = std::move(server->options_.listening);
-  else
-    TRY(server->listen());
+  } else {
+    ASSIGN(server->listening_, listen_for_clients(server->options_.socket, false));
+    server->own_path_ = true;
+  }
   TRY(server->poller_.watch(server->listening_.get(), kListening));
   return server;
-}
-
-Status Server::listen() {
-  const std::string& path = options_.socket;
-  ASSIGN(const sockaddr_un address, unix_address(path, "caryad"));
-  if (const auto slash = path.rfind('/'); slash != std::string::npos && slash > 0)
-    TRY(make_private_folder(path.substr(0, slash)));
-  if (Channel::connect(path))
-    return fail(Code::kClosed,
-                "caryad: another daemon listens at " + path + "; use it, or give --socket another path");
-  struct stat info{};
-  if (lstat(path.c_str(), &info) == 0) {
-    if (!S_ISSOCK(info.st_mode))
-      return fail(Code::kInvalidArgument,
-                  "caryad: " + path + " exists and is no socket; remove it, or give --socket another path");
-    unlink(path.c_str());  // of a daemon that was killed
-  }
-  listening_.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listening_) return fail_errno("caryad: socket", errno);
-  const mode_t before = umask(0177);
-  const int bound = bind(listening_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const int error = errno;
-  umask(before);
-  if (bound != 0) return fail_errno("caryad: bind " + path, error);
-  own_path_ = true;
-  if (::listen(listening_.get(), 128) != 0) return fail_errno("caryad: listen at " + path, errno);
-  return {};
 }
 
 Server::~Server() {
@@ -183,8 +149,15 @@ void Server::run() {
 
 bool Server::idle(std::int64_t now_ns) {
   if (!connections_.empty() || idle_since_ns_ == 0) idle_since_ns_ = now_ns;
-  return options_.idle_exit_s > 0 &&
-         static_cast<double>(now_ns - idle_since_ns_) >= options_.idle_exit_s * 1e9;
+  if (!(options_.idle_exit_s > 0) ||
+      static_cast<double>(now_ns - idle_since_ns_) < options_.idle_exit_s * 1e9)
+    return false;
+  if (!handed_ || !listening_) return true;
+  // Who passes connections on is told first: it finds another daemon for the next one. Those that are on their way come.
+  shutdown(listening_.get(), SHUT_RD);
+  accept_clients();
+  end_handing();
+  return connections_.empty();
 }
 
 /// What is due: liars, what lingered, connections that say nothing, a sign of life.
@@ -222,9 +195,21 @@ bool Server::drained() {
   return jobs_.held() == 0 || now_ns >= drain_until_ns_;
 }
 
+/// No more connections come: this daemon ends when those that it has are gone.
+void Server::end_handing() {
+  if (!listening_) return;
+  poller_.forget(listening_.get());
+  listening_.reset();
+  options_.idle_exit_s = kLastIdleS;
+}
+
 void Server::accept_clients() {
-  for (int taken = 0; taken < 64; ++taken) {
-    UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  for (int taken = 0; taken < 64 && listening_; ++taken) {
+    bool ended = false;
+    UniqueFd socket =
+        handed_ ? take_handed(listening_.get(), ended)
+                : UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (ended) return end_handing();
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE) {  // who waits is taken when one is free; until then no spin
         static std::int64_t said_ns = 0;

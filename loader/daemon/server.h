@@ -10,8 +10,8 @@
 #include "base/poller.h"
 #include "base/unique_fd.h"
 #include "loader/control/channel.h"
+#include "loader/control/closer.h"
 #include "loader/daemon/attach_threads.h"
-#include "loader/daemon/closer.h"
 #include "loader/daemon/job_table.h"
 #include "loader/program/log_level.h"
 
@@ -20,6 +20,7 @@ namespace carya::loader {
 struct ServerOptions {
   std::string socket;    ///< where it listens
   UniqueFd listening{};  ///< by socket activation: it listens already
+  UniqueFd handed{};     ///< or a socket by which connections come, one descriptor a message (take_handed)
   JobLimits limits{};
   std::uint64_t connections_max = 512;
   double drain_s = 5;      ///< after SIGTERM readers have so long to give back what they hold
@@ -57,7 +58,7 @@ class Server {
  private:
   struct Connection;
   Server(ServerOptions options, Poller poller);
-  Status listen();
+  void end_handing();
   void accept_clients();
   void read_message(Connection& connection);
   Status answer(Connection& connection, const Message& message);
@@ -86,6 +87,7 @@ class Server {
   const std::int64_t started_ns_;
   std::uint64_t instance_ = 0;
   UniqueFd listening_;
+  bool handed_ = false;  // connections come by listening_
   Poller poller_;
   bool own_path_ = false;  // the socket's file is removed at the end
   std::uint64_t next_id_ = 0;

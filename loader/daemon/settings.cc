@@ -19,6 +19,7 @@ namespace {
 // Unless the file says otherwise.
 constexpr double kShareOfMemory = 0.5;
 constexpr double kCacheShareOfMemory = 0.2;
+constexpr double kUserWeightMin = 0.01, kUserWeightMax = 100;
 
 /// Reads one value; gives what is allowed when it is not that.
 using Take = std::function<std::string(const toml::node&)>;
@@ -136,6 +137,16 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
   readers["remote.max_workers"] = whole(remote.goal.workers_max, 0, autotune::kAnyWorkersMax);
 }
 
+Take weight(double& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= kUserWeightMin && *value <= kUserWeightMax))
+      return fmt::format("a number of {} to {}", kUserWeightMin, kUserWeightMax);
+    out = *value;
+    return "";
+  };
+}
+
 /// What reads each key into its field.
 std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memory_bytes) {
   std::map<std::string, Take> readers{
@@ -170,6 +181,10 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"limits.threads", whole(settings.limits.threads, 0, kThreadsMax)},
       {"limits.shared_memory", memory(settings.limits.shared_bytes, memory_bytes)},
       {"limits.cache_memory", memory(settings.limits.cache_bytes, memory_bytes)},
+      {"users.allow",
+       words(settings.users.allow, R"(a list such as ["alice", "@train"], or ["*"] for everyone)")},
+      {"users.weight", weight(settings.users.weight)},
+      {"users.descriptors", whole(settings.users.descriptors, 0, 1 << 20)},
   };
   add_remote_readers(readers, settings.limits.remote);
   return readers;
@@ -200,8 +215,79 @@ std::vector<std::string> setting_keys() {
   return names;
 }
 
-Result<Settings> parse_settings(const std::string& text, const std::string& name,
-                                std::uint64_t memory_bytes) {
+namespace {
+
+/// Reads the tables of one file.
+class Reader {
+ public:
+  Reader(const std::string& name, std::uint64_t memory_bytes) : name_(name), memory_bytes_(memory_bytes) {}
+
+  /// All keys of a file but those of [user.NAME], whose tables are left to read_user().
+  Status read(const toml::table& file, Settings& settings) const {
+    const auto keys = readers_into(settings, memory_bytes_);
+    for (const auto& [key, node] : file) {
+      const std::string path(key.str());
+      if (path == "user" && node.is_table()) continue;
+      if (node.is_table() && (path == "limits" || path == "remote" || path == "users")) {
+        TRY(read_keys(*node.as_table(), path + ".", keys));
+      } else {
+        TRY(read_key(path, path, node, keys));
+      }
+    }
+    return {};
+  }
+  /// The table of one user, whose weight goes to those of all.
+  Status read_user(const std::string& user, const toml::table& table, Settings& settings) const {
+    auto keys = readers_into(settings, memory_bytes_);
+    std::erase_if(keys, [](const auto& entry) {
+      const std::string& key = entry.first;
+      return key != "roots" && key != "cache_dirs" && !key.starts_with("limits.") &&
+             !key.starts_with("remote.");
+    });
+    keys.erase("limits.connections");
+    double own = settings.users.weight;
+    keys["weight"] = weight(own);
+    for (const auto& [key, node] : table) {
+      const std::string path(key.str());
+      if (node.is_table() && (path == "limits" || path == "remote"))
+        TRY(read_keys(*node.as_table(), path + ".", keys, "user." + user + "."));
+      else
+        TRY(read_key(path, "user." + user + "." + path, node, keys));
+    }
+    settings.users.weights[user] = own;
+    return {};
+  }
+
+ private:
+  using Keys = std::map<std::string, Take>;
+  Status read_keys(const toml::table& table, const std::string& prefix, const Keys& keys,
+                   const std::string& shown_prefix = "") const {
+    for (const auto& [key, node] : table) {
+      const std::string path = prefix + std::string(key.str());
+      TRY(read_key(path, shown_prefix + path, node, keys));
+    }
+    return {};
+  }
+  Status read_key(const std::string& path, const std::string& shown_path, const toml::node& node,
+                  const Keys& keys) const {
+    const auto found = keys.find(path);
+    if (found == keys.end())
+      return fail(Code::kInvalidArgument, place(node, name_) + ": " + shown_path +
+                                              " is no setting; see caryad(8) for those there are");
+    const std::string allowed = found->second(node);
+    if (allowed.empty()) return {};
+    return fail(Code::kInvalidArgument,
+                place(node, name_) + ": " + shown_path + ": got " + shown(node) + "; give " + allowed);
+  }
+
+  const std::string& name_;
+  const std::uint64_t memory_bytes_;
+};
+
+}  // namespace
+
+Result<Settings> parse_settings(const std::string& text, const std::string& name, std::uint64_t memory_bytes,
+                                const std::vector<std::string>& user) {
   Settings settings;
   settings.limits.shared_bytes =
       static_cast<std::uint64_t>(kShareOfMemory * static_cast<double>(memory_bytes));
@@ -213,37 +299,32 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
     return fail(Code::kInvalidArgument,
                 fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
-  const auto keys = readers_into(settings, memory_bytes);
-  std::function<Status(const toml::table&, const std::string&)> read =
-      [&](const toml::table& table, const std::string& prefix) -> Status {
-    for (const auto& [key, node] : table) {
-      const std::string path = prefix + std::string(key.str());
-      if (const auto found = keys.find(path); found != keys.end()) {
-        const std::string allowed = found->second(node);
-        if (!allowed.empty())
-          return fail(Code::kInvalidArgument,
-                      place(node, name) + ": " + path + ": got " + shown(node) + "; give " + allowed);
-      } else if (node.is_table() && prefix.empty() && (path == "limits" || path == "remote")) {
-        TRY(read(*node.as_table(), path + "."));
-      } else {
-        return fail(Code::kInvalidArgument,
-                    place(node, name) + ": " + path + " is no setting; see caryad(8) for those there are");
-      }
-    }
-    return {};
-  };
-  TRY(read(parsed.table(), ""));
+  const Reader reader(name, memory_bytes);
+  TRY(reader.read(parsed.table(), settings));
+  const toml::table none;
+  const toml::table* const users = parsed.table()["user"].as_table();
+  for (const auto& [key, node] : users != nullptr ? *users : none) {
+    const std::string one(key.str());
+    if (!node.is_table())
+      return fail(Code::kInvalidArgument, place(node, name) + ": user." + one + " is no table; give [user." +
+                                              one + "] with a weight, limits or remote");
+    Settings others = settings;  // of another user: looked at for mistakes
+    Settings& into = std::ranges::find(user, one) != user.end() ? settings : others;
+    TRY(reader.read_user(one, *node.as_table(), into));
+    settings.users.weights[one] = into.users.weights[one];
+  }
   return settings;
 }
 
-Result<Settings> read_settings(const std::string& path, std::uint64_t memory_bytes) {
+Result<Settings> read_settings(const std::string& path, std::uint64_t memory_bytes,
+                               const std::vector<std::string>& user) {
   std::ifstream file(path);
   if (file) file.peek();  // a folder can be opened and not be read
   if (!file.is_open() || file.bad())
     return fail_errno("caryad: configuration " + path, errno == 0 ? EIO : errno);
   std::ostringstream text;
   text << file.rdbuf();
-  return parse_settings(text.str(), path, memory_bytes);
+  return parse_settings(text.str(), path, memory_bytes, user);
 }
 
 }  // namespace carya::loader

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,16 @@
 #include "loader/daemon/job_table.h"
 
 namespace carya::loader {
+
+/// Whom a daemon of all users serves ([users] and [user.NAME] of caryad.toml).
+struct UserSettings {
+  std::vector<std::string> allow{"*"};  ///< users, "@group", "*"
+  double weight = 1;                    ///< of each user's processes, beside those of the others
+  std::map<std::string, double> weights{};
+  std::uint64_t descriptors = 0;  ///< of each user's daemon; 0: as many as the daemon of all users has
+
+  bool operator==(const UserSettings&) const = default;
+};
 
 /// What caryad.toml says; packaging/caryad.toml explains each key.
 struct Settings {
@@ -17,6 +28,7 @@ struct Settings {
   std::uint64_t connections = 512;
   std::string metrics;  ///< where pages for Prometheus are; "": nowhere
   JobLimits limits;
+  UserSettings users;
 
   bool operator==(const Settings&) const = default;
 };
@@ -25,10 +37,13 @@ struct Settings {
 std::vector<std::string> setting_keys();
 
 /// The settings of a file; keys that are missing keep their default. A shared_memory of "50%" is a share of
-/// `memory_bytes`. Errors: kNotFound, kPermission; kInvalidArgument with the line, the key and what is
-/// allowed, also for a key that does not exist.
-Result<Settings> read_settings(const std::string& path, std::uint64_t memory_bytes);
+/// `memory_bytes`. A table [user.NAME] counts where NAME is one of `user`: the user's name, and number as text. Errors:
+/// kNotFound, kPermission; kInvalidArgument with the line, the key and what is allowed, also for a key that does not
+/// exist.
+Result<Settings> read_settings(const std::string& path, std::uint64_t memory_bytes,
+                               const std::vector<std::string>& user = {});
 /// The same for the text of a file.
-Result<Settings> parse_settings(const std::string& text, const std::string& name, std::uint64_t memory_bytes);
+Result<Settings> parse_settings(const std::string& text, const std::string& name, std::uint64_t memory_bytes,
+                                const std::vector<std::string>& user = {});
 
 }  // namespace carya::loader

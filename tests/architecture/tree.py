@@ -34,6 +34,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("engine", "overflow"),
         ("job",),
         ("control",),
+        ("users",),
         ("daemon",),
     ),
     "transforms": (

@@ -80,6 +80,10 @@ worker_price = 0.5
 objective = "speed"
 max_workers = 9
 max_cost_per_hour = 2.5
+[users]
+allow = ["alice", "@train"]
+weight = 2
+descriptors = 99
 )");
   const Settings expected{.socket = "/run/x.sock",
                           .log_level = "debug",
@@ -104,8 +108,53 @@ max_cost_per_hour = 2.5
                                                 .prices = {.host_per_hour = 3, .worker_per_hour = 0.5},
                                                 .goal = {.objective = autotune::Objective::kSpeed,
                                                          .workers_max = 9,
-                                                         .workers_cost_per_hour_max = 2.5}}}};
+                                                         .workers_cost_per_hour_max = 2.5}}},
+                          .users = {.allow = {"alice", "@train"}, .weight = 2, .descriptors = 99}};
   EXPECT_EQ(settings, expected);
+}
+
+TEST(Settings, ATableOfAUserCountsForThatUserAndItsWeightForAll) {
+  const std::string text = R"(roots = ["/data"]
+[limits]
+jobs = 9
+readers = 3
+[user.alice]
+weight = 3
+roots = []
+limits.jobs = 2
+remote.max_workers = 1
+[user.1000]
+limits.jobs = 4
+)";
+  const auto of = [&](const std::vector<std::string>& user) {
+    const auto settings = parse_settings(text, "c.toml", kMemory, user);
+    EXPECT_TRUE(settings) << (settings ? "" : settings.error().message);
+    return settings.value_or(Settings{});
+  };
+  const Settings others = of({"bob", "1001"}), alice = of({"alice", "1002"}),
+                 by_number = of({"carl", "1000"});
+  const std::map<std::string, double> weights{{"1000", 1}, {"alice", 3}};
+  for (const Settings& one : {others, alice, by_number}) {
+    EXPECT_EQ(one.users.weights, weights);
+    EXPECT_EQ(one.limits.readers, 3u);
+  }
+  EXPECT_EQ(others.limits.jobs, 9u);
+  EXPECT_EQ(by_number.limits.jobs, 4u);
+  EXPECT_EQ(alice.limits.jobs, 2u);
+  EXPECT_EQ(alice.limits.remote.goal.workers_max, 1u);
+  EXPECT_TRUE(alice.limits.folders.roots.empty());
+  EXPECT_EQ(others.limits.folders.roots, std::vector<std::string>{"/data"});
+}
+
+TEST(Settings, MistakesInATableOfAnyUserAreNamed) {
+  EXPECT_THAT(error_of("[user.alice]\nweight = 0\n"),
+              HasSubstr("c.toml:2: user.alice.weight: got 0; give a number of 0.01 to 100"));
+  EXPECT_THAT(error_of("[user.alice]\nlimits.jobs = 0\n"), HasSubstr("user.alice.limits.jobs: got 0; give"));
+  EXPECT_THAT(error_of("[user.alice]\nlimits.connections = 1\n"),
+              HasSubstr("user.alice.limits.connections is no"));
+  EXPECT_THAT(error_of("[user.alice]\nlog_level = \"debug\"\n"),
+              HasSubstr("user.alice.log_level is no setting"));
+  EXPECT_THAT(error_of("[user]\nalice = 3\n"), HasSubstr("user.alice is no table; give [user.alice]"));
 }
 
 TEST(Settings, EveryKeyRefusesAnotherTypeWithLineKeyValueAndWhatToGive) {

@@ -1,4 +1,4 @@
-#include "loader/daemon/closer.h"
+#include "loader/control/closer.h"
 
 #include <sys/socket.h>
 

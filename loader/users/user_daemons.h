@@ -1,0 +1,115 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/poller.h"
+#include "base/unique_fd.h"
+#include "loader/control/closer.h"
+#include "loader/program/log_level.h"
+#include "loader/users/cpu_groups.h"
+#include "loader/users/rights.h"
+
+namespace carya::loader {
+
+/// What may change while it runs.
+struct UserRules {
+  Admitted admitted;
+  double weight = 1;                  ///< of a user that `weights` does not name
+  std::map<uid_t, double> weights{};  ///< of users: their part of the processor beside each other
+  std::uint64_t descriptors = 0;      ///< that the daemon of a user may have open; 0: as many as this process
+};
+
+struct UserDaemonsOptions {
+  std::string socket;                ///< where clients of all users connect
+  UniqueFd listening{};              ///< by socket activation: it listens already
+  std::vector<std::string> command;  ///< the program of a user's daemon, with its arguments
+  UserRules rules;
+  std::uint64_t users_max = 1024;  ///< daemons at the same time
+  double drain_s = 5;              ///< after SIGTERM daemons have so long to end
+  std::optional<std::int64_t> watchdog_ns{};
+  std::function<void()> alive{};  ///< is called twice in that time
+  Log log;
+};
+
+/// Gives each user of a host a daemon of their own, behind one socket that all of them connect to.
+///
+/// It takes a connection, asks the kernel who is at its other end, and passes it on, unread, to the daemon that runs with
+/// just these rights: user, group and supplementary groups. That daemon is started when there is none, and ends when it
+/// has had no client for a while. So the files, the memory, the threads and the failures of a user are those of that
+/// user's process, and what separates users is the kernel. No byte of a client is read here.
+///
+/// Beside the socket is a folder "users" of root, with a socket for each daemon by the user's number: who connects there
+/// talks to that user's daemon (`carya status --all-users`).
+///
+/// A daemon gets its connections over a socket that is its descriptor kHandedFd, one descriptor a message. While this
+/// process is gone the daemons go on for the clients that they have.
+/// Threads: run() by one; drain(), stop() and set_rules() by any.
+class UserDaemons {
+ public:
+  static constexpr int kHandedFd = 3;
+
+  /// Errors: kInvalidArgument (the path), kPermission, kExhausted, kClosed (another daemon listens there).
+  static Result<std::unique_ptr<UserDaemons>> create(UserDaemonsOptions options);
+  ~UserDaemons();
+  UserDaemons(const UserDaemons&) = delete;
+  UserDaemons& operator=(const UserDaemons&) = delete;
+
+  /// Serve until stop(), or until all daemons have ended after a drain().
+  void run();
+  /// After run(): remove the sockets.
+  void end();
+  /// Take nothing new, have the daemons drain, and end; those that do not end are killed. Signal-safe.
+  void drain();
+  /// End at once; the daemons end when their clients have gone. Signal-safe.
+  void stop();
+  /// Take over rules, and have the daemons read their configuration again.
+  void set_rules(UserRules rules);
+
+ private:
+  struct Daemon;
+  /// What one user may still ask for.
+  struct Allowance {
+    double starts = 0;  // of daemons, at `since_ns`
+    std::int64_t since_ns = 0;
+    std::int64_t refused_ns = 0;  // when a refusal was last logged
+  };
+  UserDaemons(UserDaemonsOptions options, Poller poller, UniqueFd listening);
+  void accept_clients(int listening, Daemon* only);
+  void serve(UniqueFd client, const Rights& rights);
+  void refuse(UniqueFd client, uid_t user, const Error& error);
+  Allowance& allowance_of(uid_t user);
+  Result<Daemon*> daemon_for(const Rights& rights);
+  Result<Daemon*> start(const Rights& rights);
+  void open_own_socket(Daemon& daemon);
+  void reap(std::uint64_t tag);
+  void look_after();
+  void take_rules();
+  void signal_all(int number);
+  int wait_ms() const;
+
+  UserDaemonsOptions options_;
+  Poller poller_;
+  UniqueFd listening_;
+  bool own_path_ = false;  // the socket's file is removed at the end
+  std::optional<CpuGroups> groups_;
+  bool said_without_groups_ = false;
+  Closer closer_;
+  std::uint64_t next_tag_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<Daemon>> daemons_;  // all that run, by tag
+  std::map<Rights, Daemon*> current_;                         // those that get connections
+  std::map<uid_t, Allowance> allowances_;
+  std::atomic<bool> stop_{false}, drain_{false};
+  std::int64_t drain_until_ns_ = 0;
+  std::int64_t next_alive_ns_ = 0;
+  Mutex mutex_;
+  std::optional<UserRules> next_rules_ GUARDED_BY(mutex_);
+};
+
+}  // namespace carya::loader
