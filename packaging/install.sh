@@ -21,6 +21,12 @@ for unit in caryad.service caryad.socket carya-worker.service user/caryad.servic
   text=$(< "$target")
   printf '%s\n' "${text//\/usr\/local\/bin\/carya/"$prefix/bin/carya"}" > "$target"
 done
+for unit in caryad.service caryad.socket; do  # the same names: they are copied to /etc/systemd/system by who wants them
+  target=$destdir$prefix/share/carya/all-users/$unit
+  install -D -m 644 "systemd/all-users/$unit" "$target"
+  text=$(< "$target")
+  printf '%s\n' "${text//\/usr\/local\/bin\/carya/"$prefix/bin/carya"}" > "$target"
+done
 install -D -m 644 systemd/sysusers.conf "$destdir$prefix/lib/sysusers.d/carya.conf"
 install -D -m 644 man/caryad.8 "$destdir$prefix/share/man/man8/caryad.8"
 for page in carya carya-worker; do install -D -m 644 "man/$page.1" "$destdir$prefix/share/man/man1/$page.1"; done
@@ -30,6 +36,8 @@ configuration=$destdir/etc/carya/caryad.toml
 [[ -n $destdir ]] || cat << END
 caryad is installed. As a system service, for the user \`carya\` (another one: see caryad(8)):
   systemd-sysusers && systemctl daemon-reload && systemctl enable --now caryad.socket
+As a system service for all users, each of whom gets a process of their own:
+  cp $prefix/share/carya/all-users/* /etc/systemd/system && systemctl daemon-reload && systemctl enable --now caryad.socket
 As a service of each user:
   systemctl --user daemon-reload && systemctl --user enable --now caryad.socket
 A worker for other hosts wants certificates first (carya-worker(1)), then:

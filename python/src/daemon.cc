@@ -197,7 +197,7 @@ void bind_daemon(py::module_& module) {
   module.def("look_up_workers", &look_up_workers, py::arg("name"));
   bind_trace(module);
   module.def("escaped", [](const py::bytes& text) { return escaped(std::string(text)); }, py::arg("text"));
-  module.def("daemon_socket", &loader::default_socket_path);
+  module.def("daemon_socket", &loader::loader_socket_path);
   module.def(
       "daemon_listens",
       [](const std::string& socket) { return loader::Channel::connect(socket).has_value(); },

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from .. import _core
-from .._errors import NotFound
+from .._errors import NotFound, Permission
 from .._pipeline.document import Document
 from .._watching.view import duration
 from .shown import shown
@@ -48,6 +50,47 @@ def show_status(socket: str | None, as_json: bool) -> None:
         print(json.dumps(status))
     else:
         Console().print(_lines(shown(status)))
+
+
+def show_all_users(socket: str | None, as_json: bool) -> None:
+    """`carya status --all-users`. Errors: NotFound (no service for all users), Permission (not root)."""
+    from rich.console import Console
+
+    place = Path(socket or _core.daemon_socket())
+    folder = place.parent / "users"
+    try:
+        own = sorted(folder / name for name in os.listdir(folder) if name.endswith(".sock"))
+    except PermissionError:
+        raise Permission(f"carya status: {folder} is root's; run it as root, or leave --all-users out") from None
+    except FileNotFoundError:
+        raise NotFound(
+            f"carya status: {place} is no service for all users (caryad --all-users), or had no user yet; name its socket "
+            "by --socket, or leave --all-users out"
+        ) from None
+    found = []
+    for path in own:
+        with suppress(NotFound):  # one that has just ended
+            found.append({"user": _user_of(path), **read_status(str(path))})
+    if as_json:
+        print(json.dumps({"users": found}))
+        return
+    console = Console()
+    for status in found:
+        console.rule(f"user {status['user']}", align="left", characters="-")
+        console.print(_lines(shown(status)))
+    if not found:
+        console.print("no user has a daemon now")
+
+
+def _user_of(path: Path) -> str:
+    """The name of the user whose daemon the socket is for, or the number."""
+    import pwd
+
+    number = path.stem.split("-")[0]
+    try:
+        return pwd.getpwuid(int(number)).pw_name
+    except (KeyError, ValueError):
+        return number
 
 
 def top(socket: str | None, once: bool, as_json: bool) -> None:

@@ -294,11 +294,17 @@ def _add_daemon(app: Any, typer: Any) -> None:
     in_json = typer.Option(False, "--json", help="One JSON line.")
 
     @app.command("status", epilog=_example("carya status --json"))  # type: ignore[untyped-decorator]
-    def status(socket: str = at, as_json: bool = in_json) -> None:
+    def status(
+        socket: str = at,
+        all_users: bool = typer.Option(
+            False, "--all-users", help="As root, where one service is for all users: the daemons of all of them."
+        ),
+        as_json: bool = in_json,
+    ) -> None:
         """The daemon, its jobs, ranks and readers: rates, share of time stalled, slots, memory."""
         from . import daemon
 
-        daemon.show_status(socket, as_json)
+        (daemon.show_all_users if all_users else daemon.show_status)(socket, as_json)
 
     @app.command("top", epilog=_example("carya top"))  # type: ignore[untyped-decorator]
     def top(

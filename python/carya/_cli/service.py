@@ -25,6 +25,7 @@ class Scope(NamedTuple):
     system: bool = False
     root: str = ""  # another system's tree
     run_as: str = _SYSTEM_USER  # the user of a system service
+    all_users: bool = False  # a system service that starts a daemon for each user
 
     @property
     def units(self) -> Path:
@@ -69,7 +70,9 @@ def register(app: Any, typer: Any) -> None:
     )
     app.add_typer(service)
     user = typer.Option(False, "--user", help="For this user; the default.")
-    system = typer.Option(False, "--system", help="For the system, as root: for the jobs of one user (--run-as).")
+    system = typer.Option(
+        False, "--system", help="For the system, as root: for the jobs of one user (--run-as), or --all-users."
+    )
     root = typer.Option("", "--root", help="With --system: the tree of another system, such as an image.")
     dry_run = typer.Option(False, "--dry-run", help="Show what would be done.")
     as_json = typer.Option(False, "--json", help="One JSON line.")
@@ -81,6 +84,11 @@ def register(app: Any, typer: Any) -> None:
         run_as: str = typer.Option(
             _SYSTEM_USER, "--run-as", help="With --system: the user whose jobs it serves; carya is made, others exist."
         ),
+        all_users: bool = typer.Option(
+            False,
+            "--all-users",
+            help="With --system: for the jobs of all users, each of whom gets a process of their own.",
+        ),
         root: str = root,
         config: str = typer.Option(
             None, help="Configuration (default: caryad.toml in ~/.config/carya or /etc/carya, made if missing)."
@@ -89,7 +97,7 @@ def register(app: Any, typer: Any) -> None:
         as_json: bool = as_json,
     ) -> None:
         """Write the units with the path of this package's caryad; say the commands that start it."""
-        _show(install(config, dry_run, _scope(user, system, root, run_as)), as_json)
+        _show(install(config, dry_run, _scope(user, system, root, run_as, all_users)), as_json)
 
     @service.command("uninstall", epilog="Example: carya service uninstall")  # type: ignore[untyped-decorator]
     def uninstall_command(
@@ -103,16 +111,18 @@ def register(app: Any, typer: Any) -> None:
         _show(uninstall(dry_run, _scope(user, system, root)), as_json)
 
 
-def _scope(user: bool, system: bool, root: str, run_as: str = _SYSTEM_USER) -> Scope:
+def _scope(user: bool, system: bool, root: str, run_as: str = _SYSTEM_USER, all_users: bool = False) -> Scope:
     if user and system:
         raise InvalidArgument("carya service: --user and --system; give one of them")
-    if not system and (root or run_as != _SYSTEM_USER):
-        raise InvalidArgument("carya service: --root and --run-as are for --system; leave them out")
+    if not system and (root or run_as != _SYSTEM_USER or all_users):
+        raise InvalidArgument("carya service: --root, --run-as and --all-users are for --system; leave them out")
+    if all_users and run_as != _SYSTEM_USER:
+        raise InvalidArgument("carya service: --run-as and --all-users; give one of them")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", run_as):
         raise invalid("carya service: --run-as", run_as, "the name of a user")
     if system and not root and os.geteuid() != 0:
         raise Permission("carya service: --system writes to /etc; run it as root (sudo), or leave --system out")
-    return Scope(system, os.path.abspath(root) if root else "", run_as)
+    return Scope(system, os.path.abspath(root) if root else "", "root" if all_users else run_as, all_users)
 
 
 def install(config: str | None = None, dry_run: bool = False, scope: Scope = _OF_USER) -> dict[str, Any]:
@@ -146,7 +156,8 @@ def install(config: str | None = None, dry_run: bool = False, scope: Scope = _OF
     following = ["systemd-sysusers carya.conf"] if scope.sysusers in files else []
     following += [f"{scope.systemctl} daemon-reload", f"{scope.systemctl} enable --now caryad.socket"]
     if scope.system:
-        following += [f"export CARYA_DAEMON_SOCKET={_SYSTEM_SOCKET}  # where trainers of the user {scope.run_as} run"]
+        whose = "of any user" if scope.all_users else f"of the user {scope.run_as}"
+        following += [f"export CARYA_DAEMON_SOCKET={_SYSTEM_SOCKET}  # where trainers {whose} run"]
     return {
         "action": "install",
         "dry_run": dry_run,
@@ -191,8 +202,9 @@ def _write(path: Path, text: str, scope: Scope) -> None:
 
 def _unit(name: str, scope: Scope) -> str:
     """The text of a unit, for the user that the service is to run as (whose own group is systemd's default)."""
-    text = _shipped(f"systemd/{name}" if scope.system else f"systemd/user/{name}")
-    if scope.system and scope.run_as != _SYSTEM_USER:
+    kind = "all-users/" if scope.all_users else "" if scope.system else "user/"
+    text = _shipped(f"systemd/{kind}{name}")
+    if scope.system and not scope.all_users and scope.run_as != _SYSTEM_USER:
         text = re.sub(r"(?m)^((?:Socket)?User)=.*\n(?:Socket)?Group=.*$", rf"\1={scope.run_as}", text)
         assert f"User={scope.run_as}\n" in text
     return text
@@ -212,16 +224,22 @@ def _check_reachable(path: Path, scope: Scope, wanted: int) -> None:
         if not _allows(place, identity, os.X_OK if place != path else wanted):
             what = "run" if wanted & os.X_OK else "read"
             raise Permission(
-                f"carya service: the user {scope.run_as} cannot {what} {path}: {place} (mode "
+                f"carya service: {_whose(scope)} {what} {path}: {place} (mode "
                 f"{stat.S_IMODE(place.stat().st_mode):o}) does not let it; install the wheel where every user can read it, "
                 f"for example in a virtual environment below /opt, or give --run-as the user who owns {place}"
             )
 
 
+def _whose(scope: Scope) -> str:
+    return "not every user can" if scope.all_users else f"the user {scope.run_as} cannot"
+
+
 def _identity(scope: Scope) -> tuple[int, set[int]] | None:
-    """Number and groups of the service's user; None where it is not made yet."""
+    """Number and groups of the service's user; None for everyone, or where that user is not made yet."""
     import pwd
 
+    if scope.all_users:
+        return None  # of everyone
     try:
         user = pwd.getpwnam(scope.run_as)
     except KeyError:

@@ -1,0 +1,424 @@
+"""One caryad for all users of a host: each has a process with just their rights, and nothing of the others'.
+
+As root, with three users who are none of this machine's accounts; one of them attacks (tests/ENVIRONMENT.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import commands
+import daemons
+import pytest
+from daemons import until
+from host_user import Refused, User
+from streams import epoch_digest, numbers
+
+import carya
+from carya import _core, _programs
+
+ALICE, BOB, MALLORY = 61001, 61002, 61003
+GROUP = 61010  # of alice's and bob's common data
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
+
+
+class Host:
+    """A daemon of all users, in a folder that all of them may look through."""
+
+    def __init__(self, folder: Path, config: str, *arguments: str) -> None:
+        self.folder = folder
+        self.socket = str(folder / "run" / "caryad.sock")
+        self.config = folder / "caryad.toml"
+        self.config.write_text(config)
+        self._arguments = arguments
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        command = [_programs.program(), "--all-users", "--socket", self.socket, "--config", str(self.config)]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*command, *self._arguments], cwd="/", stderr=log)
+        until(lambda: f"pid={self.process.pid} for all users" in self.log() or self.process.poll() is not None)
+
+    def stop(self) -> None:
+        """It and all that it started."""
+        self.process.terminate()
+        self.process.wait(60)
+        for pid in self.daemons().values():
+            os.kill(pid, signal.SIGKILL)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def daemons(self) -> dict[int, int]:
+        """The processes of users' daemons, the newest of each by user."""
+        found = {}
+        for line in self.log().splitlines():
+            if " started uid=" in line:
+                uid, pid = (int(word.partition("=")[2]) for word in line.split(" started ")[1].split())
+                try:
+                    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if self.socket.encode() in command:
+                    found[uid] = pid
+        return found
+
+
+@contextmanager
+def running(config: str = "", *arguments: str) -> Iterator[Host]:
+    folder = Path(tempfile.mkdtemp(prefix="caryad-"))
+    folder.chmod(0o755)
+    host = Host(folder, config, *arguments)
+    try:
+        yield host
+    finally:
+        host.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with running() as host:
+        yield host
+
+
+@contextmanager
+def user(host: Host, uid: int, *groups: int) -> Iterator[User]:
+    """With a home that is theirs alone."""
+    home = host.folder / f"home-{uid}"
+    home.mkdir(mode=0o700, exist_ok=True)
+    os.chown(home, uid, uid)
+    with User(uid, groups, host.socket, str(home)) as one:
+        yield one
+
+
+def data(host: Host, photos: Path, name: str, owner: int, group: int, mode: int) -> Path:
+    """The photos, for whom the mode says."""
+    folder = host.folder / name
+    shutil.copytree(photos, folder)
+    for path in [folder, *folder.rglob("*")]:
+        os.chown(path, owner, group)
+        path.chmod(mode if path.is_dir() else mode & 0o666)
+    return folder
+
+
+EPOCH = """
+pipeline = carya.image_folder(folder).shuffle(seed=3).decode_image().center_crop(48).batch(4)
+result = streams.epoch_digest(pipeline, daemon=os.environ["CARYA_DAEMON_SOCKET"])
+"""
+JOB = """
+loader = carya.Loader(streams.numbers(400, batch_size=4), daemon=os.environ["CARYA_DAEMON_SOCKET"], job=job)
+batches = iter(loader)
+result = next(batches).records.tolist()
+"""
+REST = "result = [batch.records.tolist() for batch in batches]"
+NUMBERS = numbers(400, batch_size=4)
+
+
+def records_of_numbers() -> list[list[int]]:
+    with carya.Loader(NUMBERS, daemon="embedded") as loader:
+        return [batch.records.tolist() for batch in loader]
+
+
+def test_each_user_has_a_daemon_with_just_their_rights(host: Host, photos: Path) -> None:
+    common = data(host, photos, "common", ALICE, GROUP, 0o750)
+    wanted = epoch_digest(
+        carya.image_folder(common).shuffle(seed=3).decode_image().center_crop(48).batch(4), daemon="embedded"
+    )
+    with user(host, ALICE, GROUP) as alice, user(host, BOB, GROUP, 61011) as bob:
+        assert alice.do(EPOCH, folder=str(common)) == wanted
+        assert bob.do(EPOCH, folder=str(common)) == wanted, "by the group"
+        daemons = host.daemons()
+        assert set(daemons) == {ALICE, BOB}
+        for uid, groups in ((ALICE, [GROUP]), (BOB, [GROUP, 61011])):
+            facts = dict(
+                line.split(":", 1)
+                for line in Path(f"/proc/{daemons[uid]}/status").read_text().splitlines()
+                if ":" in line
+            )
+            assert facts["Uid"].split() == [str(uid)] * 4
+            assert facts["Gid"].split() == [str(uid)] * 4
+            assert sorted(map(int, facts["Groups"].split())) == groups
+            assert int(facts["CapEff"], 16) == int(facts["CapPrm"], 16) == 0
+            assert Path(f"/proc/{daemons[uid]}/comm").read_text() == "caryad\n"
+
+
+def test_what_a_user_may_not_read_their_daemon_does_not_read(host: Host, photos: Path) -> None:
+    private = data(host, photos, "private", ALICE, ALICE, 0o700)
+    common = data(host, photos, "common", ALICE, GROUP, 0o750)
+    with user(host, ALICE, GROUP) as alice, user(host, MALLORY) as mallory:
+        alice.do(EPOCH, folder=str(private))
+        for folder in (private, common):
+            with pytest.raises(Refused, match=r"Permission.*" + folder.name):
+                mallory.do(EPOCH, folder=str(folder))
+    with user(host, MALLORY, GROUP) as mallory:  # another set of groups is another daemon, at the same time
+        mallory.do(EPOCH, folder=str(common))
+        with pytest.raises(Refused, match=r"Permission.*private"):
+            mallory.do(EPOCH, folder=str(private))
+
+
+def test_a_user_sees_and_stops_their_own_jobs_only_and_root_those_of_all(host: Host) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob:
+        first = alice.do(JOB, job="work")
+        assert bob.do(JOB, job="work") == first, "names of jobs are each user's own"
+        jobs = 'result = [job["job"] for job in json.loads(_core.daemon_status(os.environ["CARYA_DAEMON_SOCKET"]))["jobs"]]'
+        alice.do(
+            'other = carya.Loader(streams.numbers(4, batch_size=2), daemon=os.environ["CARYA_DAEMON_SOCKET"], job="x")'
+        )
+        assert sorted(alice.do(jobs)) == ["work", "x"]
+        assert bob.do(jobs) == ["work"]
+        with pytest.raises(Refused, match=r"job x: not here"):
+            bob.do('_core.daemon_stop_job(os.environ["CARYA_DAEMON_SOCKET"], "x")')
+        bob.do('_core.daemon_stop_job(os.environ["CARYA_DAEMON_SOCKET"], "work")')
+        assert alice.do(REST) == records_of_numbers()[1:]
+        folder = Path(host.socket).parent / "users"
+        for uid, names in ((ALICE, ["work", "x"]), (BOB, [])):
+            status = json.loads(_core.daemon_status(str(folder / f"{uid}.sock")))
+            assert sorted(job["job"] for job in status["jobs"]) == names
+        with pytest.raises(Refused, match=r"PermissionError"):
+            bob.do("os.listdir(folder)", folder=str(folder))
+        with pytest.raises(Refused):
+            bob.do("_core.daemon_status(path)", path=str(folder / f"{ALICE}.sock"))
+
+
+def test_status_of_all_users_is_for_root(host: Host) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob:
+        alice.do(JOB, job="hers")
+        bob.do(JOB, job="his")
+        shown = commands.run("status", "--all-users", "--socket", host.socket)
+        assert re.search(rf"user {ALICE} -.*job hers.*user {BOB} -.*job his", shown, re.DOTALL)
+        users = json.loads(commands.run("status", "--all-users", "--socket", host.socket, "--json"))["users"]
+        assert [one["user"] for one in users] == [str(ALICE), str(BOB)]
+        with pytest.raises(Refused, match=r"Permission: .*users is root's; run it as root"):
+            alice.do("commands.show_all_users(path, True)", path=host.socket)
+    with daemons.running() as alone:
+        assert "is no service for all users" in commands.run("status", "--all-users", "--socket", alone.socket, code=1)
+
+
+def test_who_is_not_allowed_is_told_so_and_a_reload_changes_it() -> None:
+    with (
+        running(f'[users]\nallow = ["{ALICE}", "@{GROUP}"]\n') as host,
+        user(host, ALICE) as alice,
+        user(host, BOB, GROUP) as bob,
+        user(host, MALLORY) as mallory,
+    ):
+        assert alice.do(JOB, job="a") == bob.do(JOB, job="a") == records_of_numbers()[0]
+        with pytest.raises(Refused, match=rf"user {MALLORY} is not served here; .*allow of caryad.toml"):
+            mallory.do(JOB, job="a")
+        host.config.write_text(f'[users]\nallow = ["{BOB}", "{MALLORY}"]\n')
+        host.process.send_signal(signal.SIGHUP)
+        until(lambda: "no longer served" in host.log())
+        assert mallory.do(JOB, job="a") == records_of_numbers()[0]
+        assert bob.do(REST) == records_of_numbers()[1:]
+        assert alice.do(REST) == records_of_numbers()[1:], "in its own process, since its daemon has ended"
+
+
+def test_limits_and_weights_are_each_user_s() -> None:
+    config = f"[users]\nweight = 2\ndescriptors = 500\n[user.{BOB}]\nweight = 0.5\nlimits.jobs = 1\n"
+    with running(config) as host, user(host, ALICE) as alice, user(host, BOB) as bob:
+        for job in ("one", "two"):
+            alice.do(JOB.replace("loader", f"loader_{job}"), job=job)
+        bob.do(JOB, job="one")
+        with pytest.raises(Refused, match=r"1 jobs of at most 1"):
+            bob.do(JOB.replace("loader", "loader_two"), job="two")
+        daemons = host.daemons()
+        for pid in daemons.values():
+            limits = Path(f"/proc/{pid}/limits").read_text()
+            assert next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3] == "500"
+        if "weights of users are not kept" in host.log():
+            pytest.skip("this process may make no cgroups of the controller cpu")
+        weights = {uid: weight_of(pid) for uid, pid in daemons.items()}
+        assert weights[ALICE] == pytest.approx(4 * weights[BOB], rel=0.01)
+        host.config.write_text(config.replace("weight = 0.5", "weight = 8"))
+        host.process.send_signal(signal.SIGHUP)
+        until(lambda: weight_of(daemons[BOB]) == 4 * weight_of(daemons[ALICE]))
+
+
+def weight_of(pid: int) -> int:
+    """Of the cgroup that the process is in."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    for _, controllers, path in lines:
+        if "cpu" in controllers.split(","):
+            return int(Path(f"/sys/fs/cgroup/cpu{path}/cpu.shares").read_text())
+    (path,) = [path for _, controllers, path in lines if not controllers]
+    return int(Path(f"/sys/fs/cgroup{path}/cpu.weight").read_text())
+
+
+def test_a_killed_daemon_is_its_user_s_loss_and_no_batch_of_anybody(host: Host) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob:
+        for one in (alice, bob):
+            one.do(JOB, job="work")
+        before = host.daemons()
+        os.kill(before[BOB], signal.SIGKILL)
+        assert bob.do(REST) == records_of_numbers()[1:]
+        assert alice.do(REST) == records_of_numbers()[1:]
+        after = host.daemons()
+        assert after[ALICE] == before[ALICE]
+        assert after[BOB] != before[BOB]
+
+
+def test_without_the_daemon_of_all_users_streams_go_on_and_its_successor_serves(host: Host) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob:
+        alice.do(JOB, job="work")
+        before = host.daemons()[ALICE]
+        host.process.kill()
+        host.process.wait(60)
+        assert alice.do("result = next(batches).records.tolist()") == records_of_numbers()[1]
+        host.start()
+        assert bob.do(JOB, job="work") == records_of_numbers()[0]
+        assert alice.do("result = [batch.records.tolist() for batch in batches]") == records_of_numbers()[2:]
+        assert alice.do('loader.close(); result = os.environ["CARYA_DAEMON_SOCKET"]') == host.socket
+        until(
+            lambda: not Path(f"/proc/{before}").exists() or Path(f"/proc/{before}/stat").read_text().split()[2] == "Z"
+        )
+
+
+def test_a_user_s_daemon_without_clients_ends_and_the_next_client_finds_another() -> None:
+    with running("", "--idle-exit", "0.2") as host, user(host, ALICE) as alice:
+        seen = set()
+        for _ in range(3):
+            assert alice.do(JOB + "loader.close()", job="work") == records_of_numbers()[0]
+            seen.add(host.daemons()[ALICE])
+            until(lambda: ALICE not in host.daemons())
+        assert len(seen) == 3
+        assert "signal" not in host.log()
+
+
+def test_a_daemon_that_is_about_to_end_loses_no_client() -> None:
+    """Connections come at the very moments at which it ends."""
+    with running("", "--idle-exit", "0.01") as host, user(host, ALICE) as alice:
+        source = """
+for pause in range(18):
+    json.loads(_core.daemon_status(os.environ["CARYA_DAEMON_SOCKET"]))
+    time.sleep(0.005 + pause / 2000)
+result = "all were answered"
+"""
+        assert alice.do(source) == "all were answered"
+
+
+ATTACKS = {
+    "memory": 'open(f"/proc/{pid}/mem", "rb")',
+    "descriptors": 'os.listdir(f"/proc/{pid}/fd")',
+    "maps": 'open(f"/proc/{pid}/maps").read()',
+    "signal": "os.kill(pid, 9)",
+    "stop": "os.kill(pid, 19)",
+    "priority": "os.setpriority(os.PRIO_PROCESS, pid, 19)",
+    "rights of root": "os.setuid(0)",
+    "cache": "os.listdir(cache)",
+    "socket of root": "_core.daemon_status(own_socket)",
+    "another socket in its place": "os.unlink(socket)",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attacker_gets_nothing_of_another_user(host: Host, attack: str) -> None:
+    with user(host, ALICE) as alice, user(host, MALLORY) as mallory:
+        alice.do(JOB, job="work")
+        mallory.do(JOB, job="work")
+        given = {
+            "pid": host.daemons()[ALICE],
+            "cache": str(host.folder / f"home-{ALICE}"),
+            "own_socket": str(Path(host.socket).parent / "users" / f"{ALICE}.sock"),
+            "socket": host.socket,
+        }
+        with pytest.raises(Refused, match=r"Permission"):
+            mallory.do(ATTACKS[attack], **given)
+        assert alice.do(REST) == records_of_numbers()[1:]
+
+
+FLOODS = {
+    "connections": """
+held = []
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        one.connect(os.environ["CARYA_DAEMON_SOCKET"])
+        held = held[-300:] + [one]
+    except OSError:
+        time.sleep(0.001)
+""",
+    "rubbish": """
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        one.connect(os.environ["CARYA_DAEMON_SOCKET"])
+        one.send(os.urandom(300))
+    except OSError:
+        time.sleep(0.001)
+""",
+    "a daemon that is stopped": """
+os.kill(int(pid), signal.SIGSTOP)
+held = []
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        one.connect(os.environ["CARYA_DAEMON_SOCKET"])
+        held = held[-300:] + [one]
+    except OSError:
+        time.sleep(0.001)
+os.kill(int(pid), signal.SIGKILL)
+""",
+    "a daemon that is killed again and again": """
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    try:
+        os.kill(json.loads(_core.daemon_status(os.environ["CARYA_DAEMON_SOCKET"]))["pid"], signal.SIGKILL)
+    except Exception:
+        time.sleep(0.01)
+""",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of_one_user_keeps_no_other_out(host: Host, flood: str) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob, user(host, MALLORY) as mallory:
+        alice.do(JOB, job="work")
+        mallory.do(JOB, job="work")
+        mallory.ask(FLOODS[flood], pid=host.daemons()[MALLORY])
+        for count in range(4):
+            time.sleep(0.2)
+            assert bob.do(JOB.replace("loader", f"loader_{count}"), job=f"work {count}") == records_of_numbers()[0]
+        assert alice.do(REST) == records_of_numbers()[1:]
+        mallory.answer()
+        assert host.process.poll() is None
+        deadline = time.monotonic() + 60
+        while True:  # and it is served again itself, where it was refused for its starts after a second or so
+            try:
+                assert mallory.do(JOB.replace("loader", "later"), job="later") == records_of_numbers()[0]
+                break
+            except Refused:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+
+
+def test_it_is_root_s_unless_it_serves_its_own_user_only(tmp_path: Path) -> None:
+    """Who is not root may try it, for themselves."""
+    with running() as host, user(host, ALICE) as alice:
+        own = str(host.folder / f"home-{ALICE}" / "run" / "caryad.sock")
+        program = _programs.program()
+        source = f"""
+process = subprocess.Popen([{program!r}, "--all-users", "--socket", {own!r}], cwd="/", stderr=subprocess.PIPE, text=True)
+while "ready" not in process.stderr.readline():
+    pass
+result = json.loads(_core.daemon_status({own!r}))["pid"] != process.pid
+process.terminate()
+process.wait(60)
+"""
+        if not os.access(program, os.X_OK) or any(not p.stat().st_mode & 0o001 for p in Path(program).parents):
+            pytest.skip("the user cannot reach the program by its path")
+        assert alice.do(source)
