@@ -8,7 +8,8 @@ namespace {
 
 /// Workers for those that may use some; what saves nobody money goes to who has fewest.
 Status share_workers(const std::vector<CoreShares::Bidder>& bidders,
-                     const std::vector<autotune::Claim>& claims, std::vector<CoreShares::Share>& shares) {
+                     const std::vector<autotune::Claim>& claims, bool counted,
+                     std::vector<CoreShares::Share>& shares) {
   std::vector<std::size_t> who;
   std::vector<autotune::Claim> theirs;
   std::uint32_t workers = 0;
@@ -23,7 +24,8 @@ Status share_workers(const std::vector<CoreShares::Bidder>& bidders,
   ASSIGN(std::vector<std::uint32_t> given, autotune::share_workers(theirs, workers));
   for (const std::uint32_t some : given) workers -= some;
   for (; workers > 0; --workers) ++*std::ranges::min_element(given);
-  for (std::size_t i = 0; i < who.size(); ++i) shares[who[i]].workers = std::max(1U, given[i]);
+  for (std::size_t i = 0; i < who.size(); ++i)
+    shares[who[i]].workers = counted ? given[i] : std::max(1U, given[i]);
   return {};
 }
 
@@ -42,7 +44,7 @@ std::optional<std::vector<CoreShares::Share>> CoreShares::look(const std::vector
   if (!threads) return std::nullopt;  // what is measured is above 0: they stay as they are
   std::vector<Share> found;
   for (const std::uint32_t some : *threads) found.push_back({.threads = some});
-  if (!share_workers(bidders, claims, found)) return std::nullopt;
+  if (!share_workers(bidders, claims, counted_, found)) return std::nullopt;
   if (who == who_ && cores == cores_) {
     times_ = found == found_ ? times_ + 1 : 1;
     found_ = found;

@@ -24,14 +24,21 @@ class CoreShares {
     std::uint32_t workers = 0;  ///< of the shared workers
     bool operator==(const Share&) const = default;
   };
+  enum class Workers : std::uint8_t {
+    kShared,   ///< each stream that may use workers gets at least one, if need be of another stream
+    kCounted,  ///< no stream gets one that is not there
+  };
+  explicit CoreShares(Workers workers = Workers::kShared) : counted_(workers == Workers::kCounted) {}
+
   /// Call about once a second. Returns the shares, in the order of `bidders`, when at least one changes, and nothing
   /// otherwise. Shares change at once when streams came or went, else when kSame calls in a row found the same. A
-  /// stream that may use workers gets at least one. A stream that is alone gets everything.
+  /// stream that may use workers gets at least one, unless they are counted. A stream that is alone gets everything.
   std::optional<std::vector<Share>> look(const std::vector<Bidder>& bidders, std::uint32_t cores);
 
   static constexpr int kSame = 3;
 
  private:
+  bool counted_;
   std::vector<const void*> who_;
   std::uint32_t cores_ = 0;
   std::vector<Share> shares_;  // in force

@@ -52,7 +52,7 @@ JobTable::JobTable(const JobLimits& limits)
     : limits_(limits),
       budget_(SharedBudget::create(limits.shared_bytes)),
       cache_budget_(SharedBudget::create(limits.cache_bytes)),
-      cores_(cores_allowed()) {}
+      cores_(cores_now()) {}
 
 JobTable::~JobTable() {
   stop_all();
@@ -286,6 +286,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
     threads_auto = options.threads == 0 && limits_.threads == 0;
     cores = cores_;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
+    if (limits_.cores != 0) options.threads = std::min(options.threads, limits_.cores);
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
@@ -321,6 +322,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
     rank.replicas = shared ? request.share_jobs : request.replicas;
     rank.gathers_until_ns = monotonic_ns() + kGatherNs;
     share_memory(rank);
+    rank.stream->set_workers_allowed(workers_allowed(limits_.remote));
   } else {  // another replica was faster
     TRY(rank.check_place(request));
   }
@@ -425,7 +427,7 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
     const MutexLock lock(mutex_);
     follow_cores();
     if (now_ns - shared_ns_ >= kRateNs) {
-      share_host();
+      shares_.look(jobs_, limits_.remote, cores_);
       look_after_shares(jobs_, now_ns);
       shared_ns_ = now_ns;
     }
@@ -456,9 +458,14 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
   return busy ? std::optional(kRateNs) : std::nullopt;
 }
 
+/// Those that the process may use, and the configuration gives it.
+std::uint32_t JobTable::cores_now() const {
+  return limits_.cores == 0 ? cores_allowed() : std::min(limits_.cores, cores_allowed());
+}
+
 /// Affinity and quota may change at any time.
 void JobTable::follow_cores() {
-  const std::uint32_t now = cores_allowed();
+  const std::uint32_t now = cores_now();
   if (now == cores_) return;
   bool followed = true;
   for (const auto& [name, job] : jobs_)
@@ -466,30 +473,6 @@ void JobTable::follow_cores() {
       followed =
           (rank.threads_auto ? rank.stream->set_threads(now) : rank.stream->set_cores(now)) && followed;
   if (followed) cores_ = now;  // else again at the next tick
-}
-
-/// Cores and workers among the streams that somebody reads.
-void JobTable::share_host() {
-  std::vector<std::shared_ptr<LocalStream>> streams;
-  std::vector<CoreShares::Bidder> bidders;
-  const auto is_read = [](const auto& entry) {
-    return entry.second.running && !entry.second.members.empty();
-  };
-  for (const auto& [name, job] : jobs_) {
-    const auto ranks = static_cast<double>(std::ranges::count_if(job->ranks, is_read));
-    for (const auto& entry : job->ranks) {
-      const HostRank& rank = entry.second;
-      if (!rank.threads_auto || !is_read(entry)) continue;
-      autotune::Claim claim = rank.stream->claim();
-      claim.prices = limits_.remote.prices;
-      claim.weight = rank.options.weight / ranks;  // they share what the job's weight gives
-      streams.push_back(rank.stream);
-      bidders.push_back({rank.stream.get(), std::move(claim), rank.stream->workers_of(limits_.remote)});
-    }
-  }
-  const auto shares = shares_.look(bidders, cores_);
-  for (std::size_t i = 0; shares && i < streams.size(); ++i)
-    streams[i]->set_share((*shares)[i].threads, (*shares)[i].workers);
 }
 
 ///

@@ -12,9 +12,9 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
-#include "loader/daemon/core_shares.h"
 #include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_rank.h"
+#include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/job/local_stream.h"
 
@@ -27,6 +27,7 @@ struct JobLimits {
   std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
   std::uint64_t cache_bytes = UINT64_MAX;   ///< samples that all jobs keep for later epochs
   std::uint32_t threads = 0;  ///< of a job without threads=; 0: the allowed cores, also when they change
+  std::uint32_t cores = 0;    ///< that all jobs may use together; 0: the allowed cores
   AllowedFolders folders;     ///< the folders that clients may name
   double linger_s = 60;       ///< how long a rank whose reader died, and a dataset without a user, are kept
   /// The workers of jobs whose loader names none. Without workers here such jobs make all samples on this host.
@@ -157,8 +158,8 @@ class JobTable {
   void share_memory(HostRank& rank) const REQUIRES(mutex_);
   void drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline, const Dataset& dataset,
                    std::vector<std::shared_ptr<LocalStream>>& ended) REQUIRES(mutex_);
+  std::uint32_t cores_now() const REQUIRES(mutex_);
   void follow_cores() REQUIRES(mutex_);
-  void share_host() REQUIRES(mutex_);
   void follow_memory() REQUIRES(mutex_);
   std::uint64_t readers() const REQUIRES(mutex_);
   void end_rank(HostJob& job, std::uint64_t rank, std::vector<std::shared_ptr<LocalStream>>& ended)
@@ -171,7 +172,7 @@ class JobTable {
   const std::shared_ptr<SharedBudget> cache_budget_;  // of limits_.cache_bytes
   bool draining_ GUARDED_BY(mutex_) = false;
   std::uint32_t cores_ GUARDED_BY(mutex_);  // the cores allowed now, by affinity and quota
-  CoreShares shares_ GUARDED_BY(mutex_);
+  HostShares shares_ GUARDED_BY(mutex_);
   std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when shares_ was last updated
   MemoryShare memory_ GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<HostJob>> jobs_ GUARDED_BY(mutex_);

@@ -178,6 +178,7 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"limits.connections", whole(settings.connections, 1, 65'536)},
       {"limits.jobs", whole(settings.limits.jobs, 1, 100'000)},
       {"limits.readers", whole(settings.limits.readers, 1, 100'000)},
+      {"limits.cores", whole(settings.limits.cores, 0, kThreadsMax)},
       {"limits.threads", whole(settings.limits.threads, 0, kThreadsMax)},
       {"limits.shared_memory", memory(settings.limits.shared_bytes, memory_bytes)},
       {"limits.cache_memory", memory(settings.limits.cache_bytes, memory_bytes)},

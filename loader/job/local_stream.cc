@@ -318,6 +318,10 @@ void LocalStream::set_share(std::uint32_t threads, std::uint32_t workers) {
   if (placement_) placement_->set_workers_share(workers > 0 ? workers : UINT32_MAX);
 }
 
+void LocalStream::set_workers_allowed(std::uint32_t workers) {
+  if (placement_) placement_->set_workers_allowed(workers);
+}
+
 StreamSnapshot LocalStream::observe() const {
   return engine_->locked([&]() -> StreamSnapshot {
     const Parallelism& parallelism = scheduler_->parallelism();

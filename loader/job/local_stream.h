@@ -124,6 +124,10 @@ class LocalStream : public Stream, private StreamControl {
   /// Use at most `threads` of its threads (UINT32_MAX: all) and `workers` of its workers (0: all) from now on, since
   /// other streams have the rest.
   void set_share(std::uint32_t threads, std::uint32_t workers);
+  /// Never use more than `workers` workers.
+  void set_workers_allowed(std::uint32_t workers);
+  /// Whether the stream may have workers.
+  bool may_have_workers() const { return placement_ != nullptr; }
   std::uint32_t share() const { return share_; }
   std::uint32_t slots() const { return ring_->slots(); }
   std::uint64_t ring_bytes() const { return ring_->slots() * ring_->layout().slot_bytes(); }

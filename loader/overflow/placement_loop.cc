@@ -146,7 +146,7 @@ std::uint32_t PlacementLoop::workers_there() const {
 /// The goal within the user's limits, the workers that may exist, and those that other streams leave.
 autotune::PlacementGoal PlacementLoop::goal() const {
   autotune::PlacementGoal goal = options_.goal;
-  goal.workers_there = std::min(workers_there(), workers_share_);
+  goal.workers_there = std::min({workers_there(), workers_share_, workers_allowed_});
   return goal;
 }
 
@@ -209,6 +209,11 @@ std::uint32_t PlacementLoop::workers_of(const RemoteOptions& host) const {
 void PlacementLoop::set_workers_share(std::uint32_t workers) {
   const MutexLock lock(mutex_);
   workers_share_ = workers;
+}
+
+void PlacementLoop::set_workers_allowed(std::uint32_t workers) {
+  const MutexLock lock(mutex_);
+  workers_allowed_ = workers;
 }
 
 void PlacementLoop::loop() {

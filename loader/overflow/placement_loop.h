@@ -53,6 +53,8 @@ class PlacementLoop {
   std::uint32_t workers_of(const RemoteOptions& host) const;
   /// Use at most `workers`, since other streams have the rest; UINT32_MAX: all.
   void set_workers_share(std::uint32_t workers);
+  /// Never use more than `workers`, whatever the share; UINT32_MAX: no limit.
+  void set_workers_allowed(std::uint32_t workers);
   /// Decide nothing any more. The caller calls it before the stream leaves its engine.
   void end();
 
@@ -108,6 +110,7 @@ class PlacementLoop {
   bool ending_ GUARDED_BY(mutex_) = false;
   std::uint32_t cores_ GUARDED_BY(mutex_) = 1;  // cores that the stream may use
   std::uint32_t workers_share_ GUARDED_BY(mutex_) = UINT32_MAX;
+  std::uint32_t workers_allowed_ GUARDED_BY(mutex_) = UINT32_MAX;
   std::uint32_t cores_used_ GUARDED_BY(mutex_) = 0;    // that it was told to use; 0: nothing yet
   double worker_cores_ GUARDED_BY(mutex_) = 0;         // of the model
   std::vector<std::size_t> order_ GUARDED_BY(mutex_);  // of the model

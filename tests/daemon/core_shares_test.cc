@@ -1,5 +1,7 @@
 #include "loader/daemon/core_shares.h"
 
+#include "loader/daemon/host_shares.h"
+
 #include <gtest/gtest.h>
 
 namespace carya::loader {
@@ -79,6 +81,32 @@ TEST(CoreShares, WorkersGoWhereTheySaveMostAndNobodyStarves) {
   EXPECT_GE(both[1].workers, 6U) << "its trainer waits most";
   EXPECT_EQ(shares.look({remote_stream(a, 9000, 1), remote_stream(b, 9000, 1), stream(c, 9000)}, 3),
             (Shares{Share{1, 1}, Share{1, 1}, Share{1, 0}}));
+}
+
+TEST(CoreShares, CountedWorkersAreNeverMoreThanThereAre) {
+  const int a = 0, b = 0, c = 0;
+  for (const std::uint32_t workers : {0U, 1U, 2U, 3U, 9U}) {
+    CoreShares shares(CoreShares::Workers::kCounted);
+    const auto found = shares
+                           .look({remote_stream(a, 9000, workers), remote_stream(b, 2000, workers),
+                                  remote_stream(c, 9000, workers)},
+                                 3)
+                           .value();
+    EXPECT_EQ(found[0].workers + found[1].workers + found[2].workers, workers);
+  }
+}
+
+TEST(WorkersAllowed, AreSoManyAsTheNumberAndTheMoneyAllow) {
+  RemoteOptions remote;
+  remote.goal.workers_max = 9;
+  EXPECT_EQ(workers_allowed(remote), 9U) << "no limit of money";
+  remote.prices.worker_per_hour = 0.5;
+  remote.goal.workers_cost_per_hour_max = 2.4;
+  EXPECT_EQ(workers_allowed(remote), 4U);
+  remote.goal.workers_cost_per_hour_max = 1e9;
+  EXPECT_EQ(workers_allowed(remote), 9U);
+  remote.goal.workers_cost_per_hour_max = 0;
+  EXPECT_EQ(workers_allowed(remote), 0U);
 }
 
 }  // namespace

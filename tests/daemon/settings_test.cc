@@ -64,6 +64,7 @@ connections = 3
 jobs = 4
 readers = 5
 threads = 6
+cores = 8
 shared_memory = "7%"
 cache_memory = "3%"
 [remote]
@@ -95,6 +96,7 @@ descriptors = 99
                                      .shared_bytes = 70'000,
                                      .cache_bytes = 30'000,
                                      .threads = 6,
+                                     .cores = 8,
                                      .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
                                      .linger_s = 2,
                                      .remote = {.workers = {"w1:7070", "w2:7070"},

@@ -6,6 +6,7 @@ Run as a program, it takes the rights and then runs what comes as lines of JSON:
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -24,10 +25,13 @@ class Refused(Exception):
 class User:
     """A process of that user, for a `with`."""
 
-    def __init__(self, uid: int, groups: tuple[int, ...] = (), socket: str = "", home: str = "/nonexistent") -> None:
+    def __init__(
+        self, uid: int, groups: tuple[int, ...], socket: str, home: str, modules: tuple[str, ...] = ()
+    ) -> None:
+        """`modules`: paths of Python files that its code imports."""
         self.uid = uid
         environment = {"HOME": home, "CARYA_CACHE_DIR": f"{home}/cache", "CARYA_DAEMON_SOCKET": socket}
-        self._task = {"uid": uid, "gid": uid, "groups": groups, "environment": environment}
+        self._task = {"uid": uid, "gid": uid, "groups": groups, "environment": environment, "modules": modules}
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[str]:
@@ -77,7 +81,9 @@ class User:
 
 
 def _serve(task: dict[str, Any]) -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path[:0] = [str(Path(__file__).parent), *(str(Path(path).parent) for path in task["modules"])]
+    import secrets  # noqa: F401 - of numpy.random
+
     import rich.console  # noqa: F401
     import streams
 
@@ -86,6 +92,8 @@ def _serve(task: dict[str, Any]) -> None:
     from carya._cli import daemon as commands
 
     # What is imported late lies where this user may not look.
+    for path in task["modules"]:
+        importlib.import_module(Path(path).stem)
     with carya.Loader(streams.numbers(4, batch_size=2), daemon="embedded") as loader:
         list(streams.records(loader))
     os.setgroups(task["groups"])

@@ -23,6 +23,7 @@ from streams import digest, epoch_digest
 from workers import Worker
 
 import carya
+from carya import _core
 from carya._loading import remote
 
 
@@ -203,6 +204,26 @@ def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp
             missing = cli("placement", "show", "other", "--socket", daemon.socket)
             assert missing.returncode == 1
             assert "no job 'other' runs in the daemon; its jobs: train" in missing.stderr
+
+
+def test_no_job_has_workers_that_the_file_does_not_allow(photos: Path, worker: Worker, tmp_path: Path) -> None:
+    """Also those that its loader names, and whatever placement it asks for."""
+    config = tmp_path / "caryad.toml"
+    config.write_text("[remote]\nworker_price = 0.5\nmax_cost_per_hour = 0.4\n")
+    remote: dict[str, Any] = {"remote": at(worker), "placement": "remote:1", "threads": 1}
+    with running_daemon("--config", str(config)) as daemon:
+        with carya.Loader(vision(photos), daemon=daemon.socket, **remote) as loader:
+            until(lambda: loader.placement()["workers"][0]["state"] == "up")
+            made = digest(batch for _ in range(3) for batch in loader)
+            assert made == epoch_digest(vision(photos), epochs=3)
+            found = loader.placement()
+            assert "running" not in found
+            assert found["workers"][0]["chunks"] == 0
+        config.write_text("[remote]\nworker_price = 0.5\nmax_cost_per_hour = 0.6\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: any("reloaded" in line for line in _core.daemon_logs(daemon.socket, 100)))
+        with carya.Loader(vision(photos), daemon=daemon.socket, job="later", **remote) as loader:
+            assert read_until_remote(loader) == epoch_digest(vision(photos))
 
 
 def test_a_loader_of_a_daemon_brings_its_own_workers(photos: Path, worker: Worker) -> None:

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -404,6 +405,33 @@ def test_a_flood_of_one_user_keeps_no_other_out(host: Host, flood: str) -> None:
             except Refused:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
+
+
+def test_a_loader_without_a_daemon_of_its_own_finds_that_of_all_users(tmp_path: Path) -> None:
+    """In a mount namespace, whose /run is empty."""
+    source = """
+import carya
+from streams import numbers
+with carya.Loader(numbers(8, batch_size=2)) as loader:
+    print(loader.stats()["place"])
+"""
+    script = f"""
+mount -t tmpfs tmpfs /run || exit 77
+"{sys.executable}" -c '{source}'
+"{_programs.program()}" --all-users --socket /run/carya/caryad.sock 2> "{tmp_path}/log" &
+until grep -q "for all users" "{tmp_path}/log"; do sleep 0.05; done
+"{sys.executable}" -c '{source}'
+CARYA_DAEMON_SOCKET="{tmp_path}/none" "{sys.executable}" -c '{source}'
+kill %1
+"""
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("CARYA_DAEMON_SOCKET", None)
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip(f"no mount namespace: {done.stderr}")
+    assert done.stdout.split() == ["embedded", "/run/carya/caryad.sock", "embedded"]
 
 
 def test_it_is_root_s_unless_it_serves_its_own_user_only(tmp_path: Path) -> None:
