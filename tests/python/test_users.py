@@ -190,8 +190,13 @@ def test_a_user_sees_and_stops_their_own_jobs_only_and_root_those_of_all(host: H
             assert sorted(job["job"] for job in status["jobs"]) == names
         with pytest.raises(Refused, match=r"PermissionError"):
             bob.do("os.listdir(folder)", folder=str(folder))
+        own = folder / f"{ALICE}.sock"
         with pytest.raises(Refused):
-            bob.do("_core.daemon_status(path)", path=str(folder / f"{ALICE}.sock"))
+            bob.do("_core.daemon_status(path)", path=str(own))
+        folder.chmod(0o755)
+        own.chmod(0o666)
+        with pytest.raises(Refused, match=rf"user {BOB} is not served here"):
+            bob.do("_core.daemon_status(path)", path=str(own))
 
 
 def test_status_of_all_users_is_for_root(host: Host) -> None:
