@@ -213,6 +213,17 @@ def test_trouble_is_said_once_and_the_stream_goes_on(
     assert caplog.text.count("the stream goes on without") == 1
 
 
+def test_a_folder_that_is_made_is_its_user_s_alone(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was there keeps its mode: who shares it with others has given it one."""
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / "own" / "cache"))
+    there = tmp_path / "there"
+    there.mkdir(mode=0o755)
+    for kept in (tmp_path / "made", there):
+        run(photos, {"disk": (str(kept), "64MB")}, written=PHOTOS)
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "made", tmp_path / "own" / "cache", there)]
+    assert modes == [0o700, 0o700, 0o755]
+
+
 def test_a_folder_that_vanishes_stops_nothing(photos: Path, tmp_path: Path) -> None:
     expected, _ = run(photos, "off", 4)
     cache = {"disk": (tmp_path / "tier", "64MB")}

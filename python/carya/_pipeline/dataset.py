@@ -33,12 +33,12 @@ def chosen_cache_dir() -> str:
 
 
 def cache_dir(told: bool = True) -> str:
-    """The chosen folder, made if it is missing; "" (nothing is kept) when this process cannot make or write it, which is
+    """The chosen folder, made for this user alone if it is missing; "" (nothing is kept) when this process cannot make or write it, which is
     logged once unless `told` is false."""
     chosen = chosen_cache_dir()
     why = "not writable for this user"
     try:
-        os.makedirs(chosen, exist_ok=True)
+        os.makedirs(chosen, mode=0o700, exist_ok=True)
         if os.access(chosen, os.W_OK):
             return chosen
     except OSError as error:
