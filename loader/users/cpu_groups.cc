@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 
@@ -71,6 +72,12 @@ Result<UniqueFd> CpuGroups::add(const std::string& user, double weight) const {
 
 void CpuGroups::remove(const std::string& user) const {
   ::rmdir((folder_ + "/user-" + user).c_str());
+}
+
+void CpuGroups::remove_empty() const {
+  std::error_code none;
+  for (std::filesystem::directory_iterator at(folder_, none), end; at != end; at.increment(none))
+    if (at->path().filename().string().starts_with("user-")) ::rmdir(at->path().c_str());
 }
 
 }  // namespace carya::loader

@@ -23,6 +23,8 @@ class CpuGroups {
   Result<UniqueFd> add(const std::string& user, double weight) const;
   /// Remove a group whose processes have ended; one that has some stays.
   void remove(const std::string& user) const;
+  /// Remove all groups of users without a process.
+  void remove_empty() const;
 
  private:
   CpuGroups(std::string folder, bool unified) : folder_(std::move(folder)), unified_(unified) {}

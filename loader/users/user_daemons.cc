@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "base/cgroup.h"
@@ -112,6 +113,7 @@ Result<std::unique_ptr<UserDaemons>> UserDaemons::create(UserDaemonsOptions opti
   else
     made->options_.log(LogLevel::kWarning, "weights of users are not kept, each has the same part" +
                                                field("why", groups.error().message));
+  made->remove_left();
   return made;
 }
 
@@ -367,9 +369,21 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   return started;
 }
 
+std::string UserDaemons::own_folder() const {
+  return options_.socket.substr(0, options_.socket.rfind('/')) + "/users";
+}
+
+/// Sockets of root and groups of users, by one that was killed.
+void UserDaemons::remove_left() {
+  std::error_code none;
+  for (std::filesystem::directory_iterator at(own_folder(), none), end; at != end; at.increment(none))
+    if (at->is_socket(none) && !Channel::connect(at->path().string())) ::unlink(at->path().c_str());
+  if (groups_) groups_->remove_empty();
+}
+
 /// Where root finds it. Without it everything else works.
 void UserDaemons::open_own_socket(Daemon& daemon) {
-  const std::string folder = options_.socket.substr(0, options_.socket.rfind('/')) + "/users";
+  const std::string folder = own_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return;
   for (int number = 1; number <= kDaemonsOfUserMax + 1; ++number) {
     std::string path = fmt::format("{}/{}{}.sock", folder, daemon.rights.uid,

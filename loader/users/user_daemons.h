@@ -87,6 +87,8 @@ class UserDaemons {
   Allowance& allowance_of(uid_t user);
   Result<Daemon*> daemon_for(const Rights& rights);
   Result<Daemon*> start(const Rights& rights);
+  std::string own_folder() const;
+  void remove_left();
   void open_own_socket(Daemon& daemon);
   void reap(std::uint64_t tag);
   void look_after();
