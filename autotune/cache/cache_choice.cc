@@ -18,12 +18,14 @@ Status check(const std::string& name, double number, double least) {
 Status check(const CacheInputs& facts) {
   constexpr double kAboveZero = 1e-300;
   TRY(check("sample_s", facts.sample_s, kAboveZero));
+  TRY(check("read_s", facts.read_s, 0));
+  TRY(check("wait_s", facts.wait_s, 0));
   TRY(check("records", facts.records, kAboveZero));
   TRY(check("capacity_bytes", facts.capacity_bytes, 0));
   TRY(check("epochs_left", facts.epochs_left, 1));
   TRY(check("filling_epochs", facts.filling_epochs, 0));
   for (const CachePlace& place : facts.places) {
-    const std::string where = fmt::format("after {} ops: ", place.ops);
+    const std::string where = fmt::format("after {} ops: ", place.at.ops);
     TRY(check(where + "fill_s", place.fill_s, 0));
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
@@ -31,15 +33,20 @@ Status check(const CacheInputs& facts) {
   return {};
 }
 
+/// CPU seconds per record of an epoch in which a sample takes `compute_s` and a share of the records is read.
+double epoch_s(const CacheInputs& facts, double compute_s, double read_share) {
+  return std::max(compute_s, read_share * facts.wait_s) + read_share * facts.read_s;
+}
+
 CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
   const CachePlace& place = facts.places[index];
   const double share = std::min(1.0, facts.capacity_bytes / (facts.records * place.bytes));
-  const double saved = facts.sample_s - place.hit_s;
-  const double extra = place.fill_s - facts.sample_s;
+  const double without_s = epoch_s(facts, facts.sample_s, 1);
+  const double filling_s = epoch_s(facts, facts.sample_s + share * (place.fill_s - facts.sample_s), 1);
   CacheCost cost{.place = index, .share = share};
-  cost.later_s = facts.sample_s - share * saved;
-  cost.run_s = facts.epochs_left * facts.sample_s +
-               share * (facts.filling_epochs * extra - (facts.epochs_left - facts.filling_epochs) * saved);
+  cost.later_s = epoch_s(facts, facts.sample_s + share * (place.hit_s - facts.sample_s), 1 - share);
+  cost.run_s = facts.filling_epochs * filling_s + (facts.epochs_left - facts.filling_epochs) * cost.later_s;
+  const double extra = filling_s - without_s, saved = without_s - cost.later_s;
   if (extra <= 0)
     cost.pays_back_epochs = 0;
   else if (saved > 0)
@@ -63,8 +70,8 @@ double filling_epochs(double ranks, double epochs) {
 Result<CacheChoice> choose_cache(const CacheInputs& facts, std::optional<std::size_t> present) {
   TRY(check(facts));
   CacheChoice choice;
-  choice.all.push_back(
-      {.run_s = facts.epochs_left * facts.sample_s, .later_s = facts.sample_s, .pays_back_epochs = 0});
+  const double without_s = epoch_s(facts, facts.sample_s, 1);
+  choice.all.push_back({.run_s = facts.epochs_left * without_s, .later_s = without_s, .pays_back_epochs = 0});
   for (std::size_t i = 0; i < facts.places.size(); ++i) choice.all.push_back(cost_of(facts, i));
   const auto best = std::ranges::min_element(choice.all, {}, &CacheCost::run_s);
   const std::size_t now = present && *present < facts.places.size() ? *present + 1 : 0;

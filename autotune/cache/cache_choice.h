@@ -1,6 +1,8 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -8,17 +10,36 @@
 
 namespace carya::autotune {
 
-/// A place in the order of a pipeline's ops behind which a sample can be kept. CPU seconds, of one sample.
+/// What is kept of a sample.
+enum class CacheForm : std::uint8_t {
+  kResults,       ///< what the first ops made of it
+  kCoefficients,  ///< the record, with packed coefficients in the place of its JPEGs
+  kRecords,       ///< the record as it was read
+};
+
+/// Where a sample is kept: behind so many of the ops, in the order that runs. Records are kept before all ops.
+struct CachePoint {
+  std::size_t ops = 0;
+  CacheForm form = CacheForm::kResults;
+  auto operator<=>(const CachePoint&) const = default;
+};
+
+/// A place where a sample can be kept. CPU seconds of the threads that compute, of one sample.
 struct CachePlace {
-  std::size_t ops =
-      0;  ///< the first so many ops run before the place; 0: the record itself is kept, in another form
+  CachePoint at{};
   double fill_s = 0;  ///< to compute it, keep it and go on: above what it costs where nothing is kept
   double hit_s = 0;   ///< to go on from the kept bytes
   double bytes = 0;   ///< of the kept sample; above 0
 };
 
 struct CacheInputs {
-  double sample_s = 0;  ///< a sample for which nothing is kept, above 0
+  double sample_s = 0;  ///< to compute a sample for which nothing is kept, above 0
+  /// To read a record from its source, which a kept one saves: CPU time outside of the threads that compute, and what it
+  /// costs in money, as the CPU seconds that cost as much.
+  double read_s = 0;
+  /// The same in time: CPU seconds that those threads have while a record is read, at the rate that its source can give
+  /// at most. Where that is more than they need, they wait, and a kept record saves the wait.
+  double wait_s = 0;
   std::vector<CachePlace> places;
   double records = 0;         ///< of one epoch, above 0
   double capacity_bytes = 0;  ///< for all kept samples together
@@ -31,8 +52,8 @@ struct CacheInputs {
 struct CacheCost {
   std::optional<std::size_t> place{};  ///< index in CacheInputs::places; none: nothing is kept
   double share = 0;                    ///< of the records that are kept
-  double run_s = 0;                    ///< CPU seconds per record, over the epochs left
-  double later_s = 0;                  ///< of these, in one epoch after the present one
+  double run_s = 0;    ///< CPU seconds per record, with what reading costs, over the epochs left
+  double later_s = 0;  ///< of these, in one epoch after the present one
   /// After so many epochs in all what filling cost is paid back; 0: filling costs nothing; none: never.
   std::optional<double> pays_back_epochs{};
 };

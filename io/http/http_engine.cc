@@ -29,6 +29,7 @@
 #include "io/http/http_request.h"
 #include "io/http/joined_ranges.h"
 #include "io/http/store_access.h"
+#include "io/http/store_tally.h"
 
 namespace carya::io {
 namespace {
@@ -47,6 +48,7 @@ struct StoreRoot {
   double allowed = 0;  // requests at the same time
   Hedging hedging;
   std::int64_t halved_ns = 0;
+  std::shared_ptr<StoreTally> tally = std::make_shared<StoreTally>();  // set before the first read
 };
 
 struct Asked {
@@ -63,6 +65,7 @@ class HttpEngine final : public ReadEngine {
 
   std::string_view name() const override { return local_->name(); }
   Result<int> add_root(const std::string& directory) override;
+  void count_for(int root, std::shared_ptr<StoreTally> tally) override;
   void remove_root(int root) override;
   Result<int> add_file(int root, const std::string& path) override { return local_->add_file(root, path); }
   void remove_file(int file) override { local_->remove_file(file); }
@@ -106,6 +109,7 @@ class HttpEngine final : public ReadEngine {
   void hedge(Transfer& late);
   void stop_lost();
   void end(Transfer& transfer, CURLcode code);
+  void count_end(const Transfer& transfer, Verdict verdict);
   void stop(Transfer& transfer);
   void do_cancel(std::uint64_t token);
   void answered(StoreRoot& root, bool busy) const;
@@ -133,7 +137,8 @@ class HttpEngine final : public ReadEngine {
   std::vector<Asked> waiting_;                        // the store thread's
   std::vector<std::unique_ptr<Transfer>> transfers_;  // the store thread's
   std::vector<std::uint64_t> cancelling_;             // the store thread's
-  bool given_ = false;  // the store thread's: the owner has not been woken for it
+  bool given_ = false;               // the store thread's: the owner has not been woken for it
+  std::int64_t counted_cpu_ns_ = 0;  // the store thread's: its CPU time that was counted
 };
 
 HttpEngine::~HttpEngine() {
@@ -195,6 +200,13 @@ Result<int> HttpEngine::add_root(const std::string& directory) {
   if (place == roots_.end()) place = roots_.insert(roots_.end(), nullptr);
   *place = std::move(root);
   return kStoreRoots + static_cast<int>(place - roots_.begin());
+}
+
+void HttpEngine::count_for(int root, std::shared_ptr<StoreTally> tally) {
+  if (root < kStoreRoots || tally == nullptr) return;
+  StoreRoot& counted = *roots_.at(static_cast<std::size_t>(root - kStoreRoots));
+  counted.tally = std::move(tally);
+  counted.tally->allowed = options_.requests_max;
 }
 
 void HttpEngine::remove_root(int root) {
@@ -373,6 +385,7 @@ void HttpEngine::launch(Transfer& transfer, const StoreUrl& url, bool fresh_conn
   transfer.answered = transfer.lost = false;
   transfer.begun_ns = monotonic_ns();
   ++transfer.root->under_way;
+  StoreTally::add(transfer.root->tally->requests);
   if (!ready || curl_->multi_add_handle(multi_, handle) != CURLM_OK) end(transfer, CURLE_OUT_OF_MEMORY);
 }
 
@@ -388,6 +401,8 @@ bool HttpEngine::take(Transfer& transfer, std::span<const std::byte> bytes) {
   }
   const std::size_t before = transfer.ranges.whole();
   const std::size_t whole = transfer.ranges.take(bytes);
+  StoreTally::add(transfer.root->tally->bytes, bytes.size());
+  StoreTally::add(transfer.root->tally->reads, whole - before);
   for (std::size_t i = before; i < whole; ++i)
     give(transfer.ranges.parts()[i], transfer.start_ns[i], {.verdict = Verdict::kGood});
   return true;
@@ -429,9 +444,25 @@ void HttpEngine::hedge(Transfer& late) {
     twin->twin = &late;
     late.twin = twin;
     late.root->hedging.note_hedged();
+    StoreTally::add(late.root->tally->hedged);
     launch(*twin, *url, true);
   } catch (const std::bad_alloc&) {
   }
+}
+
+void HttpEngine::count_end(const Transfer& transfer, Verdict verdict) {
+  StoreTally& tally = *transfer.root->tally;
+  const std::int64_t cpu_ns = thread_cpu_ns();
+  tally.cpu_ns.fetch_add(cpu_ns - std::exchange(counted_cpu_ns_, cpu_ns), std::memory_order_relaxed);
+  tally.allowed.store(static_cast<std::uint32_t>(transfer.root->allowed), std::memory_order_relaxed);
+  if (verdict == Verdict::kGood) {
+    StoreTally::add(tally.answered);
+    tally.answered_ns.fetch_add(monotonic_ns() - transfer.begun_ns, std::memory_order_relaxed);
+    return;
+  }
+  StoreTally::add(tally.failed);
+  const int status = transfer.request->answer().status;
+  if (status == 429 || status == 503) StoreTally::add(tally.throttled);
 }
 
 void HttpEngine::end(Transfer& transfer, CURLcode code) {
@@ -442,6 +473,7 @@ void HttpEngine::end(Transfer& transfer, CURLcode code) {
   } catch (const std::bad_alloc&) {  // then nothing is said of it
   }
   answered(*transfer.root, how.verdict == Verdict::kAgain && transfer.request->answer().status >= 429);
+  count_end(transfer, how.verdict);
   if (transfer.twin != nullptr) return stop(transfer);  // which may still be answered
   for (std::size_t i = transfer.ranges.whole(); i < transfer.ranges.parts().size(); ++i)
     give(transfer.ranges.parts()[i], transfer.start_ns[i], how);

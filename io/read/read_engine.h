@@ -12,6 +12,8 @@
 
 namespace carya::io {
 
+struct StoreTally;
+
 /// One read. It is a whole small file by name (`file` < 0), which the ring opens, reads and closes by linked requests,
 /// or a range of a file that was registered before (`file` >= 0).
 struct ReadRequest {
@@ -84,6 +86,8 @@ class ReadEngine {
   /// Add a directory that paths are relative to ("" for absolute paths and the working directory). The handle stays
   /// valid until remove_root().
   virtual Result<int> add_root(const std::string& directory) = 0;
+  /// Count what the reads below a root ask of its store; for files nothing is counted.
+  virtual void count_for([[maybe_unused]] int root, [[maybe_unused]] std::shared_ptr<StoreTally> tally) {}
   /// Remove a directory of which no read is in flight. Files that were added below it stay.
   virtual void remove_root(int root) = 0;
   /// Add a container file whose ranges are read. The handle stays valid until remove_file().

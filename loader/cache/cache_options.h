@@ -25,6 +25,7 @@ struct CacheOptions {
     kAny,           ///< what pays most
     kRaw,           ///< the results of the first ops
     kCoefficients,  ///< the record as it was read, with the packed coefficients of its JPEGs in their place
+    kRecords,       ///< the record as it was read
   };
   Form form = Form::kAny;
   /// The most bytes that are kept; 0: `share` of the memory that is free when the stream begins, divided by the ranks
@@ -32,7 +33,7 @@ struct CacheOptions {
   std::uint64_t bytes = 0;
   double share = 0.2;
   /// The label of the op behind which samples are kept ("decode_image", "crop#1"); "": where it pays most. Not with
-  /// kCoefficients, which are kept before all ops.
+  /// kCoefficients and kRecords, which are kept before all ops.
   std::string after{};
   /// Samples in files, with kOn: on a disk of this machine, also for later runs; in a folder that many machines see.
   CacheFolder disk{}, shared{};

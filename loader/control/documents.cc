@@ -130,6 +130,16 @@ CARYA_FIELDS(transforms::DecodePaths) {
   a("packed", d.packed);
   a("scan_bytes", d.scan_bytes), a("pixels", d.pixels);
 }
+CARYA_FIELDS(StorePrices) {
+  a("per_1000_requests", d.per_1000_requests), a("per_gb", d.per_gb);
+}
+CARYA_FIELDS(StoreFigures) {
+  a("source", d.source), a("requests", d.requests), a("bytes", d.bytes), a("reads", d.reads);
+  a("failed", d.failed), a("throttled", d.throttled), a("hedged", d.hedged), a("answered", d.answered);
+  a("answered_ns", d.answered_ns), a("cpu_ns", d.cpu_ns), a("allowed", d.allowed);
+  a("epoch_records", d.epoch_records), a("epoch_reads", d.epoch_reads), a("epoch_bytes", d.epoch_bytes);
+  a("prices", d.prices);
+}
 CARYA_FIELDS(SchedulerStats) {
   a("batches", d.batches), a("samples", d.samples), a("bytes_read", d.bytes_read), a("reads", d.reads);
   a("read_retries", d.read_retries), a("replaced", d.replaced), a("masked", d.masked), a("epoch", d.epoch),
@@ -140,7 +150,7 @@ CARYA_FIELDS(SchedulerStats) {
   a("cached_reads", d.cached_reads), a("cached_bytes", d.cached_bytes);
   a("plan_switches", d.plan_switches), a("chunk_rows", d.flow.chunk_rows);
   a("ahead_chunks", d.flow.ahead_chunks), a("remote_chunks", d.remote_chunks);
-  a("remote_bytes", d.remote_bytes), a("cores", d.cores);
+  a("remote_bytes", d.remote_bytes), a("cores", d.cores), a("stores", d.stores);
 }
 CARYA_FIELDS(shm::SlotRingStats) {
   a("bytes", d.bytes), a("huge_bytes", d.huge_bytes), a("free", d.free), a("filling", d.filling);
@@ -219,7 +229,7 @@ bool sane(const JobOptions& options) {
   return options.on_error <= transforms::OnError::kMask &&
          options.io_engine <= io::ReadEngineOptions::Kind::kPread &&
          options.reorder <= autotune::Sense::kRelaxed && options.cache.mode <= CacheOptions::Mode::kOn &&
-         options.cache.form <= CacheOptions::Form::kCoefficients &&
+         options.cache.form <= CacheOptions::Form::kRecords &&
          (!options.remote || options.remote->goal.objective <= autotune::Objective::kCostAtTarget);
 }
 bool sane(const AttachRequest& request) {

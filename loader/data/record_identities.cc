@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "io/files/record_file.h"
+#include "io/http/answer.h"
 
 namespace carya::loader {
 namespace {
@@ -20,6 +21,14 @@ std::int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+/// Whether a store's version tells bytes from others for good: a weak ETag does not, nor does a time whose second had not
+/// passed when the object was listed.
+bool is_lasting(std::string_view pin, std::int64_t made_ns) {
+  if (pin.starts_with("W/")) return false;
+  const auto changed_s = io::http_date_seconds(pin);
+  return !changed_s || *changed_s * kSecondNs + kCoarseTickNs <= made_ns;
 }
 
 /// The folder as it really is, since a link may lead elsewhere the next time.
@@ -98,7 +107,11 @@ bool RecordIdentities::may_keep(std::uint64_t source) const {
     if (field.kind != Kind::kEncoded) continue;
     if (!io::check_as_listed(*field.manifest, source)) return false;
     const auto version = field.manifest->file_version(source);
-    if (!version) continue;  // an object of a store, whose version each read compares
+    if (!version) {  // an object of a store, whose version each read compares
+      const char* const pin = field.manifest->pin_c_str(source);
+      if (pin != nullptr && !is_lasting(pin, made_ns_)) return false;
+      continue;
+    }
     const std::int64_t tick = version->mtime_ns % kSecondNs == 0 ? kCoarseTickNs : kTickNs;
     if (version->mtime_ns + tick > made_ns_) return false;
   }

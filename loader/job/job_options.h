@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "autotune/order/op_model.h"
+#include "autotune/placement/placement.h"
 #include "io/read/read_engine.h"
 #include "loader/cache/cache_options.h"
 #include "loader/data/decode_index.h"
+#include "loader/data/store_sources.h"
 #include "loader/host/host.h"
 #include "loader/overflow/remote_options.h"
 #include "transforms/pipeline/pipeline.h"
@@ -44,11 +46,14 @@ struct JobOptions {
   /// the maker of the stream, or from the state that the stream goes on from (fixed_order()). `reorder` must allow
   /// it. All ranks of a job have the same order. Empty: the planner chooses.
   std::vector<std::size_t> order{};
-  // The next three hold in this process only; no daemon is told of them.
+  // The next five hold in this process only; no daemon is told of them.
   bool beneath = false;  ///< no link may lead out of the dataset's folder
   bool fuse = true;      ///< false, to measure it: one op runs after the other, each whole
   /// False: the reader is no trainer, so that the rate at which it takes batches says nothing.
   bool trains = true;
+  StorePricesGiven store_prices{};  ///< of the stores that records are read from
+  /// $ per hour of this machine with its accelerators: what stores charge is compared with.
+  double host_per_hour = autotune::kAssumedPrices.host_per_hour;
   std::optional<RemoteOptions> remote{};  ///< none: this machine computes everything
   CacheOptions cache{};                   ///< samples kept in memory for later epochs; not beside `remote`
 };

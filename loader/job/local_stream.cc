@@ -27,6 +27,9 @@ constexpr std::uint64_t kAutoSlotBytes = 4 << 20;
 constexpr std::uint32_t kRemoteSlotsMax = 64;
 
 constexpr std::ptrdiff_t kProfilesShown = 4;
+constexpr double kSecondsPerHour = 3600;
+/// A host for which nobody pays: what stores charge weighs most, but other costs still count.
+constexpr double kHostPerHourMin = 0.01;
 
 std::uint32_t auto_slots(std::uint64_t batch_bytes) {
   return batch_bytes >= kAutoSlotBytes
@@ -126,6 +129,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   if (!given.executor && !options.remote)
     stream->cached_reads_ =
         CachedReads::create(manifests_of(*dataset), options.beneath ? io::beneath_flags() : 0);
+  stream->stores_ = StoreSources::create(dataset, options.world_size, options.store_prices);
   if (!given.executor) TRY(stream->open_cache(dataset, options, limits, *plan));
   std::shared_ptr<Executor> executor = std::move(given.executor);
   if (options.remote) {
@@ -142,7 +146,8 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
        .executor = std::move(executor),
        .cached_reads = stream->cached_reads_,
        .plan_chooser = std::move(given.plan_chooser),
-       .cache = stream->cache_},
+       .cache = stream->cache_,
+       .stores = stream->stores_},
       std::move(plan), stream->engine_->pool(),
       {.shape = stream->shape_,
        .seed = stream->seed_,
@@ -178,6 +183,10 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
       .ranks = pipeline_->shuffled() && !limits.cache_budget ? options.world_size : 1,
       .epochs = options.epochs,
       .epoch = options.epoch,
+      .record_bytes = std::max(1.0, mean_record_bytes(*dataset)),
+      .stores = stores_ ? stores_->figures() : std::vector<StoreFigures>(),
+      .threads = static_cast<double>(threads_),
+      .core_price = std::max(options.host_per_hour, kHostPerHourMin) / (kSecondsPerHour * threads_),
   };
   ASSIGN(cache_,
          StreamCache::create(pipeline_, asked,

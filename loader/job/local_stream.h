@@ -151,9 +151,10 @@ class LocalStream : public Stream, private StreamControl {
   std::unique_ptr<PlacementLoop> placement_;  // null: this machine computes all
   std::shared_ptr<StreamScheduler> scheduler_;
   std::shared_ptr<DecodeIndex> index_;
-  std::shared_ptr<StreamCache> cache_;         // null: no samples are kept
-  std::shared_ptr<CachedReads> cached_reads_;  // null: there is nothing to be read this way
-  SharedBudget::Part ring_part_;               // of the budget; outlives what it is for
+  std::shared_ptr<const StoreSources> stores_;  // null: no record is behind a URL
+  std::shared_ptr<StreamCache> cache_;          // null: no samples are kept
+  std::shared_ptr<CachedReads> cached_reads_;   // null: there is nothing to be read this way
+  SharedBudget::Part ring_part_;                // of the budget; outlives what it is for
   std::shared_ptr<shm::SlotRing> ring_;
   StreamShape shape_;
   std::shared_ptr<const transforms::Pipeline> pipeline_;

@@ -25,6 +25,11 @@ constexpr double kEntryTimeBest = 0.6, kEntryTime = 0.8;
 constexpr double kPackSPerByte = 15e-9;
 /// The share of a sample that decoding takes where nothing was measured.
 constexpr double kDecodeShare = 0.6;
+/// Bytes that are kept beside those of a record (source_parts.h).
+constexpr double kRecordRoom = 160;
+/// Of a store of which too little is known. Source: shared figures of the clouds for objects in the same region, 20 to 50
+/// ms to the first byte.
+constexpr double kRequestS = 0.03, kRequestsAtOnce = 64;
 
 /// CPU seconds of decoding in a sample of this order; 0: nothing was measured.
 double decode_s(const OrderProfile* ran) {
@@ -39,10 +44,19 @@ autotune::CachePlace coefficients_place(double sample_s, double decode_s, double
   const double share = simd_target() == "AVX3_DL" ? kEntryTimeBest : kEntryTime;
   const double decode = decode_s > 0 ? std::min(decode_s, sample_s) : kDecodeShare * sample_s;
   const double hit_s = sample_s - (1 - share) * decode;
-  return {.ops = 0,
+  return {.at = {.form = autotune::CacheForm::kCoefficients},
           .fill_s = hit_s + kPackSPerByte * record_bytes,
           .hit_s = hit_s,
           .bytes = kEntryBytes * record_bytes};
+}
+
+/// A record as it was read is computed as any other is.
+autotune::CachePlace record_place(double sample_s, double record_bytes) {
+  const double hit_s = sample_s + kReadSPerByte * record_bytes;
+  return {.at = {.form = autotune::CacheForm::kRecords},
+          .fill_s = hit_s + kWriteSPerByte * record_bytes,
+          .hit_s = hit_s,
+          .bytes = record_bytes + kRecordRoom};
 }
 
 bool can_part(const std::shared_ptr<const transforms::Pipeline>& pipeline,
@@ -74,9 +88,36 @@ bool can_keep_coefficients(const std::shared_ptr<const transforms::Pipeline>& pi
   return transforms::part_at_source(pipeline, {.order = {order.begin(), order.end()}}).has_value();
 }
 
+ReadCost read_cost(std::span<const StoreFigures> stores, double core_price, double threads) {
+  ReadCost sum;
+  std::uint64_t records = 0;  // each has a read in some of the stores, or several in one
+  for (const StoreFigures& store : stores) records = std::max(records, store.epoch_records);
+  for (const StoreFigures& store : stores) {
+    if (store.epoch_reads == 0) continue;
+    const auto epoch_reads = static_cast<double>(store.epoch_reads);
+    double requests = 1, bytes = static_cast<double>(store.epoch_bytes) / epoch_reads;
+    double cpu_s = 0, request_s = kRequestS, at_once = kRequestsAtOnce;
+    if (store.reads >= kTrustedSamples && store.answered > 0) {
+      const auto reads = static_cast<double>(store.reads);
+      requests = static_cast<double>(store.requests) / reads;
+      bytes = static_cast<double>(store.bytes) / reads;
+      cpu_s = static_cast<double>(store.cpu_ns) * 1e-9 / reads;
+      request_s = static_cast<double>(store.answered_ns) * 1e-9 / static_cast<double>(store.answered);
+      at_once = std::max(1.0, static_cast<double>(store.allowed));
+    }
+    const double dollars =
+        requests * store.prices.per_1000_requests * 1e-3 + bytes * store.prices.per_gb * 1e-9;
+    const double reads = epoch_reads / static_cast<double>(records);  // of a record
+    sum.cpu_s += reads * cpu_s;
+    sum.money_s += reads * dollars / core_price;
+    sum.wait_s += reads * threads * requests * request_s / at_once;
+  }
+  return sum;
+}
+
 Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                           std::span<const std::size_t> order,
-                                          std::span<const std::size_t> places) {
+                                          std::span<const autotune::CachePoint> places, double record_bytes) {
   const PlanProfile believed = checked(pipeline, profile);
   const PipelineInfo info = facts_of(pipeline, believed);
   PlannerInput input = planner_input(pipeline, info);
@@ -85,16 +126,20 @@ Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, 
   ASSIGN(const autotune::Plan plan, fused_plan(model, order));
   ASSIGN(const autotune::RemoteCuts cuts, autotune::remote_cuts(model, plan, {}, {}, {}));
   autotune::CacheInputs facts{.sample_s = cuts.local_cpu_s};
-  for (const std::size_t ops : places) {
-    if (ops == 0) {
+  for (const autotune::CachePoint& at : places) {
+    if (at.form == autotune::CacheForm::kRecords) {
+      facts.places.push_back(record_place(facts.sample_s, record_bytes));
+      continue;
+    }
+    if (at.form == autotune::CacheForm::kCoefficients) {
       facts.places.push_back(
           coefficients_place(facts.sample_s, decode_s(believed.find(order)), info.record_bytes));
       continue;
     }
-    const auto cut = std::ranges::find(cuts.cuts, ops, &autotune::RemoteCut::ops_remote);
+    const auto cut = std::ranges::find(cuts.cuts, at.ops, &autotune::RemoteCut::ops_remote);
     if (cut == cuts.cuts.end() || !(cut->bytes_in > 0)) continue;
     facts.places.push_back(
-        {.ops = ops,
+        {.at = at,
          .fill_s = cut->worker_cpu_s + cut->host_cpu_s + cut->bytes_in * (kWriteSPerByte + kReadSPerByte),
          .hit_s = cut->host_cpu_s + cut->bytes_in * kReadSPerByte,
          .bytes = cut->bytes_in});

@@ -7,6 +7,7 @@
 
 #include "autotune/cache/cache_choice.h"
 #include "base/error.h"
+#include "loader/data/store_sources.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/pipeline/pipeline.h"
 
@@ -24,11 +25,21 @@ std::vector<std::size_t> cache_places(const std::shared_ptr<const transforms::Pi
 bool can_keep_coefficients(const std::shared_ptr<const transforms::Pipeline>& pipeline,
                            std::span<const std::size_t> order);
 
+/// What it costs to read a record from its stores, as CPU seconds of a sample; see autotune::CacheInputs.
+struct ReadCost {
+  double cpu_s = 0;    ///< of the store thread
+  double money_s = 0;  ///< CPU seconds that cost as much as the requests and bytes
+  double wait_s = 0;   ///< CPU seconds that the threads have meanwhile, at the store's best rate
+};
+/// By what was asked of the stores so far; before that a record is a request, which takes as long as in most regions.
+/// `core_price`: $ of a CPU second; `threads`: that compute.
+ReadCost read_cost(std::span<const StoreFigures> stores, double core_price, double threads);
+
 /// What the planner's cost function says of a sample for which nothing is kept, and of each of those places: costs and
-/// bytes. `places` are those of cache_places(), and 0 for coefficients. The caller sets records, capacity and epochs. Errors: those of the
-/// planner.
+/// bytes. `places` are behind the ops of cache_places(), or before all. `record_bytes`: mean of the records that are kept
+/// as they were read. The caller sets what reading costs, records, capacity and epochs. Errors: those of the planner.
 Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                           std::span<const std::size_t> order,
-                                          std::span<const std::size_t> places);
+                                          std::span<const autotune::CachePoint> places, double record_bytes);
 
 }  // namespace carya::loader

@@ -19,6 +19,8 @@
 namespace carya::loader {
 namespace {
 
+using autotune::CacheForm;
+using autotune::CachePoint;
 using Json = nlohmann::json;
 using Form = CacheOptions::Form;
 using Mode = CacheOptions::Mode;
@@ -33,13 +35,22 @@ constexpr double kMicro = 1e6;
 constexpr char kReading[] = "reading";
 /// What packed records are, in the names of places in files; another one when their bytes change.
 constexpr char kCoefficients[] = "coefficients 1";
+constexpr char kRecords[] = "records 1";
 
 Json figure(double seconds) {
   return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
 }
 
-const char* form_name(std::size_t ops) {
-  return ops == 0 ? "coefficients" : "raw";
+const char* form_name(const CachePoint& at) {
+  switch (at.form) {
+    case CacheForm::kResults:
+      return "raw";
+    case CacheForm::kCoefficients:
+      return "coefficients";
+    case CacheForm::kRecords:
+      return "records";
+  }
+  return "";
 }
 
 void hash_op(Hasher128& hasher, const transforms::Op& op) {
@@ -114,6 +125,7 @@ Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const t
   auto made = std::shared_ptr<StreamCache>(new StreamCache(std::move(pipeline), options));
   const MutexLock lock(made->deciding_);
   made->order_ = std::move(order);
+  made->read_ = read_cost(options.stores, options.core_price, options.threads);
   if (options.identities) {
     ASSIGN(made->bell_, FetchBell::create());
   }
@@ -126,22 +138,29 @@ Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const t
 /// What the options ask for can be.
 Status StreamCache::check_place() const {
   const CacheOptions& asked = options_.cache;
-  if (asked.form != Form::kCoefficients) {
+  const bool before_all = asked.form == Form::kCoefficients || asked.form == Form::kRecords;
+  if (!before_all) {
     if (asked.after.empty()) return {};
     TRY(named_place(cache_places(pipeline_, order_)));
     return {};
   }
   if (!asked.after.empty())
+    return fail(Code::kInvalidArgument,
+                fmt::format("cache: after: got \"{}\" beside form=\"{}\", which are kept before all "
+                            "operations; give one of the two",
+                            asked.after, asked.form == Form::kRecords ? "records" : "coefficients"));
+  if (asked.form == Form::kRecords) {
+    if (transforms::part_records(*pipeline_)) return {};
     return fail(
         Code::kInvalidArgument,
-        fmt::format("cache: after: got \"{}\" beside form=\"coefficients\", which are kept before all "
-                    "operations; give one of the two",
-                    asked.after));
+        "cache: form: got \"records\", but no field of this pipeline is read from storage; leave form "
+        "out");
+  }
   if (!options_.fuse || !can_keep_coefficients(pipeline_, order_))
     return fail(
         Code::kInvalidArgument,
         "cache: form: got \"coefficients\", but no field of this pipeline is decoded by decode_image and by "
-        "nothing else; give \"raw\"");
+        "nothing else; give \"raw\" or \"records\"");
   return {};
 }
 
@@ -189,23 +208,31 @@ void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>&
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
   if (!place()) order_ = order;
   has_jpegs_ = seen.has_jpegs;
+  read_ = read_cost(seen.stores, options_.core_price, options_.threads);
   decide(known, seen.epoch);
 }
 
-/// The places to choose from. Coefficients are weighed where the stream has met JPEGs.
-std::vector<std::size_t> StreamCache::places_now() const {
+/// The places to choose from. Coefficients are weighed where the stream has met JPEGs, records where a request to a store
+/// is saved by each.
+std::vector<CachePoint> StreamCache::places_now() const {
   const CacheOptions& asked = options_.cache;
   if (!asked.after.empty()) {
     const auto named = named_place(cache_places(pipeline_, order_));
-    return named ? std::vector{*named} : std::vector<std::size_t>{};
+    return named ? std::vector{CachePoint{.ops = *named}} : std::vector<CachePoint>{};
   }
   const auto kept = place();
-  const bool weighed = asked.form == Form::kCoefficients || has_jpegs_ || (kept && kept->ops == 0);
-  std::vector<std::size_t> places;
-  if (asked.form != Form::kRaw && weighed && options_.fuse && can_keep_coefficients(pipeline_, order_))
-    places.push_back(0);
-  if (asked.form != Form::kCoefficients)
-    for (const std::size_t ops : cache_places(pipeline_, order_)) places.push_back(ops);
+  const auto weighed = [&](Form form, CacheForm as, bool worth) {
+    return asked.form == form || (asked.form == Form::kAny && (worth || (kept && kept->at.form == as)));
+  };
+  std::vector<CachePoint> places;
+  if (weighed(Form::kRecords, CacheForm::kRecords, !options_.stores.empty()) &&
+      transforms::part_records(*pipeline_))
+    places.push_back({.form = CacheForm::kRecords});
+  if (weighed(Form::kCoefficients, CacheForm::kCoefficients, has_jpegs_) && options_.fuse &&
+      can_keep_coefficients(pipeline_, order_))
+    places.push_back({.form = CacheForm::kCoefficients});
+  if (asked.form == Form::kAny || asked.form == Form::kRaw)
+    for (const std::size_t ops : cache_places(pipeline_, order_)) places.push_back({.ops = ops});
   return places;
 }
 
@@ -214,16 +241,18 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   const bool asked_for = options_.cache.mode == Mode::kOn;
   const OrderProfile* const ran = known.find(order_);
   if (!asked_for && !(ran && ran->timed_samples() >= kTrustedSamples)) return;
-  const std::vector<std::size_t> places = places_now();
+  const std::vector<CachePoint> places = places_now();
   if (places.empty()) {
     why_ = "no op before the first random one leaves everything decoded";
     return;
   }
-  auto facts = cache_facts(*pipeline_, known, order_, places);
+  auto facts = cache_facts(*pipeline_, known, order_, places, options_.record_bytes);
   if (!facts) {
     why_ = "not decided: " + facts.error().message;
     return;
   }
+  facts->read_s = read_.cpu_s + read_.money_s;
+  facts->wait_s = read_.wait_s;
   facts->records = static_cast<double>(options_.records);
   facts->capacity_bytes =
       static_cast<double>(capacity() + options_.cache.disk.bytes + options_.cache.shared.bytes);
@@ -246,31 +275,38 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
                                                &autotune::CacheCost::later_s);
     if (best != choice_.all.end()) choice_.chosen = *best;
   }
-  turn_to(choice_.chosen.place ? std::optional(facts_.places[*choice_.chosen.place].ops) : std::nullopt);
+  turn_to(choice_.chosen.place ? std::optional(facts_.places[*choice_.chosen.place].at) : std::nullopt);
 }
 
 std::optional<std::size_t> StreamCache::present(const autotune::CacheInputs& facts) const {
   const auto kept = place();
   if (!kept) return std::nullopt;
-  const auto found = std::ranges::find(facts.places, kept->ops, &autotune::CachePlace::ops);
+  const auto found = std::ranges::find(facts.places, kept->at, &autotune::CachePlace::at);
   if (found == facts.places.end()) return std::nullopt;
   return static_cast<std::size_t>(found - facts.places.begin());
 }
 
 /// Put what was measured in the place of what the model says.
 void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known) {
-  if (const OrderProfile* const ran = known.find(order_); ran && ran->timed_samples() >= kTrustedSamples)
-    facts.sample_s = ran->cpu_ns() * 1e-9;
+  if (const OrderProfile* const ran = known.find(order_); ran && ran->timed_samples() >= kTrustedSamples) {
+    const double model_s = std::exchange(facts.sample_s, ran->cpu_ns() * 1e-9);
+    for (autotune::CachePlace& place :
+         facts.places) {  // a record is computed as a whole, wherever it comes from
+      if (place.at.form != CacheForm::kRecords) continue;
+      place.hit_s += facts.sample_s - model_s;
+      place.fill_s += facts.sample_s - model_s;
+    }
+  }
   const auto kept = place();
   const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
   if (kept) {
-    autotune::CachePlace& here = measured_[kept->ops];
+    autotune::CachePlace& here = measured_[kept->at];
     if (stats.records > 0) here.bytes = static_cast<double>(stats.bytes) / static_cast<double>(stats.records);
     if (kept->hits.timed() >= kTrustedSamples) here.hit_s = kept->hits.mean_s();
     if (kept->fills.timed() >= kTrustedSamples) here.fill_s = kept->fills.mean_s();
   }
   for (autotune::CachePlace& place : facts.places) {
-    const auto found = measured_.find(place.ops);
+    const auto found = measured_.find(place.at);
     if (found == measured_.end()) continue;
     if (found->second.bytes > 0) place.bytes = found->second.bytes;
     if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
@@ -294,7 +330,8 @@ std::uint64_t StreamCache::capacity() const {
 
 /// What is kept at a place, in words that name it: "" for the results of ops.
 std::string StreamCache::form_of(const KeptPlace& place) const {
-  if (place.ops > 0) return "";
+  if (place.at.form == CacheForm::kResults) return "";
+  if (place.keeps_records()) return kRecords;
   std::string form = kCoefficients;
   for (const std::size_t field : place.packed) form += " " + pipeline_->fields()[field].spec.name;
   return form;
@@ -305,7 +342,7 @@ std::string StreamCache::form_of(const KeptPlace& place) const {
 std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place) const {
   if (!options_.identities || !options_.identities->reason().empty()) return std::make_shared<KeptFiles>();
   Hasher128 hasher;
-  const std::size_t ops = place.ops;
+  const std::size_t ops = place.at.ops;
   hasher.update(std::string_view("carya samples 1"));
   if (const std::string form = form_of(place); !form.empty()) hasher.update(std::string_view(form));
   Json names = Json::array();
@@ -316,17 +353,16 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
     hash_op(hasher, op);
     names.push_back(Json::parse(op.json()));
   }
-  for (const std::string& codec : transforms::codec_versions()) hasher.update(std::string_view(codec));
+  if (!place.keeps_records())
+    for (const std::string& codec : transforms::codec_versions()) hasher.update(std::string_view(codec));
   for (const transforms::SourceField& field : pipeline_->fields()) {
     hasher.update(static_cast<std::uint64_t>(field.kind));
     hasher.update(std::string_view(field.spec.name));
     hasher.update(std::string_view(field.spec.to_string()));
   }
-  const std::string about = Json{
-      {"version", 1},
-      {"after", label_of(ops)},
-      {"ops", std::move(names)},
-      {"form", form_name(ops)}}.dump();
+  const std::string about =
+      Json{{"version", 1}, {"after", label_of(ops)}, {"ops", std::move(names)}, {"form", form_name(place.at)}}
+          .dump();
   std::vector<std::shared_ptr<FileTier>> tiers;
   for (const auto& [kind, folder] :
        {std::pair{TierKind::kDisk, options_.cache.disk}, std::pair{TierKind::kShared, options_.cache.shared}})
@@ -349,11 +385,12 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
                   .may_keep = check(&RecordIdentities::may_keep)});
 }
 
-/// Take the plan apart behind so many ops. Returns false if it cannot be.
-bool StreamCache::part_at(std::size_t ops, KeptPlace& place) const {
+/// Take the plan apart at a place. Returns false if it cannot be.
+bool StreamCache::part_at(const CachePoint& at, KeptPlace& place) const {
   const transforms::PlanOptions whole{.seed = options_.seed, .fuse = options_.fuse, .order = order_};
-  if (ops == 0) {
-    auto parts = transforms::part_at_source(pipeline_, whole);
+  if (at.form != CacheForm::kResults) {
+    auto parts = at.form == CacheForm::kRecords ? transforms::part_records(*pipeline_)
+                                                : transforms::part_at_source(pipeline_, whole);
     if (!parts) return false;
     place.before = std::move(parts->before);
     place.behind = std::move(parts->behind);
@@ -361,7 +398,7 @@ bool StreamCache::part_at(std::size_t ops, KeptPlace& place) const {
     return true;
   }
   transforms::PlanOptions before = whole, behind = whole;
-  before.last = behind.first = ops;
+  before.last = behind.first = at.ops;
   before.packed = behind.packed = true;
   auto first = transforms::Plan::compile(pipeline_, before);
   auto last = transforms::Plan::compile(pipeline_, behind);
@@ -371,22 +408,25 @@ bool StreamCache::part_at(std::size_t ops, KeptPlace& place) const {
   return true;
 }
 
-/// Keep samples behind so many ops from now on; none: nowhere.
-void StreamCache::turn_to(std::optional<std::size_t> ops) {
+/// Keep samples at a place from now on; none: nowhere.
+void StreamCache::turn_to(std::optional<CachePoint> at) {
   const auto now = place();
-  why_ = ops ? fmt::format("kept after {}: {:.0f} us per sample later, {:.0f} without", label_of(*ops),
-                           choice_.chosen.later_s * kMicro, facts_.sample_s * kMicro)
-             : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
-                           facts_.epochs_left);
-  if (ops == (now ? std::optional(now->ops) : std::nullopt) || changes_ >= kChangesMax) return;
+  why_ = at ? fmt::format("kept after {}: {:.0f} us per sample later, {:.0f} without", label_of(at->ops),
+                          choice_.chosen.later_s * kMicro, choice_.all.front().later_s * kMicro)
+            : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
+                          facts_.epochs_left);
+  if (!options_.stores.empty())
+    why_ += fmt::format("; reading a record from its store counts as {:.0f} us of money, {:.0f} of time",
+                        read_.money_s * kMicro, std::max(read_.cpu_s, read_.wait_s) * kMicro);
+  if (at == (now ? std::optional(now->at) : std::nullopt) || changes_ >= kChangesMax) return;
   std::shared_ptr<KeptPlace> next;
-  if (ops) {
+  if (at) {
     next = std::make_shared<KeptPlace>();
     next->order = order_;
-    next->ops = *ops;
-    if (!part_at(*ops, *next)) return;  // places_now() has tried
+    next->at = *at;
+    if (!part_at(*at, *next)) return;  // places_now() has tried
     std::string names = form_of(*next);
-    for (std::size_t i = 0; i < *ops; ++i) names += pipeline_->ops()[order_[i]]->json();
+    for (std::size_t i = 0; i < at->ops; ++i) names += pipeline_->ops()[order_[i]]->json();
     next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
                                    options_.capacity_bytes, options_.budget);
     next->files = open_files(*next);
@@ -404,8 +444,8 @@ std::string StreamCache::report() const {
   for (const autotune::CacheCost& cost : choice_.all) {
     const autotune::CachePlace* const at = cost.place ? &facts_.places[*cost.place] : nullptr;
     choices.push_back(
-        {{"after", at ? Json(label_of(at->ops)) : Json(nullptr)},
-         {"form", at ? Json(form_name(at->ops)) : Json(nullptr)},
+        {{"after", at ? Json(label_of(at->at.ops)) : Json(nullptr)},
+         {"form", at ? Json(form_name(at->at)) : Json(nullptr)},
          {"bytes", at ? Json(at->bytes) : Json(nullptr)},
          {"share", cost.share},
          {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
@@ -415,8 +455,8 @@ std::string StreamCache::report() const {
          {"pays_back_epochs", cost.pays_back_epochs ? Json(*cost.pays_back_epochs) : Json(nullptr)}});
   }
   Json report{{"mode", options_.cache.mode == Mode::kAuto ? "auto" : "on"},
-              {"after", kept ? Json(label_of(kept->ops)) : Json(nullptr)},
-              {"form", kept ? Json(form_name(kept->ops)) : Json(nullptr)},
+              {"after", kept ? Json(label_of(kept->at.ops)) : Json(nullptr)},
+              {"form", kept ? Json(form_name(kept->at)) : Json(nullptr)},
               {"why", why_},
               {"capacity_bytes", capacity()},
               {"epochs_expected", facts_.epochs_left},
@@ -440,6 +480,11 @@ std::string StreamCache::report() const {
   report["damaged_records"] = kept ? kept->damaged.load() : 0;
   report["admitted_share"] = kept ? stats.admitted_share : 0;
   const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
+  report["read"] = nullptr;
+  if (!options_.stores.empty())
+    report["read"] = {{"cpu_us", read_.cpu_s * kMicro},
+                      {"money_us", read_.money_s * kMicro},
+                      {"wait_us", read_.wait_s * kMicro}};
   report["hit_us"] = figure(hit_s);
   report["fill_us"] = figure(fill_s);
   // Of what was timed here; until a sample without a cache was timed, nothing can be said.

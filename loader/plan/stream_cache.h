@@ -17,6 +17,8 @@
 #include "loader/cache/sample_cache.h"
 #include "loader/cache/shared_samples.h"
 #include "loader/data/record_identities.h"
+#include "loader/data/store_sources.h"
+#include "loader/plan/cache_places.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"
 
@@ -46,9 +48,9 @@ class TimedSamples {
 /// A place where samples are kept: the parts of the plan before and behind it, and the samples. Constant but for the
 /// samples and figures. Threads: thread-safe.
 struct KeptPlace {
-  std::vector<std::size_t> order;  ///< the order of the ops that was cut
-  std::size_t ops = 0;  ///< the place is behind so many; 0: records are kept as packed coefficients
-  std::vector<std::size_t> packed;  ///< the fields that they stand for
+  std::vector<std::size_t> order;   ///< the order of the ops that was cut
+  autotune::CachePoint at{};        ///< behind so many of them; in which form
+  std::vector<std::size_t> packed;  ///< the fields that packed coefficients stand for
   std::shared_ptr<const transforms::Plan> before, behind;
   std::shared_ptr<SampleCache> samples;
   std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
@@ -57,6 +59,8 @@ struct KeptPlace {
   TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
   std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
 
+  /// Whether what is kept are records as they were read: the whole plan goes on from there.
+  bool keeps_records() const { return at.form == autotune::CacheForm::kRecords; }
   /// Whether a sample of the record that was kept is not to be taken, since it was damaged once.
   bool distrusts(std::uint64_t source) const;
   /// A sample that was kept is not whole: its record is computed from its source from now on, or is met again where
@@ -82,6 +86,11 @@ struct StreamCacheOptions {
   std::uint64_t ranks = 1;    ///< among which each epoch deals the records out anew; 1: they are not
   std::optional<std::uint64_t> epochs;  ///< none: without end
   std::uint64_t epoch = 0;              ///< in which the stream begins
+  double record_bytes = 110'000;        ///< mean of a record as it is read
+  std::vector<StoreFigures>
+      stores{};              ///< from which records are read, with prices; empty: none is behind a URL
+  double threads = 1;        ///< that compute
+  double core_price = 1e-5;  ///< $ of a CPU second, to compare with what stores charge
 };
 
 /// What one stream keeps of its samples for later epochs, and where: decided from what was measured, while it runs. Its
@@ -111,8 +120,9 @@ class StreamCache {
   bool is_due() const { return asked_ || place() != nullptr; }
   /// What a look is told of its stream.
   struct Seen {
-    std::uint64_t epoch = 0;  ///< which is computed
-    bool has_jpegs = false;   ///< whether JPEGs were decoded
+    std::uint64_t epoch = 0;             ///< which is computed
+    bool has_jpegs = false;              ///< whether JPEGs were decoded
+    std::vector<StoreFigures> stores{};  ///< what was asked of them
   };
   /// Give back memory that others need, and decide anew. `known`: what this stream and earlier ones measured; `order`:
   /// in which the ops run now.
@@ -124,15 +134,15 @@ class StreamCache {
  private:
   StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
   Status check_place() const REQUIRES(deciding_);
-  std::vector<std::size_t> places_now() const REQUIRES(deciding_);
+  std::vector<autotune::CachePoint> places_now() const REQUIRES(deciding_);
   Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
   void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
   void correct(autotune::CacheInputs& facts, const PlanProfile& known) REQUIRES(deciding_);
-  void turn_to(std::optional<std::size_t> ops) REQUIRES(deciding_);
+  void turn_to(std::optional<autotune::CachePoint> at) REQUIRES(deciding_);
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
   std::optional<std::size_t> present(const autotune::CacheInputs& facts) const;
   std::uint64_t capacity() const;
-  bool part_at(std::size_t ops, KeptPlace& place) const REQUIRES(deciding_);
+  bool part_at(const autotune::CachePoint& at, KeptPlace& place) const REQUIRES(deciding_);
   std::string form_of(const KeptPlace& place) const REQUIRES(deciding_);
   std::shared_ptr<const KeptFiles> open_files(const KeptPlace& place) const REQUIRES(deciding_);
 
@@ -147,8 +157,8 @@ class StreamCache {
   std::string why_ GUARDED_BY(deciding_);               // in a line
   int changes_ GUARDED_BY(deciding_) = 0;
   bool has_jpegs_ GUARDED_BY(deciding_) = false;  // JPEGs were decoded by this stream
-  std::map<std::size_t, autotune::CachePlace> measured_
-      GUARDED_BY(deciding_);  // places that ran, by their ops
+  std::map<autotune::CachePoint, autotune::CachePlace> measured_ GUARDED_BY(deciding_);  // places that ran
+  ReadCost read_ GUARDED_BY(deciding_);                                                  // of a record
 
   mutable Mutex placing_;  // held for moments
   std::shared_ptr<KeptPlace> place_ GUARDED_BY(placing_);

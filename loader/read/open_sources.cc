@@ -50,7 +50,7 @@ bool OpenSources::reserve(ReadOp& op) try {
 Status OpenSources::enter(ReadOp& op) {
   if (op.source == nullptr) return std::unexpected(out_of_memory());
   const io::Manifest& manifest = *op.manifest;
-  ASSIGN(const int root, open_root(places_.at({op.job, &manifest}), manifest));
+  ASSIGN(const int root, open_root(places_.at({op.job, &manifest}), op));
   OpenSource& source = *op.source;
   if (op.in_container())
     TRY(source.handle < 0 ? open_container(source, root, manifest, op.container) : look_at(source));
@@ -59,9 +59,10 @@ Status OpenSources::enter(ReadOp& op) {
   return {};
 }
 
-Result<int> OpenSources::open_root(Place& place, const io::Manifest& manifest) {
+Result<int> OpenSources::open_root(Place& place, const ReadOp& op) {
   if (place.root.handle < 0) {
-    ASSIGN(place.root.handle, engine_.add_root(manifest.root()));
+    ASSIGN(place.root.handle, engine_.add_root(op.manifest->root()));
+    if (op.tally != nullptr) engine_.count_for(place.root.handle, *op.tally);
   }
   return place.root.handle;
 }

@@ -56,7 +56,7 @@ class OpenSources {
     std::size_t busy = 0;                // containers with reads in flight
     bool forgotten = false;
   };
-  Result<int> open_root(Place& place, const io::Manifest& manifest);
+  Result<int> open_root(Place& place, const ReadOp& op);
   Status open_container(OpenSource& source, int root, const io::Manifest& manifest, std::uint32_t container);
   Status look_at(OpenSource& source);
   bool close_one_container();

@@ -51,9 +51,10 @@ struct RowWork {
   std::span<std::byte* const> outputs;
 
   /// The whole plan, from the record.
-  Status from_record() const {
+  Status from_record() const { return from_record(inputs); }
+  Status from_record(std::span<const std::span<const std::byte>> record) const {
     const auto indexes = parts.index.begin(scratch.index, source, id.epoch);
-    Status ran = parts.plan.run(scratch.transforms, id, inputs, outputs, indexes);
+    Status ran = parts.plan.run(scratch.transforms, id, record, outputs, indexes);
     parts.index.end(scratch.index, source);
     return ran;
   }
@@ -63,6 +64,7 @@ struct RowWork {
     const KeptPlace& place = *chunk.place;
     scratch.kept.resize(place.behind->inputs().size());
     place.behind->unpack(sample, scratch.kept);
+    if (place.keeps_records()) return from_record(scratch.kept);
     return place.behind->run(scratch.transforms, id, scratch.kept, outputs);
   }
 
@@ -92,7 +94,9 @@ struct RowWork {
     KeptPlace& place = *chunk.place;
     std::span<std::byte> sample;
     std::shared_ptr<std::byte> own;  // where memory does not keep it, but files do
-    const auto indexes = parts.index.begin(scratch.index, source, id.epoch);
+    // A record that is kept as it is brings its index along where it is computed.
+    const auto indexes = place.keeps_records() ? std::span<transforms::FieldIndex>()
+                                               : parts.index.begin(scratch.index, source, id.epoch);
     const Status packed = place.before->pack(
         scratch.transforms, id, inputs,
         [&](std::uint64_t bytes) {
@@ -103,7 +107,7 @@ struct RowWork {
           return memory;
         },
         indexes);
-    parts.index.end(scratch.index, source);
+    if (!place.keeps_records()) parts.index.end(scratch.index, source);
     if (!packed || !from_kept(sample)) return false;
     if (own) {
       place.files->offer(source, own, sample);

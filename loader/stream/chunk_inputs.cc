@@ -16,7 +16,8 @@ std::uint64_t buffer_room(std::uint64_t bytes) {
   return bytes > kEncodedBytesMax ? 0 : align_up(bytes + kSlackBytes, std::uint64_t{64});
 }
 
-std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job) {
+std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job,
+                          const StoreSources* stores) {
   chunk.inputs.clear();
   chunk.reads->reads.clear();
   chunk.labels.resize(chunk.tasks.size());
@@ -24,7 +25,8 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
   std::uint64_t room = 0;
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
     const std::uint64_t source = dataset.source_index(chunk.tasks[t].record);
-    for (const Dataset::Field& field : dataset.fields()) {
+    for (std::size_t f = 0; f < dataset.fields().size(); ++f) {
+      const Dataset::Field& field = dataset.fields()[f];
       if (!chunk.needs_inputs(t)) {
         chunk.inputs.emplace_back();
         continue;
@@ -42,6 +44,7 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
       ReadOp op{.batch = chunk.reads.get(),
                 .task = t,
                 .manifest = field.manifest.get(),
+                .tally = stores != nullptr ? stores->tally(f) : nullptr,
                 .container = address.container,
                 .job = job};
       op.request.path = field.manifest->path_c_str(source);

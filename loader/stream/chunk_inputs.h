@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "loader/data/dataset.h"
+#include "loader/data/store_sources.h"
 #include "loader/read/cached_reads.h"
 #include "loader/read/read_buffer.h"
 #include "loader/read/read_tally.h"
@@ -18,7 +19,9 @@ std::uint64_t buffer_room(std::uint64_t bytes);
 
 /// Set the inputs that are in memory already (arrays, labels), and list the chunk's reads of encoded fields. Tasks whose
 /// samples were kept get none. Returns the bytes that the chunk's buffer needs, with those of samples from files.
-std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job);
+/// `stores`: where reads of objects are counted; null: there are none.
+std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t job,
+                          const StoreSources* stores = nullptr);
 
 /// Look for the samples of the chunk's tasks in what `place` keeps. `from_files`: in files too. May throw
 /// std::bad_alloc.

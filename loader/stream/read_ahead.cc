@@ -14,20 +14,8 @@ namespace {
 using Kind = transforms::SourceField::Kind;
 
 /// Records whose mean size stands for that of all records.
-constexpr std::uint64_t kRecordsLookedAt = 256;
 /// Reads whose mean latency stands for the present latency of storage.
 constexpr double kReadsRemembered = 256;
-
-double mean_record_bytes(const Dataset& dataset) {
-  const std::uint64_t looked = std::min(dataset.count(), kRecordsLookedAt);
-  double bytes = 0;
-  for (std::uint64_t i = 0; i < looked; ++i)
-    for (const Dataset::Field& field : dataset.fields())
-      if (field.kind == Kind::kEncoded)
-        bytes += static_cast<double>(
-            field.manifest->record(dataset.source_index(i * (dataset.count() / looked))).bytes);
-  return looked == 0 ? 0 : bytes / static_cast<double>(looked);
-}
 
 }  // namespace
 
@@ -74,7 +62,7 @@ bool ReadAhead::place_inputs(Chunk& chunk, ReadClient& client) {
   ReadBatch& batch = *chunk.reads;
   batch.client = &client;
   batch.unwanted = false;
-  const std::uint64_t room = list_inputs(chunk, *dataset_, client.number());
+  const std::uint64_t room = list_inputs(chunk, *dataset_, client.number(), options_.stores.get());
   if (room == 0) return true;
   if (batch.buffer.bytes < room) {
     stats_.buffered_bytes -= batch.buffer.bytes;

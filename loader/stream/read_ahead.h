@@ -9,6 +9,7 @@
 #include "autotune/sharing/chunking.h"
 #include "io/read/read_engine.h"
 #include "loader/data/dataset.h"
+#include "loader/data/store_sources.h"
 #include "loader/plan/stream_planner.h"
 #include "loader/read/cached_tries.h"
 #include "loader/read/read_buffer.h"
@@ -43,12 +44,13 @@ struct ReadStats {
 struct ReadAheadOptions {
   /// The most bytes of read buffers ahead of the threads; one chunk is always allowed.
   std::uint64_t budget_bytes = 0;
-  std::uint64_t batch_rows = 1;       ///< rows of this rank's batch
-  std::uint64_t row_bytes = 0;        ///< bytes of a row's outputs in the slot
-  std::uint32_t threads = 1;          ///< compute threads, here and elsewhere
-  std::uint32_t slots = 0;            ///< slots of the ring
-  double earlier_cpu_s = 0;           ///< CPU time of a sample in earlier streams; 0: not known
-  double earlier_read_latency_s = 0;  ///< latency of a read in earlier streams; 0: not known
+  std::uint64_t batch_rows = 1;                  ///< rows of this rank's batch
+  std::uint64_t row_bytes = 0;                   ///< bytes of a row's outputs in the slot
+  std::uint32_t threads = 1;                     ///< compute threads, here and elsewhere
+  std::uint32_t slots = 0;                       ///< slots of the ring
+  double earlier_cpu_s = 0;                      ///< CPU time of a sample in earlier streams; 0: not known
+  double earlier_read_latency_s = 0;             ///< latency of a read in earlier streams; 0: not known
+  std::shared_ptr<const StoreSources> stores{};  ///< where reads of objects are counted; null: there are none
 };
 
 /// How much of a stream is read before it is needed: rows in a chunk, chunks ahead of the threads, bytes in buffers.

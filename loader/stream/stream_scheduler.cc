@@ -22,7 +22,8 @@ ReadAheadOptions read_ahead_options(const StreamParts& parts, const PlanInUse& p
           .threads = options.threads,
           .slots = parts.ring->slots(),
           .earlier_cpu_s = plan.earlier_cpu_s,
-          .earlier_read_latency_s = parts.planner->earlier_read_latency_s()};
+          .earlier_read_latency_s = parts.planner->earlier_read_latency_s(),
+          .stores = parts.stores};
 }
 
 }  // namespace
@@ -230,8 +231,9 @@ std::unique_ptr<ReadBatch> StreamScheduler::give_up(ReadOp& op, const Error& err
   std::unique_ptr<ChunkReads> reads = std::move(chunk.reads);
   read_ahead_.forget(*reads);
   reads->client = nullptr;
-  reads->keeps = parts_.dataset;  // owns the paths that the requests name
-  chunk.delivered = {};           // the rows are not in place, whoever computed them
+  // These own the paths that the requests name, and what counts them.
+  reads->keeps = parts_.stores ? std::shared_ptr<const void>(parts_.stores) : parts_.dataset;
+  chunk.delivered = {};  // the rows are not in place, whoever computed them
   end_chunk(chunk);
   pump(out);
   return reads;
@@ -568,6 +570,7 @@ SchedulerStats StreamScheduler::stats() const {
   stats.plan_switches = plans_.switches();
   stats.remote_chunks = remote_chunks_;
   stats.remote_bytes = remote_bytes_;
+  if (parts_.stores) stats.stores = parts_.stores->figures();
   stats.flow = read_ahead_.flow();
   stats.cores = parallelism_.cores();
   return stats;

@@ -8,6 +8,7 @@
 
 #include "loader/data/dataset.h"
 #include "loader/data/decode_index.h"
+#include "loader/data/store_sources.h"
 #include "loader/plan/stream_cache.h"
 #include "loader/plan/stream_planner.h"
 #include "loader/read/read_client.h"
@@ -35,7 +36,7 @@ struct SchedulerOptions {
   bool label_int32 = false;
 };
 
-/// The parts of a stream. All but `executor`, `cached_reads`, `plan_chooser` and `cache` must be set.
+/// The parts of a stream. All but `executor`, `cached_reads`, `plan_chooser`, `cache` and `stores` must be set.
 struct StreamParts {
   std::shared_ptr<const transforms::Pipeline> pipeline;
   std::shared_ptr<const Dataset> dataset;
@@ -48,6 +49,7 @@ struct StreamParts {
   PlanChooser plan_chooser{};  ///< none: the planner chooses the plan
   /// Null: no samples are kept for later epochs. It is null beside an executor, which needs records that were read.
   std::shared_ptr<StreamCache> cache{};
+  std::shared_ptr<const StoreSources> stores{};  ///< null: no record is behind a URL
 };
 
 /// Figures for stats().
@@ -58,6 +60,7 @@ struct SchedulerStats : SequenceStats, ReadStats, ComputeStats {
   std::uint64_t plan_switches = 0;
   std::uint64_t remote_chunks = 0, remote_bytes = 0;  ///< by workers; bytes sent and received for them
   autotune::Flow flow{};                              ///< the present sizes
+  std::vector<StoreFigures> stores{};                 ///< what was asked of stores
   std::uint32_t cores = 0;  ///< how many of its threads the stream uses now: as many as its reader needs
 };
 
@@ -138,7 +141,9 @@ class StreamScheduler final : public ReadClient {
   SchedulerStats stats() const;
   /// What the choice of a place to keep samples is told.
   StreamCache::Seen seen() const {
-    return {.epoch = sequencer_.stats().epoch, .has_jpegs = decodes_.own + decodes_.turbo > 0};
+    return {.epoch = sequencer_.stats().epoch,
+            .has_jpegs = decodes_.own + decodes_.turbo > 0,
+            .stores = parts_.stores ? parts_.stores->figures() : std::vector<StoreFigures>()};
   }
 
   // ReadClient.

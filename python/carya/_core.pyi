@@ -230,7 +230,10 @@ class JobOptions:
     cache_disk: tuple[str, int]  # a folder and the most bytes in it; "": none
     cache_shared: tuple[str, int]
     cache_after: str  # the label of an operation; "": where it pays most
-    cache_form: str  # "any", "raw" or "coefficients"
+    cache_form: str  # "any", "raw", "coefficients" or "records"
+    host_price: float  # $ per hour, which what stores charge is compared with
+    request_price: float | None  # $ per 1,000 requests to a store; None: list prices
+    gb_price: float | None
 
 class RemoteOptions:
     """Workers that a stream may use (loader/overflow/remote_options.h), with the defaults."""

@@ -153,7 +153,7 @@ def cache_options(value: Any) -> dict[str, Any]:
             "Loader: cache",
             value,
             '"off", "auto", {"memory": "20%"}, {"memory": "4GB", "after": "decode_image"}, '
-            '{"memory": "4GB", "form": "coefficients"} or {"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
+            '{"memory": "4GB", "form": "coefficients"}, {"memory": "4GB", "form": "records"} or {"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
         )
     options: dict[str, Any] = {"cache": "on"}
     after = value.get("after", "")
@@ -166,7 +166,7 @@ def cache_options(value: Any) -> dict[str, Any]:
     if after:
         options["cache_after"] = after
     if "form" in value:
-        forms = ("raw",) if after else ("raw", "coefficients")
+        forms = ("raw",) if after else ("raw", "coefficients", "records")
         options["cache_form"] = choice('cache: "form"', value["form"], forms)
     return options
 

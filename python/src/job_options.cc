@@ -31,8 +31,10 @@ constexpr Names<CacheMode, 3> kCacheModes{
     {{"off", CacheMode::kOff}, {"auto", CacheMode::kAuto}, {"on", CacheMode::kOn}}};
 
 using CacheForm = loader::CacheOptions::Form;
-constexpr Names<CacheForm, 3> kCacheForms{
-    {{"any", CacheForm::kAny}, {"raw", CacheForm::kRaw}, {"coefficients", CacheForm::kCoefficients}}};
+constexpr Names<CacheForm, 4> kCacheForms{{{"any", CacheForm::kAny},
+                                           {"raw", CacheForm::kRaw},
+                                           {"coefficients", CacheForm::kCoefficients},
+                                           {"records", CacheForm::kRecords}}};
 
 constexpr Names<bool, 2> kLabels{{{"int64", false}, {"int32", true}}};
 
@@ -141,6 +143,10 @@ void add_job(py::module_& module) {
       [](JobOptions& self, const std::string& name) {
         self.cache.form = value_of("cache_form", kCacheForms, name);
       });
+  options.def_readwrite("host_price", &JobOptions::host_per_hour);
+  def_inside(options, "request_price", &JobOptions::store_prices,
+             &loader::StorePricesGiven::per_1000_requests);
+  def_inside(options, "gb_price", &JobOptions::store_prices, &loader::StorePricesGiven::per_gb);
   def_inside(options, "cache_bytes", &JobOptions::cache, &loader::CacheOptions::bytes);
   def_inside(options, "cache_share", &JobOptions::cache, &loader::CacheOptions::share);
   def_inside(options, "cache_after", &JobOptions::cache, &loader::CacheOptions::after);

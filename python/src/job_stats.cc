@@ -63,6 +63,34 @@ py::list op_figures(const std::vector<transforms::OpProfile>& profiles) {
   return ops;
 }
 
+py::list store_figures(const std::vector<loader::StoreFigures>& stores) {
+  py::list lines;
+  for (const loader::StoreFigures& store : stores) {
+    py::dict prices;
+    prices["request"] = store.prices.per_1000_requests;
+    prices["gb"] = store.prices.per_gb;
+    py::dict line;
+    line["source"] = path_text(store.source);
+    line["requests"] = store.requests;
+    line["bytes"] = store.bytes;
+    line["reads"] = store.reads;
+    line["retries"] = store.failed;
+    line["throttled"] = store.throttled;
+    line["hedged"] = store.hedged;
+    line["request_seconds"] = known(store.answered == 0 ? 0
+                                                        : static_cast<double>(store.answered_ns) * 1e-9 /
+                                                              static_cast<double>(store.answered));
+    line["cpu_seconds"] = static_cast<double>(store.cpu_ns) * 1e-9;
+    line["requests_allowed"] = store.allowed;
+    line["epoch_reads"] = store.epoch_reads;
+    line["epoch_bytes"] = store.epoch_bytes;
+    line["prices"] = prices;
+    line["cost"] = store.cost();
+    lines.append(line);
+  }
+  return lines;
+}
+
 }  // namespace
 
 py::dict index_figures(const loader::DecodeIndexStats& stats) {
@@ -113,6 +141,7 @@ py::dict stream_figures(const loader::JobStats& stats) {
   all["cached_reads"] = stats.scheduler.cached_reads;
   all["cached_bytes"] = stats.scheduler.cached_bytes;
   all["read_retries"] = stats.scheduler.read_retries;
+  all["store"] = store_figures(stats.scheduler.stores);
   all["read_latency_seconds"] = stats.scheduler.mean_read_s();
   all["read_bytes_per_second"] = known(stats.scheduler.read_bytes_per_s());
   all["read_buffer_bytes_max"] = stats.scheduler.buffered_bytes_max;

@@ -32,7 +32,7 @@ double played(const CacheInputs& facts, std::optional<std::size_t> place) {
 
 CacheInputs photos(double epochs) {
   return {.sample_s = 420e-6,
-          .places = {{.ops = 1, .fill_s = 800e-6, .hit_s = 110e-6, .bytes = 580e3}},
+          .places = {{.at = {1}, .fill_s = 800e-6, .hit_s = 110e-6, .bytes = 580e3}},
           .records = 1000,
           .capacity_bytes = 1e9,
           .epochs_left = epochs};
@@ -49,7 +49,7 @@ TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
     for (std::size_t ops = 1; ops <= random() % 7; ++ops) {
       const double hit = draw(1e-6, 1e-2);
       facts.places.push_back(
-          {.ops = ops, .fill_s = hit + draw(1e-5, 1e-2), .hit_s = hit, .bytes = std::floor(draw(1e3, 1e6))});
+          {.at = {ops}, .fill_s = hit + draw(1e-5, 1e-2), .hit_s = hit, .bytes = std::floor(draw(1e3, 1e6))});
     }
     facts.epochs_left = 1 + static_cast<double>(random() % 9);
     // Whole records, so that the share is what fits.
@@ -74,6 +74,26 @@ TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
   EXPECT_GT(kept, 50);
 }
 
+TEST(CacheChoice, ReadsThatAreSavedCountInMoneyAndTime) {
+  CacheInputs facts = photos(10);
+  facts.places[0] = {.at = {.form = CacheForm::kRecords}, .fill_s = 430e-6, .hit_s = 425e-6, .bytes = 1e5};
+  EXPECT_FALSE(choose_cache(facts, std::nullopt)->chosen.place) << "computing it costs as much as ever";
+  facts.read_s = 100e-6;
+  const auto money = choose_cache(facts, std::nullopt);
+  ASSERT_TRUE(money->chosen.place);
+  EXPECT_NEAR(money->chosen.run_s, (430e-6 + 100e-6) + 9 * 425e-6, 1e-12) << "each record is read once";
+  EXPECT_NEAR(money->all[0].run_s, 10 * 520e-6, 1e-12);
+  facts.read_s = 0;
+  facts.wait_s = 400e-6;
+  EXPECT_FALSE(choose_cache(facts, std::nullopt)->chosen.place) << "the threads wait for no read";
+  facts.wait_s = 2e-3;
+  const auto time = choose_cache(facts, std::nullopt);
+  ASSERT_TRUE(time->chosen.place);
+  EXPECT_NEAR(time->chosen.run_s, 2e-3 + 9 * 425e-6, 1e-12) << "filling is free while they wait";
+  facts.capacity_bytes = 0.5 * facts.records * 1e5;
+  EXPECT_NEAR(choose_cache(facts, std::nullopt)->chosen.later_s, 1e-3, 1e-12) << "half of the reads are left";
+}
+
 TEST(CacheChoice, KeepsNothingForOneEpoch) {
   EXPECT_FALSE(choose_cache(photos(1), std::nullopt)->chosen.place);
   EXPECT_TRUE(choose_cache(photos(10), std::nullopt)->chosen.place);
@@ -93,7 +113,7 @@ TEST(CacheChoice, WeighsTheWholePictureAgainstTheRegion) {
 
 TEST(CacheChoice, StaysWhereItIsForLessThanTheMargin) {
   CacheInputs facts = photos(100);
-  facts.places.push_back({.ops = 2, .fill_s = 800e-6, .hit_s = 109e-6, .bytes = 580e3});
+  facts.places.push_back({.at = {2}, .fill_s = 800e-6, .hit_s = 109e-6, .bytes = 580e3});
   EXPECT_EQ(choose_cache(facts, 0)->chosen.place, 0);
   EXPECT_EQ(choose_cache(facts, 1)->chosen.place, 1);
   facts.places[1].hit_s = 60e-6;

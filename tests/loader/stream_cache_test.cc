@@ -86,7 +86,7 @@ TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
   EXPECT_FALSE(cache->place()) << "of another order";
   cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   ASSERT_TRUE(cache->place());
-  EXPECT_EQ(cache->place()->ops, 2U) << "behind the resize, at a fraction of the bytes";
+  EXPECT_EQ(cache->place()->at.ops, 2U) << "behind the resize, at a fraction of the bytes";
   EXPECT_NE(cache->report().find("kept after resize"), std::string::npos);
 }
 
@@ -131,7 +131,7 @@ TEST(StreamCache, WhatIsAskedForIsKeptFromTheBeginningWhetherItPaysOrNot) {
   EXPECT_EQ(cache->place(), place);
   StreamCacheOptions named = options(Mode::kOn);
   named.cache.after = "decode_image";
-  EXPECT_EQ(made(named)->place()->ops, 1U);
+  EXPECT_EQ(made(named)->place()->at.ops, 1U);
 }
 
 TEST(StreamCache, CoefficientsAreWeighedWhereJpegsWereMet) {
@@ -146,7 +146,7 @@ TEST(StreamCache, CoefficientsAreWeighedWhereJpegsWereMet) {
     (*cache)->look(measured(5000), {0, 1, 2}, {.epoch = 0, .has_jpegs = jpegs});
     const auto place = (*cache)->place();
     ASSERT_TRUE(place);
-    EXPECT_EQ(place->ops, jpegs ? 0U : 1U) << "five times as many of them fit";
+    EXPECT_EQ(place->at.ops, jpegs ? 0U : 1U) << "five times as many of them fit";
     const auto report = nlohmann::json::parse((*cache)->report());
     EXPECT_EQ(report["choices"].size(), jpegs ? 3U : 2U);
     EXPECT_EQ(report["form"], jpegs ? "coefficients" : "raw");
@@ -156,7 +156,7 @@ TEST(StreamCache, CoefficientsAreWeighedWhereJpegsWereMet) {
   ASSERT_TRUE(raw);
   (*raw)->look(measured(5000), {0, 1, 2}, {.has_jpegs = true});
   ASSERT_TRUE((*raw)->place());
-  EXPECT_EQ((*raw)->place()->ops, 1U);
+  EXPECT_EQ((*raw)->place()->at.ops, 1U);
 }
 
 TEST(StreamCache, MeasuredCostsOfCoefficientsDecide) {
@@ -170,11 +170,81 @@ TEST(StreamCache, MeasuredCostsOfCoefficientsDecide) {
   (*cache)->look(known, {0, 1}, {.has_jpegs = true});
   const auto place = (*cache)->place();
   ASSERT_TRUE(place);
-  ASSERT_EQ(place->ops, 0U);
+  ASSERT_EQ(place->at.ops, 0U);
   for (int sample = 0; sample < 100; ++sample) place->hits.add(5'000'000);
   (*cache)->look(known, {0, 1}, {.has_jpegs = true});
   ASSERT_TRUE((*cache)->place());
-  EXPECT_EQ((*cache)->place()->ops, 1U) << "they save nothing";
+  EXPECT_EQ((*cache)->place()->at.ops, 1U) << "they save nothing";
+}
+
+/// A store that was asked for all of options()' records: a request each, of so many seconds, at so many $ per 1,000.
+StoreFigures asked_store(double request_s, double price) {
+  return {.source = "s3://bucket",
+          .requests = 1000,
+          .bytes = 1000 * 100'000,
+          .reads = 1000,
+          .answered = 1000,
+          .answered_ns = static_cast<std::int64_t>(request_s * 1e12),
+          .cpu_ns = 1000 * 50'000,
+          .allowed = 64,
+          .epoch_records = 1000,
+          .epoch_reads = 1000,
+          .epoch_bytes = 1000 * 100'000,
+          .prices = {.per_1000_requests = price}};
+}
+
+TEST(ReadCost, IsWhatRequestsTakeAndCost) {
+  const StoreFigures store = asked_store(0.064, 0.0005);
+  const ReadCost cost = read_cost(std::span(&store, 1), 1e-5, 8);
+  EXPECT_NEAR(cost.cpu_s, 50e-6, 1e-12);
+  EXPECT_NEAR(cost.money_s, 0.05, 1e-9);
+  EXPECT_NEAR(cost.wait_s, 8 * 0.001, 1e-9) << "64 requests of 64 ms at the same time: one a millisecond";
+  StoreFigures joined = store;
+  joined.requests = joined.answered = 100;
+  joined.answered_ns /= 10;
+  EXPECT_NEAR(read_cost(std::span(&joined, 1), 1e-5, 8).money_s, 0.005, 1e-9);
+  const StoreFigures fresh{.epoch_records = 10, .epoch_reads = 20, .prices = {.per_1000_requests = 0.0005}};
+  EXPECT_NEAR(read_cost(std::span(&fresh, 1), 1e-5, 1).money_s, 0.1, 1e-9) << "two requests a record";
+  EXPECT_EQ(read_cost({}, 1e-5, 8).wait_s, 0);
+}
+
+TEST(StreamCache, RecordsOfAStoreAreKeptWhereThatSavesMoreThanPictures) {
+  const auto pipeline = pipeline_of(R"({"op":"decode_image"},{"op":"random_crop","size":[32,32]})");
+  PlanProfile known = measured(500, {0, 1});
+  known.orders.front().stages.back().ops = {1};
+  const auto chosen = [&](std::uint64_t capacity, double request_s, double price) {
+    StreamCacheOptions asked = options(Mode::kAuto, 90);
+    asked.capacity_bytes = capacity;
+    asked.record_bytes = 100'000;
+    asked.stores = {asked_store(request_s, price)};
+    const auto cache = StreamCache::create(pipeline, asked, {0, 1}, {});
+    EXPECT_TRUE(cache);
+    (*cache)->look(known, {0, 1}, {.epoch = 0, .stores = asked.stores});
+    const auto report = nlohmann::json::parse((*cache)->report());
+    EXPECT_TRUE(report["read"].is_object());
+    return report["form"].is_null() ? "" : report["form"].get<std::string>();
+  };
+  EXPECT_EQ(chosen(150'000'000, 0.01, 0.0004), "records") << "all of them, or three in ten of the pictures";
+  EXPECT_EQ(chosen(1'000'000'000, 0.01, 0.0004), "raw")
+      << "with room for all pictures no request is left either";
+  EXPECT_EQ(chosen(150'000'000, 1, 0), "records") << "the store is what the threads wait for";
+  EXPECT_EQ(chosen(150'000'000, 1e-6, 0), "raw") << "it costs nothing and is never waited for";
+}
+
+TEST(StreamCache, RecordsAreKeptBeforeAllOpsWhereAskedFor) {
+  StreamCacheOptions asked = options(Mode::kOn);
+  asked.cache.form = CacheOptions::Form::kRecords;
+  const auto cache = made(asked, measured(500));
+  ASSERT_TRUE(cache->place());
+  EXPECT_TRUE(cache->place()->keeps_records());
+  const auto report = nlohmann::json::parse(cache->report());
+  EXPECT_EQ(report["after"], "reading");
+  EXPECT_EQ(report["form"], "records");
+  EXPECT_TRUE(report["read"].is_null());
+  asked.cache.after = "resize";
+  const auto refused = StreamCache::create(crops(), asked, {0, 1, 2}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("records"), std::string::npos);
 }
 
 TEST(StreamCache, ADistrustedRecordStaysSo) {

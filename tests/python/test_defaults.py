@@ -105,7 +105,7 @@ def test_an_option_that_is_none_is_refused() -> None:
 def test_prices_stand_in_one_place() -> None:
     assumed = _core.RemoteOptions()
     host, worker = assumed.host_price, assumed.worker_price
-    assert remote._prices(None) == (host, worker)
+    assert remote.checked_prices(None) == {"host": host, "worker": worker}
     assert (remote.PRICES["v2-8"], remote.PRICES["n2-standard-8"]) == (host, worker)
     assert f"\nhost_price = {host}\nworker_price = {worker}\n" in (ROOT / "packaging/caryad.toml").read_text()
     assert f"Defaults {host} and {worker}." in (ROOT / "packaging/man/caryad.8").read_text()

@@ -537,6 +537,9 @@ def test_options_that_cannot_be_are_refused(photos: Path, options: dict[str, Any
 
 
 def test_prices_of_machine_types() -> None:
-    assert remote._prices({"host": "v3-8"}) == (8.8, 0.427319)
-    assert remote._prices({"host": "p5.48xlarge", "worker": "m8i-flex.4xlarge"}) == (55.04, 0.8044)
-    assert remote._prices(None) == (4.96, 0.427319)
+    assert remote.checked_prices({"host": "v3-8"}) == {"host": 8.8, "worker": 0.427319}
+    assert remote.checked_prices({"host": "p5.48xlarge", "worker": "m8i-flex.4xlarge"}) == {
+        "host": 55.04,
+        "worker": 0.8044,
+    }
+    assert remote.checked_prices(None) == {"host": 4.96, "worker": 0.427319}

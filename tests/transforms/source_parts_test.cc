@@ -244,6 +244,64 @@ TEST(SourceParts, WhatIsNotWholeIsSaidToBeSo) {
   EXPECT_EQ(codes, (std::set<Code>{Code::kCorrupt, Code::kNotFound}));
 }
 
+TEST(SourceParts, RecordsThatAreKeptAsTheyWereReadAreTheInputsAgain) {
+  const std::string source =
+      R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]},)"
+      R"("arrays":{"boxes":{"dtype":"float32","shape":[4],"fingerprint":"","rows_max":9}}})";
+  const auto pipeline =
+      pipeline_of(document(R"({"op":"decode_image"},{"op":"boxes"})", R"({"batch_size":2})", source));
+  const auto parts = part_records(*pipeline);
+  ASSERT_TRUE(parts) << parts.error().message;
+  Scratch scratch;
+  std::mt19937_64 random(5);
+  for (const std::size_t bytes : {0U, 1U, 63U, 5000U}) {
+    std::vector<Bytes> record;
+    for (const SourceField& field : pipeline->fields()) {
+      record.emplace_back(field.kind == SourceField::Kind::kLabel    ? 8
+                          : field.kind == SourceField::Kind::kTensor ? 32
+                                                                     : bytes);
+      for (std::byte& one : record.back()) one = static_cast<std::byte>(random());
+    }
+    const Bytes kept = kept_of(*parts, scratch, record);
+    ASSERT_TRUE(parts->behind->can_unpack(kept));
+    std::vector<std::span<const std::byte>> inputs(record.size());
+    parts->behind->unpack(kept, inputs);
+    for (std::size_t f = 0; f < record.size(); ++f) {
+      EXPECT_TRUE(std::ranges::equal(inputs[f], record[f])) << f;
+      if (pipeline->fields()[f].kind != SourceField::Kind::kEncoded) continue;
+      ASSERT_LE(inputs[f].data() + inputs[f].size() + 64, kept.data() + kept.size())
+          << "decoders look behind it";
+      EXPECT_EQ(inputs[f].data()[inputs[f].size()], std::byte{0});
+    }
+    for (std::size_t cut = 0; cut < kept.size(); cut += 1 + kept.size() / 100) {
+      const Bytes part(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(cut));
+      EXPECT_FALSE(parts->behind->can_unpack(part)) << cut;
+      parts->behind->unpack(part, inputs);
+      for (const auto& input : inputs)
+        EXPECT_TRUE(input.empty() || (input.data() >= part.data() &&
+                                      input.data() + input.size() <= part.data() + part.size()));
+    }
+    for (int round = 0; round < 500; ++round) {
+      Bytes changed = kept;
+      changed[random() % std::min<std::size_t>(changed.size(), 256)] ^=
+          static_cast<std::byte>(1U << random() % 8);
+      parts->behind->unpack(changed, inputs);
+      for (const auto& input : inputs)
+        EXPECT_TRUE(input.empty() || (input.data() >= changed.data() &&
+                                      input.data() + input.size() <= changed.data() + changed.size()));
+    }
+  }
+}
+
+TEST(SourceParts, RecordsInMemoryAreNotKeptOnceMore) {
+  const auto pipeline = pipeline_of(document(
+      R"({"op":"to_dtype","dtype":"float32"})", R"({"batch_size":2})",
+      R"({"type":"arrays","count":1,"arrays":{"x":{"dtype":"uint8","shape":[4],"fingerprint":""}}})"));
+  const auto refused = part_records(*pipeline);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+}
+
 TEST(SourceParts, AnEntryUnderALowerLimitIsNotTaken) {
   Scratch scratch;
   const std::vector<Bytes> record{make_jpeg(90, 70), label_bytes(3)};

@@ -93,6 +93,27 @@ struct Fields {
   std::vector<bool> packed;  // whether coefficients may stand for them
 };
 
+/// Read the fields of a packed record. Returns whether all are there, with nothing behind them; fields that are not are
+/// left alone.
+template <typename Take>
+bool read_fields(const Fields& fields, Bytes packed, const Take& take) {
+  std::uint64_t at = 0, end = 0;
+  bool whole = true;
+  for (std::size_t f = 0; f < fields.all.size(); ++f) {
+    KeptField kept;
+    const Bytes rest = packed.subspan(std::min<std::uint64_t>(at, packed.size()));
+    const auto length = read_field(fields.all[f], fields.packed[f], rest, kept);
+    if (!length || at > packed.size()) {
+      whole = false;
+      continue;
+    }
+    take(f, rest.first(*length), kept);
+    end = at + *length;
+    at = align_up(end, std::uint64_t{kPackAlign});
+  }
+  return whole && (packed.size() == end || packed.size() == at);
+}
+
 class BeforeSource final : public Plan {
  public:
   BeforeSource(Fields fields, const ImageLimits& limits) : fields_(std::move(fields)), limits_(limits) {}
@@ -192,28 +213,11 @@ class BehindSource final : public Plan {
   }
   /// Fields that are not there are empty, which run() refuses.
   void unpack(Bytes packed, std::span<Bytes> inputs) const override {
-    std::uint64_t at = 0;
-    for (std::size_t f = 0; f < inputs.size(); ++f) {
-      KeptField ignored;
-      inputs[f] = {};
-      const Bytes rest = packed.subspan(std::min<std::uint64_t>(at, packed.size()));
-      const auto length = read_field(fields_.all[f], fields_.packed[f], rest, ignored);
-      if (!length) continue;
-      inputs[f] = rest.first(*length);
-      at = align_up(at + *length, std::uint64_t{kPackAlign});
-    }
+    std::ranges::fill(inputs, Bytes());
+    read_fields(fields_, packed, [&](std::size_t f, Bytes field, const KeptField&) { inputs[f] = field; });
   }
   bool can_unpack(Bytes packed) const override {
-    std::uint64_t at = 0, end = 0;
-    for (std::size_t f = 0; f < fields_.all.size(); ++f) {
-      KeptField ignored;
-      if (at > packed.size()) return false;
-      const auto length = read_field(fields_.all[f], fields_.packed[f], packed.subspan(at), ignored);
-      if (!length) return false;
-      end = at + *length;
-      at = align_up(end, std::uint64_t{kPackAlign});
-    }
-    return packed.size() == end || packed.size() == at;
+    return read_fields(fields_, packed, [](std::size_t, Bytes, const KeptField&) {});
   }
   Result<std::vector<OwnedTensor>> sample(const SampleId&, Inputs) const override {
     return fail(Code::kUnsupported, "packed coefficients are not decoded op by op");
@@ -255,6 +259,39 @@ class BehindSource final : public Plan {
   const std::shared_ptr<const Plan> whole_;
 };
 
+/// Gives the inputs of the whole plan out of records that were kept as they are. It runs nothing.
+class BehindRecords final : public Plan {
+ public:
+  explicit BehindRecords(Fields fields) : fields_(std::move(fields)) {}
+
+  const std::vector<SourceField>& inputs() const override { return fields_.all; }
+  const std::vector<TensorSpec>& outputs() const override { return no_outputs_; }
+  bool decodes_windows() const override { return false; }
+  void unpack(Bytes packed, std::span<Bytes> inputs) const override {
+    std::ranges::fill(inputs, Bytes());
+    read_fields(fields_, packed,
+                [&](std::size_t f, Bytes, const KeptField& kept) { inputs[f] = kept.bytes; });
+  }
+  bool can_unpack(Bytes packed) const override {
+    return read_fields(fields_, packed, [](std::size_t, Bytes, const KeptField&) {});
+  }
+  Status run(Scratch&, const SampleId&, Inputs, Outputs, std::span<FieldIndex>) const override {
+    return fail(Code::kUnsupported, "records that are kept are computed by the whole plan");
+  }
+  Status pack(Scratch&, const SampleId&, Inputs, const PackRoom&, std::span<FieldIndex>) const override {
+    return fail(Code::kUnsupported, "records that are kept are not packed again");
+  }
+  Result<std::vector<OwnedTensor>> sample(const SampleId&, Inputs) const override {
+    return fail(Code::kUnsupported, "records that are kept are computed by the whole plan");
+  }
+  void collect_profile(Scratch&, std::vector<OpProfile>&) const override {}
+  void collect_decodes(Scratch&, DecodePaths&) const override {}
+
+ private:
+  const Fields fields_;
+  const std::vector<TensorSpec> no_outputs_;
+};
+
 }  // namespace
 
 Result<SourceParts> part_at_source(std::shared_ptr<const Pipeline> pipeline, PlanOptions options) {
@@ -273,6 +310,15 @@ Result<SourceParts> part_at_source(std::shared_ptr<const Pipeline> pipeline, Pla
   parts.before = std::make_shared<BeforeSource>(fields, limits);
   parts.behind = std::make_shared<BehindSource>(std::move(fields), std::move(whole));
   return parts;
+}
+
+Result<SourceParts> part_records(const Pipeline& pipeline) {
+  const Fields fields{.all = pipeline.fields(), .packed = std::vector<bool>(pipeline.fields().size())};
+  if (std::ranges::none_of(
+          fields.all, [](const SourceField& field) { return field.kind == SourceField::Kind::kEncoded; }))
+    return fail(Code::kUnsupported, "no field of this pipeline is read from storage");
+  return SourceParts{.before = std::make_shared<BeforeSource>(fields, ImageLimits{}),
+                     .behind = std::make_shared<BehindRecords>(fields)};
 }
 
 }  // namespace carya::transforms

@@ -15,7 +15,7 @@ struct SourceParts {
   std::shared_ptr<const Plan> before;  ///< only pack() is of use
   std::shared_ptr<const Plan>
       behind;  ///< run() of a packed record gives what the whole plan gives of the record
-  std::vector<std::size_t> packed;  ///< the fields of which coefficients are kept
+  std::vector<std::size_t> packed{};  ///< the fields of which coefficients are kept
 };
 
 /// Part a plan before its first op. `before` packs packed coefficients in the place of each JPEG that only decode_image
@@ -31,5 +31,12 @@ struct SourceParts {
 ///
 /// Errors: those of Plan::compile(); kUnsupported: no field is only decoded by decode_image, or the plan is not fused.
 Result<SourceParts> part_at_source(std::shared_ptr<const Pipeline> pipeline, PlanOptions options);
+
+/// The same place for records that are kept as they were read, whatever the ops do with them. `before` packs all fields as
+/// they are, in the layout above, without indexes. Of `behind` only can_unpack() and unpack() are of use: it gives the
+/// inputs of the whole plan, with the bytes behind them that decoders may look at.
+///
+/// Errors: kUnsupported: no field of the pipeline is read from storage.
+Result<SourceParts> part_records(const Pipeline& pipeline);
 
 }  // namespace carya::transforms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import stream
+from . import stores, stream
 
 
 class Explanation(dict[str, Any]):
@@ -38,6 +38,7 @@ class Explanation(dict[str, Any]):
             _moves(self),
             _others(self),
             [*_parallelism(self), *stream.lines(self)],
+            [*stores.lines(self)],
             [*_cache(self)],
         ]
         return "\n\n".join(text for block in blocks if (text := "\n".join(block)))
@@ -139,7 +140,10 @@ def _order(report: Explanation) -> Iterator[str]:
 
 def _kept_after(place: Any) -> str:
     """A place of the cache: "decode_image", or "reading, as packed coefficients"."""
-    return f"{place['after']}{', as packed coefficients' if place['form'] == 'coefficients' else ''}"
+    return f"{place['after']}{_FORMS.get(place['form'], '')}"
+
+
+_FORMS = {"coefficients": ", as packed coefficients", "records": ", as the records are"}
 
 
 def _cache(report: Explanation) -> Iterator[str]:
@@ -163,7 +167,12 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"without{filled}.{saved}"
         )
     if cache["damaged_records"]:
-        yield f"{cache['damaged']:,} samples that were kept were not whole, and are computed from their records."
+        yield f"{cache['damaged_records']:,} samples that were kept were not whole, and are computed from their records."
+    if read := cache.get("read"):
+        yield (
+            f"Reading a record from its store counts as {microseconds(read['money_us'])} us of CPU time for the money, "
+            f"{microseconds(read['cpu_us'])} for the requests, and takes the threads {microseconds(read['wait_us'])} at its best rate."
+        )
     for tier in cache["files"]:
         yield (
             f"In files of {tier['path']}: {tier['records']:,} samples, {size(tier['bytes'])} of "

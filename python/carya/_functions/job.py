@@ -45,7 +45,7 @@ _SLOTS_MANY = 6
 _OF_NATIVE = (
     "bytes_read", "reads", "cached_reads", "cached_bytes", "read_retries", "read_latency_seconds", "read_bytes_per_second",
     "jpeg_decodes", "decode_index", "io_engine", "order", "plan_switches", "plan_log", "ahead_chunks", "cache", "remote_chunks",
-    "remote_bytes",
+    "remote_bytes", "store",
 )  # fmt: skip
 # Bytes of slots of which there are some more, so that one message speaks of several.
 _SLOT_SMALL = 1 << 19

@@ -22,6 +22,7 @@ from .._errors import (
     invalid,
 )
 from .._explain.explanation import Explanation
+from .._explain.stores import store_costs
 from .._explain.stream import add_stream
 from .._options import Reorder, choice, whole
 from .._pipeline.arguments import named_options, not_a_pipeline
@@ -81,7 +82,7 @@ class Loader(Delivery, DataLoaderAttributes):
     cache: samples kept for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
     batch on, where it pays most, or {"memory": ..., "after": "decode_image"}, or with "form": "coefficients" the JPEGs
-    without their entropy coding, at 1.1 times their bytes. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
+    without their entropy coding, at 1.1 times their bytes, or "records" as they were read, so that nothing is asked of a store again. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -108,7 +109,7 @@ class Loader(Delivery, DataLoaderAttributes):
     or "raise".
     remote: workers that may take what this host's cores cannot do: ["host:7070", ...] (`carya-worker` runs there),
     "dns://name:7070", `carya.fleet.ray(...)` or `carya.fleet.kubernetes(...)`. How many get work, and which part of the operations, is decided while it runs (`placement()`), by prices= ($ per hour of "host" and
-    "worker", or machine types) and objective=: "cost" (least cost per sample, of what makes the trainer wait at most 2 %),
+    "worker", or machine types; and what stores charge: "request" in $ per 1,000, "gb" in $ per GB, else list prices, docs/cache.md) and objective=: "cost" (least cost per sample, of what makes the trainer wait at most 2 %),
     "speed", or "cost-at-target" (target= samples/s; without it what the trainer takes); at most max_workers, and
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
@@ -422,6 +423,9 @@ class Loader(Delivery, DataLoaderAttributes):
         batch of each function of `map_batch`, which runs in the trainer's thread. `stall_seconds`, `stall_share`: what it waited
         inside. `slots["ready_mean"]`: how many batches lay ready when it came for one.
         `read_latency_seconds`: mean of a read, from its start to its bytes; `read_bytes_per_second`: while reads were under way.
+        `store`: of each store that records are read from its `source`, `requests` and `bytes` so far, `reads` that they served,
+        `retries` (requests that failed), `throttled` (refused as too many), `hedged` (asked twice, being late), `request_seconds` (mean),
+        `cpu_seconds`, `requests_allowed` at the same time, `epoch_reads` and `epoch_bytes` without a cache, `prices` and `cost` in $.
         `cached_reads`, `cached_bytes`: those of `reads` and `bytes_read` that the computing threads took from the page cache.
         `pressure`, of who makes the batches, read now: `cpu`, `io`, `memory` (share of the last ten seconds in which something
         waited for them, in its cgroup where the kernel says so, else on the machine), `runnable` (tasks of the machine that run
@@ -435,7 +439,8 @@ class Loader(Delivery, DataLoaderAttributes):
         same time now: those that the trainer's rate needs.
 
         `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`; `form`:
-        "raw", or "coefficients", which are kept after "reading"; `damaged_records`: whose coefficients were not whole;
+        "raw", or "coefficients" and "records", which are kept after "reading"; `read`: what reading a record from its store counts as,
+        in us of CPU time (`cpu_us`, `money_us`, `wait_us`); `damaged_records`: whose coefficients were not whole;
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
@@ -444,7 +449,7 @@ class Loader(Delivery, DataLoaderAttributes):
         """
         stats = self._job.stats()
         cache = json.loads(stats["cache"]) if stats.get("cache") else None
-        return stats | {"functions": self._functions.figures(), "cache": cache}
+        return stats | {"functions": self._functions.figures(), "cache": cache, "store": stats.get("store", [])}
 
     def explain(self) -> Explanation:
         """Why the operations run in this order and what each costs, measured by this loader: a dict that prints as a text and
@@ -459,6 +464,8 @@ class Loader(Delivery, DataLoaderAttributes):
         though the cores could do it; None while a side is not known); `stall_share`; `ready_slots` (mean) of `slots`;
         `read_latency_s`, `read_bytes_per_s` and `read_age_s`; `pressure`. The terms are those of `stats()`; what this loader has
         not measured yet is of an earlier one on this machine, as the ages say, or None.
+        `store`: of each store, what was asked of it so far (`requests`, `bytes`, `cost` in $), and the same of an `epoch` for which nothing
+        is kept and of a `later_epoch` with what `cache` keeps, by the `prices`.
 
         >>> import carya, numpy as np
         >>> p = carya.arrays({"x": np.zeros((64, 8), np.uint8)}).to_dtype("float32", scale=True, fields=["x"]).batch(8)
@@ -481,6 +488,7 @@ class Loader(Delivery, DataLoaderAttributes):
             "ahead_chunks": stats["ahead_chunks"],
         }
         add_stream(report, stats)
+        report["store"] = store_costs(stats)
         report |= {"plan": self._plan, "same_bits": not self._order, "cache": stats["cache"]}
         return report
 

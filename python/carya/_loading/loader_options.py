@@ -24,7 +24,7 @@ from .._pipeline.pipeline import Pipeline
 from .daemon import check_job_name, checked_replica, checked_share
 from .function_options import FunctionOptions, only_for_functions
 from .ranks import launched
-from .remote import remote_options
+from .remote import checked_prices, remote_options
 from .state import Place, choose_order
 
 OnError = Literal["raise", "replace", "mask"]
@@ -128,6 +128,9 @@ class LoaderOptions:
         for name, value in cache_options(given.get("cache", DEFAULTS["cache"])).items():
             setattr(self.job, name, value)
         self._choose_order(native, given)
+        prices = checked_prices(given.get("prices"))
+        self.job.host_price = prices["host"]
+        self.job.request_price, self.job.gb_price = prices.get("request"), prices.get("gb")
         self.job.remote = remote_options(given, given.get("placement", DEFAULTS["placement"]), native)
         self._choose_daemon(given)
 

@@ -62,7 +62,8 @@ def remote_options(given: Mapping[str, Any], placement: Any, native: _core.Pipel
         raise InvalidArgument('Loader: target: only objective="cost-at-target" has one; give that, or leave target out')
     if fixed.get("workers_fixed") and not where:
         raise InvalidArgument("Loader: placement: asks for workers, and remote= names none; give remote=[...]")
-    options.host_price, options.worker_price = _prices(_priced(given.get("prices"), remote))
+    prices = checked_prices(_priced(given.get("prices"), remote))
+    options.host_price, options.worker_price = prices["host"], prices["worker"]
     for name, read in _READERS.items():
         if name in given:
             setattr(options, name, read(name, given[name]))
@@ -126,24 +127,30 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _prices(prices: Any) -> tuple[float, float]:
-    """$ per hour of the host and of a worker: numbers, or names of machine types in PRICES."""
+def checked_prices(prices: Any) -> dict[str, float]:
+    """$ per hour of the host and of a worker: numbers, or names of machine types in PRICES. `request` ($ per 1,000 requests to a
+    store) and `gb` ($ per 10^9 bytes from it) only where they were given.
+
+    >>> checked_prices({"host": "v3-8", "request": 0.0005})["request"]
+    0.0005
+    """
     allowed = (
         f'{{"host": {_ASSUMED.host_price:g}, "worker": {_ASSUMED.worker_price:.2g}}} in $ per hour, or machine types such as '
         + ", ".join(f'"{name}"' for name in PRICES)
+        + '; and of stores "request" in $ per 1,000 requests and "gb" in $ per GB'
     )
     if prices is not None and not isinstance(prices, Mapping):
         raise invalid("Loader: prices", prices, allowed)
     given = {"host": _ASSUMED.host_price, "worker": _ASSUMED.worker_price, **(prices or {})}
-    if set(given) != {"host", "worker"}:
+    if not set(given) <= {"host", "worker", "request", "gb"}:
         raise invalid("Loader: prices", prices, allowed)
-    found = []
-    for value in (given["host"], given["worker"]):
-        price = PRICES.get(value) if isinstance(value, str) else value
+    found = {}
+    for name, value in given.items():
+        price = PRICES.get(value) if isinstance(value, str) and name in ("host", "worker") else value
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
             raise invalid("Loader: prices", prices, allowed)
-        found.append(float(price))
-    return found[0], found[1]
+        found[name] = float(price)
+    return found
 
 
 def _tls(files: Any) -> dict[str, Any]:
