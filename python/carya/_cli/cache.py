@@ -21,6 +21,7 @@ from .._options import decode_index_name
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, names_records, tfrecord, webdataset
+from .._sources.stores import is_url
 from .shown import shown
 
 # Names that Carya gives to manifests, the last two in older versions; other files are left alone.
@@ -63,7 +64,8 @@ def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipel
                 "index: --image: got none; give the feature of the image, such as --image image/encoded"
             )
         return tfrecord(path, image=image, label=label)
-    return image_folder(path) if os.path.isdir(path) else webdataset(path)
+    photos = os.path.isdir(path) or (is_url(path) and path.endswith("/") and recognised(path)[0] == "image_folder")
+    return image_folder(path) if photos else webdataset(path)
 
 
 def _over_library(path: str) -> str:

@@ -18,7 +18,9 @@ def register(app: Any, typer: Any) -> None:
 
     @app.command("inspect", epilog="Example: carya inspect train.parquet --records 2 --html train.html")  # type: ignore[untyped-decorator]
     def inspect(
-        path: str = typer.Argument(..., help="A file, a pattern, or a folder of any format that carya.open knows."),
+        path: str = typer.Argument(
+            ..., help="A file, a URL, a pattern, or a folder of any format that carya.open knows."
+        ),
         records: int = typer.Option(3, min=0, max=1000, help="How many records are shown."),
         at: int = typer.Option(None, min=0, help="Show those from this position on; else some from everywhere."),
         pictures: str = typer.Option("auto", help="On the terminal: auto, kitty, iterm2, blocks or off."),
@@ -27,7 +29,7 @@ def register(app: Any, typer: Any) -> None:
     ) -> None:
         """What is this: format, records, sizes, fields, some records with their pictures, the line of Python that opens it.
 
-        Compressed text and arrays are unpacked into the cache folder, as by carya index. A broken record is shown as what it is, with its address.
+        Compressed text and arrays are unpacked into the cache folder, as by carya index. Of objects behind a URL parts are read: enough to say what they are. A broken record is shown as what it is, with its address.
         """
         inspect_dataset(path, records, at, pictures, html, as_json)
 

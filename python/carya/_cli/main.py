@@ -154,7 +154,7 @@ def _add_index(app: Any, typer: Any) -> None:
     def index(
         path: str = typer.Argument(
             ...,
-            help="A file, a pattern, or a folder of any format that carya.open knows.",
+            help="A file, a URL, a pattern, or a folder of any format that carya.open knows.",
         ),
         image: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the image."),
         label: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the label."),

@@ -18,8 +18,9 @@ from urllib.parse import unquote
 from .. import _core
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
+from .._sources.objects import ListedObject
 from .._sources.paths import PathLike, record_paths
-from .._sources.stores import scheme_of, url_paths
+from .._sources.stores import is_url, scheme_of, url_paths
 
 _BLOCK = 8 << 20
 _AT_ONCE = 16  # objects that are copied at the same time: a store is waited for
@@ -59,9 +60,14 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def kept_name(kind: str, files: Sequence[Listed], *how: object) -> str:
+def kept_name(kind: str, files: Sequence[Listed | ListedObject], *how: object) -> str:
     """The name in the cache folder of what is made of these files, as they are now, in this way."""
-    return f"{kind}-{digest([(os.path.abspath(path), size, time) for path, size, time in files], how)}"
+    return f"{kind}-{digest([(place_of(path), size, version) for path, size, version in files], how)}"
+
+
+def place_of(path: str) -> str:
+    """A path as it is called from everywhere; a URL is already."""
+    return path if is_url(path) else os.path.abspath(path)
 
 
 def has_room(folder: str, size: int) -> bool:

@@ -18,7 +18,9 @@ from .._options import integer
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow
+from .._sources.objects import ListedObject, open_file
 from .._sources.paths import PathLike
+from .._sources.stores import is_url
 from .._stages.source import checked_dataset
 from .arrow_rows import TableRows, is_list, plain_type, without_structs
 from .kept import Listed, digest, has_room, kept_name, make_once, source_files
@@ -115,7 +117,7 @@ class Parquet:
 
     def __init__(
         self,
-        files: Sequence[Listed],
+        files: Sequence[Listed | ListedObject],
         columns: tuple[str, ...] | None,
         fill: Mapping[str, Any],
         unpack_max: int | None,
@@ -295,7 +297,7 @@ class Parquet:
         number, inside = self._groups[group]
         wanted = None if self._columns is None else list(self._columns)
         with _errors_of_data():
-            with pq.ParquetFile(self._files[number].path, pre_buffer=False) as file:
+            with pq.ParquetFile(_source(self._files[number].path), pre_buffer=False) as file:
                 table = file.read_row_group(inside, columns=wanted, use_threads=False)
             if table.num_rows != self._rows(group):
                 raise ValueError(f"it has {table.num_rows:,} rows, and the footer says {self._rows(group):,}")
@@ -307,6 +309,11 @@ class Parquet:
     def _subject(self, group: int) -> str:
         number, inside = self._groups[group]
         return f"parquet: {self._files[number].path}, row group {inside}"
+
+
+def _source(path: str) -> Any:
+    """What pyarrow reads: of an object of a store the ranges that it asks for."""
+    return open_file(path) if is_url(path) else path
 
 
 def _map(path: str) -> Any:
@@ -353,7 +360,7 @@ def _footer(path: str, columns: Sequence[str] | None) -> _Footer:
     import pyarrow.parquet as pq
 
     try:
-        with _errors_of_data(), pq.ParquetFile(path, pre_buffer=False) as file:
+        with _errors_of_data(), pq.ParquetFile(_source(path), pre_buffer=False) as file:
             about, schema = file.metadata, file.schema_arrow
             # Not their columns: of one that is encrypted, pyarrow ends the process.
             groups = [about.row_group(i) for i in range(about.num_row_groups)]

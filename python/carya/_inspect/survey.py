@@ -12,9 +12,11 @@ from .._errors import Error, NotFound, SampleError, invalid
 from .._records.opening import open_records
 from .._records.records import Records
 from .._records.values import What, size_of, spread, what_is
+from .._sources.stores import is_url
 from .line import python_line
 
 _LOOKED_AT = 100  # records that say what the fields are
+_OF_STORE, _STORE_BYTES = 16, 32 << 20  # of a store: each is a request
 _SIZED = 1 << 20  # records whose sizes are asked for
 
 
@@ -66,15 +68,21 @@ def survey(path: str, count: int, at: int | None) -> Survey:
 
     Errors: those of `open_records`, InvalidArgument (a position that there is not).
     """
-    opened = open_records(path)
+    opened = open_records(path, partly=True)
     records = opened.records
     positions = _positions(records, count, at)
     samples: dict[int, dict[str, Any]] = {}
     problems: dict[int, str] = {}
-    wanted = [*positions, *(() if not len(records) else spread(len(records), _LOOKED_AT, records.in_blocks))]
+    remote = is_url(opened.path)
+    others = spread(len(records), _OF_STORE if remote else _LOOKED_AT, records.in_blocks) if len(records) else ()
+    wanted = [*positions, *others]
     found: dict[str, list[What]] = {}
     memory: list[int] = []
+    looked_at = 0
     for index in dict.fromkeys(wanted):
+        if remote and index not in positions and sum(memory) > _STORE_BYTES:
+            break
+        looked_at += 1
         try:
             sample = records.read(index)
         except (SampleError, NotFound) as error:
@@ -95,7 +103,7 @@ def survey(path: str, count: int, at: int | None) -> Survey:
         records=len(records),
         **_sizes(records, memory),
         fields=fields,
-        looked_at=len(set(wanted)),
+        looked_at=looked_at,
         broken=len(problems),
         notes=records.notes,
         shown=[Shown(i, _place(records, i), samples.get(i, {}), problems.get(i, "")) for i in positions],

@@ -9,9 +9,10 @@ import numpy as np
 
 from .._errors import SampleError
 from .._formats.arrow_rows import TableRows
-from .._formats.kept import Listed
 from .._formats.needed import needed
-from .records import Records, part_of
+from .._sources.objects import open_file
+from .._sources.stores import is_url
+from .records import File, Records, part_of
 
 _OPEN_MAX = 16  # files that a process has mapped
 
@@ -22,7 +23,7 @@ class ArrowRows(Records):
     Errors: SampleError (no Arrow file), Unsupported (pyarrow is missing).
     """
 
-    def __init__(self, files: Sequence[Listed], kind: str, rows: Any = None) -> None:
+    def __init__(self, files: Sequence[File], kind: str, rows: Any = None) -> None:
         super().__init__(files)
         needed(kind, "pyarrow", "parquet")
         self.kind = kind
@@ -59,6 +60,8 @@ class ArrowRows(Records):
         import pyarrow as pa
 
         path = self.files[number].path
+        if is_url(path):
+            return self._first_batch(number)
         try:
             with pa.memory_map(path) as file:
                 try:
@@ -69,5 +72,29 @@ class ArrowRows(Records):
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
+            wanted = "give Arrow files, or copy it again if it was cut off"
+            raise SampleError(f"{self.kind}: {path}: {' '.join(str(error).split())}; {wanted}") from error
+
+    def _first_batch(self, number: int) -> Any:
+        """Of an object of a store, which is not read as a whole to be looked at."""
+        import pyarrow as pa
+
+        path = self.files[number].path
+        try:
+            with open_file(self.files[number]) as file:
+                try:
+                    reader = pa.ipc.open_file(file)
+                    batches = [reader.get_batch(0)] if reader.num_record_batches else []
+                    left = reader.num_record_batches - 1
+                    note = f"{path}: looked at the first of {left + 1:,} record batches; records are those of it"
+                except pa.ArrowInvalid:
+                    file.seek(0)
+                    reader = pa.ipc.open_stream(file)
+                    batches, left = [next(iter(reader))], 1
+                    note = f"{path}: a stream, whose first record batch was looked at; records are those of it"
+                if left > 0 and note not in self.notes:
+                    self.notes.append(note)
+                return pa.Table.from_batches(batches, reader.schema)
+        except (pa.ArrowException, StopIteration) as error:
             wanted = "give Arrow files, or copy it again if it was cut off"
             raise SampleError(f"{self.kind}: {path}: {' '.join(str(error).split())}; {wanted}") from error

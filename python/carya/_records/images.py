@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from .. import _core
 from .._errors import IoError, NotFound, Permission
 from .._pipeline.sources import image_folder
+from .._sources.objects import open_file
 from .records import Array, Records
 
 
@@ -36,7 +38,7 @@ class FolderImages(Records):
     def read(self, index: int) -> dict[str, Any]:
         address = self._dataset.address(index)
         try:
-            with open(address["path"], "rb") as file:
+            with open_file(address["path"]) as file:
                 data = file.read()
         except FileNotFoundError:
             raise NotFound(f"image_folder: {address['path']}: it is gone since it was listed; list it again") from None
@@ -46,7 +48,10 @@ class FolderImages(Records):
             ) from None
         if len(data) != address["bytes"]:
             raise IoError(f"image_folder: {address['path']}: it changed since it was listed; run it again")
-        return {"image": data, "label": int(address["label"]), "class": self._classes[address["label"]]}
+        label = int(address["label"])
+        # The listing of a bucket has no folders beside the names of its objects.
+        name = self._classes[label] if self._classes else posixpath.basename(posixpath.dirname(address["path"]))
+        return {"image": data, "label": label, "class": name}
 
     def place(self, index: int) -> str:
         return str(self._dataset.address(index)["path"])

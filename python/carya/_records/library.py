@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._formats.kept import Listed
-from .records import Array, Records
+from .records import Array, File, Records
 
 
 class LibraryRecords(Records):
     """What a map-style object of `_formats` gives; a sample that is no dict is the field `value`."""
 
-    def __init__(self, kind: str, files: Sequence[Listed], rows: Any, in_blocks: bool = False) -> None:
+    def __init__(self, kind: str, files: Sequence[File], rows: Any, in_blocks: bool = False) -> None:
         super().__init__(files)
         self.kind, self.in_blocks, self._rows = kind, in_blocks, rows
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._errors import IoError, SampleError
-from .._formats.kept import Listed
-from .records import Array, Records, part_of
+from .._sources.objects import open_file
+from .records import Array, File, Records, part_of
 
 _HEAD_MAX = 64 << 20  # of a shard's description of its columns
 # Dtypes of arrays by the number that stands in front of their values. Source: streaming/base/format/mds/encodings.py.
@@ -30,7 +30,7 @@ class MdsSamples(Records):
 
     kind = "mds"
 
-    def __init__(self, files: Sequence[Listed]) -> None:
+    def __init__(self, files: Sequence[File]) -> None:
         super().__init__(files)
         heads = [self._head(number) for number in range(len(self.files))]
         self._columns = [columns for columns, _ in heads]
@@ -84,7 +84,7 @@ class MdsSamples(Records):
     def _head(self, number: int) -> tuple[list[tuple[str, str, int | None]], Array]:
         path, size, _ = self.files[number]
         try:
-            with open(path, "rb") as file:
+            with open_file(self.files[number]) as file:
                 (count,) = struct.unpack("<I", file.read(4))
                 if 8 + 4 * count > size:
                     raise ValueError(f"{count:,} samples do not fit into {size:,} B")

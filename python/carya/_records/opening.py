@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
+from .._errors import Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
@@ -17,7 +18,9 @@ from .._formats.parquet import Parquet
 from .._formats.recognise import options_of, recognised
 from .._pipeline.sources import ARROWS, mds_shards
 from .._sources.huggingface import hf_files
+from .._sources.objects import ListedObject, object_at
 from .._sources.paths import TARS, TFRECORDS, one_path, path_list, record_paths
+from .._sources.stores import check_url, is_url, url_paths
 from .images import FolderImages
 from .library import LibraryRecords
 from .records import Records
@@ -33,6 +36,11 @@ _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "lmdb": (lmdb, r"$"),
 }
 _PARQUET = r"\.(parquet|parq|pq)$"
+# Of which parts of an object are read, and what its objects in a folder of a bucket are called.
+_BY_RANGES = {
+    "webdataset": TARS, "tfrecord": TFRECORDS, "mds": re.compile(""), "arrow": ARROWS, "parquet": re.compile(rf"^[^.].*{_PARQUET}"),
+}  # fmt: skip
+_OBJECTS_MAX = 8
 
 
 class Opened(NamedTuple):
@@ -43,14 +51,64 @@ class Opened(NamedTuple):
     why: str
 
 
-def open_records(path: Any, raw: bool = False) -> Opened:
-    """The records at a path, as `carya.open` takes it. `raw`: members of tars as bytes, whatever their names say.
+def open_records(path: Any, raw: bool = False, partly: bool = False) -> Opened:
+    """The records at a path, as `carya.open` takes it. `raw`: members of tars as bytes, whatever their names say. `partly`: of
+    objects behind a URL those that are found soon, with a note in `notes`; else a URL is refused.
 
-    Errors: NotFound, InvalidArgument (unknown or ambiguous), Permission, those of the format.
+    Errors: NotFound, InvalidArgument (unknown or ambiguous), Permission, those of the format; Unsupported (a URL).
     """
-    name = one_path("path", path)
+    if not is_url(path):
+        name = one_path("path", path)
+        kind, why = recognised(name)
+        return Opened(_records(kind, name, raw), name, why)
+    if not partly:
+        raise Unsupported(f"{path}: objects of stores are not read as a whole here; copy them to this machine first")
+    name = check_url("path", path)
     kind, why = recognised(name)
-    return Opened(_records(kind, name, raw), name, why)
+    return Opened(_of_store(kind, name), name, why)
+
+
+def _of_store(kind: str, url: str) -> Records:
+    """Of some files, since each is a request or more."""
+    if kind == "image_folder":
+        return FolderImages(url)
+    if kind not in _BY_RANGES:
+        source, _ = _OVER_LIBRARIES[kind]
+        pipeline = source(url, **options_of(kind, url))  # which copies them
+        return LibraryRecords(kind, [object_at(one) for one in _urls(kind, url)], pipeline.map_style, kind == "hdf5")
+    urls = mds_shards(url) if kind == "mds" else _urls(kind, url)
+    files = [object_at(one) for one in urls[:_OBJECTS_MAX]]
+    records: Records
+    if kind == "parquet":
+        records = LibraryRecords(kind, files, Parquet(files, None, {}, 0, keep_nulls=True), in_blocks=True)
+    elif kind == "arrow":
+        from .arrow_files import ArrowRows
+
+        records = ArrowRows(files, kind)
+    else:
+        records = _read_by_ranges(kind, files)
+    if len(urls) > len(files):
+        records.notes.insert(0, f"looked at the first {len(files)} of {len(urls):,} objects; records are those of them")
+    return records
+
+
+def _read_by_ranges(kind: str, files: list[ListedObject]) -> Records:
+    if kind == "webdataset":
+        from .tars import TarRecords
+
+        return TarRecords(files)
+    if kind == "tfrecord":
+        from .tfrecords import TfRecords
+
+        return TfRecords(files)
+    from .mds_shards import MdsSamples
+
+    return MdsSamples(files)
+
+
+def _urls(kind: str, url: str) -> list[str]:
+    named = _BY_RANGES.get(kind) or re.compile(rf"^[^.].*{_OVER_LIBRARIES[kind][1]}")
+    return url_paths("path", url, None, named, "as files of its format are") or [url]
 
 
 def _records(kind: str, name: str, raw: bool) -> Records:

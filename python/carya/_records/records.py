@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from .._errors import IoError
-from .._formats.kept import Listed, digest
+from .._formats.kept import Listed, digest, place_of
+from .._sources.objects import ListedObject
 
 _FILES_MAX = 64  # that a process has open
 
 Array = np.ndarray[Any, Any]
+File = Listed | ListedObject
 
 
 class Records(abc.ABC):
@@ -25,7 +27,7 @@ class Records(abc.ABC):
     kind = ""  # the name of the source: "webdataset" is `carya.webdataset`
     in_blocks = False  # reading one record decodes its neighbours too
 
-    def __init__(self, files: Sequence[Listed]) -> None:
+    def __init__(self, files: Sequence[File]) -> None:
         self.files = list(files)
         self.notes: list[str] = []  # what is wrong with the files, beside single records
         self._fds: dict[int, int] = {}
@@ -55,7 +57,7 @@ class Records(abc.ABC):
     @property
     def identity(self) -> str:
         """What says that these are the same records in the same order."""
-        files = [(os.path.abspath(path), size, time) for path, size, time in self.files]
+        files = [(place_of(path), size, version) for path, size, version in self.files]
         return digest(self.kind, files, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,9 +65,14 @@ class Records(abc.ABC):
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         """Errors: IoError (there are fewer, the file changed since it was listed)."""
+        listed = self.files[file]
+        if isinstance(listed, ListedObject):
+            if offset + size > listed.size:
+                raise IoError(f"{self.kind}: {listed.path} @{offset}: it ends at {listed.size:,}; copy it again")
+            return listed.read(offset, size)
         fd = self._fds.get(file)
         if fd is None:
-            self.files[file].check(self.kind)
+            listed.check(self.kind)
             if len(self._fds) >= _FILES_MAX:
                 os.close(self._fds.pop(next(iter(self._fds))))
             fd = self._fds[file] = os.open(self.files[file].path, os.O_RDONLY | os.O_CLOEXEC)

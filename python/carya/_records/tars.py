@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import IoError, SampleError
-from .._formats.kept import Listed
-from .records import Array, Records
+from .._sources.objects import ListedObject, enough, open_file
+from .records import Array, File, Records
 
 # What the last extension of a member says its bytes are; the readers of webdataset go by the same ones.
 _TEXT, _NUMBER, _JSON = (
@@ -42,11 +42,11 @@ class TarRecords(Records):
 
     kind = "webdataset"
 
-    def __init__(self, files: Sequence[Listed], raw: bool = False) -> None:
+    def __init__(self, files: Sequence[File], raw: bool = False) -> None:
         super().__init__(files)
         self._raw = raw
         self._zips: dict[int, zipfile.ZipFile] = {}
-        self._zipped = [zipfile.is_zipfile(file.path) and not _is_tar(file.path) for file in self.files]
+        self._zipped = [not _is_tar(file) and _is_zip(file) for file in self.files]
         self._records: list[list[_Member]] = []
         for number in range(len(self.files)):
             members = self._listed(number)
@@ -90,7 +90,7 @@ class TarRecords(Records):
         archive = self._zips.get(member.file)
         if archive is None:
             self.files[member.file].check(self.kind)
-            archive = self._zips[member.file] = zipfile.ZipFile(self.files[member.file].path)
+            archive = self._zips[member.file] = zipfile.ZipFile(open_file(self.files[member.file]))
         try:
             with archive.open(archive.infolist()[member.offset]) as source:
                 return source.read(member.size + 1)
@@ -103,7 +103,7 @@ class TarRecords(Records):
         try:
             yield from self._of_zip(number) if self._zipped[number] else self._of_tar(number)
         except (tarfile.TarError, *_DAMAGED) as error:
-            if isinstance(error, tarfile.TarError) and not _is_tar(file.path):
+            if isinstance(error, tarfile.TarError) and not _is_tar(file):
                 wanted = "give tars, not compressed, or zips; copy it again if it was cut off"
                 raise SampleError(f"{self.kind}: {file.path}: it does not begin as a tar does; {wanted}") from error
             self.notes.append(f"{file.path}: {error}; what is behind that is not read: copy it again")
@@ -113,7 +113,7 @@ class TarRecords(Records):
             ) from error
 
     def _of_zip(self, number: int) -> Iterator[_Member]:
-        with zipfile.ZipFile(self.files[number].path) as archive:
+        with open_file(self.files[number]) as file, zipfile.ZipFile(file) as archive:
             for place, info in enumerate(archive.infolist()):
                 key, field = _split(info.filename)
                 if field and not info.is_dir():
@@ -124,8 +124,16 @@ class TarRecords(Records):
         file = self.files[number]
         end = 0
         # Tars that were appended to a tar are read with it.
-        with tarfile.open(file.path, "r:", ignore_zeros=True, errorlevel=0) as archive:
+        with (
+            open_file(file) as source,
+            tarfile.open(fileobj=source, mode="r:", ignore_zeros=True, errorlevel=0) as archive,
+        ):
             for info in archive:
+                if enough(source):
+                    self.notes.append(
+                        f"{file.path}: looked at the first {end:,} B of {file.size:,}; records are those of them"
+                    )
+                    return
                 if info.offset > end and self._holds_something(number, end, info.offset):
                     self.notes.append(f"{file.path}: bytes {end:,} to {info.offset:,} are no members")
                 end = info.offset_data + (-(-info.size // _BLOCK) * _BLOCK if info.isreg() else 0)
@@ -142,6 +150,8 @@ class TarRecords(Records):
             self.notes.append(f"{file.path}: bytes {end:,} to {file.size:,} are no members")
 
     def _holds_something(self, number: int, begin: int, end: int) -> bool:
+        if isinstance(self.files[number], ListedObject):
+            return False  # it would be read for nothing else
         with open(self.files[number].path, "rb") as raw:
             raw.seek(begin)
             left = end - begin
@@ -181,6 +191,11 @@ def _split(name: str) -> tuple[str, str]:
     return os.path.join(folder, stem), field.lower()
 
 
-def _is_tar(path: str) -> bool:
-    with open(path, "rb") as file:
+def _is_zip(listed: File) -> bool:
+    with open_file(listed) as file:
+        return zipfile.is_zipfile(file)
+
+
+def _is_tar(listed: File) -> bool:
+    with open_file(listed) as file:
         return file.read(262)[257:] == b"ustar"

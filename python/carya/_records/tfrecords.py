@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .._errors import SampleError, Unsupported
-from .._formats.kept import Listed
+from .._sources.objects import enough, open_file
 from .crc32c import crc32c, masked
 from .examples import parsed
-from .records import Array, Records, part_of
+from .records import Array, File, Records, part_of
 
 _HEAD, _FOOT = 12, 4  # length and its CRC in front of the data, the CRC of the data behind
 _AHEAD = 4 << 20  # bytes whose CRCs are computed together, where records are read one after the other
@@ -30,7 +30,7 @@ class TfRecords(Records):
 
     kind = "tfrecord"
 
-    def __init__(self, files: Sequence[Listed]) -> None:
+    def __init__(self, files: Sequence[File]) -> None:
         super().__init__(files)
         self._offsets: list[Array] = []  # of the data of each record; the last is that of the next one's
         self._cut: dict[int, str] = {}  # why a file's last record cannot be read
@@ -105,8 +105,11 @@ class TfRecords(Records):
         path, size, _ = self.files[number]
         offsets = array.array("q")
         at, problem = 0, ""
-        with open(path, "rb", buffering=1 << 16) as file:
+        with open_file(self.files[number], 1 << 16) as file:
             while at < size:
+                if enough(file):
+                    self.notes.append(f"{path}: looked at the first {at:,} B of {size:,}; records are those of them")
+                    break
                 head = file.read(_HEAD)
                 length = int.from_bytes(head[:8], "little")
                 if len(head) < _HEAD:
