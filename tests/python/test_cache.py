@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,16 @@ def test_no_bit_changes_whatever_is_kept(photos: Path, made: Any) -> None:
     assert kept(pipeline, "auto")[0] == wanted
 
 
+@pytest.mark.parametrize("form", ["coefficients", "records"])
 @pytest.mark.parametrize("made", [crops, resized])
-def test_coefficients_of_photos_give_the_same_bits(photos: Path, made: Any) -> None:
+def test_photos_that_are_kept_give_the_same_bits(photos: Path, made: Any, form: str) -> None:
     pipeline = made(photos)
     wanted = epoch_digest(pipeline, epochs=3)
-    found, stats = kept(pipeline, {"memory": "64MB", "form": "coefficients"}, threads=1)
+    found, stats = kept(pipeline, {"memory": "64MB", "form": form}, threads=1)
     assert found == wanted
-    assert (stats["after"], stats["form"], stats["damaged_records"]) == ("reading", "coefficients", 0)
+    assert (stats["after"], stats["form"], stats["damaged_records"]) == ("reading", form, 0)
     assert stats["hits"] == stats["looked"] * 2 / 3
-    found, part = kept(pipeline, {"memory": int(stats["bytes"] * 0.4), "form": "coefficients"}, threads=2)
+    found, part = kept(pipeline, {"memory": int(stats["bytes"] * 0.4), "form": form}, threads=2)
     assert found == wanted
     assert part["bytes"] <= stats["bytes"] * 0.4
 
@@ -69,14 +71,50 @@ def test_what_is_said_of_coefficients(photos: Path) -> None:
     assert "  after reading, as packed coefficients: " in text
 
 
-def test_a_daemon_keeps_coefficients_too(photos: Path) -> None:
+def test_records_that_are_kept_are_decoded_with_their_index(photos: Path) -> None:
+    indexed = []
+    for cache in ("off", "off", {"memory": "64MB", "form": "records"}):  # the first one makes the index
+        options: dict[str, Any] = {"threads": 1, "decode_index": 8, "prefetch_epochs": False}
+        with carya.Loader(crops(photos), epochs=3, cache=cache, **options) as loader:
+            for _ in range(3):
+                for _batch in loader:
+                    pass
+            stats, text = loader.stats(), str(loader.explain())
+            indexed.append(stats["jpeg_decodes"]["indexed"])
+    assert indexed[1] == indexed[2] > 0
+    assert stats["cache"]["records"] > 0
+    assert f"Kept after reading, as the records are: {stats['cache']['records']} samples" in text
+    assert stats["bytes_read"] == sum(path.stat().st_size for path in photos.rglob("*.*")), "each was read once"
+
+
+def test_a_record_that_is_broken_meets_its_policy_in_each_epoch(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos, tmp_path / "photos")
+    for path in sorted((tmp_path / "photos").rglob("*.jpg"))[:3]:
+        path.write_bytes(path.read_bytes()[:40])
+    pipeline = crops(tmp_path / "photos")
+    wanted = epoch_digest(pipeline, epochs=3, on_error="mask")
+    with carya.Loader(
+        pipeline, epochs=3, on_error="mask", cache={"memory": "64MB", "form": "records"}, threads=1
+    ) as loader:
+        assert digest(batch for _ in range(3) for batch in loader) == wanted
+        assert len(loader.quarantine()) == 9
+        assert loader.stats()["masked"] == 9
+
+
+def test_records_in_memory_are_not_kept_once_more() -> None:
+    with pytest.raises(carya.InvalidArgument, match="read from storage"):
+        carya.Loader(carya.arrays({"x": np.zeros(8, np.uint8)}).batch(2), cache={"memory": "1MB", "form": "records"})
+
+
+@pytest.mark.parametrize("form", ["coefficients", "records"])
+def test_a_daemon_keeps_them_too(photos: Path, form: str) -> None:
     pipeline = crops(photos)
     wanted = epoch_digest(pipeline, epochs=3)
     with running() as daemon:
-        cache = {"memory": "64MB", "form": "coefficients"}
+        cache = {"memory": "64MB", "form": form}
         found, stats = kept(pipeline, cache, threads=1, daemon=str(daemon.socket))
     assert found == wanted
-    assert stats["form"] == "coefficients"
+    assert stats["form"] == form
 
 
 def test_a_daemon_keeps_for_all_its_ranks(photos: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -366,6 +367,15 @@ def test_prices_are_those_of_the_cloud_until_others_are_given(
     with carya.Loader(crops(paths), threads=1) as loader:
         next(iter(loader))
         assert loader.stats()["store"][0]["prices"] == prices
+
+
+def test_the_page_shows_it(store: FaultStore) -> None:
+    with loader_of(store, "off") as loader:
+        epoch(loader)
+        (figures,) = loader.stats()["store"]
+        with carya.watch(loader) as server, urllib.request.urlopen(server.url, timeout=30) as answer:
+            body = answer.read().decode()
+    assert f"<dt>{store.url}</dt><dd>{figures['requests']} requests and " in body
 
 
 def test_files_have_no_store(local: list[str]) -> None:

@@ -295,7 +295,7 @@ TEST(SourceParts, RecordsThatAreKeptAsTheyWereReadAreTheInputsAgain) {
 
 TEST(SourceParts, RecordsInMemoryAreNotKeptOnceMore) {
   const auto pipeline = pipeline_of(document(
-      R"({"op":"to_dtype","dtype":"float32"})", R"({"batch_size":2})",
+      R"({"op":"to_dtype","dtype":"float32","fields":["x"]})", R"({"batch_size":2})",
       R"({"type":"arrays","count":1,"arrays":{"x":{"dtype":"uint8","shape":[4],"fingerprint":""}}})"));
   const auto refused = part_records(*pipeline);
   ASSERT_FALSE(refused);

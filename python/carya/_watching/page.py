@@ -137,6 +137,9 @@ def _reads(stats: Mapping[str, Any]) -> str:
         facts.append(("latency", f"{stats['read_latency_seconds'] * 1e3:,.2f} ms"))
     if stats.get("read_retries"):
         facts.append(("tried again", f"{stats['read_retries']:,}"))
+    for store in stats.get("store", []):
+        asked = f"{store['requests']:,} requests and {size(store['bytes'])}, {store['retries']:,} failed, ${store['cost']:.3g}"
+        facts.append((store["source"], asked))
     return _facts(facts)
 
 
