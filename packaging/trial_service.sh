@@ -40,13 +40,14 @@ groupadd crew
 useradd --create-home alice
 useradd --create-home --groups crew bob
 useradd --create-home mallory
-as() { runuser -u "$1" -- env HOME="/home/$1" python3 /srv/trial_loader.py required "$2"; }
+homes=/home
+as() { runuser -u "$1" -- env HOME="$homes/$1" python3 /srv/trial_loader.py required "${2:-$homes/$1/pictures}"; }
 systemctl enable --now caryad.socket
 for user in alice bob; do
-  mkdir "/home/$user/pictures"
-  chown "$user" "/home/$user" "/home/$user/pictures"
-  chmod 700 "/home/$user"
-  as "$user" "/home/$user/pictures" || fail "the loader of $user"
+  mkdir "$homes/$user/pictures"
+  chown "$user" "$homes/$user" "$homes/$user/pictures"
+  chmod 700 "$homes/$user"
+  as "$user" || fail "the loader of $user"
 done
 as mallory /srv/pictures 2> /dev/null && fail "a user who is not allowed is served"
 [ "$(ps -o user= -C caryad | sort | tr '\n' ' ')" = "alice bob root " ] || fail "daemons of $(ps -o user= -C caryad)"
@@ -57,7 +58,7 @@ if [ -e $group/cgroup.controllers ] && grep -qw cpu $group/cgroup.controllers; t
 fi
 systemctl reload caryad.service || fail "reload of the service for all users"
 systemctl kill --kill-who main --signal KILL caryad.service
-as bob /home/bob/pictures || fail "the loader of bob after a kill"
+as bob || fail "the loader of bob after a kill"
 carya status --all-users --socket /run/carya/caryad.sock | grep -q '^user bob' || fail "status of all users"
 systemctl disable --now caryad.socket caryad.service
 rm /etc/systemd/system/caryad.*

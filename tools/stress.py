@@ -31,7 +31,19 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
 LOGS = ROOT / "build" / "stress"
 FOLDERS = ("shm", "loader", "daemon", "overflow", "remote")
-PYTHON = ("processes", "leases", "state", "loader", "limits", "daemon", "daemon_ranks", "share", "users", "worker", "remote")
+PYTHON = (
+    "processes",
+    "leases",
+    "state",
+    "loader",
+    "limits",
+    "daemon",
+    "daemon_ranks",
+    "share",
+    "users",
+    "worker",
+    "remote",
+)
 HANG_S = 3600  # of a suite: the end of a hang
 CGROUP = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 20_000

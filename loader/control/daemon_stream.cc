@@ -289,7 +289,7 @@ std::string loader_socket_path() {
   const std::string own = default_socket_path();
   const char* const chosen = std::getenv("CARYA_DAEMON_SOCKET");
   if ((chosen != nullptr && *chosen != '\0') || access(own.c_str(), F_OK) == 0) return own;
-  return access(kSocketOfAll, W_OK) == 0 && Channel::connect(kSocketOfAll) ? kSocketOfAll : own;
+  return access(kSocketOfAll, W_OK) == 0 && open_channel(kSocketOfAll) ? kSocketOfAll : own;
 }
 
 }  // namespace carya::loader

@@ -92,6 +92,7 @@ UniqueFd take_handed(int socket, bool& ended) {
   ended = got == 0 || (got < 0 && !is_again(errno));
   std::vector<UniqueFd> fds;
   if (got > 0) take_fds(handing.message, fds);
+  if (got > 0 && fds.empty()) errno = EMFILE;  // it is lost, and its client finds its connection closed
   return fds.empty() ? UniqueFd() : std::move(fds.front());
 }
 

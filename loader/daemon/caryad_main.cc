@@ -1,6 +1,8 @@
 // caryad: the daemon of one user, or of all users, each of whom gets one. See caryad(8).
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -17,6 +19,7 @@
 #include "loader/daemon/server.h"
 #include "loader/daemon/settings.h"
 #include "loader/host/host.h"
+#include "loader/program/event_field.h"
 #include "loader/program/event_log.h"
 #include "loader/program/supervisor.h"
 #include "loader/users/user_daemons.h"
@@ -43,7 +46,10 @@ struct Arguments {
 Result<Settings> settings_of(const Arguments& arguments) {
   const HostInfo facts = read_host_info();
   std::vector<std::string> user;
-  if (arguments.handed) user = {user_name(geteuid()), std::to_string(geteuid())};
+  if (arguments.handed) {
+    user = {user_name(geteuid()), std::to_string(geteuid())};
+    setenv("HOME", user_home(geteuid()).c_str(), 1);  // of the default cache folder
+  }
   ASSIGN(Settings settings, arguments.config.empty()
                                 ? parse_settings("", "defaults", facts.memory_bytes)
                                 : read_settings(arguments.config, facts.memory_bytes, user));
@@ -55,28 +61,37 @@ Result<Settings> settings_of(const Arguments& arguments) {
   return settings;
 }
 
-Result<UserRules> rules_of(const UserSettings& users) {
-  ASSIGN(Admitted admitted, Admitted::create(users.allow));
-  UserRules rules{.admitted = std::move(admitted),
+/// What is wrong in it is said and left out: one name that is gone must not take the service from all the others.
+UserRules rules_of(const UserSettings& users, EventLog& log) {
+  std::vector<std::string> unknown;
+  UserRules rules{.admitted = Admitted::create(users.allow, unknown),
                   .weight = users.weight,
                   .weights = {},
                   .descriptors = users.descriptors};
   for (const auto& [name, weight] : users.weights) {
-    ASSIGN(const uid_t number, user_number(name));
-    rules.weights[number] = weight;
+    if (const auto number = user_number(name))
+      rules.weights[*number] = weight;
+    else
+      unknown.push_back(name);
+  }
+  for (const std::string& name : unknown)
+    log.write(LogLevel::kWarning, "no such user or group" + field("name", name));
+  rlimit most{};
+  getrlimit(RLIMIT_NOFILE, &most);
+  if (rules.descriptors > most.rlim_max) {
+    log.write(LogLevel::kWarning,
+              "users.descriptors is more than LimitNOFILE" + field("limit", most.rlim_max));
+    rules.descriptors = most.rlim_max;
   }
   return rules;
 }
 
-Status take_over(const Settings& settings, Server& server) {
+void take_over(const Settings& settings, EventLog&, Server& server) {
   server.set_limits(settings.limits);
-  return {};
 }
 
-Status take_over(const Settings& settings, UserDaemons& daemons) {
-  ASSIGN(UserRules rules, rules_of(settings.users));
-  daemons.set_rules(std::move(rules));
-  return {};
+void take_over(const Settings& settings, EventLog& log, UserDaemons& daemons) {
+  daemons.set_rules(rules_of(settings.users, log));
 }
 
 /// What both kinds of daemons have: arguments, a manager, a log.
@@ -105,14 +120,14 @@ template <typename Serving>
 void reload(Program& program, Serving& serving) {
   program.manager.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns() / 1000));
   const auto settings = settings_of(program.arguments);
-  const Status taken = settings ? take_over(*settings, serving) : Status(std::unexpected(settings.error()));
-  if (taken) {
+  if (settings) {
+    take_over(*settings, program.log, serving);
     program.log.set_level(settings->log_level);
     program.log.write(LogLevel::kInfo, "reloaded");
     program.manager.notify("READY=1\nSTATUS=serving, reloaded");
     return;
   }
-  std::string why = taken.error().message;
+  std::string why = settings.error().message;
   std::ranges::replace(why, '"', '\'');  // one field of the line
   std::ranges::replace(why, '\n', ' ');
   program.log.write(LogLevel::kError, "not reloaded why=\"" + why + "\"");
@@ -191,12 +206,16 @@ int serve_all_users(Program& program, const Settings& settings, UniqueFd listeni
   if (!arguments.config.empty())
     command.insert(command.end(), {"--config", std::filesystem::absolute(arguments.config).string()});
   if (arguments.linger_s) command.insert(command.end(), {"--linger", fmt::format("{}", *arguments.linger_s)});
-  auto rules = rules_of(settings.users);
-  if (!rules) return say(rules.error());
+  if (struct stat facts{}; !arguments.config.empty() && stat(arguments.config.c_str(), &facts) == 0 &&
+                           (facts.st_mode & S_IROTH) == 0)
+    return say({Code::kInvalidArgument,
+                "caryad: " + arguments.config +
+                    ": each user's daemon reads it with that user's rights; let everyone read it (chmod 644)",
+                0});
   auto made = UserDaemons::create({.socket = settings.socket,
                                    .listening = std::move(listening),
                                    .command = std::move(command),
-                                   .rules = std::move(*rules),
+                                   .rules = rules_of(settings.users, program.log),
                                    .drain_s = settings.drain_s,
                                    .watchdog_ns = program.manager.watchdog_ns(),
                                    .alive = program.alive(),

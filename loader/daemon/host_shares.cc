@@ -13,7 +13,7 @@ std::uint32_t workers_allowed(const RemoteOptions& configured) {
   const double price = configured.prices.worker_per_hour;
   const double dollars = configured.goal.workers_cost_per_hour_max;
   if (price > 0 && dollars < price * allowed)
-    allowed = static_cast<std::uint32_t>(std::floor(dollars / price));
+    allowed = static_cast<std::uint32_t>(std::floor(dollars / price + 1e-9));
   return allowed;
 }
 

@@ -11,6 +11,9 @@
 #include <cerrno>
 #include <charconv>
 #include <optional>
+#include <sstream>
+
+#include "base/cgroup.h"
 
 namespace carya::loader {
 namespace {
@@ -105,25 +108,48 @@ int take_rights(const Rights& rights) {
   return 0;
 }
 
-Result<Admitted> Admitted::create(const std::vector<std::string>& names) {
+Admitted Admitted::create(const std::vector<std::string>& names, std::vector<std::string>& unknown) {
   Admitted admitted;
   for (const std::string& name : names) {
     if (name == "*") {
       admitted.everyone_ = true;
     } else if (name.starts_with('@')) {
-      ASSIGN(const gid_t group, group_number(name.substr(1)));
-      admitted.groups_.insert(group);
+      if (const auto group = group_number(name.substr(1)))
+        admitted.groups_.insert(*group);
+      else
+        unknown.push_back(name);
+    } else if (const auto user = user_number(name)) {
+      admitted.users_.insert(*user);
     } else {
-      ASSIGN(const uid_t user, user_number(name));
-      admitted.users_.insert(user);
+      unknown.push_back(name);
     }
   }
+  if (admitted.everyone_) admitted.subordinate_ = parse_subordinate(kernel_text("/etc/subuid"));
   return admitted;
 }
 
+std::vector<std::pair<std::uint64_t, std::uint64_t>> parse_subordinate(const std::string& text) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto begin = number(line.substr(first + 1, second - first - 1)),
+               count = number(line.substr(second + 1));
+    if (begin && count) ranges.emplace_back(*begin, std::uint64_t{*begin} + *count);
+  }
+  return ranges;
+}
+
 bool Admitted::admits(const Rights& rights) const {
-  return everyone_ || rights.uid == 0 || users_.contains(rights.uid) || groups_.contains(rights.gid) ||
-         std::ranges::any_of(rights.groups, [&](gid_t group) { return groups_.contains(group); });
+  const auto is_sub = [&](const auto& range) {
+    return rights.uid >= range.first && rights.uid < range.second;
+  };
+  return (everyone_ && rights.uid != 0 && std::ranges::none_of(subordinate_, is_sub)) ||
+         users_.contains(rights.uid) ||
+         (rights.uid != 0 &&
+          (groups_.contains(rights.gid) ||
+           std::ranges::any_of(rights.groups, [&](gid_t group) { return groups_.contains(group); })));
 }
 
 Result<uid_t> user_number(const std::string& name) {

@@ -3,8 +3,10 @@
 #include <sys/types.h>
 
 #include <compare>
+#include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -29,19 +31,23 @@ Result<Rights> peer_rights(int socket);
 /// between fork() and exec().
 int take_rights(const Rights& rights);
 
+/// The numbers that /etc/subuid gives to users for their containers, each from the first up to the second.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> parse_subordinate(const std::string& text);
+
 /// Whom a daemon serves.
 class Admitted {
  public:
-  /// `names` are users ("alice", "1000") and groups ("@train", "@1000"); "*" is everyone.
-  /// Errors: kInvalidArgument (there is no such user or group).
-  static Result<Admitted> create(const std::vector<std::string>& names);
-  /// Users and groups count, and root is always served.
+  /// `names` are users ("alice", "1000") and groups ("@train", "@1000"); "*" is everyone but root and the numbers of
+  /// /etc/subuid, of which one user has thousands. Those that there are not go to `unknown`, and admit nobody.
+  static Admitted create(const std::vector<std::string>& names, std::vector<std::string>& unknown);
+  /// root is admitted by name only: in a container it may be anybody's, with fewer rights than the host's.
   bool admits(const Rights& rights) const;
 
  private:
   bool everyone_ = false;
   std::set<uid_t> users_;
   std::set<gid_t> groups_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> subordinate_;
 };
 
 /// The number of a user, by name or as digits. Errors: kInvalidArgument (there is none of that name).

@@ -1,6 +1,7 @@
 #include "loader/users/user_daemons.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -62,25 +63,37 @@ struct Start {
   int program;           // by descriptor: the user need not reach it by its path
   const Rights* rights;  // null: this process's own
   int handed;
+  int nothing;         // /dev/null: its log is in its memory, and no stream is shared with other users
   int processes = -1;  // of the cgroup
   rlimit descriptors{};
 };
 
+constexpr int kProgramFd = UserDaemons::kHandedFd + 1;
+
+/// First all that is this process's is given away, then its rights: from then on the user may stop and look at it.
 [[noreturn]] void become(const Start& start) {
   // In its cgroup first: what the start costs is the user's. A refusal leaves it where it is.
   if (start.processes >= 0) static_cast<void>(!::write(start.processes, "0", 1));
   if (start.descriptors.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &start.descriptors);
   setsid();
+  umask(022);
+  // Above those that they become, so that none is written over.
+  const int handed = fcntl(start.handed, F_DUPFD, kProgramFd + 1);
+  const int program = fcntl(start.program, F_DUPFD, kProgramFd + 1);
+  const int nothing = fcntl(start.nothing, F_DUPFD, kProgramFd + 1);
+  if (handed < 0 || program < 0 || nothing < 0) _exit(126);
+  for (int fd = 0; fd < UserDaemons::kHandedFd; ++fd)
+    if (dup2(nothing, fd) < 0) _exit(126);
+  if (dup2(handed, UserDaemons::kHandedFd) < 0 || dup3(program, kProgramFd, O_CLOEXEC) < 0) _exit(126);
+  syscall(SYS_close_range, kProgramFd + 1, ~0U, 0);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || chdir("/") != 0) _exit(126);
   if (start.rights != nullptr && take_rights(*start.rights) != 0) _exit(126);
-  // All others are closed by exec(), the program's among them.
-  if (start.handed == UserDaemons::kHandedFd ? fcntl(start.handed, F_SETFD, 0) != 0
-                                             : dup2(start.handed, UserDaemons::kHandedFd) < 0)
-    _exit(126);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (chdir("/") != 0) _exit(126);
-  syscall(SYS_execveat, start.program, "", start.command.data(), start.environment.data(), AT_EMPTY_PATH);
+  // These three wait until the daemon asks for them, which it does by itself: before that they would end it.
+  sigset_t later;
+  sigemptyset(&later);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&later, number);
+  sigprocmask(SIG_SETMASK, &later, nullptr);
+  syscall(SYS_execveat, kProgramFd, "", start.command.data(), start.environment.data(), AT_EMPTY_PATH);
   _exit(127);
 }
 
@@ -155,8 +168,10 @@ void UserDaemons::set_rules(UserRules rules) {
   poller_.wake();
 }
 
-int UserDaemons::wait_ms() const {
+int UserDaemons::wait_ms() {
   std::int64_t until_ns = next_alive_ns_;
+  if (const std::int64_t look_ns = closing_.look(monotonic_ns()); look_ns != 0)
+    until_ns = until_ns == 0 ? look_ns : std::min(until_ns, look_ns);
   if (drain_until_ns_ != 0) until_ns = until_ns == 0 ? drain_until_ns_ : std::min(until_ns, drain_until_ns_);
   if (until_ns == 0) return -1;
   return static_cast<int>(
@@ -228,7 +243,7 @@ void UserDaemons::accept_clients(int listening, Daemon* only) {
       return;
     }
     const auto rights = peer_rights(client.get());
-    if (!rights || (only != nullptr && rights->uid != 0) || !options_.rules.admitted.admits(*rights)) {
+    if (!rights || (only != nullptr ? rights->uid != 0 : !options_.rules.admitted.admits(*rights))) {
       const Error error =
           rights
               ? Error{Code::kPermission,
@@ -241,7 +256,7 @@ void UserDaemons::accept_clients(int listening, Daemon* only) {
     } else if (only == nullptr) {
       serve(std::move(client), *rights);
     } else if (hand_over(only->handing.get(), client.get()) == 0) {
-      closer_.take(std::move(client));
+      closing_.take(std::move(client));
     } else {
       refuse(std::move(client), rights->uid,
              {Code::kTimeout, "caryad: this daemon takes no connections now; try again", 0});
@@ -257,7 +272,7 @@ void UserDaemons::refuse(UniqueFd client, uid_t user, const Error& error) {
   }
   Channel channel(std::move(client));
   static_cast<void>(channel.send({.type = MessageType::kNotice, .body = encode(ErrorIs{error})}, 0));
-  closer_.take(channel.release());
+  closing_.take(channel.release());
 }
 
 void UserDaemons::serve(UniqueFd client, const Rights& rights) {
@@ -269,7 +284,7 @@ void UserDaemons::serve(UniqueFd client, const Rights& rights) {
       break;
     }
     const int refused = hand_over((*daemon)->handing.get(), client.get());
-    if (refused == 0) return closer_.take(std::move(client));
+    if (refused == 0) return closing_.take(std::move(client));
     if (refused == EAGAIN || refused == ETOOMANYREFS) break;  // it does not take what was passed on before
     (*daemon)->handing.reset();                               // it is ending: the next one
     current_.erase(rights);
@@ -320,6 +335,8 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   const UniqueFd theirs(ends[1]);
   setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kWaitingBytes, sizeof(kWaitingBytes));
 
+  const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!nothing) return fail_errno("caryad: /dev/null", errno);
   const UniqueFd program(::open(options_.command.front().c_str(), O_PATH | O_CLOEXEC));
   if (!program) return fail_errno("caryad: " + options_.command.front(), errno);
   const std::vector<std::string> variables = environment();
@@ -327,7 +344,8 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
               .environment = words(variables),
               .program = program.get(),
               .rights = &rights,
-              .handed = theirs.get()};
+              .handed = theirs.get(),
+              .nothing = nothing.get()};
   if (rights == own_rights()) start.rights = nullptr;
   UniqueFd processes;
   if (groups_) {

@@ -9,10 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/poller.h"
 #include "base/unique_fd.h"
-#include "loader/control/closer.h"
 #include "loader/program/log_level.h"
+#include "loader/users/closing_process.h"
 #include "loader/users/cpu_groups.h"
 #include "loader/users/rights.h"
 
@@ -94,7 +95,7 @@ class UserDaemons {
   void look_after();
   void take_rules();
   void signal_all(int number);
-  int wait_ms() const;
+  int wait_ms();
 
   UserDaemonsOptions options_;
   Poller poller_;
@@ -102,7 +103,7 @@ class UserDaemons {
   bool own_path_ = false;  // the socket's file is removed at the end
   std::optional<CpuGroups> groups_;
   bool said_without_groups_ = false;
-  Closer closer_;
+  ClosingProcess closing_;
   std::uint64_t next_tag_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Daemon>> daemons_;  // all that run, by tag
   std::map<Rights, Daemon*> current_;                         // those that get connections

@@ -105,6 +105,9 @@ TEST(WorkersAllowed, AreSoManyAsTheNumberAndTheMoneyAllow) {
   EXPECT_EQ(workers_allowed(remote), 4U);
   remote.goal.workers_cost_per_hour_max = 1e9;
   EXPECT_EQ(workers_allowed(remote), 9U);
+  remote.prices.worker_per_hour = 0.1;
+  remote.goal.workers_cost_per_hour_max = 0.3;
+  EXPECT_EQ(workers_allowed(remote), 3U) << "0.3 / 0.1 is less than 3 in binary";
   remote.goal.workers_cost_per_hour_max = 0;
   EXPECT_EQ(workers_allowed(remote), 0U);
 }

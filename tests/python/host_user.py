@@ -82,6 +82,7 @@ class User:
 
 def _serve(task: dict[str, Any]) -> None:
     sys.path[:0] = [str(Path(__file__).parent), *(str(Path(path).parent) for path in task["modules"])]
+    import encodings.idna  # noqa: F401 - of addresses
     import secrets  # noqa: F401 - of numpy.random
 
     import rich.console  # noqa: F401

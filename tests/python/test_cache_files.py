@@ -213,7 +213,9 @@ def test_trouble_is_said_once_and_the_stream_goes_on(
     assert caplog.text.count("the stream goes on without") == 1
 
 
-def test_a_folder_that_is_made_is_its_user_s_alone(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_made_is_its_user_s_alone(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that was there keeps its mode: who shares it with others has given it one."""
     monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / "own" / "cache"))
     there = tmp_path / "there"

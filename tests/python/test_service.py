@@ -513,6 +513,13 @@ def test_system_service_of_all_users(system: Path) -> None:
     assert "\nSocketMode=0666\n" in (units / "caryad.socket").read_text()
     assert not (system / "etc/sysusers.d").exists()
     assert result["next"][-1].endswith("# where trainers of any user run")
+    if os.geteuid() == 0:
+        for change in (lambda path: os.chown(path, 1, 0), lambda path: path.chmod(0o775)):
+            change(system / "opt" / "venv")
+            with pytest.raises(carya.Permission, match="others than root may change"):
+                service_command.install(scope=everyone, dry_run=True)
+            os.chown(system / "opt" / "venv", 0, 0)
+            (system / "opt" / "venv").chmod(0o755)
     (system / "opt" / "venv").chmod(0o750)
     with pytest.raises(carya.Permission, match="not every user can run"):
         service_command.install(scope=everyone, dry_run=True)

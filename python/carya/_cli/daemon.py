@@ -8,12 +8,12 @@ import select
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .. import _core
-from .._errors import NotFound, Permission
+from .._errors import Error, NotFound, Permission
 from .._pipeline.document import Document
 from .._watching.view import duration
 from .shown import shown
@@ -69,15 +69,19 @@ def show_all_users(socket: str | None, as_json: bool) -> None:
         ) from None
     found = []
     for path in own:
-        with suppress(NotFound):  # one that has just ended
+        try:
             found.append({"user": _user_of(path), **read_status(str(path))})
+        except NotFound:  # one that has just ended
+            continue
+        except Error as error:  # one user's daemon does not hide the others'
+            found.append({"user": _user_of(path), "error": str(error)})
     if as_json:
         print(json.dumps({"users": found}))
         return
     console = Console()
     for status in found:
         console.rule(f"user {status['user']}", align="left", characters="-")
-        console.print(_lines(shown(status)))
+        console.print(shown(status["error"]) if "error" in status else _lines(shown(status)))
     if not found:
         console.print("no user has a daemon now")
 

@@ -141,6 +141,10 @@ def install(config: str | None = None, dry_run: bool = False, scope: Scope = _OF
         _check_reachable(program, scope, os.R_OK | os.X_OK)
         if config:
             _check_reachable(scope.at(chosen), scope, os.R_OK)
+        if scope.all_users:
+            _check_of_root(program)
+            if config:
+                _check_of_root(scope.at(chosen))
         if scope.run_as == _SYSTEM_USER:
             files[scope.sysusers] = _shipped("systemd/sysusers.conf")
     service = scope.units / "caryad.service"
@@ -227,6 +231,18 @@ def _check_reachable(path: Path, scope: Scope, wanted: int) -> None:
                 f"carya service: {_whose(scope)} {what} {path}: {place} (mode "
                 f"{stat.S_IMODE(place.stat().st_mode):o}) does not let it; install the wheel where every user can read it, "
                 f"for example in a virtual environment below /opt, or give --run-as the user who owns {place}"
+            )
+
+
+def _check_of_root(path: Path) -> None:
+    """Whether root alone may change what root is to run or read. Errors: Permission."""
+    for place in [*reversed(path.parents), path]:
+        info = place.stat()
+        sticky = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX  # whose files only their owners replace
+        if info.st_uid != 0 or (info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+            raise Permission(
+                f"carya service: --all-users runs {path} as root, and others than root may change {place}; install the wheel "
+                "as root, for example in a virtual environment below /opt"
             )
 
 
