@@ -24,7 +24,7 @@ from stores import FaultStore
 
 import carya
 
-PHOTOS = 40
+PHOTOS, BYTES = 40, 40_000
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,12 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def jpeg(number: int) -> bytes:
-    """Some 40 KB of noise, so that what files take beside records does not count."""
+    """40 kB of noise, so that what files take beside records does not count; all of one size, as a change may be."""
     pixels = np.random.default_rng(number).integers(0, 255, (160, 150, 3), np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "JPEG", quality=95)
-    return buffer.getvalue()
+    assert buffer.tell() <= BYTES
+    return buffer.getvalue().ljust(BYTES, b"\0")
 
 
 def name(number: int) -> str:
