@@ -14,7 +14,7 @@ MODULES_MAX = 15
 # A room imports from those on lower levels, and from modules that lie in no room. A higher one is imported inside of a
 # function only by the package's own doors (`__init__`, `__main__`, torch, jax), which may know all.
 LEVELS = {
-    "_explain": 0, "_orders": 0, "_processes": 0, "_simulate": 0, "_sources": 0, "_text": 0, "_tracing": 0, "_stages": 1, "_functions": 2, "_pipeline": 2, "_detection": 3, "_formats": 3, "_own_ops": 3, "_iterables": 3, "_loading": 3, "_records": 4, "_torch": 4, "_bench": 4, "_wrapping": 4, "_convert": 5, "_inspect": 5, "_watching": 6, "_cli": 7
+    "_explain": 0, "_orders": 0, "_processes": 0, "_simulate": 0, "_sources": 0, "_text": 0, "_tracing": 0, "_stages": 1, "_functions": 2, "_pipeline": 2, "_detection": 3, "_formats": 3, "_own_ops": 3, "_iterables": 3, "_loading": 3, "_records": 4, "_torch": 4, "_seeds": 4, "_bench": 5, "_wrapping": 4, "_convert": 5, "_inspect": 5, "_watching": 6, "_cli": 7
 }  # fmt: skip
 PUBLIC = {"fleet"}
 DOORS = {"__init__", "__main__", "_pickled", "torch", "jax"}

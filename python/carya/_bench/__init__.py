@@ -9,7 +9,7 @@ from .report import Options, Report, main
 
 __all__ = ["NAMES", "Options", "Report", "main", "run"]
 
-NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon", "functions")
+NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon", "functions", "seeds")
 
 
 def run(name: str, options: Options) -> Report:

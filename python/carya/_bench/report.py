@@ -15,13 +15,15 @@ from typing import Any
 class Options:
     """Choices of all benches; each reads those that it has."""
 
-    data: str | None = None  # folder of photos (vision, start)
+    data: str | None = None  # folder of photos (vision, start); seeds: one with folders as those of the test data
     seconds: float = 5.0  # per measured configuration
     rounds: int = 3  # interleaved; the median counts
     peers: bool = False  # vision: also other loaders; ops: also OpenCV and torchvision; orders: also Pillow
     daemon: bool = False  # vision: a daemon against embedded mode
     smoke: bool = False  # a short run that shows that the bench works; its figures mean nothing
     files: int = 1_281_167  # start: empty files for the listing
+    only: tuple[str, ...] = ()  # seeds: these pipelines
+    python: tuple[str, ...] = ()  # seeds: other interpreters, with Carya and what sides need
 
     def scaled(self) -> Options:
         """Short runs when it is only smoke."""
@@ -78,7 +80,7 @@ def main(name: str) -> None:
     from . import run
 
     parser = argparse.ArgumentParser(description=f"carya bench {name}")
-    parser.add_argument("--data", help="folder of photos")
+    parser.add_argument("--data", help="folder of photos; seeds: a folder with images, speech and text")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="per measured configuration")
     parser.add_argument("--rounds", type=int, default=Options.rounds)
     parser.add_argument("--files", type=int, default=Options.files, help="start: empty files for the listing")
@@ -87,11 +89,16 @@ def main(name: str) -> None:
         action="store_true",
         help="vision: also other loaders that are installed; ops: also OpenCV and torchvision; orders: also Pillow",
     )
+    parser.add_argument("--only", action="append", help="seeds: a pipeline; several times for several")
+    parser.add_argument(
+        "--python", action="append", help="seeds: another interpreter, with Carya and what a side needs"
+    )
     parser.add_argument("--daemon", action="store_true", help="vision: through a daemon, beside embedded mode")
     parser.add_argument("--smoke", action="store_true", help="a short run; its figures mean nothing")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = vars(parser.parse_args())
     only_json = given.pop("json")
+    given |= {name: tuple(given[name] or ()) for name in ("only", "python")}
     report = run(name, Options(**given))
     if not only_json:
         print(report.table())
