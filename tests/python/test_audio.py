@@ -199,6 +199,56 @@ def test_spectra_are_their_definition(folder: Path, n_fft: int, hop: int) -> Non
         assert np.abs(mel - summed).max() <= 1e-5 * max(summed.max(), 1e-9)
 
 
+def vocoder(x: np.ndarray, n_fft: int, hop: int, rate: float) -> np.ndarray:
+    """torchaudio's TimeStretch of a complex spectrum, in float64, from its definition: phases and all."""
+    padded = np.pad(np.asarray(x, np.float64), n_fft // 2, mode="reflect")
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_fft) / n_fft)
+    starts = range(0, len(x) // hop * hop + 1, hop)
+    spectrum = np.fft.rfft(np.stack([padded[i : i + n_fft] * window for i in starts])).T
+    advance = np.linspace(0, np.pi * hop, len(spectrum))
+    followed = np.pad(spectrum, ((0, 0), (0, 2)))
+    phase = np.angle(spectrum[:, 0])
+    columns = []
+    for at in np.arange(0, spectrum.shape[1], rate):
+        before, behind = followed[:, int(at)], followed[:, int(at) + 1]
+        part = at - int(at)
+        columns.append(((1 - part) * np.abs(before) + part * np.abs(behind)) * np.exp(1j * phase))
+        turned = np.angle(behind) - np.angle(before) - advance
+        phase = phase + advance + turned - 2 * np.pi * np.round(turned / (2 * np.pi))
+    return np.stack(columns, 1)
+
+
+@pytest.mark.parametrize("rate", [0.8, 1.0, 1.3, 2.0])
+def test_a_stretched_spectrum_is_that_of_a_phase_vocoder(folder: Path, rate: float) -> None:
+    pipeline = carya.files([str(folder / "s16.wav")], field="audio").decode_audio(rate=RATE).pad_audio(5001)
+    stretched = np.abs(vocoder(pipeline[0]["audio"], 400, 100, rate))
+    power = pipeline.spectrogram(400, 100).time_stretch(rate)
+    assert power.outputs[0][2] == power[0]["audio"].shape == stretched.shape
+    assert np.abs(power[0]["audio"] - stretched**2).max() <= 1e-6 * stretched.max() ** 2
+    magnitude = pipeline.spectrogram(400, 100, power=1).time_stretch(rate, power=1)[0]["audio"]
+    assert np.abs(magnitude - stretched).max() <= 1e-6 * stretched.max()
+    mel = power.mel_scale(40, 100.0, 6000.0, "slaney")[0]["audio"]
+    summed = mel_bank("slaney", 40, 400, RATE, 100.0, 6000.0) @ stretched**2
+    assert np.abs(mel - summed).max() <= 1e-6 * summed.max()
+
+
+def test_a_spectrogram_summed_by_pitch_is_a_mel_spectrogram(folder: Path) -> None:
+    pipeline = carya.files([str(folder / "s16.wav")], field="audio").decode_audio(rate=RATE).pad_audio(5001)
+    for scale in ("htk", "slaney"):
+        whole = pipeline.mel_spectrogram(512, 128, 30, 50.0, None, scale)[0]["audio"]  # type: ignore[arg-type]
+        parts = pipeline.spectrogram(512, 128).mel_scale(30, 50.0, None, scale)[0]["audio"]  # type: ignore[arg-type]
+        assert np.abs(whole - parts).max() <= 1e-6 * whole.max()
+
+
+def test_a_stretched_clip_has_as_much_more_of_its_own(folder: Path) -> None:
+    clip = carya.files([str(folder / "s16.wav")], field="audio").decode_audio(rate=RATE)
+    whole = clip.pad_audio(60_000).spectrogram(400, 100)  # 2 s of sound
+    assert int(whole[0]["audio_length"]) == 1 + 2 * RATE // 100
+    assert int(whole.time_stretch(0.5)[0]["audio_length"]) == 2 * (1 + 2 * RATE // 100)
+    masked = whole.spec_augment(time_masks=0, freq_masks=1, freq_width=9, value=-1.0).time_stretch(0.5)[0]["audio"]
+    assert masked.min() == 0.0
+
+
 def test_lengths_count_what_is_no_padding(tmp_path: Path) -> None:
     lengths = [399, 400, 16000, 20000, 40000]
     paths = [str(tmp_path / f"{n}.wav") for n in lengths]
@@ -467,6 +517,15 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
         (lambda: fixed.spec_augment(), "a spectrum"),
         (lambda: fixed.mfcc(), "a spectrum"),
         (lambda: fixed.log_mel("kaldi", 20).mfcc(21), "up to its 20 bins"),
+        (lambda: fixed.time_stretch(0.9), "put spectrogram before"),
+        (lambda: fixed.mel_spectrogram().time_stretch(0.9), "put spectrogram before"),
+        (lambda: fixed.spectrogram(power=1).time_stretch(0.9), "power=1, as its spectrogram"),
+        (lambda: fixed.spectrogram().time_stretch(0.0), "rate"),
+        (lambda: fixed.log_mel("kaldi").mel_scale(), "put spectrogram before"),
+        (lambda: fixed.spectrogram().mel_scale().mel_scale(), "put spectrogram before"),
+        (lambda: fixed.spectrogram().mel_scale(f_max=9000.0), "half of the rate"),
+        (lambda: fixed.spectrogram().mel_scale(f_min=8000.0), "f_min below"),
+        (lambda: sounds.decode_audio().spectrogram().mel_scale(), "one rate for all files"),
         (lambda: fixed.speed_perturb(), "before crop_audio"),
         (lambda: fixed.trim_silence(), "before crop_audio"),
         (lambda: sounds.decode_audio().speed_perturb([0.91234]), "thousandths"),
@@ -493,6 +552,8 @@ for kind in ("kaldi", "whisper", "torchaudio"):
     digest.update(p[0]["audio"].tobytes())
 for n_fft in (50, 400, 600):
     digest.update(carya.files([sys.argv[1]], field="audio").decode_audio().spectrogram(n_fft)[0]["audio"].tobytes())
+p = carya.files([sys.argv[1]], field="audio").decode_audio(rate=16000).spectrogram().time_stretch(0.9).mel_scale(40)
+digest.update(p[0]["audio"].tobytes())
 print(digest.hexdigest())
 """
 

@@ -20,13 +20,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def floats(tmp_path_factory: pytest.TempPathFactory) -> carya.Pipeline:
     """Two images, decoded, in 0..1."""
     folder = tmp_path_factory.mktemp("floats")
+    return carya.files(pictures_in(folder)).decode_image().to_dtype("float32", scale=True)
+
+
+def pictures_in(folder: Path) -> list[Path]:
     paths: list[Path] = []
     for number, pixels in enumerate(
         [picture(1, 61, 83), np.random.default_rng(2).integers(0, 256, (40, 33, 3), np.uint8)]
     ):
         paths.append(folder / f"{number}.png")
         Image.fromarray(np.asarray(pixels, np.uint8)).save(paths[-1])
-    return carya.files(paths).decode_image().to_dtype("float32", scale=True)
+    return paths
 
 
 def luma(pixels: Array) -> Array:
@@ -123,3 +127,51 @@ def test_colors_want_values_up_to_one(floats: carya.Pipeline) -> None:
         floats.equalize()
     with pytest.raises(carya.InvalidArgument, match="float32"):
         floats.normalize(0.5, 0.5).random_horizontal_flip()
+
+
+def test_halves_are_those_of_numpy(tmp_path: Path) -> None:
+    paths = pictures_in(tmp_path)
+    for chain in (
+        carya.files(paths).decode_image().resize((40, 50)).normalize(0.5, 0.25),
+        carya.files(paths).decode_image().resize((40, 50)).to_dtype("float32").subtract_mean((123.68, 116.78, 103.94)),
+        carya.files(paths).decode_image().to_dtype("float32", scale=True).resize((40, 50)).to_layout("CHW"),
+    ):
+        halves = chain.to_dtype("float16")
+        assert halves.outputs[0][1] == "float16"
+        for index in range(len(paths)):
+            wanted = chain[index]["image"].astype(np.float16)
+            np.testing.assert_array_equal(halves[index]["image"].view(np.uint16), wanted.view(np.uint16))
+    with carya.Loader(halves.batch(len(paths)), threads=1, epochs=1) as loader:
+        for batch in loader:
+            assert batch["image"].dtype == np.float16
+            np.testing.assert_array_equal(batch["image"][0], halves[int(batch.records[0])]["image"])
+
+
+def test_halves_of_any_number_are_those_of_numpy() -> None:
+    draw = np.random.default_rng(0)
+    bits = draw.integers(0, 2**32, 100_000, np.uint32)
+    near = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)  # and half way
+    values = np.concatenate([bits, near, near + 0x1000, near - 1, near + 0xFFF, near + 1]).view(np.float32)
+    values = np.concatenate(
+        [values, np.float32([0, -0.0, 65504, 65519.99, 65520, 1e30, 2**-24, 2**-25, 2**-26, np.inf])]
+    )
+    half = carya.arrays({"x": values[None]}).to_dtype("float16", fields=["x"])[0]["x"]
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = values.astype(np.float16)
+    odd = np.isnan(values)
+    np.testing.assert_array_equal(np.isnan(half), odd)
+    np.testing.assert_array_equal(half.view(np.uint16)[~odd], wanted.view(np.uint16)[~odd])
+    levels = np.arange(256, dtype=np.uint8).repeat(3)
+    array = carya.arrays({"x": levels[None]}).normalize(0.4, 0.3, layout="keep", fields=["x"])
+    halves = array.to_dtype("float16", fields=["x"])[0]["x"]
+    np.testing.assert_array_equal(halves, array[0]["x"].astype(np.float16))
+
+
+def test_what_has_no_halves_is_refused() -> None:
+    photos = carya.image_folder("photos").decode_image()
+    with pytest.raises(carya.InvalidArgument, match=r"float32 \(for dtype"):
+        photos.to_dtype("float16")
+    with pytest.raises(carya.InvalidArgument, match="scale"):
+        photos.to_dtype("float32").to_dtype("float16", scale=True)
+    with pytest.raises(carya.InvalidArgument, match="normalize"):
+        photos.to_dtype("float32").to_dtype("float16").normalize(0.5, 0.5)

@@ -59,6 +59,7 @@ TEST(Commutes, SaysNeverOrRelaxedOfTheOthers) {
   };
   const std::string flip = R"({"op":"random_horizontal_flip"})";
   EXPECT_EQ(of(R"({"op":"random_crop","size":[9,9]})", flip), Commutes::kRelaxed);
+  EXPECT_EQ(of(R"({"op":"random_sized_crop"})", flip), Commutes::kRelaxed);
   EXPECT_EQ(of(flip, R"({"op":"random_resized_crop","size":[9,9]})"), Commutes::kRelaxed);
   EXPECT_EQ(of(flip, R"({"op":"center_crop","size":[9,9]})"), Commutes::kRelaxed);
   EXPECT_EQ(of(flip, R"({"op":"crop","top":0,"left":0,"height":9,"width":9})"), Commutes::kNever);

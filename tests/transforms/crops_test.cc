@@ -1,7 +1,10 @@
 // Where windows are cut, pixel by pixel: the resize behind them has nothing to do.
 #include <gtest/gtest.h>
+#include <tuple>
 
+#include "base/philox.h"
 #include "tests/transforms/samples_test_lib.h"
+#include "transforms/ops/geometry.h"
 
 namespace carya::transforms::testing {
 namespace {
@@ -48,6 +51,29 @@ TEST(Crops, WhereNoWindowFitsItIsTheMiddleOfTheNearestRatio) {
       ASSERT_EQ(outcome.tensors.size(), 1u);
       EXPECT_EQ(outcome.tensors[0], window_of(image, cut)) << cut.height << " x " << cut.width;
     }
+  }
+}
+
+TEST(Crops, APartAtItsOwnSizeIsTheOneThatIsResized) {
+  const std::string ranges = R"("scale":[0.1,0.9],"ratio":[0.5,2.0]})";
+  const auto parts =
+      pipeline_of(document(R"({"op":"decode_image"},{"op":"random_sized_crop",)" + ranges, "null"));
+  const auto resized = pipeline_of(
+      document(R"({"op":"decode_image"},{"op":"random_resized_crop","size":[20,30],)" + ranges, "null"));
+  for (std::uint64_t record = 0; record < 100; ++record) {
+    const ImageSize size{40 + static_cast<std::int64_t>(record), 90};
+    StepList steps[2];
+    for (int which = 0; which < 2; ++which) {
+      SampleRng rng(op_key(1, "a crop", 0), 2, record, 0);
+      const auto& op = static_cast<const GeometricOp&>(*(which ? resized : parts)->ops()[1]);
+      ASSERT_TRUE(op.resolve(rng, size, steps[which]));
+    }
+    ASSERT_EQ(steps[0].count, 1U);
+    ASSERT_EQ(steps[1].count, 2U);
+    const Step& one = steps[0].steps[0];
+    const Step& other = steps[1].steps[0];
+    EXPECT_EQ(std::tie(one.kind, one.top, one.left, one.height, one.width),
+              std::tie(other.kind, other.top, other.left, other.height, other.width));
   }
 }
 

@@ -77,7 +77,9 @@ class ChainMaker {
     }
   }
   std::string geometric() {
-    switch (number(0, 8)) {
+    switch (number(0, 9)) {
+      case 9:
+        return R"({"op":"random_sized_crop","scale":[0.2,0.9]})";
       case 8:
         return warp();
       case 0:
@@ -119,9 +121,12 @@ class ChainMaker {
   }
   std::string points() {
     const std::string layout = pick({"CHW", "HWC", "keep"});
-    switch (number(0, 8)) {
+    switch (number(0, 9)) {
       case 0:
         return "";
+      case 9:  // one pass, and halves
+        return R"(,{"op":"normalize","mean":0.45,"std":[0.225],"layout":")" + layout +
+               R"("},{"op":"to_dtype","dtype":"float16"})";
       case 8:  // one pass
         return R"(,{"op":"to_dtype"},{"op":"subtract_mean","mean":123.68},{"op":"to_layout","layout":"CHW"})";
       case 7:

@@ -48,6 +48,8 @@ struct FieldState {
   std::size_t length_field =
       kNoField;  ///< the field that counts what is no padding: samples, or frames of a spectrum
   bool time_first = false;
+  std::int64_t power =
+      0;  ///< of a spectrum with the bins of its transform: 1 magnitudes, 2 powers; of others 0
   // kTensor:
   std::int64_t rows_max =
       -1;  ///< the most rows of a record, where their number differs between records; else -1

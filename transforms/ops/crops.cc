@@ -60,47 +60,25 @@ std::int64_t half_to_even(std::int64_t difference) {
 
 }  // namespace
 
-Result<std::unique_ptr<Op>> RandomResizedCrop::parse(Params& params) {
-  const ImageSize size = read_size(params, "size");
-  const auto scale = params.range("scale", 1e-6, 1.0, {0.08, 1.0});
-  const auto ratio = params.range("ratio", 1e-3, 1e3, {3.0 / 4.0, 4.0 / 3.0});
-  const Step resize = read_resize(params);
-  TRY(params.finish());
-  return std::make_unique<RandomResizedCrop>(params.take_canonical(), size, scale, ratio, resize);
+RandomPart::Ranges RandomPart::Ranges::read(Params& params) {
+  return {params.range("scale", 1e-6, 1.0, {0.08, 1.0}),
+          params.range("ratio", 1e-3, 1e3, {3.0 / 4.0, 4.0 / 3.0})};
 }
 
-RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, std::array<double, 2> scale,
-                                     std::array<double, 2> ratio, Step resize)
-    : GeometricOp("random_resized_crop",
-                  OpTraits{.kind = OpKind::kGeometric,
-                           .random = true,
-                           .is_window = true,
-                           .is_resize = true,
-                           .rescales = true,
-                           .reads = kFits * (scale[0] + scale[1]) / 2,
-                           .overshoots = overshoots(resize.interpolation),
-                           .assumed_cost = kResizeCost},
-                  std::move(canonical)),
-      size_(size),
-      scale_(scale),
-      ratio_(ratio),
-      log_ratio_{det_log(ratio[0]), det_log(ratio[1])},
-      resize_(resize) {
-  resize_.height = size.height;
-  resize_.width = size.width;
+RandomPart::RandomPart(const Ranges& ranges)
+    : ranges_(ranges), log_ratio_{det_log(ranges.ratio[0]), det_log(ranges.ratio[1])} {}
+
+double RandomPart::reads() const {
+  return kFits * (ranges_.scale[0] + ranges_.scale[1]) / 2;
 }
 
-Result<ImageSize> RandomResizedCrop::infer_size(ImageSize) const {
-  return size_;
-}
-
-Status RandomResizedCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+ImageSize RandomPart::draw(SampleRng& rng, ImageSize in, StepList& steps) const {
   const double area = static_cast<double>(in.height) * static_cast<double>(in.width);
   ImageSize window{0, 0};
   std::int64_t top = 0;
   std::int64_t left = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * uniform(rng, scale_[0], scale_[1]);
+    const double target = area * uniform(rng, ranges_.scale[0], ranges_.scale[1]);
     const double aspect = det_exp(uniform(rng, log_ratio_[0], log_ratio_[1]));
     const double width = std::rint(std::sqrt(target * aspect));
     const double height = std::rint(std::sqrt(target / aspect));
@@ -116,17 +94,76 @@ Status RandomResizedCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps)
   if (window.height == 0) {  // the centre, cut to the nearest allowed ratio
     window = in;
     const double in_ratio = static_cast<double>(in.width) / static_cast<double>(in.height);
-    if (in_ratio < ratio_[0])
-      window.height = static_cast<std::int64_t>(std::rint(static_cast<double>(in.width) / ratio_[0]));
-    else if (in_ratio > ratio_[1])
-      window.width = static_cast<std::int64_t>(std::rint(static_cast<double>(in.height) * ratio_[1]));
+    if (in_ratio < ranges_.ratio[0])
+      window.height = static_cast<std::int64_t>(std::rint(static_cast<double>(in.width) / ranges_.ratio[0]));
+    else if (in_ratio > ranges_.ratio[1])
+      window.width = static_cast<std::int64_t>(std::rint(static_cast<double>(in.height) * ranges_.ratio[1]));
     window.height = std::clamp<std::int64_t>(window.height, 1, in.height);
     window.width = std::clamp<std::int64_t>(window.width, 1, in.width);
     top = (in.height - window.height) / 2;
     left = (in.width - window.width) / 2;
   }
   add_window(steps, in, top, left, window);
+  return window;
+}
+
+Result<std::unique_ptr<Op>> RandomResizedCrop::parse(Params& params) {
+  const ImageSize size = read_size(params, "size");
+  const auto ranges = RandomPart::Ranges::read(params);
+  const Step resize = read_resize(params);
+  TRY(params.finish());
+  return std::make_unique<RandomResizedCrop>(params.take_canonical(), size, RandomPart(ranges), resize);
+}
+
+RandomResizedCrop::RandomResizedCrop(Json::Object canonical, ImageSize size, const RandomPart& part,
+                                     Step resize)
+    : GeometricOp("random_resized_crop",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .is_window = true,
+                           .is_resize = true,
+                           .rescales = true,
+                           .reads = part.reads(),
+                           .overshoots = overshoots(resize.interpolation),
+                           .assumed_cost = kResizeCost},
+                  std::move(canonical)),
+      size_(size),
+      part_(part),
+      resize_(resize) {
+  resize_.height = size.height;
+  resize_.width = size.width;
+}
+
+Result<ImageSize> RandomResizedCrop::infer_size(ImageSize) const {
+  return size_;
+}
+
+Status RandomResizedCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  const ImageSize window = part_.draw(rng, in, steps);
   add_resize(steps, window, resize_);
+  return {};
+}
+
+Result<std::unique_ptr<Op>> RandomSizedCrop::parse(Params& params) {
+  const auto ranges = RandomPart::Ranges::read(params);
+  TRY(params.finish());
+  return std::make_unique<RandomSizedCrop>(params.take_canonical(), RandomPart(ranges));
+}
+
+RandomSizedCrop::RandomSizedCrop(Json::Object canonical, const RandomPart& part)
+    : GeometricOp("random_sized_crop",
+                  OpTraits{.kind = OpKind::kGeometric,
+                           .random = true,
+                           .pixels = Pixels::kCopied,
+                           .waits = true,
+                           .is_window = true,
+                           .reads = part.reads(),
+                           .assumed_cost = kNoteCost},
+                  std::move(canonical)),
+      part_(part) {}
+
+Status RandomSizedCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
+  part_.draw(rng, in, steps);
   return {};
 }
 

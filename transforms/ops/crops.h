@@ -41,22 +41,50 @@ struct Padding {
 /// Reads [height, width], both 1..kSideMax, at most kPixelsMax pixels.
 ImageSize read_size(Params& params, std::string_view key);
 
-/// A window with random area and aspect ratio, resized to `size`. Source: torchvision v2 RandomResizedCrop (ten tries,
-/// then the largest centre window within the ratios); log and exp are det_log and det_exp.
+/// The law of a window with random area and aspect ratio. Source: torchvision v2 RandomResizedCrop (ten tries, then the
+/// largest centre window within the ratios); log and exp are det_log and det_exp.
+class RandomPart {
+ public:
+  struct Ranges {
+    std::array<double, 2> scale{};  ///< of the area, in parts of the image's
+    std::array<double, 2> ratio{};  ///< width to height
+    static Ranges read(Params& params);
+  };
+  explicit RandomPart(const Ranges& ranges);
+  /// Add the window that is drawn; its size.
+  ImageSize draw(SampleRng& rng, ImageSize in, StepList& steps) const;
+  /// About the mean share of the image's pixels.
+  double reads() const;
+
+ private:
+  Ranges ranges_;
+  std::array<double, 2> log_ratio_;
+};
+
+/// A random part, resized to `size`.
 class RandomResizedCrop final : public GeometricOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);
-  RandomResizedCrop(Json::Object canonical, ImageSize size, std::array<double, 2> scale,
-                    std::array<double, 2> ratio, Step resize);
+  RandomResizedCrop(Json::Object canonical, ImageSize size, const RandomPart& part, Step resize);
   Result<ImageSize> infer_size(ImageSize in) const override;
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
 
  private:
   ImageSize size_;
-  std::array<double, 2> scale_;
-  std::array<double, 2> ratio_;
-  std::array<double, 2> log_ratio_;
+  RandomPart part_;
   Step resize_;
+};
+
+/// A random part as it is.
+class RandomSizedCrop final : public GeometricOp {
+ public:
+  static Result<std::unique_ptr<Op>> parse(Params& params);
+  RandomSizedCrop(Json::Object canonical, const RandomPart& part);
+  Result<ImageSize> infer_size(ImageSize) const override { return ImageSize{}; }
+  Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
+
+ private:
+  RandomPart part_;
 };
 
 /// A window of `size` at a uniformly random place, after padding. Source: torchvision v2 RandomCrop.

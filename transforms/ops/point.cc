@@ -104,10 +104,11 @@ PointStep Normalize::step(const FieldState& in) const {
 }
 
 Result<std::unique_ptr<Op>> ToDtype::parse(Params& params) {
-  constexpr std::array kTypes{DType::kFloat32, DType::kUint8, DType::kInt64};
-  const DType dtype = kTypes[params.choice("dtype", {"float32", "uint8", "int64"})];
+  constexpr std::array kTypes{DType::kFloat32, DType::kUint8, DType::kInt64, DType::kFloat16};
+  const DType dtype = kTypes[params.choice("dtype", {"float32", "uint8", "int64", "float16"})];
   const bool scale = params.boolean("scale", false);
-  if (params.ok() && scale && dtype == DType::kInt64) params.reject("scale", "False when dtype is int64");
+  if (params.ok() && scale && (dtype == DType::kInt64 || dtype == DType::kFloat16))
+    params.reject("scale", fmt::format("False when dtype is {}", dtype_name(dtype)));
   auto fields = params.strings_or_null("fields");
   TRY(params.finish());
   return std::make_unique<ToDtype>(params.take_canonical(), dtype, scale, std::move(fields));
@@ -128,6 +129,8 @@ ToDtype::ToDtype(Json::Object canonical, DType dtype, bool scale,
 Status ToDtype::infer_field(FieldState& field) const {
   const bool from_float = field.spec.dtype == DType::kFloat32;
   if (field.spec.dtype != DType::kUint8 && !from_float) return refuse(field, "uint8 or float32");
+  if (dtype_ == DType::kFloat16 && !from_float)
+    return refuse(field, "float32 (for dtype=\"float16\"): put to_dtype(\"float32\") or normalize before");
   if (dtype_ == DType::kInt64 && from_float) return refuse(field, "uint8 (for dtype=\"int64\")");
   if (!from_float) field.unit = dtype_ == DType::kFloat32 && scale_;
   field.spec.dtype = dtype_;

@@ -9,11 +9,13 @@
 #include "transforms/ops/audio/audio_window.h"
 #include "transforms/ops/audio/decode_audio.h"
 #include "transforms/ops/audio/gain.h"
+#include "transforms/ops/audio/mel_filters.h"
 #include "transforms/ops/audio/mfcc.h"
 #include "transforms/ops/audio/resample.h"
 #include "transforms/ops/audio/spec_augment.h"
 #include "transforms/ops/audio/spectrum.h"
 #include "transforms/ops/audio/time_edits.h"
+#include "transforms/ops/audio/time_stretch.h"
 #include "transforms/ops/blur.h"
 #include "transforms/ops/color.h"
 #include "transforms/ops/crops.h"
@@ -52,6 +54,7 @@ constexpr Entry kOps[] = {
     {"grayscale", FixedColor::parse_grayscale},
     {"invert", FixedColor::parse_invert},
     {"log_mel", Spectrum::parse_log_mel},
+    {"mel_scale", MelFilters::parse},
     {"mel_spectrogram", Spectrum::parse_mel_spectrogram},
     {"mfcc", Mfcc::parse},
     {"normalize", Normalize::parse},
@@ -68,6 +71,7 @@ constexpr Entry kOps[] = {
     {"random_resized_crop", RandomResizedCrop::parse},
     {"random_rotation", RandomRotation::parse},
     {"random_shortest_size", RandomShortestSize::parse},
+    {"random_sized_crop", RandomSizedCrop::parse},
     {"random_vertical_flip", RandomFlip::parse_vertical},
     {"random_zoom_out", RandomZoomOut::parse},
     {"resample", Resample::parse},
@@ -82,6 +86,7 @@ constexpr Entry kOps[] = {
     {"speed_perturb", SpeedPerturb::parse},
     {"subtract_mean", SubtractMean::parse},
     {"time_shift", TimeShift::parse},
+    {"time_stretch", TimeStretch::parse},
     {"to_dtype", ToDtype::parse},
     {"to_layout", ToLayout::parse},
     {"trim_silence", TrimSilence::parse},

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "transforms/kernels/store/half.h"
 #include "transforms/plan/packing.h"
 #include "transforms/plan/pass_price.h"
 #include "transforms/plan/picture.h"
@@ -370,14 +371,16 @@ Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, st
   picture.set_trace(trace);
   const bool one_pass = field.chain->store().has_value();
   StoreSpec spec = one_pass ? *field.chain->store() : StoreSpec{.channels = field.picture_shape[2]};
-  spec.stream = one_pass && worth_streaming(field.out_bytes);
-  if (!one_pass) {
-    if (!impl.whole.reserve(static_cast<std::size_t>(last.height * last.width * spec.channels)))
-      return fail(Code::kExhausted, "no memory for a picture of " + size_text(last));
-  }
-  std::byte* const pixels = one_pass ? out : reinterpret_cast<std::byte*>(impl.whole.data());
+  const bool halves = one_pass && field.chain->halves();
+  const bool straight = one_pass && !halves;
+  spec.stream = straight && worth_streaming(field.out_bytes);
+  const std::int64_t count = last.height * last.width * spec.channels;
+  if (!straight && !impl.whole.reserve(static_cast<std::size_t>(halves ? 4 * count : count)))
+    return fail(Code::kExhausted, "no memory for a picture of " + size_text(last));
+  std::byte* const pixels = straight ? out : reinterpret_cast<std::byte*>(impl.whole.data());
   const Status status = picture.render(steps, field.extra, spec, pixels);
   if (!status) return decode_failed(field.name, status.error());
+  if (halves) to_halves(pixels, count, out);
   if (one_pass) return {};
   return field.chain->run(field.picture_shape, pixels, out, impl.values);
 }
@@ -499,7 +502,7 @@ Status CompiledPlan::run_arrays(Scratch::Impl& impl, StageTimer& timer, Inputs i
     if (field.kind == FieldProgram::Kind::kCopy) {
       copy_out(input.data(), input.size(), outputs[f]);
       if (field.in_bytes == 8) continue;  // a label: less than the clock costs
-    } else if (field.chain->store()) {
+    } else if (field.chain->store() && !field.chain->halves()) {
       StoreSpec spec = *field.chain->store();
       spec.height = 1;  // nothing moves, so the whole tensor is one row
       spec.width = field.in_bytes / spec.channels;

@@ -243,6 +243,58 @@ class AudioOps:
             fields=plain(fields),
         )
 
+    def time_stretch(
+        self,
+        rate: float,
+        power: Literal[1, 2] = 2,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Play a spectrum `rate` times as fast (0.1 to 10) at the same pitch: behind `spectrogram(power=power)`.
+
+        Shape: (bins, frames) -> (bins, frames / rate, rounded up); float32. Magnitudes are interpolated between two frames, as a
+        phase vocoder does it; the phases that it carries on are none of a spectrum's. Values below 0 count as 0.
+        Errors: InvalidArgument (no spectrogram before, or another power).
+        Reference: torchaudio.transforms.TimeStretch(n_freq, fixed_rate=rate) between Spectrogram(power=None) and the magnitudes
+        (power 1) or powers (2) of what it gives; 1e-6 of the largest value.
+
+        >>> import carya
+        >>> p = carya.files(["a.flac"], field="audio").decode_audio(rate=8000).pad_audio(seconds=1)
+        >>> p.spectrogram(400, 100).time_stretch(0.8).outputs[0]
+        ('audio', 'float32', (201, 102))
+        """
+        return self._with_op("time_stretch", order, rate=plain(rate), power=plain(power), fields=plain(fields))
+
+    def mel_scale(
+        self,
+        n_mels: int = 128,
+        f_min: float = 0.0,
+        f_max: float | None = None,
+        mel_scale: Literal["htk", "slaney"] = "htk",
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Sum the bins of a spectrogram by `n_mels` triangles, as `mel_spectrogram` does: for what is changed before.
+
+        Shape: (bins, frames) -> (n_mels, frames); float32. `f_min`, `f_max`, `mel_scale` as in `mel_spectrogram`.
+        Errors: InvalidArgument (no spectrogram before; files of different rates; a frequency above half of the rate).
+        Reference: torchaudio.transforms.MelScale; 1e-6 of the largest value.
+
+        >>> import carya
+        >>> p = carya.files(["a.flac"], field="audio").decode_audio(rate=16000).pad_audio(seconds=1)
+        >>> p.spectrogram().spec_augment(freq_width=10).mel_scale(64).outputs[0]
+        ('audio', 'float32', (64, 81))
+        """
+        return self._with_op(
+            "mel_scale",
+            order,
+            n_mels=plain(n_mels),
+            f_min=plain(f_min),
+            f_max=plain(f_max),
+            mel_scale=mel_scale,
+            fields=plain(fields),
+        )
+
     def log_mel(
         self,
         kind: Literal["kaldi", "whisper", "torchaudio"],

@@ -99,6 +99,25 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
             extra_interpolation=extra_interpolation,
         )
 
+    def random_sized_crop(
+        self,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Crop a random part (area `scale`, aspect `ratio`, log-uniform) and leave its size: `resize` comes later.
+
+        Shape: (h, w, c) -> (any, any, c). For pipelines that do something before they resize; else `random_resized_crop`, which
+        draws alike, is one step. Errors: InvalidArgument (scale or ratio not ascending and positive, input is no image).
+        Reference: the window of torchvision.transforms.v2.RandomResizedCrop.
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").decode_image().random_sized_crop().random_rotation(5)
+        >>> p.resize((224, 224)).outputs[0]
+        ('image', 'uint8', (224, 224, 3))
+        """
+        return self._with_op("random_sized_crop", order, scale=plain(scale), ratio=plain(ratio))
+
     def random_crop(
         self,
         size: int | Sequence[int],
@@ -322,7 +341,7 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         Shape stays. `dtype`: a numpy dtype or its name. `fields`: None means `image` alone. An image cast to float32 is
         still an image to crops, resizes, flips, pads and warps, and with `scale` to `invert`, `grayscale`, `color_jitter`
         and `gaussian_blur`: they compute in float32 then, without rounding to levels, at several times the cost; the
-        cast costs least as the last of them. Errors: InvalidArgument. Reference: torchvision.transforms.v2.ToDtype.
+        cast costs least as the last of them. "float16" is of float32 values and comes last; beyond its range is infinity. Errors: InvalidArgument. Reference: torchvision.transforms.v2.ToDtype.
 
         >>> import carya
         >>> carya.image_folder("photos").decode_image().to_dtype("float32", scale=True).outputs[0]

@@ -3,14 +3,12 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <mutex>
 #include <numbers>
 #include <span>
 
 #include "base/det_math.h"
-#include "base/mutex.h"
 #include "transforms/audio/signal/spectrum_simd.h"
+#include "transforms/ops/audio/kept_tables.h"
 
 namespace carya::transforms {
 namespace {
@@ -166,6 +164,7 @@ Status Spectrum::infer_field(FieldState& field) const {
   if (samples >= 0 && samples < least) return refuse(field, fmt::format("at least {} samples", least));
   field.form = FieldState::Form::kSpectrum;
   field.time_first = options_.rule == Rule::kSnip;
+  field.power = options_.mel ? 0 : options_.magnitude ? 1 : 2;
   field.spec.shape = {width, frames};
   if (field.time_first) std::swap(field.spec.shape[0], field.spec.shape[1]);
   return {};
@@ -191,23 +190,8 @@ SpectrumPlan Spectrum::plan_at(std::int64_t rate) const {
   return SpectrumPlan(std::move(options));
 }
 
-// Tables take longer to make than to use, and depend on the op and the rate alone.
 std::shared_ptr<const SpectrumPlan> Spectrum::kept_plan(std::int64_t rate) const {
-  constexpr std::size_t kKeptMax = 64;
-  static Mutex mutex;
-  static std::map<std::string, std::shared_ptr<const SpectrumPlan>> kept;
-  const std::string key = json() + fmt::format("@{}", rate);
-  const MutexLock lock(mutex);
-  std::shared_ptr<const SpectrumPlan>& plan = kept[key];
-  if (!plan) {
-    plan = std::make_shared<const SpectrumPlan>(plan_at(rate));
-    if (kept.size() > kKeptMax) {
-      const std::shared_ptr<const SpectrumPlan> made = plan;
-      kept = {{key, made}};
-      return made;
-    }
-  }
-  return plan;
+  return kept_table<SpectrumPlan>(json() + fmt::format("@{}", rate), [&] { return plan_at(rate); });
 }
 
 // The frames to compute: of those that see nothing but silence, which padding makes many, one is enough. `samples` are
