@@ -28,7 +28,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
 def first_batch(pipeline: carya.Pipeline) -> dict[str, Any]:
     with carya.Loader(pipeline, threads=1, epochs=1) as loader:
         batch = next(iter(loader))
-        return {name: np.array(value) for name, value in batch.items()} | {"records": np.array(batch.records)}
+        found = {name: np.array(value) for name, value in batch.items()}
+        return found | {"records": np.array(getattr(batch, "records", ()))}  # functions of batches leave them out
 
 
 # Of each pipeline: its document, which of its blocks of Python, and some fields of a batch.
@@ -36,6 +37,28 @@ DOCUMENTS: dict[str, tuple[str, int, dict[str, tuple[str, tuple[int | None, ...]
     "cedar cv": ("cedar-cv.md", 0, {"image": ("float32", (16, 1, 244, 244))}),
     "cedar nlp torch": ("cedar-nlp.md", 0, {"ids": ("int32", (64, None))}),
     "cedar nlp hf": ("cedar-nlp.md", 1, {"ids": ("int32", (64, None))}),
+    "cedar asr": ("cedar-asr.md", 0, {"audio": ("float32", (16, 256, 802)), "audio_length": ("int64", (16,))}),
+    "cedar ssd": (
+        "cedar-ssd.md",
+        0,
+        {
+            "image": ("float32", (16, 3, 300, 300)),
+            "class_targets": ("int64", (16, 8732)),
+            "box_targets": ("float32", (16, 8732, 4)),
+        },
+    ),
+    "pecan resnet50": ("pecan.md", 0, {"image": ("float16", (16, 224, 224, 3))}),
+    "pecan simclr": (
+        "pecan.md",
+        1,
+        dict.fromkeys(("view_0", "view_1"), ("float32", (16, 224, 224, 3))),
+    ),
+    "pecan retinanet": (
+        "pecan.md",
+        2,
+        {"image": ("float32", (8, 3, 640, 640)), "class_targets": ("int64", (8, 76725))},
+    ),
+    "pecan asr": ("pecan.md", 3, {"audio": ("float32", (16, 1598, 80))}),
 }
 
 
@@ -72,6 +95,52 @@ def test_pictures_are_those_of_torchvision_where_nothing_is_drawn(drawn: dict[st
         other = make(drawn["photos"]["paths"][record]).numpy()
         assert np.abs(image - other).max() < 2e-2  # of 3.2 from black to white: luma differs by rounded weights
         assert np.abs(image - other).mean() < 2e-3
+
+
+def test_boxes_and_codes_are_those_of_torchvision(drawn: dict[str, Files]) -> None:
+    """Flipped and resized, behind that encoded; and flipped, shrunk and padded for RetinaNet."""
+    reference_torchvision.module("transforms.v2")
+    forms = importlib.import_module("carya._seeds.object_forms")
+    data = drawn["objects"]
+    pictures = forms.annotated(data)
+    picture_of = {one["id"]: one["image_id"] for one in json.loads(Path(data["instances"]).read_text())["annotations"]}
+    cases = (
+        (pipelines.cedar_ssd(data, drawn=False), forms.CedarSsd(drawn=False)(), 300),
+        (pipelines.pecan_retinanet(data, flip=1.0), forms.PecanRetinaNet(flip=1.0)(), 480),
+    )
+    for pipeline, make, rows in cases:  # below them is the padding, black here and the mean there
+        batch = first_batch(pipeline)
+        for row, objects in enumerate(batch["object_ids"][:4]):
+            image, classes, codes = make(pictures[picture_of[int(objects[0])]])
+            np.testing.assert_array_equal(batch["class_targets"][row], classes.numpy())
+            np.testing.assert_allclose(batch["box_targets"][row], codes.numpy(), atol=2e-3)
+            assert np.abs(batch["image"][row] - image.numpy())[:, :rows].max() < 0.03
+            assert (classes.numpy() >= 0).any()
+
+
+def test_spectra_are_those_of_torch(drawn: dict[str, Files]) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("soundfile")
+    pytest.importorskip("soxr")
+    forms = importlib.import_module("carya._seeds.sound_forms")
+    batch = first_batch(pipelines.cedar_asr(drawn["clips"], masks=0))
+    make = forms.PlainAsr(masks=0)()
+    for mel, record in zip(batch["audio"][:4], batch["records"][:4], strict=True):
+        other = make(drawn["clips"]["paths"][record]).numpy()
+        assert mel.shape == other.shape
+        assert np.abs(mel - other).max() <= 1e-4 * other.max()
+
+
+def test_pictures_of_pecan_are_those_of_torch(drawn: dict[str, Files]) -> None:
+    reference_torchvision.module("transforms")
+    forms = importlib.import_module("carya._seeds.torch_forms")
+    batch = first_batch(pipelines.pecan_resnet50(drawn["photos"], drawn=False))
+    make = forms.PecanResNet50(drawn=False)()
+    for image, record in zip(batch["image"][:4], batch["records"][:4], strict=True):
+        other = make(drawn["photos"]["paths"][record]).numpy()
+        assert other.dtype == image.dtype
+        apart = np.abs(image.astype(np.float32) - other.astype(np.float32))
+        assert np.mean(apart > 1) < 0.01  # where a nearest pixel is another one
 
 
 def ids_of(data: Files, pipeline: carya.Pipeline) -> dict[int, list[int]]:

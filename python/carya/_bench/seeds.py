@@ -11,13 +11,15 @@ Carya decodes without an index, and keeps no sample.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +33,8 @@ from .measure import Rate, measure, median, process_tree_cpu_s
 from .report import Options, Report
 
 _START_S = 300  # TensorFlow's import on a busy machine, and a first batch
-_WARM_BATCHES = 8  # for each core: what lies ready from the pause before is not counted
+_LATE = 60  # times as long as asked for
+_WARM_BATCHES = 4  # for each core: what lies ready from the pause before is not counted
 
 
 class SideFailed(Exception):
@@ -57,26 +60,32 @@ class Runner:
             )
             stack.pop_all()
         try:
-            self.versions = dict(self._ask(request))
+            self.versions = dict(self._ask(request, _START_S))
         except SideFailed:
             self.close()
             raise
 
     def measure(self, seconds: float) -> Rate:
         """Errors: SideFailed."""
-        return Rate(**self._ask({"seconds": seconds}))
+        return Rate(**self._ask({"seconds": seconds}, _START_S + _LATE * seconds))
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-        while line := self._process.stdout.readline():
-            if line.startswith("{"):  # libraries print too
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-        self._process.wait()
+        late = threading.Timer(limit_s, self._process.kill)
+        late.start()
+        try:
+            while line := self._process.stdout.readline():
+                if line.startswith("{"):  # libraries print too
+                    answer: dict[str, Any] = json.loads(line)
+                    return answer
+        finally:
+            late.cancel()
+        if self._process.wait() == -signal.SIGKILL:
+            raise SideFailed(f"killed: it had no answer within {limit_s:.0f} s, or no memory")
         self._said.seek(0)
         said = self._said.read().strip().splitlines()
         raise SideFailed(said[-1][:200] if said else f"ended with {self._process.returncode} without a word")
@@ -207,7 +216,7 @@ def carya_batches(seed: Seed, files: Files, order: Order, cores: int) -> Iterato
     with Loader(pipeline, threads=cores, daemon="embedded", **native) as loader:
         while True:
             for batch in loader:
-                yield len(batch.records)
+                yield len(next(iter(batch.values())))
 
 
 def _opened(request: dict[str, Any]) -> tuple[Iterator[int], dict[str, str]]:
@@ -219,8 +228,9 @@ def _opened(request: dict[str, Any]) -> tuple[Iterator[int], dict[str, str]]:
     else:
         batches = form_of(side.form)(request["files"], request["cores"])
     next(batches)
-    modules = [importlib.import_module(name) for name in side.needs] if side else []
-    return batches, {module.__name__: str(getattr(module, "__version__", "")) for module in modules}
+    packages = metadata.packages_distributions()
+    found = [packages[name][0] for name in side.needs if name in packages] if side else []
+    return batches, {name: metadata.version(name) for name in found}
 
 
 def main() -> None:

@@ -57,13 +57,18 @@ def _found_lines(root: Path, scratch: Path) -> Files | None:
 def _found_clips(root: Path, scratch: Path) -> Files | None:
     folder = root / "speech" / "common_voice"
     paths = sorted(str(path) for path in folder.glob("*.mp3"))
-    return {"what": f"{len(paths)} clips of {folder}", "paths": paths} if paths else None
+    return {"what": f"{len(paths)} clips of {folder}", "paths": _often(paths)} if paths else None
 
 
 def _found_utterances(root: Path, scratch: Path) -> Files | None:
     folder = root / "speech" / "librispeech_dali" / "flac"
     paths = sorted(str(path) for path in folder.glob("*.flac"))
-    return {"what": f"{len(paths)} utterances of {folder}", "paths": paths} if paths else None
+    return {"what": f"{len(paths)} utterances of {folder}", "paths": _often(paths)} if paths else None
+
+
+def _often(paths: list[str]) -> list[str]:
+    """Few files, each as often as some batches need."""
+    return paths * -(-48 // len(paths))
 
 
 def _draw_objects(folder: Path, count: int = 24) -> Files:
@@ -118,7 +123,7 @@ def _draw_lines(folder: Path, count: int = 600) -> Files:
     return {"what": _DRAWN, **_tokenizers(lines, encoder, merges, folder)}
 
 
-def _draw_clips(folder: Path, count: int = 12) -> Files:
+def _draw_clips(folder: Path, count: int = 4) -> Files:
     """WAVs of tones in noise, 2 to 6 s at 22,050 Hz: nothing here writes MP3 or FLAC."""
     draw = np.random.default_rng(0)
     paths = []
@@ -132,7 +137,7 @@ def _draw_clips(folder: Path, count: int = 12) -> Files:
             file.setframerate(22050)
             file.writeframes(tone.astype("<i2").tobytes())
         paths.append(str(path))
-    return {"what": _DRAWN, "paths": paths}
+    return {"what": _DRAWN, "paths": _often(paths)}
 
 
 def byte_tokens() -> list[str]:

@@ -55,6 +55,45 @@ SEEDS = (
         (Side("tokenizers, one thread", "torch_forms:cedar_nlp_hf", ("tokenizers",), 20.0, "634 (tf.data)"),),
         published="1205",
     ),
+    Seed(
+        "cedar asr", "clips", "cedar_asr",
+        (
+            Side("torch+torchaudio", "sound_forms:cedar_asr_torchaudio", ("torch", "torchaudio", "soundfile"), 4.0, "24.7"),
+            Side("torch.stft+soxr", "sound_forms:cedar_asr_plain", ("torch", "soundfile", "soxr"), 4.0),
+        ),
+        ("exact",), "105.7",
+    ),
+    Seed(
+        "cedar ssd", "objects", "cedar_ssd",
+        (Side("torch+torchvision", "object_forms:cedar_ssd", _TORCHVISION, 4.0, "19.9"),),
+        ORDERS, "58.4",
+    ),
+    Seed(
+        "pecan resnet50", "photos", "pecan_resnet50",
+        (
+            Side("tf.data", "tf_forms:pecan_resnet50", ("tensorflow",), 3.0, "148 a worker, 316 by AutoOrder"),
+            Side("torch+torchvision", "torch_forms:pecan_resnet50", _TORCHVISION),
+        ),
+        ORDERS,
+    ),
+    Seed(
+        "pecan simclr", "photos", "pecan_simclr",
+        (
+            Side("tf.data", "tf_forms:pecan_simclr", ("tensorflow",), 3.0),
+            Side("torch+torchvision", "torch_forms:pecan_simclr", _TORCHVISION),
+        ),
+        ORDERS,
+    ),
+    Seed(
+        "pecan retinanet", "objects", "pecan_retinanet",
+        (Side("torch+torchvision", "object_forms:pecan_retinanet", _TORCHVISION, 3.0),),
+        ORDERS,
+    ),
+    Seed(
+        "pecan asr", "utterances", "pecan_speech",
+        (Side("torch+torchaudio", "sound_forms:pecan_speech", ("torch", "torchaudio", "soundfile"), 3.0),),
+        ("exact",),
+    ),
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .data import Files
-from .pipelines import CEDAR, IMAGES, TEXTS, Draws
+from .pipelines import ANGLE, CEDAR, IMAGES, MEANS, SHEAR, TEXTS, Draws
 
 
 class Samples:
@@ -199,3 +199,63 @@ def cedar_nlp_hf(data: Files, cores: int) -> Iterator[int]:
             for row, ids in zip(batch, found, strict=True):
                 row[: len(ids)] = ids
             yield TEXTS
+
+
+class PecanResNet50:
+    """Opened in a worker: a path to float16 [224, 224, 3], by the operations of Pecan's graph."""
+
+    def __init__(self, drawn: bool = True) -> None:
+        self.drawn = drawn
+
+    def __call__(self) -> Callable[[str], Any]:
+        import torch
+
+        of, functional = vision("transforms"), vision("transforms.functional")
+        area = (0.05, 1.0) if self.drawn else (1.0, 1.0)
+        flip = of.RandomHorizontalFlip(0.5 if self.drawn else 1.0)
+        read, means = reader(), torch.tensor(MEANS)[:, None, None]
+
+        def make(path: str) -> Any:
+            image = read(path)
+            top, left, height, width = of.RandomResizedCrop.get_params(image, area, (0.75, 1.34))
+            image = flip(image[:, top : top + height, left : left + width].to(torch.float32))
+            image = functional.rotate(image, ANGLE)
+            image = functional.affine(image, 0.0, [0, 0], 1.0, [SHEAR, 0.0])
+            image = torch.nn.functional.interpolate(image[None], (224, 224), mode="bilinear", align_corners=False)[0]
+            return (image - means).permute(1, 2, 0).to(torch.float16)
+
+        return make
+
+
+def pecan_resnet50(data: Files, cores: int) -> Iterator[int]:
+    return loaded(Samples(data["paths"], PecanResNet50()), IMAGES, cores, None)
+
+
+class PecanSimClr:
+    """Opened in a worker: a path to two views, float32 [3, 224, 224]."""
+
+    def __call__(self) -> Callable[[str], Any]:
+        import torch
+
+        of = vision("transforms")
+        cubic = of.InterpolationMode.BICUBIC
+        view = of.Compose(
+            [
+                of.RandomResizedCrop(224, interpolation=cubic, antialias=False),
+                of.RandomHorizontalFlip(),
+                of.RandomApply([of.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8),
+                of.RandomGrayscale(0.2),
+                of.RandomApply([of.GaussianBlur(23, (0.1, 2.0))], 0.5),
+            ]
+        )
+        read = reader()
+
+        def make(path: str) -> Any:
+            image = read(path).to(torch.float32) / 255
+            return view(image).clamp(0, 1), view(image).clamp(0, 1)
+
+        return make
+
+
+def pecan_simclr(data: Files, cores: int) -> Iterator[int]:
+    return loaded(Samples(data["paths"], PecanSimClr()), IMAGES, cores, None)
