@@ -30,6 +30,13 @@ std::vector<Pair> exact_pairs() {
       pairs.push_back({color, flip});
       pairs.push_back({flip, color});
     }
+  for (const char* cast :
+       {R"({"op":"to_dtype"})", R"({"op":"to_dtype","scale":true})", R"({"op":"posterize","bits":2})"})
+    for (const char* warp : {R"({"op":"rotate","angle":31})",
+                             R"({"op":"random_affine","degrees":40,"scale":[0.5,2],"shear":20})"}) {
+      pairs.push_back({cast, warp});
+      pairs.push_back({warp, cast});
+    }
   pairs.push_back({R"({"op":"random_apply","ops":[{"op":"random_vertical_flip"},{"op":"invert"}]})",
                    R"({"op":"random_horizontal_flip"})"});
   return pairs;
@@ -94,6 +101,11 @@ TEST(Commutes, SaysNeverOrRelaxedOfTheOthers) {
   // What is shown beyond the image would become another color.
   EXPECT_EQ(of(R"({"op":"invert"})", R"({"op":"rotate","angle":9})"), Commutes::kNever);
   EXPECT_EQ(of(R"({"op":"rotate","angle":9,"fill":[1,2,3]})", R"({"op":"grayscale"})"), Commutes::kNever);
+  EXPECT_EQ(of(R"({"op":"to_dtype"})", R"({"op":"rotate","angle":9,"fill":7})"), Commutes::kRounding);
+  EXPECT_EQ(of(R"({"op":"to_dtype"})", R"({"op":"rotate","angle":9,"interpolation":"bilinear"})"),
+            Commutes::kRounding);
+  EXPECT_EQ(of(R"({"op":"to_dtype"})", R"({"op":"rotate","angle":9,"extra_interpolation":"bilinear"})"),
+            Commutes::kRounding);
   EXPECT_EQ(of(R"({"op":"random_erasing"})", cut), Commutes::kNever);
   EXPECT_EQ(
       of(R"({"op":"to_layout","layout":"CHW"})", R"({"op":"normalize","mean":0,"std":1,"layout":"HWC"})"),

@@ -78,10 +78,16 @@ WarpOptions WarpOptions::read(Params& params) {
   return options;
 }
 
+Pixels WarpOptions::pixels() const {
+  const bool copies = interpolation == Interpolation::kNearest && extra_interpolation == interpolation;
+  return copies && fill.beyond() == Beyond::kBlack ? Pixels::kOrBlack : Pixels::kComputed;
+}
+
 WarpOp::WarpOp(std::string op_name, Motion motion, Json::Object canonical, WarpOptions options)
     : GeometricOp(std::move(op_name),
                   OpTraits{.kind = OpKind::kGeometric,
                            .random = motion.random,
+                           .pixels = options.pixels(),
                            .is_warp = true,
                            .beyond = options.fill.beyond(),
                            .rescales = motion.rescales,

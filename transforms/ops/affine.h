@@ -17,6 +17,8 @@ struct WarpOptions {
   Fill fill;
 
   static WarpOptions read(Params& params);
+  /// Nearest pixels, of extra images too, and black beside them are copies.
+  Pixels pixels() const;
 };
 
 /// An op that moves the pixels of a picture; the size stays.
