@@ -77,11 +77,18 @@ def masks(
 
 def iou(one: Array, other: Array) -> Array:
     """Intersection over union of each of (n, 4) with each of (m, 4) boxes: (n, m). Reference: torchvision.ops.box_iou."""
-    shared = np.minimum(one[:, None, 2:], other[None, :, 2:]) - np.maximum(one[:, None, :2], other[None, :, :2])
-    inside = np.maximum(shared, 0).prod(axis=2)
-    area_one, area_other = ((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]) for boxes in (one, other))
-    whole = area_one[:, None] + area_other[None, :] - inside
-    shares: Array = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
+    left, top, right, bottom = np.ascontiguousarray(other.T)
+    area = (right - left) * (bottom - top)
+    shares: Array = np.zeros((len(one), len(other)), np.result_type(one, other))
+    for row, box in zip(shares, one, strict=True):  # one at a time: what is between fits into the cache
+        inside = np.maximum(np.minimum(right, box[2]) - np.maximum(left, box[0]), 0)
+        inside *= np.maximum(np.minimum(bottom, box[3]) - np.maximum(top, box[1]), 0)
+        whole = ((box[2] - box[0]) * (box[3] - box[1]) + area) - inside
+        sound = whole > 0
+        if sound.all():  # the quick way
+            np.divide(inside, whole, out=row)
+        else:
+            np.divide(inside, whole, out=row, where=sound)
     return shares
 
 
@@ -194,7 +201,10 @@ class _Targets:
         if not len(boxes):
             return np.full(len(self.anchors), BACKGROUND, np.int64)
         overlaps = iou(boxes, self.anchors)
-        best, most = overlaps.argmax(axis=0), overlaps.max(axis=0)
+        best, most = np.zeros(len(self.anchors), np.int64), overlaps[0].copy()
+        for number, row in enumerate(overlaps):
+            best[row > most] = number
+            np.maximum(most, row, out=most)
         matches = np.where(most >= self._high, best, np.where(most < self._low, BACKGROUND, IGNORED))
         self.force(matches, best, overlaps)
         return matches
@@ -239,8 +249,9 @@ class RetinaNetTargets(_Targets):
         super().__init__(anchors, (1, 1, 1, 1), high, low, (boxes, labels, count))
 
     def force(self, matches: Array, best: Array, overlaps: Array) -> None:
-        forced = (overlaps == overlaps.max(axis=1, keepdims=True)).any(axis=0)
-        matches[forced] = best[forced]
+        for row in overlaps:
+            forced = row == row.max()
+            matches[forced] = best[forced]
 
 
 class SsdTargets(_Targets):
