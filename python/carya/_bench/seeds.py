@@ -4,7 +4,7 @@ Ceiling: the other side's samples per CPU-second, times the bar of its row. Ever
 a stretch of batches in turn; the CPU seconds are those of the process and all that it started. `x_side` is the median, over the
 rounds, of the side's CPU per sample to Carya's; `x_written` the same of Carya's order as written to the order of the row. `spread`
 is from the least to the most, as a share of the median. A side that cannot run has a row that says why. `published`: samples per
-second of the authors' machine of 8 vCPUs, for the order of magnitude.
+second of the authors' machine of 8 vCPUs, for the order of magnitude, or what Pecan's order gains.
 Carya decodes without an index, and keeps no sample.
 """
 
