@@ -118,6 +118,32 @@ class Permutation:
     def records(self, first: int, count: int) -> np.ndarray[Any, Any]:
         """int64 (count,), of the positions from `first` on."""
 
+class MixOrder:
+    """Which source of a mix has which position (loader/data/mix_order.h). Threads: one.
+
+    `sources`: of each how many samples an epoch of its own has, and the seed of its order, None where it is not shuffled.
+    Errors: InvalidArgument, also of positions past the end."""
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[tuple[int, int | None]],
+        table: Sequence[tuple[int, Sequence[int]]],
+        length: int,
+        seed: int | None,
+        in_turn: bool,
+    ) -> None: ...
+    def given(self, position: int) -> list[int]:
+        """How many samples each source has given before a position of the whole stream."""
+
+    def places(self, epoch: int, first: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """int64 (count,) twice: the source at each position, and how many samples it has given before."""
+
+    def rows(
+        self, epoch: int, first: int, count: int
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """int64 (count,) three times: the source, its own epoch, and the sample of that by the source's order."""
+
 unicode_source: str
 
 class Bpe:

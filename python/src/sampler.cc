@@ -4,13 +4,17 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "base/permutation.h"
 #include "base/philox.h"
 #include "dataset.h"
 #include "errors.h"
 #include "gil.h"
+#include "loader/data/mix_order.h"
 #include "loader/data/record_error.h"
 #include "loader/data/sample.h"
 #include "loader/host/host.h"
@@ -22,6 +26,7 @@ namespace carya::python {
 namespace {
 
 namespace py = pybind11;
+using loader::MixOrder;
 using loader::StreamShape;
 using transforms::OwnedTensor;
 using transforms::TensorSpec;
@@ -261,10 +266,58 @@ void bind_shape(py::module_& module) {
           py::arg("position"));
 }
 
+using Stretches = std::vector<std::pair<std::uint64_t, std::vector<std::uint64_t>>>;
+using Sources = std::vector<std::pair<std::uint64_t, std::optional<std::uint64_t>>>;
+
+MixOrder mix_order(const Sources& sources, const Stretches& table, std::uint64_t length,
+                   std::optional<std::uint64_t> seed, bool in_turn) {
+  MixOrder::Options options{.sources = {}, .table = {}, .length = length, .seed = seed, .in_turn = in_turn};
+  for (const auto& [count, shuffle_seed] : sources) options.sources.push_back({count, shuffle_seed});
+  for (const auto& [at, weights] : table) options.table.push_back({at, weights});
+  return unwrap(MixOrder::create(std::move(options)));
+}
+
+/// Arrays for so many positions.
+template <std::size_t kCount>
+std::array<py::array_t<std::int64_t>, kCount> columns(std::uint64_t count) {
+  if (count > kSliceMax) throw py::index_error(std::to_string(count) + " positions at once");
+  std::array<py::array_t<std::int64_t>, kCount> made;
+  for (auto& column : made) column = py::array_t<std::int64_t>(static_cast<py::ssize_t>(count));
+  return made;
+}
+
+std::span<std::int64_t> cells(py::array_t<std::int64_t>& column) {
+  return {column.mutable_data(), static_cast<std::size_t>(column.size())};
+}
+
+void bind_mix(py::module_& module) {
+  py::class_<MixOrder>(module, "MixOrder")
+      .def(py::init(&mix_order), py::kw_only(), py::arg("sources"), py::arg("table"), py::arg("length"),
+           py::arg("seed"), py::arg("in_turn"))
+      .def("given", &MixOrder::given, py::arg("position"))
+      .def(
+          "places",
+          [](MixOrder& self, std::uint64_t epoch, std::uint64_t first, std::uint64_t count) {
+            auto [sources, numbers] = columns<2>(count);
+            unwrap(self.places(epoch, first, cells(sources), cells(numbers)));
+            return py::make_tuple(sources, numbers);
+          },
+          py::arg("epoch"), py::arg("first"), py::arg("count"))
+      .def(
+          "rows",
+          [](MixOrder& self, std::uint64_t epoch, std::uint64_t first, std::uint64_t count) {
+            auto [sources, epochs, indices] = columns<3>(count);
+            unwrap(self.rows(epoch, first, {cells(sources), cells(epochs), cells(indices)}));
+            return py::make_tuple(sources, epochs, indices);
+          },
+          py::arg("epoch"), py::arg("first"), py::arg("count"));
+}
+
 }  // namespace
 
 void bind_sampler(py::module_& module) {
   bind_shape(module);
+  bind_mix(module);
   py::class_<Permutation>(module, "Permutation")
       .def(py::init([](std::uint64_t seed, std::uint64_t epoch, std::uint64_t count) {
              if (count > Permutation::kCountMax) throw py::value_error("more than 2^48 records");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,20 @@ def test_each_source_gives_its_samples_once_and_in_its_share(
         assert np.abs(np.array(ends) - shares).max() <= len(counts)
     for numbers in told:
         assert sorted(numbers) == list(range(len(numbers)))
+
+
+@pytest.mark.parametrize(
+    ("in_turn", "known"),
+    [(False, "c84a0a2eca40b0fdb783194de03cf64e"), (True, "c479dc045b1def82df7b8fe643c0dba2")],
+)
+def test_the_order_is_that_of_states_that_are_there(in_turn: bool, known: str) -> None:
+    table = ((0, (2, 3, 1)), (300, (0, 1, 1)), (20_000, (5, 4, 3)))
+    mix = mixed([5000, 9000, 70], table, "all", 7, in_turn=in_turn)
+    told = hashlib.sha256()
+    for epoch in (0, 1, 10**6):
+        for column in mix.places(epoch, 0, mix.length):
+            told.update(column.tobytes())
+    assert (mix.length, told.hexdigest()[:32]) == (31_760, known)
 
 
 def test_places_far_away_and_over_many_blocks() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,11 @@ class Chain:
     def label(self) -> str:
         """Of what runs, or ran last."""
         return self.labels[int(self.cells[_STAGE])]
+
+    @property
+    def direct(self) -> Callable[[int, int, int], Any]:
+        """`sample`, or that of the source where nothing stands behind it: then a call is saved."""
+        return self.sample if self._steps or self._names is not None else self._source.sample
 
     def sample(self, record: int, epoch: int, occurrence: int = 0, part: Any = None, of_source: Any = None) -> Any:
         """The sample after all functions; filters have had their say before the stream began, unless they raised.

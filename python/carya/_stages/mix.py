@@ -1,4 +1,4 @@
-"""Several pipelines as one source: their samples, by the order that `_orders/shares.py` gives them."""
+"""Several pipelines as one source: their samples, by the order that `_orders/shares.py` has of them."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ class MixSource:
             int, Array
         ] = {}  # of pipelines with filters: what they keep, by record; of shards their count only
         self._starts = spec.mix.starts()
+        self._start_of = np.array(self._starts, np.int64)
         self.chains: list[Chain] = []
         self._named = True
-        self._orders: dict[tuple[int, int], Any] = {}
+        self._order: _core.MixOrder | None = None
         self._specs = [
             replace(
                 one, seed=_core.sample_seed(_core.op_key(seed, "carya.mix", number), self.mix.seed or 0, one.seed, 0)
@@ -97,6 +98,7 @@ class MixSource:
             for one, source in zip(self._specs, self._sources, strict=True)
         ]
         self.chains = [one.chain(source) for one, source in zip(self._specs, self._sources, strict=True)]
+        self._sample_of = [chain.direct for chain in self.chains]
 
     def part_is(self, number: int, kept: Array, asked_again: frozenset[int]) -> None:
         """Which records filters of pipeline `number` keep (bool), and which of them have to be asked again."""
@@ -107,7 +109,7 @@ class MixSource:
             self._shards[number].lengths_are(np.array(of.lengths, np.int64), kept)
         if sorted(self._survivors) == self._spec.filtered:
             self.mix = self._spec.settled({at: len(found) for at, found in self._survivors.items()})
-            self._orders.clear()
+            self._order = None
 
     @property
     def opening(self) -> bool:
@@ -126,7 +128,7 @@ class MixSource:
     def owners(self, records: Array, workers: int) -> Array:
         """Which worker makes each of these: of a shard always the same."""
         found = records % workers
-        sources = np.searchsorted(np.array(self._starts), records, "right") - 1
+        sources = np.searchsorted(self._start_of, records, "right") - 1
         for number, one in enumerate(self._shards):
             if one is not None:
                 mine = sources == number
@@ -136,9 +138,8 @@ class MixSource:
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         """Its leaves by name; `epoch`: that of the source. Errors: those of its functions."""
         number = bisect.bisect_right(self._starts, record) - 1
-        chain = self.chains[number]
-        made = chain.sample(record - self._starts[number], epoch, occurrence)
-        return chain.leaves(made) if self._named else made
+        made = self._sample_of[number](record - self._starts[number], epoch, occurrence)
+        return self.chains[number].leaves(made) if self._named else made
 
     def for_no_function(self) -> None:
         """No function sees the samples, so that they need not have the same form: they are taken apart once, behind this."""
@@ -149,37 +150,31 @@ class MixSource:
 
     def rows(self, epoch: int, first: int, count: int) -> tuple[list[int], list[int]]:
         """The record of each of these positions, and the epoch of its source."""
-        sources, numbers = self.mix.places(epoch, first, count)
-        epochs = numbers // np.array(self.mix.counts)[sources]
-        positions = numbers - epochs * np.array(self.mix.counts)[sources]
-        records = np.empty(count, np.int64)
-        by_source = np.lexsort((epochs, sources))  # in the order of the positions within each
-        changes = (np.diff(sources[by_source]) != 0) | (np.diff(epochs[by_source]) != 0)
-        for mine in np.split(by_source, np.flatnonzero(changes) + 1) if count else ():
-            source, of = int(sources[mine[0]]), int(epochs[mine[0]])
-            records[mine] = self._starts[source] + self._ordered(source, of, positions[mine])
+        if self._order is None:
+            seeds = [
+                one.seed if one.shuffle and shards is None else None
+                for one, shards in zip(self._specs, self._shards, strict=True)
+            ]
+            self._order = self.mix.order(seeds)
+        sources, epochs, indices = self._order.rows(epoch, first, count)
+        records = self._start_of[sources] + indices
+        for number, kept in self._survivors.items():
+            if self._shards[number] is None:
+                mine = sources == number
+                records[mine] = self._starts[number] + kept[indices[mine]]
+        for number, shards in enumerate(self._shards):
+            for of in np.unique(epochs[sources == number]).tolist() if shards is not None else ():
+                mine = (sources == number) & (epochs == of)
+                records[mine] = self._starts[number] + self._of_shards(shards, of, indices[mine])
         return records.tolist(), epochs.tolist()
 
-    def _ordered(self, source: int, epoch: int, positions: Array) -> Array:
-        """The source's records at these of its positions, which mostly follow each other."""
-        spec, kept = self._specs[source], self._survivors.get(source)
+    @staticmethod
+    def _of_shards(shards: Any, epoch: int, positions: Array) -> Array:
+        """The records at these positions, which mostly follow each other."""
         first, count = int(positions[0]), len(positions)
-        in_turn = bool((positions == np.arange(first, first + count)).all())
-        if self._shards[source] is not None:
-            rows = self._shards[source].rows
-            found = rows(epoch, first, count)[0] if in_turn else [rows(epoch, at, 1)[0][0] for at in positions.tolist()]
-            return np.array(found, np.int64)
-        if spec.shuffle:
-            order = self._orders.get((source, epoch))
-            if order is None:
-                if len(self._orders) > 4 * len(self._specs):
-                    self._orders.clear()
-                order = self._orders[source, epoch] = _core.Permutation(spec.seed, epoch, self.mix.counts[source])
-            if in_turn:
-                positions = order.records(first, count)
-            else:
-                positions = np.array([order.record(at) for at in positions.tolist()], np.int64)
-        return positions if kept is None else kept[positions]
+        if (positions == np.arange(first, first + count)).all():
+            return np.array(shards.rows(epoch, first, count)[0], np.int64)
+        return np.array([shards.rows(epoch, at, 1)[0][0] for at in positions.tolist()], np.int64)
 
     def substitute(self, seed: int, epoch: int, position: int, draw: int, record: int) -> int:
         """Another record of the same source."""
