@@ -49,6 +49,13 @@ class Pipeline:
         """The order of a stream with other bits than declared; empty where none is cheaper (loader/plan/planner_input.h)."""
     def check_order(self, order: Sequence[int], reorder: str) -> None: ...
     def op_labels(self) -> list[str]: ...
+    def draws(self) -> list[bool]:
+        """Of each operation whether it draws random numbers."""
+
+    def passes_pixelwise(self) -> list[str]:
+        """Of each operation how far it may change places with a function of single pixels: "never", "exact", "rounding",
+        "relaxed"."""
+
     def freeze_plan(self, *, reorder: str, order: Sequence[int]) -> str:
         """JSON: what binds a plan file to this pipeline (loader/plan/PLAN.md)."""
     def read_plan(self, text: str | bytes) -> tuple[str, list[int]]:

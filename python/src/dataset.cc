@@ -148,6 +148,24 @@ void bind_dataset(py::module_& module) {
                                               unwrap(autotune::sense_from_name(reorder))));
           },
           py::arg("order"), py::arg("reorder"))
+      .def("passes_pixelwise",
+           [](const PyPipeline& self) {
+             std::vector<std::string> senses;
+             for (const auto& op : self.pipeline->ops())
+               senses.emplace_back(transforms::commutes_name(transforms::commutes_with_pixelwise(*op)));
+             return senses;
+           })
+      .def("draws",
+           [](const PyPipeline& self) {
+             const auto random = [](const auto& recur, const transforms::Op& op) -> bool {
+               return op.traits().random || std::ranges::any_of(op.inner(), [&](const auto& inner) {
+                        return recur(recur, *inner);
+                      });
+             };
+             std::vector<bool> found;
+             for (const auto& op : self.pipeline->ops()) found.push_back(random(random, *op));
+             return found;
+           })
       .def("op_labels", [](const PyPipeline& self) { return transforms::op_labels(self.pipeline->ops()); })
       .def(
           "freeze_plan",

@@ -100,6 +100,13 @@ Commutes cast_and_picture(const Op& cast, const Op& other) {
   return traits.amplifies ? Commutes::kRelaxed : Commutes::kRounding;
 }
 
+// What is known of such a function.
+class Pixelwise final : public Op {
+ public:
+  Pixelwise() : Op("function", {.kind = OpKind::kColor, .random = true, .pixelwise = true}, {}) {}
+  Status infer(std::vector<FieldState>&, std::vector<std::size_t>&) const override { return {}; }
+};
+
 }  // namespace
 
 Commutes commutes(const Op& first, const Op& second) {
@@ -124,6 +131,25 @@ Commutes commutes(const Op& first, const Op& second) {
   if (one == OpKind::kColor && other == OpKind::kGeometric) return color_and_geometric(first, second);
   if (one == OpKind::kGeometric && other == OpKind::kColor) return color_and_geometric(second, first);
   return Commutes::kNever;
+}
+
+std::string_view commutes_name(Commutes commutes) {
+  switch (commutes) {
+    case Commutes::kNever:
+      break;
+    case Commutes::kExact:
+      return "exact";
+    case Commutes::kRounding:
+      return "rounding";
+    case Commutes::kRelaxed:
+      return "relaxed";
+  }
+  return "never";
+}
+
+Commutes commutes_with_pixelwise(const Op& op) {
+  static const Pixelwise kFunction;
+  return commutes(kFunction, op);
 }
 
 }  // namespace carya::transforms

@@ -195,6 +195,12 @@ class Op {
 /// tests/transforms/commute_test.cc proves every kExact pair.
 Commutes commutes(const Op& first, const Op& second);
 
+/// "never", "exact", "rounding", "relaxed".
+std::string_view commutes_name(Commutes commutes);
+
+/// How far an op may swap places with a function that computes each pixel from itself alone, on either side of it.
+Commutes commutes_with_pixelwise(const Op& op);
+
 /// The indices of `names` in `fields`. Errors: kInvalidArgument if one of them is missing.
 Result<std::vector<std::size_t>> find_fields(std::string_view op_name, const std::vector<FieldState>& fields,
                                              const std::vector<std::string>& names);

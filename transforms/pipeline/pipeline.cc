@@ -14,9 +14,12 @@ namespace {
 
 constexpr std::int64_t kRecordsMax = std::int64_t{1} << 48;
 constexpr std::int64_t kBatchMax = 1 << 20;
+constexpr std::int64_t kPartsMax = 1 << 20;
 constexpr std::int64_t kReuseMax = std::int64_t{1} << 48;
 /// The entry of the list of ops before which epochs share random numbers.
 constexpr std::string_view kReuse = "reuse_augmentation";
+/// The entry behind which ops have the random numbers of a part.
+constexpr std::string_view kPart = "part";
 
 std::vector<TensorSpec> specs_of(const std::vector<FieldState>& states) {
   std::vector<TensorSpec> specs;
@@ -173,6 +176,10 @@ class PipelineParser {
         TRY(take_reuse(entry));
         continue;
       }
+      if (is_entry(entry, kPart)) {
+        TRY(take_part(entry));
+        continue;
+      }
       Json object = entry;
       ASSIGN(GivenHints hint, take_hints(object));
       ASSIGN(std::unique_ptr<Op> op, parse_op(object));
@@ -217,6 +224,15 @@ class PipelineParser {
     add_line(fmt::format("{}(epochs={})", kReuse, epochs));
     pipeline_->reuse_ops_ = pipeline_->ops_.size();
     pipeline_->reuse_epochs_ = static_cast<std::uint64_t>(epochs);
+    return {};
+  }
+
+  Status take_part(const Json& given) {
+    Params params(std::string(kPart), given, "op");
+    const std::int64_t number = params.integer("number", 0, kPartsMax);
+    TRY(params.finish());
+    ops_json_ += Json(params.take_canonical()).text();
+    pipeline_->parts_.emplace_back(pipeline_->ops_.size(), static_cast<std::uint32_t>(number));
     return {};
   }
 
@@ -272,6 +288,11 @@ const std::vector<std::size_t>& Pipeline::barriers() const {
 std::uint64_t Pipeline::epochs_shared(std::size_t op) const {
   return op < reuse_ops_ ? reuse_epochs_ : 1;
 }
+std::optional<std::uint32_t> Pipeline::part(std::size_t op) const {
+  const auto behind = std::ranges::upper_bound(parts_, op, {}, &std::pair<std::size_t, std::uint32_t>::first);
+  if (behind == parts_.begin()) return std::nullopt;
+  return (behind - 1)->second;
+}
 const std::optional<BatchSpec>& Pipeline::batch() const {
   return batch_;
 }
@@ -300,6 +321,11 @@ Hash128 Pipeline::fingerprint(OnError on_error, const std::vector<std::size_t>& 
     hasher.update(kReuse);
     hasher.update(static_cast<std::uint64_t>(reuse_ops_));
     hasher.update(reuse_epochs_);
+  }
+  if (!parts_.empty()) hasher.update(kPart);
+  for (const auto& [op, number] : parts_) {
+    hasher.update(static_cast<std::uint64_t>(op));
+    hasher.update(static_cast<std::uint64_t>(number));
   }
   // Who never decodes need not care whose codec is installed.
   if (decodes)

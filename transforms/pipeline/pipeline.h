@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -66,6 +67,9 @@ class Pipeline {
   /// So many epochs share the random numbers of an op, by its index: those of reuse_augmentation(epochs=) for the ops
   /// before it, else 1.
   std::uint64_t epochs_shared(std::size_t op) const;
+  /// The part of a chain with Python functions whose random numbers an op has, by its index; none: those of the chain
+  /// itself. What stands behind the n-th function is a part of its own, also where it runs before the function.
+  std::optional<std::uint32_t> part(std::size_t op) const;
   const std::optional<BatchSpec>& batch() const;
   const std::vector<TensorSpec>& outputs() const;  ///< the tensors after the last op
   const std::vector<PipelineLine>& lines() const;
@@ -89,6 +93,7 @@ class Pipeline {
   std::vector<std::size_t> barriers_;
   std::size_t reuse_ops_ = 0;  // so many ops from the first on share their numbers over reuse_epochs_ epochs
   std::uint64_t reuse_epochs_ = 1;
+  std::vector<std::pair<std::size_t, std::uint32_t>> parts_;  // from which op on, and which; ascending
   std::optional<BatchSpec> batch_;
   std::vector<TensorSpec> outputs_;
   std::vector<PipelineLine> lines_;

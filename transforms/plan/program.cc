@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <numeric>
 #include <span>
 
@@ -40,14 +39,6 @@ Status check_fixed(const Pipeline& pipeline, const std::vector<FieldState>& stat
                          "resize(size=[height, width])"));
   }
   return {};
-}
-
-void list_keys(const Op& op, std::uint64_t seed, std::uint64_t epochs,
-               std::map<std::string, std::uint32_t>& occurrences, std::vector<DrawKey>& keys) {
-  const bool views = op.traits().kind == OpKind::kViews;
-  if (!views) keys.push_back({op_key(seed, op.name(), occurrences[op.name()]++), epochs});
-  for (int times = views ? 2 : 1; times > 0; --times)
-    for (const auto& inner : op.inner()) list_keys(*inner, seed, epochs, occurrences, keys);
 }
 
 // Takes the chain apart op by op: what each takes, its key, its place among the steps.
@@ -443,14 +434,6 @@ Result<std::vector<std::size_t>> running_order(const Pipeline& pipeline, const P
     return fail(Code::kInvalidArgument, fmt::format("plan: order has {} indices; give each of 0 to {} once",
                                                     order.size(), count - 1));
   return order;
-}
-
-std::vector<std::vector<DrawKey>> keys_of_ops(const Pipeline& pipeline, std::uint64_t seed) {
-  std::map<std::string, std::uint32_t> occurrences;
-  std::vector<std::vector<DrawKey>> keys;
-  for (std::size_t i = 0; i < pipeline.ops().size(); ++i)
-    list_keys(*pipeline.ops()[i], seed, pipeline.epochs_shared(i), occurrences, keys.emplace_back());
-  return keys;
 }
 
 Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const PlanOptions& options) {
