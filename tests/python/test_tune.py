@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import run
 from daemons import until
@@ -126,6 +127,15 @@ def test_small_and_unbatched_data_is_measured_too(photos: Path) -> None:
     assert measuring.profile(unbatched, 0.05, lambda done, whole, text: None)["run"]["samples"] > 0
     functions = few.map_batch(lambda batch: 1 / 0)
     assert measuring.profile(functions, 0.05, lambda done, whole, text: None)["run"]["samples"] >= 3
+
+
+def test_a_pipeline_with_python_functions_is_profiled_and_not_tuned() -> None:
+    pipeline = carya.arrays({"x": np.arange(64.0)}).map(np.square, fields="x").batch(8)
+    report = measuring.profile(pipeline, 0.05, lambda done, whole, text: None)
+    assert report["run"]["samples"] > 0
+    assert [op["op"] for op in report["ops"]] == ["map(square)"]
+    with pytest.raises(carya.Unsupported, match="tune: the pipeline has Python functions"):
+        measuring.tune(pipeline, 0.05, 1, lambda done, whole, text: None)
 
 
 def test_ctrl_c_ends_cleanly(photos: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core
-from .._errors import InvalidArgument
+from .._errors import InvalidArgument, Unsupported
 from .._explain.explanation import Explanation
 from .._loading.loader import Loader
 from .._options import Reorder
@@ -85,6 +85,10 @@ def tune(
     Keys: `settings`, `best` and its `order`, `indices` and `reorder`, `declared`, `finished` (False after Ctrl-C), `rounds`, `seconds`.
     Errors: those of the loader; KeyboardInterrupt when not one round was finished.
     """
+    if pipeline.has_functions:
+        raise Unsupported(
+            "tune: the pipeline has Python functions, which run in one order; carya explain says what each costs and what may pass it"
+        )
     measurable = _measurable(pipeline)
     threads = _core.doctor()["auto_threads"]
     whole = seconds * (2 + rounds * 5)  # about: known when the order is

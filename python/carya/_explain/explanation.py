@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import stores, stream
+from . import functions, stores, stream
 
 
 class Explanation(dict[str, Any]):
@@ -36,6 +36,7 @@ class Explanation(dict[str, Any]):
             _passes(self, timed) if (timed := timed_order(self)) else _operations(self),
             _earlier(self),
             _moves(self),
+            functions.lines(self),
             _others(self),
             [*_parallelism(self), *stream.lines(self)],
             [*stores.lines(self)],
@@ -101,8 +102,8 @@ def timed_order(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def origin(op: dict[str, Any]) -> str:
     """Where the cost of an operation is from."""
-    if op["source"] == "assumed":
-        return "assumed"
+    if op["source"] in ("assumed", "untimed"):
+        return "assumed" if op["source"] == "assumed" else "not timed"
     shared = "with its pass, " if op["source"] == "shared" else ""
     return f"{shared}{op['samples']:,.0f} samples, {age(op['age_s'])}"
 
@@ -226,20 +227,21 @@ def _earlier(report: Explanation) -> Iterator[str]:
 
 
 def _figures(line: dict[str, Any], total: float) -> tuple[str, ...]:
+    cost = (microseconds(line["us"]), f"{line['us'] / total:.0%}")
+    if not line["bytes_in"] and not line["bytes_out"]:
+        return (*cost, "", "", "")  # not measured
     inflation = line["bytes_out"] / line["bytes_in"] if line["bytes_in"] > 0 else 0.0
-    return (
-        microseconds(line["us"]),
-        f"{line['us'] / total:.0%}",
-        f"{line['bytes_in']:,.0f}",
-        f"{line['bytes_out']:,.0f}",
-        f"{inflation:.2f}",
-    )
+    return (*cost, f"{line['bytes_in']:,.0f}", f"{line['bytes_out']:,.0f}", f"{inflation:.2f}")
 
 
 def _moves(report: Explanation) -> Iterator[str]:
     moves = moves_of(report)
     for op in dict.fromkeys(move["op"] for move in moves):
-        passed = [f"{move['passes']} ({_saved(move)})" for move in moves if move["op"] == op]
+        passed = [
+            f"{move['passes']} ({_saved(move)})" if move["saved_us"] > 0 else move["passes"]
+            for move in moves
+            if move["op"] == op
+        ]
         yield f"{op} runs before {', '.join(passed)}."
     timed = timed_order(report)
     for fusion in report["fusions"] if report["order"] == report["best"]["order"] else ():
@@ -262,14 +264,14 @@ def _parallelism(report: Explanation) -> Iterator[str]:
     threads = given["threads"]
     timed = timed_order(report)
     us = timed["us"] if timed else report["us"]
-    line = f"Parallelism: {threads} thread{'s' if threads != 1 else ''}"
+    line = f"Parallelism: {threads} {stream.workers(threads, given)}"
     if "slots" in given:
         line += (
             f", {given['slots']} slots, tasks of {given['chunk_rows']} samples, {given['ahead_chunks']} of them ahead"
         )
     line += f"; {given['cores']:g} cores allowed."
     if us > 0:
-        line += f" At {microseconds(us)} us a thread makes {1e6 / us:,.0f} samples/s, all of them {threads * 1e6 / us:,.0f}."
+        line += f" At {microseconds(us)} us a {given.get('kind', 'thread')} makes {1e6 / us:,.0f} samples/s, all of them {threads * 1e6 / us:,.0f}."
     yield line
 
 

@@ -25,7 +25,7 @@ def add_stream(report: dict[str, Any], stats: Mapping[str, Any] | None) -> None:
     stream["slots"] = slots.get("count")
     stream["pressure"] = running.get("pressure")
     stream["functions"] = running.get("functions", [])
-    stream["limit"] = _limit(stream)
+    stream["limit"] = _limit(stream, report)
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -38,21 +38,30 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _pressure(stream["pressure"])
 
 
+def workers(count: int, parallelism: Mapping[str, Any]) -> str:
+    """Who computes: "thread", "threads", "worker processes"."""
+    kind = parallelism.get("kind", "thread")
+    return str(kind if count == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s")
+
+
 def _cost_us(report: Mapping[str, Any]) -> float | None:
     """CPU time of a sample in the order that runs: as it was timed, else by costs of which none is assumed."""
     from .explanation import timed_order
 
+    if report.get("timed_us"):  # by processes that run functions
+        return float(report["timed_us"])
     if timed := timed_order(report):
         return float(timed["us"])
     return float(report["us"]) if report["us"] > 0 and not report["assumed"] else None
 
 
-def _limit(stream: Mapping[str, Any]) -> str | None:
+def _limit(stream: Mapping[str, Any], report: Mapping[str, Any]) -> str | None:
     demand, made, stall = stream["demand_per_s"], stream["make_per_s"], stream["stall_share"]
     if demand is None or made is None:
         return None
     if demand > made:
-        return "cores"
+        python = sum(one["share"] for one in report.get("functions", ()))
+        return "functions" if python > _FUNCTIONS_SHARE else "cores"
     if stall is not None and stall > _STALL_SHARE:
         return "other"
     taken = sum(one["seconds"] for one in stream["functions"])
@@ -70,13 +79,14 @@ def _rates(stream: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]
         yield line + "."
         return
     threads = given["threads"]
-    line += f"; {threads} thread{'s' if threads != 1 else ''} can make {made:,.0f} as measured: "
+    line += f"; {threads} {workers(threads, given)} can make {made:,.0f} as measured: "
     yield (
         line
         + {
             "trainer": "the trainer limits.",
             "cores": "the cores limit.",
             "map_batch": "the functions of map_batch limit.",
+            "functions": "the Python functions limit.",
             "other": "it waits all the same, for storage, for other work on the cores, or for slots that it holds.",
         }[stream["limit"]]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import statistics
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._errors import Closed, ForkedError, InvalidArgument, Timeout, Unsupported, WorkerDied
+from .._errors import Closed, ForkedError, InvalidArgument, Timeout, WorkerDied
 from .._processes.transport import Channel, Packed, mapped_private, memory_file
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
@@ -25,6 +26,8 @@ from .._stages.mixing import Mixing
 from .._stages.source import Sharded
 from .._stages.spec import StreamSpec
 from .._tracing.calls import CallTrace
+from .._traits.proof import Found
+from .._traits.report import Cost, Measured, assembled
 from .ahead import AheadSpec
 from .code import dumps_code, main_script, needs_main_script
 from .faults import Fault, raised
@@ -184,6 +187,7 @@ class FunctionJob:
         self.labels: list[str] = told["labels"]
         self.spawned: str = told["spawned"]
         self._row_bytes: int = told["row_bytes"]
+        self.proven: list[Found] = told["proven"]
         self._records = told["count"]
         base = self._asked.dataset.fingerprint
         said = [base, told["survivors"]]
@@ -503,9 +507,18 @@ class FunctionJob:
         return stages if native is None else [*native, *stages[1:]]
 
     def explain(self, pipeline: Any, reorder: str) -> str:
-        raise Unsupported(
-            'explain: the pipeline has Python functions, whose order is as written; stats()["ops"] has what each takes'
-        )
+        """The report of `_traits/report.py` by what the workers have measured; no function runs for it."""
+        figures, stats = self._figures, self.stats()
+        timed = figures.get("timed", 0)
+        by_stage = [seconds * 1e6 / max(timed, 1) for seconds in figures.get("stages", [])][1:]
+        costs = Measured({i: Cost(us, us, samples=timed) for i, us in enumerate(by_stage) if timed})
+        report = assembled(self._spec, costs, None, self.proven, reorder, self._spec.cache_dir)
+        by, why = stats["native"]["by"], stats["native"]["why"]
+        report["native_part"] = f"made by {by}" + (f", since {why}" if why else "")
+        report["parallelism"]["kind"] = "worker process"
+        report["timed_us"] = stats["workers"]["seconds_per_sample"] * 1e6
+        report["stream"] |= {"demand_per_s": stats["demand_per_second"], "demand_age_s": 0.0}
+        return json.dumps(report)
 
     def placement(self) -> str:
         return str(self._figures.get("ahead", {}).get("stats", {}).get("placement", ""))

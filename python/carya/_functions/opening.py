@@ -29,6 +29,7 @@ from .start import mark_host
 _VERDICT_ROWS = 64
 _PROBES = 16
 _MEASURED = 8
+_PROVEN = 2
 
 Ask = Callable[[list[tuple[Any, ...]]], list[Any]]
 Tell = Callable[[tuple[Any, ...], int], None]
@@ -283,6 +284,7 @@ def _probed(spec: StreamSpec, kept: Kept, count: int, candidates: list[int], ask
     if found["fields"] is None:
         fault = found["faults"][0]
         raise raised_error(fault, f"record {fault.record}" if fault.record >= 0 else "the start of a worker")
+    proven = _proven(spec, candidates, ask)
     row_bytes = 0
     if spec.whole:
         (measured,) = ask([("measure", found["fields"], candidates[:_MEASURED])])
@@ -294,4 +296,16 @@ def _probed(spec: StreamSpec, kept: Kept, count: int, candidates: list[int], ask
         "tree": found["tree"],
         "kinds": found["kinds"],
         "row_bytes": row_bytes,
+        "proven": proven,
     }
+
+
+def _proven(spec: StreamSpec, candidates: list[int], ask: Ask) -> list[Any]:
+    """What samples say of what the user says of functions. Errors: InvalidArgument, where one is against it."""
+    if not any(stage.traits.said for stage in spec.stages):
+        return []
+    (answer,) = ask([("prove", candidates[:_PROVEN])])
+    for found in answer["found"]:
+        if found.against:
+            raise InvalidArgument(found.refusal)
+    return list(answer["found"])

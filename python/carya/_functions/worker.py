@@ -27,6 +27,8 @@ from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
 from .._stages.units import Unit, Units
+from .._traits.moves import as_written, keeps_bits, passed
+from .._traits.proof import compared, tried
 from .ahead import AheadRows, Tensors
 from .code import dumps_result
 from .counting import ask_shard
@@ -264,6 +266,17 @@ class _Worker:
             except BaseException as error:
                 faults.append(self._fault(0, record, error))
         return {"number": number, "fields": None, "tree": (), "faults": faults}
+
+    def _prove(self, number: int, records: Sequence[int]) -> dict[str, Any]:
+        """What these samples say of what a user says of functions."""
+        self._cells[TASK] = number
+        self._at(records[0])
+        spec = as_written(self._spec)
+        written = self._chain if spec is self._spec else spec.chain(spec.open())
+        found = tried(written, spec.stages, records)
+        if keeps_bits(self._spec):
+            found += compared(written, self._chain, passed(self._spec), records)
+        return {"number": number, "found": found}
 
     def _measure(self, number: int, fields: tuple[Field, ...], candidates: Sequence[int]) -> dict[str, Any]:
         """Bytes of a row of a whole batch, by one of these records; 0 where that cannot be said."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from typing import Any
@@ -18,6 +19,7 @@ from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.spec import StreamSpec
+from .._traits.moves import moved
 from .function_options import FunctionOptions, worker_count
 from .loader_options import LoaderOptions
 
@@ -29,7 +31,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     assert pipeline._batch is not None
     dataset = pipeline.open()
     spec = pipeline._stream_spec(asked.seed)
-    spec.order, spec.fingerprint = options.order, dataset.fingerprint
+    spec.fingerprint = dataset.fingerprint
     spec.workers = worker_count(asked.threads)
     spec.function_timeout, spec.rss_max = functions.timeout, functions.rss_max
     if asked.on_error == "mask" and spec.collates:
@@ -43,6 +45,8 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
         for number in spec.dataset.filtered:
             of = [spec.dataset.fingerprints[number], spec.dataset.mix.seed, spec.seed, number]
             spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
+    if options.reorder != "off":
+        spec = moved(spec, options.reorder if options.order else "exact")
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,
@@ -52,10 +56,6 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
         "drop_last": bool(batch["drop_last"]),
         "pad_last": bool(batch["pad_last"]) and not spec.collates,
     }
-    if options.reorder not in ("exact", "off"):
-        raise Unsupported(
-            f'Loader: reorder: got {options.reorder!r} for a pipeline with Python functions; give "exact" or "off"'
-        )
     return FunctionJob(
         JobSpec(
             stream=spec,
@@ -94,9 +94,12 @@ def _chosen_ahead(
     if functions.native == "workers":
         return 'native="workers" was given'
     why = _not_ahead(pipeline, functions, spec)
-    document = dump(pipeline._document() | {"batch": {**batch, "pad_last": shape["pad_last"]}})
+    written = pipeline._document() if spec.declared is None else json.loads(spec.native)
+    document = dump(written | {"batch": {**batch, "pad_last": shape["pad_last"]}})
     job = {name: getattr(options.job, name) for name in _PASSED_ON}
-    job |= {"threads": spec.workers, "on_error": "mask", "trains": False}
+    job |= {"threads": spec.workers, "on_error": "mask", "trains": False, "order": spec.order}
+    if options.reorder != "off":
+        job["reorder"] = options.reorder if spec.order else "exact"
     if not why:
         rows = _core.StreamShape(records=1 << 40, **shape).rank_rows_max
         why, job["slots"] = _slots_ahead(document, rows)

@@ -466,6 +466,8 @@ class Loader(Delivery, DataLoaderAttributes):
         not measured yet is of an earlier one on this machine, as the ages say, or None.
         `store`: of each store, what was asked of it so far (`requests`, `bytes`, `cost` in $), and the same of an `epoch` for which nothing
         is kept and of a `later_epoch` with what `cache` keeps, by the `prices`.
+        With Python functions `functions` has what each takes by the clock of its worker, and what was tried of what is said of it when
+        the loader was made; `native_part` says who makes what is before them, and `limit` may be "functions".
 
         >>> import carya, numpy as np
         >>> p = carya.arrays({"x": np.zeros((64, 8), np.uint8)}).to_dtype("float32", scale=True, fields=["x"]).batch(8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from .. import _core
 from .._errors import SampleError
 
 if TYPE_CHECKING:
+    from .._stages.chain import Chain
     from .pipeline import Pipeline
+
+_Sample = Callable[[int], dict[str, Any]]
 
 RECORDS = 32
 
@@ -48,20 +52,40 @@ def measure(pipeline: Pipeline, order: list[int]) -> dict[str, Any]:
     `max` of the absolute difference in the tensor's own units, and `psnr` in dB (peak: 255 for uint8, else the range of
     the declared values; None when nothing differs). Errors: those of opening and reading the dataset.
     """
-    dataset = pipeline.dataset
-    count = min(RECORDS, dataset.count)
-    dtypes = {name: dtype for name, dtype, _ in pipeline.outputs if dtype in ("uint8", "float32")}
-    sums = {name: _Sums() for name in dtypes}
+    dataset, native = pipeline.dataset, pipeline.native
+    return _over(
+        dataset.count,
+        lambda record: _core.sample(native, dataset, record, 0, None),
+        lambda record: _core.sample(native, dataset, record, 0, None, order),
+        SampleError,
+    )
+
+
+def measure_chains(declared: Chain, chosen: Chain, count: int) -> dict[str, Any]:
+    """The same between two chains with functions, over some of `count` records; those that raise are left out as broken."""
+    return _over(
+        count,
+        lambda record: declared.leaves(declared.sample(record, 0)),
+        lambda record: chosen.leaves(chosen.sample(record, 0)),
+        Exception,
+    )
+
+
+def _over(count: int, declared: _Sample, chosen: _Sample, bad: type[Exception]) -> dict[str, Any]:
+    tried = min(RECORDS, count)
+    sums: dict[str, _Sums] = {}
+    dtypes: dict[str, str] = {}
     broken = 0
-    for number in range(count):
-        record = number * dataset.count // count
+    for number in range(tried):
+        record = number * count // tried
         try:
-            declared = _core.sample(pipeline.native, dataset, record, 0, None)
-            chosen = _core.sample(pipeline.native, dataset, record, 0, None, order)
-        except SampleError:
+            one, other = declared(record), chosen(record)
+        except bad:
             broken += 1
             continue
-        for name, total in sums.items():
-            total.add(declared[name], chosen[name])
+        for name, tensor in one.items():
+            if isinstance(tensor, np.ndarray) and str(tensor.dtype) in ("uint8", "float32"):
+                dtypes[name] = str(tensor.dtype)
+                sums.setdefault(name, _Sums()).add(tensor, other[name])
     tensors = {name: total.result(dtypes[name]) for name, total in sums.items()}
-    return {"records": count - broken, "broken": broken, "tensors": tensors}
+    return {"records": tried - broken, "broken": broken, "tensors": tensors}

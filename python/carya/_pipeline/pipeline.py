@@ -247,8 +247,10 @@ class Pipeline(Functions, Ops):
         if not self.has_functions:
             return native
         from .._stages.surrogate import FunctionPipeline
+        from .._traits.moves import Orders
 
-        return FunctionPipeline(native, self._stages, self._source.dataset, self._batch, self._lists)
+        orders = Orders(None if self._source.dataset is not None else native, self._stages)
+        return FunctionPipeline(native, self._stages, self._source.dataset, self._batch, self._lists, orders)
 
     def _document(self, slim: bool = False) -> Document:
         return {
@@ -407,8 +409,10 @@ class Pipeline(Functions, Ops):
             raise InvalidArgument("batch: the pipeline has a batch already; call .batch(...) once")
         if batch_size is None and global_size is None and tokens is None:
             raise invalid("batch: batch_size", None, "a number of records per rank, or global_size=")
-        self = self if tokens is None else self._with_budget(batch_size, global_size, tokens, length, max_rows, padded)
         if tokens is not None:
+            from .._stages.regroup import with_budget
+
+            self = with_budget(self, batch_size, global_size, tokens, length, max_rows, padded)
             batch_size = max_rows
         elif length is not None or max_rows != 1024 or not padded:
             name, value = (
@@ -488,8 +492,12 @@ class Pipeline(Functions, Ops):
         """
         if self._batch is not None:
             raise InvalidArgument("barrier: comes after batch; call .barrier() before .batch(...)")
+        if self._stages:
+            from .._stages.stage import held
+
+            return self._with(stages=held(self._stages))
         if self.has_functions:
-            return self  # nothing passes a function, and operations behind one run as they are written
+            return self  # operations on samples of a dataset run as they are written
         return self._with(ops=(*self._ops, {"op": "barrier"}))
 
     def reuse_augmentation(self, epochs: int) -> Self:
@@ -665,7 +673,12 @@ class Pipeline(Functions, Ops):
         (left out), `tensors` (by name: `mean` and `max` of the absolute difference in the tensor's units, `psnr` in dB, None
         when nothing differs). The records are those of `data`, a folder of photos or a pipeline whose source has the same
         fields; else the pipeline's own where they can be read; else `difference` is None.
-        Errors: InvalidArgument (more operations than the planner takes; `data` that does not fit), those of reading `data`.
+        With Python functions: up to 8 samples are made here, functions and all, and tell what each function costs and whether what
+        is said of it is so. They are rows of `ops`, and `functions` has of each: `name`, `us` (CPU) and `wall_us` of a sample,
+        `share`, `samples`, `bytes_in`, `bytes_out`, what is `said`, `found` (by trait: `tried`, `against`, the counter-example),
+        `moves` past it with `saved_us`, and what `could_pass` if it were elementwise. An operation has its `place`: "native" or "worker".
+        Errors: InvalidArgument (more operations than the planner takes; `data` that does not fit), those of reading `data`;
+        Unsupported, for `data` beside Python functions.
 
         >>> import carya, numpy as np
         >>> p = carya.image_folder("photos").decode_image().color_jitter(0.4, hue=0.1).random_crop(224).batch(8)
@@ -678,6 +691,8 @@ class Pipeline(Functions, Ops):
         (['resize', 'equalize'], False, 4)
         """
         sense = choice("reorder", reorder, REORDERS)
+        if self.has_functions:
+            return self._explained_functions(sense, data)
         order = self.native.fixed_order(sense)
         running = list(range(len(self.native.op_labels()))) if sense == "off" else order
         planned = sense if order or sense == "off" else "exact"
@@ -693,6 +708,25 @@ class Pipeline(Functions, Ops):
         else:
             with contextlib.suppress(NotFound, Permission, IoError):
                 report["difference"] = measure(self, order)
+        return report
+
+    def _explained_functions(self, sense: Reorder, data: object) -> Explanation:
+        """With the costs of functions and what samples say of their traits. Errors: Unsupported."""
+        from .._traits.moves import moved
+        from .._traits.report import explained
+        from .difference import measure_chains
+
+        if data is not None:
+            raise Unsupported(
+                "explain: data: got it for a pipeline with Python functions; leave it out: its own records are taken"
+            )
+        spec = self._stream_spec(None)
+        report = Explanation(explained(spec, sense, cache_dir()))
+        report["parallelism"]["kind"] = "worker process"
+        add_stream(report, None)
+        if not report["same_bits"]:
+            runs = moved(spec, sense)
+            report["difference"] = measure_chains(spec.chain(spec.open()), runs.chain(runs.open()), spec.records)
         return report
 
     def _over(self, data: str | os.PathLike[str] | Pipeline) -> Pipeline:

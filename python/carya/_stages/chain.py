@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ class _Step:
         self._fn: Any = stage.fn.sample if isinstance(stage.fn, Pad) and stage.per_sample else stage.fn
         key = _core.op_key(seed, stage.kind, stage.occurrence)
         self.random = StageRandom(key) if stage.takes_rng and stage.kind != "native" else None
-        self._globals = GlobalSeeds(key) if stage.seed_globals else None
+        self._globals = GlobalSeeds(key) if stage.seed_globals and not stage.traits.deterministic else None
         self.native = NativeRunner(stage.fn, seed) if isinstance(stage.fn, NativeOps) else None
 
     def call(self, arguments: Sequence[Any], place: tuple[int, int, int]) -> Any:
@@ -225,6 +227,28 @@ class Chain:
             elif not step.call(self._arguments(step.stage, value), place):
                 return -1
         return 1
+
+    def walk(self, record: int) -> Iterator[tuple[int | None, Any]]:
+        """What there is of a record of epoch 0 behind the source (None) and behind each stage that makes samples of it, by its
+        number; where samples are no single records, behind the source only."""
+        value, place = self._from_source(record, 0, 0), (0, record, 0)
+        yield None, value
+        for step in self._maps if self._regroup is None else ():
+            value = self._mapped(step, value, place)
+            yield step.index - 1, value
+
+    def calls(self, record: int) -> Iterator[tuple[int, Any, tuple[int, int, int], Callable[..., Any]]]:
+        """Each call of a function of which a user says something, for a record in epoch 0: which stage it is, a copy of what it
+        is given, its place, and how to call it again with both. None where samples are no single records."""
+        if self._regroup is not None:
+            return
+        place = (0, record, 0)
+        value = self._from_source(record, 0, 0)
+        for step in self._maps:
+            given = copy.deepcopy(value) if step.stage.traits.said else None
+            value = self._mapped(step, value, place)
+            if step.stage.traits.said:
+                yield step.index - 1, given, place, functools.partial(self._mapped, step)
 
     def leaves(self, sample: Any) -> dict[str, Any]:
         """A sample as named arrays, and objects that are none."""

@@ -40,6 +40,10 @@ class Functions:
         out: str | Sequence[str] | Mapping[str, tuple[Any, Sequence[int]]] | None = None,
         version: object = None,
         seed_globals: bool = True,
+        elementwise: bool = False,
+        deterministic: bool = False,
+        shape_preserving: bool = False,
+        commutes_with: str | Sequence[str] = (),
     ) -> Self:
         """Call `fn` on every sample, in worker processes; what it returns is the sample. Before `batch`.
 
@@ -58,6 +62,12 @@ class Functions:
         travel by value, with cloudpickle. An exception of `fn` is raised by the loader, with its type, the worker's traceback
         and the record; `Loader(on_error=)` may replace or mask such records.
 
+        What is said of `fn` lets operations pass it, with the same bits: `elementwise` (each element or pixel of an array is computed
+        from the one at its place, so that crops and flips run before it), `commutes_with` (names of operations that may change
+        places with it: those that make arrays larger, as casts, run behind it, others before it), `shape_preserving` (arrays keep
+        their shapes, which an operation of `commutes_with` with random numbers needs), `deterministic` (it draws nothing: no generator is
+        seeded for it). `explain` and the start of a loader try it on samples, and refuse what is not so with a counter-example.
+
         >>> import carya, numpy as np
         >>> p = carya.arrays({"x": np.arange(4.0)}).map(np.square, fields="x").batch(4)
         >>> with carya.Loader(p, threads=1) as loader:
@@ -65,7 +75,10 @@ class Functions:
         [[0.0, 1.0, 4.0, 9.0]]
         """
         self._check_before_batch("map")
-        return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals)
+        from .stage import checked_traits
+
+        said = checked_traits(fn, elementwise, deterministic, shape_preserving, commutes_with)
+        return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals, said=said)
 
     def label(
         self,
@@ -190,37 +203,6 @@ class Functions:
         one = checked_bucket(length, window, group)
         self._check_asked_before("bucket_by_length", rng=one.lengths is not None)
         return self._with(stages=(*self._stages, Stage("bucket_by_length", one, seed_globals=False)))
-
-    def _with_budget(
-        self, batch_size: Any, global_size: Any, tokens: Any, length: Any, max_rows: Any, padded: Any
-    ) -> Self:
-        """What `batch(tokens=...)` puts before the batch. Errors: InvalidArgument that names the parameter."""
-        from .._errors import invalid
-        from .._orders.budget import checked_budget
-        from .padding import Pad
-        from .stage import Stage
-
-        if batch_size is not None or global_size is not None:
-            raise invalid("batch: tokens", tokens, "only one of batch_size=, global_size= and tokens=")
-        former = next((stage.kind for stage in self._stages if stage.kind in ("flat_map", "pack", "weighted")), None)
-        if former is not None:
-            raise invalid("batch: tokens", tokens, f"batch_size=, since the rows behind {former} are no single records")
-        found = next((stage for stage in self._stages if stage.kind == "bucket_by_length"), None)
-        if found is not None and length is not None:
-            raise invalid("batch: length", length, "it to bucket_by_length only, whose lengths count")
-        if found is None and length is None:
-            raise invalid("batch: length", length, "a field's name, a function, or an integer for each record")
-        budgeted = self if found is not None else self.bucket_by_length(length, window=1, group=1)
-        bucket: Any = next(stage.fn for stage in budgeted._stages if stage.kind == "bucket_by_length")
-        field = bucket.length
-        pads = [stage.fn for stage in self._stages if isinstance(stage.fn, Pad) and field in stage.fn.fields]
-        if any(pad.to is not None for pad in pads):
-            raise invalid(
-                "batch: tokens", tokens, f"batch_size=, since pad_sequences({field!r}, to=...) makes rows of one length"
-            )
-        multiple_of = max((pad.multiple_of for pad in pads), default=1)
-        budget: Any = checked_budget(tokens, max_rows, padded, multiple_of)
-        return budgeted._with(stages=(*budgeted._stages, Stage("budget", budget, seed_globals=False)))
 
     def pack(
         self,

@@ -24,7 +24,7 @@ class NativeOps:
 
     @property
     def __name__(self) -> str:
-        return "+".join(str(document["op"]) for document in self.documents)
+        return "+".join(str(document["op"]) for document in self.documents if document["op"] != "part")
 
     def __call__(self, *_: Any) -> Any:
         raise TypeError("operations are run by NativeRunner")
@@ -34,16 +34,21 @@ class NativeOps:
         return NativeOps((*self.documents, document), self.number)
 
 
+def part_mark(number: int) -> dict[str, Any]:
+    """The entry of a document behind which operations have the random numbers of a place behind a function."""
+    return {"op": "part", "number": number}
+
+
 class NativeRunner:
     """Runs them in this process. Threads: one.
 
-    Their random numbers are keyed as all native ones, by op, epoch and record, under a seed of the place: the same operation
-    before and behind a function draws different numbers. Plans are made for the dtypes and shapes that come.
+    Their random numbers are keyed as all native ones, by op, epoch and record, under a seed of the place (`part_mark`): the same
+    operation before and behind a function draws different numbers. Plans are made for the dtypes and shapes that come.
     """
 
     def __init__(self, ops: NativeOps, seed: int) -> None:
-        self._documents, self._label = list(ops.documents), ops.__name__
-        self._seed = _core.sample_seed(_core.op_key(seed, "carya.part", ops.number), 0, 0, 0)
+        self._documents, self._label = [part_mark(ops.number), *ops.documents], ops.__name__
+        self._seed = seed
         self._plans: dict[tuple[Any, ...], _core.Part] = {}
 
     def __call__(self, value: Any, place: tuple[int, int, int]) -> dict[str, Any]:

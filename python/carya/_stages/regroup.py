@@ -183,3 +183,35 @@ def _count(subject: str, value: Any) -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 1 <= value <= 1 << 40:
         raise invalid(subject, value, "an integer of 1 or more")
     return int(value)
+
+
+def with_budget(
+    pipeline: Any, batch_size: Any, global_size: Any, tokens: Any, length: Any, max_rows: Any, padded: Any
+) -> Any:
+    """What `batch(tokens=...)` puts before the batch. Errors: InvalidArgument that names the parameter."""
+    from .._errors import invalid
+    from .._orders.budget import checked_budget
+    from .padding import Pad
+    from .stage import Stage
+
+    if batch_size is not None or global_size is not None:
+        raise invalid("batch: tokens", tokens, "only one of batch_size=, global_size= and tokens=")
+    former = next((stage.kind for stage in pipeline._stages if stage.kind in ("flat_map", "pack", "weighted")), None)
+    if former is not None:
+        raise invalid("batch: tokens", tokens, f"batch_size=, since the rows behind {former} are no single records")
+    found = next((stage for stage in pipeline._stages if stage.kind == "bucket_by_length"), None)
+    if found is not None and length is not None:
+        raise invalid("batch: length", length, "it to bucket_by_length only, whose lengths count")
+    if found is None and length is None:
+        raise invalid("batch: length", length, "a field's name, a function, or an integer for each record")
+    budgeted = pipeline if found is not None else pipeline.bucket_by_length(length, window=1, group=1)
+    bucket: Any = next(stage.fn for stage in budgeted._stages if stage.kind == "bucket_by_length")
+    field = bucket.length
+    pads = [stage.fn for stage in pipeline._stages if isinstance(stage.fn, Pad) and field in stage.fn.fields]
+    if any(pad.to is not None for pad in pads):
+        raise invalid(
+            "batch: tokens", tokens, f"batch_size=, since pad_sequences({field!r}, to=...) makes rows of one length"
+        )
+    multiple_of = max((pad.multiple_of for pad in pads), default=1)
+    budget: Any = checked_budget(tokens, max_rows, padded, multiple_of)
+    return budgeted._with(stages=(*budgeted._stages, Stage("budget", budget, seed_globals=False)))

@@ -43,6 +43,7 @@ class StreamSpec:
     survivors_path: str = ""  # where the verdicts of filters are kept; "" for nowhere
     has_ops: bool = False  # native operations run before the functions
     views: bool = False
+    declared: Any = None  # what was written, where operations have passed functions (`Declared` of _traits/moves.py)
     fingerprint: str = ""  # of the native dataset, as the trainer has opened it; "": it is not asked for
 
     @property

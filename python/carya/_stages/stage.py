@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,26 @@ from .padding import Pad
 from .regroup import REGROUPS
 
 Declared = dict[str, tuple[str, tuple[int, ...]]]  # name -> dtype and shape of one sample
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a user says of a function, for where it may stand (`_traits/`). It changes no bit, and is part of no identity."""
+
+    elementwise: bool = False
+    deterministic: bool = False
+    shape_preserving: bool = False
+    commutes_with: tuple[str, ...] = ()
+    held: bool = False  # a barrier stands somewhere behind it
+
+    @property
+    def said(self) -> list[str]:
+        """The names of those that are said."""
+        named = [name for name in ("elementwise", "deterministic", "shape_preserving") if getattr(self, name)]
+        return [*named, *(["commutes_with"] if self.commutes_with else [])]
+
+
+_NOTHING = Traits()
 
 
 @dataclass(frozen=True)
@@ -34,6 +54,7 @@ class Stage:
     seed_globals: bool = True
     takes_rng: bool = False
     occurrence: int = 0  # of its kind in the chain: part of the key of its random numbers
+    traits: Traits = _NOTHING
 
     @property
     def label(self) -> str:
@@ -60,6 +81,14 @@ class Stage:
         return identity([*parts, sorted((self.declared or {}).items())])
 
 
+def held(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """With a barrier behind them: nothing passes the last function, and operations behind one run as they are written."""
+    *before, last = stages
+    if last.kind == "native" and before:
+        return (*held(tuple(before)), last)
+    return (*before, replace(last, traits=replace(last.traits, held=True)))
+
+
 def function_name(fn: Callable[..., Any]) -> str:
     """How a person knows a function, a partial, or an object that is called."""
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)
@@ -78,6 +107,7 @@ def made(
     version: object = None,
     seed_globals: bool = True,
     occurrence: int = 0,
+    said: Traits = _NOTHING,
 ) -> Stage:
     """A stage of what a user gave. Errors: InvalidArgument that names the parameter."""
     if not callable(fn):
@@ -103,7 +133,20 @@ def made(
         seed_globals,
         takes_rng(fn),
         occurrence,
+        said,
     )
+
+
+def checked_traits(fn: Any, elementwise: Any, deterministic: Any, shape_preserving: Any, commutes_with: Any) -> Traits:
+    """What a user said of a function given to `map`. Errors: InvalidArgument that names the parameter."""
+    flags = {"elementwise": elementwise, "deterministic": deterministic, "shape_preserving": shape_preserving}
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise invalid(f"map: {name}", value, "True or False")
+    if deterministic and callable(fn) and takes_rng(fn):
+        raise invalid("map: deterministic", True, "False for a function with a parameter rng, which draws")
+    named = () if isinstance(commutes_with, tuple | list) and not commutes_with else commutes_with
+    return Traits(elementwise, deterministic, shape_preserving, _names("map: commutes_with", named or None) or ())
 
 
 def _names(subject: str, given: Any) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
-from .._errors import Unsupported
+from .._errors import InvalidArgument, Unsupported
 from .identity import identity
 from .mix import MixSpec
 from .source import DatasetSpec, Sharded
@@ -16,7 +16,8 @@ _NO_FORM = "{}: {} is a Python function and has no such form; write the pipeline
 
 
 class FunctionPipeline:
-    """The methods of `_core.Pipeline` that loaders call. `native`: the source, views and operations before the functions."""
+    """The methods of `_core.Pipeline` that loaders call. `native`: the source, views and operations before the functions; `orders`:
+    those in which operations and functions may run (`Orders` of _traits/moves.py)."""
 
     def __init__(
         self,
@@ -25,8 +26,10 @@ class FunctionPipeline:
         dataset: DatasetSpec | MixSpec | Sharded | None,
         batch: dict[str, Any] | None,
         lists: tuple[str, ...],
+        orders: Any = None,
     ) -> None:
         self.native, self.dataset, self.lists = native, dataset, lists
+        self._orders = orders
         self.stages = stages = tuple(stage for stage in stages if stage.kind not in ("start", "order", "budget"))
         self._identity = identity(
             [
@@ -38,19 +41,25 @@ class FunctionPipeline:
         )
 
     def fingerprint(self, on_error: str, order: Sequence[int] = ()) -> str:
-        return identity([self.native.fingerprint(on_error, order), self._identity])
+        said = [self.native.fingerprint(on_error), self._identity]
+        return identity([*said, list(order)] if order else said)
 
     def outputs(self) -> list[Any]:
         return []
 
     def fixed_order(self, reorder: str) -> list[int]:
-        return self.native.fixed_order(reorder)
+        found: list[int] = self._orders.fixed(reorder)
+        return found
 
     def check_order(self, order: Sequence[int], reorder: str) -> None:
-        self.native.check_order(order, reorder)
+        if list(order) != self.fixed_order(reorder):
+            raise InvalidArgument(
+                f"order: operations and functions of this pipeline do not run so under reorder={reorder!r}"
+            )
 
     def op_labels(self) -> list[str]:
-        return self.native.op_labels()
+        found: list[str] = self._orders.labels
+        return found
 
     def to_json(self) -> str:
         raise self._refused("to_json")
