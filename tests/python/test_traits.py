@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -379,3 +380,38 @@ def test_under_relaxed_what_computes_pixels_passes_too_and_the_order_is_part_of_
     with carya.Loader(keeps, threads=1, epochs=1, reorder="relaxed") as loader:
         next(iter(loader))
         assert "order" not in loader.state_dict(), "it has the bits of what is written"
+
+
+def slowly(image: np.ndarray) -> np.ndarray:
+    time.sleep(0.8)  # eight times of it are more than one call may take
+    return gamma(image)
+
+
+def test_each_call_that_tries_a_function_has_the_time_of_one_call() -> None:
+    pictures = np.zeros((1, 20, 20, 3), np.uint8)
+    said: dict[str, Any] = {"fields": "image", "elementwise": True, "deterministic": True, "shape_preserving": True}
+    pipeline = carya.arrays({"image": pictures}).map(slowly, **said).random_crop(8).batch(1)
+    with carya.Loader(pipeline, threads=1, epochs=1, function_timeout=5) as loader:
+        assert loader.explain()["functions"][0]["found"][0]["tried"] == 1
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        carya.mix([carya.dataset(code.Squares(9)), carya.dataset(code.Squares(4))]),
+        carya.iterable(code.Squared([9, 4]), shards=2, lengths=[9, 4]).shuffle(seed=1),
+        carya.dataset(code.Squares(9)).filter(code.even).flat_map(twice),
+        carya.dataset(code.Pairs(9)),
+    ],
+)
+def test_what_is_said_is_tried_on_samples_of_every_source(pipeline: carya.Pipeline) -> None:
+    chain = pipeline.map(same, elementwise=True, deterministic=True).batch(3)
+    with carya.Loader(chain, threads=1, epochs=1) as loader:
+        assert sum(1 for _ in loader) > 0
+        function = loader.explain()["functions"][-1]
+        single = "flat_map" not in str(pipeline)
+        assert {one["trait"]: one["tried"] for one in function["found"]} == dict.fromkeys(function["said"], 2 * single)
+
+
+def same(sample: Any) -> Any:
+    return sample

@@ -273,9 +273,9 @@ class _Worker:
         self._at(records[0])
         spec = as_written(self._spec)
         written = self._chain if spec is self._spec else spec.chain(spec.open())
-        found = tried(written, spec.stages, records)
+        found = tried(written, spec.stages, records, self._at)
         if keeps_bits(self._spec):
-            found += compared(written, self._chain, passed(self._spec), records)
+            found += compared(written, self._chain, passed(self._spec), records, beat=self._at)
         return {"number": number, "found": found}
 
     def _measure(self, number: int, fields: tuple[Field, ...], candidates: Sequence[int]) -> dict[str, Any]:

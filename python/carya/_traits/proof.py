@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,13 +42,24 @@ class Found:
         )
 
 
-def tried(chain: Chain, stages: Sequence[Stage], records: Sequence[int]) -> list[Found]:
-    """What is said of each function alone, on what comes to it of these records. Records that raise are passed over."""
+def _unheard(record: int) -> None:
+    """Nobody looks how long a call takes."""
+
+
+def tried(
+    chain: Chain, stages: Sequence[Stage], records: Sequence[int], beat: Callable[[int], None] = _unheard
+) -> list[Found]:
+    """What is said of each function alone, on what comes to it of these records. Records that raise are passed over.
+
+    `beat(record)` is called before each call, so that each has the time that one may take.
+    """
     seen: dict[tuple[int, str], int] = {}
     against: dict[tuple[int, str], str] = {}
     for record in records:
+        beat(record)
         try:
-            for number, value, place, call in chain.calls(record):
+            for number, value, place, again in chain.calls(record):
+                call = _heard(again, functools.partial(beat, record))
                 for trait, probe in _PROBES.items():
                     key = (number, trait)
                     if trait not in stages[number].traits.said or key in against:
@@ -59,6 +71,7 @@ def tried(chain: Chain, stages: Sequence[Stage], records: Sequence[int]) -> list
                         difference = f"it raises {type(error).__name__}: {error}"
                     if difference:
                         against[key] = f"record {record}, {difference}"
+                beat(record)
         except Exception:  # of a record that is bad data: the stream will say so
             continue
     return [
@@ -70,16 +83,23 @@ def tried(chain: Chain, stages: Sequence[Stage], records: Sequence[int]) -> list
 
 
 def compared(
-    written: Chain, runs: Chain, functions: Sequence[str], records: Sequence[int], epochs: Sequence[int] = (0,)
+    written: Chain,
+    runs: Chain,
+    functions: Sequence[str],
+    records: Sequence[int],
+    epochs: Sequence[int] = (0,),
+    beat: Callable[[int], None] = _unheard,
 ) -> list[Found]:
     """Whether the chain that runs makes what the one that is written makes. `functions`: those that were passed."""
     seen = 0
     for record in records:
         for epoch in epochs:
+            beat(record)
             try:
                 as_written = written.leaves(written.sample(record, epoch))
             except Exception:  # bad data
                 continue
+            beat(record)
             try:
                 as_run = runs.leaves(runs.sample(record, epoch))
             except Exception as error:
@@ -121,6 +141,14 @@ def first_difference(one: Leaves, other: Leaves, of_one: str, of_other: str) -> 
 
 Place = tuple[int, int, int]
 Call = Callable[[Any, Place], Any]
+
+
+def _heard(call: Call, beat: Callable[[], None]) -> Call:
+    def heard(value: Any, place: Place) -> Any:
+        beat()
+        return call(value, place)
+
+    return heard
 
 
 def _leaves(value: Any) -> Leaves:
