@@ -296,12 +296,11 @@ Result<UserDaemons::Daemon*> UserDaemons::daemon_for(const Rights& rights) {
   if (const auto found = current_.find(rights); found != current_.end()) return found->second;
   if (daemons_.size() >= options_.users_max)
     return fail(Code::kExhausted, fmt::format("caryad: {} daemons of users, the limit", daemons_.size()));
-  if (std::ranges::count_if(current_, [&](const auto& one) { return one.first.uid == rights.uid; }) >=
-      kDaemonsOfUserMax)
-    return fail(
-        Code::kExhausted,
-        fmt::format("caryad: {} daemons of this user, for as many sets of groups; end the jobs of one",
-                    kDaemonsOfUserMax));
+  const auto of_user = [&](const auto& one) { return one.second->rights.uid == rights.uid; };
+  const auto running = std::ranges::count_if(daemons_, of_user);  // those that are ending among them
+  if (std::ranges::count_if(current_, of_user) >= kDaemonsOfUserMax || running >= 2 * kDaemonsOfUserMax)
+    return fail(Code::kExhausted,
+                fmt::format("caryad: {} daemons of this user; end the jobs of one set of groups", running));
   Allowance& own = allowance_of(rights.uid);
   if (own.starts < 1)
     return fail(Code::kTimeout, "caryad: the daemon of this user ended too often; try again in a second");
