@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <utility>
-#include <vector>
 
 #include "base/unix_socket.h"
 #include "loader/control/channel.h"
@@ -87,13 +85,14 @@ int hand_over(int socket, int connection) {
 UniqueFd take_handed(int socket, bool& ended) {
   Handing handing;
   handing.message.msg_control = handing.room;
-  handing.message.msg_controllen = sizeof(handing.room);
+  handing.message.msg_controllen = CMSG_LEN(sizeof(int));  // room for one descriptor, and no second
   const ssize_t got = recvmsg(socket, &handing.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   ended = got == 0 || (got < 0 && !is_again(errno));
-  std::vector<UniqueFd> fds;
-  if (got > 0) take_fds(handing.message, fds);
-  if (got > 0 && fds.empty()) errno = EMFILE;  // it is lost, and its client finds its connection closed
-  return fds.empty() ? UniqueFd() : std::move(fds.front());
+  const cmsghdr* const came = got > 0 ? CMSG_FIRSTHDR(&handing.message) : nullptr;
+  if (came != nullptr && came->cmsg_level == SOL_SOCKET && came->cmsg_type == SCM_RIGHTS)
+    return UniqueFd(*reinterpret_cast<const int*>(CMSG_DATA(came)));
+  if (got > 0) errno = EMFILE;  // it is lost, and its client finds its connection closed
+  return {};
 }
 
 }  // namespace carya::loader

@@ -18,7 +18,7 @@ Result<UniqueFd> listen_for_clients(const std::string& path, bool all_users);
 /// Never waits. Returns 0, or the errno of the refusal: EAGAIN where the other process has many that it has not taken.
 int hand_over(int socket, int connection);
 /// The next connection that was passed on; empty where there is none, or none whose descriptor fits into this process.
-/// `ended` becomes true when no more will come. Never waits.
+/// `ended` becomes true when no more will come. Never waits, and calls the kernel only (it may stand behind a fork()).
 UniqueFd take_handed(int socket, bool& ended);
 
 }  // namespace carya::loader

@@ -1,6 +1,7 @@
 #include "loader/users/closing_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,7 +13,6 @@
 #include <csignal>
 
 #include "base/clock.h"
-#include "base/unix_socket.h"
 #include "loader/control/listening.h"
 
 namespace carya::loader {
@@ -27,25 +27,14 @@ constexpr int kSocket = 3;
   if (socket != kSocket && dup2(socket, kSocket) < 0) _exit(1);
   syscall(SYS_close_range, kSocket + 1, ~0U, 0);
   for (int fd = 0; fd < kSocket; ++fd) close(fd);
-  for (;;) {
-    char byte = 0;
-    iovec part{&byte, 1};
-    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room;
-    message.msg_controllen = sizeof(room);
-    const ssize_t got = recvmsg(kSocket, &message, MSG_CMSG_CLOEXEC);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) _exit(0);
-    for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;) {
-      if (one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_RIGHTS)
-        close(*reinterpret_cast<const int*>(CMSG_DATA(one)));
-      break;
-    }
-    if (send(kSocket, &byte, 1, MSG_NOSIGNAL) < 0) _exit(0);
+  for (bool ended = false; !ended;) {
+    pollfd next{.fd = kSocket, .events = POLLIN, .revents = 0};
+    if (poll(&next, 1, -1) <= 0) continue;  // a signal
+    const bool came = static_cast<bool>(take_handed(kSocket, ended));
+    const char byte = 0;
+    if (came && send(kSocket, &byte, 1, MSG_NOSIGNAL) < 0) break;
   }
+  _exit(0);
 }
 
 }  // namespace

@@ -219,9 +219,8 @@ void UserDaemons::take_rules() {
   }
   signal_all(SIGHUP);
   for (const auto& [tag, daemon] : daemons_) {
-    const auto own = options_.rules.weights.find(daemon->rights.uid);
-    const double weight = own != options_.rules.weights.end() ? own->second : options_.rules.weight;
-    if (groups_) static_cast<void>(groups_->add(std::to_string(daemon->rights.uid), weight));
+    const uid_t uid = daemon->rights.uid;
+    if (groups_) static_cast<void>(groups_->add(std::to_string(uid), options_.rules.weight_of(uid)));
     if (options_.rules.admitted.admits(daemon->rights)) continue;
     options_.log(LogLevel::kInfo, "no longer served" + field("uid", daemon->rights.uid));
     daemon->handing.reset();  // it ends when its clients have gone
@@ -348,9 +347,7 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   if (rights == own_rights()) start.rights = nullptr;
   UniqueFd processes;
   if (groups_) {
-    const auto own = options_.rules.weights.find(rights.uid);
-    auto added = groups_->add(std::to_string(rights.uid),
-                              own != options_.rules.weights.end() ? own->second : options_.rules.weight);
+    auto added = groups_->add(std::to_string(rights.uid), options_.rules.weight_of(rights.uid));
     if (added)
       processes = std::move(*added);
     else if (!std::exchange(said_without_groups_, true))

@@ -24,7 +24,11 @@ struct UserRules {
   Admitted admitted;
   double weight = 1;                  ///< of a user that `weights` does not name
   std::map<uid_t, double> weights{};  ///< of users: their part of the processor beside each other
-  std::uint64_t descriptors = 0;      ///< that the daemon of a user may have open; 0: as many as this process
+  double weight_of(uid_t user) const {
+    const auto own = weights.find(user);
+    return own != weights.end() ? own->second : weight;
+  }
+  std::uint64_t descriptors = 0;  ///< that the daemon of a user may have open; 0: as many as this process
 };
 
 struct UserDaemonsOptions {
