@@ -124,10 +124,12 @@ def run(options: Options) -> Report:
     cores = len(os.sched_getaffinity(0))
     report = Report("seeds", facts={"cores": cores, "target": _core.simd_target()})
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
+        found: dict[str, Files] = {}  # by kind: some pipelines share theirs
         for name in only:
             seed = named(name)
-            files = find(seed.files, Path(root) if root else None, scratch, options.smoke)
+            if seed.files not in found:
+                found[seed.files] = find(seed.files, Path(root) if root else None, Path(folder), options.smoke)
+            files = found[seed.files]
             report.facts[f"files of {name}"] = files["what"]
             measured = turns(seed, files, cores, with_sides, options, folder)
             report.rows += [row(seed, one, measured) for one in measured]
