@@ -3,12 +3,13 @@
 
 A normal run takes at most 40 minutes on two cores from a cold cache. Every test of the shipped build runs each time.
 The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
-others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs all of
+others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs a half of
 them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
 shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at sources in
-batches, and at a rotating tenth one by one. GCC and aarch64 build what decides bits and compare digests. Faults under
-running jobs and the long forms of tests take turns. Of the packages, those are tried whose own files changed, and one in
-turn. The full thing runs all of it, and the tests of what has states under load. The summary says what was left out.
+batches, and at a rotating tenth one by one. GCC and aarch64 build what decides bits and compare digests, in turn, and both
+where there is time. Faults under running jobs and the long forms of tests take turns. Of the packages, those are tried
+whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under load. The
+summary says what was left out.
 
 Two lanes run at a time. Tests wait a good part of their time: for other processes, clocks, bounds of waiting. Meanwhile
 the second lane, of lower priority, computes. tools/build.sh and tools/setup.sh keep the two out of each other's way.
@@ -62,6 +63,8 @@ TESTS = {
     "remote": ("remote",),
     "loader": ("loader", "overflow", "daemon", "faults"),
 }
+# Their modules in an order in which each half and each third of places takes about as long as the others.
+SPLIT = ["io", "loader", "transforms", "shm", "base", "autotune", "remote"]
 WITHOUT_THREADS = {"jpeg", "coefficients", "text", "transforms", "autotune"}
 # The trials of packages, and the files that are their own.
 PACKAGES = {
@@ -116,17 +119,19 @@ def reached_modules(files: list[str]) -> set[str]:
     return reached
 
 
-def a_third(things: list[str], turn: int) -> set[str]:
-    return {thing for place, thing in enumerate(things) if place % 3 == turn % 3}
+def a_part(things: list[str], of: int, turn: int) -> set[str]:
+    """One of `of` parts of them, another one in each turn."""
+    return {thing for place, thing in enumerate(things) if place % of == turn % of}
 
 
 def sanitized_folders(files: list[str], turn: int) -> dict[str, list[str]]:
     """By sanitizer: the folders of tests that it runs."""
     reached = reached_modules(files)
-    modules = reached | a_third([module for module in TESTS if module not in reached], turn)
+    modules = reached | a_part([module for module in SPLIT if module not in reached], 3, turn)
     chosen = {"asan": modules, "tsan": modules}
     if 2 * len(reached) > len(TESTS):
-        chosen["asan" if turn % 2 else "tsan"] = a_third(list(TESTS), turn // 2)
+        names = ("asan", "tsan") if turn % 2 else ("tsan", "asan")
+        chosen = {name: a_part(SPLIT, of, turn // 2) for name, of in zip(names, (3, 2), strict=True)}
     return {
         name: [
             folder
@@ -144,7 +149,7 @@ def tried_packages(files: list[str], turn: int) -> list[Part]:
     if os.geteuid() != 0:
         return [Part("wheel", ["make", "wheel", "PYTHONS=3.11"])]
     chosen = {name for name, own in PACKAGES.items() if any(re.match(own, file) for file in files)}
-    chosen |= a_third(list(PACKAGES), turn)
+    chosen |= a_part(list(PACKAGES), 3, turn)
     return [Part(name, ["make", name, "PYTHONS=3.11"], rotating=True) for name in PACKAGES if name in chosen]
 
 
@@ -170,6 +175,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
             *(Part(name, ["make", name, "PYTHONS=3.11"]) for name in PACKAGES),
         ], []
     packages = tried_packages(files, turn)
+    bits = ("armbits", "gccbits") if turn % 2 else ("gccbits", "armbits")
     folders = [folder for folders in TESTS.values() for folder in folders]
     left = [f"{name} of {', '.join(rest)}" for name in run if (rest := left_out(name, folders, run))]
     left += [" ".join(part.command[1:]) for part in LONG if part != LONG[turn % len(LONG)]]
@@ -187,9 +193,9 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
         *packages,
         Part("lint", ["make", "lint", "LINT=--tenth"], computes=True),
         docs,
-        Part("gccbits", ["make", "gccbits"], computes=True),
-        Part("armbits", ["make", "armbits"], computes=True),
+        Part(bits[0], ["make", bits[0]], computes=True),
         Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"], rotating=True, computes=True),
+        Part(bits[1], ["make", bits[1]], rotating=True, computes=True),
     ], left
 
 
