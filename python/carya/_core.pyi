@@ -166,8 +166,14 @@ class Bpe:
         whole_ends: np.ndarray[Any, np.dtype[np.uint64]],
         whole_ids: np.ndarray[Any, np.dtype[np.uint32]],
     ) -> None: ...
-    def encode(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """The ids. Errors: SampleError: bytes that are no UTF-8; Exhausted: more than 1 GiB; TypeError: lone surrogates."""
+    def encode(
+        self, texts: Sequence[str | Sequence[str | int]], most: int, before: Sequence[int], behind: Sequence[int]
+    ) -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """The ids of all texts one behind the other, and where those of each end.
+
+        A text is a str, or a list of what it is cut into: str, and ids. Of each at most `most` ids, between `before` and `behind`.
+        Errors: Exhausted: more than 1 GiB; UnicodeEncodeError: lone surrogates.
+        """
 
 class Sampler:
     """Single samples of a native pipeline, one after the other. Threads: one at a time."""

@@ -154,7 +154,10 @@ def test_special_tokens_around_and_inside_of_texts(special: bool, most: int | No
     assert own.native, own.why
     if most is not None:
         made.enable_truncation(max(most, 2 if special else 1))
-    for text in ("", "Hello", "a<|end|>of b<|end|>c <|begin|><|end|>", "x <tool>plain <| too<l> plainplain"):
+    texts = ("", "Hello", "a<|end|>of b<|end|>c <|begin|><|end|>", "x <tool>plain <| too<l> plainplain", "")
+    together = own.encode_many(texts)
+    assert [one.tolist() for one in together] == [own.encode(text).tolist() for text in texts]
+    for text in texts:
         expected = made.encode(text, add_special_tokens=special).ids
         got = own.encode(text).tolist()
         assert got == expected or (special and most == 1 and got == [begin, end]), text
@@ -230,6 +233,8 @@ def test_bytes_and_halves_of_surrogate_pairs(reference: Callable[[str], Any]) ->
     own = carya.Tokenizer(reference("llama3"))
     assert own.encode(b"a \xff\xe5\xad b").tolist() == own.encode("a \ufffd\ufffd b").tolist()
     assert own.encode("a\ud800b").tolist() == own.encode("a\ufffdb").tolist()
+    both = ["a\ud800b", b"a", "c"]
+    assert [one.tolist() for one in own.encode_many(both)] == [own.encode(text).tolist() for text in both]
     assert own.encode(memoryview("é".encode())).tolist() == own("é").tolist()
     with pytest.raises(carya.InvalidArgument, match="give a str, or bytes"):
         own.encode(3)  # type: ignore[arg-type]
@@ -312,6 +317,58 @@ def test_a_pipeline_of_tokens(tmp_path: Path) -> None:
     other = plain.tokenize(path).shuffle(seed=1).pack(32, "ids").batch(4)
     with carya.Loader(other, threads=2) as loader, pytest.raises(carya.InvalidArgument, match="the pipeline differs"):
         loader.load_state_dict(state)
+
+
+def copied(batch: Any) -> dict[str, Any]:
+    return {name: [np.array(row) for row in rows] for name, rows in batch.items()}
+
+
+@pytest.mark.parametrize("form", ["padded", "to one length", "cut", "lists", "counted"])
+def test_samples_that_are_made_at_once_are_those_made_one_by_one(form: str, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    lines = [f"line {n}{' é字' * (n % 7)}{'<|x|>' * (n % 3)}" + ("\r\n\n" if n % 5 else "\n") for n in range(90)]
+    (tmp_path / "a.txt").write_text("".join(lines[:50]), newline="")
+    (tmp_path / "b.txt").write_text("".join(lines[50:]), newline="")
+    plain = carya.text(tmp_path / "[ab].txt").shuffle(seed=1)
+
+    def formed(pipeline: Any) -> Any:
+        made = pipeline.tokenize(carya.Tokenizer(path, truncate=60))
+        if form == "padded":
+            return made.pad_sequences("ids", multiple_of=4, value=7).batch(8)
+        if form == "lists":
+            return made.batch(8, lists=("ids",))
+        if form == "counted":
+            made = made.pad_sequences("ids").batch(8)
+            return made.map_batches(lambda batch: batch | {"most": np.array([batch["ids_length"].max()])})
+        return made.pad_sequences("ids", to=60 if form == "to one length" else 9, truncate=True).batch(8)
+
+    with carya.Loader(formed(plain), threads=2) as loader:
+        at_once = [copied(batch) for batch in loader]
+        made, source = loader.stats()["samples_produced"], loader.stats()["ops"][0]
+        assert source["timed_samples"] >= made - 2, "all of them are timed, as only those made at once are"
+    with carya.Loader(formed(plain.map(lambda sample: sample)), threads=2) as loader:
+        one_by_one = [copied(batch) for batch in loader]
+    assert len(at_once) == 12
+    for batch, expected in zip(at_once, one_by_one, strict=True):
+        assert batch.keys() == expected.keys()
+        for name, values in batch.items():
+            for value, other in zip(values, expected[name], strict=True):
+                np.testing.assert_array_equal(value, other)
+                assert np.asarray(value).dtype == np.asarray(other).dtype
+
+
+def test_a_broken_line_among_those_made_at_once_is_the_only_one(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"".join(b"line %d\n" % n if n != 21 else b"a \xff\n" for n in range(40)))
+    pipeline = carya.text(tmp_path / "a.txt").tokenize(path).pad_sequences("ids", to=12, truncate=True).batch(8)
+    with carya.Loader(pipeline, threads=1, on_error="mask") as loader:
+        masks = np.concatenate([batch.valid for batch in loader])
+        (entry,) = loader.quarantine()
+    assert np.flatnonzero(~masks).tolist() == [21]
+    assert "a.txt @" in entry["reason"]
+    with carya.Loader(pipeline, threads=1) as loader, pytest.raises(carya.SampleError, match=r"a\.txt @"):
+        for _ in loader:
+            pass
 
 
 def test_samples_without_the_text_are_refused(tmp_path: Path) -> None:

@@ -200,6 +200,22 @@ TEST(BpeEncoder, WholePretokensComeFirst) {
             (std::vector<std::uint32_t>{300, 'c', 7000, ' ', 300, 'c', 'd'}));
 }
 
+TEST(BpeEncoder, TheFirstIdsAreThoseOfTheWholeText) {
+  const std::vector<BpeMerge> rules = {{'a', 'b', 0, 300}};
+  const auto bpe = Bpe::create(vocabulary_of(rules));
+  ASSERT_TRUE(bpe);
+  BpeEncoder encoder(*bpe);
+  const std::string_view text = "abc ab, xy? 12345 abab";
+  const std::vector<std::uint32_t> whole = encoded(encoder, text);
+  for (std::size_t most = 0; most <= whole.size() + 1; ++most) {
+    const auto ids = encoder.encode(text, most);
+    ASSERT_TRUE(ids);
+    EXPECT_EQ(std::vector<std::uint32_t>(ids->begin(), ids->end()),
+              std::vector<std::uint32_t>(whole.begin(), whole.begin() + std::min(most, whole.size())));
+  }
+  EXPECT_FALSE(encoder.encode("ab\xC3", 1)) << "what is not encoded is checked, too";
+}
+
 TEST(BpeEncoder, TextThatIsNoUtf8IsCorrupt) {
   const auto bpe = Bpe::create(vocabulary_of({}));
   ASSERT_TRUE(bpe);

@@ -234,7 +234,7 @@ BpeEncoder::BpeEncoder(std::shared_ptr<const Bpe> bpe, unsigned set_bits)
   if (!shorts_) throw std::bad_alloc();
 }
 
-Result<std::span<const std::uint32_t>> BpeEncoder::encode(std::string_view text) {
+Result<std::span<const std::uint32_t>> BpeEncoder::encode(std::string_view text, std::size_t most) {
   if (text.size() > kTextMax)
     return fail(Code::kExhausted, fmt::format("text: got {} B; at most {}", text.size(), kTextMax));
   if (const std::size_t valid = valid_utf8_bytes(text); valid != text.size())
@@ -246,27 +246,27 @@ Result<std::span<const std::uint32_t>> BpeEncoder::encode(std::string_view text)
   const std::uint32_t* end = nullptr;
   switch (bpe_->pretokens()) {
     case Pretokens::kGpt2:
-      end = encode_as<Pretokens::kGpt2>(text);
+      end = encode_as<Pretokens::kGpt2>(text, most);
       break;
     case Pretokens::kLlama3:
-      end = encode_as<Pretokens::kLlama3>(text);
+      end = encode_as<Pretokens::kLlama3>(text, most);
       break;
     case Pretokens::kQwen2:
-      end = encode_as<Pretokens::kQwen2>(text);
+      end = encode_as<Pretokens::kQwen2>(text, most);
       break;
     case Pretokens::kGpt4o:
-      end = encode_as<Pretokens::kGpt4o>(text);
+      end = encode_as<Pretokens::kGpt4o>(text, most);
       break;
   }
-  return std::span(ids_.get(), static_cast<std::size_t>(end - ids_.get()));
+  return std::span(ids_.get(), std::min(most, static_cast<std::size_t>(end - ids_.get())));
 }
 
 template <Pretokens kKind>
-std::uint32_t* BpeEncoder::encode_as(std::string_view text) {
+std::uint32_t* BpeEncoder::encode_as(std::string_view text, std::size_t most) {
   const char* const end = text.data() + text.size();
   const PretokenScanner<kKind> scanner(end);
   std::uint32_t* to = ids_.get();
-  for (const char* at = text.data(); at < end;) {
+  for (const char* at = text.data(); at < end && static_cast<std::size_t>(to - ids_.get()) < most;) {
     const char* const next = scanner.next(at);
     to = add({at, next}, end, to);
     at = next;

@@ -77,9 +77,9 @@ class BpeEncoder {
   /// Remembers up to two short pretokens in each of 2^`set_bits` places. May throw std::bad_alloc.
   explicit BpeEncoder(std::shared_ptr<const Bpe> bpe, unsigned set_bits = 18);
 
-  /// The ids of `text`, which stay until the next call. Errors: kCorrupt: it is no UTF-8, with the place; kExhausted: more
-  /// than 1 GiB. May throw std::bad_alloc, and can go on then.
-  Result<std::span<const std::uint32_t>> encode(std::string_view text);
+  /// The first `most` ids of `text`, which stay until the next call. Errors: kCorrupt: it is no UTF-8, with the place;
+  /// kExhausted: more than 1 GiB. May throw std::bad_alloc, and can go on then.
+  Result<std::span<const std::uint32_t>> encode(std::string_view text, std::size_t most = SIZE_MAX);
 
  private:
   static constexpr std::size_t kShortBytes = 16, kShortIds = 3, kSpare = kShortIds;
@@ -96,7 +96,7 @@ class BpeEncoder {
   };
 
   template <Pretokens kKind>
-  std::uint32_t* encode_as(std::string_view text);
+  std::uint32_t* encode_as(std::string_view text, std::size_t most);
   // They write ids to `to`, where there is room for one per byte and kSpare more, and return the end of the ids. The text
   // ends at `end`.
   std::uint32_t* add(std::string_view pretoken, const char* end, std::uint32_t* to);

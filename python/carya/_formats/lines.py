@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import SampleError, invalid
+from .._joined import ByColumns
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
@@ -52,7 +53,7 @@ def text(
     return Pipeline._of_dataset(checked_dataset(lines, None, False, lines.version))
 
 
-class TextLines(TextRecords):
+class TextLines(TextRecords, ByColumns):
     """Records of text by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
     def __init__(self, files: Sequence[Listed], by: str) -> None:
@@ -73,6 +74,14 @@ class TextLines(TextRecords):
         if self._by_line:
             found = found.partition("\n")[0].removesuffix("\r")  # empty lines follow
         return {"text": found}
+
+    def columns(self, given: Any) -> dict[str, Any] | None:
+        if not self._by_line:
+            return None
+        read = self._texts.read_small(given)
+        if read is None:
+            return None
+        return {"text": [data.decode().partition("\n")[0].removesuffix("\r") for data in read]}
 
 
 def _whole(path: str) -> np.ndarray[Any, np.dtype[np.int64]]:

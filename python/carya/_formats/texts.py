@@ -23,6 +23,7 @@ from .needed import needed
 _BLOCK = 16 << 20
 _KEPT_MIN = 8 << 20  # of smaller files the index is made anew
 _RECORD_MAX = 1 << 30
+_SMALL_MAX = 4 << 20  # that are read at once
 _FILES_MAX = 64  # that a process has open
 _PACKED: dict[bytes, tuple[str, Callable[..., Any] | None]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
@@ -69,12 +70,26 @@ class Texts:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fds": {}}
 
+    def read_small(self, indices: Sequence[int]) -> list[bytes] | None:
+        """The bytes of some records; None where they are large together. Errors: as of `read`."""
+        spans = [*map(self._span, indices)]
+        if sum(end - begin for _, begin, end in spans) > _SMALL_MAX:
+            return None
+        return [*map(self._read, indices, spans)]
+
     def read(self, index: int) -> bytes:
         """The bytes of a record. Errors: IoError (the file is another one by now), SampleError (more than 1 GiB)."""
+        return self._read(index, self._span(index))
+
+    def _span(self, index: int) -> tuple[int, int, int]:
+        """In which file a record is, where it begins and ends."""
         number = bisect.bisect_right(self._firsts, index) - 1
         starts = self._texts[number].starts
         inside = index - self._firsts[number] + self._skip
-        begin, end = int(starts[inside]), int(starts[inside + 1])
+        return number, starts.item(inside), starts.item(inside + 1)
+
+    def _read(self, index: int, span: tuple[int, int, int]) -> bytes:
+        number, begin, end = span
         if end - begin > _RECORD_MAX:
             raise SampleError(f"{self.place(index)}: got a record of {end - begin:,} B; give records of at most 1 GiB")
         fd = self._fds.get(number)

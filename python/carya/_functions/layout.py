@@ -184,6 +184,20 @@ class Rows:
             )
         return leaves
 
+    def fits(self, columns: dict[str, Any], count: int) -> bool:
+        """Whether columns of `count` samples are like the first one; an array of objects may be joined or a list."""
+        if columns.keys() != set(self._names):
+            return False
+        for field in self.fields:
+            column = columns[field.name]
+            if field.dtype is not None and (
+                not isinstance(column, np.ndarray) or column.dtype != field.dtype or column.shape[1:] != field.shape
+            ):
+                return False
+            if len(column) != count:
+                return False
+        return True
+
     def stacked(self, samples: Sequence[Any], rows: int) -> dict[str, Any]:
         """The default collate: an array for each field, or a list of objects. Rows without a sample are zeros."""
         batch: dict[str, Any] = {}

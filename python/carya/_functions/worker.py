@@ -36,6 +36,7 @@ from .faults import Fault
 from .layout import Field, Layout, Rows
 
 _SUBSTITUTES = 16
+_SPREAD = 64  # records by which the size of a batch is guessed, where they are made at once
 # Occurrences of records that an order has several times: past those of substitutes, which are positions.
 _AGAIN = 1 << 48
 # Of a worker's cells, which its host reads: when the present call began (ns, 0 for none), and of which record it is.
@@ -279,19 +280,21 @@ class _Worker:
         return {"number": number, "found": found}
 
     def _measure(self, number: int, fields: tuple[Field, ...], candidates: Sequence[int]) -> dict[str, Any]:
-        """Bytes of a row of a whole batch, by one of these records; 0 where that cannot be said."""
+        """Bytes of a row of a whole batch, by these records, or by many more where they cost little; 0 where that cannot be said."""
         self._cells[TASK] = number
         rows = Rows(fields)
         self._at(candidates[0])
         size = 0
         with contextlib.suppress(Exception):
-            samples = [self._chain.sample(record, 0) for record in candidates]
-            if not self._chain.collates:
-                batch: Any = [rows.check(self._chain.leaves(one), self._chain.label) for one in samples]
-                batch = rows.stacked(batch, len(samples))
-            else:
-                batch = samples
-            size = -(-Packed(self._chain.batch(batch, (0, 0, 0), len(samples)), dumps_result).size // len(samples))
+            spread = range(0, self._spec.records, -(-self._spec.records // _SPREAD))
+            batch: Any = None if self._chain.collates else self._chain.columns(spread)
+            count = len(candidates) if batch is None else len(spread)
+            if batch is None:
+                batch = [self._chain.sample(record, 0) for record in candidates]
+                if not self._chain.collates:
+                    batch = [rows.check(self._chain.leaves(one), self._chain.label) for one in batch]
+                    batch = rows.stacked(batch, count)
+            size = -(-Packed(self._chain.batch(batch, (0, 0, 0), count), dumps_result).size // count)
         return {"number": number, "row_bytes": size}
 
     # Making ------------------------------------------------------------------------------------------------------------
@@ -305,12 +308,19 @@ class _Worker:
         views, columns = self._slots[task.slot], self._columns[task.slot]
         (records, keys), valid = self._places(task), []
         mine: Sequence[int] = range(len(records))
+        at_once = self._columns_of(task, records)
         if task.owner >= 0 and self._placed is not None:
             owners = self._placed.owners(np.array(records, np.int64), self._spec.workers)
             mine = np.flatnonzero(owners == task.owner).tolist()
         objects: dict[str, list[Any]] = {name: [] for name in self._layout.objects}
         self._chain.timing = True  # the first one
-        for i in mine:
+        if at_once is not None:
+            for name, column in views.fields.items():
+                column[task.row : task.row + task.length] = at_once[name]
+            for name, listed in objects.items():
+                listed.extend(at_once[name])
+            valid = [not task.repeated] * task.length
+        for i in mine if at_once is None else ():
             records[i], leaves = self._sample(task, i, records[i], keys[i], made, columns)
             self._chain.timing = False
             if made.faults:
@@ -349,21 +359,24 @@ class _Worker:
         made = _Made()
         views = self._slots[task.slot]
         records, keys = self._places(task)
-        samples = []
-        for i in range(task.length):
+        columns = None if self._chain.collates else self._columns_of(task, records)
+        samples: list[Any] = []
+        for i in range(task.length if columns is None else 0):
             self._chain.timing = i == 0
             record, leaves = self._sample(task, i, records[i], keys[i], made, None)
             if made.faults:
                 break
             samples.append(leaves)
             views.records[i], views.valid[i] = record, leaves is not None and not task.repeated
+        if columns is not None:
+            views.records[: task.length], views.valid[: task.length] = records, not task.repeated
         rows = task.length if self._chain.collates else task.length + task.pad
         views.records[task.length : rows], views.valid[task.length : rows] = -1, False
         answer: dict[str, Any] = {"part_rows": rows}
         if not made.faults:
             self._at(records[0] if task.length else 0)
             try:
-                batch: Any = samples if self._chain.collates else self._put.stacked(samples, rows)
+                batch: Any = samples if self._chain.collates else columns or self._put.stacked(samples, rows)
                 batch = self._chain.batch(batch, (task.epoch, task.first, 0), task.length)
                 packed = Packed(batch, dumps_result)
                 answer |= self._packed_batch(packed, task.slot)
@@ -372,6 +385,23 @@ class _Worker:
                 fault.kind = "fatal"  # no record of it is known to be broken
                 made.faults.append(fault)
         return made.answer(task, begin, seconds) | answer | self._timed()
+
+    def _columns_of(self, task: RowsTask, records: Sequence[int]) -> dict[str, Any] | None:
+        """All samples of a task, where the chain makes them at once and they are like the first one; else they are made one by one."""
+        if (
+            task.pad
+            or task.ahead >= 0
+            or task.owner >= 0
+            or not records
+            or self._placed is not None
+            or self._units is not None
+        ):
+            return None
+        self._at(records[0])
+        self._chain.timing = True
+        columns = self._chain.columns(records)
+        self._chain.timing = False
+        return columns if columns is not None and self._put.fits(columns, len(records)) else None
 
     def _sample(
         self, task: RowsTask, i: int, record: int, key: tuple[int, int, Any], made: _Made, columns: Any

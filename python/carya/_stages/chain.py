@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._joined import ByColumns, as_lists
 from .mix import MixSource
 from .mixing import Mixing
 from .native import NativeOps, NativeRunner
@@ -90,6 +91,13 @@ class Chain:
         self._batch_steps = [step for step in steps if step.stage.whole and step.stage.kind != "collate"]
         asked = [i for i, step in enumerate(self._steps) if step.stage.kind == "filter" or _asks(step.stage)]
         self._last_asked = max(asked, default=-1)
+        functions: list[Any] = [step.stage.fn for step in self._maps]
+        self._by_columns = (
+            at < 0
+            and names is None
+            and getattr(source, "by_columns", False)
+            and all(isinstance(fn, ByColumns) for fn in functions)
+        )
         self.asked_again: frozenset[int] = frozenset()  # records whose filters raised
         self.collates = self._collate is not None
         self.labels = labels(source.label, stages)
@@ -150,6 +158,27 @@ class Chain:
         if timing:
             self._end()
         return value
+
+    def columns(self, records: Sequence[int]) -> dict[str, Any] | None:
+        """The samples of some records, made at once; None where only one by one will do.
+
+        That is where a source or function is the user's or draws, where samples are large, and where one of them is broken.
+        """
+        if not self._by_columns or self.asked_again:
+            return None
+        source: Any = self._source
+        self._begin()
+        try:
+            given: dict[str, Any] | None = source.columns(records)
+            for step in self._maps if given is not None else ():
+                self._mark(step.index)
+                maker: Any = step.stage.fn
+                given = maker.columns(given)
+        except Exception:
+            return None
+        self._end()
+        self.timed += len(records) - 1
+        return given
 
     def _from_source(self, record: int, epoch: int, occurrence: int) -> Any:
         value = self._source.sample(record, epoch, occurrence)
@@ -264,11 +293,13 @@ class Chain:
         for step in ([self._collate] if self._collate else []) + self._batch_steps:
             self._mark(step.index)
             mixing, random = step.stage.fn, step.random
+            if not isinstance(mixing, Pad):
+                value = as_lists(value)
             if isinstance(mixing, Mixing) and random is not None:
                 value = mixing(value, place, random.at, count)
             else:
                 value = step.call((value,), place)
-        return value
+        return as_lists(value)
 
     def _arguments(self, stage: Stage, value: Any) -> tuple[Any, ...]:
         if stage.fields is None:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument, invalid
+from .._joined import ByColumns, Joined
 from .tree import as_leaf, flatten
 
 _LENGTHS_MAX = 1 << 40
 
 
-class Pad:
+class Pad(ByColumns):
     """The same for samples (`to` is given: one length for all) and for batches (the longest of the batch, rounded up)."""
 
     def __init__(self, fields: Sequence[str], to: int | None, multiple_of: int, value: float, truncate: bool) -> None:
@@ -45,6 +46,19 @@ class Pad:
             named[name], named[f"{name}_length"] = column[0], count
         return named
 
+    def columns(self, given: Any) -> dict[str, Any]:
+        """`sample` for many."""
+        assert self.to is not None
+        made = dict(given)
+        for name in self.fields:
+            column = given[name]
+            lengths = column.lengths
+            if not self.truncate and int(lengths.max(initial=0)) > self.to:
+                raise ValueError(name)
+            made[name] = column.padded(self.to, self._filling(column.values))
+            made[f"{name}_length"] = np.minimum(lengths, self.to)
+        return made
+
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A batch of lists as arrays; None in a list is a row without a sample. Errors: InvalidArgument."""
         made: dict[str, Any] = {}
@@ -52,11 +66,15 @@ class Pad:
             if name not in self.fields:
                 made[name] = column
                 continue
+            if isinstance(column, Joined):
+                lengths = column.lengths
+                made[name] = column.padded(self._rounded(lengths), self._filling(column.values))
+                made[f"{name}_length"] = lengths
+                continue
             arrays = [None if one is None else self._array(name, one) for one in column]
             like = next((one for one in arrays if one is not None), np.zeros(0))
             lengths = np.array([0 if one is None else len(one) for one in arrays], np.int64)
-            longest = max(1, int(lengths.max(initial=0)))
-            made[name] = self._column(len(arrays), -(-longest // self.multiple_of) * self.multiple_of, like)
+            made[name] = self._column(len(arrays), self._rounded(lengths), like)
             for row, one in enumerate(arrays):
                 if one is None:
                     continue
@@ -69,11 +87,18 @@ class Pad:
             made[f"{name}_length"] = lengths
         return made
 
+    def _rounded(self, lengths: np.ndarray[Any, Any]) -> int:
+        """The length of all rows of a batch."""
+        longest = max(1, int(lengths.max(initial=0)))
+        return -(-longest // self.multiple_of) * self.multiple_of
+
     def _column(self, rows: int, length: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.full((rows, length, *like.shape[1:]), self._filling(like), like.dtype)
+
+    def _filling(self, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`value` as one of `like`."""
         try:
-            return np.full(
-                (rows, length, *like.shape[1:]), np.array(self.value).astype(like.dtype, casting="unsafe"), like.dtype
-            )
+            return np.array(self.value).astype(like.dtype, casting="unsafe")
         except (TypeError, ValueError):
             raise InvalidArgument(
                 f"pad_sequences: value: got {self.value!r} for {like.dtype}; give a number of that kind"

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, invalid
+from .._joined import ByColumns
 from .identity import identity
 from .randomness import GlobalSeeds
 
@@ -160,6 +161,12 @@ class DatasetSource:
         self.label = spec.label
         self._dataset, self._views, self._names = spec.dataset, views, spec.names
         self._seeds = GlobalSeeds(_core.op_key(seed, "dataset", 0)) if spec.seed_globals else None
+        self.by_columns = isinstance(spec.dataset, ByColumns) and not spec.seed_globals and not spec.names
+
+    def columns(self, records: Sequence[int]) -> Any:
+        """As of `ByColumns`, where `by_columns` says so."""
+        views = self._views
+        return self._dataset.columns(records if views is None else [*map(views.source_index, records)])
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         if self._seeds is not None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
+from .._joined import ByColumns, Joined
 from .tokenizer_file import JSON_MAX, Finder, NotNative, Tables, finder, read_json, tables
 
 _FILE = "tokenizer.json"
+_ALL = 1 << 62
 _MAY_CHANGE = re.compile("[^\0-\u02ff]")  # by NFC, or the character before it
 
 
@@ -77,6 +80,8 @@ class Tokenizer:
         self._raw, self._normalized = map(finder, known.added)
         self._added = known.added[0] | known.added[1]
         self._around = (known.before, known.behind) if self._state["special"] else ((), ())
+        around, most = sum(map(len, self._around)), self._state["truncate"]
+        self._most = _ALL if most is None else max(most - around, 0)
 
     def __getstate__(self) -> dict[str, Any]:
         return self._state
@@ -123,48 +128,53 @@ class Tokenizer:
 
     def encode(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.int32]]:
         """The ids of one text: int32 [n]. Errors: InvalidArgument: neither str nor bytes."""
-        if isinstance(text, bytes | bytearray | memoryview):
-            text = bytes(text).decode(errors="replace")
-        elif not isinstance(text, str):
-            raise invalid("Tokenizer: text", text, "a str, or bytes of UTF-8")
-        if self._reference is not None:
-            found = self._reference.encode(_sound(text), add_special_tokens=self._state["special"])
-            return np.array(found.ids, np.int32)
-        before, behind = self._around
-        parts = self._at_added(self._raw, [text])
-        if self._nfc:
-            parts = [part if part in self._added else _nfc(part) for part in parts]
-        encoded = [self._part(part) for part in self._at_added(self._normalized, parts)]
-        ids = encoded[0] if len(encoded) == 1 else np.concatenate([np.zeros(0, np.uint32), *encoded])
-        if (most := self._state["truncate"]) is not None:
-            ids = ids[: max(most - len(before) - len(behind), 0)]
-        if before or behind:
-            ids = np.concatenate([np.array(before, np.uint32), ids, np.array(behind, np.uint32)])
-        return ids.view(np.int32)
+        return self.encode_many([text]).values
 
     __call__ = encode
 
-    def _at_added(self, found: Finder | None, parts: list[str]) -> list[str]:
+    def encode_many(self, texts: Sequence[str | bytes]) -> Joined:
+        """The ids of several texts, int32, in one array. Errors: InvalidArgument: neither str nor bytes."""
+        if self._bpe is None:
+            return Joined.of([self._by_reference(text) for text in texts], np.int32)
+        parts = [self._parts(text) for text in texts]
+        try:
+            return Joined(*self._bpe.encode(parts, self._most, *self._around))
+        except UnicodeEncodeError:  # one has half of a surrogate pair
+            sound = [_sound(part) if isinstance(part, str) else [*map(_sound, part)] for part in parts]
+            return Joined(*self._bpe.encode(sound, self._most, *self._around))
+
+    def _by_reference(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.int32]]:
+        found = self._reference.encode(_sound(_as_str(text)), add_special_tokens=self._state["special"])
+        return np.array(found.ids, np.int32)
+
+    def _parts(self, text: str | bytes) -> str | list[str | int]:
+        """A text as it is encoded: cut at added tokens, in whose place are their ids."""
+        text = text if type(text) is str else _as_str(text)
+        raw, normalized = self._raw, self._normalized
+        if raw is not None and raw.start in text:
+            parts = self._cut(raw, [text])
+            if self._nfc:
+                parts = [part if part in self._added else _nfc(part) for part in parts]
+        elif not self._nfc:
+            if normalized is None or normalized.start not in text:
+                return text
+            parts = [text]
+        else:
+            parts = [_nfc(text)]
+        if normalized is not None:
+            parts = self._cut(normalized, parts)
+        return [self._added.get(part, part) for part in parts]
+
+    def _cut(self, found: Finder, parts: list[str]) -> list[str]:
         """The parts cut at added tokens, which are parts of their own."""
-        if found is None or not any(found.start in part for part in parts):
-            return parts
         cut = ([part] if part in self._added else found.pattern.split(part) for part in parts)
         return [piece for pieces in cut for piece in pieces if piece]
-
-    def _part(self, part: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        if (id := self._added.get(part)) is not None:
-            return np.array([id], np.uint32)
-        assert self._bpe is not None
-        try:
-            return self._bpe.encode(part)
-        except TypeError:  # it has half of a surrogate pair
-            return self._bpe.encode(_sound(part))
 
     def __repr__(self) -> str:
         return f"Tokenizer({'native' if self.native else 'by tokenizers: ' + self.why})"
 
 
-class Tokenized:
+class Tokenized(ByColumns):
     """Samples with ids in place of a text: what `.tokenize` puts into a pipeline."""
 
     def __init__(self, tokenizer: Tokenizer, field: str, out: str) -> None:
@@ -175,10 +185,16 @@ class Tokenized:
         if not isinstance(sample, dict) or self._field not in sample:
             found = ", ".join(map(repr, sample)) if isinstance(sample, dict) else type(sample).__name__
             raise InvalidArgument(f"tokenize: field: the sample has no {self._field!r}; it has {found}")
-        rest = {name: value for name, value in sample.items() if name != self._field}
+        return self._rest(sample) | {self._out: self._tokenizer.encode(sample[self._field])}
+
+    def columns(self, given: Any) -> dict[str, Any]:
+        return self._rest(given) | {self._out: self._tokenizer.encode_many(given[self._field])}
+
+    def _rest(self, named: dict[str, Any]) -> dict[str, Any]:
+        rest = {name: value for name, value in named.items() if name != self._field}
         if self._out in rest:
             raise invalid("tokenize: out", self._out, "a name that the sample does not have")
-        return rest | {self._out: self._tokenizer.encode(sample[self._field])}
+        return rest
 
 
 def _content(source: Any) -> tuple[bytes, str]:
@@ -219,8 +235,16 @@ def _reference(state: dict[str, Any], name: str) -> Any:
     return reference
 
 
-def _sound(text: str) -> str:
-    """The text with U+FFFD in place of lone surrogates, which no UTF-8 has."""
+def _as_str(text: str | bytes) -> str:
+    if isinstance(text, bytes | bytearray | memoryview):
+        return bytes(text).decode(errors="replace")
+    if not isinstance(text, str):
+        raise invalid("Tokenizer: text", text, "a str, or bytes of UTF-8")
+    return text
+
+
+def _sound(text: Any) -> Any:
+    """The text with U+FFFD in place of lone surrogates, which no UTF-8 has; an id as it is."""
     try:
         text.encode()
     except UnicodeEncodeError:
