@@ -55,7 +55,8 @@ def test_help_leaves_no_default_out() -> None:
     assert parameters.keys() - {"self", "pipeline"} == said().keys() | without
     assert without == {
         "rank", "world_size", "epochs", "state", "seed", "as_tuple", "plan", "job", "share", "remote", "prices", "target",
-        "max_workers", "max_cost_per_hour", "remote_tls", "verify", "max_rss",
+        "max_workers", "max_cost_per_hour", "remote_tls", "verify", "max_rss", "function_workers",
+        "function_tls",
     }  # fmt: skip
 
 

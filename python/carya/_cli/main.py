@@ -97,12 +97,14 @@ def _add_run(app: Any, typer: Any) -> None:
 
 
 def _add_plan(app: Any, typer: Any) -> None:
+    from .._afar import command as function_worker
     from . import placement, plan, simulate, tune
 
     plan.register(app, typer)
     placement.register(app, typer)
     tune.register(app, typer)
     simulate.register(app, typer)
+    function_worker.register(app, typer)
 
 
 def _add_doctor(app: Any, typer: Any) -> None:

@@ -22,6 +22,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {text}" for text in _said(one))
     if "native_part" in report:
         yield f"Native operations before the functions: {report['native_part']}."
+    for one in report.get("afar", ()):
+        yield f"A process of {one['address']} made {one['rows']} rows" + (
+            f", and makes none now: {one['away']}." if one["away"] else "."
+        )
 
 
 def _said(one: Mapping[str, Any]) -> Iterator[str]:

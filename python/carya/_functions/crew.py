@@ -16,12 +16,14 @@ from typing import Any
 
 from .._processes.system import end_with_parent, how_it_ended, memory_kills, own_bytes
 from .._processes.transport import Channel, memory_file
+from .._processes.wire import Place
 from . import worker
 from .opening import Opened
 from .start import command
 
 _CELL_BYTES = 8 * worker.CELLS
 _DUMP_MAX = 64 << 10
+_RELAY = "import sys; sys.path[:] = {path!r}; from carya._processes.relay import main; main({link}, {host})"
 # How long a worker that hangs has to say where.
 _DUMP_S = 1.0
 
@@ -34,6 +36,10 @@ class Worker:
         self.pidfd = os.pidfd_open(pid)
         self.chunks: deque[Any] = deque()
         self._sizes: deque[int] = deque()  # how many of them came by each message
+        self.afar = ""  # the address of the machine that it stands for
+        self.away = ""  # why that makes nothing now
+        self.rows = 0  # that it has made
+        self.hired_with: tuple[Any, ...] = ()  # what made it, where it stands for another machine's
         self.retiring = False
         self.timed_out = False
         self.why_killed = ""
@@ -55,6 +61,13 @@ class Worker:
     def answered(self) -> list[Any]:
         """The tasks of its oldest message, which it has answered."""
         return [self.chunks.popleft() for _ in range(self._sizes.popleft())]
+
+    def let_go(self) -> list[Any]:
+        """All that it has not answered, and will not."""
+        tasks = [*self.chunks]
+        self.chunks.clear()
+        self._sizes.clear()
+        return tasks
 
     def busy_seconds(self) -> float:
         """How long its present call has taken; 0 when it is in none."""
@@ -104,7 +117,8 @@ class Crew:
         self._died = self._recycled = 0
 
     def __iter__(self) -> Iterator[Worker]:
-        return iter(self._workers.values())
+        """Those of this machine first."""
+        return iter([self._workers[number] for number in sorted(self._workers)])
 
     def fill(self) -> None:
         for number in range(self._spec.workers):
@@ -114,7 +128,7 @@ class Crew:
         """To all that there are and will be. Keeps the descriptor."""
         self._told.append((message, fd))
         for one in self:
-            self._say(one, message, [fd])
+            self.say(one, message, [fd])
 
     def tell_anew(self, message: tuple[Any, ...], fd: int) -> None:
         """The same, in place of what was told by the former message of this kind."""
@@ -124,9 +138,29 @@ class Crew:
         self.tell(message, fd)
 
     @staticmethod
-    def _say(one: Worker, message: tuple[Any, ...], fds: list[int]) -> None:
+    def say(one: Worker, message: tuple[Any, ...], fds: list[int]) -> None:
+        """To one of them, if it lives."""
         with contextlib.suppress(ConnectionError):  # its successor is told
             one.link.send(message, fds)
+
+    def hire_afar(self, place: Place, opening: dict[str, Any]) -> None:
+        """One more, which stands for a worker of another machine. It is away until it says otherwise."""
+        mine, its = Channel.pair()
+        code = _RELAY.format(path=sys.path, link=its.fileno(), host=os.getpid())
+        process = subprocess.Popen([sys.executable, "-c", code], pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
+        process.returncode = 0  # it is waited for here
+        its.close()
+        number = max(self._workers) + 1
+        one = Worker(
+            number, process.pid, Channel(mine), [0] * worker.CELLS, os.memfd_create("carya-dump", os.MFD_CLOEXEC)
+        )
+        one.afar, one.away = place.address, "it is asked for the first time"
+        one.hired_with = (place, opening)
+        self._workers[number] = one
+        self._hired(one)
+        self.say(one, ("relay", place, opening), self._opened.fds)
+        for message, fd in self._told:
+            self.say(one, message, [fd])
 
     def _make(self, number: int) -> None:
         mine, its = Channel.pair()
@@ -143,9 +177,9 @@ class Crew:
         self._workers[number] = one
         self._hired(one)
         if self._opened.why_spawned:
-            self._say(one, self._opened.message, self._opened.fds)
+            self.say(one, self._opened.message, self._opened.fds)
         for message, fd in self._told:
-            self._say(one, message, [fd])
+            self.say(one, message, [fd])
 
     def _cells_of(self, number: int) -> Any:
         return memoryview(self._cells)[number * _CELL_BYTES : (number + 1) * _CELL_BYTES].cast("q")
@@ -187,7 +221,7 @@ class Crew:
 
     def watch(self, one: Worker) -> None:
         """End a worker that hangs or grows without bounds within a call."""
-        if one.why_killed:
+        if one.why_killed or one.afar:
             return
         limit, most = self._spec.function_timeout, self._spec.rss_max
         if limit is not None and one.busy_seconds() > limit:
@@ -214,12 +248,17 @@ class Crew:
         del self._workers[one.number]
         self._recycled += retired
         self._died += not retired
-        self._make(one.number)
+        if one.afar:
+            self.hire_afar(*one.hired_with)
+        else:
+            self._make(one.number)
 
     def figures(self) -> dict[str, Any]:
+        own = [one for one in self if not one.afar]
         return {
-            "workers": len(self._workers),
-            "pids": [one.pid for one in self],
+            "workers": len(own),
+            "pids": [one.pid for one in own],
+            "afar": [{"address": one.afar, "away": one.away, "rows": one.rows} for one in self if one.afar],
             "died": self._died,
             "recycled": self._recycled,
         }

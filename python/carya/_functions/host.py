@@ -10,6 +10,7 @@ import gc
 import os
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from .._core import StreamShape
 from .._errors import Timeout, WorkerDied
 from .._processes.system import end_with_parent
 from .._processes.transport import Channel, memory_file
+from .._processes.wire import Place, versions
 from .._stages.randomness import make_global_random_lazy
 from .._tracing.calls import step_key
 from .ahead import AheadSpec, Feeder
@@ -40,6 +42,11 @@ _CHUNKS_MAX = 8
 _LONG_S = 0.2
 # A record whose calls have ended so many workers is at fault.
 _DEATHS_MAX = 2
+# Packages that decide bits, by the module that says whether they are used: another machine has the same versions.
+_COMPARED = {
+    **{name: name for name in ("numpy", "torch", "torchvision", "torchaudio", "scipy", "albumentations", "tokenizers", "jax")},
+    "PIL": "pillow", "cv2": "opencv-python-headless",
+}  # fmt: skip
 # So many deaths on end without one answer between them are no accident.
 _FRUITLESS_MAX = 12
 
@@ -95,6 +102,9 @@ class Host:
         self._told_crew: dict[str, Any] = {}
         self._calls: list[tuple[int, ...]] | None = None  # since the last news, while they are traced
         self._chunks_max = 1  # of one message to a worker
+        self._compared: list[int] = []  # records that other machines have to make alike
+        self._own_digest = 0  # the task that makes them here
+        self._waiting: list[tuple[Worker, dict[str, Any]]] = []  # other machines, until that is done
         self._figures: dict[str, Any] = {
             "rows": 0,
             "seconds": 0.0,
@@ -135,6 +145,7 @@ class Host:
         if self._opened.spec.budget is not None:
             self._sizes = kept.sizes
         found = probe(self._opened.spec, kept, self.ask)
+        self._compared = found.pop("compared")
         return {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
 
     def _sizes_fds(self) -> list[int]:
@@ -211,6 +222,7 @@ class Host:
         shape: dict[str, Any],
         epochs: dict[str, Any],
         ahead: AheadSpec | str,
+        places: Sequence[Place],
         fd: int,
     ) -> None:
         spec = self._opened.spec
@@ -228,6 +240,13 @@ class Host:
         else:
             self._feeder = Feeder(ahead, self._opened.arrays, self._crew.tell, self._schedule.made_ahead)
             self._poll.register(self._feeder.link, selectors.EVENT_READ, self._fed)
+        if places:
+            self._numbers -= 1
+            self._own_digest = self._numbers
+            self._tasks.append((self._numbers, ("digest", self._numbers, self._compared)))
+            opening = opening_afar(self._opened, self._compared)
+            for place in places:
+                self._crew.hire_afar(place, opening)
 
     def _fed(self) -> None:
         assert self._feeder is not None
@@ -273,18 +292,18 @@ class Host:
         long = seconds is None or (schedule is not None and seconds * schedule.chunk_rows > _LONG_S)
         for depth in range(1 if long else 2):
             for one in self._crew:
-                if one.retiring or one.why_killed or one.messages > depth:
+                if one.retiring or one.why_killed or one.away or one.messages > depth:
                     continue
-                if not self._give_one(one) and (schedule is None or not schedule.owned):
+                if not self._give_one(one) and (schedule is None or not schedule.owned) and not one.afar:
                     return
 
     def _give_one(self, one: Worker) -> bool:
-        if self._tasks:
+        if self._tasks and not one.afar:
             number, message = self._tasks.pop(0)
             one.give([(number, message)], message)
             return True
         schedule = self._schedule
-        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max, one.number)
+        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max, one.number, bool(one.afar))
         if not chunks:
             return False
         # The fields of RowsTasks: plain tuples are smaller pickles.
@@ -304,20 +323,69 @@ class Host:
             self._poll.unregister(one.link)
             one.deaf = True
             return
-        (_, answers, one.own_bytes), fds = got
+        message, fds = got
+        if message[0] != "done":
+            getattr(self, f"_afar_{message[0]}")(one, *message[1:])
+            return
+        _, answers, one.own_bytes = message
         self._fruitless = 0
         most = self._opened.spec.rss_max
-        one.retiring = one.retiring or (most is not None and one.own_bytes > most)
+        one.retiring = one.retiring or (most is not None and one.own_bytes > most and not one.afar)
         for task, answer in zip(one.answered(), answers, strict=True):
             if isinstance(task, Chunk):
                 self._take(one, task, answer, fds)
             else:
                 self._answers[task[0]] = answer
+                if task[0] == self._own_digest:
+                    waiting, self._waiting = self._waiting, []
+                    for other, told in waiting:
+                        self._afar_back(other, told)
         if one.retiring and not one.chunks:
             one.link.send(("stop",))
 
+    # Other machines ----------------------------------------------------------------------------------------------------
+
+    def _afar_away(self, one: Worker, why: str) -> None:
+        """It cannot be reached: what it had goes to others."""
+        one.away = why
+        self._to_others(one)
+
+    def _afar_back(self, one: Worker, told: dict[str, Any]) -> None:
+        """It can be reached. It makes rows once its samples are known to be those that are made here."""
+        own = self._answers.get(self._own_digest)
+        if own is None:
+            self._waiting.append((one, told))
+            return
+        one.away = ""
+        if isinstance(own, Exception) or own["digest"] != told["digest"]:
+            one.away = (
+                f"{one.afar}: its samples are not those that are made here ({told['digest']}); give it the same files and packages, and "
+                "functions that depend on nothing else"
+            )
+
+    def _afar_died(self, one: Worker, how: str, dump: str, blamed: tuple[int, int, int] | None, late: bool) -> None:
+        """Its worker has died, and it begins a new one."""
+        one.away = f"{one.afar}: a worker {how}"
+        self._fruitless += 1
+        one.timed_out = late
+        self._redo(one, how, dump, blamed)
+        one.timed_out = False
+        one.let_go()
+        self._crew.say(one, ("rested",), [])
+
+    def _to_others(self, one: Worker) -> None:
+        for chunk in one.let_go():
+            assert self._schedule is not None
+            self._schedule.again(chunk)
+        self._crew.say(one, ("rested",), [])
+
     def _take(self, one: Worker, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
         assert self._schedule is not None
+        if one.afar:
+            if answer["faults"] or answer["entries"]:  # what is broken there is made again here, which knows why
+                self._schedule.again(chunk)
+                return
+            one.rows += answer["rows"]
         figures = self._figures
         figures["rows"] += answer["rows"]
         figures["seconds"] += answer["seconds"]
@@ -424,6 +492,20 @@ class Host:
             else:
                 fault = Fault(task.row, error.record, self._opened.labels[stage], error)
                 self._schedule.done(task, [fault], [], None)
+
+
+def opening_afar(opened: Opened, records: list[int]) -> dict[str, Any]:
+    """What another machine is told to begin a worker."""
+    spec = opened.spec
+    used = [package for module, package in _COMPARED.items() if module in sys.modules]
+    return {
+        "message": opened.message,
+        "versions": versions(used),
+        "path": [path for path in sys.path if path],
+        "records": records,
+        "function_timeout": spec.function_timeout,
+        "rss_max": spec.rss_max,
+    }
 
 
 def _death(stage: str, record: int, how: str, dump: str, timed_out: bool) -> Any:

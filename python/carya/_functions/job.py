@@ -20,6 +20,7 @@ import numpy as np
 from .. import _core
 from .._errors import Closed, ForkedError, InvalidArgument, Timeout, WorkerDied
 from .._processes.transport import Channel, Packed, mapped_private, memory_file
+from .._processes.wire import Place
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.mixing import Mixing
@@ -69,6 +70,7 @@ class JobSpec:
     position: int
     defer_release: bool
     order: Callable[[int], Order] | None = None  # of an epoch; None: all records, as the pipeline has them
+    places: tuple[Place, ...] = ()  # other machines that make rows while all workers here are busy
     ahead: AheadSpec | str = ""  # what native threads make before the functions; or why they do not
 
 
@@ -203,6 +205,7 @@ class FunctionJob:
 
     def _make_slots(self) -> None:
         spec, rows = self._spec, self.shape.rank_rows_max
+        workers = spec.workers + len(self._asked.places)
         if isinstance(self.shape, ListedSteps):
             rows += rows // 4  # other epochs may have larger ones
         if spec.whole:
@@ -211,17 +214,19 @@ class FunctionJob:
             )
             arena = min(self._row_bytes * likely * 3 // 2 + 4096, _ARENA_MAX) if self._row_bytes else 0
             layout = Layout((), rows, arena)
-            slots = self._asked.slots or min(256, spec.workers + 4)
+            slots = self._asked.slots or min(256, workers + 4)
         else:
             layout = Layout(self.fields, rows)
-            least = 4 * spec.workers + 8 if layout.size <= _SLOT_SMALL else spec.workers + 4
+            least = 4 * workers + 8 if layout.size <= _SLOT_SMALL else workers + 4
             slots = self._asked.slots or min(256, max(6, least))
         self._give_back = GiveBack(self._link, 2 if slots >= _SLOTS_MANY else 1)
         self._ring = Ring(layout, slots, self._give_back, self._asked.defer_release)
         self.slots = slots
         epochs = {"epochs": self._asked.epochs, "prefetch_epochs": self._asked.prefetch_epochs}
         shape = {"records": self.shape.records, **self._asked.shape}
-        self._link.send(("slots", self.fields, layout, slots, shape, epochs, self._asked.ahead), [self._ring.fd])
+        self._link.send(
+            ("slots", self.fields, layout, slots, shape, epochs, self._asked.ahead, self._asked.places), [self._ring.fd]
+        )
 
     def _wait_for(self) -> tuple[tuple[Any, ...], list[int]]:
         """The next message, however long it takes."""
@@ -493,6 +498,7 @@ class FunctionJob:
                 "started_by": "exec: " + self.spawned if self.spawned else "fork",
                 "seconds_per_sample": figures.get("seconds", 0.0) / rows,
                 "cpu_seconds_per_sample": figures.get("cpu_seconds", 0.0) / rows,
+                "afar": figures.get("afar", []),
             },
         }
 
@@ -515,6 +521,7 @@ class FunctionJob:
         report = assembled(self._spec, costs, None, self.proven, reorder, self._spec.cache_dir)
         by, why = stats["native"]["by"], stats["native"]["why"]
         report["native_part"] = f"made by {by}" + (f", since {why}" if why else "")
+        report["afar"] = stats["workers"]["afar"]
         report["parallelism"]["kind"] = "worker process"
         report["timed_us"] = stats["workers"]["seconds_per_sample"] * 1e6
         report["stream"] |= {"demand_per_s": stats["demand_per_second"], "demand_age_s": 0.0}

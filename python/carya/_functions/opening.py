@@ -30,6 +30,7 @@ _VERDICT_ROWS = 64
 _PROBES = 16
 _MEASURED = 8
 _PROVEN = 2
+_COMPARED = 2  # samples that another machine has to make alike
 
 Ask = Callable[[list[tuple[Any, ...]]], list[Any]]
 Tell = Callable[[tuple[Any, ...], int], None]
@@ -297,6 +298,7 @@ def _probed(spec: StreamSpec, kept: Kept, count: int, candidates: list[int], ask
         "kinds": found["kinds"],
         "row_bytes": row_bytes,
         "proven": proven,
+        "compared": candidates[:_COMPARED],
     }
 
 

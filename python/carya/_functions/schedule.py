@@ -123,11 +123,14 @@ class Schedule:
         self.session, self._next, self.stopped = session, (epoch, position), False
         self._faulty = False
 
-    def next_chunk(self, owner: int = -1) -> Chunk | None:
-        """The chunk that is due, for worker `owner` where each has its own; None when there is none, or no slot for its step."""
+    def next_chunk(self, owner: int = -1, afar: bool = False) -> Chunk | None:
+        """The chunk that is due, for worker `owner` where each has its own; None when there is none, or no slot for its step.
+
+        `afar`: for another machine, which gets none that was given before.
+        """
         if self._owners:
             return self._next_part(owner)
-        if self._again:
+        if self._again and not afar:
             return self._again.popleft()
         if self.stopped or self._faulty:
             return None
@@ -173,14 +176,14 @@ class Schedule:
         pad = step.rows - step.count if owner == 0 else 0
         return Chunk(self._numbers, step, 0, step.count, pad, owner=owner)
 
-    def next_chunks(self, most: int, owner: int = -1) -> list[Chunk]:
+    def next_chunks(self, most: int, owner: int = -1, afar: bool = False) -> list[Chunk]:
         """The chunks that are due for one worker: several, where they take a moment only and there are enough for all."""
-        first = self.next_chunk(owner)
+        first = self.next_chunk(owner, afar)
         if first is None:
             return []
         chunks, seconds = [first], (self._row_seconds or 1.0) * first.count
         most = min(most, int(_MESSAGE_S / max(seconds, 1e-9)), 1 + len(self._free) // self._workers)
-        while len(chunks) < most and (chunk := self.next_chunk(owner)) is not None:
+        while len(chunks) < most and (chunk := self.next_chunk(owner, afar)) is not None:
             chunks.append(chunk)
         return chunks
 

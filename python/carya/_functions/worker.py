@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import hashlib
 import mmap
 import os
 import signal
@@ -267,6 +268,22 @@ class _Worker:
             except BaseException as error:
                 faults.append(self._fault(0, record, error))
         return {"number": number, "fields": None, "tree": (), "faults": faults}
+
+    def _digest(self, number: int, records: Sequence[int]) -> dict[str, Any]:
+        """Of the samples of these records, or what keeps them from being made: other machines must come to the same."""
+        self._cells[TASK] = number
+        made = hashlib.blake2b(digest_size=16)
+        for record in records:
+            self._at(record)
+            try:
+                leaves = self._chain.leaves(self._chain.sample(record, 0)) if not self._chain.collates else {}
+                for name, leaf in leaves.items():
+                    plain = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
+                    told = f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes() if plain else repr(leaf).encode()
+                    made.update(name.encode() + b"\0" + told)
+            except Exception as error:
+                return {"number": number, "digest": f"{type(error).__name__}: {error}"[:500]}
+        return {"number": number, "digest": made.hexdigest()}
 
     def _prove(self, number: int, records: Sequence[int]) -> dict[str, Any]:
         """What these samples say of what a user says of functions."""

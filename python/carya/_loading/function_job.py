@@ -36,6 +36,11 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     spec.function_timeout, spec.rss_max = functions.timeout, functions.rss_max
     if asked.on_error == "mask" and spec.collates:
         raise no_mask()
+    if functions.places and spec.sharded:
+        raise Unsupported(
+            "Loader: function_workers: got some for a source that is iterated shard by shard, which the workers of one machine share; "
+            "leave them out"
+        )
     folder = cache_dir(told=False)
     if (spec.filters or spec.asks_sizes or spec.asks_shards) and folder:
         filters = [stage.identity() for stage in spec.stages]
@@ -69,6 +74,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             position=options.start.position,
             defer_release=defer_release,
             order=pipeline._order,
+            places=functions.places,
             ahead=_chosen_ahead(pipeline, options, spec, dataset, shape),
         )
     )

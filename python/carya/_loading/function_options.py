@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from .. import _core
 from .._errors import InvalidArgument, Unsupported, invalid
-from .._options import byte_size, choice, seconds
+from .._options import byte_size, choice, flag, seconds
+from .._processes.wire import Place, host_and_port, is_loopback, read_token
 
 TIMEOUT_S = 300.0
 
@@ -56,7 +58,40 @@ class FunctionOptions:
                 "threads; leave one of them out"
             )
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
+        self.places = _places(given.get("function_workers", ()), given.get("function_tls"))
         self.rss_max: int | None = byte_size("max_rss", given["max_rss"]) if "max_rss" in given else None
+
+
+def _places(addresses: Any, proof: Any) -> tuple[Place, ...]:
+    """Other machines that make rows, one for each of their processes that is used. Errors: those of reading the token; InvalidArgument."""
+    listed = [addresses] if isinstance(addresses, str) else addresses
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise invalid("Loader: function_workers", addresses, '["host:7071", ...], once for each process there')
+    if not listed:
+        if proof is not None:
+            raise invalid("Loader: function_tls", proof, "function_workers= too, or leave it out")
+        return ()
+    allowed = '{"token": FILE, "ca": FILE}, with "server_name" or "insecure": True beside them'
+    if (
+        not isinstance(proof, Mapping)
+        or "token" not in proof
+        or not set(proof) <= {"token", "ca", "server_name", "insecure"}
+    ):
+        raise invalid("Loader: function_tls", proof, allowed)
+    insecure = flag("function_tls: insecure", proof.get("insecure", False))
+    ca = os.fspath(proof.get("ca", ""))
+    for address in listed:
+        try:
+            host, _ = host_and_port(address)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"Loader: function_workers: {error}") from None
+        if not ca and not insecure and not is_loopback(host):
+            raise InvalidArgument(
+                f'Loader: function_tls: {address} is another machine, and code would travel unprotected; give "ca", the file with its '
+                'certificate\'s authority, or "insecure": True where the network is yours alone'
+            )
+    token = read_token(os.fspath(proof["token"]))
+    return tuple(Place(address, token, ca, str(proof.get("server_name", ""))) for address in listed)
 
 
 def checked_timeout(value: Any) -> float | None:
@@ -69,7 +104,7 @@ def checked_timeout(value: Any) -> float | None:
 
 def only_for_functions(given: Mapping[str, Any]) -> None:
     """Errors: InvalidArgument, when a pipeline without functions is given their options."""
-    for name in ("function_timeout", "max_rss", "native"):
+    for name in ("function_timeout", "max_rss", "native", "function_workers", "function_tls"):
         if name in given and given[name] not in (TIMEOUT_S, "auto"):
             raise InvalidArgument(
                 f"Loader: {name}: got {given[name]!r} for a pipeline without Python functions; leave it out, or call "

@@ -97,6 +97,11 @@ class Loader(Delivery, DataLoaderAttributes):
     native: of the same pipelines, where the native operations before the functions run: "threads" (a process whose native threads
     read ahead, decode with indexes, and may use `cache` and `remote`), "workers" (in the worker processes, beside the functions),
     or "auto": by threads where records are read from files or a store. The batches are the same bits.
+    function_workers: of the same pipelines: processes of other machines that make rows while all workers here are busy:
+    ["host:7071", ...] (`carya function-worker` runs there), once for each of its processes. The batches are the same bits,
+    whoever makes them and whoever dies; one whose first samples differ makes none (`stats()["workers"]["afar"]`).
+    function_tls: {"token": FILE, "ca": FILE}: the token that both sides hold, and whose certificates are trusted; also
+    "server_name", and "insecure": True for plain TCP. Each side may run code on the other.
     daemon: who makes the batches: "auto" (a running caryad of this user, else this process), "embedded" (this process),
     "required", "spawn" (start one when none runs), or the path of its socket. The batches are the same bits.
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
@@ -158,6 +163,8 @@ class Loader(Delivery, DataLoaderAttributes):
         function_timeout: float = NOT_GIVEN["function_timeout"],
         max_rss: int | str | None = None,
         native: Literal["auto", "threads", "workers"] = NOT_GIVEN["native"],
+        function_workers: str | Sequence[str] | None = None,
+        function_tls: Mapping[str, Any] | None = None,
         daemon: str = NOT_GIVEN["daemon"],
         job: str | None = None,
         replica: int = NOT_GIVEN["replica"],

@@ -64,6 +64,15 @@ def memory_file(name: str, size: int) -> int:
     return fd
 
 
+def file_of(data: Any) -> int:
+    """A memory file with these bytes."""
+    view = memoryview(data)
+    fd, at = memory_file("bytes", max(len(view), 1)), 0
+    while at < len(view):
+        at += os.pwrite(fd, view[at:], at)
+    return fd
+
+
 class Packed:
     """A value taken apart: a pickle, and the bytes of its arrays, which the pickle does not have."""
 

@@ -1,0 +1,1 @@
+"""Python functions of trainers on other machines: the program that runs them here."""

@@ -1,0 +1,133 @@
+"""`carya function-worker`: listens for trainers that hold the token, and forks a process for each of their workers."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import select
+import signal
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .._errors import InvalidArgument, IoError
+from .._processes.system import end_with_parent
+from .._processes.wire import accepted, host_and_port, is_loopback, read_token, server_context
+from .session import serve
+
+_UNKNOWN_MAX = 8  # connections beyond the processes, which have not proven anything yet
+
+
+def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool, processes: int) -> int:
+    """Until SIGINT or SIGTERM; the exit status. Errors: InvalidArgument, IoError, NotFound, Permission."""
+    host, port = host_and_port(listen)
+    if bool(certificate) != bool(key):
+        raise InvalidArgument("--tls-cert, --tls-key: got one of them; give both")
+    if not is_loopback(host) and not certificate and not insecure:
+        raise InvalidArgument(
+            f"--listen {listen}: other machines can reach it, and code would travel unprotected; give --tls-cert and --tls-key, or "
+            "--insecure where the network is yours alone"
+        )
+    token = read_token(token_file)
+    context = server_context(certificate, key) if certificate else None
+    try:
+        listener = socket.create_server((host, port), family=_family(host, port), backlog=64)
+    except OSError as error:
+        raise IoError(f"--listen {listen}: {error.strerror or error}; give another port or address") from None
+    at = listener.getsockname()
+    user = pwd.getpwuid(os.geteuid()).pw_name if _has_name() else os.geteuid()
+    print(
+        f"listening on {at[0]}:{at[1]}: {processes} processes; whoever has the token may run any code as {user}",
+        flush=True,
+    )
+    with tempfile.TemporaryDirectory(prefix="carya-afar-") as folder, _until_told() as told, listener:
+        places = [Path(folder) / str(number) for number in range(processes)]
+        for place in places:
+            place.touch()
+        children: set[int] = set()
+        while not told:
+            with contextlib.suppress(InterruptedError):
+                select.select([listener], [], [], 0.2)
+            children -= _ended(children)
+            with contextlib.suppress(BlockingIOError):
+                listener.setblocking(False)
+                connected, _ = listener.accept()
+                if len(children) < processes + _UNKNOWN_MAX:
+                    children.add(_forked(connected, listener, token, context, places))
+                connected.close()
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
+    return 130 if signal.SIGINT in told else 0
+
+
+def _has_name() -> bool:
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return True
+
+
+def _family(host: str, port: int) -> socket.AddressFamily:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
+        raise InvalidArgument(f"--listen {host}: {error.strerror or error}; give an address of this machine") from None
+
+
+@contextlib.contextmanager
+def _until_told() -> Iterator[list[int]]:
+    """The signals that have asked it to end."""
+    told: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: told.append(number))
+    yield told
+
+
+def _ended(children: set[int]) -> set[int]:
+    return {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
+
+
+def _forked(
+    connected: socket.socket, listener: socket.socket, token: bytes, context: ssl.SSLContext | None, places: list[Path]
+) -> int:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        end_with_parent(parent)
+        os.setpgid(0, 0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        listener.close()
+        connected.setblocking(True)
+        wire = accepted(connected, token, context)
+        serve(wire, lambda: _take(places))
+    except (OSError, EOFError, ValueError) as error:
+        print(f"carya function-worker: a connection ended: {error}", file=sys.stderr, flush=True)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _take(places: list[Path]) -> bool:
+    """A place that is this process's until it ends."""
+    for place in places:
+        fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            continue
+        return True
+    return False

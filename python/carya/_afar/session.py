@@ -1,0 +1,205 @@
+"""One trainer's worker on this machine: a connection, and the process that makes its rows.
+
+The process is an ordinary worker, started by exec, with slots of its own. This one, which runs nothing of the user's, hands
+it what it is told, and sends back the rows that it has made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections import deque
+from typing import Any
+
+from .._functions import worker
+from .._functions.crew import Worker
+from .._functions.start import command
+from .._processes.system import environment, how_it_ended, memory_kills, own_bytes
+from .._processes.transport import Channel, file_of, mapped_private, memory_file
+from .._processes.wire import Wire, versions
+
+_WATCH_S = 0.5
+_BEAT_S = 2.0
+_OPEN_S = 120.0
+_HERE_S = 30.0  # the other side takes what is sent within
+
+
+class _RefusedError(Exception):
+    pass
+
+
+def serve(wire: Wire, taken: Any) -> None:
+    """Until the trainer's side closes the connection or the worker dies. `taken()`: whether there was a place left for it.
+
+    Errors: OSError, EOFError, ValueError: of the connection.
+    """
+    (kind, opening), blobs = wire.receive()
+    if kind != "open":
+        raise ValueError(kind)
+    try:
+        if not taken():
+            raise _RefusedError("all its processes are taken; it is asked again")
+        session = _Session(wire, opening, blobs)
+    except _RefusedError as error:
+        wire.send(("refused", str(error)))
+        return
+    try:
+        session.run()
+    finally:
+        session.end()
+
+
+class _Session:
+    def __init__(self, wire: Wire, opening: dict[str, Any], blobs: list[bytearray]) -> None:
+        own = versions([name for name in opening["versions"] if name not in ("carya", "machine", "python")])
+        for name, wanted in opening["versions"].items():
+            if own.get(name) != wanted:
+                raise _RefusedError(
+                    f"it has {name} {own.get(name, 'not at all')}, and the trainer {wanted}; install the same"
+                )
+        script = opening["message"][4].get("init_main_from_path")
+        if script and not os.path.isfile(script):
+            raise _RefusedError(
+                f"the script {script} is not there; install cloudpickle where the trainer runs, or put the functions into a module"
+            )
+        sys.path += [path for path in opening["path"] if path not in sys.path and os.path.isdir(path)]
+        self._wire, self._limits = wire, opening
+        self._tasks: deque[list[Any]] = deque()
+        self._views: list[Any] = []
+        self._memory: Any = None
+        self._layout: Any = None
+        self._said = time.monotonic()
+        self._kills = memory_kills()
+        self._poll = selectors.DefaultSelector()
+        self._begin(opening, blobs)
+
+    def _begin(self, opening: dict[str, Any], blobs: list[bytearray]) -> None:
+        mine, its = Channel.pair()
+        dump = os.memfd_create("carya-dump", os.MFD_CLOEXEC)
+        cells = memory_file("cells", 8 * worker.CELLS)
+        fds = [its.fileno(), dump, cells]
+        process = subprocess.Popen(
+            command("start", *fds, 0, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL, env=environment()
+        )
+        process.returncode = 0  # it is waited for in `_died`
+        its.close()
+        mapped = memoryview(mmap.mmap(cells, 8 * worker.CELLS)).cast("q")
+        os.close(cells)
+        self._worker = Worker(0, process.pid, Channel(mine), mapped, dump)
+        files = [file_of(blob) for blob in blobs]
+        self._worker.link.send(opening["message"], files)
+        for fd in files:
+            os.close(fd)
+        self._worker.link.send(("digest", -1, opening["records"]))
+        if not self._worker.link.readable(_OPEN_S) or (got := self._worker.link.receive()) is None:
+            self._worker.kill("")
+            how, dumped = self._ended()
+            raise _RefusedError(f"its worker {how} while it opened the functions{dumped and ': ' + dumped[-1000:]}")
+        self._poll.register(self._wire, selectors.EVENT_READ, self._hear)
+        self._poll.register(self._worker.link, selectors.EVENT_READ, self._answered)
+        self._poll.register(self._worker.pidfd, selectors.EVENT_READ, self._died)
+        self._wire.timeout(_HERE_S)
+        self._wire.send(("ready", {"digest": got[0][1][0]["digest"]}))
+
+    def run(self) -> None:
+        with contextlib.suppress(EOFError):
+            while True:
+                for key, _ in self._poll.select(_WATCH_S):
+                    key.data()
+                while self._wire.pending():
+                    self._hear()
+                self._watch()
+                now = time.monotonic()
+                if now - self._said > _BEAT_S:
+                    self._said = now
+                    self._wire.send(("here",))
+
+    def end(self) -> None:
+        self._wire.close()
+        if not self._worker.gone:
+            self._worker.kill("")
+            self._ended()
+
+    def _watch(self) -> None:
+        one, limit, most = self._worker, self._limits["function_timeout"], self._limits["rss_max"]
+        if one.why_killed:
+            return
+        if limit is not None and one.busy_seconds() > limit:
+            one.timed_out = True
+            one.kill(f"took more than {limit:g} s for one call and was ended", dump=True)
+        elif most is not None and self._tasks and (used := own_bytes(one.pid)) > 2 * most:
+            one.kill(f"used {used} bytes of memory, more than twice max_rss={most}, and was ended")
+
+    def _hear(self) -> None:
+        (kind, *rest), blobs = self._wire.receive()
+        if kind == "give":
+            self._tasks.append(rest[1])
+            with contextlib.suppress(ConnectionError):  # it has died, which its pidfd says
+                self._worker.link.send((rest[0], rest[1]))
+            return
+        (message,) = rest
+        if message[0] == "layout_is":
+            _, _, self._layout, slots = message
+            fd = memory_file("slots", self._layout.size * slots)
+            self._memory = mmap.mmap(fd, self._layout.size * slots)
+            self._views = [self._layout.views(self._memory, slot) for slot in range(slots)]
+        else:
+            fd = file_of(blobs[0])
+        with contextlib.suppress(ConnectionError):
+            self._worker.link.send(message, [fd])
+        os.close(fd)
+
+    def _answered(self) -> None:
+        got = self._worker.link.receive()
+        if got is None:
+            self._poll.unregister(self._worker.link)
+            return
+        (_, answers, used), fds = got
+        tasks = self._tasks.popleft()
+        blobs: list[Any] = []
+        for task, answer in zip(tasks, answers, strict=True):
+            self._rows(worker.RowsTask(*task), answer, fds, blobs)
+        self._said = time.monotonic()
+        self._wire.send(("done", answers, used), blobs)
+
+    def _rows(self, task: worker.RowsTask, answer: dict[str, Any], fds: list[int], blobs: list[Any]) -> None:
+        """What a task has made, as bytes."""
+        if answer["faults"]:
+            return
+        views = self._views[task.slot]
+        count = answer.get("part_rows", task.length + task.pad)
+        for column in (views.records, views.valid, *views.fields.values()):
+            blobs.append(column[task.row : task.row + count].reshape(-1).view("u1"))
+        if "part" not in answer:
+            return
+        if fds:
+            fd = fds.pop(0)
+            blobs.append(mapped_private(fd))
+            return
+        _, places = answer["part"]
+        size = max((at + length for at, length in places), default=0)
+        begin = task.slot * self._layout.size + self._layout.arena_at
+        blobs.append(memoryview(self._memory)[begin : begin + size])
+        answer["in_arena"] = True
+
+    def _ended(self) -> tuple[str, str]:
+        one = self._worker
+        one.gone = True
+        _, status = os.waitpid(one.pid, 0)
+        return one.why_killed or how_it_ended(status, memory_kills() > self._kills), one.said()
+
+    def _died(self) -> None:
+        while self._worker.link.readable() and self._tasks:  # what it answered before it died
+            before = len(self._tasks)
+            self._answered()
+            if len(self._tasks) == before:
+                break
+        blamed = self._worker.busy_with()
+        how, dump = self._ended()
+        self._wire.send(("died", how, dump, blamed, self._worker.timed_out))
+        raise EOFError
