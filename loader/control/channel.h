@@ -41,6 +41,8 @@ enum class MessageType : std::uint16_t {
   kTraceIs = 26,
   kWatch = 27,
   kWatchIs = 28,
+  kMetrics = 29,
+  kMetricsAre = 30,
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;

@@ -261,6 +261,8 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
           Code::kTimeout,
           "loader: the daemon was lost and is not back yet; try again, or give a longer reattach_timeout=");
     }
+    // The kernel ended it for the memory of its user: made here, it would take what that limit is for.
+    if (code == Code::kExhausted && found.error().sys_errno == EDQUOT) return found;
     if (!options.embedded)
       return fail(Code::kClosed, fmt::format("loader: the daemon at {} was lost and could not be reached for "
                                              "{} s: {}; start it, then make a new Loader from the state",

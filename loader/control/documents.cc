@@ -102,6 +102,9 @@ CARYA_FIELDS(TraceRequest) {
 CARYA_FIELDS(TraceIs) {
   a("session", d.session), a("bytes", d.bytes);
 }
+CARYA_FIELDS(MetricsAre) {
+  a("text", d.text);
+}
 CARYA_FIELDS(Progress) {
   a("records", d.records);
 }
@@ -339,6 +342,7 @@ CARYA_DOCUMENT(TraceRequest)
 CARYA_DOCUMENT(TraceIs)
 CARYA_DOCUMENT(WatchRequest)
 CARYA_DOCUMENT(WatchIs)
+CARYA_DOCUMENT(MetricsAre)
 CARYA_DOCUMENT(Progress)
 CARYA_DOCUMENT(LongIs)
 CARYA_DOCUMENT(DaemonStatus)

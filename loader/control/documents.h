@@ -115,6 +115,10 @@ struct RankWatched {
 struct WatchIs {
   std::vector<RankWatched> ranks;
 };
+/// The daemon's page for Prometheus.
+struct MetricsAre {
+  std::string text;
+};
 struct Progress {
   std::uint64_t records = 0;
 };

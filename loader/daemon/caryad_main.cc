@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 #include "loader/daemon/metrics.h"
 #include "loader/daemon/server.h"
 #include "loader/daemon/settings.h"
+#include "loader/daemon/users_page.h"
 #include "loader/host/host.h"
 #include "loader/program/event_field.h"
 #include "loader/program/event_log.h"
@@ -41,6 +43,7 @@ struct Arguments {
   std::optional<double> linger_s;
   bool all_users = false;
   bool handed = false;  // started by one of all users
+  bool page = false;    // likewise, to serve the page of all of them
 };
 
 Result<Settings> settings_of(const Arguments& arguments) {
@@ -65,12 +68,12 @@ Result<Settings> settings_of(const Arguments& arguments) {
 UserRules rules_of(const UserSettings& users, EventLog& log) {
   std::vector<std::string> unknown;
   UserRules rules{.admitted = Admitted::create(users.allow, unknown),
-                  .weight = users.weight,
-                  .weights = {},
+                  .share = users.share,
+                  .shares = {},
                   .descriptors = users.descriptors};
-  for (const auto& [name, weight] : users.weights) {
+  for (const auto& [name, share] : users.shares) {
     if (const auto number = user_number(name))
-      rules.weights[*number] = weight;
+      rules.shares[*number] = share;
     else
       unknown.push_back(name);
   }
@@ -163,7 +166,7 @@ void run(Program& program, const std::string& socket, Serving& serving) {
 }
 
 int serve_one_user(Program& program, const Settings& settings, UniqueFd listening) {
-  UniqueFd handed(program.arguments.handed ? UserDaemons::kHandedFd : -1);
+  UniqueFd handed(program.arguments.handed ? kHandedFd : -1);
   if (handed) prctl(PR_SET_NAME, "caryad");  // which was started by its descriptor
   auto made = Server::create(
       {.socket = settings.socket,
@@ -212,9 +215,22 @@ int serve_all_users(Program& program, const Settings& settings, UniqueFd listeni
                 "caryad: " + arguments.config +
                     ": each user's daemon reads it with that user's rights; let everyone read it (chmod 644)",
                 0});
+  HttpListening page;
+  if (!settings.metrics.empty()) {
+    auto opened = listen_for_pages(settings.metrics);
+    if (!opened) return say(opened.error());
+    page = std::move(*opened);
+    program.log.write(LogLevel::kInfo, "metrics address=" + page.address);
+    if (!page.is_path)
+      program.log.write(
+          LogLevel::kWarning,
+          "every user of this host can read the metrics of all users at a port; a path is root's alone");
+  }
   auto made = UserDaemons::create({.socket = settings.socket,
                                    .listening = std::move(listening),
                                    .command = std::move(command),
+                                   .page = std::move(page.socket),
+                                   .page_command = {own, "--page"},
                                    .rules = rules_of(settings.users, program.log),
                                    .drain_s = settings.drain_s,
                                    .watchdog_ns = program.manager.watchdog_ns(),
@@ -224,6 +240,7 @@ int serve_all_users(Program& program, const Settings& settings, UniqueFd listeni
   program.log.write(LogLevel::kInfo,
                     fmt::format("ready socket={} pid={} for all users", settings.socket, getpid()));
   run(program, settings.socket, **made);
+  if (page.is_path) unlink(page.address.c_str());
   return 0;
 }
 
@@ -233,6 +250,10 @@ int serve(const Arguments& arguments) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&program.signals, signal);
   pthread_sigmask(SIG_BLOCK, &program.signals, nullptr);  // before any thread is started
   signal(SIGPIPE, SIG_IGN);
+  if (arguments.page) {
+    const Status served = serve_users_page(kHandedFd);
+    return served ? 0 : say(served.error());
+  }
 
   if (const Status simd = check_simd_environment(); !simd) {
     std::fprintf(stderr, "%s\n", simd.error().message.c_str());
@@ -278,6 +299,10 @@ int main(int argc, char** argv) {
                                               "without a client, or as --idle-exit says");
   app.add_flag("--handed", arguments.handed,
                "serve the connections that come over descriptor 3 (of --all-users)")
+      ->excludes(all_users)
+      ->group("");
+  app.add_flag("--page", arguments.page,
+               "serve the page of all users, asked for over descriptor 3 (of --all-users)")
       ->excludes(all_users)
       ->group("");
   app.set_version_flag("--version", "caryad " CARYA_VERSION);

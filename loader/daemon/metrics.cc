@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace carya::loader {
@@ -235,8 +237,148 @@ std::string metrics_text(const DaemonStatus& status) {
   return lines.take();
 }
 
+namespace {
+
+constexpr std::string_view kLabels[] = {"carya_job", "rank", "replica", "state", "op",
+                                        "worker",    "kind", "tier",    "le"};
+
+/// Takes a row apart, from its front.
+class Row {
+ public:
+  explicit Row(std::string_view text) : text_(text) {}
+  /// What stands before one of these characters.
+  std::string_view until(std::string_view ends) {
+    const std::string_view found = text_.substr(0, text_.find_first_of(ends));
+    text_.remove_prefix(found.size());
+    return found;
+  }
+  bool take(char wanted) {
+    if (text_.empty() || text_.front() != wanted) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  /// A value in quotes, with the format's three escapes, up to its closing one; none: it has no end, or another escape.
+  std::optional<std::string> quoted() {
+    if (!take('"')) return std::nullopt;
+    std::string value;
+    while (!text_.empty() && text_.front() != '"') {
+      char c = text_.front();
+      text_.remove_prefix(1);
+      if (c == '\\') {
+        if (text_.empty() || (text_.front() != '"' && text_.front() != '\\')) return std::nullopt;
+        c = text_.front();
+        text_.remove_prefix(1);
+      }
+      value += c;
+    }
+    if (!take('"')) return std::nullopt;
+    return value;
+  }
+  std::string_view rest() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+/// The labels of a row, written anew, each known and there once; none: they are not as they should be.
+std::optional<std::string> labels_of(Row& row) {
+  std::string labels;
+  std::vector<std::string_view> seen;
+  if (!row.take('{')) return labels;
+  do {
+    const std::string_view name = row.until("=");
+    if (std::ranges::find(kLabels, name) == std::end(kLabels) ||
+        std::ranges::find(seen, name) != seen.end() || !row.take('='))
+      return std::nullopt;
+    seen.push_back(name);
+    const auto value = row.quoted();
+    if (!value) return std::nullopt;
+    labels += "," + label(std::string(name).c_str(), *value);
+  } while (row.take(','));
+  if (!row.take('}')) return std::nullopt;
+  return labels;
+}
+
+/// The number that a row ends with; none: it is none, or not finite.
+std::optional<double> value_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// The families that a daemon's page has, in their order, and the rows of all users below them.
+class Joined {
+ public:
+  Joined() {
+    add_family("carya_user_up",
+               "# HELP carya_user_up Whether a user's daemon answered.\n"
+               "# TYPE carya_user_up gauge\n");
+    const std::string empty = metrics_text({});
+    std::string_view rest = empty;
+    while (!rest.empty()) {
+      const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+      rest.remove_prefix(line.size());
+      if (line.starts_with("# HELP ")) {
+        Row words(line.substr(7));
+        add_family(std::string(words.until(" ")), std::string(line));
+      } else if (line.starts_with("# TYPE ")) {
+        families_.back().text += line;
+        if (line.ends_with(" histogram\n"))
+          for (const char* suffix : {"_bucket", "_sum", "_count"})
+            index_[families_.back().name + suffix] = families_.size() - 1;
+      }
+    }
+  }
+  void add(const UserMetrics& user) {
+    const std::string who = label("user", user.user) + "," + label("daemon", std::to_string(user.number));
+    families_.front().text += fmt::format("carya_user_up{{{}}} {}\n", who, user.text ? 1 : 0);
+    std::string_view rest = user.text ? std::string_view(*user.text).substr(0, kUserMetricsBytesMax) : "";
+    for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      add_row(rest.substr(0, end), who);
+      rest.remove_prefix(end + 1);
+    }
+  }
+  std::string take() {
+    std::string text;
+    for (const Family& family : families_) text += family.text;
+    return text;
+  }
+
+ private:
+  struct Family {
+    std::string name, text;
+  };
+  void add_family(const std::string& name, std::string text) {
+    index_[name] = families_.size();
+    families_.push_back({name, std::move(text)});
+  }
+  void add_row(std::string_view line, const std::string& who) {
+    Row row(line);
+    const std::string name(row.until("{ "));
+    const auto found = index_.find(name);
+    if (found == index_.end() || found->second == 0) return;  // the first is this page's own
+    const auto labels = labels_of(row);
+    if (!labels || !row.take(' ')) return;
+    if (const auto value = value_of(row.rest()))
+      families_[found->second].text += name + "{" + who + *labels + "} " + number(*value) + "\n";
+  }
+
+  std::vector<Family> families_;
+  std::map<std::string, std::size_t> index_;
+};
+
+}  // namespace
+
+std::string join_metrics(std::span<const UserMetrics> users) {
+  Joined joined;
+  for (const UserMetrics& user : users) joined.add(user);
+  return joined.take();
+}
+
 Result<std::unique_ptr<HttpPage>> serve_metrics(const std::string& address, const Server& server) {
-  return HttpPage::create(address, [&server](const std::string& path) -> HttpAnswer {
+  ASSIGN(HttpListening listening, listen_for_pages(address));
+  return HttpPage::create(std::move(listening), [&server](const std::string& path) -> HttpAnswer {
     if (path == "/metrics") return {200, metrics_text(server.status())};
     if (path == "/healthz") return {200, "ok\n"};
     if (path == "/readyz") {

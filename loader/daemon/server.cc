@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "loader/control/listening.h"
 #include "loader/control/long_message.h"
+#include "loader/daemon/metrics.h"
 #include "loader/daemon/process_status.h"
 #include "loader/program/event_field.h"
 #include "loader/trace/perfetto.h"
@@ -414,6 +415,8 @@ Status Server::answer(Connection& connection, const Message& message) {
       return answer_attach(connection, message);
     case MessageType::kStatus:
       return reply(connection, message, MessageType::kStatusIs, encode(status()));
+    case MessageType::kMetrics:
+      return reply(connection, message, MessageType::kMetricsAre, encode(MetricsAre{metrics_text(status())}));
     case MessageType::kDrain:
       drain();
       return reply(connection, message, MessageType::kDone, Message().body);

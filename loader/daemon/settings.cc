@@ -20,6 +20,7 @@ namespace {
 constexpr double kShareOfMemory = 0.5;
 constexpr double kCacheShareOfMemory = 0.2;
 constexpr double kUserWeightMin = 0.01, kUserWeightMax = 100;
+constexpr std::uint64_t kUserMemoryMin = 64 << 20;  // with less a daemon ends before it has a job
 
 /// Reads one value; gives what is allowed when it is not that.
 using Take = std::function<std::string(const toml::node&)>;
@@ -137,6 +138,17 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
   readers["remote.max_workers"] = whole(remote.goal.workers_max, 0, autotune::kAnyWorkersMax);
 }
 
+/// The most of one user; "": no limit.
+Take user_memory(std::uint64_t& out, std::uint64_t memory_bytes) {
+  return [&out, memory_bytes](const toml::node& node) -> std::string {
+    const auto text = node.value_exact<std::string>();
+    if (text == "") return out = 0, "";
+    const auto bytes = parse_size(text.value_or(""), memory_bytes);
+    if (bytes && *bytes >= kUserMemoryMin) return out = *bytes, "";
+    return (bytes ? "64MiB or more" : bytes.error().message) + std::string(", or \"\" for no limit");
+  };
+}
+
 Take weight(double& out) {
   return [&out](const toml::node& node) -> std::string {
     const auto value = node.value<double>();
@@ -184,7 +196,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"limits.cache_memory", memory(settings.limits.cache_bytes, memory_bytes)},
       {"users.allow",
        words(settings.users.allow, R"(a list such as ["alice", "@train"], or ["*"] for everyone)")},
-      {"users.weight", weight(settings.users.weight)},
+      {"users.weight", weight(settings.users.share.weight)},
+      {"users.memory", user_memory(settings.users.share.memory_bytes, memory_bytes)},
       {"users.descriptors", whole(settings.users.descriptors, 0, 1 << 20)},
   };
   add_remote_readers(readers, settings.limits.remote);
@@ -237,7 +250,7 @@ class Reader {
     }
     return {};
   }
-  /// The table of one user, whose weight goes to those of all.
+  /// The table of one user, whose share goes to those of all.
   Status read_user(const std::string& user, const toml::table& table, Settings& settings) const {
     auto keys = readers_into(settings, memory_bytes_);
     std::erase_if(keys, [](const auto& entry) {
@@ -246,8 +259,9 @@ class Reader {
              !key.starts_with("remote.");
     });
     keys.erase("limits.connections");
-    double own = settings.users.weight;
-    keys["weight"] = weight(own);
+    UserShare own = settings.users.share;
+    keys["weight"] = weight(own.weight);
+    keys["memory"] = user_memory(own.memory_bytes, memory_bytes_);
     for (const auto& [key, node] : table) {
       const std::string path(key.str());
       if (node.is_table() && (path == "limits" || path == "remote"))
@@ -255,7 +269,7 @@ class Reader {
       else
         TRY(read_key(path, "user." + user + "." + path, node, keys));
     }
-    settings.users.weights[user] = own;
+    settings.users.shares[user] = own;
     return {};
   }
 
@@ -308,11 +322,11 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
     const std::string one(key.str());
     if (!node.is_table())
       return fail(Code::kInvalidArgument, place(node, name) + ": user." + one + " is no table; give [user." +
-                                              one + "] with a weight, limits or remote");
+                                              one + "] with a weight, memory, limits or remote");
     Settings others = settings;  // of another user: looked at for mistakes
     Settings& into = std::ranges::find(user, one) != user.end() ? settings : others;
     TRY(reader.read_user(one, *node.as_table(), into));
-    settings.users.weights[one] = into.users.weights[one];
+    settings.users.shares[one] = into.users.shares[one];
   }
   return settings;
 }

@@ -7,14 +7,15 @@
 
 #include "base/error.h"
 #include "loader/daemon/job_table.h"
+#include "loader/users/user_groups.h"
 
 namespace carya::loader {
 
 /// Whom a daemon of all users serves ([users] and [user.NAME] of caryad.toml).
 struct UserSettings {
   std::vector<std::string> allow{"*"};  ///< users, "@group", "*"
-  double weight = 1;                    ///< of each user's processes, beside those of the others
-  std::map<std::string, double> weights{};
+  UserShare share{};                    ///< of each user's processes, beside those of the others
+  std::map<std::string, UserShare> shares{};
   std::uint64_t descriptors = 0;  ///< of each user's daemon; 0: as many as the daemon of all users has
 
   bool operator==(const UserSettings&) const = default;

@@ -189,13 +189,19 @@ const std::string& HttpPage::address() const {
   return state_->address;
 }
 
-Result<std::unique_ptr<HttpPage>> HttpPage::create(const std::string& address, Answer answer) {
+Result<HttpListening> listen_for_pages(const std::string& address) {
+  HttpListening listening{.socket = {}, .address = address, .is_path = address.starts_with('/')};
+  ASSIGN(listening.socket,
+         listening.is_path ? listen_at_path(address) : listen_at_port(address, listening.address));
+  return listening;
+}
+
+Result<std::unique_ptr<HttpPage>> HttpPage::create(HttpListening given, Answer answer) {
   auto state = std::make_unique<State>();
-  state->address = address;
+  state->address = std::move(given.address);
   state->answer = std::move(answer);
-  state->is_path = address.starts_with('/');
-  ASSIGN(UniqueFd listening,
-         state->is_path ? listen_at_path(address) : listen_at_port(address, state->address));
+  state->is_path = given.is_path;
+  UniqueFd listening = std::move(given.socket);
   sockaddr bound{};
   socklen_t bytes = sizeof(bound);
   getsockname(listening.get(), &bound, &bytes);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
 
 namespace carya::loader {
 
@@ -14,16 +15,26 @@ struct HttpAnswer {
   std::string body;
 };
 
+/// A socket that a page listens at.
+struct HttpListening {
+  UniqueFd socket;
+  std::string address;  ///< with the port that was chosen
+  bool is_path = false;
+};
+
+/// Listen at `address`: an absolute path, or "127.0.0.1:9464", "[::1]:9464", "localhost:0" (a free port). Errors:
+/// kInvalidArgument (another form, not the loopback), kClosed (somebody listens there), kPermission, kExhausted.
+Result<HttpListening> listen_for_pages(const std::string& address);
+
 /// Serves pages by HTTP/1.1 to programs of this host, on a Unix socket of this user alone or on a port of the loopback.
 ///
 /// One thread serves GET and HEAD, one request per connection. Limits: 32 connections (then the oldest is closed),
 /// 8 KiB of header, 10 s each. A connection that sends anything else is closed. The thread sleeps while nobody asks.
 class HttpPage {
  public:
-  /// Listen at `address`: an absolute path, or "127.0.0.1:9464", "[::1]:9464", "localhost:0" (a free port). The page's
-  /// thread calls `answer` with the path of the request. Errors: kInvalidArgument (another form, not the loopback),
-  /// kClosed (somebody listens there), kPermission, kExhausted.
-  static Result<std::unique_ptr<HttpPage>> create(const std::string& address,
+  /// The page's thread calls `answer` with the path of the request. Where the address is a path, its file is removed at
+  /// the end. Errors: kExhausted, kIo.
+  static Result<std::unique_ptr<HttpPage>> create(HttpListening listening,
                                                   std::function<HttpAnswer(const std::string&)> answer);
   ~HttpPage();
   /// The address at which the page listens, with the port that was chosen.

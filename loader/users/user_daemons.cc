@@ -1,11 +1,7 @@
 #include "loader/users/user_daemons.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <ranges>
 #include <utility>
 
 #include "base/cgroup.h"
@@ -26,7 +23,7 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::uint64_t kListening = 1, kFirstTag = 2;
+constexpr std::uint64_t kListening = 1, kPage = 2, kFirstTag = 3;
 /// Of a daemon's tag: the socket for root, not the process.
 constexpr std::uint64_t kOwnSocketBit = 1ULL << 63;
 /// Connections that a daemon has not taken yet: a daemon that was stopped holds up its own user only.
@@ -35,67 +32,18 @@ constexpr int kWaitingBytes = 16 << 10;
 constexpr double kStartsMax = 20, kStartsPerS = 5;
 /// Daemons of one user, by other groups.
 constexpr std::ptrdiff_t kDaemonsOfUserMax = 4;
+/// Of which so many run, those that are ending among them.
+constexpr std::ptrdiff_t kRunningOfUserMax = 2 * kDaemonsOfUserMax;
+/// Of the page so many questions are answered in a row.
+constexpr int kQuestionsMax = 64;
+/// A page that ended is started again after this.
+constexpr std::int64_t kPageAgainNs = 1'000'000'000;
+/// A user is refused for so long after the kernel ended a daemon of theirs for its memory: who was served by it hears why,
+/// and the next who comes starts another.
+constexpr std::int64_t kMemoryPauseNs = 10'000'000'000;
 constexpr auto kNoUser = static_cast<uid_t>(-1);
+constexpr uid_t kNobody = 65534;
 constexpr std::int64_t kSecondNs = 1'000'000'000;
-
-/// What a daemon gets of this process's environment.
-constexpr const char* kPassed[] = {"PATH",         "LANG",        "LC_ALL", "TZ", "LD_LIBRARY_PATH",
-                                   "ASAN_OPTIONS", "TSAN_OPTIONS"};
-
-std::vector<std::string> environment() {
-  std::vector<std::string> passed;
-  for (const char* const name : kPassed)
-    if (const char* const value = std::getenv(name); value != nullptr)
-      passed.push_back(std::string(name) + '=' + value);
-  return passed;
-}
-
-std::vector<char*> words(const std::vector<std::string>& text) {
-  std::vector<char*> pointers;
-  for (const std::string& word : text) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-/// All that a process needs between fork() and exec(), where it may call the kernel only.
-struct Start {
-  std::vector<char*> command, environment;
-  int program;           // by descriptor: the user need not reach it by its path
-  const Rights* rights;  // null: this process's own
-  int handed;
-  int nothing;         // /dev/null: its log is in its memory, and no stream is shared with other users
-  int processes = -1;  // of the cgroup
-  rlimit descriptors{};
-};
-
-constexpr int kProgramFd = UserDaemons::kHandedFd + 1;
-
-/// First all that is this process's is given away, then its rights: from then on the user may stop and look at it.
-[[noreturn]] void become(const Start& start) {
-  // In its cgroup first: what the start costs is the user's. A refusal leaves it where it is.
-  if (start.processes >= 0) static_cast<void>(!::write(start.processes, "0", 1));
-  if (start.descriptors.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &start.descriptors);
-  setsid();
-  umask(022);
-  // Above those that they become, so that none is written over.
-  const int handed = fcntl(start.handed, F_DUPFD, kProgramFd + 1);
-  const int program = fcntl(start.program, F_DUPFD, kProgramFd + 1);
-  const int nothing = fcntl(start.nothing, F_DUPFD, kProgramFd + 1);
-  if (handed < 0 || program < 0 || nothing < 0) _exit(126);
-  for (int fd = 0; fd < UserDaemons::kHandedFd; ++fd)
-    if (dup2(nothing, fd) < 0) _exit(126);
-  if (dup2(handed, UserDaemons::kHandedFd) < 0 || dup3(program, kProgramFd, O_CLOEXEC) < 0) _exit(126);
-  syscall(SYS_close_range, kProgramFd + 1, ~0U, 0);
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || chdir("/") != 0) _exit(126);
-  if (start.rights != nullptr && take_rights(*start.rights) != 0) _exit(126);
-  // These three wait until the daemon asks for them, which it does by itself: before that they would end it.
-  sigset_t later;
-  sigemptyset(&later);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&later, number);
-  sigprocmask(SIG_SETMASK, &later, nullptr);
-  syscall(SYS_execveat, kProgramFd, "", start.command.data(), start.environment.data(), AT_EMPTY_PATH);
-  _exit(127);
-}
 
 }  // namespace
 
@@ -104,9 +52,10 @@ struct UserDaemons::Daemon {
   std::uint64_t tag = 0;
   Rights rights;
   pid_t pid = 0;
-  UniqueFd process;  // pidfd
-  UniqueFd handing;  // its socket of connections; empty once it takes none
-  UniqueFd own;      // where root asks for it
+  UniqueFd process;          // pidfd
+  UniqueFd handing;          // its socket of connections; empty once it takes none
+  std::uint32_t number = 1;  // of this user's, the lowest that is free
+  UniqueFd own;              // where root asks for it
   std::string own_path;
 };
 
@@ -121,12 +70,20 @@ Result<std::unique_ptr<UserDaemons>> UserDaemons::create(UserDaemonsOptions opti
       new UserDaemons(std::move(options), std::move(poller), std::move(listening)));
   made->own_path_ = !passed;
   TRY(made->poller_.watch(made->listening_.get(), kListening));
-  if (auto groups = CpuGroups::create("/sys/fs/cgroup", kernel_text("/proc/self/cgroup")))
+  if (auto groups = UserGroups::create("/sys/fs/cgroup", kernel_text("/proc/self/cgroup")))
     made->groups_ = std::move(*groups);
   else
     made->options_.log(LogLevel::kWarning, "weights of users are not kept, each has the same part" +
                                                field("why", groups.error().message));
+  made->say_unkept();
   made->remove_left();
+  if (made->options_.page) {
+    const Rights rights =
+        geteuid() == 0 ? Rights{.uid = kNobody, .gid = kNobody, .groups = {}} : own_rights();
+    made->page_.emplace(std::move(made->options_.page),
+                        StartOptions{.command = made->options_.page_command, .rights = rights});
+    made->start_page();
+  }
   return made;
 }
 
@@ -146,6 +103,7 @@ void UserDaemons::end() {
   listening_.reset();
   for (const auto& [tag, daemon] : daemons_)
     if (!daemon->own_path.empty()) unlink(daemon->own_path.c_str());
+  page_.reset();
   daemons_.clear();  // those that still run end with their clients
   current_.clear();
 }
@@ -173,6 +131,7 @@ int UserDaemons::wait_ms() {
   if (const std::int64_t look_ns = closing_.look(monotonic_ns()); look_ns != 0)
     until_ns = until_ns == 0 ? look_ns : std::min(until_ns, look_ns);
   if (drain_until_ns_ != 0) until_ns = until_ns == 0 ? drain_until_ns_ : std::min(until_ns, drain_until_ns_);
+  if (page_again_ns_ != 0) until_ns = until_ns == 0 ? page_again_ns_ : std::min(until_ns, page_again_ns_);
   if (until_ns == 0) return -1;
   return static_cast<int>(
       std::clamp<std::int64_t>((until_ns - monotonic_ns() + 999'999) / 1'000'000, 0, 60'000));
@@ -183,6 +142,8 @@ void UserDaemons::run() {
     for (const std::uint64_t tag : poller_.wait(wait_ms())) {
       if (tag == kListening) {
         accept_clients(listening_.get(), nullptr);
+      } else if (tag == kPage) {
+        answer_page();
       } else if ((tag & kOwnSocketBit) == 0) {
         reap(tag);
       } else if (const auto found = daemons_.find(tag & ~kOwnSocketBit); found != daemons_.end()) {
@@ -202,6 +163,7 @@ void UserDaemons::look_after() {
     next_alive_ns_ = monotonic_ns() + *options_.watchdog_ns / 2;
   }
   take_rules();
+  if (page_again_ns_ != 0 && monotonic_ns() >= page_again_ns_) start_page();
   if (!drain_ || drain_until_ns_ != 0) return;
   drain_until_ns_ = monotonic_ns() + static_cast<std::int64_t>(options_.drain_s * 1e9) + 5 * kSecondNs;
   poller_.forget(listening_.get());
@@ -218,10 +180,10 @@ void UserDaemons::take_rules() {
     next_rules_.reset();
   }
   signal_all(SIGHUP);
+  say_unkept();
   for (const auto& [tag, daemon] : daemons_) {
-    const uid_t uid = daemon->rights.uid;
-    if (groups_) static_cast<void>(groups_->add(std::to_string(uid), options_.rules.weight_of(uid)));
-    if (options_.rules.admitted.admits(daemon->rights)) continue;
+    static_cast<void>(groups_of(daemon->rights.uid));
+    if (!daemon->handing || options_.rules.admitted.admits(daemon->rights)) continue;
     options_.log(LogLevel::kInfo, "no longer served" + field("uid", daemon->rights.uid));
     daemon->handing.reset();  // it ends when its clients have gone
     current_.erase(daemon->rights);
@@ -292,12 +254,13 @@ void UserDaemons::serve(UniqueFd client, const Rights& rights) {
 }
 
 Result<UserDaemons::Daemon*> UserDaemons::daemon_for(const Rights& rights) {
+  TRY(check_memory(rights.uid));
   if (const auto found = current_.find(rights); found != current_.end()) return found->second;
   if (daemons_.size() >= options_.users_max)
     return fail(Code::kExhausted, fmt::format("caryad: {} daemons of users, the limit", daemons_.size()));
   const auto of_user = [&](const auto& one) { return one.second->rights.uid == rights.uid; };
   const auto running = std::ranges::count_if(daemons_, of_user);  // those that are ending among them
-  if (std::ranges::count_if(current_, of_user) >= kDaemonsOfUserMax || running >= 2 * kDaemonsOfUserMax)
+  if (std::ranges::count_if(current_, of_user) >= kDaemonsOfUserMax || running >= kRunningOfUserMax)
     return fail(Code::kExhausted,
                 fmt::format("caryad: {} daemons of this user; end the jobs of one set of groups", running));
   Allowance& own = allowance_of(rights.uid);
@@ -313,7 +276,9 @@ UserDaemons::Allowance& UserDaemons::allowance_of(uid_t user) {
     return std::min(kStartsMax, one.starts + static_cast<double>(now_ns - one.since_ns) * 1e-9 * kStartsPerS);
   };
   std::erase_if(allowances_, [&](const auto& one) {
-    return one.first != user && full(one.second) >= kStartsMax && now_ns - one.second.refused_ns > kSecondNs;
+    return one.first != user && full(one.second) >= kStartsMax &&
+           now_ns - one.second.refused_ns > kSecondNs && one.second.killed == 0 &&
+           now_ns - one.second.memory_ns >= kMemoryPauseNs;
   });
   Allowance& own =
       allowances_.try_emplace(user, Allowance{.starts = kStartsMax, .since_ns = now_ns}).first->second;
@@ -329,58 +294,76 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   auto daemon = std::make_unique<Daemon>();
   daemon->tag = next_tag_++;
   daemon->rights = rights;
+  const auto taken = [&](const auto& one) {
+    return one.second->rights.uid == rights.uid && one.second->number == daemon->number;
+  };
+  while (std::ranges::any_of(daemons_, taken)) ++daemon->number;
   daemon->handing.reset(ends[0]);
   const UniqueFd theirs(ends[1]);
   setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kWaitingBytes, sizeof(kWaitingBytes));
 
-  const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!nothing) return fail_errno("caryad: /dev/null", errno);
-  const UniqueFd program(::open(options_.command.front().c_str(), O_PATH | O_CLOEXEC));
-  if (!program) return fail_errno("caryad: " + options_.command.front(), errno);
-  const std::vector<std::string> variables = environment();
-  Start start{.command = words(options_.command),
-              .environment = words(variables),
-              .program = program.get(),
-              .rights = &rights,
-              .handed = theirs.get(),
-              .nothing = nothing.get()};
-  if (rights == own_rights()) start.rights = nullptr;
-  UniqueFd processes;
-  if (groups_) {
-    auto added = groups_->add(std::to_string(rights.uid), options_.rules.weight_of(rights.uid));
-    if (added)
-      processes = std::move(*added);
-    else if (!std::exchange(said_without_groups_, true))
-      options_.log(LogLevel::kWarning, "weights of users are not kept" + field("why", added.error().message));
-    start.processes = processes.get();
-  }
-  if (options_.rules.descriptors != 0)
-    start.descriptors = {options_.rules.descriptors, options_.rules.descriptors};
-
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = fork();
-  if (pid == 0) become(start);
-  const int error = errno;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return fail_errno("caryad: start of a user's daemon", error);
-  daemon->pid = pid;
-  daemon->process.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  Status watched = daemon->process ? poller_.watch(daemon->process.get(), daemon->tag)
-                                   : Status(fail_errno("caryad: watch of a user's daemon", errno));
-  if (!watched) {
-    kill(pid, SIGKILL);
-    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  ASSIGN(StartedProcess process, start_process({.command = options_.command,
+                                                .rights = rights,
+                                                .groups = groups_of(rights.uid),
+                                                .descriptors = options_.rules.descriptors},
+                                               theirs.get()));
+  if (Status watched = poller_.watch(process.process.get(), daemon->tag); !watched) {
+    end_process(process);
     return std::unexpected(std::move(watched.error()));
   }
-  options_.log(LogLevel::kInfo, "started" + field("uid", rights.uid) + field("pid", pid));
+  daemon->pid = process.pid;
+  daemon->process = std::move(process.process);
+  options_.log(LogLevel::kInfo, "started" + field("uid", rights.uid) + field("pid", daemon->pid));
   open_own_socket(*daemon);
   Daemon* const started = daemon.get();
   current_[rights] = started;
   daemons_[started->tag] = std::move(daemon);
   return started;
+}
+
+/// The cgroups of a user, with what the rules say.
+std::vector<UniqueFd> UserDaemons::groups_of(uid_t user) {
+  if (!groups_) return {};
+  auto processes = groups_->add(std::to_string(user), options_.rules.share_of(user));
+  if (processes) return std::move(*processes);
+  if (!std::exchange(said_without_groups_, true))
+    options_.log(LogLevel::kWarning, "weight and memory of a user are not kept" + field("uid", user) +
+                                         field("why", processes.error().message));
+  return {};
+}
+
+/// Limits of memory are of no use without a controller, which is to be known.
+void UserDaemons::say_unkept() {
+  const auto limited = [](const UserShare& share) { return share.memory_bytes != 0; };
+  if ((!groups_ || !groups_->keeps_memory()) &&
+      (limited(options_.rules.share) ||
+       std::ranges::any_of(options_.rules.shares | std::views::values, limited)))
+    options_.log(LogLevel::kWarning,
+                 "limits of memory of users are not kept: there is no controller of memory");
+}
+
+/// Errors: kExhausted, EDQUOT, where the kernel has just ended a daemon of the user for its memory. The kernel counts before
+/// the process is seen to end, so that no client finds another daemon meanwhile.
+Status UserDaemons::check_memory(uid_t user) {
+  const std::uint64_t most = options_.rules.share_of(user).memory_bytes;
+  if (!groups_ || most == 0) return {};
+  Allowance& own = allowance_of(user);
+  const std::uint64_t killed = groups_->killed(std::to_string(user));
+  if (killed > own.killed) {
+    own.memory_ns = monotonic_ns();
+    options_.log(LogLevel::kWarning,
+                 "killed for the memory of its user" + field("uid", user) + field("limit", most));
+  }
+  own.killed = killed;
+  if (own.memory_ns == 0 || monotonic_ns() - own.memory_ns >= kMemoryPauseNs) return {};
+  return fail(
+      Code::kExhausted,
+      fmt::format(
+          "caryad: the kernel ended the daemon of user {}, which needed more than the {} bytes of memory "
+          "that [users] memory of caryad.toml allows; have fewer slots, a smaller cache or smaller "
+          "batches, or ask for more memory",
+          user, most),
+      EDQUOT);
 }
 
 std::string UserDaemons::own_folder() const {
@@ -399,18 +382,47 @@ void UserDaemons::remove_left() {
 void UserDaemons::open_own_socket(Daemon& daemon) {
   const std::string folder = own_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return;
-  for (int number = 1; number <= kDaemonsOfUserMax + 1; ++number) {
-    std::string path = fmt::format("{}/{}{}.sock", folder, daemon.rights.uid,
-                                   number == 1 ? "" : "-" + std::to_string(number));
-    const bool taken =
-        std::ranges::any_of(daemons_, [&](const auto& one) { return one.second->own_path == path; });
-    if (taken) continue;
-    auto listening = listen_for_clients(path, false);
-    if (!listening || !poller_.watch(listening->get(), daemon.tag | kOwnSocketBit)) return;
-    daemon.own = std::move(*listening);
-    daemon.own_path = std::move(path);
-    return;
+  std::string path = fmt::format("{}/{}{}.sock", folder, daemon.rights.uid,
+                                 daemon.number == 1 ? "" : "-" + std::to_string(daemon.number));
+  auto listening = listen_for_clients(path, false);
+  if (!listening || !poller_.watch(listening->get(), daemon.tag | kOwnSocketBit)) return;
+  daemon.own = std::move(*listening);
+  daemon.own_path = std::move(path);
+}
+
+void UserDaemons::start_page() {
+  page_again_ns_ = 0;
+  Status started = page_->start();
+  if (started) started = poller_.watch(page_->socket(), kPage);
+  if (started) return;
+  options_.log(LogLevel::kWarning, "no page of metrics" + field("why", started.error().message));
+  page_again_ns_ = monotonic_ns() + kPageAgainNs;
+}
+
+/// It asks for one daemon after the other. One that takes nothing now is listed without a connection.
+void UserDaemons::answer_page() {
+  for (int count = 0; count < kQuestionsMax; ++count) {  // others wait meanwhile
+    const auto tag = page_->question();
+    if (!tag) break;
+    const auto takes = [](const auto& one) { return static_cast<bool>(one.second->handing); };
+    const auto next = std::find_if(daemons_.upper_bound(*tag), daemons_.end(), takes);
+    if (next == daemons_.end()) {
+      page_->answer({.draining = drain_ ? 1U : 0U}, -1);
+      continue;
+    }
+    const Daemon& daemon = *next->second;
+    UniqueFd theirs, pages;
+    if (int ends[2]; socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0) {
+      theirs.reset(ends[0]);
+      pages.reset(ends[1]);
+    }
+    if (!theirs || hand_over(daemon.handing.get(), theirs.get()) != 0) pages.reset();
+    page_->answer({.tag = daemon.tag, .uid = daemon.rights.uid, .number = daemon.number}, pages.get());
+    closing_.take(std::move(theirs));
   }
+  if (page_->runs()) return;
+  options_.log(LogLevel::kWarning, "the page of metrics ended, and is started again");
+  page_again_ns_ = monotonic_ns() + kPageAgainNs;
 }
 
 /// A daemon has ended.
@@ -427,9 +439,12 @@ void UserDaemons::reap(std::uint64_t tag) {
     current_.erase(current);
   if (!daemon->own_path.empty()) unlink(daemon->own_path.c_str());
   const uid_t uid = daemon->rights.uid;
+  static_cast<void>(check_memory(uid));
   if (groups_ &&
-      std::ranges::none_of(daemons_, [&](const auto& one) { return one.second->rights.uid == uid; }))
+      std::ranges::none_of(daemons_, [&](const auto& one) { return one.second->rights.uid == uid; })) {
     groups_->remove(std::to_string(uid));
+    allowance_of(uid).killed = groups_->killed(std::to_string(uid));
+  }
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   options_.log(well ? LogLevel::kInfo : LogLevel::kWarning,
                "ended" + field("uid", uid) + field("pid", daemon->pid) +

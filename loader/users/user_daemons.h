@@ -14,27 +14,30 @@
 #include "base/unique_fd.h"
 #include "loader/program/log_level.h"
 #include "loader/users/closing_process.h"
-#include "loader/users/cpu_groups.h"
+#include "loader/users/page_process.h"
 #include "loader/users/rights.h"
+#include "loader/users/user_groups.h"
 
 namespace carya::loader {
 
 /// What may change while it runs.
 struct UserRules {
   Admitted admitted;
-  double weight = 1;                  ///< of a user that `weights` does not name
-  std::map<uid_t, double> weights{};  ///< of users: their part of the processor beside each other
-  double weight_of(uid_t user) const {
-    const auto own = weights.find(user);
-    return own != weights.end() ? own->second : weight;
+  UserShare share{};                    ///< of a user that `shares` does not name
+  std::map<uid_t, UserShare> shares{};  ///< of users: what each may have beside the others
+  const UserShare& share_of(uid_t user) const {
+    const auto own = shares.find(user);
+    return own != shares.end() ? own->second : share;
   }
   std::uint64_t descriptors = 0;  ///< that the daemon of a user may have open; 0: as many as this process
 };
 
 struct UserDaemonsOptions {
-  std::string socket;                ///< where clients of all users connect
-  UniqueFd listening{};              ///< by socket activation: it listens already
-  std::vector<std::string> command;  ///< the program of a user's daemon, with its arguments
+  std::string socket;                     ///< where clients of all users connect
+  UniqueFd listening{};                   ///< by socket activation: it listens already
+  std::vector<std::string> command;       ///< the program of a user's daemon, with its arguments
+  UniqueFd page{};                        ///< where the page of all users listens; empty: there is none
+  std::vector<std::string> page_command;  ///< the program that serves it
   UserRules rules;
   std::uint64_t users_max = 1024;  ///< daemons at the same time
   double drain_s = 5;              ///< after SIGTERM daemons have so long to end
@@ -53,13 +56,14 @@ struct UserDaemonsOptions {
 /// Beside the socket is a folder "users" of root, with a socket for each daemon by the user's number: who connects there
 /// talks to that user's daemon (`carya status --all-users`).
 ///
+/// A user whose daemon the kernel ended for its memory (UserShare::memory_bytes) is refused for kMemoryPauseNs, and told why:
+/// what it lost ends with this error, where it would be the same again.
+///
 /// A daemon gets its connections over a socket that is its descriptor kHandedFd, one descriptor a message. While this
 /// process is gone the daemons go on for the clients that they have.
 /// Threads: run() by one; drain(), stop() and set_rules() by any.
 class UserDaemons {
  public:
-  static constexpr int kHandedFd = 3;
-
   /// Errors: kInvalidArgument (the path), kPermission, kExhausted, kClosed (another daemon listens there).
   static Result<std::unique_ptr<UserDaemons>> create(UserDaemonsOptions options);
   ~UserDaemons();
@@ -84,6 +88,8 @@ class UserDaemons {
     double starts = 0;  // of daemons, at `since_ns`
     std::int64_t since_ns = 0;
     std::int64_t refused_ns = 0;  // when a refusal was last logged
+    std::uint64_t killed = 0;     // UserGroups::killed() at the last look
+    std::int64_t memory_ns = 0;   // when a process of the user was last found killed for its memory; 0: never
   };
   UserDaemons(UserDaemonsOptions options, Poller poller, UniqueFd listening);
   void accept_clients(int listening, Daemon* only);
@@ -92,9 +98,14 @@ class UserDaemons {
   Allowance& allowance_of(uid_t user);
   Result<Daemon*> daemon_for(const Rights& rights);
   Result<Daemon*> start(const Rights& rights);
+  std::vector<UniqueFd> groups_of(uid_t user);
+  void say_unkept();
+  Status check_memory(uid_t user);
   std::string own_folder() const;
   void remove_left();
   void open_own_socket(Daemon& daemon);
+  void start_page();
+  void answer_page();
   void reap(std::uint64_t tag);
   void look_after();
   void take_rules();
@@ -105,8 +116,10 @@ class UserDaemons {
   Poller poller_;
   UniqueFd listening_;
   bool own_path_ = false;  // the socket's file is removed at the end
-  std::optional<CpuGroups> groups_;
+  std::optional<UserGroups> groups_;
   bool said_without_groups_ = false;
+  std::optional<PageProcess> page_;
+  std::int64_t page_again_ns_ = 0;  // when it is started again; 0: it runs, or there is none
   ClosingProcess closing_;
   std::uint64_t next_tag_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Daemon>> daemons_;  // all that run, by tag

@@ -111,7 +111,7 @@ descriptors = 99
                                                 .goal = {.objective = autotune::Objective::kSpeed,
                                                          .workers_max = 9,
                                                          .workers_cost_per_hour_max = 2.5}}},
-                          .users = {.allow = {"alice", "@train"}, .weight = 2, .descriptors = 99}};
+                          .users = {.allow = {"alice", "@train"}, .share = {.weight = 2}, .descriptors = 99}};
   EXPECT_EQ(settings, expected);
 }
 
@@ -120,8 +120,11 @@ TEST(Settings, ATableOfAUserCountsForThatUserAndItsWeightForAll) {
 [limits]
 jobs = 9
 readers = 3
+[users]
+memory = "1GiB"
 [user.alice]
 weight = 3
+memory = "512MiB"
 roots = []
 limits.jobs = 2
 remote.max_workers = 1
@@ -135,9 +138,11 @@ limits.jobs = 4
   };
   const Settings others = of({"bob", "1001"}), alice = of({"alice", "1002"}),
                  by_number = of({"carl", "1000"});
-  const std::map<std::string, double> weights{{"1000", 1}, {"alice", 3}};
+  const std::map<std::string, UserShare> shares{{"1000", {.weight = 1, .memory_bytes = 1ULL << 30}},
+                                                {"alice", {.weight = 3, .memory_bytes = 512ULL << 20}}};
   for (const Settings& one : {others, alice, by_number}) {
-    EXPECT_EQ(one.users.weights, weights);
+    EXPECT_EQ(one.users.shares, shares);
+    EXPECT_EQ(one.users.share.memory_bytes, 1ULL << 30);
     EXPECT_EQ(one.limits.readers, 3u);
   }
   EXPECT_EQ(others.limits.jobs, 9u);
@@ -151,6 +156,8 @@ limits.jobs = 4
 TEST(Settings, MistakesInATableOfAnyUserAreNamed) {
   EXPECT_THAT(error_of("[user.alice]\nweight = 0\n"),
               HasSubstr("c.toml:2: user.alice.weight: got 0; give a number of 0.01 to 100"));
+  EXPECT_THAT(error_of("[user.alice]\nmemory = \"1KiB\"\n"),
+              HasSubstr("user.alice.memory: got '1KiB'; give 64MiB or more, or \"\" for no limit"));
   EXPECT_THAT(error_of("[user.alice]\nlimits.jobs = 0\n"), HasSubstr("user.alice.limits.jobs: got 0; give"));
   EXPECT_THAT(error_of("[user.alice]\nlimits.connections = 1\n"),
               HasSubstr("user.alice.limits.connections is no"));

@@ -110,7 +110,7 @@ def test_two_jobs_are_two_lines(daemon: Daemon, query: Query) -> None:
 
 
 def test_every_query_of_the_dashboard_is_answered(daemon: Daemon, query: Query, photos: Path, tmp_path: Path) -> None:
-    """Those about workers are valid and empty, as no job has any; of the process there is caryad's line alone. What a
+    """Those about workers and users are valid and empty, as there are none; of the process there is caryad's line alone. What a
     cache saves may not be known yet."""
     dashboard = json.loads((PACKAGING / "grafana" / "carya.json").read_text())
     (host,) = [one for one in dashboard["templating"]["list"] if one["name"] == "host"]
@@ -123,14 +123,14 @@ def test_every_query_of_the_dashboard_is_answered(daemon: Daemon, query: Query, 
 
         def lines(expression: str) -> list[dict[str, Any]]:
             next(iter(loader))
-            return query(expression.replace("$host", pattern))
+            return query(expression.replace("$host", pattern).replace("$user", ".*"))
 
         for expression in expressions:
             assert "$host" in expression
             if "carya_cache_saved" in expression:
                 lines(expression)
                 continue
-            remote = "worker" in expression or "carya_cost" in expression
+            remote = any(word in expression for word in ("worker", "carya_cost", "carya_user_up"))
             found = lines(expression) if remote else until(lambda wanted=expression: lines(wanted), 60)
             assert bool(found) != remote, expression
             if "process_" in expression:

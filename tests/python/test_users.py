@@ -5,9 +5,12 @@ As root, with three users who are none of this machine's accounts; one of them a
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -15,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import commands
@@ -23,7 +26,9 @@ import daemons
 import pytest
 from daemons import until
 from host_user import Refused, User
+from PIL import Image
 from streams import epoch_digest, numbers
+from test_metrics import families, samples
 
 import carya
 from carya import _core, _programs
@@ -220,6 +225,193 @@ def test_status_of_all_users_is_for_root(host: Host) -> None:
         os.kill(host.daemons()[ALICE], signal.SIGCONT)
     with daemons.running() as alone:
         assert "is no service for all users" in commands.run("status", "--all-users", "--socket", alone.socket, code=1)
+
+
+def test_top_shows_the_daemons_of_all_users_and_waits_for_none(host: Host) -> None:
+    with user(host, ALICE) as alice, user(host, BOB) as bob:
+        alice.do(JOB, job="hers")
+        bob.do(JOB, job="his")
+        once = commands.run("top", "--once", "--all-users", "--socket", host.socket)
+        assert re.search(rf"user {ALICE} -.*job hers.*user {BOB} -.*job his", once, re.DOTALL)
+        assert "--socket" in commands.run("top", "--web", "--all-users", "--socket", host.socket, code=1)
+        keyboard, terminal = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "carya", "top", "--all-users", "--socket", host.socket],
+            stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"},
+        ) as child:  # fmt: skip
+            screen = b""
+
+            def shows(word: bytes) -> bool:
+                nonlocal screen
+                if select.select([keyboard], [], [], 0.1)[0]:
+                    screen += os.read(keyboard, 65536)
+                return word in screen
+
+            until(lambda: shows(b"job his"))
+            os.kill(host.daemons()[ALICE], signal.SIGSTOP)
+            until(lambda: shows(b"no answer now"))
+            assert b"job hers" in screen, "what it said last"
+            screen = b""
+            until(lambda: shows(b"job his"))
+            os.kill(host.daemons()[ALICE], signal.SIGCONT)
+            os.write(keyboard, b"q")
+            until(lambda: shows(b"\0 never") or child.poll() is not None)
+            assert child.returncode == 0
+        os.close(keyboard)
+        os.close(terminal)
+
+
+def page_of(host: Host, path: str = "/metrics") -> tuple[int, str]:
+    found = re.search(r"metrics address=(\S+):(\d+)", host.log())
+    assert found, host.log()
+    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=300)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_one_page_has_the_figures_of_all_users() -> None:
+    with running("", "--metrics", "127.0.0.1:0") as host, user(host, ALICE) as alice, user(host, BOB, GROUP) as bob:
+        assert families(page_of(host)[1])["carya_user_up"] == "gauge", "before there is a user"
+        alice.do(JOB, job="work")
+        bob.do(JOB, job='wo"rk')
+
+        def rows(name: str) -> dict[str, float]:
+            return samples(page_of(host)[1]).get(name, {})
+
+        hers, his = f'user="{ALICE}",daemon="1"', f'user="{BOB}",daemon="1"'
+        assert rows("carya_user_up") == {hers: 1, his: 1}
+        assert set(rows("carya_batches_total")) == {
+            f'{hers},carya_job="work",rank="0"',
+            f'{his},carya_job="wo\\"rk",rank="0"',
+        }
+        assert set(rows("process_resident_memory_bytes")) == {hers, his}
+        with user(host, BOB, GROUP + 1) as other:  # another daemon of the same user
+            other.do(JOB, job="work")
+            assert set(rows("carya_uptime_seconds")) == {hers, his, f'user="{BOB}",daemon="2"'}
+        os.kill(host.daemons()[ALICE], signal.SIGSTOP)
+        up = rows("carya_user_up")
+        assert (up[hers], up[his]) == (0, 1)
+        assert f'{his},carya_job="wo\\"rk",rank="0"' in rows("carya_batches_total")
+        os.kill(host.daemons()[ALICE], signal.SIGCONT)
+        until(lambda: rows("carya_user_up")[hers] == 1)
+        assert page_of(host, "/readyz") == (200, "ready\n")
+        assert page_of(host, "/healthz") == (200, "ok\n")
+        assert page_of(host, "/other")[0] == 404
+        assert alice.do(REST) == records_of_numbers()[1:]
+
+
+def test_the_page_is_made_without_any_right_and_comes_again() -> None:
+    with running("", "--metrics", "127.0.0.1:0") as host, user(host, ALICE) as alice:
+        alice.do(JOB, job="work")
+
+        def process() -> int:
+            children = Path(f"/proc/{host.process.pid}/task/{host.process.pid}/children").read_text().split()
+            return next((int(pid) for pid in children if "--page" in Path(f"/proc/{pid}/cmdline").read_text()), 0)
+
+        page_of(host)
+        first = process()
+        facts = dict(
+            line.split(":", 1) for line in Path(f"/proc/{first}/status").read_text().splitlines() if ":" in line
+        )
+        assert facts["Uid"].split() == facts["Gid"].split() == ["65534"] * 4
+        assert facts["Groups"].split() == []
+        assert int(facts["CapEff"], 16) == int(facts["CapPrm"], 16) == 0
+        os.kill(first, signal.SIGKILL)
+        assert page_of(host)[0] == 200, "whoever asks meanwhile waits"
+        assert process() not in (0, first)
+
+
+def test_a_user_has_so_many_daemons_and_not_one_more() -> None:
+    """Four by other groups, and four that are ending while somebody holds their batches."""
+    serving = "drain_seconds = 600\n[users]\nallow = "
+    with running(serving + '["*"]\n') as host, ExitStack() as stack:
+        clients = [stack.enter_context(user(host, ALICE, GROUP + number)) for number in range(5)]
+        bob = stack.enter_context(user(host, BOB))
+
+        def hold(client: User, name: str) -> None:
+            client.do(
+                f'{name} = carya.Loader(streams.numbers(400, batch_size=4), daemon=os.environ["CARYA_DAEMON_SOCKET"])\n'
+                f"held_{name} = next(iter({name}))"
+            )
+
+        def serve(allow: str) -> None:
+            host.config.write_text(f"{serving}{allow}\n")
+            host.process.send_signal(signal.SIGHUP)
+
+        def holds(client: User, name: str) -> bool:
+            try:
+                hold(client, name)
+            except Refused as refused:  # the rules are not taken over yet
+                if "is not served here" not in str(refused):
+                    raise
+                return False
+            return True
+
+        for client in clients[:4]:
+            hold(client, "one")
+        with pytest.raises(Refused, match=r"4 daemons of this user; end the jobs of one set of groups"):
+            hold(clients[4], "one")
+        serve(f'["{BOB}"]')
+        until(lambda: host.log().count("no longer served") == 4)
+        serve('["*"]')
+        for client in clients[:4]:
+            until(lambda client=client: holds(client, "two"))
+        serve(f'["{BOB}"]')
+        until(lambda: host.log().count("no longer served") == 8)
+        serve('["*"]')
+        assert host.log().count(f" started uid={ALICE} ") == 8
+        with pytest.raises(Refused, match=r"8 daemons of this user"):
+            until(lambda: holds(clients[4], "three"))
+        assert bob.do(JOB, job="work") == records_of_numbers()[0], "nobody else is kept out"
+        for client in clients[:4]:
+            client.do("del held_one, held_two\none.close()\ntwo.close()")
+        until(lambda: host.log().count(f" ended uid={ALICE} ") == 8)
+        hold(clients[4], "three")
+
+
+TOO_MUCH = """
+pipeline = carya.files([photo]).decode_image().gaussian_blur(5).resize((8, 8)).batch(1)
+large = carya.Loader(pipeline, daemon=os.environ["CARYA_DAEMON_SOCKET"], job="large", reorder="off", epochs=1)
+result = len(list(large))
+"""
+
+
+def test_a_user_who_needs_more_memory_than_allowed_ends_alone_with_the_reason() -> None:
+    config = f'[user.{MALLORY}]\nmemory = "96MiB"\nlimits.shared_memory = "4GiB"\n'
+    with running(config) as host, user(host, ALICE) as alice, user(host, MALLORY) as mallory:
+        if "are not kept" in host.log():
+            pytest.skip("this process may make no cgroups of the controllers cpu and memory")
+        photo = host.folder / "large.jpg"
+        Image.new("RGB", (9000, 9000)).save(photo)  # 232 MiB in memory
+        mallory.do("pass", photo=str(photo))
+        alice.do(JOB, job="work")
+        before = host.daemons()[ALICE]
+        with pytest.raises(Refused, match=r"Exhausted: slots: .* MiB of memory are left for slots here"):
+            mallory.do(
+                'rows = carya.arrays({"x": __import__("numpy").zeros((16, 12 << 20), "uint8")})\n'
+                'carya.Loader(rows.batch(4), daemon=os.environ["CARYA_DAEMON_SOCKET"], slots=4)'
+            )
+        with pytest.raises(
+            Refused, match=rf"Exhausted: .*ended the daemon of user {MALLORY}, .*100663296 bytes.*caryad.toml allows"
+        ):
+            mallory.do(TOO_MUCH)
+        assert f"killed for the memory of its user uid={MALLORY} limit=100663296" in host.log()
+        assert alice.do(REST) == records_of_numbers()[1:]
+        assert host.daemons()[ALICE] == before
+        host.config.write_text(config.replace("96MiB", "2GiB"))
+        host.process.send_signal(signal.SIGHUP)
+        until(lambda: " reloaded" in host.log())
+
+        def served() -> bool:
+            try:
+                assert mallory.do(TOO_MUCH) == 1
+            except Refused:
+                time.sleep(0.5)
+                return False
+            return True
+
+        until(served)
 
 
 def test_who_is_not_allowed_is_told_so_and_a_reload_changes_it() -> None:

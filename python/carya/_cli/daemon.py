@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from .. import _core
@@ -56,34 +57,74 @@ def show_all_users(socket: str | None, as_json: bool) -> None:
     """`carya status --all-users`. Errors: NotFound (no service for all users), Permission (not root)."""
     from rich.console import Console
 
-    place = Path(socket or _core.daemon_socket())
-    folder = place.parent / "users"
-    try:
-        own = sorted(folder / name for name in os.listdir(folder) if name.endswith(".sock"))
-    except PermissionError:
-        raise Permission(f"carya status: {folder} is root's; run it as root, or leave --all-users out") from None
-    except FileNotFoundError:
-        raise NotFound(
-            f"carya status: {place} is no service for all users (caryad --all-users), or had no user yet; name its socket "
-            "by --socket, or leave --all-users out"
-        ) from None
-    found = []
-    for path in own:
-        try:
-            found.append({"user": _user_of(path), **read_status(str(path))})
-        except NotFound:  # one that has just ended
-            continue
-        except Error as error:  # one user's daemon does not hide the others'
-            found.append({"user": _user_of(path), "error": str(error)})
+    found = _AllUsers(socket).read()
     if as_json:
         print(json.dumps({"users": found}))
-        return
-    console = Console()
+    else:
+        Console().print(_lines_of_users(found))
+
+
+class _AllUsers:
+    """The daemons of all users. Each is asked in a thread of its own: one that is stopped holds up no other.
+
+    Errors of the constructor and of read(): NotFound (no service for all users), Permission (not root).
+    """
+
+    def __init__(self, socket: str | None) -> None:
+        self._place = Path(socket or _core.daemon_socket())
+        self._asked: dict[Path, Thread] = {}
+        self._said: dict[Path, Document | None] = {}  # None: it has just ended
+
+    def read(self, seconds: float | None = None) -> list[Document]:
+        """What each says, by user; what it said before, and that it is late, where it takes longer than `seconds`."""
+        own = self._sockets()
+        for path in own:
+            if path not in self._asked:
+                self._asked[path] = Thread(target=self._ask, args=(path,), daemon=True)
+                self._asked[path].start()
+        end = None if seconds is None else time.monotonic() + seconds
+        found = []
+        for path in own:
+            self._asked[path].join(None if end is None else max(0.0, end - time.monotonic()))
+            late = self._asked[path].is_alive()
+            if not late:
+                del self._asked[path]
+            said = self._said.get(path, {"error": "no answer yet"} if late else None)
+            if said is not None:
+                found.append({"user": _user_of(path), **said, **({"late": True} if late else {})})
+        return found
+
+    def _sockets(self) -> list[Path]:
+        folder = self._place.parent / "users"
+        try:
+            return sorted(folder / name for name in os.listdir(folder) if name.endswith(".sock"))
+        except PermissionError:
+            raise Permission(f"carya: {folder} is root's; run it as root, or leave --all-users out") from None
+        except FileNotFoundError:
+            raise NotFound(
+                f"carya: {self._place} is no service for all users (caryad --all-users), or had no user yet; name its "
+                "socket by --socket, or leave --all-users out"
+            ) from None
+
+    def _ask(self, path: Path) -> None:
+        try:
+            self._said[path] = read_status(str(path))
+        except NotFound:
+            self._said[path] = None
+        except Error as error:  # one user's daemon does not hide the others'
+            self._said[path] = {"error": str(error)}
+
+
+def _lines_of_users(found: list[Document]) -> Any:
+    from rich.console import Group
+    from rich.rule import Rule
+
+    parts: list[Any] = []
     for status in found:
-        console.rule(f"user {status['user']}", align="left", characters="-")
-        console.print(shown(status["error"]) if "error" in status else _lines(shown(status)))
-    if not found:
-        console.print("no user has a daemon now")
+        late = ": no answer now, this is what it said last" if status.get("late") and "error" not in status else ""
+        parts.append(Rule(f"user {shown(status['user'])}{late}", align="left", characters="-"))
+        parts.append(shown(status["error"]) if "error" in status else _lines(shown(status)))
+    return Group(*(parts or ["no user has a daemon now"]))
 
 
 def _user_of(path: Path) -> str:
@@ -97,23 +138,28 @@ def _user_of(path: Path) -> str:
         return number
 
 
-def top(socket: str | None, once: bool, as_json: bool) -> None:
+def top(socket: str | None, all_users: bool, once: bool, as_json: bool) -> None:
     """`carya top`: the status every second, until q or Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 
     if once or as_json:
-        show_status(socket, as_json)
+        (show_all_users if all_users else show_status)(socket, as_json)
         return
-    status = read_status(socket)
+    users = _AllUsers(socket)
+
+    def lines() -> Any:
+        return _lines_of_users(users.read(_REFRESH_S)) if all_users else _lines(shown(read_status(socket)))
+
+    first = lines()
     console = Console()
     with (
         _keys() as pressed,
-        Live(_lines(shown(status)), console=console, screen=console.is_terminal, auto_refresh=False) as view,
+        Live(first, console=console, screen=console.is_terminal, auto_refresh=False) as view,
     ):
         try:
             while pressed(_REFRESH_S) != "q":
-                view.update(_lines(shown(read_status(socket))), refresh=True)
+                view.update(lines(), refresh=True)
         except KeyboardInterrupt:
             return
 

@@ -298,13 +298,14 @@ def _add_trace(app: Any, typer: Any) -> None:
 def _add_daemon(app: Any, typer: Any) -> None:
     at = typer.Option(None, "--socket", help="Where the daemon listens; else as loaders find it.")
     in_json = typer.Option(False, "--json", help="One JSON line.")
+    of_all = typer.Option(
+        False, "--all-users", help="As root, where one service is for all users: the daemons of all of them."
+    )
 
     @app.command("status", epilog=_example("carya status --json"))  # type: ignore[untyped-decorator]
     def status(
         socket: str = at,
-        all_users: bool = typer.Option(
-            False, "--all-users", help="As root, where one service is for all users: the daemons of all of them."
-        ),
+        all_users: bool = of_all,
         as_json: bool = in_json,
     ) -> None:
         """The daemon, its jobs, ranks and readers: rates, share of time stalled, slots, memory."""
@@ -315,6 +316,7 @@ def _add_daemon(app: Any, typer: Any) -> None:
     @app.command("top", epilog=_example("carya top"))  # type: ignore[untyped-decorator]
     def top(
         socket: str = at,
+        all_users: bool = of_all,
         once: bool = typer.Option(False, "--once", help="Show it once and end."),
         web: bool = typer.Option(False, "--web", help="As a page for a browser, until Ctrl-C; prints its address."),
         address: str = typer.Option("127.0.0.1:0", help="Of the page: HOST:PORT of the loopback, or a socket's path."),
@@ -324,11 +326,18 @@ def _add_daemon(app: Any, typer: Any) -> None:
         from . import daemon
 
         if web:
+            from .._errors import InvalidArgument
             from .._watching.serving import serve_daemon
+
+            if all_users:
+                raise InvalidArgument(
+                    "carya top: --web shows one daemon; leave --all-users out and give that of a user by --socket "
+                    "(/run/carya/users/UID.sock)"
+                )
 
             serve_daemon(daemon.find(socket), address, once, as_json)
             return
-        daemon.top(socket, once, as_json)
+        daemon.top(socket, all_users, once, as_json)
 
     @app.command("logs", epilog=_example("carya logs -n 50"))  # type: ignore[untyped-decorator]
     def logs(
