@@ -29,22 +29,29 @@ Status check(const CacheInputs& facts) {
     TRY(check(where + "fill_s", place.fill_s, 0));
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
+    TRY(check(where + "fetch_s", place.fetch_s, 0));
+    TRY(check(where + "put_s", place.put_s, 0));
+    TRY(check(where + "capacity_bytes", place.capacity_bytes, 0));
   }
   return {};
 }
 
-/// CPU seconds per record of an epoch in which a sample takes `compute_s` and a share of the records is read.
-double epoch_s(const CacheInputs& facts, double compute_s, double read_share) {
-  return std::max(compute_s, read_share * facts.wait_s) + read_share * facts.read_s;
+/// CPU seconds per record of an epoch in which a sample takes `compute_s`, a share of the records is read, and the place
+/// where samples are kept is busy for `kept_s`. What is slowest decides: the others go on beside it.
+double epoch_s(const CacheInputs& facts, double compute_s, double read_share, double kept_s = 0) {
+  return std::max({compute_s, read_share * facts.wait_s, kept_s}) + read_share * facts.read_s;
 }
 
 CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
   const CachePlace& place = facts.places[index];
-  const double share = std::min(1.0, facts.capacity_bytes / (facts.records * place.bytes));
+  const double capacity = place.capacity_bytes > 0 ? place.capacity_bytes : facts.capacity_bytes;
+  const double share = std::min(1.0, capacity / (facts.records * place.bytes));
   const double without_s = epoch_s(facts, facts.sample_s, 1);
-  const double filling_s = epoch_s(facts, facts.sample_s + share * (place.fill_s - facts.sample_s), 1);
+  const double filling_s =
+      epoch_s(facts, facts.sample_s + share * (place.fill_s - facts.sample_s), 1, share * place.put_s);
   CacheCost cost{.place = index, .share = share};
-  cost.later_s = epoch_s(facts, facts.sample_s + share * (place.hit_s - facts.sample_s), 1 - share);
+  cost.later_s = epoch_s(facts, facts.sample_s + share * (place.hit_s - facts.sample_s), 1 - share,
+                         share * place.fetch_s);
   cost.run_s = facts.filling_epochs * filling_s + (facts.epochs_left - facts.filling_epochs) * cost.later_s;
   const double extra = filling_s - without_s, saved = without_s - cost.later_s;
   if (extra <= 0)

@@ -30,6 +30,11 @@ struct CachePlace {
   double fill_s = 0;  ///< to compute it, keep it and go on: above what it costs where nothing is kept
   double hit_s = 0;   ///< to go on from the kept bytes
   double bytes = 0;   ///< of the kept sample; above 0
+  /// Where it lies behind a disk or a network: CPU seconds that those threads have while one kept sample is fetched, at the
+  /// best rate that there is, and while one is put there. 0: in memory.
+  double fetch_s = 0, put_s = 0;
+  /// For all samples kept at this place, where they lie elsewhere than CacheInputs::capacity_bytes; 0: there.
+  double capacity_bytes = 0;
 };
 
 struct CacheInputs {

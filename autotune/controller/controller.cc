@@ -341,7 +341,9 @@ bool Controller::may_change(const Choice& to, const Case& change, double now_s) 
   const bool corrects = (after > before && to.workers < after) || (after < before && to.workers > after);
   if (corrects && !change.serves && change.gain < kNoMatter && now_s - last_.at_s < kUndoS) return false;
   // What the model is wrong by was seen where the other answer ran, and is no reason to go back.
-  const bool certain = change.confidence >= kUndoConfidence && change.gain >= kUndoGain;
+  // Workers that would get nothing are no part of what runs, however little they cost.
+  const bool unused = decision_.choice.remote_share <= 0 && to.workers == 0;
+  const bool certain = change.confidence >= kUndoConfidence && (change.gain >= kUndoGain || unused);
   if (undoes && now_s - last_.at_s < kUndoS && (last_.world == worlds_ || !certain)) return false;
   std::erase_if(paid_, [now_s](const Paid& paid) { return paid.until_s <= now_s; });
   std::uint32_t paid = 0;

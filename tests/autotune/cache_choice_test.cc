@@ -94,6 +94,29 @@ TEST(CacheChoice, ReadsThatAreSavedCountInMoneyAndTime) {
   EXPECT_NEAR(choose_cache(facts, std::nullopt)->chosen.later_s, 1e-3, 1e-12) << "half of the reads are left";
 }
 
+TEST(CacheChoice, APlaceThatIsSlowerThanWhatItSavesIsNotTaken) {
+  CacheInputs facts = photos(5);
+  facts.places[0].hit_s = 20e-6;
+  ASSERT_EQ(choose_cache(facts, std::nullopt)->chosen.place, 0u);
+  facts.places[0].fetch_s = 450e-6;  // its disk gives a picture more slowly than it is decoded
+  const auto slow = choose_cache(facts, std::nullopt);
+  EXPECT_FALSE(slow->chosen.place);
+  EXPECT_DOUBLE_EQ(slow->all[1].later_s, 450e-6);
+  facts.places[0].fetch_s = 200e-6;
+  facts.places[0].put_s = 1000e-6;
+  const auto late = choose_cache(facts, std::nullopt);
+  EXPECT_DOUBLE_EQ(late->all[1].run_s, 1000e-6 + 4 * 200e-6) << "in the first epoch writing is slowest";
+  EXPECT_TRUE(late->chosen.place);
+  // A small tier in memory beside a large one on a disk, which fetches half as fast as it is computed.
+  facts.places.push_back(facts.places[0]);
+  facts.places[0] = {.at = {1}, .fill_s = 500e-6, .hit_s = 20e-6, .bytes = 580e3};
+  facts.capacity_bytes = 0.1 * 580e6;
+  facts.places[1].capacity_bytes = 1e12;
+  EXPECT_EQ(choose_cache(facts, std::nullopt)->chosen.place, 1u);
+  facts.places[1].capacity_bytes = 0.05 * 580e6;
+  EXPECT_EQ(choose_cache(facts, std::nullopt)->chosen.place, 0u);
+}
+
 TEST(CacheChoice, KeepsNothingForOneEpoch) {
   EXPECT_FALSE(choose_cache(photos(1), std::nullopt)->chosen.place);
   EXPECT_TRUE(choose_cache(photos(10), std::nullopt)->chosen.place);

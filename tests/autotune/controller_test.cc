@@ -125,6 +125,19 @@ TEST(Controller, ASlowerTrainerNeedsNoWorkersAnyMore) {
   EXPECT_FALSE(run.decision().run.cut);
 }
 
+TEST(Controller, WorkersThatGetNothingAnyMoreAreGivenBackThoughTheyCostLittle) {
+  ControllerOptions dear = options(24'000);
+  dear.prices.host_per_hour = 20;  // beside which they are less than a tenth
+  Trial run(planned(24'000), dear);
+  run.go(60);
+  const std::uint32_t asked = run.decision().run.workers;
+  ASSERT_GT(asked, 1U);
+  ASSERT_LT(asked * dear.prices.worker_per_hour, 0.1 * dear.prices.host_per_hour);
+  run.world.truth.local_cpu_s *= 0.05;  // samples come from what was kept
+  run.go(100);
+  EXPECT_EQ(run.decision().run.workers, 0U);
+}
+
 TEST(Controller, WorkersStayAsLongAsTheyArePaidFor) {
   ControllerOptions billed = options(30'000);
   billed.worker_billed_s_min = 600;
