@@ -5,7 +5,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "autotune/cache/cache_choice.h"
+#include "autotune/controller/controller.h"
+#include "autotune/sharing/sharing.h"
 #include "autotune/simulator/scenario.h"
 #include "autotune/simulator/workload.h"
 #include "errors.h"
@@ -156,12 +160,108 @@ py::list simulate_pecan(double epochs, std::uint64_t seed, py::object progress) 
   return all;
 }
 
+double or_zero(const py::dict& part, const char* name) {
+  return part.contains(name) ? py::cast<double>(part[name]) : 0;
+}
+
+/// choose_cache() for a dictionary with the names of CacheInputs.
+py::dict choose_cache(const py::dict& wanted) {
+  autotune::CacheInputs facts{.sample_s = number(wanted, "sample_s"),
+                              .read_s = or_zero(wanted, "read_s"),
+                              .wait_s = or_zero(wanted, "wait_s"),
+                              .places = {},
+                              .records = number(wanted, "records"),
+                              .capacity_bytes = or_zero(wanted, "capacity_bytes"),
+                              .epochs_left = number(wanted, "epochs_left")};
+  for (const py::handle one : wanted["places"]) {
+    const auto place = py::cast<py::dict>(one);
+    facts.places.push_back({.at = {.ops = facts.places.size()},
+                            .fill_s = number(place, "fill_s"),
+                            .hit_s = number(place, "hit_s"),
+                            .bytes = number(place, "bytes"),
+                            .fetch_s = or_zero(place, "fetch_s"),
+                            .put_s = or_zero(place, "put_s"),
+                            .capacity_bytes = or_zero(place, "capacity_bytes")});
+  }
+  const autotune::CacheChoice choice = unwrap(autotune::choose_cache(facts, std::nullopt));
+  py::dict said;
+  said["place"] = choice.chosen.place;
+  said["share"] = choice.chosen.share;
+  said["run_s"] = choice.chosen.run_s;
+  py::list all;
+  for (const autotune::CacheCost& one : choice.all) all.append(one.run_s);
+  said["all"] = all;
+  return said;
+}
+
+/// The controller of one simulated stream, which is told what was measured.
+class SimulatedController {
+ public:
+  SimulatedController(const py::dict& model, double host_price, double worker_price,
+                      std::uint32_t workers_max, double worker_start_s)
+      : prices_{.host_per_hour = host_price, .worker_per_hour = worker_price},
+        controller_(unwrap(autotune::Controller::create({.model = facts_of(model),
+                                                         .prices = prices_,
+                                                         .goal = {.workers_max = workers_max},
+                                                         .worker_start_s = worker_start_s}))) {}
+  py::dict observe(const py::dict& seen, double now_s) {
+    controller_.observe({.seconds = number(seen, "seconds"),
+                         .samples = or_zero(seen, "samples"),
+                         .stall_s = or_zero(seen, "stall_s"),
+                         .demand = or_zero(seen, "demand"),
+                         .local_samples = or_zero(seen, "local_samples"),
+                         .local_thread_s = or_zero(seen, "local_thread_s"),
+                         .remote_samples = or_zero(seen, "remote_samples"),
+                         .remote_host_s = or_zero(seen, "remote_host_s"),
+                         .worker_thread_s = or_zero(seen, "worker_thread_s"),
+                         .workers_ready = py::cast<std::uint32_t>(seen["workers_ready"])},
+                        now_s);
+    const autotune::Decision& decision = controller_.decision();
+    py::dict said;
+    said["phase"] = std::string(autotune::phase_name(decision.phase));
+    said["workers"] = decision.run.workers;
+    said["cores"] = decision.run.cores;
+    said["why"] = decision.why;
+    return said;
+  }
+  void set_workers_max(std::uint32_t count) { unwrap(controller_.set_goal({.workers_max = count})); }
+  autotune::Claim claim(std::uint32_t workers_max) const {
+    return {.facts = controller_.facts(), .prices = prices_, .goal = {.workers_max = workers_max}};
+  }
+
+ private:
+  static autotune::PlacementInputs facts_of(const py::dict& model) {
+    return {.local_cpu_s = number(model, "local_cpu_s"),
+            .cuts = {{.ops_remote = 1,
+                      .host_cpu_s = number(model, "host_cpu_s"),
+                      .worker_cpu_s = number(model, "worker_cpu_s")}},
+            .cores = number(model, "cores"),
+            .worker_cores = number(model, "worker_cores")};
+  }
+  autotune::Prices prices_;
+  autotune::Controller controller_;
+};
+
+std::vector<std::uint32_t> share_workers(const std::vector<const SimulatedController*>& jobs,
+                                         std::uint32_t workers) {
+  std::vector<autotune::Claim> claims;
+  for (const SimulatedController* job : jobs) claims.push_back(job->claim(workers));
+  return unwrap(autotune::share_workers(claims, workers));
+}
+
 }  // namespace
 
 void bind_simulation(py::module_& module) {
   module.def("simulate", &simulate, py::arg("scenario"), py::arg("progress") = py::none());
   module.def("simulate_pecan", &simulate_pecan, py::arg("epochs"), py::arg("seed"),
              py::arg("progress") = py::none());
+  module.def("choose_cache", &choose_cache, py::arg("facts"));
+  module.def("share_workers", &share_workers, py::arg("jobs"), py::arg("workers"));
+  py::class_<SimulatedController>(module, "SimulatedController")
+      .def(py::init<const py::dict&, double, double, std::uint32_t, double>(), py::arg("model"),
+           py::arg("host_price"), py::arg("worker_price"), py::arg("workers_max"), py::arg("worker_start_s"))
+      .def("observe", &SimulatedController::observe, py::arg("seen"), py::arg("now_s"))
+      .def("set_workers_max", &SimulatedController::set_workers_max, py::arg("count"));
 }
 
 }  // namespace carya::python

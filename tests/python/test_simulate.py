@@ -117,7 +117,7 @@ def lab(light: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_lines_differ_for_everyone(vision: str) -> None:
-    colors = svg._COLORS
+    colors = svg.COLORS
     assert len(colors) == 8
     for one, other in itertools.combinations(colors, 2):
         seen = [lab(VISIONS[vision] @ linear(color)) for color in (one, other)]
@@ -127,8 +127,8 @@ def test_lines_differ_for_everyone(vision: str) -> None:
 def test_lines_stand_out_of_both_papers() -> None:
     """The contrast that WCAG 2.1 asks of graphics: 3 to 1."""
     for paper in ("#ffffff", "#14191f"):
-        assert paper in svg._STYLE
-        for color in svg._COLORS:
+        assert paper in svg.STYLE
+        for color in svg.COLORS:
             light = sorted((XYZ[1] @ linear(each) for each in (paper, color)), reverse=True)
             assert (light[0] + 0.05) / (light[1] + 0.05) > 3, (paper, color)
 

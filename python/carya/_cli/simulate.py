@@ -11,6 +11,7 @@ from .plan import write_file
 from .tune import _progress, _stopped_by_hand
 
 _EPOCHS = 20.0
+_WORLDS = 200  # drawn, for caches
 _ROWS = 8 * 6  # of Pecan's workloads, for the progress bar
 
 
@@ -20,7 +21,7 @@ def register(app: Any, typer: Any) -> None:
     @app.command("simulate", epilog="Example: carya simulate examples/overflow.json --svg overflow.svg")  # type: ignore[untyped-decorator]
     def simulate(
         target: str = typer.Argument(
-            ..., help="A scenario (JSON; docs: Simulating remote workers), or the word pecan."
+            ..., help="A scenario (JSON; docs: Simulating remote workers), or the word pecan or cachew."
         ),
         svg: str = typer.Option(None, help="Write plots of workers and cost over time to this file."),
         seed: int = typer.Option(None, min=0, max=2**53, help="Of the noise, in place of the scenario's."),
@@ -30,10 +31,14 @@ def register(app: Any, typer: Any) -> None:
 
         The code that decides in a loader, on simulated time: hours in milliseconds, no worker needed. A scenario says what is
         true of host, trainer, workers, link and prices, and what changes when; the table has Carya beside a host alone and an
-        oracle that knows all. `pecan` plays the five workloads that Pecan was published with, beside Pecan's own policy.
+        oracle that knows all. `pecan` plays the five workloads that Pecan was published with, beside Pecan's own policy;
+        `cachew` the experiments of Cachew about caches, workers and two jobs, beside Cachew's.
         """
         from .._simulate.scenario import load_scenario
 
+        if target == "cachew":
+            _cachew(seed or 0, svg, as_json)
+            return
         scenario = None if target == "pecan" else load_scenario(target)
         with _stopped_by_hand(), _progress("simulate", as_json) as progress:
             groups = _pecan(seed, progress) if scenario is None else [_play(scenario, seed, progress)]
@@ -47,6 +52,37 @@ def register(app: Any, typer: Any) -> None:
             _show(groups)
             if svg is not None:
                 print(f"Plots: {svg}")
+
+
+def _cachew(seed: int, svg: str | None, as_json: bool) -> None:
+    from .._simulate import caching, pool
+    from .._simulate.experiments import draw, tables
+
+    found = {
+        "fig7": caching.fig7(),
+        "grid": list(caching.grid(_WORLDS, seed)),
+        "fig6a": pool.fig6a(),
+        "fig10": {**pool.fig10(), "carya_keeps": pool.ours_keeps()},
+    }
+    if svg is not None:
+        write_file(svg, draw(found))
+    if as_json:
+        print(json.dumps({**found, **({"svg": svg} if svg is not None else {})}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for title, heads, rows, said in tables(found):
+        table = Table(*heads, title=title)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        console.print(said, highlight=False, soft_wrap=True)
+    if svg is not None:
+        print(f"Plots: {svg}")
 
 
 def _play(scenario: dict[str, Any], seed: int | None, progress: Callable[[float, float, str], Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def load_scenario(path: str) -> dict[str, Any]:
             text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise IoError(
-            f"{path}: {error.strerror}; give a scenario file (examples/overflow.json) or the word pecan"
+            f"{path}: {error.strerror}; give a scenario file (examples/overflow.json) or the word pecan or cachew"
         ) from None
     except UnicodeDecodeError:
         raise InvalidArgument(f"{path}: this is no text; give a scenario as JSON (examples/overflow.json)") from None

@@ -12,9 +12,9 @@ _WIDTH, _PLOT_W, _PLOT_H, _ROW = 980, 400, 170, 262
 _LEFT, _TOP = 62, 46
 # Far apart for everyone, also with each kind of color blindness, and three to one beside white and the dark paper: found by
 # a search over hues, saturations and values; tests/python/test_simulate.py computes both.
-_COLORS = ("#ff2626", "#2693ff", "#73654b", "#9326ff", "#17992d", "#bf7cbf", "#4b6c73", "#bf00bf")
+COLORS = ("#ff2626", "#2693ff", "#73654b", "#9326ff", "#17992d", "#bf7cbf", "#4b6c73", "#bf00bf")
 _THIN, _THINNER = 1.5, 1.1  # widths of lines
-_STYLE = """
+STYLE = """
 text { font: 12px system-ui, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2933; } .title { font-weight: 600; font-size: 15px; }
 .soft { fill: #61707f; } .paper { fill: #ffffff; } .axis { stroke: #b5c0ca; fill: none; } .line { fill: none; }
 @media (prefers-color-scheme: dark) { text { fill: #e6ebf0; } .soft { fill: #9aa8b5; } .paper { fill: #14191f; } .axis { stroke: #4a5866; } }
@@ -27,7 +27,7 @@ def draw(groups: list[dict[str, Any]]) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
         "<title>carya simulate: workers and cost per epoch over time</title>",
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{_WIDTH}" height="{height}" rx="8"/>',
     ]
     for number, group in enumerate(groups):
@@ -40,14 +40,14 @@ def _row(group: dict[str, Any], top: float) -> Iterator[str]:
     settled = max([row["settled_s"] for row in group["policies"]] + [0.0])
     if "epochs" in group:  # what comes after the last change is flat
         end = min(end, 1.25 * max(settled, 60.0))
-    yield f'<text class="title" x="20" y="{top + 24:g}">{_xml(group["name"])}</text>'
+    yield f'<text class="title" x="20" y="{top + 24:g}">{escaped(group["name"])}</text>'
     yield from _plot(group, "workers", "workers", _LEFT, top + _TOP, end)
     yield from _plot(group, "cost_per_epoch", "$ per epoch", _LEFT + _PLOT_W + 90, top + _TOP, end)
     x = 20.0
     for index, row in enumerate(group["policies"]):
-        color = _COLORS[index % len(_COLORS)]
+        color = COLORS[index % len(COLORS)]
         yield f'<rect x="{x:g}" y="{top + _ROW - 20.5 - _width(index, group) / 2:g}" width="14" height="{_width(index, group):g}" fill="{color}"/>'
-        yield f'<text class="soft" x="{x + 20:g}" y="{top + _ROW - 16:g}">{_xml(row["policy"])}</text>'
+        yield f'<text class="soft" x="{x + 20:g}" y="{top + _ROW - 16:g}">{escaped(row["policy"])}</text>'
         x += 32 + 7 * len(row["policy"])
 
 
@@ -83,8 +83,8 @@ def _plot(group: dict[str, Any], key: str, label: str, x: float, y: float, end: 
         if path:
             gaps = ' stroke-dasharray="9 5"' if 0 < index == len(group["policies"]) - 1 else ""
             yield (
-                f'<path class="line" stroke="{_COLORS[index % len(_COLORS)]}" stroke-width="{_width(index, group):g}"{gaps} d="{path}">'
-                f"<title>{_xml(row['policy'])}</title></path>"
+                f'<path class="line" stroke="{COLORS[index % len(COLORS)]}" stroke-width="{_width(index, group):g}"{gaps} d="{path}">'
+                f"<title>{escaped(row['policy'])}</title></path>"
             )
 
 
@@ -108,5 +108,5 @@ def _path(moments: list[dict[str, Any]], key: str, x: float, y: float, end: floa
     return path + (f"H{x + _PLOT_W:.1f}" if path else "")
 
 
-def _xml(text: str) -> str:
+def escaped(text: str) -> str:
     return escape("".join(c if ord(c) >= 32 else "\N{REPLACEMENT CHARACTER}" for c in text))
