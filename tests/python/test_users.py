@@ -29,6 +29,7 @@ from host_user import Refused, User
 from PIL import Image
 from streams import epoch_digest, numbers
 from test_metrics import families, samples
+from test_prometheus import program
 
 import carya
 from carya import _core, _programs
@@ -299,6 +300,20 @@ def test_one_page_has_the_figures_of_all_users() -> None:
         assert page_of(host, "/healthz") == (200, "ok\n")
         assert page_of(host, "/other")[0] == 404
         assert alice.do(REST) == records_of_numbers()[1:]
+
+
+def test_prometheus_reads_the_page_of_all_users() -> None:
+    """By promtool's own reading of the text format."""
+    promtool = program("promtool")
+    with running("", "--metrics", "127.0.0.1:0") as host, user(host, ALICE) as alice, user(host, BOB) as bob:
+        alice.do(JOB, job='a"b\\c\nd\x01é')
+        bob.do(JOB, job="work")
+        page = page_of(host)[1]
+        assert page.count("carya_batches_total{") == 2
+        done = subprocess.run(
+            [promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_page_is_made_without_any_right_and_comes_again() -> None:
