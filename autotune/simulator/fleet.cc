@@ -56,16 +56,18 @@ class FleetRun {
     for (std::uint32_t i = 0; i < options.hosts; ++i) jobs_.push_back(next_job());
   }
 
-  FleetResult run() {
-    for (std::uint32_t minute = 0; minute < options_.minutes; ++minute) {
+  FleetResult run(const std::function<bool(std::uint32_t)>& watch) {
+    std::uint32_t minute = 0;
+    for (; minute < options_.minutes && (!watch || watch(minute)); ++minute) {
       for (auto& job : jobs_)
         if (minute > 0 && random_.next_double() < options_.ends_per_minute) end(*job), job = next_job();
       share();
       for (std::uint32_t second = 0; second < kMinuteS; ++second) go();
     }
     for (const auto& job : jobs_) end(*job);
-    result_.workers_used /= options_.minutes * kMinuteS;
-    result_.stall = stall_s_ / (options_.minutes * kMinuteS * static_cast<double>(options_.hosts));
+    const double seconds = std::max(1U, minute) * kMinuteS;
+    result_.workers_used /= seconds;
+    result_.stall = stall_s_ / (seconds * static_cast<double>(options_.hosts));
     return result_;
   }
 
@@ -74,6 +76,8 @@ class FleetRun {
     ++result_.jobs;
     Scenario scenario = random_scenario(seed_++, options_.noise_max);
     scenario.world.fleet.size = 0;
+    scenario.world.fleet.fails_per_hour =
+        std::max(scenario.world.fleet.fails_per_hour, options_.preempted_per_hour);
     return std::make_unique<Job>(scenario);
   }
 
@@ -128,8 +132,8 @@ class FleetRun {
 
 }  // namespace
 
-FleetResult run_fleet(const FleetOptions& options) {
-  return FleetRun(options).run();
+FleetResult run_fleet(const FleetOptions& options, const std::function<bool(std::uint32_t)>& watch) {
+  return FleetRun(options).run(watch);
 }
 
 }  // namespace carya::autotune::simulator

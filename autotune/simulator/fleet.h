@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace carya::autotune::simulator {
 
@@ -11,6 +12,8 @@ struct FleetOptions {
   std::uint32_t minutes = 60;     ///< workers are shared anew each minute
   double ends_per_minute = 0.02;  ///< share of the jobs that are followed by another
   double noise_max = 0.1;         ///< of the measurements
+  double preempted_per_hour =
+      0;  ///< times that each worker is taken away at least; another one starts in its place
   std::uint64_t seed = 1;
 };
 
@@ -28,6 +31,8 @@ struct FleetResult {
       0;  ///< each job alone with as many workers as it wants, chosen by who knows all, at once
 };
 
-FleetResult run_fleet(const FleetOptions& options);
+/// `watch` is told of each minute that has gone by; false ends the run there.
+FleetResult run_fleet(const FleetOptions& options,
+                      const std::function<bool(std::uint32_t minutes)>& watch = {});
 
 }  // namespace carya::autotune::simulator

@@ -10,6 +10,7 @@
 #include "autotune/cache/cache_choice.h"
 #include "autotune/controller/controller.h"
 #include "autotune/sharing/sharing.h"
+#include "autotune/simulator/fleet.h"
 #include "autotune/simulator/scenario.h"
 #include "autotune/simulator/workload.h"
 #include "errors.h"
@@ -160,6 +161,33 @@ py::list simulate_pecan(double epochs, std::uint64_t seed, py::object progress) 
   return all;
 }
 
+py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_t minutes,
+                        double preempted_per_hour, std::uint64_t seed, py::object progress) {
+  auto call = std::make_shared<ProgressCall>(std::move(progress));
+  const simulator::FleetResult result = [&] {
+    const WithoutGil unlocked;
+    return simulator::run_fleet({.hosts = hosts,
+                                 .workers = workers,
+                                 .minutes = minutes,
+                                 .preempted_per_hour = preempted_per_hour,
+                                 .seed = seed},
+                                [&](std::uint32_t minute) { return (*call)(minute); });
+  }();
+  call->rethrow();
+  py::dict said;
+  said["hosts"] = result.hosts;
+  said["workers"] = result.workers;
+  said["jobs"] = result.jobs;
+  said["starved"] = result.starved;
+  said["workers_used"] = result.workers_used;
+  said["workers_most"] = result.workers_most;
+  said["stall"] = result.stall;
+  said["cost"] = result.cost;
+  said["cost_local"] = result.cost_local;
+  said["cost_best"] = result.cost_best;
+  return said;
+}
+
 double or_zero(const py::dict& part, const char* name) {
   return part.contains(name) ? py::cast<double>(part[name]) : 0;
 }
@@ -255,6 +283,8 @@ void bind_simulation(py::module_& module) {
   module.def("simulate", &simulate, py::arg("scenario"), py::arg("progress") = py::none());
   module.def("simulate_pecan", &simulate_pecan, py::arg("epochs"), py::arg("seed"),
              py::arg("progress") = py::none());
+  module.def("simulate_fleet", &simulate_fleet, py::arg("hosts"), py::arg("workers"), py::arg("minutes"),
+             py::arg("preempted_per_hour"), py::arg("seed"), py::arg("progress") = py::none());
   module.def("choose_cache", &choose_cache, py::arg("facts"));
   module.def("share_workers", &share_workers, py::arg("jobs"), py::arg("workers"));
   py::class_<SimulatedController>(module, "SimulatedController")

@@ -15,7 +15,7 @@ import commands
 import numpy as np
 import pytest
 
-from carya import InvalidArgument
+from carya import InvalidArgument, _core
 from carya._simulate import svg
 from carya._simulate.scenario import complete, load_scenario
 
@@ -143,6 +143,25 @@ def test_the_table_names_every_policy(tmp_path: Path) -> None:
     for swatch, name in itertools.pairwise(drawn):  # a name stands clear of its color and of the next one
         if swatch.tag.endswith("rect") and name.tag.endswith("text") and swatch.get("class") is None:
             assert float(name.attrib["x"]) - float(swatch.attrib["x"]) - float(swatch.attrib["width"]) >= 4
+
+
+def test_a_fleet_costs_little_more_than_who_knows_all_and_starves_nobody() -> None:
+    minutes: list[int] = []
+    found = _core.simulate_fleet(60, 600, 30, 1.0, 1, lambda minute: minutes.append(minute) or True)
+    assert minutes == list(range(30))
+    assert found["jobs"] > 60
+    assert found["starved"] == 0
+    assert found["workers_used"] > 10
+    assert found["cost"] <= 1.02 * found["cost_best"]
+    assert found["cost"] < 0.9 * found["cost_local"]
+    often = _core.simulate_fleet(60, 600, 30, 60.0, 1)
+    assert often["cost"] / often["cost_best"] > found["cost"] / found["cost_best"], "preemption costs"
+
+
+def test_a_fleet_has_no_plot() -> None:
+    result = _carya("simulate", "fleet", "--svg", "x.svg")
+    assert result.returncode == 1
+    assert "leave --svg out" in result.stderr
 
 
 def test_help_has_an_example() -> None:
