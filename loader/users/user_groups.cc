@@ -74,10 +74,11 @@ Result<UserGroups> UserGroups::create(const std::string& mount, const std::strin
   const std::string controllers = kernel_text(folder + "/cgroup.controllers");
   if (path.empty() || !has_word(controllers, "cpu"))
     return fail(Code::kUnsupported, "cgroup " + folder + ": there is no controller of processors");
-  const bool memory = has_word(controllers, "memory");
   TRY(make_folder(folder + "/host"));
   TRY(write_text(folder + "/host/cgroup.procs", "0"));
-  TRY(write_text(folder + "/cgroup.subtree_control", memory ? "+cpu +memory" : "+cpu"));
+  TRY(write_text(folder + "/cgroup.subtree_control", "+cpu"));
+  const bool memory = has_word(controllers, "memory") &&
+                      write_text(folder + "/cgroup.subtree_control", "+memory").has_value();
   return UserGroups(folder, memory ? folder : "", true);
 }
 
