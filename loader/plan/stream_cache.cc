@@ -13,6 +13,7 @@
 #include "loader/plan/order_choice.h"
 #include "shm/memory_limit.h"
 #include "transforms/op/order_hints.h"
+#include "transforms/ops/encoded/transcode.h"
 #include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/source_parts.h"
 
@@ -349,7 +350,8 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
   for (std::size_t i = 0; i < ops; ++i) {
     const transforms::Op& op = *pipeline_->ops()[order_[i]];
     // What a library of the user's own does may change under its name.
-    if (op.traits().kind == transforms::OpKind::kUser) return std::make_shared<KeptFiles>();
+    if (op.traits().kind == transforms::OpKind::kUser && transforms::as_transcode(op) == nullptr)
+      return std::make_shared<KeptFiles>();
     hash_op(hasher, op);
     names.push_back(Json::parse(op.json()));
   }

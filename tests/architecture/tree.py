@@ -45,7 +45,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels/color",),
         ("kernels/floats",),
         ("op",),
-        ("ops/audio", "ops/objects", "user"),
+        ("ops/audio", "ops/encoded", "ops/objects", "user"),
         ("ops",),
         ("pipeline",),
         ("plan",),

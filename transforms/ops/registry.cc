@@ -20,6 +20,7 @@
 #include "transforms/ops/color.h"
 #include "transforms/ops/crops.h"
 #include "transforms/ops/decode.h"
+#include "transforms/ops/encoded/transcode.h"
 #include "transforms/ops/erasing.h"
 #include "transforms/ops/flip_pad.h"
 #include "transforms/ops/objects/boxes.h"
@@ -89,6 +90,7 @@ constexpr Entry kOps[] = {
     {"time_stretch", TimeStretch::parse},
     {"to_dtype", ToDtype::parse},
     {"to_layout", ToLayout::parse},
+    {"transcode", Transcode::parse},
     {"trim_silence", TrimSilence::parse},
     {"two_views", TwoViews::parse},
     {"user", UserOp::parse},

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "transforms/op/params.h"
+#include "transforms/ops/encoded/transcode.h"
 #include "transforms/ops/geometry.h"
 #include "transforms/ops/registry.h"
 #include "transforms/pipeline/codec_versions.h"
@@ -185,6 +186,9 @@ class PipelineParser {
       ASSIGN(std::unique_ptr<Op> op, parse_op(object));
       count += count_ops(*op);
       if (count > kOpsMax) return refuse();
+      if (as_transcode(*op) != nullptr && !pipeline_->ops_.empty())
+        return fail(Code::kInvalidArgument,
+                    "transcode: stands behind " + pipeline_->ops_.back()->name() + "; put it first, once");
       std::vector<std::size_t> indices;
       TRY(op->infer(states_, indices));
       ops_json_ += hint.in_json(op->json());
@@ -315,7 +319,7 @@ Hash128 Pipeline::fingerprint(OnError on_error, const std::vector<std::size_t>& 
   for (const auto& op : ops_) {
     hasher.update(std::string_view(op->json()));
     hash_versions(hasher, *op);
-    decodes |= op->traits().kind == OpKind::kDecode;
+    decodes |= op->traits().kind == OpKind::kDecode || as_transcode(*op) != nullptr;
   }
   if (reuse_epochs_ > 1) {  // of one epoch each: the bits of a pipeline without
     hasher.update(kReuse);

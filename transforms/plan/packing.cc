@@ -9,6 +9,17 @@ namespace {
 
 /// Longer sides than any decoder makes; their product with the channels fits 64 bits.
 constexpr std::int64_t kSideMax = std::int64_t{1} << 24;
+constexpr std::int64_t kFileMax = std::int64_t{1} << 32;
+
+/// Of a file that is still encoded. Other tensors of no fixed size are pictures.
+bool is_file(const TensorSpec& spec) {
+  return spec.bytes() < 0 && spec.shape.size() == 1;
+}
+
+bool can_be(const TensorSpec& spec, ImageSize size) {
+  if (is_file(spec)) return size.height >= 0 && size.height <= kFileMax && size.width == 1;
+  return size.height >= 1 && size.width >= 1 && size.height <= kSideMax && size.width <= kSideMax;
+}
 
 }  // namespace
 
@@ -22,6 +33,7 @@ bool can_pack(const FieldState& state) {
 
 std::uint64_t packed_bytes(const TensorSpec& spec, ImageSize size) {
   if (spec.bytes() >= 0) return static_cast<std::uint64_t>(spec.bytes());
+  if (is_file(spec)) return kPackedSizeBytes + static_cast<std::uint64_t>(size.height) + kPackedSlackBytes;
   return kPackedSizeBytes + static_cast<std::uint64_t>(size.height * size.width * spec.shape[2]);
 }
 
@@ -51,7 +63,7 @@ bool is_packed(const std::vector<TensorSpec>& specs, std::span<const std::byte> 
     if (spec.bytes() < 0) {
       if (bytes.size() - at < kPackedSizeBytes) return false;
       size = packed_size(bytes.subspan(at));
-      if (size.height < 1 || size.width < 1 || size.height > kSideMax || size.width > kSideMax) return false;
+      if (!can_be(spec, size)) return false;
     }
     const std::uint64_t wanted = packed_bytes(spec, size);
     if (wanted > bytes.size() - at) return false;
@@ -67,8 +79,11 @@ void unpack(const std::vector<TensorSpec>& specs, std::span<const std::byte> sam
   std::size_t at = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const ImageSize size = specs[i].bytes() < 0 ? packed_size(sample.subspan(at)) : ImageSize{};
-    tensors[i] = sample.subspan(at, packed_bytes(specs[i], size));
-    at = align_up(at + tensors[i].size(), kPackAlign);
+    const std::uint64_t bytes = packed_bytes(specs[i], size);
+    tensors[i] = is_file(specs[i])
+                     ? sample.subspan(at + kPackedSizeBytes, static_cast<std::size_t>(size.height))
+                     : sample.subspan(at, bytes);
+    at = align_up(at + bytes, kPackAlign);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 
 #include "base/checked.h"
@@ -13,6 +12,7 @@
 #include "transforms/plan/program.h"
 #include "transforms/plan/scratch.h"
 #include "transforms/plan/stage_timer.h"
+#include "transforms/plan/transcoded_plan.h"
 #include "transforms/plan/user_plan.h"
 
 namespace carya::transforms {
@@ -568,11 +568,6 @@ Status CompiledPlan::pack_whole(Scratch::Impl& impl, StageTimer& timer, const Sa
 
 }  // namespace
 
-std::uint64_t next_plan_number() {
-  static std::atomic<std::uint64_t> number{0};
-  return ++number;
-}
-
 void Scratch::set_go_on(std::function<bool()> go_on) {
   impl_->patience.set(std::move(go_on));
 }
@@ -591,6 +586,8 @@ Scratch& Scratch::operator=(Scratch&&) noexcept = default;
 Result<std::shared_ptr<const Plan>> Plan::compile(std::shared_ptr<const Pipeline> pipeline,
                                                   const PlanOptions& options) {
   CHECK(pipeline != nullptr);
+  if (begins_with_transcode(*pipeline, options))
+    return compile_behind_transcode(std::move(pipeline), options);
   if (has_user_ops(*pipeline, options)) return compile_around_user_ops(std::move(pipeline), options);
   ASSIGN(Program program, compile_program(std::move(pipeline), options));
   return std::shared_ptr<const Plan>(std::make_shared<CompiledPlan>(std::move(program)));

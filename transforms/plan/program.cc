@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "transforms/ops/encoded/transcode.h"
 #include "transforms/pipeline/source.h"
 #include "transforms/plan/packing.h"
 
@@ -140,11 +141,16 @@ Status check_end(const Program& program, const std::vector<FieldState>& states) 
   return {};
 }
 
-// Whether a part may begin or end between these ops.
-Status check_cut(const PlanOptions& options, const std::vector<FieldState>& states) {
+// Whether a part may begin or end behind these ops. Files that were made anew may go from part to part.
+Status check_cut(const Program& program, std::span<const std::size_t> ops,
+                 const std::vector<FieldState>& states) {
+  const PlanOptions& options = program.options;
+  const bool transcoded =
+      options.packed && ops.size() == 1 && as_transcode(*program.pipeline->ops()[ops.front()]) != nullptr;
   for (const FieldState& state : states)
-    if (state.form == FieldState::Form::kEncoded ||
-        (state.spec.bytes() < 0 && !(options.packed && can_pack(state))))
+    if (state.form == FieldState::Form::kEncoded
+            ? !transcoded
+            : state.spec.bytes() < 0 && !(options.packed && can_pack(state)))
       return fail(Code::kInvalidArgument,
                   "plan: a part ends where " + state.spec.name + " is " + state.spec.to_string() +
                       "; give a place where everything is decoded and has a fixed shape");
@@ -154,8 +160,12 @@ Status check_cut(const PlanOptions& options, const std::vector<FieldState>& stat
 std::vector<SourceField> inputs_of(const std::vector<FieldState>& states) {
   std::vector<SourceField> inputs;
   for (const FieldState& state : states) {
-    const bool label = state.form == FieldState::Form::kLabel;
-    inputs.push_back({label ? SourceField::Kind::kLabel : SourceField::Kind::kTensor, state.spec});
+    using Form = FieldState::Form;
+    using Kind = SourceField::Kind;
+    inputs.push_back({state.form == Form::kLabel     ? Kind::kLabel
+                      : state.form == Form::kEncoded ? Kind::kEncoded
+                                                     : Kind::kTensor,
+                      state.spec});
   }
   return inputs;
 }
@@ -168,7 +178,7 @@ Result<std::vector<FieldState>> begin_part(Program& program, std::span<const std
   Program elsewhere{.pipeline = program.pipeline, .options = program.options};
   auto states = OpTaker(elsewhere, std::move(source)).take_all(before);
   if (!states) return wrong_order(states.error().message);
-  TRY(check_cut(program.options, *states));
+  TRY(check_cut(program, before, *states));
   program.inputs = inputs_of(*states);
   return states;
 }
@@ -186,7 +196,7 @@ Result<std::vector<FieldState>> take_ops(Program& program, std::vector<FieldStat
   if (last == order.size())
     TRY(check_end(program, *states));
   else
-    TRY(check_cut(program.options, *states));
+    TRY(check_cut(program, all.first(last), *states));
   for (const FieldState& state : *states) program.outputs.push_back(state.spec);
   return states;
 }
@@ -440,6 +450,8 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
   Program program{.pipeline = std::move(pipeline), .options = options};
   std::vector<FieldState> before;
   ASSIGN(const std::vector<FieldState> states, take_ops(program, before));
+  for (const Program::OpProgram& entry : program.ops)  // compile_behind_transcode() takes the first one
+    if (as_transcode(*entry.op) != nullptr) return wrong_order("transcode is not the first one");
   if (!options.packed) TRY(check_fixed(*program.pipeline, states));
   if (options.packed)
     for (const FieldState& state : states)

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/codec/field_index.h"
 #include "transforms/kernels/codec/image_codec.h"
+#include "transforms/kernels/codec/transcoder.h"
 #include "transforms/kernels/image/row_buffer.h"
 #include "transforms/kernels/resize/resize.h"
 #include "transforms/ops/audio/audio_clip.h"
@@ -62,7 +65,10 @@ struct PictureTrace {
 
 /// The number of a new plan. A Scratch serves several plans; the number tells their counters apart, where an address
 /// could be used again.
-std::uint64_t next_plan_number();
+inline std::uint64_t next_plan_number() {
+  static std::atomic<std::uint64_t> number{0};
+  return ++number;
+}
 
 struct Scratch::Impl {
   // One for each encoded field, since all headers are read before any picture is decoded.
@@ -90,6 +96,7 @@ struct Scratch::Impl {
   };
   std::unique_ptr<SourceKeeper> keeper;
   std::vector<FieldIndex> kept_indexes;  // of a record that was kept so
+  std::deque<Transcoder> transcoders;    // one for each field that transcode takes
   StepList steps;
   Objects objects;  ///< of a sample that has some
   PictureTrace trace;

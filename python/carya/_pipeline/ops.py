@@ -66,6 +66,32 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         """
         return self._with_op("decode_image", order, mode=mode, apply_exif=apply_exif, fields=plain(fields))
 
+    def transcode(
+        self,
+        max_side: int = 512,
+        quality: int = 90,
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Make pictures smaller before anything else, and leave them encoded. Lossy, the same bytes each time and anywhere.
+
+        A JPEG of at most `max_side` pixels (1 to 65,500) on its longer side stays as it is. All others are decoded, resized
+        so that the longer side has `max_side` pixels (bilinear, antialiased; if it had more), and written as a baseline
+        JPEG of `quality` (1 to 100, libjpeg's): gray JPEGs as gray, the rest as RGB, alpha is dropped; chroma is halved both
+        ways; an EXIF orientation is kept. So it changes what a model sees, once and for all, and is part of the pipeline's
+        fingerprint. It must be the first operation. What it makes can be kept (`Loader(cache={"disk": (folder, size),
+        "after": "transcode"})`): a small data set for many epochs, of which each is decoded by regions as any other.
+        `fields`: None takes every encoded field.
+        Errors: InvalidArgument here; a broken or unknown file is bad data when its sample is made (`on_error`).
+        Reference: PIL.Image.resize(size, BILINEAR).save(quality=quality, subsampling="4:2:0", optimize=True).
+
+        >>> import carya
+        >>> p = carya.image_folder("photos").transcode(max_side=256).decode_image().random_resized_crop(224)
+        >>> p.outputs[0]
+        ('image', 'uint8', (224, 224, 3))
+        """
+        return self._with_op("transcode", order, max_side=max_side, quality=quality, fields=plain(fields))
+
     def random_resized_crop(
         self,
         size: int | Sequence[int],
