@@ -79,7 +79,8 @@ Result<std::vector<SegmentName>> list_segments(const std::string& place) {
     if (!std::string_view(name).ends_with(kSuffix)) continue;
     if (::lstat((place + "/" + name).c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     found.push_back({name, static_cast<std::uint64_t>(status.st_size),
-                     static_cast<std::uint64_t>(status.st_blocks) * 512});
+                     static_cast<std::uint64_t>(status.st_blocks) * 512,
+                     static_cast<double>(status.st_mtim.tv_sec)});
   }
   return found;
 }

@@ -33,6 +33,7 @@ struct SegmentName {
   std::string name;
   std::uint64_t bytes = 0;
   std::uint64_t disk_bytes = 0;
+  double changed_s = 0;  ///< when it was last written, seconds since the epoch in the file system's time
 };
 
 /// "samples-<32 hex digits>", the name of a place's folder.

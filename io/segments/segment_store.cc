@@ -151,6 +151,7 @@ Status SegmentStore::look() {
   stats_.tier_bytes = all;
   stats_.other_bytes = others;
   stats_.segments = segments_.size();
+  stats_.oldest_s = names.empty() ? 0 : std::ranges::min(names, {}, &SegmentName::changed_s).changed_s;
   stats_.damaged += damaged;
   return {};
 }

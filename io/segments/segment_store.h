@@ -46,6 +46,8 @@ struct SegmentStoreStats {
   std::uint64_t damaged = 0;        ///< rows and payloads whose hash was wrong
   std::uint64_t written = 0;        ///< entries that this process wrote
   std::uint64_t written_bytes = 0;  ///< their payloads
+  double oldest_s =
+      0;  ///< when its oldest segment was last written, as SegmentName::changed_s; 0: there is none
 };
 
 /// Byte strings by a 128-bit identity, kept in files that many processes and machines fill and read at the same time.

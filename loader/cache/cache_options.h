@@ -7,8 +7,8 @@ namespace carya::loader {
 
 /// A folder for samples, and the most bytes of all that lies in it, by whoever.
 struct CacheFolder {
-  std::string path{};  ///< absolute; "": there is none
-  std::uint64_t bytes = 0;
+  std::string path{};       ///< absolute; "" with bytes: where who serves the stream keeps such a tier
+  std::uint64_t bytes = 0;  ///< 0: there is none
   bool operator==(const CacheFolder&) const = default;
 };
 
@@ -37,7 +37,7 @@ struct CacheOptions {
   std::string after{};
   /// Samples in files, with kOn: on a disk of this machine, also for later runs; in a folder that many machines see.
   CacheFolder disk{}, shared{};
-  bool has_files() const { return mode == Mode::kOn && (!disk.path.empty() || !shared.path.empty()); }
+  bool has_files() const { return mode == Mode::kOn && (disk.bytes > 0 || shared.bytes > 0); }
 };
 
 }  // namespace carya::loader

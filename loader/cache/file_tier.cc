@@ -93,7 +93,7 @@ struct FileTier::State {
 
   // Relaxed: each is an estimate, or only shown.
   std::atomic<std::int64_t> read_from_ns{0}, write_from_ns{0};  // not before
-  std::atomic<bool> full{false};
+  std::atomic<bool> full{false}, over_budget{false};
   std::atomic<std::uint64_t> queued_bytes{0}, sizes{0}, sizes_bytes{0};
   std::atomic<std::uint64_t> fetched{0}, fetched_bytes{0}, fetch_failures{0}, write_failures{0};
   std::atomic<std::int64_t> read_cpu_ns{0}, write_cpu_ns{0};
@@ -184,12 +184,19 @@ bool FileTier::State::open_store() {
 }
 
 void FileTier::State::write_one(TierWrite& write) {
+  over_budget = options.budget && !options.budget->take(write.bytes.size(), monotonic_ns());
+  if (over_budget) {
+    write_from_ns = monotonic_ns() + kFullAgainNs;
+    return;
+  }
   const std::int64_t begun_ns = thread_cpu_ns();
+  const std::uint64_t before = owned->stats().written_bytes;
   Status written;
   // A file that changed while it was read must not leave its new bytes under its old version.
   if ((*write.check)(write.source))
     written = without_throwing<void>([&] { return owned->append(write.identity, write.bytes); });
   write_cpu_ns += thread_cpu_ns() - begun_ns;
+  if (options.budget && owned->stats().written_bytes == before) options.budget->give_back(write.bytes.size());
   full = !written && written.error().code == Code::kExhausted && written.error().sys_errno == 0;
   if (written) return;
   ++write_failures;
@@ -429,6 +436,7 @@ FileTierStats FileTier::stats() const {
   stats.write_cpu_s = static_cast<double>(state.write_cpu_ns) * 1e-9;
   stats.admitted_share = state.admitted();
   stats.is_full = state.full;
+  stats.is_over_budget = state.over_budget;
   const MutexLock lock(state.mutex);
   stats.trouble = state.trouble;
   stats.troubles = state.troubles;

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "io/segments/segment_store.h"
 #include "loader/cache/fetch_group.h"
+#include "loader/cache/write_budget.h"
 
 namespace carya::loader {
 
@@ -25,7 +26,8 @@ struct FileTierOptions {
   std::uint64_t capacity_bytes = 0;  ///< of all that lies in the folder, also by others
   Hash128 place;                     ///< what the samples are; see io::SegmentStoreOptions
   std::string about;
-  std::uint64_t records = 1;  ///< of an epoch, over all ranks
+  std::uint64_t records = 1;              ///< of an epoch, over all ranks
+  std::shared_ptr<WriteBudget> budget{};  ///< allows what is written; null: all is
 };
 
 /// Says of a record, by its index in the source, whether something may be done with its sample. It may wait for storage.
@@ -62,9 +64,10 @@ struct FileTierStats {
   std::uint64_t write_failures = 0;
   double read_cpu_s = 0, write_cpu_s = 0;  ///< CPU time of the tier's own threads
   double admitted_share = 1;
-  bool is_full = false;        ///< the last write found no room
-  std::string trouble{};       ///< the last fault of storage, "" while there was none
-  std::uint64_t troubles = 0;  ///< faults so far
+  bool is_full = false;         ///< the last write found no room
+  bool is_over_budget = false;  ///< the last one would have passed the day's bytes
+  std::string trouble{};        ///< the last fault of storage, "" while there was none
+  std::uint64_t troubles = 0;   ///< faults so far
 };
 
 /// Samples in files of one folder, with the threads that read and write them. All streams of the process with the same

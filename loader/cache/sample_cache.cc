@@ -57,7 +57,9 @@ std::byte* SampleCache::reserve(std::uint64_t record, std::uint64_t bytes) {
 void SampleCache::publish(std::uint64_t record, std::uint64_t bytes) {
   if (!shelf_of(record).publish(record)) return;
   const std::uint64_t all = filled_bytes_.fetch_add(CacheShelf::room_of(bytes)) + CacheShelf::room_of(bytes);
-  learn(filled_.fetch_add(1) + 1, all);
+  const std::uint64_t filled = filled_.fetch_add(1) + 1;
+  if (filled == 1) begun_ns_ = monotonic_ns();
+  learn(filled, all);
 }
 
 /// Keep no more records than will fit, by the mean size so far and its error. What fits exactly is found by fit().
@@ -110,6 +112,7 @@ void SampleCache::look() {
 
 SampleCacheStats SampleCache::stats() const {
   std::uint64_t records = 0;
+  const std::int64_t begun_ns = begun_ns_;
   for (const auto& shelf : shelves_) records += shelf->contents().records;
   return {.capacity_bytes = options_.capacity_bytes,
           .limit_bytes = limit_bytes_,
@@ -117,7 +120,8 @@ SampleCacheStats SampleCache::stats() const {
           .records = records,
           .filled = filled_,
           .given_up = given_up_,
-          .admitted_share = static_cast<double>(open_.load()) / kShelves};
+          .admitted_share = static_cast<double>(open_.load()) / kShelves,
+          .age_s = begun_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - begun_ns) * 1e-9};
 }
 
 }  // namespace carya::loader

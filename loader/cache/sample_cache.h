@@ -28,6 +28,7 @@ struct SampleCacheStats {
   std::uint64_t filled = 0;       ///< samples that were put in
   std::uint64_t given_up = 0;     ///< of these, those that went again for want of room
   double admitted_share = 1;      ///< share of all records that may be kept
+  double age_s = 0;               ///< since the first sample was put in; 0: there was none
 };
 
 /// Samples of a dataset's records in memory, by the record's index before the views.
@@ -79,6 +80,7 @@ class SampleCache {
 
   // Figures, relaxed: each is only shown, or an estimate.
   std::atomic<std::uint64_t> filled_{0}, filled_bytes_{0}, given_up_{0};
+  std::atomic<std::int64_t> begun_ns_{0};  // when the first sample was put in
 };
 
 }  // namespace carya::loader

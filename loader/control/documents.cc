@@ -204,6 +204,7 @@ CARYA_FIELDS(RankStatus) {
   a("slot_bytes", d.slot_bytes), a("quarantined", d.quarantined), a("lingers_s", d.lingers_s);
   a("threads", d.threads), a("threads_used", d.threads_used);
   a("readers", d.readers), a("closed", d.closed), a("compute_s", d.compute_s), a("placement", d.placement);
+  a("cache", d.cache);
 }
 CARYA_FIELDS(JobStatus) {
   a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
@@ -215,6 +216,8 @@ CARYA_FIELDS(DaemonStatus) {
   a("io_engine", d.io_engine), a("threads", d.threads), a("cpu_s", d.cpu_s),
       a("memory_bytes", d.memory_bytes);
   a("shared_bytes", d.shared_bytes), a("shared_bytes_limit", d.shared_bytes_limit);
+  a("cache_bytes", d.cache_bytes), a("cache_bytes_limit", d.cache_bytes_limit);
+  a("cache_written_bytes", d.cache_written_bytes), a("cache_write_budget", d.cache_write_budget);
   a("descriptors", d.descriptors), a("descriptors_limit", d.descriptors_limit),
       a("connections", d.connections);
   a("attached", d.attached), a("detached", d.detached), a("killed", d.killed), a("jobs", d.jobs);

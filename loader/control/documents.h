@@ -185,6 +185,10 @@ struct DaemonStatus {
   std::uint64_t memory_bytes = 0;  ///< resident memory
   std::uint64_t shared_bytes = 0;  ///< slots and arrays of all jobs, with those that are being made
   std::uint64_t shared_bytes_limit = 0;
+  std::uint64_t cache_bytes = 0;          ///< memory that samples for later epochs may take, of all jobs
+  std::uint64_t cache_bytes_limit = 0;    ///< the most of it
+  std::uint64_t cache_written_bytes = 0;  ///< of them to files within the last day
+  std::optional<std::uint64_t> cache_write_budget{};  ///< the most of these; none: no limit
   std::uint64_t descriptors = 0, descriptors_limit = 0;
   std::uint64_t connections = 0;
   std::uint64_t attached = 0, detached = 0,

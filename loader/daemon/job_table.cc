@@ -51,7 +51,8 @@ constexpr std::int64_t kRateNs = 1'000'000'000;
 JobTable::JobTable(const JobLimits& limits)
     : limits_(limits),
       budget_(SharedBudget::create(limits.shared_bytes)),
-      cache_budget_(SharedBudget::create(limits.cache_bytes)),
+      cache_budget_(SharedBudget::create(limits.cache.memory_bytes)),
+      write_budget_(std::make_shared<WriteBudget>(limits.cache.write_bytes_per_day)),
       cores_(cores_now()) {}
 
 JobTable::~JobTable() {
@@ -196,19 +197,23 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
   ASSIGN(auto pipeline,
          transforms::Pipeline::parse({reinterpret_cast<const char*>(text.data()), text.size()}));
   AllowedFolders folders;
+  CacheLimits cache;
   {
     const MutexLock lock(mutex_);
-    folders = limits_.folders;
+    folders = limits_.folders, cache = limits_.cache;
     if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
   }
   ASSIGN(const std::string cache_dir, folders.cache_dir(request.cache_dir));
   ASSIGN(auto dataset, open_dataset(call, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
   options.decode_index.cache_dir = options.cache_dir = cache_dir;
-  for (CacheFolder* const folder : {&options.cache.disk, &options.cache.shared})
-    if (!folder->path.empty()) {
-      ASSIGN(folder->path, folders.cache_dir(folder->path));
+  for (const auto& [asked, limit] :
+       {std::pair{&options.cache.disk, &cache.disk}, std::pair{&options.cache.shared, &cache.shared}}) {
+    if (!limit->path.empty()) asked->path.clear();  // never looked at, also after a reload
+    if (!asked->path.empty()) {
+      ASSIGN(asked->path, folders.cache_dir(asked->path));
     }
+  }
   options.beneath = !folders.roots.empty();
   return request.share.empty() ? attach_to(call, std::move(pipeline), std::move(dataset), std::move(options))
                                : attach_shared(call, std::move(pipeline), std::move(dataset), options);
@@ -263,6 +268,8 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
   std::shared_ptr<HostJob> job;
   bool threads_auto = false;
   std::uint32_t cores = 0;
+  JobOptions given;  // of what was asked for
+  std::vector<std::string> bounded;
   {
     const MutexLock lock(mutex_);
     if (readers() >= limits_.readers)
@@ -287,14 +294,18 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
     cores = cores_;
     if (options.threads == 0) options.threads = threads_auto ? cores_ : limits_.threads;
     if (limits_.cores != 0) options.threads = std::min(options.threads, limits_.cores);
+    given = options;
+    given.cache = limits_.cache.bound(options.cache, request.options.cache, bounded);
   }
   ended.clear();  // what lingered gives its memory back before more is made
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<LocalStream>> stream =
-      LocalStream::create(job->pipeline, job->dataset, options,
+      LocalStream::create(job->pipeline, job->dataset, given,
                           {.readers = shared ? shm::kReadersMax : request.replicas,
                            .budget = budget_,
                            .cache_budget = cache_budget_,
+                           .write_budget = write_budget_,
+                           .bounded = std::move(bounded),
                            .cores = cores,
                            .job = job->number});
   const MutexLock lock(mutex_);
@@ -488,7 +499,8 @@ void JobTable::set_limits(const JobLimits& limits) {
   const MutexLock lock(mutex_);
   limits_ = limits;
   budget_->set_limit(limits.shared_bytes);
-  cache_budget_->set_limit(limits.cache_bytes);
+  cache_budget_->set_limit(limits.cache.memory_bytes);
+  write_budget_->set_limit(limits.cache.write_bytes_per_day);
 }
 
 void JobTable::drain() {
@@ -577,6 +589,11 @@ void JobTable::describe(DaemonStatus& status) const {
   const MutexLock lock(mutex_);
   status.shared_bytes = budget_->used();
   status.shared_bytes_limit = limits_.shared_bytes;
+  status.cache_bytes = cache_budget_->used();
+  status.cache_bytes_limit = limits_.cache.memory_bytes;
+  status.cache_written_bytes = write_budget_->written(monotonic_ns());
+  if (limits_.cache.write_bytes_per_day != WriteBudget::kNoLimit)
+    status.cache_write_budget = limits_.cache.write_bytes_per_day;
   describe_jobs(jobs_, status);
 }
 

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/daemon/cache_limits.h"
 #include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_rank.h"
 #include "loader/daemon/host_shares.h"
@@ -25,7 +26,7 @@ struct JobLimits {
   std::uint64_t jobs = 64;
   std::uint64_t readers = 256;
   std::uint64_t shared_bytes = UINT64_MAX;  ///< slots and arrays of all jobs
-  std::uint64_t cache_bytes = UINT64_MAX;   ///< samples that all jobs keep for later epochs
+  CacheLimits cache;                        ///< samples that all jobs keep for later epochs
   std::uint32_t threads = 0;  ///< of a job without threads=; 0: the allowed cores, also when they change
   std::uint32_t cores = 0;    ///< that all jobs may use together; 0: the allowed cores
   AllowedFolders folders;     ///< the folders that clients may name
@@ -169,7 +170,8 @@ class JobTable {
   mutable Mutex mutex_;
   JobLimits limits_ GUARDED_BY(mutex_);
   const std::shared_ptr<SharedBudget> budget_;        // of limits_.shared_bytes
-  const std::shared_ptr<SharedBudget> cache_budget_;  // of limits_.cache_bytes
+  const std::shared_ptr<SharedBudget> cache_budget_;  // of limits_.cache.memory_bytes
+  const std::shared_ptr<WriteBudget> write_budget_;   // of limits_.cache.write_bytes_per_day
   bool draining_ GUARDED_BY(mutex_) = false;
   std::uint32_t cores_ GUARDED_BY(mutex_);  // the cores allowed now, by affinity and quota
   HostShares shares_ GUARDED_BY(mutex_);

@@ -65,7 +65,7 @@ struct Figure {
   double (*value)(const Subject&);
 };
 
-constexpr std::array<Figure<DaemonStatus>, 11> kDaemonFigures{{
+constexpr std::array<Figure<DaemonStatus>, 14> kDaemonFigures{{
     {"carya_readers_attached_total", "counter", "Readers that attached since the daemon's start.",
      [](const DaemonStatus& d) { return real(d.attached); }},
     {"carya_readers_detached_total", "counter", "Readers that closed their loader.",
@@ -78,6 +78,12 @@ constexpr std::array<Figure<DaemonStatus>, 11> kDaemonFigures{{
      [](const DaemonStatus& d) { return real(d.shared_bytes); }},
     {"carya_shared_memory_limit_bytes", "gauge", "The most that may be: limits.shared_memory.",
      [](const DaemonStatus& d) { return real(d.shared_bytes_limit); }},
+    {"carya_cache_memory_bytes", "gauge", "Memory that all caches of samples may take.",
+     [](const DaemonStatus& d) { return real(d.cache_bytes); }},
+    {"carya_cache_memory_limit_bytes", "gauge", "The most that may be: cache.memory.",
+     [](const DaemonStatus& d) { return real(d.cache_bytes_limit); }},
+    {"carya_cache_written_day_bytes", "gauge", "Bytes of samples written to files within 24 hours.",
+     [](const DaemonStatus& d) { return real(d.cache_written_bytes); }},
     {"carya_uptime_seconds", "gauge", "Seconds since the daemon's start.",
      [](const DaemonStatus& d) { return d.up_s; }},
     {"process_cpu_seconds_total", "counter", "CPU time of the daemon, user and system.",
@@ -188,6 +194,9 @@ void add_cache(Lines& lines, const DaemonStatus& status) {
        "damaged");
   each(tiers, "carya_cache_records", "gauge", "Samples that a tier has, whoever put them there.", "records");
   each(tiers, "carya_cache_bytes", "gauge", "Bytes that a tier takes, for whomever.", "bytes");
+  each(tiers, "carya_cache_age_seconds", "gauge",
+       "Time since the oldest samples of a tier were written: its first in memory, its oldest file.",
+       "age_s");
   each(tiers, "carya_cache_capacity_bytes", "gauge", "The most bytes that a tier may take.",
        "capacity_bytes");
   each(tiers, "carya_cache_saved_cpu_seconds", "gauge",

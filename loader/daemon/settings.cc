@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #define TOML_EXCEPTIONS 0
 #include <fmt/core.h>
@@ -19,6 +20,7 @@ namespace {
 // Unless the file says otherwise.
 constexpr double kShareOfMemory = 0.5;
 constexpr double kCacheShareOfMemory = 0.2;
+constexpr std::uint64_t kDiskBytes = 100'000'000'000, kSharedBytes = 1'000'000'000'000;
 constexpr double kUserWeightMin = 0.01, kUserWeightMax = 100;
 constexpr std::uint64_t kUserMemoryMin = 64 << 20;  // with less a daemon ends before it has a job
 
@@ -88,6 +90,28 @@ Take memory(std::uint64_t& out, std::uint64_t memory_bytes) {
     const auto bytes = parse_size(node.value_exact<std::string>().value_or(""), memory_bytes);
     if (!bytes) return bytes.error().message;
     out = *bytes;
+    return "";
+  };
+}
+
+/// A size on a disk. `none`: what "" stands for; without it "" is refused.
+Take size(std::uint64_t& out, std::optional<std::uint64_t> none = {}) {
+  return [&out, none](const toml::node& node) -> std::string {
+    const auto given = node.value_exact<std::string>();
+    if (none && given == "") return out = *none, "";
+    const auto bytes = parse_size(given.value_or(""), 0);
+    if (!bytes || *bytes == 0)
+      return std::string("a size such as \"500GB\"") + (none ? " or \"\" for no limit" : "");
+    out = *bytes;
+    return "";
+  };
+}
+
+Take folder_or_none(std::string& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::string>();
+    if (!value || (!value->empty() && value->front() != '/')) return "an absolute path, or \"\" for none";
+    out = *value;
     return "";
   };
 }
@@ -193,7 +217,12 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"limits.cores", whole(settings.limits.cores, 0, kThreadsMax)},
       {"limits.threads", whole(settings.limits.threads, 0, kThreadsMax)},
       {"limits.shared_memory", memory(settings.limits.shared_bytes, memory_bytes)},
-      {"limits.cache_memory", memory(settings.limits.cache_bytes, memory_bytes)},
+      {"cache.memory", memory(settings.limits.cache.memory_bytes, memory_bytes)},
+      {"cache.disk", folder_or_none(settings.limits.cache.disk.path)},
+      {"cache.disk_size", size(settings.limits.cache.disk.bytes)},
+      {"cache.shared", folder_or_none(settings.limits.cache.shared.path)},
+      {"cache.shared_size", size(settings.limits.cache.shared.bytes)},
+      {"cache.write_budget", size(settings.limits.cache.write_bytes_per_day, WriteBudget::kNoLimit)},
       {"users.allow",
        words(settings.users.allow, R"(a list such as ["alice", "@train"], or ["*"] for everyone)")},
       {"users.weight", weight(settings.users.share.weight)},
@@ -242,7 +271,7 @@ class Reader {
     for (const auto& [key, node] : file) {
       const std::string path(key.str());
       if (path == "user" && node.is_table()) continue;
-      if (node.is_table() && (path == "limits" || path == "remote" || path == "users")) {
+      if (node.is_table() && (path == "limits" || path == "cache" || path == "remote" || path == "users")) {
         TRY(read_keys(*node.as_table(), path + ".", keys));
       } else {
         TRY(read_key(path, path, node, keys));
@@ -256,7 +285,7 @@ class Reader {
     std::erase_if(keys, [](const auto& entry) {
       const std::string& key = entry.first;
       return key != "roots" && key != "cache_dirs" && !key.starts_with("limits.") &&
-             !key.starts_with("remote.");
+             !key.starts_with("cache.") && !key.starts_with("remote.");
     });
     keys.erase("limits.connections");
     UserShare own = settings.users.share;
@@ -264,7 +293,7 @@ class Reader {
     keys["memory"] = user_memory(own.memory_bytes, memory_bytes_);
     for (const auto& [key, node] : table) {
       const std::string path(key.str());
-      if (node.is_table() && (path == "limits" || path == "remote"))
+      if (node.is_table() && (path == "limits" || path == "cache" || path == "remote"))
         TRY(read_keys(*node.as_table(), path + ".", keys, "user." + user + "."));
       else
         TRY(read_key(path, "user." + user + "." + path, node, keys));
@@ -306,8 +335,10 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
   Settings settings;
   settings.limits.shared_bytes =
       static_cast<std::uint64_t>(kShareOfMemory * static_cast<double>(memory_bytes));
-  settings.limits.cache_bytes =
-      static_cast<std::uint64_t>(kCacheShareOfMemory * static_cast<double>(memory_bytes));
+  settings.limits.cache = {
+      .memory_bytes = static_cast<std::uint64_t>(kCacheShareOfMemory * static_cast<double>(memory_bytes)),
+      .disk = {.path = "", .bytes = kDiskBytes},
+      .shared = {.path = "", .bytes = kSharedBytes}};
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
@@ -322,7 +353,7 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
     const std::string one(key.str());
     if (!node.is_table())
       return fail(Code::kInvalidArgument, place(node, name) + ": user." + one + " is no table; give [user." +
-                                              one + "] with a weight, memory, limits or remote");
+                                              one + "] with a weight, memory, limits, cache or remote");
     Settings others = settings;  // of another user: looked at for mistakes
     Settings& into = std::ranges::find(user, one) != user.end() ? settings : others;
     TRY(reader.read_user(one, *node.as_table(), into));

@@ -92,6 +92,20 @@ std::vector<std::shared_ptr<const io::Manifest>> manifests_of(const Dataset& dat
   return manifests;
 }
 
+/// What the options ask for, with a folder for each tier of files.
+Result<CacheOptions> with_folders(const JobOptions& options) {
+  CacheOptions cache = options.cache;
+  if (cache.disk.bytes > 0 && cache.disk.path.empty() && !options.cache_dir.empty())
+    cache.disk.path = options.cache_dir + "/samples";
+  for (const auto& [tier, folder] : {std::pair{"disk", &cache.disk}, std::pair{"shared", &cache.shared}})
+    if (folder->bytes > 0 && folder->path.empty())
+      return fail(Code::kInvalidArgument,
+                  fmt::format("cache: \"{}\": got a size alone, and there is no folder for it; give a folder "
+                              "and a size, or name the folder in [cache] of caryad.toml",
+                              tier));
+  return cache;
+}
+
 }  // namespace
 
 StreamPlannerOptions planner_options(const JobOptions& options, std::uint64_t seed) {
@@ -170,12 +184,15 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
         Code::kInvalidArgument,
         "cache: got samples to be kept beside remote workers, which need every record; give cache=\"off\", "
         "or no remote=");
+  ASSIGN(const CacheOptions cache, with_folders(options));
   const StreamCacheOptions asked{
-      .cache = options.cache,
+      .cache = cache,
       .dataset = dataset,
       .capacity_bytes = capacity_of(options.cache),
       .identities = options.cache.has_files() ? std::make_shared<const RecordIdentities>(dataset) : nullptr,
       .budget = limits.cache_budget,
+      .write_budget = limits.write_budget,
+      .bounded = limits.bounded,
       .seed = seed_,
       .fuse = options.fuse,
       .records = std::max<std::uint64_t>(1, dataset->count()),

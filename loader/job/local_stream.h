@@ -3,8 +3,10 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "autotune/sharing/sharing.h"
+#include "loader/cache/write_budget.h"
 #include "loader/engine/engine.h"
 #include "loader/job/job_options.h"
 #include "loader/job/stream.h"
@@ -25,7 +27,9 @@ struct RankLimits {
   /// The budget that pays for samples that are kept; null: memory is the only limit. Where it has less left than the
   /// options ask for, that is what the stream gets.
   std::shared_ptr<SharedBudget> cache_budget{};
-  std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
+  std::shared_ptr<WriteBudget> write_budget{};  ///< allows what is written of them to files; null: all is
+  std::vector<std::string> bounded{};           ///< StreamCacheOptions::bounded
+  std::uint32_t cores = 0;                      ///< cores for all streams of this process; 0: auto_threads()
   std::uint64_t job =
       0;  ///< streams of one job share the part that its weight gives; 0: it is a job of its own
 };

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <ctime>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -82,6 +83,10 @@ Json tier_report(const FileTier& tier, const TimedSamples& hits, std::uint64_t l
           {"damaged", stats.store.damaged},
           {"admitted_share", stats.admitted_share},
           {"full", stats.is_full},
+          {"over_budget", stats.is_over_budget},
+          {"age_s", stats.store.oldest_s > 0
+                        ? Json(std::max(0.0, static_cast<double>(std::time(nullptr)) - stats.store.oldest_s))
+                        : Json(nullptr)},
           {"open", stats.is_open},
           {"read_cpu_s", stats.read_cpu_s},
           {"write_cpu_s", stats.write_cpu_s},
@@ -368,13 +373,14 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
   std::vector<std::shared_ptr<FileTier>> tiers;
   for (const auto& [kind, folder] :
        {std::pair{TierKind::kDisk, options_.cache.disk}, std::pair{TierKind::kShared, options_.cache.shared}})
-    if (!folder.path.empty())
+    if (folder.bytes > 0)
       tiers.push_back(FileTier::open({.kind = kind,
                                       .folder = folder.path,
                                       .capacity_bytes = folder.bytes,
                                       .place = hasher.digest(),
                                       .about = about,
-                                      .records = options_.records}));
+                                      .records = options_.records,
+                                      .budget = options_.write_budget}));
   const auto names_of = options_.identities;
   const auto check = [&](bool (RecordIdentities::*asks)(std::uint64_t) const) {
     return std::make_shared<const RecordCheck>(
@@ -474,6 +480,9 @@ std::string StreamCache::report() const {
     report["no_files"] = options_.identities->reason();
   report["bytes"] = stats.bytes;
   report["limit_bytes"] = kept ? stats.limit_bytes : 0;
+  report["asked_bytes"] = options_.capacity_bytes;
+  report["bounded"] = options_.bounded;
+  report["age_s"] = stats.age_s > 0 ? Json(stats.age_s) : Json(nullptr);
   report["records"] = stats.records;
   report["looked"] = kept ? kept->looked.load() : 0;
   report["hits"] = kept ? kept->hits.count() : 0;

@@ -80,6 +80,8 @@ struct StreamCacheOptions {
   std::uint64_t capacity_bytes = 0;     ///< the most that is kept in memory
   std::shared_ptr<const RecordIdentities> identities{};  ///< of its records, for files; null: there are none
   std::shared_ptr<SharedBudget> budget{};                ///< pays for it; null: nothing does
+  std::shared_ptr<WriteBudget> write_budget{};           ///< allows what is written to files; null: all is
+  std::vector<std::string> bounded{};  ///< what was asked for and is not given, a line each, for people
   std::uint64_t seed = 0;
   bool fuse = true;           ///< PlanOptions::fuse
   std::uint64_t records = 1;  ///< of an epoch, over all ranks

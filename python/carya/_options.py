@@ -144,6 +144,8 @@ def cache_options(value: Any) -> dict[str, Any]:
     {'cache': 'on', 'cache_bytes': 4000000000, 'cache_form': 'coefficients'}
     >>> cache_options({"disk": ("/nvme/carya", "500GB")})
     {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('/nvme/carya', 500000000000)}
+    >>> cache_options({"disk": "500GB"})
+    {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('', 500000000000)}
     """
     if isinstance(value, str) and value in ("off", "auto"):
         return {"cache": value}
@@ -172,13 +174,16 @@ def cache_options(value: Any) -> dict[str, Any]:
 
 
 def _cache_folder(tier: str, value: Any) -> tuple[str, int]:
-    """The absolute folder of a tier and its capacity in bytes."""
-    if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str | os.PathLike):
-        raise invalid(f'Loader: cache: "{tier}"', value, 'a folder and a size, such as ("/nvme/carya", "500GB")')
-    folder = os.path.abspath(os.fspath(value[0])) if os.fspath(value[0]) else ""
-    if not folder:
-        raise invalid(f'Loader: cache: "{tier}"', value, 'a folder and a size, such as ("/nvme/carya", "500GB")')
-    return folder, byte_size(f'cache: "{tier}"', value[1])
+    """The absolute folder of a tier and its capacity in bytes; a size alone: "", where who serves the loader keeps it."""
+    name = f'cache: "{tier}"'
+    if isinstance(value, int) or (isinstance(value, str) and value.strip()[:1].isdecimal()):
+        return "", byte_size(name, value)
+    pair = isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str | os.PathLike)
+    if not pair or not os.fspath(value[0]):
+        raise invalid(
+            f"Loader: {name}", value, 'a folder and a size, such as ("/nvme/carya", "500GB"), or a size alone'
+        )
+    return os.path.abspath(os.fspath(value[0])), byte_size(f'cache: "{tier}"', value[1])
 
 
 def _cache_memory(memory: Any) -> dict[str, Any]:

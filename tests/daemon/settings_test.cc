@@ -41,11 +41,11 @@ TEST(Settings, ShippedFileIsTheDefaults) {
 
 TEST(Settings, ShippedFileNamesEveryKey) {
   const std::string text = shipped();
-  const auto limits = text.find("\n[limits]\n");
-  ASSERT_NE(limits, std::string::npos);
   for (const std::string& key : setting_keys()) {
     const auto dot = key.find('.');
-    const std::string part = dot == std::string::npos ? text.substr(0, limits + 1) : text.substr(limits);
+    const auto begin = dot == std::string::npos ? 0 : text.find("\n[" + key.substr(0, dot) + "]\n");
+    ASSERT_NE(begin, std::string::npos) << key;
+    const std::string part = text.substr(begin, text.find("\n[", begin + 1) - begin + 1);
     const std::string line = "\n" + key.substr(dot == std::string::npos ? 0 : dot + 1) + " = ";
     // The socket has no default that can be written down.
     EXPECT_THAT(part, HasSubstr(key == "socket" ? "\n#socket = " : line)) << key;
@@ -66,7 +66,13 @@ readers = 5
 threads = 6
 cores = 8
 shared_memory = "7%"
-cache_memory = "3%"
+[cache]
+memory = "3%"
+disk = "/nvme/carya"
+disk_size = "5GB"
+shared = "/nfs/carya"
+shared_size = "6TB"
+write_budget = "7GB"
 [remote]
 workers = ["w1:7070", "w2:7070"]
 dns = "dns://w:1"
@@ -94,7 +100,10 @@ descriptors = 99
                           .limits = {.jobs = 4,
                                      .readers = 5,
                                      .shared_bytes = 70'000,
-                                     .cache_bytes = 30'000,
+                                     .cache = {.memory_bytes = 30'000,
+                                               .disk = {"/nvme/carya", 5'000'000'000},
+                                               .shared = {"/nfs/carya", 6'000'000'000'000},
+                                               .write_bytes_per_day = 7'000'000'000},
                                      .threads = 6,
                                      .cores = 8,
                                      .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
@@ -127,6 +136,7 @@ weight = 3
 memory = "512MiB"
 roots = []
 limits.jobs = 2
+cache.disk = "/nvme/alice"
 remote.max_workers = 1
 [user.1000]
 limits.jobs = 4
@@ -149,6 +159,8 @@ limits.jobs = 4
   EXPECT_EQ(by_number.limits.jobs, 4u);
   EXPECT_EQ(alice.limits.jobs, 2u);
   EXPECT_EQ(alice.limits.remote.goal.workers_max, 1u);
+  EXPECT_EQ(alice.limits.cache.disk.path, "/nvme/alice");
+  EXPECT_EQ(others.limits.cache.disk.path, "");
   EXPECT_TRUE(alice.limits.folders.roots.empty());
   EXPECT_EQ(others.limits.folders.roots, std::vector<std::string>{"/data"});
 }
@@ -189,6 +201,13 @@ TEST(Settings, BoundsAreNamed) {
   EXPECT_THAT(error_of("roots = [\"data\"]"),
               HasSubstr("roots: got [ 'data' ]; give a list of absolute paths"));
   EXPECT_THAT(error_of("roots = \"/data\""), HasSubstr("roots: got '/data'; give a list of absolute paths"));
+  EXPECT_THAT(error_of("[cache]\ndisk = \"nvme\""),
+              HasSubstr("cache.disk: got 'nvme'; give an absolute path, or \"\""));
+  for (const char* wrong : {"0", "", "50%"})
+    EXPECT_THAT(error_of(std::string("[cache]\ndisk_size = \"") + wrong + "\""),
+                HasSubstr("give a size such as \"500GB\""));
+  EXPECT_THAT(error_of("[cache]\nwrite_budget = \"much\""), HasSubstr("\"\" for no limit"));
+  EXPECT_THAT(error_of("[cache.disk]\npath = \"/x\""), HasSubstr("cache.disk: got"));
   EXPECT_THAT(error_of("log_level = \"loud\""), HasSubstr("\"debug\", \"info\", \"warning\" or \"error\""));
 }
 

@@ -226,6 +226,7 @@ def _lines(status: Document) -> Any:
         (0, f"slots {shared} of {limit}, descriptors {status['descriptors']} of {status['descriptors_limit']}"),
         (0, f"readers: {status['attached']} attached, {status['detached']} left, {status['killed']} killed so far"),
     ]
+    lines += [(0, line) for line in _cache_lines(status)]
     for job in status["jobs"]:
         lines += [(0, ""), (0, f"job {job['job']}"), (2, _job_line(job))]
         for rank in job["ranks"]:
@@ -233,6 +234,29 @@ def _lines(status: Document) -> Any:
     if not status["jobs"]:
         lines.append((0, "no jobs"))
     return Group(*(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)) for indent, text in lines))
+
+
+def _cache_lines(status: Document) -> Iterator[str]:
+    """What all jobs keep of their samples; an older daemon does not say."""
+    if not (status.get("cache_bytes") or status.get("cache_written_bytes")):
+        return
+    budget = status.get("cache_write_budget")
+    yield (
+        f"samples kept: memory {_bytes(status['cache_bytes'])} of {_bytes(status['cache_bytes_limit'])}, "
+        f"{_bytes(status['cache_written_bytes'])} written to files in 24 h"
+        + (f" of {_bytes(budget)}" if budget else "")
+    )
+
+
+def _tier_line(name: str, tier: Document, looked: int) -> str:
+    share = f" ({tier['hits'] / looked:.0%})" if looked else ""
+    written = tier["filled"] if name == "memory" else tier["written"]
+    age = f", since {duration(tier['age_s'])}" if tier.get("age_s") else ""
+    trouble = f"; {tier['trouble']}" if tier.get("trouble") else ""
+    return (
+        f"kept in {name}: {_bytes(tier['bytes'])} of {_bytes(tier['capacity_bytes'])}, {tier['records']:,} samples, "
+        f"{tier['hits']:,} hits{share}, {written:,} written{age}{trouble}"
+    )
 
 
 def _job_line(job: Document) -> str:
@@ -255,6 +279,11 @@ def _rank_lines(rank: Document) -> Iterator[str]:
     yield f"readers: {readers or 'none; kept ' + format(rank['lingers_s'], '.0f') + ' s more'}"
     for one in rank.get("closed", []):
         yield f"closed, and holds {one['held']} slots: replica {one['replica']} in process {one['pid']}"
+    cache = shown(json.loads(rank.get("cache") or "{}"))
+    if cache and cache["capacity_bytes"]:
+        yield _tier_line("memory", cache, cache["looked"])
+    for tier in cache.get("files", []):
+        yield _tier_line(f"{tier['tier']} {tier['path']}", tier, cache["looked"])
     placement = shown(json.loads(rank.get("placement") or "{}"))
     if placement:
         yield f"placement: {_decision(placement)}"

@@ -174,7 +174,13 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"Reading a record from its store counts as {microseconds(read['money_us'])} us of CPU time for the money, "
             f"{microseconds(read['cpu_us'])} for the requests, and takes the threads {microseconds(read['wait_us'])} at its best rate."
         )
+    if cache["after"] is not None and cache["asked_bytes"] > cache["capacity_bytes"]:
+        yield f"{size(cache['asked_bytes'])} of memory were asked for, and {size(cache['capacity_bytes'])} given: what others left of it."
+    for line in cache["bounded"]:
+        yield f"{line[0].upper()}{line[1:]}."
     for tier in cache["files"]:
+        if tier["over_budget"]:
+            yield f"Nothing more is written to {tier['path']} today: [cache] write_budget of the daemon is used."
         yield (
             f"In files of {tier['path']}: {tier['records']:,} samples, {size(tier['bytes'])} of "
             f"{size(tier['capacity_bytes'])}; {tier['hit_share']:.1%} of the look-ups found one there."

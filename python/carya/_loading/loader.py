@@ -82,7 +82,7 @@ class Loader(Delivery, DataLoaderAttributes):
     cache: samples kept for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
     batch on, where it pays most, or {"memory": ..., "after": "decode_image"}, or with "form": "coefficients" the JPEGs
-    without their entropy coding, at 1.1 times their bytes, or "records" as they were read, so that nothing is asked of a store again. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes. It is refused beside `remote`.
+    without their entropy coding, at 1.1 times their bytes, or "records" as they were read, so that nothing is asked of a store again. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes; a size alone, "500GB", where the daemon keeps them, else in the cache folder. It is refused beside `remote`.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
@@ -205,7 +205,7 @@ class Loader(Delivery, DataLoaderAttributes):
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
         given = given_only(given)
         options = LoaderOptions(pipeline, given, self._label_dtype)
-        self._has_tiers = bool(options.job.cache_disk[0] or options.job.cache_shared[0])
+        self._has_tiers = bool(options.job.cache_disk[1] or options.job.cache_shared[1])
         self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for
         self._pipeline, self._native = pipeline, pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
@@ -451,7 +451,8 @@ class Loader(Delivery, DataLoaderAttributes):
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
-        `files`: each tier of files, with `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
+        `bounded`: what was asked for and the daemon does not give, in words; `asked_bytes` of memory; `age_s`: since its first sample.
+        `files`: each tier of files, with `age_s` (of its oldest file), `over_budget` (nothing more is written today), and `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
         `trouble` and others; `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
         """
         stats = self._job.stats()
