@@ -30,7 +30,10 @@ Result<SegmentHeader> read_header(int fd, const std::string& path) {
   SegmentHeader header{};
   if (status.st_size < static_cast<off_t>(sizeof header))
     return fail(Code::kCorrupt, fmt::format("segment {}: {} B are no segment", path, status.st_size));
-  TRY(read_whole(fd, std::as_writable_bytes(std::span(&header, 1)), 0));
+  if (const Status done = read_whole(fd, std::as_writable_bytes(std::span(&header, 1)), 0); !done) {
+    if (done.error().sys_errno != 0) return fail_errno("read " + path, done.error().sys_errno);
+    return fail(Code::kCorrupt, "segment " + path + ": it ends before its header does");
+  }
   if (!segment_header_valid(header)) return fail(Code::kCorrupt, "segment " + path + ": a broken header");
   return header;
 }

@@ -44,7 +44,7 @@ Result<std::unique_ptr<SegmentStore>> SegmentStore::open(const SegmentStoreOptio
   if (std::filesystem::create_directories(options.folder, made))
     std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all, ignored);
   if (!made) std::filesystem::create_directories(store->folder_, made);
-  if (Status looked = store->look(); !looked)
+  if (Status looked = store->look(); !looked && store->stats().entries == 0)
     return made ? Result<std::unique_ptr<SegmentStore>>(fail_errno("make " + store->folder_, made.value()))
                 : std::unexpected(std::move(looked.error()));
   store->say_used();
@@ -116,19 +116,25 @@ Status SegmentStore::look() {
   ASSIGN(const std::vector<SegmentName> names, list_segments(folder_));
   for (auto& [name, known] : segments_) known.seen = false;
   std::uint64_t damaged = 0;
+  Status unread;  // the last fault of storage, which costs only what it met
   for (const SegmentName& name : names) {
     Known& known = segments_[name.name];
     known.seen = true;
     if (!known.reader && !known.own) {
       // A file that is being made has no header yet, and a broken one is no use: the next look tries again.
       auto opened = SegmentReader::open(folder_ + "/" + name.name, options_.place);
+      if (!opened && opened.error().code != Code::kCorrupt && opened.error().code != Code::kNotFound)
+        unread = std::unexpected(std::move(opened.error()));
       if (!opened) continue;
       known.reader = std::move(*opened);
     }
     if (known.own || known.reader->is_sealed()) continue;
     std::vector<SegmentRow> rows;
     const std::uint64_t before = known.reader->damaged();
-    if (!known.reader->look(rows)) continue;
+    if (Status looked = known.reader->look(rows); !looked) {
+      unread = std::move(looked);
+      continue;
+    }
     damaged += known.reader->damaged() - before;
     note(known.reader, rows);
   }
@@ -153,7 +159,7 @@ Status SegmentStore::look() {
   stats_.segments = segments_.size();
   stats_.oldest_s = names.empty() ? 0 : std::ranges::min(names, {}, &SegmentName::changed_s).changed_s;
   stats_.damaged += damaged;
-  return {};
+  return unread;
 }
 
 /// What may be promised to a segment that is made already and counts in the listing: at most `wanted`.

@@ -82,7 +82,7 @@ class SegmentStore {
   /// Write an entry. Does nothing if it is there. Errors: kExhausted with no errno: there is no room in the capacity;
   /// with one: the disk is full; those of open() and write(). Room may be there again later.
   Status append(Hash128 identity, std::span<const std::byte> payload);
-  /// Look at what others wrote, removed and gave back. Errors: the folder cannot be listed.
+  /// Look at what others wrote, removed and gave back. Errors: the folder cannot be listed, or a file in it not read.
   Status refresh();
   /// Cut what this process has promised and not used. The next append() begins a new segment.
   void seal();

@@ -181,26 +181,50 @@ def test_a_file_that_was_changed_just_now_is_not_kept_yet(photos: Path, tmp_path
     assert told["files"][0]["written"] == PHOTOS - 1
 
 
-def test_damage_anywhere_changes_nothing(photos: Path, tmp_path: Path) -> None:
-    expected, _ = run(photos, "off", 1)
-    cache = {"disk": (tmp_path / "tier", "64MB")}
-    run(photos, cache, written=PHOTOS)
+PLACES = 10_000 if os.environ.get("CARYA_LONG") else 300  # that are damaged, of each form
+
+
+@pytest.mark.parametrize("form", ["raw", "coefficients", "records", "transcode"])
+def test_damage_anywhere_changes_nothing(photos: Path, tmp_path: Path, form: str) -> None:
+    """Flipped bits, 20 at a time, and cuts, of segments and of what says what is in them."""
+    pipeline = crops(photos)
+    choice = {"form": form}
+    if form == "transcode":
+        source = carya.image_folder(str(photos)).shuffle(seed=3).transcode(max_side=40)
+        pipeline, choice = source.decode_image().random_resized_crop(32).batch(4), {"after": form}
+
+    def stream(cache: Any) -> tuple[list[bytes], Any]:
+        with carya.Loader(pipeline, epochs=1, threads=1, daemon="embedded", cache=cache) as loader:
+            return rows(loader, 1), loader.stats()["cache"]
+
+    expected, _ = stream("off")
+    cache = {"disk": (tmp_path / "tier", "64MB"), **choice}
+    while stream(cache)[1]["files"][0]["hits"] < PHOTOS:
+        pass
     (path,) = (tmp_path / "tier").rglob("*.segment")
-    whole = path.read_bytes()
+    about = path.with_name("about.json")
+    whole, told_about = path.read_bytes(), about.read_bytes()
     chance = random.Random(1)
-    damaged = 0
-    for number in range(int(os.environ.get("CARYA_CACHE_DAMAGE", "40"))):
+    damaged = places = number = 0
+    while places < PLACES:
+        number += 1
         for other in (tmp_path / "tier").rglob("*.segment"):
             other.unlink()
-        bytes_now = bytearray(whole)
+        bytes_now, about_now = bytearray(whole), bytearray(told_about)
         if number % 4 == 3:
             del bytes_now[chance.randrange(len(bytes_now)) :]
-        else:
-            for _ in range(20):
-                bytes_now[chance.randrange(len(bytes_now))] ^= 1 << chance.randrange(8)
+            del about_now[chance.randrange(len(about_now)) :]
+            places += 1
+        for _ in range(0 if len(bytes_now) < len(whole) else 20):
+            # Half of them in the head and the rows, which are a small part.
+            at = chance.randrange(4096 if number % 2 else len(bytes_now))
+            bytes_now[at] ^= 1 << chance.randrange(8)
+            about_now[chance.randrange(len(about_now))] ^= 1 << chance.randrange(8)
+            places += 1
         path.write_bytes(bytes_now)
-        found, told = run(photos, cache, 1)
-        assert found == expected, number
+        about.write_bytes(about_now)
+        found, told = stream(cache)
+        assert found == expected, places
         damaged += told["files"][0]["damaged"]
     assert damaged > 0
 
