@@ -345,7 +345,7 @@ def test_every_option_of_a_program_is_in_its_page(name: str, known: str) -> None
 def test_every_key_of_the_configuration_is_in_the_page() -> None:
     prefix, missing = "", []
     for line in (PACKAGING / "caryad.toml").read_text().splitlines():
-        if line in ("[limits]", "[remote]", "[users]"):
+        if line in ("[limits]", "[cache]", "[remote]", "[users]"):
             prefix = line[1:-1] + "."
         elif (found := re.match(r"#?(\w+) = ", line)) and f"{prefix}{found[1]}" not in page("caryad.8"):
             missing.append(found[1])
