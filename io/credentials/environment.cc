@@ -25,6 +25,10 @@ bool counts(std::string_view name) {
 
 }  // namespace
 
+bool says_how_stores_are_asked(std::string_view name) {
+  return counts(name) && name != "HOME";
+}
+
 const std::string& Environment::get(std::string_view name) const {
   static const std::string none;
   const auto found = variables.find(name);

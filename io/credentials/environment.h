@@ -24,5 +24,7 @@ struct Environment {
 
 /// This process's. Threads: those of a user's call.
 Environment read_environment();
+/// Whether a variable of this name may hold credentials, or a proxy with its password.
+bool says_how_stores_are_asked(std::string_view name);
 
 }  // namespace carya::io

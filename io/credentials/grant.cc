@@ -1,5 +1,6 @@
 #include "io/credentials/grant.h"
 
+#include <string.h>
 #include <time.h>
 
 #include <algorithm>
@@ -9,8 +10,22 @@ namespace carya::io {
 namespace {
 
 constexpr std::size_t kValueMax = 16 << 10;
+constexpr std::int64_t kAheadS = 300;
+constexpr std::int64_t kOnItsWayS = 10;  // that a request may wait for a connection, once it is signed
 
 }  // namespace
+
+void wipe(std::string& secret) {
+  explicit_bzero(secret.data(), secret.size());
+  secret.clear();
+}
+
+GrantTimes times_of(const Grant& grant, std::int64_t now_s) {
+  if (grant.expires_s == 0) return {};
+  const std::int64_t left = grant.expires_s - now_s;
+  return {.renew_s = grant.expires_s - std::min(kAheadS, left / 2),
+          .good_until_s = grant.expires_s - std::min(kOnItsWayS, left / 4)};
+}
 
 bool is_sendable(std::string_view value) {
   return value.size() <= kValueMax &&

@@ -18,8 +18,6 @@
 namespace carya::io {
 namespace {
 
-constexpr std::int64_t kAheadS = 300;
-constexpr std::int64_t kOnItsWayS = 10;  // that a request may wait for a connection, once it is signed
 constexpr std::int64_t kAgainNs = 1'000'000'000;
 
 std::int64_t now_s() {
@@ -86,9 +84,9 @@ void Renewal::ask_now() {
   grant_ = std::move(*answer);
   // Where the answer says how long a token lasts, that began with the question at the latest.
   if (grant_.expires_s != 0) grant_.expires_s -= now_s() - begun_s;
-  const std::int64_t left = grant_.expires_s - now_s();
-  renew_s_ = grant_.expires_s == 0 ? 0 : grant_.expires_s - std::min(kAheadS, left / 2);
-  good_until_s_ = grant_.expires_s - std::min(kOnItsWayS, left / 4);
+  const GrantTimes times = times_of(grant_, now_s());
+  renew_s_ = times.renew_s;
+  good_until_s_ = times.good_until_s;
 }
 
 void Renewal::begin() {

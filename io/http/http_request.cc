@@ -1,9 +1,12 @@
 #include "io/http/http_request.h"
 
+#include <string.h>
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <utility>
 
 namespace carya::io {
@@ -36,8 +39,21 @@ Result<std::unique_ptr<HttpRequest>> HttpRequest::create(const CurlLibrary& curl
 }
 
 HttpRequest::~HttpRequest() {
-  if (headers_ != nullptr) curl_.slist_free_all(headers_);
+  drop_headers();
   if (handle_ != nullptr) curl_.easy_cleanup(handle_);
+}
+
+/// Tokens are among them: they are overwritten.
+void HttpRequest::drop_headers() {
+  for (curl_slist* line = headers_; line != nullptr; line = line->next)
+    explicit_bzero(line->data, std::strlen(line->data));
+  if (headers_ != nullptr) curl_.slist_free_all(std::exchange(headers_, nullptr));
+}
+
+void HttpRequest::forget() {
+  curl_.easy_setopt(handle_, CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
+  drop_headers();
+  if (has_secret_url_) curl_.easy_setopt(handle_, CURLOPT_URL, question_.url.origin.c_str());
 }
 
 /// What no request changes.
@@ -75,7 +91,7 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   verdict_ = std::nullopt;
   received_ = 0;
   failure_.clear();
-  if (headers_ != nullptr) curl_.slist_free_all(std::exchange(headers_, nullptr));
+  drop_headers();
 
   const bool azure = question_.url.kind == StoreKind::kAzure;
   std::vector<std::string> lines = {"Accept-Encoding: identity"};
@@ -109,6 +125,7 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   std::string query = canonical_query(question_.query);
   if (!signature.query.empty()) query += (query.empty() ? "" : "&") + signature.query;
   if (!query.empty()) url += "?" + query;
+  has_secret_url_ = !signature.query.empty();
   const auto set = [this](CURLoption option, auto value) {
     return curl_.easy_setopt(handle_, option, value) == CURLE_OK;
   };
@@ -156,6 +173,12 @@ Verdict HttpRequest::judge() const {
   if (question_.range) return judge_range(answer_, *question_.range);
   if (answer_.status == 200) return Verdict::kGood;
   return answer_.status == 0 ? Verdict::kAgain : judge_status(answer_.status);
+}
+
+RequestEnd HttpRequest::perform() {
+  RequestEnd how = end(curl_.easy_perform(handle_));
+  forget();
+  return how;
 }
 
 RequestEnd HttpRequest::end(CURLcode code) {

@@ -52,7 +52,10 @@ class HttpRequest {
   /// The verdict after libcurl ended with `code`.
   RequestEnd end(CURLcode code);
   /// Do it now, in this thread.
-  RequestEnd perform() { return end(curl_.easy_perform(handle_)); }
+  RequestEnd perform();
+
+  /// Forget what let the last request in: its headers, and its URL's query. After libcurl has let go of it.
+  void forget();
 
   CURL* handle() const { return handle_; }
   const Answer& answer() const { return answer_; }
@@ -60,6 +63,7 @@ class HttpRequest {
  private:
   HttpRequest(const CurlLibrary& curl, const HttpLimits& limits) : curl_(curl), limits_(limits) {}
   void set_up();
+  void drop_headers();
   static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
   static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
   Verdict judge() const;
@@ -69,6 +73,7 @@ class HttpRequest {
   std::string authority_;  // that the handle was set up with
   CURL* handle_ = nullptr;
   curl_slist* headers_ = nullptr;  // of the request under way
+  bool has_secret_url_ = false;    // its query lets in
   StoreAccess* access_ = nullptr;
   HttpQuestion question_;
   std::string pin_;  // of the range

@@ -1,5 +1,6 @@
 #include "io/http/store_access.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <utility>
@@ -51,14 +52,65 @@ StoreWay way_of(const StoreSources& sources, bool tls) {
           .no_proxy = environment.first({"no_proxy", "NO_PROXY"})};
 }
 
+std::string StoreTerms::key() const {
+  std::string all;
+  bool plainly = true;
+  for (const std::string* text : {&settings.endpoint, &settings.google_endpoint, &settings.azure_endpoint,
+                                  &plain.proxy, &plain.no_proxy, &tls.authority, &tls.proxy, &tls.no_proxy}) {
+    plainly = plainly && text->empty();
+    all += std::to_string(text->size()) + ":" + *text;
+  }
+  return plainly ? "" : sha256_hex(all);
+}
+
+std::string account_of(const StoreUrl& url) {
+  switch (url.kind) {
+    case StoreKind::kS3:
+      return "s3";
+    case StoreKind::kGoogle:
+      return "gs";
+    case StoreKind::kAzure:
+      return "az:" + url.account;
+    case StoreKind::kHttp:
+      break;
+  }
+  return "";
+}
+
 StoreAccess::StoreAccess(StoreSources sources, Fetch fetch)
     : sources_(std::move(sources)),
-      settings_(settings_of(sources_)),
-      plain_(way_of(sources_, false)),
-      tls_(way_of(sources_, true)),
+      terms_{settings_of(sources_), way_of(sources_, false), way_of(sources_, true)},
       fetch_(std::move(fetch)),
       aws_([this] { return aws_keys(sources_.environment, fetch_); }),
       google_([this] { return google_grant(sources_.environment, fetch_); }) {}
+
+StoreAccess::StoreAccess(StoreTerms terms, std::shared_ptr<LentGrants> lent)
+    : terms_(std::move(terms)),
+      is_lent_(true),
+      aws_([]() -> Result<Grant> { return Grant{}; }),  // never asked
+      google_([]() -> Result<Grant> { return Grant{}; }) {
+  lent_.push_back(std::move(lent));
+}
+
+void StoreAccess::join(StoreAccess& other) {
+  CHECK(is_lent_ && other.is_lent_);
+  const auto more = other.lent();
+  const MutexLock lock(mutex_);
+  std::erase_if(
+      lent_, [&](const auto& one) { return one->is_gone() || std::ranges::find(more, one) != more.end(); });
+  lent_.insert(lent_.end(), more.begin(), more.end());
+}
+
+std::string StoreAccess::rights() {
+  std::string all = terms_.key() + "/" + terms_.settings.region;
+  for (const auto& one : lent()) all += "/" + one->rights();
+  return sha256_hex(all);
+}
+
+std::vector<std::shared_ptr<LentGrants>> StoreAccess::lent() {
+  const MutexLock lock(mutex_);
+  return lent_;
+}
 
 std::shared_ptr<StoreAccess> StoreAccess::current() {
   const MutexLock lock(current_mutex);
@@ -70,7 +122,9 @@ void StoreAccess::set_current(std::shared_ptr<StoreAccess> access) {
   current_access() = std::move(access);
 }
 
+/// Null for stores that are asked as anybody, and where grants are lent.
 Renewal* StoreAccess::renewal(const StoreUrl& url) {
+  if (is_lent_) return nullptr;
   if (url.kind == StoreKind::kS3) return &aws_;
   if (url.kind == StoreKind::kGoogle) return &google_;
   if (url.kind == StoreKind::kHttp) return nullptr;
@@ -82,11 +136,48 @@ Renewal* StoreAccess::renewal(const StoreUrl& url) {
   return found.get();
 }
 
+/// The one that there is, whoever may have it.
+Grant StoreAccess::any_grant(const StoreUrl& url) {
+  if (Renewal* const from = renewal(url)) return from->current();
+  for (const auto& one : lent())
+    if (Grant found = one->current(account_of(url)); !found.empty()) return found;
+  return {};
+}
+
 /// What a store is asked with. A token is sent to those only who may have it.
 Grant StoreAccess::grant(const StoreUrl& url) {
-  Renewal* const from = renewal(url);
-  Grant found = from == nullptr ? Grant{} : from->current();
+  Grant found = any_grant(url);
   return found.access_key.empty() && !url.trusted ? Grant{} : found;
+}
+
+std::optional<Error> StoreAccess::failure(const StoreUrl& url) {
+  if (Renewal* const from = renewal(url)) return from->failure();
+  std::optional<Error> last;
+  for (const auto& one : lent()) {
+    last = one->failure(account_of(url));
+    if (!last) return last;
+  }
+  return last;
+}
+
+LentGrant StoreAccess::lend(const StoreUrl& url, bool refused) {
+  LentGrant lent{.account = account_of(url), .grant = {}};
+  Renewal* const from = renewal(url);
+  if (from == nullptr) return lent;
+  if (refused) from->refused();
+  lent.grant = from->current();
+  if (const auto failure = from->failure(); failure && lent.grant.empty()) {
+    lent.why = failure->message;
+    lent.for_now = failure->code == Code::kIo;
+  }
+  return lent;
+}
+
+bool StoreAccess::waits(const StoreUrl& url) {
+  const auto all = lent();
+  return !all.empty() && url.kind != StoreKind::kHttp && std::ranges::all_of(all, [&](const auto& one) {
+    return one->is_gone() || one->waits(account_of(url));
+  });
 }
 
 Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request) {
@@ -94,7 +185,7 @@ Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request)
   const Grant found = grant(url);
   UnsignedRequest now = request;
   now.unix_seconds = static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load();
-  if (url.kind == StoreKind::kS3) return {.headers = sigv4_headers(now, found, settings_.region, "s3")};
+  if (url.kind == StoreKind::kS3) return {.headers = sigv4_headers(now, found, terms_.settings.region, "s3")};
   if (found.in_query) return {.query = found.token};
   if (found.access_key.empty() && !found.token.empty())
     return {.headers = {"Authorization: Bearer " + found.token}};
@@ -103,10 +194,8 @@ Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request)
 }
 
 bool StoreAccess::lacks_for_now(const StoreUrl& url) {
-  Renewal* const from = renewal(url);
-  if (from == nullptr) return false;
-  const auto failure = from->failure();
-  return failure && failure->code == Code::kIo && from->current().empty();
+  const auto failed = failure(url);
+  return failed && failed->code == Code::kIo && any_grant(url).empty();
 }
 
 std::string StoreAccess::advice(const StoreUrl& url) {
@@ -123,14 +212,13 @@ std::string StoreAccess::advice(const StoreUrl& url) {
   const std::string ways = url.kind == StoreKind::kGoogle  ? kGoogleWays
                            : url.kind == StoreKind::kAzure ? kAzureWays
                                                            : kAmazonWays;
-  Renewal* const from = renewal(url);
-  if (from == nullptr)
+  if (url.kind == StoreKind::kHttp)
     return "there are no credentials: what is behind a plain URL is read as anybody; give s3://, gs:// or "
            "az:// for a "
            "store that asks who reads";
   if (!grant(url).empty()) return "give credentials that may read it: " + ways;
-  if (const auto failure = from->failure()) return "no credentials could be had: " + failure->message;
-  if (!from->current().empty())
+  if (const auto failed = failure(url)) return "no credentials could be had: " + failed->message;
+  if (!any_grant(url).empty())
     return "a token is sent to the cloud's own servers only; name this one by STORAGE_EMULATOR_HOST or "
            "AZURE_STORAGE_ENDPOINT, or give keys";
   return "there are no credentials: give them by " + ways;
@@ -142,6 +230,7 @@ void StoreAccess::refused(const StoreUrl& url, const Answer& answer) {
     if (std::abs(off - clock_off_s_.load()) > kClockOffMax) clock_off_s_ = off;
   }
   if (Renewal* const from = renewal(url)) from->refused();
+  for (const auto& one : lent()) one->refused();
 }
 
 }  // namespace carya::io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "io/credentials/aws_profile.h"
 #include "io/credentials/environment.h"
 #include "io/credentials/fetch.h"
+#include "io/credentials/lent_grants.h"
 #include "io/credentials/renewal.h"
 #include "io/credentials/sigv4.h"
 #include "io/http/answer.h"
@@ -31,6 +33,18 @@ struct StoreWay {
   std::string authority;  ///< the file of a private CA; "": the system's
   std::string proxy;      ///< "": none
   std::string no_proxy;   ///< hosts without; "": none
+
+  bool operator==(const StoreWay&) const = default;
+};
+
+/// How stores are asked, beside credentials. A proxy may be named with its password.
+struct StoreTerms {
+  StoreSettings settings;
+  StoreWay plain, tls;
+
+  bool operator==(const StoreTerms&) const = default;
+  /// A digest of all that decides who answers for a URL; "": the clouds themselves, with nobody between.
+  std::string key() const;
 };
 
 /// What the environment and the profile files say of stores.
@@ -45,6 +59,8 @@ struct StoreSources {
 StoreSources read_store_sources();
 /// How connections are made, with TLS or without.
 StoreWay way_of(const StoreSources& sources, bool tls);
+/// What a URL's store is asked with one grant for: "s3", "gs", "az:account"; "": it is asked as anybody.
+std::string account_of(const StoreUrl& url);
 
 /// What lets a request in.
 struct Signature {
@@ -52,19 +68,36 @@ struct Signature {
   std::string query;                 ///< added to the URL's, encoded; a secret; "": nothing
 };
 
-/// How this process may ask stores: its credentials, and how far a store's clock is off. Threads: thread-safe.
+/// How stores are asked: with which credentials, and how far a store's clock is off. They are this process's own, or
+/// those that clients of it lend: then nothing of its own is asked or used. Threads: thread-safe.
 class StoreAccess {
  public:
   StoreAccess(StoreSources sources, Fetch fetch);
+  /// By what a client lends, on its terms.
+  StoreAccess(StoreTerms terms, std::shared_ptr<LentGrants> lent);
+  /// The clients of another access lend for this one too: the grant that is used is the first good one. Those that have
+  /// gone are forgotten. CHECKs that both are lent.
+  void join(StoreAccess& other) EXCLUDES(mutex_);
   /// That of the client which a user's call made last (StoreClient::shared()).
   static std::shared_ptr<StoreAccess> current();
   static void set_current(std::shared_ptr<StoreAccess> access);
 
-  Result<StoreUrl> parse(std::string_view url) const { return parse_store_url(url, settings_); }
+  Result<StoreUrl> parse(std::string_view url) const { return parse_store_url(url, terms_.settings); }
   /// What a request is signed by, or its token; nothing for plain HTTP or without credentials. May wait for credentials
   /// that have to be asked for.
   Signature sign(const StoreUrl& url, const UnsignedRequest& request);
-  const StoreWay& way(bool tls) const { return tls ? tls_ : plain_; }
+  const StoreWay& way(bool tls) const { return tls ? terms_.tls : terms_.plain; }
+  const StoreTerms& terms() const { return terms_; }
+  /// A digest of the terms and of what is lent: who has the same may read the same.
+  std::string rights() EXCLUDES(mutex_);
+  /// Whether clients lend what it asks with.
+  bool is_lent() const { return is_lent_; }
+  /// What this process lends for an account (account_of()) of that URL. `refused`: a store refused what it lent before.
+  /// May wait for credentials that have to be asked for.
+  LentGrant lend(const StoreUrl& url, bool refused);
+  /// Whether requests would be sent without the grant that they need, which a client is asked for. Never of own ones:
+  /// those are waited for.
+  bool waits(const StoreUrl& url) EXCLUDES(mutex_);
   /// What to do where a store refuses a request: which credentials there are none of, or why they could not be had.
   std::string advice(const StoreUrl& url);
   /// Whether credentials of a store could not be had for now: who gives them is away.
@@ -76,13 +109,17 @@ class StoreAccess {
  private:
   Renewal* renewal(const StoreUrl& url) EXCLUDES(mutex_);
   Grant grant(const StoreUrl& url);
+  Grant any_grant(const StoreUrl& url);
+  std::optional<Error> failure(const StoreUrl& url);
+  std::vector<std::shared_ptr<LentGrants>> lent() EXCLUDES(mutex_);
 
   const StoreSources sources_;
-  const StoreSettings settings_;
-  const StoreWay plain_, tls_;
+  const StoreTerms terms_;
   const Fetch fetch_;
+  const bool is_lent_ = false;
   Renewal aws_, google_;
   Mutex mutex_;
+  std::vector<std::shared_ptr<LentGrants>> lent_ GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);  // by account; they stay
   std::atomic<std::int64_t> clock_off_s_{0};
 };

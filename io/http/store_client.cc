@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -17,6 +18,9 @@
 namespace carya::io {
 namespace {
 
+std::atomic<bool> own_forbidden{false};
+
+constexpr std::int64_t kReachForNs = 10'000'000'000;
 constexpr std::int64_t kTryForNs = 60'000'000'000;
 constexpr std::int64_t kListedForNs = 60'000'000'000;
 constexpr std::size_t kPinMax = 256;  // as of headers
@@ -46,9 +50,16 @@ std::int64_t full_jitter_ns(std::uint32_t tries, std::int64_t first_ns, std::int
   return static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)));
 }
 
-StoreClient::StoreClient(const CurlLibrary& curl, StoreSources sources)
-    : curl_(curl), access_(access_by(curl, std::move(sources))) {
-  StoreAccess::set_current(access_);
+StoreClient::StoreClient(const CurlLibrary& curl, std::shared_ptr<StoreAccess> access)
+    : curl_(curl), access_(std::move(access)) {}
+
+void StoreClient::forbid_own() {
+  own_forbidden = true;
+}
+
+Result<std::shared_ptr<StoreClient>> StoreClient::create(std::shared_ptr<StoreAccess> access) {
+  ASSIGN(const CurlLibrary* const curl, curl_library());
+  return std::shared_ptr<StoreClient>(new StoreClient(*curl, std::move(access)));
 }
 
 Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
@@ -56,6 +67,10 @@ Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
   static std::shared_ptr<StoreClient>* known = nullptr;
   static StoreSources known_sources;
   static pid_t known_pid = 0;
+  if (own_forbidden)
+    return fail(Code::kPermission,
+                "stores: a daemon has no credentials of its own; give daemon=\"embedded\", or a loader that "
+                "lends it some");
   ASSIGN(const CurlLibrary* const curl, curl_library());
   StoreSources sources = read_store_sources();
   const MutexLock lock(mutex);
@@ -64,7 +79,9 @@ Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
     if (known != nullptr && known_pid == ::getpid()) delete known;
     known_pid = ::getpid();
     known_sources = sources;
-    known = new std::shared_ptr<StoreClient>(new StoreClient(*curl, std::move(sources)));
+    auto access = access_by(*curl, std::move(sources));
+    known = new std::shared_ptr<StoreClient>(new StoreClient(*curl, access));
+    StoreAccess::set_current(std::move(access));
   }
   return *known;
 }
@@ -73,7 +90,7 @@ StoreClient::~StoreClient() = default;
 
 /// ask(request) until its end is good or final.
 template <typename Ask>
-Status StoreClient::repeat(const std::string& subject, const Ask& ask) {
+Status StoreClient::repeat(const std::string& subject, const StoreUrl& url, const Ask& ask) {
   std::unique_ptr<HttpRequest> request;
   {
     const MutexLock lock(mutex_);
@@ -87,13 +104,17 @@ Status StoreClient::repeat(const std::string& subject, const Ask& ask) {
   }
   const std::int64_t begun_ns = monotonic_ns();
   for (std::uint32_t tries = 0;; ++tries) {
-    ASSIGN(const RequestEnd end, ask(*request));
+    // Without the grant that is on its way a request would be refused, and be in the store's records as somebody's.
+    ASSIGN(const RequestEnd end,
+           access_->waits(url) ? RequestEnd{.why = access_->advice(url)} : ask(*request));
     if (end.verdict == Verdict::kGood) break;
     const bool refused = end.verdict == Verdict::kRefused;
     const std::int64_t wait =
         std::max(full_jitter_ns(tries, kRetryFirstNs, refused ? kRefusedMostNs : kRetryMostNs),
                  std::int64_t{end.retry_after_s} * 1'000'000'000);
-    const std::int64_t most = end.verdict == Verdict::kAgain     ? kTryForNs
+    // Where a client waits that could ask by itself, a network that this process may not use is soon said.
+    const bool unreachable = access_->is_lent() && request->answer().status == 0;
+    const std::int64_t most = end.verdict == Verdict::kAgain     ? (unreachable ? kReachForNs : kTryForNs)
                               : end.verdict == Verdict::kRefused ? kRefusedForNs
                                                                  : 0;
     if (monotonic_ns() + wait - begun_ns >= most)
@@ -143,7 +164,7 @@ Result<StoreObject> StoreClient::look_up(const std::string& url) {
     answer = request.answer();
     return end;
   };
-  TRY(repeat(url, ask));
+  TRY(repeat(url, object.url, ask));
   object.pin = answer.pin();
   if (!answer.length || *answer.length >= kRecordBytesMax || answer.encoded)
     return fail(Code::kUnsupported,
@@ -164,7 +185,7 @@ Result<StoreObject> StoreClient::listed(const std::string& url, std::uint64_t by
 Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out) {
   CHECK(offset <= object.bytes && out.size() <= object.bytes - offset);
   if (out.empty()) return {};
-  return repeat(object.url.url(), [&](HttpRequest& request) -> Result<RequestEnd> {
+  return repeat(object.url.url(), object.url, [&](HttpRequest& request) -> Result<RequestEnd> {
     std::size_t filled = 0;
     const RangeWanted range{
         .offset = offset, .bytes = out.size(), .object_bytes = object.bytes, .pin = object.pin};
@@ -193,7 +214,7 @@ Result<std::string> StoreClient::get(const std::string& url, const Query& query,
       end = {.verdict = Verdict::kWrong, .why = "the answer is too long; give the URL of a bucket"};
     return end;
   };
-  TRY(repeat(url, ask));
+  TRY(repeat(url, parsed, ask));
   return body;
 }
 

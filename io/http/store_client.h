@@ -39,8 +39,15 @@ struct ListedObject {
 class StoreClient {
  public:
   /// The client of this process, by the environment of now. Errors: kUnsupported (no libcurl).
+  /// kPermission (forbid_own()).
   static Result<std::shared_ptr<StoreClient>> shared();
+  /// From now on this process asks stores by what clients lend only: shared() and with it StoreAccess::current() fail.
+  static void forbid_own();
+  /// One that asks by that access. Errors: kUnsupported (no libcurl).
+  static Result<std::shared_ptr<StoreClient>> create(std::shared_ptr<StoreAccess> access);
   ~StoreClient();
+
+  const std::shared_ptr<StoreAccess>& access() const { return access_; }
 
   /// Objects as a listing of a bucket had them just now: look_up() of each takes that once, in place of a request, within
   /// a minute. Those whose version could not be sent are left out. An object that changed meanwhile is told by its reads.
@@ -56,10 +63,10 @@ class StoreClient {
   Result<std::string> get(const std::string& url, const Query& query, std::size_t bytes_max);
 
  private:
-  StoreClient(const CurlLibrary& curl, StoreSources sources);
+  StoreClient(const CurlLibrary& curl, std::shared_ptr<StoreAccess> access);
   std::optional<ListedObject> take_listed(const std::string& url);
   template <typename Ask>
-  Status repeat(const std::string& subject, const Ask& ask);
+  Status repeat(const std::string& subject, const StoreUrl& url, const Ask& ask);
 
   const CurlLibrary& curl_;
   const std::shared_ptr<StoreAccess> access_;

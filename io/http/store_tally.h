@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace carya::io {
 
@@ -22,6 +23,14 @@ struct StoreTally {
   static void add(std::atomic<std::uint64_t>& figure, std::uint64_t more = 1) {
     figure.fetch_add(more, std::memory_order_relaxed);
   }
+};
+
+class StoreAccess;
+
+/// How the reads of one root use its store.
+struct StoreUse {
+  std::shared_ptr<StoreTally> tally{};    ///< null: nobody looks
+  std::shared_ptr<StoreAccess> access{};  ///< null: this process's own of now
 };
 
 }  // namespace carya::io

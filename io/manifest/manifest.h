@@ -62,6 +62,8 @@ class Manifest {
 /// the listing with kClosed (Ctrl-C).
 using Progress = std::function<bool(std::uint64_t seen)>;
 
+class StoreClient;
+
 struct ListingOptions {
   std::string cache_dir;      ///< the folder of kept manifests and tar indexes; "": none are kept
   std::uint32_t threads = 0;  ///< 0: the allowed cores
@@ -70,8 +72,8 @@ struct ListingOptions {
   /// Allows or refuses the folder that contains all of a source, by its real path, before anything there is looked at.
   /// If it is set, links that lead out of that folder are errors. Empty: everything may be read.
   std::function<Status(const std::string& folder)> may_read{};
-  /// Whether URLs are read, with the credentials of this process's environment.
-  bool stores = true;
+  /// Asks the stores of URLs; null: this process's own, by its environment.
+  std::shared_ptr<StoreClient> stores{};
 };
 
 /// The files that a listing left out, for the user.

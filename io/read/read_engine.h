@@ -12,7 +12,7 @@
 
 namespace carya::io {
 
-struct StoreTally;
+struct StoreUse;
 
 /// One read. It is a whole small file by name (`file` < 0), which the ring opens, reads and closes by linked requests,
 /// or a range of a file that was registered before (`file` >= 0).
@@ -30,6 +30,7 @@ struct ReadRequest {
   /// whole object. `offset` and `length` are then a range of the object `path`, with exactly `length` bytes at `dest`.
   const char* pin = nullptr;
   std::uint64_t object_bytes = 0;
+  bool again = false;  ///< an earlier try of it failed: stores are asked again within a budget
 };
 
 /// Why a store did not give the bytes.
@@ -86,8 +87,10 @@ class ReadEngine {
   /// Add a directory that paths are relative to ("" for absolute paths and the working directory). The handle stays
   /// valid until remove_root().
   virtual Result<int> add_root(const std::string& directory) = 0;
-  /// Count what the reads below a root ask of its store; for files nothing is counted.
-  virtual void count_for([[maybe_unused]] int root, [[maybe_unused]] std::shared_ptr<StoreTally> tally) {}
+  /// The same of a root that is a URL: how its store is asked, and where that is counted. Engines for files take none.
+  virtual Result<int> add_store(const std::string& url, [[maybe_unused]] const StoreUse& use) {
+    return add_root(url);
+  }
   /// Remove a directory of which no read is in flight. Files that were added below it stay.
   virtual void remove_root(int root) = 0;
   /// Add a container file whose ranges are read. The handle stays valid until remove_file().

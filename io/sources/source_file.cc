@@ -1,4 +1,5 @@
 #include "io/sources/source_file.h"
+#include "base/escape.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -59,12 +60,21 @@ class ObjectBlocks {
   std::uint64_t ahead_ = kBlockMin / 2;
 };
 
-SourceFile file_of(const StoreObject& object) {
+/// Whether a server may take it for an object beside the folder that it seems to be in.
+bool may_lead_out(std::string_view url) {
+  std::string plain(url);
+  std::ranges::transform(plain, plain.begin(), [](unsigned char c) { return std::tolower(c); });
+  return (plain + "/").contains("/../") || plain.contains("%2e") || plain.contains("%2f");
+}
+
+SourceFile file_of(const StoreObject& object, const StoreClient& client) {
   SourceFile file;
   file.stamp.bytes = object.bytes;
   file.stamp.mtime_ns = static_cast<std::int64_t>(hash64(object.pin));
   file.pin = object.pin;
+  // Whoever chooses who answers for a URL has indexes of its own.
   file.identity = object.url.url();
+  if (client.access()->is_lent()) file.identity += client.access()->terms().key();
   return file;
 }
 
@@ -76,8 +86,6 @@ Result<SourcePlace> SourcePlace::open(const std::vector<std::string>& paths, con
     ASSIGN(place.folder_, SourceFolder::open(paths, options));
     return place;
   }
-  if (!options.stores)
-    return fail(Code::kUnsupported, "URLs are not read by a daemon; use the loader with daemon=\"embedded\"");
   for (const std::string& path : paths) {
     if (path.find('\0') != std::string::npos)
       return fail(Code::kInvalidArgument, "a URL with a NUL; give it without");
@@ -87,8 +95,17 @@ Result<SourcePlace> SourcePlace::open(const std::vector<std::string>& paths, con
                       " lie in different places; give paths of one bucket or host, and "
                       "join sources by carya.mix");
   }
-  ASSIGN(place.client_, StoreClient::shared());
+  place.client_ = options.stores;
+  if (place.client_ == nullptr) {
+    ASSIGN(place.client_, StoreClient::shared());
+  }
   place.url_ = common_folder(paths);
+  if (options.may_read) {
+    TRY(options.may_read(place.url_));
+    if (const auto out = std::ranges::find_if(paths, may_lead_out); out != paths.end())
+      return fail(Code::kPermission,
+                  escaped(*out) + ": a URL with a step to the folder above; give it without");
+  }
   return place;
 }
 
@@ -103,13 +120,13 @@ unsigned SourcePlace::threads(const ListingOptions& options) const {
 
 Result<SourceFile> SourcePlace::look_up(const std::string& url) const {
   ASSIGN(const StoreObject object, client_->look_up(url));
-  return file_of(object);
+  return file_of(object, *client_);
 }
 
 Result<SourceFile> SourcePlace::open_file(const std::string& file, std::string_view wanted) const {
   if (is_store()) {
     ASSIGN(StoreObject object, client_->look_up(file));
-    SourceFile found = file_of(object);
+    SourceFile found = file_of(object, *client_);
     auto blocks = std::make_shared<ObjectBlocks>(client_, std::move(object));
     found.read = [blocks](std::uint64_t offset, std::span<std::byte> out) {
       return blocks->read(offset, out);

@@ -43,10 +43,12 @@ enum class MessageType : std::uint16_t {
   kWatchIs = 28,
   kMetrics = 29,
   kMetricsAre = 30,
+  kLend = 31,
+  kWantGrants = 32,
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;
-inline constexpr std::uint8_t kProtocolMinor = 2;
+inline constexpr std::uint8_t kProtocolMinor = 3;
 inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::size_t kMessageFdsMax = 64;

@@ -1,6 +1,7 @@
 #include "loader/control/daemon_stream.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,12 +10,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <span>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "loader/control/long_message.h"
 #include "loader/control/sealed_bytes.h"
+#include "loader/engine/engine_thread.h"
 #include "shm/fd_passing.h"
 
 namespace carya::loader {
@@ -25,11 +28,18 @@ constexpr int kHelloMs = 5'000;
 constexpr int kFdsMs = 5'000;
 constexpr std::int64_t kBackOffMinNs = 2'000'000, kBackOffMaxNs = 100'000'000;
 
-/// One question and its answer. `progress` is called with what is told in between and when a signal came;
-/// false ends the wait.
+/// What is heard between a question and its answer.
+struct Heard {
+  /// Called with what a listing has seen, and when a signal came; false ends the wait.
+  std::function<bool(std::uint64_t)> progress{};
+  /// Called when the daemon wants other credentials; `refused`: a store refused those that it has.
+  std::function<void(bool refused)> wanted{};
+  std::optional<Error>* last_words = nullptr;
+};
+
+/// One question and its answer.
 Result<Message> ask(Channel& channel, const Message& question, MessageType wanted, int timeout_ms,
-                    const std::function<bool(std::uint64_t)>& progress = {},
-                    std::optional<Error>* last_words = nullptr) {
+                    const Heard& heard = {}) {
   const std::int64_t end_ns = monotonic_ns() + timeout_ms * 1'000'000LL;
   // When the peer is gone it may have said why before: that is read first.
   if (const Status sent = channel.send(question, timeout_ms); !sent && sent.error().code != Code::kClosed)
@@ -46,14 +56,19 @@ Result<Message> ask(Channel& channel, const Message& question, MessageType wante
       records = seen.records;
     }
     if (interrupted || answer->type == MessageType::kProgress) {
-      if (progress && !progress(records))
+      if (heard.progress && !heard.progress(records))
         return fail(Code::kClosed, "daemon: the wait for its answer was ended");
       continue;
     }
     if (answer->type == MessageType::kNotice) {
       ASSIGN(const ErrorIs notice, decode<ErrorIs>(answer->body));
-      if (last_words != nullptr) *last_words = notice.error;
+      if (heard.last_words != nullptr) *heard.last_words = notice.error;
       return std::unexpected(notice.error);
+    }
+    if (answer->type == MessageType::kWantGrants) {
+      ASSIGN(const WantGrants wish, decode<WantGrants>(answer->body));
+      if (heard.wanted) heard.wanted(wish.refused);
+      continue;
     }
     if (answer->request != question.request) continue;  // of a question that was given up
     TRY(unpack_long(*answer));
@@ -70,7 +85,8 @@ Result<Message> ask(Channel& channel, const Message& question, MessageType wante
 /// Of the service for all users (packaging/systemd/all-users).
 constexpr const char* kSocketOfAll = "/run/carya/caryad.sock";
 
-Result<Channel> open_channel(const std::string& socket) {
+/// `minor`: set to the daemon's minor version.
+Result<Channel> open_channel(const std::string& socket, std::uint8_t* minor = nullptr) {
   ASSIGN(Channel channel, Channel::connect(socket));
   ASSIGN(const PeerCredentials peer, channel.peer());
   if (peer.uid != geteuid() && peer.uid != 0)
@@ -80,9 +96,27 @@ Result<Channel> open_channel(const std::string& socket) {
                             "daemon=\"embedded\" (CARYA_DAEMON_SOCKET names the socket)",
                             socket, peer.uid, geteuid()));
   const Hello hello{.client = "carya"};
-  TRY(ask(channel, {.type = MessageType::kHello, .request = 1, .body = encode(hello)}, MessageType::kWelcome,
-          kHelloMs));
+  ASSIGN(const Message welcome,
+         ask(channel, {.type = MessageType::kHello, .request = 1, .body = encode(hello)},
+             MessageType::kWelcome, kHelloMs));
+  if (minor != nullptr) *minor = welcome.minor;
   return channel;
+}
+
+/// The first minor version whose daemons read URLs.
+constexpr std::uint8_t kLendMinor = 3;
+
+/// `request`: 0: no answer is wanted.
+Status send_lent(Channel& channel, const StoreLender& lender, std::uint32_t request, bool refused) {
+  Message message{.type = MessageType::kLend, .request = request, .body = lender.lend(refused)};
+  Status done;
+  if (request == 0) {
+    done = channel.send(message, kFdsMs);
+  } else if (const auto answer = ask(channel, message, MessageType::kDone, kAskMs); !answer) {
+    done = std::unexpected(answer.error());
+  }
+  io::wipe(message.body);
+  return done;
 }
 
 }  // namespace
@@ -111,8 +145,15 @@ Result<std::vector<UniqueFd>> DaemonStream::seal(const transforms::Pipeline& pip
 }
 
 Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, const JobOptions& job,
-                                        const DaemonOptions& options) {
-  ASSIGN(Channel channel, open_channel(options.socket));
+                                        const DaemonOptions& options,
+                                        std::shared_ptr<const StoreLender> lender) {
+  std::uint8_t minor = 0;
+  ASSIGN(Channel channel, open_channel(options.socket, &minor));
+  if (lender && minor < kLendMinor)
+    return fail(Code::kUnsupported, "daemon: the one at " + options.socket +
+                                        " is of an earlier version and reads no URLs; restart it, or give "
+                                        "daemon=\"embedded\"");
+  if (lender) TRY(send_lent(channel, *lender, 1, false));
   AttachRequest request{.job = options.job,
                         .share = options.share,
                         .share_jobs = options.share_jobs,
@@ -128,9 +169,11 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
     if (!question.fds.back()) return fail_errno("daemon: descriptors of the job", errno);
   }
   question.body = encode(request);
-  ASSIGN(const Message answer,
-         ask(channel, question, MessageType::kAttached,
-             static_cast<int>(std::min(options.attach_timeout_s, 2e6) * 1000), options.progress));
+  ASSIGN(const Message answer, ask(channel, question, MessageType::kAttached,
+                                   static_cast<int>(std::min(options.attach_timeout_s, 2e6) * 1000),
+                                   {.progress = options.progress, .wanted = [&](bool refused) {
+                                      if (lender) static_cast<void>(send_lent(channel, *lender, 0, refused));
+                                    }}));
   ASSIGN(const Attached attached, decode<Attached>(answer.body));
   if (attached.order != job.order)
     return fail(Code::kUnsupported,
@@ -142,7 +185,8 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
                                                         shape.rank, shape.drop_last, shape.pad_last));
   ASSIGN(const shm::ReceivedReader received, shm::receive_reader_fds(channel.fd(), kFdsMs));
   ASSIGN(auto reader, shm::RingReader::attach(received.fds(), received.reader));
-  auto stream = std::shared_ptr<DaemonStream>(new DaemonStream(std::move(channel), 2));
+  auto stream = std::shared_ptr<DaemonStream>(new DaemonStream(std::move(channel), 2, std::move(lender)));
+  TRY(stream->start_lending());
   return Attachment{.producer = std::move(stream),
                     .reader = std::move(reader),
                     .session = attached.session,
@@ -162,8 +206,14 @@ Result<Attachment> DaemonStream::attach(const std::vector<UniqueFd>& sealed, con
 Result<std::string> DaemonStream::ask_for(MessageType question, std::string body, MessageType wanted) const {
   const MutexLock lock(mutex_);
   if (notice_) return std::unexpected(*notice_);
-  Result<Message> answer = ask(channel_, {.type = question, .request = ++request_, .body = std::move(body)},
-                               wanted, kAskMs, {}, &notice_);
+  Result<Message> answer =
+      ask(channel_, {.type = question, .request = ++request_, .body = std::move(body)}, wanted, kAskMs,
+          {.wanted =
+               [this](bool refused) {
+                 mutex_.assert_held();
+                 note_wish(refused);
+               },
+           .last_words = &notice_});
   if (!answer) return std::unexpected(std::move(answer.error()));
   return std::move(answer->body);
 }
@@ -202,13 +252,83 @@ Status DaemonStream::check() {
     const Code code = message.error().code;
     return code == Code::kTimeout ? Status() : fail(code, std::move(message.error().message));
   }
-  if (message->type != MessageType::kNotice) return {};
-  ASSIGN(const ErrorIs notice, decode<ErrorIs>(message->body));
+  return hear(*message);
+}
+
+/// What the daemon says without being asked. Answers to questions that were given up are nothing.
+Status DaemonStream::hear(const Message& message) const {
+  if (message.type == MessageType::kWantGrants) {
+    ASSIGN(const WantGrants wish, decode<WantGrants>(message.body));
+    note_wish(wish.refused);
+  }
+  if (message.type != MessageType::kNotice) return {};
+  ASSIGN(const ErrorIs notice, decode<ErrorIs>(message.body));
   notice_ = notice.error;
   return std::unexpected(notice.error);
 }
 
+void DaemonStream::note_wish(bool refused) const {
+  wish_ = refused || wish_.value_or(false);
+  if (lending_) lending_->wake();
+}
+
+/// A thread of its own: a trainer may be busy for as long as credentials last, and asking for new ones takes time.
+Status DaemonStream::start_lending() {
+  if (!lender_) return {};
+  ASSIGN(lending_, Poller::create("credentials of a daemon"));
+  {
+    const MutexLock lock(mutex_);
+    TRY(lending_->watch(channel_.fd(), 1));
+  }
+  const SignalsBlocked blocked;
+  try {
+    lends_ = std::thread([this] { lend_when_asked(); });
+  } catch (const std::system_error& refused) {
+    return fail(
+        Code::kExhausted,
+        "start of the thread that renews credentials: refused; raise the limit of processes (ulimit -u)",
+        refused.code().value());
+  }
+  return {};
+}
+
+void DaemonStream::lend_when_asked() {
+  pthread_setname_np(pthread_self(), "carya-lend");
+  while (!lending_ends_) {
+    lending_->wait(-1);
+    const auto wish = take_wish();
+    if (!wish) continue;
+    std::string body = lender_->lend(*wish);
+    const MutexLock lock(mutex_);
+    Message message{.type = MessageType::kLend, .body = std::move(body)};
+    if (channel_) static_cast<void>(channel_.send(message, kFdsMs));  // it asks again
+    io::wipe(message.body);
+  }
+}
+
+/// Whether the daemon wants credentials; also where another thread heard it.
+std::optional<bool> DaemonStream::take_wish() {
+  const MutexLock lock(mutex_);
+  if (lending_ends_ || notice_ || !channel_) {
+    lending_ends_ = true;
+    return std::nullopt;
+  }
+  if (!wish_) {
+    const auto message = channel_.receive(0);
+    const bool gone = !message && message.error().code != Code::kTimeout;
+    if (gone || (message && !hear(*message))) lending_ends_ = true;  // check() says it
+  }
+  return std::exchange(wish_, std::nullopt);
+}
+
+void DaemonStream::end_lending() {
+  lending_ends_ = true;
+  if (lending_) lending_->wake();
+  if (lends_.joinable()) lends_.join();
+}
+
 void DaemonStream::close() {
+  end_lending();
   const MutexLock lock(mutex_);
   if (!channel_) return;
   static_cast<void>(channel_.send(
@@ -225,6 +345,7 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
     std::int64_t lost_ns = 0;  // 0: not lost
     std::int64_t back_off_ns = kBackOffMinNs;
     Attach embedded;
+    std::shared_ptr<const StoreLender> lender;  // of a pipeline with URLs, after the first attempt
   };
   return [pipeline, given, options, state = std::make_shared<State>()](
              std::uint64_t epoch, std::uint64_t position,
@@ -239,11 +360,12 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
       state->back_off_ns = kBackOffMinNs;
     }
     if (state->sealed.empty()) {
+      ASSIGN(state->lender, StoreLender::create(*pipeline));
       ASSIGN(state->sealed, DaemonStream::seal(*pipeline, options));
     }
     DaemonOptions now = options;
     if (state->attached) now.share_jobs = 1;  // it waited for others once
-    Result<Attachment> found = DaemonStream::attach(state->sealed, job, now);
+    Result<Attachment> found = DaemonStream::attach(state->sealed, job, now, state->lender);
     if (found) {
       state->attached = true;
       state->lost_ns = 0;

@@ -6,11 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/poller.h"
 #include "loader/control/channel.h"
 #include "loader/control/documents.h"
+#include "loader/control/store_lender.h"
 #include "loader/data/dataset.h"
 #include "loader/job/job.h"
 
@@ -41,10 +44,12 @@ class DaemonStream : public Stream {
   /// Copy the pipeline and the arrays, once, into the memory files that go with each attachment. Errors: kExhausted.
   static Result<std::vector<UniqueFd>> seal(const transforms::Pipeline& pipeline,
                                             const DaemonOptions& options);
-  /// Make one attempt to attach, with the memory files of seal(). Errors: those of Channel::connect; those that the
-  /// daemon answers; kTimeout, kExhausted.
+  /// Make one attempt to attach, with the memory files of seal(). `lender`: of a pipeline with URLs. Errors: those of
+  /// Channel::connect; those that the daemon answers; kTimeout, kExhausted; kUnsupported (an earlier daemon).
   static Result<Attachment> attach(const std::vector<UniqueFd>& sealed, const JobOptions& job,
-                                   const DaemonOptions& options);
+                                   const DaemonOptions& options,
+                                   std::shared_ptr<const StoreLender> lender = nullptr);
+  ~DaemonStream() override { end_lending(); }
 
   Result<std::uint64_t> seek(std::uint64_t epoch, std::uint64_t position) override;
   Result<bool> set_on_error(transforms::OnError policy) override;
@@ -55,8 +60,15 @@ class DaemonStream : public Stream {
   void close() override;
 
  private:
-  DaemonStream(Channel channel, std::uint32_t requests_made)
-      : channel_(std::move(channel)), request_(requests_made) {}
+  DaemonStream(Channel channel, std::uint32_t requests_made, std::shared_ptr<const StoreLender> lender)
+      : channel_(std::move(channel)), request_(requests_made), lender_(std::move(lender)) {}
+
+  Status hear(const Message& message) const REQUIRES(mutex_);
+  void note_wish(bool refused) const REQUIRES(mutex_);
+  Status start_lending();
+  void lend_when_asked();
+  std::optional<bool> take_wish();
+  void end_lending();
 
   Result<std::string> ask_for(MessageType question, std::string body, MessageType wanted) const;
 
@@ -64,7 +76,13 @@ class DaemonStream : public Stream {
   mutable Channel channel_ GUARDED_BY(mutex_);
   mutable std::uint32_t request_ GUARDED_BY(mutex_) = 0;
   mutable std::optional<Error> notice_ GUARDED_BY(mutex_);  // its last words
-  std::atomic<double> demand_per_s_{0};                     // told at the end
+  const std::shared_ptr<const StoreLender> lender_;         // null: there are no URLs
+  mutable std::optional<bool> wish_
+      GUARDED_BY(mutex_);          // the daemon wants other credentials; it has refused ones
+  std::optional<Poller> lending_;  // where the thread waits
+  std::atomic<bool> lending_ends_{false};
+  std::thread lends_;
+  std::atomic<double> demand_per_s_{0};  // told at the end
 };
 
 /// Ask a daemon one question and return the body of its answer: status, drain, logs.

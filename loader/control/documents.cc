@@ -48,6 +48,9 @@ CARYA_FIELDS(CacheOptions) {
   a("mode", d.mode), a("bytes", d.bytes), a("share", d.share), a("after", d.after);
   a("disk", d.disk), a("shared", d.shared), a("form", d.form);
 }
+CARYA_FIELDS(StorePricesGiven) {
+  a("per_1000_requests", d.per_1000_requests), a("per_gb", d.per_gb);
+}
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
   a("weight", d.weight);
@@ -56,7 +59,7 @@ CARYA_FIELDS(JobOptions) {
   a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
   a("epoch", d.epoch), a("position", d.position), a("label_int32", d.label_int32);
   a("decode_index", d.decode_index), a("reorder", d.reorder), a("order", d.order);
-  a("remote", d.remote), a("cache", d.cache);
+  a("remote", d.remote), a("cache", d.cache), a("store_prices", d.store_prices);
 }
 CARYA_FIELDS(AttachRequest) {
   a("share", d.share), a("share_jobs", d.share_jobs);
@@ -68,6 +71,29 @@ CARYA_FIELDS(Attached) {
   a("slots", d.slots), a("session", d.session), a("class_names", d.class_names);
   a("skipped_count", d.skipped_count), a("skipped_examples", d.skipped_examples), a("order", d.order);
   a("traced_as", d.traced_as);
+}
+CARYA_FIELDS(io::StoreSettings) {
+  a("region", d.region), a("endpoint", d.endpoint), a("google_endpoint", d.google_endpoint);
+  a("azure_endpoint", d.azure_endpoint);
+}
+CARYA_FIELDS(io::StoreWay) {
+  a("authority", d.authority), a("proxy", d.proxy), a("no_proxy", d.no_proxy);
+}
+CARYA_FIELDS(io::StoreTerms) {
+  a("settings", d.settings), a("plain", d.plain), a("tls", d.tls);
+}
+CARYA_FIELDS(io::Grant) {
+  a("access_key", d.access_key), a("secret_key", d.secret_key), a("token", d.token);
+  a("expires_s", d.expires_s), a("in_query", d.in_query);
+}
+CARYA_FIELDS(io::LentGrant) {
+  a("account", d.account), a("grant", d.grant), a("why", d.why), a("for_now", d.for_now);
+}
+CARYA_FIELDS(LendRequest) {
+  a("terms", d.terms), a("grants", d.grants);
+}
+CARYA_FIELDS(WantGrants) {
+  a("refused", d.refused);
 }
 CARYA_FIELDS(SeekRequest) {
   a("epoch", d.epoch), a("position", d.position);
@@ -271,6 +297,8 @@ constexpr const char* kClientName<Hello> = "Hello";
 template <>
 constexpr const char* kClientName<AttachRequest> = "Attach";
 template <>
+constexpr const char* kClientName<LendRequest> = "Lend";
+template <>
 constexpr const char* kClientName<SeekRequest> = "Seek";
 template <>
 constexpr const char* kClientName<PolicyRequest> = "Policy";
@@ -298,7 +326,7 @@ std::vector<std::string> number_fields_of() {
 
 std::vector<std::string> client_number_fields() {
   return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
-                          StopJobRequest, LogsRequest, TraceRequest, WatchRequest>();
+                          StopJobRequest, LogsRequest, TraceRequest, WatchRequest, LendRequest>();
 }
 
 template <typename Document>
@@ -330,6 +358,8 @@ CARYA_DOCUMENT(Hello)
 CARYA_DOCUMENT(Welcome)
 CARYA_DOCUMENT(AttachRequest)
 CARYA_DOCUMENT(Attached)
+CARYA_DOCUMENT(LendRequest)
+CARYA_DOCUMENT(WantGrants)
 CARYA_DOCUMENT(SeekRequest)
 CARYA_DOCUMENT(SessionIs)
 CARYA_DOCUMENT(PolicyRequest)

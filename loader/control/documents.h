@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "io/http/store_access.h"
 #include "loader/job/job_options.h"
 #include "loader/job/stream.h"
 #include "loader/stream/stream_shape.h"
@@ -62,6 +63,17 @@ struct Attached {
   std::vector<std::string> skipped_examples;  ///< names of some of those files
   std::vector<std::size_t> order;             ///< JobOptions::order; an older daemon does not send it
   std::uint64_t traced_as = 0;                ///< the stream in traces; 0: an older daemon does not send it
+};
+
+/// What a client lends for the stores of its job, before it attaches and again when it is asked. It is in no log, trace or
+/// status; the message's bytes are overwritten after it was read.
+struct LendRequest {
+  io::StoreTerms terms;
+  std::vector<io::LentGrant> grants;
+};
+/// The daemon asks for others.
+struct WantGrants {
+  bool refused = false;  ///< a store refused what was lent
 };
 
 struct SeekRequest {
@@ -161,6 +173,7 @@ struct RankStatus {
   std::array<std::uint64_t, kReadLatencyBoundsS.size()> reads_within{};
   std::vector<transforms::OpProfile> ops;
   std::string cache;  ///< what StreamStats has of it; "": no samples are kept
+  std::vector<StoreFigures> stores;
 };
 struct JobStatus {
   std::string job;

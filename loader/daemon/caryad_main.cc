@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "io/http/store_client.h"
 #include "loader/control/daemon_stream.h"
 #include "loader/daemon/metrics.h"
 #include "loader/daemon/server.h"
@@ -167,6 +168,7 @@ void run(Program& program, const std::string& socket, Serving& serving) {
 
 int serve_one_user(Program& program, const Settings& settings, UniqueFd listening) {
   UniqueFd handed(program.arguments.handed ? kHandedFd : -1);
+  io::StoreClient::forbid_own();
   if (handed) prctl(PR_SET_NAME, "caryad");  // which was started by its descriptor
   auto made = Server::create(
       {.socket = settings.socket,
@@ -178,6 +180,8 @@ int serve_one_user(Program& program, const Settings& settings, UniqueFd listenin
        .idle_exit_s = program.arguments.idle_exit_s,
        .watchdog_ns = program.manager.watchdog_ns(),
        .alive = program.alive(),
+       // Copies of secrets lie in libcurl's memory too: from then on no core is written, and no debugger looks in.
+       .before_secrets = [] { prctl(PR_SET_DUMPABLE, 0); },
        .version = "caryad " CARYA_VERSION,
        .log = program.log_lines(),
        .last_lines = [&program](std::uint64_t count) { return program.log.last_lines(count); }});

@@ -45,6 +45,26 @@ Status AllowedFolders::check_root(const std::string& folder) const {
                   "caryad.toml and reload, or use the loader with daemon=\"embedded\"");
 }
 
+Status AllowedFolders::check_source(const std::string& root, const io::StoreAccess* access) const {
+  if (roots.empty() || !io::has_scheme(root)) return check_root(root);
+  if (access != nullptr && !access->terms().tls.authority.empty())
+    TRY(check_root(resolved(access->terms().tls.authority)));
+  const auto place = [](const Result<io::StoreUrl>& url) {
+    std::string text = url ? url->url() : "";
+    while (text.ends_with('/')) text.pop_back();
+    return url ? text + "/" : "";
+  };
+  const std::string asked = access == nullptr ? "" : place(access->parse(root));
+  for (const std::string& one : roots) {
+    const std::string allowed = io::has_scheme(one) ? place(io::parse_store_url(one, {})) : "";
+    if (!allowed.empty() && asked.starts_with(allowed)) return {};
+  }
+  return fail(Code::kPermission,
+              "caryad: " + root +
+                  " lies outside of what this daemon reads; add its URL to roots in caryad.toml and "
+                  "reload, or use the loader with daemon=\"embedded\"");
+}
+
 Result<std::string> AllowedFolders::cache_dir(const std::string& asked) const {
   if (roots.empty() && cache_dirs.empty()) return asked;
   std::vector<std::string> allowed = cache_dirs;

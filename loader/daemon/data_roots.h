@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/http/store_access.h"
 #include "loader/job/job_options.h"
 
 namespace carya::loader {
@@ -18,6 +19,10 @@ struct AllowedFolders {
   bool operator==(const AllowedFolders&) const = default;
   /// Of a dataset: its real path. Errors: kPermission, with the folder and the setting.
   Status check_root(const std::string& folder) const;
+  /// Of a dataset in a folder or a store. Where there are roots, a URL lies below one of them that is a URL
+  /// ("s3://bucket/folder"), on the server that this means without a client's settings; and the file of a client's own
+  /// authority lies below one that is a folder. Errors: kPermission.
+  Status check_source(const std::string& root, const io::StoreAccess* access) const;
   /// The cache folder that is used for the one that a client names, "": none. Errors: kPermission.
   Result<std::string> cache_dir(const std::string& asked) const;
   /// Commands are none of a daemon's; files of TLS lie below the roots or are those of the configuration.

@@ -28,6 +28,7 @@ void describe_jobs(const HostJobs& jobs, DaemonStatus& status) {
       const StreamStats stats = rank.stream->figures();
       entry.placement = rank.stream->placement();
       entry.cache = rank.stream->cache();
+      entry.stores = stats.scheduler.stores;
       entry.batches = stats.scheduler.batches;
       entry.samples = stats.scheduler.samples;
       entry.bytes_read = stats.scheduler.bytes_read;

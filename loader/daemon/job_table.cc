@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "io/http/store_client.h"
 #include "loader/daemon/job_status.h"
 #include "loader/daemon/shared_streams.h"
 #include "loader/host/host.h"
@@ -22,9 +23,14 @@ std::vector<std::size_t> order_with_other_bits(const JobOptions& options) {
   return options.reorder > autotune::Sense::kExact ? options.order : std::vector<std::size_t>{};
 }
 
-/// Whether a job is that of who asks for it by name.
-Status check_same(const HostJob& job, const AttachRequest& request, const transforms::Pipeline& pipeline,
+std::string store_key(const AttachCall& call) {
+  return call.access ? call.access->terms().key() : "";
+}
+
+/// Whether a job is that of who asks for it by name, whose own credentials opened this dataset (docs/security.md).
+Status check_same(const HostJob& job, const AttachCall& call, const transforms::Pipeline& pipeline,
                   const Dataset& dataset) {
+  const AttachRequest& request = call.request;
   if (job.pipeline->to_json() != pipeline.to_json())
     return refuse(request.job, "is another pipeline; give this one another name with job=");
   if (job.dataset->fingerprint() != dataset.fingerprint())
@@ -34,6 +40,9 @@ Status check_same(const HostJob& job, const AttachRequest& request, const transf
   if (job.world_size != request.options.world_size)
     return refuse(request.job, fmt::format("has world_size {}, this rank says {}", job.world_size,
                                            request.options.world_size));
+  if (job.store_key != store_key(call))
+    return refuse(request.job,
+                  "reads its store by another endpoint, proxy or authority; give all ranks the same");
   if (job.order != order_with_other_bits(request.options))
     return refuse(request.job,
                   "runs its ops in another order; give all its ranks the same reorder=, plan= and state=");
@@ -88,7 +97,8 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
                                                               const std::string& cache_dir,
                                                               const io::Progress& progress) {
   const AttachRequest& request = call.request;
-  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json();
+  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json() + '\0' +
+                          (call.access ? call.access->rights() : "");
   {
     const MutexLock lock(mutex_);
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
@@ -96,15 +106,18 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
     const auto found = call.arrays.empty() ? datasets_.find(key) : datasets_.end();
     if (found != datasets_.end() && is_read(found->second.dataset)) {
       for (const Dataset::Field& field : found->second.dataset->fields())
-        if (field.manifest) TRY(folders.check_root(field.manifest->root()));
+        if (field.manifest) TRY(folders.check_source(field.manifest->root(), call.access.get()));
       found->second.used_ns = monotonic_ns();
       return found->second.dataset;
     }
   }
   DatasetOptions options;
-  options.listing = {.cache_dir = cache_dir, .progress = progress, .stores = false};
-  if (!folders.roots.empty())
-    options.listing.may_read = [&folders](const std::string& folder) { return folders.check_root(folder); };
+  options.listing = {.cache_dir = cache_dir, .progress = progress};
+  const auto check = [&](const std::string& root) { return folders.check_source(root, call.access.get()); };
+  if (!folders.roots.empty()) options.listing.may_read = check;
+  if (call.access) {
+    ASSIGN(options.listing.stores, io::StoreClient::create(call.access));
+  }
   for (std::size_t i = 0; i < request.arrays.size(); ++i) {
     const ArrayInfo& facts = request.arrays[i];
     const std::span<const std::byte> bytes = call.arrays[i]->bytes();
@@ -130,7 +143,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
   if (const auto found = jobs_.find(request.job); found != jobs_.end()) {
     if (found->second->share != request.share)
       return refuse(request.job, "is not of those that share these batches; give this one another name");
-    TRY(check_same(*found->second, request, *pipeline, *dataset));
+    TRY(check_same(*found->second, call, *pipeline, *dataset));
     return found->second;
   }
   if (draining_)
@@ -160,19 +173,21 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
   job->memory = call.arrays;
   job->memory_part = std::move(*part);
   job->world_size = request.options.world_size;
+  job->store_key = store_key(call);
   job->order = order_with_other_bits(request.options);
   jobs_[job->name] = job;
   return job;
 }
 
 /// A successor that wants something else: what lingers is of no use to it.
-void JobTable::drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline,
+void JobTable::drop_unlike(const AttachCall& call, const transforms::Pipeline& pipeline,
                            const Dataset& dataset, std::vector<std::shared_ptr<LocalStream>>& ended) {
+  const AttachRequest& request = call.request;
   const auto found = jobs_.find(request.job);
   if (found == jobs_.end()) return;
   const std::shared_ptr<HostJob> job = found->second;  // it may leave the table
   const auto lingers = [](const auto& rank) { return rank.second.members.empty(); };
-  if (!check_same(*job, request, pipeline, dataset) && std::ranges::all_of(job->ranks, lingers))
+  if (!check_same(*job, call, pipeline, dataset) && std::ranges::all_of(job->ranks, lingers))
     while (!job->ranks.empty()) end_rank(*job, job->ranks.begin()->first, ended);
   const auto rank = job->ranks.find(request.options.rank);
   if (rank != job->ranks.end() && lingers(*rank) &&
@@ -229,7 +244,7 @@ Result<JobTable::Attachment> JobTable::attach_shared(AttachCall call,
   Family family;
   {
     const MutexLock lock(mutex_);
-    family = streams_like(request, *pipeline, *dataset, options);
+    family = streams_like(call, *pipeline, *dataset, options);
   }
   for (const std::string& name : family.names) {
     request.job = name;
@@ -245,11 +260,11 @@ Result<JobTable::Attachment> JobTable::attach_shared(AttachCall call,
   return attach_to(call, std::move(pipeline), std::move(dataset), options);
 }
 
-JobTable::Family JobTable::streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
+JobTable::Family JobTable::streams_like(const AttachCall& call, const transforms::Pipeline& pipeline,
                                         const Dataset& dataset, const JobOptions& options) const {
   Family family;
   for (const auto& [name, job] : jobs_) {
-    if (job->share != request.share || !check_same(*job, request, pipeline, dataset)) continue;
+    if (job->share != call.request.share || !check_same(*job, call, pipeline, dataset)) continue;
     const auto rank = job->ranks.find(options.rank);
     if (rank != job->ranks.end() && !makes_the_same(rank->second.options, options)) continue;
     family.names.push_back(name);
@@ -275,7 +290,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
     if (readers() >= limits_.readers)
       return fail(Code::kExhausted,
                   fmt::format("caryad: {} readers, the limit; raise [limits] readers", limits_.readers));
-    drop_unlike(request, *pipeline, *dataset, ended);
+    drop_unlike(call, *pipeline, *dataset, ended);
     ASSIGN(job, find_job(call, pipeline, dataset));
     if (const auto found = job->ranks.find(options.rank); found != job->ranks.end()) {
       HostRank& rank = found->second;
@@ -306,6 +321,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
                            .cache_budget = cache_budget_,
                            .write_budget = write_budget_,
                            .bounded = std::move(bounded),
+                           .access = call.access,
                            .cores = cores,
                            .job = job->number});
   const MutexLock lock(mutex_);
@@ -327,6 +343,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
   HostRank& rank = found->second;
   if (fresh) {
     rank.stream = std::move(*stream);
+    rank.access = call.access;
     rank.options = options;
     rank.threads_auto = threads_auto;
     rank.shared = shared;
@@ -355,10 +372,10 @@ HostRank* JobTable::rank_of(const Seat& seat) const {
   return found != seat.job->ranks.end() && found->second.stream == seat.stream ? &found->second : nullptr;
 }
 
-///
 Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank,
                                                  const AttachCall& call) {
   const AttachRequest& request = call.request;
+  if (rank.access && call.access) rank.access->join(*call.access);
   ASSIGN(const HostRank::Joined joined, rank.join(request, call.pid, limits_.linger_s));
   Attachment result{.seat = {job, request.options.rank, joined.replica, joined.reader, rank.stream}};
   result.answer = {.job = job->name,

@@ -47,6 +47,7 @@ struct HostJob {
   std::vector<std::shared_ptr<const SealedBytes>> memory;  ///< the arrays of the dataset
   SharedBudget::Part memory_part;
   std::uint64_t world_size = 1;
+  std::string store_key;           ///< io::StoreTerms::key() of what its clients lend
   std::vector<std::size_t> order;  ///< JobOptions::order of all ranks, if that order changes bits
   std::map<std::uint64_t, HostRank> ranks;
   bool ended = false;    ///< the table has dropped the job
@@ -67,6 +68,7 @@ struct AttachCall {
   AttachRequest request;
   std::shared_ptr<const SealedBytes> document;
   std::vector<std::shared_ptr<const SealedBytes>> arrays;  ///< in the order of the request
+  std::shared_ptr<io::StoreAccess> access{};               ///< by what the client lends; null: it has no URLs
   std::uint64_t pid = 0;
 };
 
@@ -142,8 +144,8 @@ class JobTable {
   };
   Result<Attachment> attach_shared(AttachCall call, std::shared_ptr<const transforms::Pipeline> pipeline,
                                    std::shared_ptr<const Dataset> dataset, const JobOptions& options);
-  Family streams_like(const AttachRequest& request, const transforms::Pipeline& pipeline,
-                      const Dataset& dataset, const JobOptions& options) const REQUIRES(mutex_);
+  Family streams_like(const AttachCall& call, const transforms::Pipeline& pipeline, const Dataset& dataset,
+                      const JobOptions& options) const REQUIRES(mutex_);
   Result<Attachment> attach_to(const AttachCall& call, std::shared_ptr<const transforms::Pipeline> pipeline,
                                std::shared_ptr<const Dataset> dataset, JobOptions options);
   Result<std::shared_ptr<HostJob>> find_job(const AttachCall& call,
@@ -157,7 +159,7 @@ class JobTable {
   /// The rank of the seat's stream; null when that stream has ended.
   HostRank* rank_of(const Seat& seat) const REQUIRES(mutex_);
   void share_memory(HostRank& rank) const REQUIRES(mutex_);
-  void drop_unlike(const AttachRequest& request, const transforms::Pipeline& pipeline, const Dataset& dataset,
+  void drop_unlike(const AttachCall& call, const transforms::Pipeline& pipeline, const Dataset& dataset,
                    std::vector<std::shared_ptr<LocalStream>>& ended) REQUIRES(mutex_);
   std::uint32_t cores_now() const REQUIRES(mutex_);
   void follow_cores() REQUIRES(mutex_);

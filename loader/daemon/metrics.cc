@@ -161,6 +161,38 @@ void add_remote(Lines& lines, const DaemonStatus& status) {
         lines.value(labels + "," + label("kind", kind), report["bill"][kind].get<double>());
 }
 
+/// What each rank asked of its stores.
+constexpr std::array<Figure<StoreFigures>, 9> kStoreFigures{{
+    {"carya_store_requests_total", "counter", "Requests that were sent to a store.",
+     [](const StoreFigures& s) { return real(s.requests); }},
+    {"carya_store_bytes_total", "counter", "Bytes of its good answers.",
+     [](const StoreFigures& s) { return real(s.bytes); }},
+    {"carya_store_reads_total", "counter", "Reads that got their bytes; several may be one request.",
+     [](const StoreFigures& s) { return real(s.reads); }},
+    {"carya_store_failed_total", "counter", "Requests that failed: their reads are tried again, or fail.",
+     [](const StoreFigures& s) { return real(s.failed); }},
+    {"carya_store_throttled_total", "counter", "Of these, those that the store refused as busy (429, 503).",
+     [](const StoreFigures& s) { return real(s.throttled); }},
+    {"carya_store_hedged_total", "counter", "Requests that were late and sent a second time.",
+     [](const StoreFigures& s) { return real(s.hedged); }},
+    {"carya_store_answered_seconds_total", "counter", "Time of requests that ended well, to their last byte.",
+     [](const StoreFigures& s) { return static_cast<double>(s.answered_ns) * 1e-9; }},
+    {"carya_store_requests_allowed", "gauge", "Requests that the store may have at the same time now.",
+     [](const StoreFigures& s) { return real(s.allowed); }},
+    {"carya_store_dollars_total", "counter", "What the requests and bytes cost by the prices that are known.",
+     [](const StoreFigures& s) { return s.cost(); }},
+}};
+
+void add_stores(Lines& lines, const DaemonStatus& status) {
+  for (const auto& figure : kStoreFigures) {
+    lines.family(figure.name, figure.type, figure.help);
+    each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
+      for (const StoreFigures& store : rank.stores)
+        lines.value(labels + "," + label("store", store.source), figure.value(store));
+    });
+  }
+}
+
 /// What each rank keeps of its samples, by tier; what the report has none of has no line.
 void add_cache(Lines& lines, const DaemonStatus& status) {
   std::vector<std::pair<std::string, nlohmann::json>> ranks, tiers;
@@ -243,6 +275,7 @@ std::string metrics_text(const DaemonStatus& status) {
   add_reads(lines, status);
   add_remote(lines, status);
   add_cache(lines, status);
+  add_stores(lines, status);
   return lines.take();
 }
 

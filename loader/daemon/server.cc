@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "loader/control/listening.h"
 #include "loader/control/long_message.h"
+#include "loader/daemon/lent_access.h"
 #include "loader/daemon/metrics.h"
 #include "loader/daemon/process_status.h"
 #include "loader/program/event_field.h"
@@ -47,6 +48,7 @@ struct Server::Connection {
   std::int64_t said_ns = 0;  // when it came, or last said something
   bool greeted = false;
   bool attaching = false;
+  LentAccess lent;
   std::optional<Seat> seat;
   std::int64_t hung_up_ns = 0;  // its socket ended; its process may live
 };
@@ -141,6 +143,7 @@ void Server::run() {
       }
     }
     take_made();
+    for (const auto& [id, connection] : connections_) connection->lent.tell(connection->channel);
     const std::int64_t now_ns = monotonic_ns();
     look_after(now_ns);
     close_dropped();
@@ -402,7 +405,7 @@ void Server::refuse(Connection& connection, std::uint32_t request, const Error& 
       connection.channel.send({.type = type, .request = request, .body = encode(ErrorIs{error})}, 0));
 }
 
-Status Server::answer(Connection& connection, const Message& message) {
+Status Server::answer(Connection& connection, Message& message) {
   if (message.type == MessageType::kHello) {
     ASSIGN(const Hello hello, decode<Hello>(message.body));
     connection.greeted = true;
@@ -413,6 +416,10 @@ Status Server::answer(Connection& connection, const Message& message) {
   switch (message.type) {
     case MessageType::kAttach:
       return answer_attach(connection, message);
+    case MessageType::kLend:
+      if (options_.before_secrets) options_.before_secrets();
+      TRY(connection.lent.take(message, [this] { poller_.wake(); }));
+      return message.request == 0 ? Status() : reply(connection, message, MessageType::kDone, Message().body);
     case MessageType::kStatus:
       return reply(connection, message, MessageType::kStatusIs, encode(status()));
     case MessageType::kMetrics:
@@ -519,6 +526,7 @@ Status Server::answer_attach(Connection& connection, const Message& message) {
     ASSIGN(auto rows, SealedBytes::map(message.fds[i], kArrayBytesMax, "array"));
     call->arrays.push_back(std::move(rows));
   }
+  call->access = connection.lent.access();
   call->pid = static_cast<std::uint64_t>(connection.peer.pid);
   end_hung_up(call->request);
   connection.attaching = true;

@@ -27,6 +27,7 @@ struct ServerOptions {
   double idle_exit_s = 0;  ///< run() ends after so long without a reader; 0: never
   std::optional<std::int64_t> watchdog_ns{};  ///< alive() is called at least so often
   std::function<void()> alive{};
+  std::function<void()> before_secrets{};  ///< called before a client's credentials are taken; may be empty
   std::string version = "caryad";
   Log log;
   std::function<std::vector<std::string>(std::uint64_t)> last_lines;  ///< of the log
@@ -61,7 +62,7 @@ class Server {
   void end_handing();
   void accept_clients();
   void read_message(Connection& connection);
-  Status answer(Connection& connection, const Message& message);
+  Status answer(Connection& connection, Message& message);
   Status answer_trace(Connection& connection, const Message& message);
   Status answer_attach(Connection& connection, const Message& message);
   Status answer_seated(Connection& connection, const Message& message);

@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 #include <toml++/toml.h>
 
+#include "io/http/store_url.h"
 #include "loader/program/size_text.h"
 
 namespace carya::loader {
@@ -57,14 +58,17 @@ Take text(std::string& out) {
   };
 }
 
-Take folders(std::vector<std::string>& out) {
-  return [&out](const toml::node& node) -> std::string {
-    const std::string allowed = "a list of absolute paths";
+/// `stores`: URLs may be among them.
+Take folders(std::vector<std::string>& out, bool stores = false) {
+  return [&out, stores](const toml::node& node) -> std::string {
+    const std::string allowed =
+        stores ? "a list of absolute paths and URLs (s3://bucket)" : "a list of absolute paths";
     if (!node.is_array()) return allowed;
     out.clear();
     for (const toml::node& item : *node.as_array()) {
       const auto path = item.value_exact<std::string>();
-      if (!path || path->empty() || path->front() != '/') return allowed;
+      const bool is_store = stores && path && io::parse_store_url(*path, {});
+      if (!is_store && (!path || path->empty() || path->front() != '/')) return allowed;
       out.push_back(*path);
     }
     return "";
@@ -200,7 +204,7 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
            if (value == allowed) return settings.log_level = *value, "";
          return "\"debug\", \"info\", \"warning\" or \"error\"";
        }},
-      {"roots", folders(settings.limits.folders.roots)},
+      {"roots", folders(settings.limits.folders.roots, true)},
       {"cache_dirs", folders(settings.limits.folders.cache_dirs)},
       {"drain_seconds", number(settings.drain_s, 3600)},
       {"linger_seconds", number(settings.limits.linger_s, 86'400)},

@@ -6,6 +6,7 @@
 
 #include "io/files/record_file.h"
 #include "io/http/answer.h"
+#include "io/http/store_url.h"
 
 namespace carya::loader {
 namespace {
@@ -41,7 +42,7 @@ std::string real_root(const std::string& root) {
 
 }  // namespace
 
-RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset)
+RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset, std::string_view where)
     : dataset_(std::move(dataset)), made_ns_(now_ns()) {
   std::uint64_t records = 0;
   for (const Dataset::Field& field : dataset_->fields()) {
@@ -51,7 +52,7 @@ RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset)
     if (field.kind != Kind::kEncoded) continue;
     records = field.manifest->count();
     const std::string root = real_root(field.manifest->root());
-    roots_.back() = hash64(root);
+    roots_.back() = hash64(io::has_scheme(root) ? root + std::string(where) : root);
     if (root.empty()) reason_ = "the folder of the records has no path of its own";
     if (!field.manifest->file_version(0) && field.manifest->pin_c_str(0) == nullptr)
       reason_ = "the listing of the records keeps no times of change";

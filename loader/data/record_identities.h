@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -20,8 +21,8 @@ namespace carya::loader {
 /// checks may wait for storage.
 class RecordIdentities {
  public:
-  /// Made before any record of the stream is read.
-  explicit RecordIdentities(std::shared_ptr<const Dataset> dataset);
+  /// Made before any record of the stream is read. `where`: tells apart who answers for URLs (io::StoreTerms::key()).
+  explicit RecordIdentities(std::shared_ptr<const Dataset> dataset, std::string_view where = "");
 
   /// Why there are no names; "" if there are.
   const std::string& reason() const { return reason_; }

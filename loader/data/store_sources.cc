@@ -38,7 +38,8 @@ double mean_record_bytes(const Dataset& dataset) {
 }
 
 std::shared_ptr<const StoreSources> StoreSources::create(std::shared_ptr<const Dataset> dataset,
-                                                         std::uint64_t ranks, const StorePricesGiven& given) {
+                                                         std::uint64_t ranks, const StorePricesGiven& given,
+                                                         const std::shared_ptr<io::StoreAccess>& access) {
   auto made = std::shared_ptr<StoreSources>(new StoreSources());
   for (const Dataset::Field& field : dataset->fields()) {
     made->of_field_.push_back(SIZE_MAX);
@@ -50,8 +51,8 @@ std::shared_ptr<const StoreSources> StoreSources::create(std::shared_ptr<const D
       StorePrices prices = list_prices(source);
       prices.per_1000_requests = given.per_1000_requests.value_or(prices.per_1000_requests);
       prices.per_gb = given.per_gb.value_or(prices.per_gb);
-      made->stores_.push_back(
-          {.known = {.source = source, .prices = prices}, .tally = std::make_shared<io::StoreTally>()});
+      made->stores_.push_back({.known = {.source = source, .prices = prices},
+                               .use = {.tally = std::make_shared<io::StoreTally>(), .access = access}});
       found = made->stores_.end() - 1;
     }
     const std::uint64_t records = dataset->count() / std::max<std::uint64_t>(1, ranks);
@@ -68,7 +69,8 @@ std::shared_ptr<const StoreSources> StoreSources::create(std::shared_ptr<const D
 
 std::vector<StoreFigures> StoreSources::figures() const {
   std::vector<StoreFigures> all;
-  for (const auto& [known, tally] : stores_) {
+  for (const auto& [known, use] : stores_) {
+    const auto& tally = use.tally;
     StoreFigures store = known;
     store.requests = tally->requests;
     store.bytes = tally->bytes;

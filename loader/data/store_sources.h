@@ -52,20 +52,22 @@ struct StoreFigures {
 /// The stores that a dataset's records lie in, and what one stream asks of them. Threads: thread-safe.
 class StoreSources {
  public:
-  /// Null if the dataset has no URLs. `ranks`: among which an epoch is divided.
+  /// Null if the dataset has no URLs. `ranks`: among which an epoch is divided. `access`: how the stores are asked; null:
+  /// as this process does.
   static std::shared_ptr<const StoreSources> create(std::shared_ptr<const Dataset> dataset,
-                                                    std::uint64_t ranks, const StorePricesGiven& given);
+                                                    std::uint64_t ranks, const StorePricesGiven& given,
+                                                    const std::shared_ptr<io::StoreAccess>& access = nullptr);
 
-  /// Where reads of a field are counted; null: it is in no store.
-  const std::shared_ptr<io::StoreTally>* tally(std::size_t field) const {
-    return of_field_[field] < stores_.size() ? &stores_[of_field_[field]].tally : nullptr;
+  /// How the store of a field is asked, and where that is counted; null: it is in no store.
+  const io::StoreUse* use(std::size_t field) const {
+    return of_field_[field] < stores_.size() ? &stores_[of_field_[field]].use : nullptr;
   }
   std::vector<StoreFigures> figures() const;
 
  private:
   struct Store {
     StoreFigures known;
-    std::shared_ptr<io::StoreTally> tally;
+    io::StoreUse use;
   };
   StoreSources() = default;
 

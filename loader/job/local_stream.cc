@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "io/files/source_folder.h"
+#include "io/http/store_access.h"
 #include "loader/host/host.h"
 #include "loader/host/leak.h"
 #include "loader/overflow/placement_loop.h"
@@ -143,7 +144,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   if (!given.executor && !options.remote)
     stream->cached_reads_ =
         CachedReads::create(manifests_of(*dataset), options.beneath ? io::beneath_flags() : 0);
-  stream->stores_ = StoreSources::create(dataset, options.world_size, options.store_prices);
+  stream->stores_ = StoreSources::create(dataset, options.world_size, options.store_prices, limits.access);
   if (!given.executor) TRY(stream->open_cache(dataset, options, limits, *plan));
   std::shared_ptr<Executor> executor = std::move(given.executor);
   if (options.remote) {
@@ -189,7 +190,10 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
       .cache = cache,
       .dataset = dataset,
       .capacity_bytes = capacity_of(options.cache),
-      .identities = options.cache.has_files() ? std::make_shared<const RecordIdentities>(dataset) : nullptr,
+      .identities = options.cache.has_files()
+                        ? std::make_shared<const RecordIdentities>(
+                              dataset, limits.access ? limits.access->terms().key() : "")
+                        : nullptr,
       .budget = limits.cache_budget,
       .write_budget = limits.write_budget,
       .bounded = limits.bounded,

@@ -29,7 +29,9 @@ struct RankLimits {
   std::shared_ptr<SharedBudget> cache_budget{};
   std::shared_ptr<WriteBudget> write_budget{};  ///< allows what is written of them to files; null: all is
   std::vector<std::string> bounded{};           ///< StreamCacheOptions::bounded
-  std::uint32_t cores = 0;                      ///< cores for all streams of this process; 0: auto_threads()
+  /// How the stores of the dataset are asked; null: as this process does.
+  std::shared_ptr<io::StoreAccess> access{};
+  std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
   std::uint64_t job =
       0;  ///< streams of one job share the part that its weight gives; 0: it is a job of its own
 };

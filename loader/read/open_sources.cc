@@ -61,8 +61,8 @@ Status OpenSources::enter(ReadOp& op) {
 
 Result<int> OpenSources::open_root(Place& place, const ReadOp& op) {
   if (place.root.handle < 0) {
-    ASSIGN(place.root.handle, engine_.add_root(op.manifest->root()));
-    if (op.tally != nullptr) engine_.count_for(place.root.handle, *op.tally);
+    const std::string& root = op.manifest->root();
+    ASSIGN(place.root.handle, op.use != nullptr ? engine_.add_store(root, *op.use) : engine_.add_root(root));
   }
   return place.root.handle;
 }

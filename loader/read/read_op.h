@@ -19,8 +19,8 @@ struct ReadOp {
   std::size_t task = 0;                    ///< for the client: the row that the read is for
   std::size_t input = 0;                   ///< for the client: the input that the read fills
   const io::Manifest* manifest = nullptr;  ///< has the root or container of the request
-  /// What is asked of the manifest's store is counted here; null: not. It lives until the read has begun.
-  const std::shared_ptr<io::StoreTally>* tally = nullptr;
+  /// How the manifest's store is asked; null: as this process does, or it is in none. It lives until the read has begun.
+  const io::StoreUse* use = nullptr;
   std::uint32_t container = UINT32_MAX;
   std::uint64_t job = 0;         ///< ReadClient::number
   OpenSource* source = nullptr;  ///< the open root or container, while the read is in flight

@@ -133,7 +133,7 @@ void ReadScheduler::take() {
     op.queued_ns = now;
     if (op.first_ns == 0) op.first_ns = now;
     wanted_ = std::max(wanted_, client.reads_wanted());
-    ++op.attempts;
+    op.request.again = op.attempts++ > 0;
     starting_.push_back(&op);
   }
   const ReadOp* const oldest = issued_.first();

@@ -44,7 +44,7 @@ std::uint64_t list_inputs(Chunk& chunk, const Dataset& dataset, std::uint64_t jo
       ReadOp op{.batch = chunk.reads.get(),
                 .task = t,
                 .manifest = field.manifest.get(),
-                .tally = stores != nullptr ? stores->tally(f) : nullptr,
+                .use = stores != nullptr ? stores->use(f) : nullptr,
                 .container = address.container,
                 .job = job};
       op.request.path = field.manifest->path_c_str(source);

@@ -10,6 +10,7 @@
 
 #include "errors.h"
 #include "gil.h"
+#include "io/credentials/environment.h"
 #include "io/http/store_client.h"
 
 namespace carya::python {
@@ -79,6 +80,7 @@ py::bytes waited_for(const Arguments&... arguments) {
 void bind_store(py::module_& module) {
   module.def("store_head", &waited_for<&read_head, std::string, std::size_t>, py::arg("url"),
              py::arg("bytes_max"));
+  module.def("says_how_stores_are_asked", &io::says_how_stores_are_asked, py::arg("name"));
   module.def("store_look_up", &look_up, py::arg("url"));
   module.def("store_remember", &remember, py::arg("listed"));
   module.def("store_read",

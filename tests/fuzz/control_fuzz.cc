@@ -24,6 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read<Hello>(body);
   read<AttachRequest>(body);
   read<Attached>(body);
+  read<LendRequest>(body);
+  read<WantGrants>(body);
   read<SeekRequest>(body);
   read<PolicyRequest>(body);
   read<DeliveredErrors>(body);

@@ -14,6 +14,7 @@
 #include "io/credentials/base64.h"
 #include "io/credentials/google_grant.h"
 #include "io/credentials/jwt.h"
+#include "io/credentials/lent_grants.h"
 #include "io/credentials/program_output.h"
 #include "io/credentials/renewal.h"
 #include "io/credentials/shared_key.h"
@@ -382,6 +383,88 @@ TEST(AwsKeys, ARoleOfAProfileIsTakenByTheKeysOfAnother) {
     ASSERT_FALSE(wrong) << profile;
     EXPECT_NE(wrong.error().message.find("; give"), std::string::npos) << wrong.error().message;
   }
+}
+
+LentGrant lent(const std::string& account, std::int64_t for_s = 0) {
+  const std::int64_t now = std::time(nullptr);
+  return {.account = account,
+          .grant = {.access_key = "key of " + account,
+                    .secret_key = "secret",
+                    .token = "",
+                    .expires_s = for_s == 0 ? 0 : now + for_s}};
+}
+
+TEST(LentGrants, AreThoseOfTheClientUntilItGoes) {
+  int asked = 0;
+  LentGrants grants([&asked] { ++asked; });
+  EXPECT_TRUE(grants.current("s3").empty());
+  ASSERT_TRUE(grants.lend({lent("s3"), lent("az:one")}));
+  EXPECT_EQ(grants.current("s3").access_key, "key of s3");
+  EXPECT_EQ(grants.current("az:one").access_key, "key of az:one");
+  EXPECT_TRUE(grants.current("az:two").empty()) << "of another account there is none";
+  EXPECT_FALSE(grants.waits("s3") || grants.waits("az:two"));
+  EXPECT_EQ(asked, 0);
+  grants.take_back();
+  EXPECT_TRUE(grants.current("s3").empty());
+  EXPECT_TRUE(grants.is_gone());
+  ASSERT_TRUE(grants.lend({lent("s3")}));
+  EXPECT_TRUE(grants.current("s3").empty()) << "who has gone lends no more";
+  grants.refused();
+  EXPECT_EQ(asked, 0);
+  EXPECT_FALSE(grants.take_wish());
+  ASSERT_TRUE(grants.failure("s3"));
+  EXPECT_EQ(grants.failure("s3")->code, Code::kIo);
+}
+
+TEST(LentGrants, AreAskedForAgainOnceASecondBeforeTheyExpire) {
+  int asked = 0;
+  LentGrants grants([&asked] { ++asked; });
+  ASSERT_TRUE(grants.lend({lent("s3", 3600)}));
+  EXPECT_FALSE(grants.current("s3").empty());
+  EXPECT_EQ(asked, 0);
+  LentGrant old = lent("s3", 3600);
+  ASSERT_TRUE(grants.lend({lent("s3", -1)}));
+  EXPECT_TRUE(grants.current("s3").empty()) << "what expired is used by nobody";
+  EXPECT_TRUE(grants.waits("s3"));
+  EXPECT_EQ(asked, 1) << "once a second";
+  ASSERT_TRUE(grants.failure("s3"));
+  EXPECT_NE(grants.failure("s3")->message.find("have expired"), std::string::npos);
+  const auto wish = grants.take_wish();
+  ASSERT_TRUE(wish);
+  EXPECT_FALSE(wish->refused);
+  EXPECT_FALSE(grants.take_wish());
+  ASSERT_TRUE(grants.lend({old}));
+  EXPECT_FALSE(grants.waits("s3"));
+  EXPECT_FALSE(grants.failure("s3"));
+}
+
+TEST(LentGrants, ThatAStoreRefusesAreAskedForAnewAndUsedMeanwhile) {
+  LentGrants grants([] {});
+  ASSERT_TRUE(grants.lend({lent("s3")}));
+  grants.refused();
+  EXPECT_FALSE(grants.current("s3").empty());
+  const auto wish = grants.take_wish();
+  ASSERT_TRUE(wish);
+  EXPECT_TRUE(wish->refused);
+}
+
+TEST(LentGrants, WhatCouldEndAHeaderIsNone) {
+  LentGrants grants([] {});
+  ASSERT_TRUE(grants.lend({lent("s3")}));
+  LentGrant evil = lent("s3");
+  evil.grant.token = "a\r\nHost: elsewhere";
+  EXPECT_FALSE(grants.lend({evil}));
+  EXPECT_EQ(grants.current("s3").token, "");
+}
+
+TEST(LentGrants, RightsAreThoseOfTheSameSecrets) {
+  LentGrants one([] {}), same([] {}), other([] {});
+  ASSERT_TRUE(one.lend({lent("s3")}) && same.lend({lent("s3", 3600)}));
+  LentGrant another = lent("s3");
+  another.grant.secret_key = "Secret";
+  ASSERT_TRUE(other.lend({another}));
+  EXPECT_EQ(one.rights(), same.rights());
+  EXPECT_NE(one.rights(), other.rights());
 }
 
 }  // namespace

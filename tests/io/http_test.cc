@@ -1,13 +1,20 @@
 // What URLs mean, and what is believed of an answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "io/http/answer.h"
 #include "io/http/hedging.h"
 #include "io/http/joined_ranges.h"
+#include "io/http/request_window.h"
 #include "io/http/store_url.h"
 
 namespace carya::io {
 namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
 
 std::string url_of(std::string_view text, const StoreSettings& settings = {}) {
   const auto url = parse_store_url(text, settings);
@@ -147,7 +154,6 @@ TEST(Answer, SaysTheStoresErrorCodeAndNothingElseOfItsBody) {
 }
 
 TEST(Hedging, WhatIsLateByTheOthersIsAskedAgain) {
-  constexpr std::int64_t kMs = 1'000'000;
   Hedging hedging;
   for (std::size_t i = 0; i < Hedging::kKnownMin; ++i) {
     EXPECT_FALSE(hedging.after()) << "too little is known";
@@ -200,4 +206,136 @@ TEST(JoinedRanges, WritesEachPartAndNothingOfTheGaps) {
 }
 
 }  // namespace
+
+/// A store that answers `servers` requests at a time, each in `alone_ns`, in turn; and the reads that wait for it.
+struct StoreModel {
+  std::int64_t alone_ns = 0;
+  std::uint32_t servers = 0;
+  std::int64_t now_ns = 1;
+  std::vector<std::pair<std::int64_t, std::int64_t>> under_way{};  // when it is answered, when it was begun
+  std::vector<std::int64_t> free_at{};
+
+  /// Answers for so long; returns how many.
+  std::uint64_t run(RequestWindow& window, std::int64_t for_ns, std::uint32_t reads = UINT32_MAX) {
+    free_at.resize(servers, 0);
+    const std::int64_t end_ns = now_ns + for_ns;
+    std::uint64_t answers = 0;
+    while (now_ns < end_ns) {
+      while (under_way.size() < std::min(window.allowed(), reads)) {
+        auto server = std::ranges::min_element(free_at);
+        *server = std::max(*server, now_ns) + alone_ns;
+        under_way.emplace_back(*server, now_ns);
+      }
+      if (under_way.size() < window.allowed()) window.note_idle();
+      const auto next = std::ranges::min_element(under_way);
+      now_ns = next->first;
+      const std::int64_t took_ns = now_ns - next->second;
+      under_way.erase(next);
+      window.note_answered(now_ns, took_ns, 110'000);
+      ++answers;
+    }
+    return answers;
+  }
+};
+
+TEST(RequestWindow, HasAsManyAsTheStoreGivesAndFewInItsQueue) {
+  for (const std::uint32_t servers : {6U, 20U, 50U}) {
+    StoreModel store{.alone_ns = 20 * kMs, .servers = servers};
+    RequestWindow window(128);
+    store.run(window, 1000 * kMs);
+    const std::uint64_t answers = store.run(window, 10'000 * kMs);
+    EXPECT_GE(static_cast<double>(answers), 0.95 * servers * 500) << servers;
+    EXPECT_LE(window.allowed(), 3 * servers) << servers;
+  }
+  StoreModel wide{.alone_ns = 20 * kMs, .servers = 1000};
+  RequestWindow window(128);
+  wide.run(window, 200 * kMs);
+  EXPECT_EQ(window.allowed(), 128U) << "after ten answers behind each other at most";
+}
+
+TEST(RequestWindow, FewReadsMakeItNoSmaller) {
+  StoreModel store{.alone_ns = 20 * kMs, .servers = 1000};
+  RequestWindow window(128);
+  store.run(window, 1000 * kMs);
+  store.run(window, 5000 * kMs, 2);
+  EXPECT_EQ(window.allowed(), 128U);
+}
+
+TEST(RequestWindow, FollowsAStoreThatBecomesFasterOrSlower) {
+  StoreModel store{.alone_ns = 20 * kMs, .servers = 10};
+  RequestWindow window(128);
+  store.run(window, 1000 * kMs);
+  store.servers = 60;
+  store.run(window, 2000 * kMs);
+  EXPECT_GE(store.run(window, 1000 * kMs), 2850U);
+  store.alone_ns = 100 * kMs;
+  store.run(window, 2 * RequestWindow::kLearnEveryNs);
+  EXPECT_GE(store.run(window, 10'000 * kMs), 5700U);
+}
+
+TEST(RequestWindow, LearnsWithinASecondThatEachRequestTakesLonger) {
+  StoreModel store{.alone_ns = kMs, .servers = 8};
+  RequestWindow window(64);
+  store.run(window, 5000 * kMs);
+  EXPECT_LE(window.allowed(), 24U);
+  store.alone_ns = 20 * kMs;
+  store.servers = 500;
+  store.run(window, 1000 * kMs);
+  EXPECT_GE(store.run(window, 1000 * kMs), 3000U);
+}
+
+TEST(RequestWindow, ABusyStoreHalvesItOnceInABurstAndGetsItBackByOnes) {
+  StoreModel store{.alone_ns = 20 * kMs, .servers = 1000};
+  RequestWindow window(64);
+  store.run(window, 1000 * kMs);
+  ASSERT_EQ(window.allowed(), 64U);
+  for (int i = 0; i < 20; ++i) window.note_busy(store.now_ns);
+  EXPECT_EQ(window.allowed(), 32U);
+  for (int i = 1; i <= 20; ++i) window.note_busy(store.now_ns + 300 * kMs * i);
+  EXPECT_EQ(window.allowed(), 1U);
+  store.now_ns += 10'000 * kMs;
+  store.under_way.clear();
+  store.run(window, 400 * kMs);
+  EXPECT_LE(window.allowed(), 32U);
+  EXPECT_GE(window.allowed(), 4U);
+  store.run(window, 3000 * kMs);
+  EXPECT_EQ(window.allowed(), 64U);
+}
+
+TEST(RetryBudget, AStoreThatIsDownIsAskedFourTimesASecond) {
+  RetryBudget budget;
+  int tries = 0;
+  for (std::int64_t now = kMs; now <= 10'000 * kMs; now += kMs) tries += budget.take(now) ? 1 : 0;
+  EXPECT_GE(tries, 32 + 38);
+  EXPECT_LE(tries, 32 + 41);
+  EXPECT_FALSE(budget.take(10'001 * kMs));
+  EXPECT_LE(budget.due_ns(), 10'250 * kMs);
+}
+
+TEST(RetryBudget, WhatIsGoodAgainIsSoonAskedForAll) {
+  RetryBudget budget;
+  std::int64_t now = kMs;
+  while (budget.take(now)) {
+  }
+  now += 250 * kMs;
+  std::uint32_t under_way = budget.take(now) ? 1 : 0, most = 0;
+  for (int round = 0; round < 60; ++round) {  // of 20 ms
+    for (std::uint32_t i = 0; i < under_way; ++i) budget.note_good(true);
+    now += 20 * kMs;
+    under_way = 0;
+    while (under_way < 32 && budget.take(now)) ++under_way;
+    most = std::max(most, under_way);
+  }
+  EXPECT_EQ(most, 32U);
+}
+
+TEST(RetryBudget, OneFailureInTenCostsNothing) {
+  RetryBudget budget;
+  for (std::int64_t i = 0; i < 10'000; ++i) {
+    for (int good = 0; good < 9; ++good) budget.note_good(false);
+    EXPECT_TRUE(budget.take(kMs * i));
+    budget.note_good(true);
+  }
+}
+
 }  // namespace carya::io

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from daemons import Daemon, running, until
+from store_data import BUCKET, objects_of, tars, write_data
+from stores import FaultStore
 from streams import numbers
 from test_metrics import port
 
@@ -119,10 +121,16 @@ def test_every_query_of_the_dashboard_is_answered(daemon: Daemon, query: Query, 
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     chain = carya.image_folder(photos).decode_image().random_crop(32).batch(4)
     cache = {"memory": "16MB", "disk": (tmp_path, "16MB"), "after": "decode_image"}
-    with carya.Loader(chain, daemon=daemon.socket, job="shown", cache=cache) as loader:
+    where = write_data(tmp_path / BUCKET)
+    with (
+        FaultStore(objects_of(where)) as store,
+        carya.Loader(tars(f"{store.url}/{BUCKET}"), daemon=daemon.socket, job="stored") as stored,
+        carya.Loader(chain, daemon=daemon.socket, job="shown", cache=cache) as loader,
+    ):
 
         def lines(expression: str) -> list[dict[str, Any]]:
             next(iter(loader))
+            next(iter(stored))
             return query(expression.replace("$host", pattern).replace("$user", ".*"))
 
         for expression in expressions:

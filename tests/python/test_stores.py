@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import running
 from PIL import Image
 from store_data import BUCKET, forget_credentials, jpeg, objects_of, tar_bytes, tars, training, write_data
 from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, nginx, seaweed, weed
@@ -366,18 +365,6 @@ def test_listings_come_in_pages_and_bombs_are_refused(data: Path) -> None:
             store.listing = lambda query, bucket, page=page: page  # type: ignore[method-assign]
             with pytest.raises(carya.IoError, match="is no listing"):
                 carya.webdataset(f"s3://{BUCKET}/", endpoint=store.url)
-
-
-def test_a_daemon_reads_no_urls_and_says_so(data: Path, store: FaultStore, tmp_path: Path) -> None:
-    with running() as daemon:
-        pipeline = tars(f"{store.url}/{BUCKET}")
-        with pytest.raises(carya.Unsupported, match=r'URLs are not read by a daemon.*daemon="embedded"'):
-            carya.Loader(pipeline, daemon=str(daemon.socket))
-        os.environ["CARYA_DAEMON_SOCKET"], before = str(daemon.socket), os.environ["CARYA_DAEMON_SOCKET"]
-        try:
-            assert epoch_digest(pipeline, daemon="auto") == epoch_digest(tars(data), daemon="embedded")
-        finally:
-            os.environ["CARYA_DAEMON_SOCKET"] = before
 
 
 def test_proxies_are_those_of_the_environment(data: Path, store: FaultStore, monkeypatch: pytest.MonkeyPatch) -> None:

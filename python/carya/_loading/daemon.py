@@ -81,12 +81,16 @@ def blind(error: Exception, socket: str) -> NotFound:
         pass
     return NotFound(
         f"Loader: the daemon at {socket} (caryad, process {pid}{where}) does not see data that this process sees: {error}; "
-        'mount the same folder at the same path for both and let its user read it, or give daemon="embedded"'
+        "mount the same folder at the same path for both and let its user read it (of a store: let it use the network, "
+        'IPAddressAllow= of its unit), or give daemon="embedded"'
     )
 
 
 def spawn(socket: str) -> None:
-    """Start a daemon that outlives this process, and wait until it listens. Errors: NotFound."""
+    """Start a daemon that outlives this process, and wait until it listens. Errors: NotFound.
+
+    It gets none of this process's credentials: those that a job needs are lent to it for as long as the job runs.
+    """
     import subprocess  # not at the top: `import carya` would take a sixth longer
 
     with subprocess.Popen(  # when two do this at once, the second daemon sees the first and ends
@@ -96,6 +100,7 @@ def spawn(socket: str) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         cwd="/",
+        env={name: value for name, value in os.environ.items() if not _core.says_how_stores_are_asked(name)},
     ) as child:
         child.returncode = 0  # it is not waited for
         until = time.monotonic() + _SPAWN_WAIT_S

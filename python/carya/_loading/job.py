@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 
 from .. import _core
-from .._errors import Closed, Error, InvalidArgument, NotFound, Permission, Timeout, Unsupported
+from .._errors import Closed, Error, InvalidArgument, IoError, NotFound, Permission, Timeout, Unsupported
 from .._pipeline.dataset import cache_dir, chosen_cache_dir
 from .._pipeline.pipeline import Pipeline
 from .daemon import blind, find_daemon, job_name
@@ -23,8 +23,7 @@ def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -
     remote, asked = options.job.remote, options.asked
     # A daemon runs no command for a loader: a fleet that this process starts is this process's.
     own_fleet = remote is not None and bool(remote.fleet_command)
-    # Nor does it have the credentials for this process's stores.
-    here = options.daemon == "auto" and (own_fleet or pipeline._reads_store)
+    here = options.daemon == "auto" and own_fleet
     asked.socket = "" if here else find_daemon(options.daemon)
     if asked.replicas > 1 and not asked.socket:
         raise InvalidArgument('Loader: replicas need a daemon that serves them all; give daemon="spawn"')
@@ -42,12 +41,12 @@ def _attached(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -
     why: Error
     try:
         return pipeline.attach(options.asked, options.job, defer_release)
-    except (Unsupported, Closed, Timeout, NotFound, Permission) as error:
+    except (Unsupported, Closed, Timeout, NotFound, Permission, IoError) as error:
         if str(error).startswith(("control channel", "caryad", "daemon")):
             if not may_do_without or isinstance(error, Permission):
                 raise
             why, dataset = error, pipeline.open()
-        elif isinstance(error, NotFound | Permission):  # of the data
+        elif isinstance(error, NotFound | Permission | IoError):  # of the data
             try:
                 dataset = pipeline.open()
             except Error:

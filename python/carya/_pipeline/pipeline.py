@@ -16,7 +16,6 @@ from .._errors import InvalidArgument, IoError, NotFound, Permission, Unsupporte
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
 from .._options import REORDERS, Reorder, choice, integer
-from .._sources.stores import is_url
 from .._stages.functions import Functions
 from .arrays import array_memory, arrays_document, file_arrays
 from .batch_functions import function_name
@@ -195,12 +194,6 @@ class Pipeline(Functions, Ops):
         if made._source.slim is made._source.document and not any(_slim_view(view) is not view for view in made._views):
             object.__setattr__(made, "_native", made._standing_for(native))
         return made
-
-    @property
-    def _reads_store(self) -> bool:
-        """Whether its records lie behind URLs."""
-        paths = self._source.document.get("tars") or self._source.document.get("paths") or [""]
-        return is_url(paths[0])
 
     @property
     def has_functions(self) -> bool:
