@@ -73,12 +73,9 @@ StoreThread::~StoreThread() {
 }
 
 void StoreThread::close() {
-  if (!thread_.joinable()) return;
-  {
-    const MutexLock lock(mutex_);
-    closing_ = true;
-  }
-  curl_.multi_wakeup(multi_);
+  const MutexLock lock(mutex_);
+  if (!thread_.joinable() || std::exchange(closing_, true)) return;
+  curl_.multi_wakeup(multi_);  // under the lock: the thread has not heard of it, and so its handle lives
 }
 
 /// All that let requests in goes with them: headers, connections.
@@ -91,6 +88,7 @@ void StoreThread::end_requests() {
 
 void StoreThread::ask(const ReadRequest& request, std::shared_ptr<StoreRoot> root) {
   CHECK(request.pin != nullptr);
+  has_asked_ = true;
   const MutexLock lock(mutex_);
   asked_.push_back({request, std::move(root), monotonic_ns()});
 }
@@ -100,11 +98,11 @@ void StoreThread::cancel(std::uint64_t token) {
     const MutexLock lock(mutex_);
     cancels_.push_back(token);
   }
-  begin_asked();
+  curl_.multi_wakeup(multi_);
 }
 
 void StoreThread::begin_asked() {
-  curl_.multi_wakeup(multi_);
+  if (std::exchange(has_asked_, false)) curl_.multi_wakeup(multi_);
 }
 
 std::size_t StoreThread::collect(std::span<ReadCompletion> out) {

@@ -113,6 +113,7 @@ class StoreThread {
   const std::function<void()> wake_;
   CURLM* multi_ = nullptr;  // the thread's, but for multi_wakeup()
   std::thread thread_;
+  bool has_asked_ = false;  // the owner's: since it last woke the thread
   std::atomic<bool> ended_{false};
 
   Mutex mutex_;

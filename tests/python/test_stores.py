@@ -244,10 +244,12 @@ def test_a_request_that_is_never_answered_is_asked_again() -> None:
         late.start()
         with carya.Loader(chain, epochs=1, io_timeout=500) as loader:
             labels = sorted(int(label) for batch in loader for label in batch["label"])
+            hedged = loader.stats()["store"][0]["hedged"]
         late.cancel()
         assert not store.hanging.is_set(), "the stream waited for what is never answered"
         assert labels == list(range(len(urls)))
         assert len(store.hung) >= 3
+        assert hedged > 0, "each was asked again only when its connection was given up"
 
 
 def test_a_storm_passes(data: Path, store: FaultStore) -> None:
