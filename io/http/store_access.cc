@@ -174,6 +174,7 @@ LentGrant StoreAccess::lend(const StoreUrl& url, bool refused) {
 }
 
 bool StoreAccess::waits(const StoreUrl& url) {
+  if (!is_lent_) return false;
   const auto all = lent();
   return !all.empty() && url.kind != StoreKind::kHttp && std::ranges::all_of(all, [&](const auto& one) {
     return one->is_gone() || one->waits(account_of(url));
