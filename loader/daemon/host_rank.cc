@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "loader/daemon/job_table.h"
 
 namespace carya::loader {
 namespace {
@@ -263,6 +264,30 @@ void HostRank::part(Departed who, DetachReason how, const std::string& reason, d
   else
     stream->detach_reader(reader, reason);
   if (members.empty()) linger(linger_s);
+}
+
+std::vector<std::size_t> order_with_other_bits(const JobOptions& options) {
+  return options.reorder > autotune::Sense::kExact ? options.order : std::vector<std::size_t>{};
+}
+
+Status HostJob::check_same(const AttachRequest& request, const std::string& asked_store,
+                           const transforms::Pipeline& asked, const Dataset& found) const {
+  if (pipeline->to_json() != asked.to_json())
+    return refuse(request.job, "is another pipeline; give this one another name with job=");
+  if (dataset->fingerprint() != found.fingerprint())
+    return refuse(request.job,
+                  "reads another state of the dataset: it changed since the job began; "
+                  "stop the job, then start all its ranks");
+  if (world_size != request.options.world_size)
+    return refuse(request.job, fmt::format("has world_size {}, this rank says {}", world_size,
+                                           request.options.world_size));
+  if (store_key != asked_store)
+    return refuse(request.job,
+                  "reads its store by another endpoint, proxy or authority; give all ranks the same");
+  if (order != order_with_other_bits(request.options))
+    return refuse(request.job,
+                  "runs its ops in another order; give all its ranks the same reorder=, plan= and state=");
+  return {};
 }
 
 }  // namespace carya::loader

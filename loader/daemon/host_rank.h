@@ -28,6 +28,9 @@ enum class DetachReason : std::uint8_t {
   kThrown,  ///< the reader lied and loses the slots that it holds
 };
 
+/// The order of operations that is part of a stream's bits; nothing where it is not.
+std::vector<std::size_t> order_with_other_bits(const JobOptions& options);
+
 /// Whether a stream made with `have` serves one who asks for `want`; else what differs.
 std::string difference(const JobOptions& have, const JobOptions& want);
 /// Whether it makes the same batches in the same steps, whatever part of the cores each asks for.

@@ -19,34 +19,8 @@ constexpr std::size_t kJobNameMax = 200;
 constexpr std::size_t kClassNameBytesMax = 16 << 10;  // of an answer
 constexpr std::size_t kExampleBytesMax = 1 << 10;
 
-std::vector<std::size_t> order_with_other_bits(const JobOptions& options) {
-  return options.reorder > autotune::Sense::kExact ? options.order : std::vector<std::size_t>{};
-}
-
 std::string store_key(const AttachCall& call) {
   return call.access ? call.access->terms().key() : "";
-}
-
-/// Whether a job is that of who asks for it by name, whose own credentials opened this dataset (docs/security.md).
-Status check_same(const HostJob& job, const AttachCall& call, const transforms::Pipeline& pipeline,
-                  const Dataset& dataset) {
-  const AttachRequest& request = call.request;
-  if (job.pipeline->to_json() != pipeline.to_json())
-    return refuse(request.job, "is another pipeline; give this one another name with job=");
-  if (job.dataset->fingerprint() != dataset.fingerprint())
-    return refuse(request.job,
-                  "reads another state of the dataset: it changed since the job began; "
-                  "stop the job, then start all its ranks");
-  if (job.world_size != request.options.world_size)
-    return refuse(request.job, fmt::format("has world_size {}, this rank says {}", job.world_size,
-                                           request.options.world_size));
-  if (job.store_key != store_key(call))
-    return refuse(request.job,
-                  "reads its store by another endpoint, proxy or authority; give all ranks the same");
-  if (job.order != order_with_other_bits(request.options))
-    return refuse(request.job,
-                  "runs its ops in another order; give all its ranks the same reorder=, plan= and state=");
-  return {};
 }
 
 std::unexpected<Error> stopped(const Seat& seat) {
@@ -143,7 +117,7 @@ Result<std::shared_ptr<HostJob>> JobTable::find_job(const AttachCall& call,
   if (const auto found = jobs_.find(request.job); found != jobs_.end()) {
     if (found->second->share != request.share)
       return refuse(request.job, "is not of those that share these batches; give this one another name");
-    TRY(check_same(*found->second, call, *pipeline, *dataset));
+    TRY(found->second->check_same(call.request, store_key(call), *pipeline, *dataset));
     return found->second;
   }
   if (draining_)
@@ -187,7 +161,8 @@ void JobTable::drop_unlike(const AttachCall& call, const transforms::Pipeline& p
   if (found == jobs_.end()) return;
   const std::shared_ptr<HostJob> job = found->second;  // it may leave the table
   const auto lingers = [](const auto& rank) { return rank.second.members.empty(); };
-  if (!check_same(*job, call, pipeline, dataset) && std::ranges::all_of(job->ranks, lingers))
+  if (!job->check_same(call.request, store_key(call), pipeline, dataset) &&
+      std::ranges::all_of(job->ranks, lingers))
     while (!job->ranks.empty()) end_rank(*job, job->ranks.begin()->first, ended);
   const auto rank = job->ranks.find(request.options.rank);
   if (rank != job->ranks.end() && lingers(*rank) &&
@@ -264,7 +239,9 @@ JobTable::Family JobTable::streams_like(const AttachCall& call, const transforms
                                         const Dataset& dataset, const JobOptions& options) const {
   Family family;
   for (const auto& [name, job] : jobs_) {
-    if (job->share != call.request.share || !check_same(*job, call, pipeline, dataset)) continue;
+    if (job->share != call.request.share ||
+        !job->check_same(call.request, store_key(call), pipeline, dataset))
+      continue;
     const auto rank = job->ranks.find(options.rank);
     if (rank != job->ranks.end() && !makes_the_same(rank->second.options, options)) continue;
     family.names.push_back(name);

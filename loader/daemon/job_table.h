@@ -10,9 +10,9 @@
 
 #include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "loader/cache/cache_limits.h"
 #include "loader/control/documents.h"
 #include "loader/control/sealed_bytes.h"
-#include "loader/daemon/cache_limits.h"
 #include "loader/daemon/data_roots.h"
 #include "loader/daemon/host_rank.h"
 #include "loader/daemon/host_shares.h"
@@ -52,6 +52,10 @@ struct HostJob {
   std::map<std::uint64_t, HostRank> ranks;
   bool ended = false;    ///< the table has dropped the job
   bool stopped = false;  ///< an operator stopped the job
+
+  /// Whether it is the job of who asks for it by name, whose own credentials opened this dataset (docs/security.md).
+  Status check_same(const AttachRequest& request, const std::string& asked_store,
+                    const transforms::Pipeline& asked, const Dataset& found) const;
 };
 
 /// A reader's place in a job.

@@ -1,4 +1,4 @@
-#include "loader/daemon/cache_limits.h"
+#include "loader/cache/cache_limits.h"
 
 #include <fmt/core.h>
 
