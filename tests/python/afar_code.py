@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,25 @@ def deadly(sample: dict[str, Any]) -> dict[str, Any]:
 
 def summed(batch: dict[str, Any]) -> dict[str, Any]:
     return {"x": batch["x"].sum(axis=1), "y": batch["y"], "all": np.array([batch["y"].sum()])}
+
+
+def late_here(sample: dict[str, Any]) -> dict[str, Any]:
+    """Takes long on the trainer's machine only, for the first records."""
+    if not os.environ.get("CARYA_TEST_AFAR") and sample["y"] < 2:
+        time.sleep(3)
+    time.sleep(0.004)
+    return sample
+
+
+def starts_a_process(sample: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.004)
+    if os.environ.get("CARYA_TEST_AFAR") and sample["y"] % 50 == 3:
+        subprocess.Popen(["sleep", "600"])
+    return sample
+
+
+def never_afar(sample: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.004)
+    if os.environ.get("CARYA_TEST_AFAR") and sample["y"] > 1:
+        raise ValueError("not here")
+    return sample

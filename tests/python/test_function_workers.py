@@ -202,6 +202,87 @@ def test_a_machine_that_falls_silent_holds_nobody_up_for_long(
     check(pipeline, made)
 
 
+def test_a_machine_that_was_lost_before_its_samples_were_compared_gets_nothing(
+    plain: carya.Pipeline, started: Callable[..., Program]
+) -> None:
+    program = started()
+
+    def lose() -> None:
+        """Once it has sessions whose samples are made, while those of this machine are not."""
+        while not (sessions := children(program.process.pid)) or not all(map(children, sessions)):
+            time.sleep(0.05)
+        time.sleep(1.5)
+        os.kill(program.process.pid, signal.SIGSTOP)
+        for pid in sessions:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(6)
+        os.kill(program.process.pid, signal.SIGCONT)
+
+    loser = threading.Thread(target=lose)
+    loser.start()
+    with carya.Loader(plain.map(code.late_here).batch(8), epochs=4, **beside(program)) as loader:
+        made = [np.asarray(batch["y"]).tolist() for _ in range(4) for batch in loader]
+    loser.join()
+    with carya.Loader(plain.batch(8), threads=1, epochs=4) as loader:
+        assert made == [np.asarray(batch["y"]).tolist() for _ in range(4) for batch in loader]
+
+
+def test_what_functions_have_started_there_ends_with_them(
+    plain: carya.Pipeline, started: Callable[..., Program]
+) -> None:
+    program = started()
+    with carya.Loader(plain.map(code.starts_a_process).batch(8), epochs=None, **beside(program)) as loader:
+        until(loader, lambda: made_afar(loader) > 0)
+        left = [pid for session in children(program.process.pid) for pid in below(session) if name_of(pid) == "sleep"]
+        assert left
+    late = time.monotonic() + DEADLINE_S
+    while any(name_of(pid) == "sleep" for pid in left):
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+def below(pid: int) -> list[int]:
+    found = children(pid)
+    return found + [other for one in found for other in below(one)]
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_a_module_that_is_not_there_and_a_function_that_always_raises_there_are_named(
+    tmp_path: Path, plain: carya.Pipeline, started: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = started()
+    (tmp_path / "only_here").mkdir()
+    (tmp_path / "only_here" / "carya_test_only_here.py").write_text("def same(sample):\n    return sample\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "only_here"))
+    import carya_test_only_here  # type: ignore[import-not-found]
+
+    pipeline = plain.map(carya_test_only_here.same).map(code.slow_numbers).batch(8)
+    with carya.Loader(pipeline, epochs=None, **beside(program)) as loader:
+        (tmp_path / "only_here" / "carya_test_only_here.py").unlink()
+        until_told(loader, "carya_test_only_here")
+    with carya.Loader(plain.map(code.never_afar).batch(8), epochs=None, **beside(program)) as loader:
+        until_told(loader, "time after time: ValueError: not here")
+
+
+def test_connections_without_the_token_are_ended_and_hold_nobody_up(
+    plain: carya.Pipeline, started: Callable[..., Program]
+) -> None:
+    program = started()
+    with contextlib.ExitStack() as stack:
+        for _ in range(12):
+            stack.enter_context(socket.create_connection(("127.0.0.1", program.port))).sendall(b"carya")
+        with carya.Loader(plain.map(code.slow_numbers).batch(8), epochs=None, **beside(program)) as loader:
+            until(loader, lambda: made_afar(loader) > 0)
+            assert len(children(program.process.pid)) >= 12
+            until(loader, lambda: len(children(program.process.pid)) <= 2)
+
+
 def until_told(loader: Any, wanted: str) -> None:
     """Until each place says so."""
     until(loader, lambda: bool(told(loader)) and all(wanted in one["away"] for one in told(loader)))
@@ -320,6 +401,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, plain: carya.Pipeline) -> Non
         ({"function_workers": "there", "function_tls": {"token": token}}, 'give "host:port"'),
         ({"function_workers": "10.0.0.7:7071", "function_tls": {"token": token}}, "unprotected"),
         ({"function_tls": {"token": token}}, "function_workers= too"),
+        ({"function_workers": "127.0.0.1:1", "function_tls": {"token": None}}, "function_tls"),
+        ({"function_workers": "127.0.0.1:1", "function_tls": {"token": token, "ca": token}}, "certificates in PEM"),
     ]:
         with pytest.raises(carya.InvalidArgument, match=match):
             carya.Loader(pipeline, **options)
@@ -327,6 +410,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, plain: carya.Pipeline) -> Non
         carya.Loader(
             carya.arrays({"x": np.arange(8)}).batch(2), function_workers="127.0.0.1:1", function_tls={"token": token}
         )
+    assert "0123456789abcdef" not in repr(wire.Place("a:1", b"0123456789abcdef"))
     run = [sys.executable, "-m", "carya", "function-worker", "--token-file", str(token)]
     for more, wanted in [
         ([], "--allow-functions"),

@@ -233,6 +233,10 @@ def test_bytes_and_halves_of_surrogate_pairs(reference: Callable[[str], Any]) ->
     own = carya.Tokenizer(reference("llama3"))
     assert own.encode(b"a \xff\xe5\xad b").tolist() == own.encode("a \ufffd\ufffd b").tolist()
     assert own.encode("a\ud800b").tolist() == own.encode("a\ufffdb").tolist()
+    made = reference("gpt2")
+    made.add_special_tokens(["<s>"])
+    own_added = carya.Tokenizer(made)
+    assert own_added.encode("a\ud800b <s> c").tolist() == own_added.encode("a\ufffdb <s> c").tolist()
     both = ["a\ud800b", b"a", "c"]
     assert [one.tolist() for one in own.encode_many(both)] == [own.encode(text).tolist() for text in both]
     assert own.encode(memoryview("é".encode())).tolist() == own("é").tolist()

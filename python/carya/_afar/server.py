@@ -20,7 +20,8 @@ from .._processes.system import end_with_parent
 from .._processes.wire import accepted, host_and_port, is_loopback, read_token, server_context
 from .session import serve
 
-_UNKNOWN_MAX = 8  # connections beyond the processes, which have not proven anything yet
+_UNKNOWN_MAX = 64  # connections beyond the processes, which have not proven anything yet
+_HELLO_S = 10.0  # all of it, which those have for that
 
 
 def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool, processes: int) -> int:
@@ -50,16 +51,16 @@ def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool
         for place in places:
             place.touch()
         children: set[int] = set()
+        listener.setblocking(False)
         while not told:
             with contextlib.suppress(InterruptedError):
                 select.select([listener], [], [], 0.2)
             children -= _ended(children)
-            with contextlib.suppress(BlockingIOError):
-                listener.setblocking(False)
+            with contextlib.suppress(OSError):  # nobody has come, or is gone again
                 connected, _ = listener.accept()
-                if len(children) < processes + _UNKNOWN_MAX:
-                    children.add(_forked(connected, listener, token, context, places))
-                connected.close()
+                with connected:
+                    if len(children) < processes + _UNKNOWN_MAX:
+                        children |= _forked(connected, listener, token, context, places)
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
@@ -98,11 +99,18 @@ def _ended(children: set[int]) -> set[int]:
 
 def _forked(
     connected: socket.socket, listener: socket.socket, token: bytes, context: ssl.SSLContext | None, places: list[Path]
-) -> int:
+) -> set[int]:
+    """The process that serves a connection; none where none can be made."""
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        print(f"carya function-worker: no process for a connection: {error}", file=sys.stderr, flush=True)
+        return set()
     if pid:
-        return pid
+        with contextlib.suppress(OSError):  # it has done so itself
+            os.setpgid(pid, pid)
+        return {pid}
     try:
         end_with_parent(parent)
         os.setpgid(0, 0)
@@ -110,14 +118,17 @@ def _forked(
             signal.signal(number, signal.SIG_DFL)
         listener.close()
         connected.setblocking(True)
+        signal.setitimer(signal.ITIMER_REAL, _HELLO_S)  # SIGALRM ends who has not proven anything by then
         wire = accepted(connected, token, context)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         serve(wire, lambda: _take(places))
     except (OSError, EOFError, ValueError) as error:
         print(f"carya function-worker: a connection ended: {error}", file=sys.stderr, flush=True)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(0)
+        os.killpg(0, signal.SIGKILL)  # with its worker, and what functions have started
+    return set()  # which nobody sees
 
 
 def _take(places: list[Path]) -> bool:

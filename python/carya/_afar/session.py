@@ -16,6 +16,7 @@ import time
 from collections import deque
 from typing import Any
 
+from .._errors import Error
 from .._functions import worker
 from .._functions.crew import Worker
 from .._functions.start import command
@@ -31,6 +32,10 @@ _HERE_S = 30.0  # the other side takes what is sent within
 
 class _RefusedError(Exception):
     pass
+
+
+class _GoneError(Exception):
+    """The worker has died, and how."""
 
 
 def serve(wire: Wire, taken: Any) -> None:
@@ -50,6 +55,10 @@ def serve(wire: Wire, taken: Any) -> None:
         return
     try:
         session.run()
+    except _GoneError as error:
+        wire.send(("gone", str(error)))
+    except Error as error:  # such as no memory for slots
+        wire.send(("gone", f"{error}; make room on that machine"))
     finally:
         session.end()
 
@@ -96,8 +105,9 @@ class _Session:
         for fd in files:
             os.close(fd)
         self._worker.link.send(("digest", -1, opening["records"]))
-        if not self._worker.link.readable(_OPEN_S) or (got := self._worker.link.receive()) is None:
-            self._worker.kill("")
+        if not self._worker.link.readable(_OPEN_S):
+            self._worker.kill(f"took more than {_OPEN_S:g} s", dump=True)
+        if (got := self._worker.link.receive()) is None:
             how, dumped = self._ended()
             raise _RefusedError(f"its worker {how} while it opened the functions{dumped and ': ' + dumped[-1000:]}")
         self._poll.register(self._wire, selectors.EVENT_READ, self._hear)
@@ -158,6 +168,7 @@ class _Session:
         got = self._worker.link.receive()
         if got is None:
             self._poll.unregister(self._worker.link)
+            self._worker.deaf = True
             return
         (_, answers, used), fds = got
         tasks = self._tasks.popleft()
@@ -194,12 +205,7 @@ class _Session:
         return one.why_killed or how_it_ended(status, memory_kills() > self._kills), one.said()
 
     def _died(self) -> None:
-        while self._worker.link.readable() and self._tasks:  # what it answered before it died
-            before = len(self._tasks)
+        while not self._worker.deaf and self._worker.link.readable():  # what it answered before it died
             self._answered()
-            if len(self._tasks) == before:
-                break
-        blamed = self._worker.busy_with()
         how, dump = self._ended()
-        self._wire.send(("died", how, dump, blamed, self._worker.timed_out))
-        raise EOFError
+        raise _GoneError(f"its worker {how}{dump and ': ' + dump[-1000:]}")

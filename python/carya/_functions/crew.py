@@ -38,7 +38,7 @@ class Worker:
         self._sizes: deque[int] = deque()  # how many of them came by each message
         self.afar = ""  # the address of the machine that it stands for
         self.away = ""  # why that makes nothing now
-        self.rows = 0  # that it has made
+        self.rows = self.bounced = 0  # that it has made; chunks that were broken, one after the other
         self.hired_with: tuple[Any, ...] = ()  # what made it, where it stands for another machine's
         self.retiring = False
         self.timed_out = False
@@ -249,7 +249,8 @@ class Crew:
         self._recycled += retired
         self._died += not retired
         if one.afar:
-            self.hire_afar(*one.hired_with)
+            with contextlib.suppress(OSError):  # no process can be made: it is done without
+                self.hire_afar(*one.hired_with)
         else:
             self._make(one.number)
 

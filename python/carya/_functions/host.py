@@ -45,8 +45,10 @@ _DEATHS_MAX = 2
 # Packages that decide bits, by the module that says whether they are used: another machine has the same versions.
 _COMPARED = {
     **{name: name for name in ("numpy", "torch", "torchvision", "torchaudio", "scipy", "albumentations", "tokenizers", "jax")},
-    "PIL": "pillow", "cv2": "opencv-python-headless",
+    "PIL": "pillow", "cv2": "opencv-python",
 }  # fmt: skip
+# Chunks of another machine that are broken one after the other, until it gets none any more.
+_BOUNCED_MAX = 16
 # So many deaths on end without one answer between them are no accident.
 _FRUITLESS_MAX = 12
 
@@ -246,7 +248,8 @@ class Host:
             self._tasks.append((self._numbers, ("digest", self._numbers, self._compared)))
             opening = opening_afar(self._opened, self._compared)
             for place in places:
-                self._crew.hire_afar(place, opening)
+                with contextlib.suppress(OSError):  # no process can be made: it is done without
+                    self._crew.hire_afar(place, opening)
 
     def _fed(self) -> None:
         assert self._feeder is not None
@@ -331,7 +334,14 @@ class Host:
         self._fruitless = 0
         most = self._opened.spec.rss_max
         one.retiring = one.retiring or (most is not None and one.own_bytes > most and not one.afar)
-        for task, answer in zip(one.answered(), answers, strict=True):
+        tasks = one.answered()
+        if one.afar and [task.number for task in tasks] != [answer["number"] for answer in answers]:
+            for fd in fds:
+                os.close(fd)
+            one.chunks.extendleft(reversed(tasks))  # for others
+            one.kill("answered what it was not asked")
+            return
+        for task, answer in zip(tasks, answers, strict=True):
             if isinstance(task, Chunk):
                 self._take(one, task, answer, fds)
             else:
@@ -346,9 +356,13 @@ class Host:
     # Other machines ----------------------------------------------------------------------------------------------------
 
     def _afar_away(self, one: Worker, why: str) -> None:
-        """It cannot be reached: what it had goes to others."""
+        """It cannot be reached, or its worker has died: what it had goes to others."""
         one.away = why
-        self._to_others(one)
+        self._waiting = [other for other in self._waiting if other[0] is not one]
+        for chunk in one.let_go():
+            assert self._schedule is not None
+            self._schedule.again(chunk)
+        self._crew.say(one, ("rested",), [])
 
     def _afar_back(self, one: Worker, told: dict[str, Any]) -> None:
         """It can be reached. It makes rows once its samples are known to be those that are made here."""
@@ -362,30 +376,24 @@ class Host:
                 f"{one.afar}: its samples are not those that are made here ({told['digest']}); give it the same files and packages, and "
                 "functions that depend on nothing else"
             )
-
-    def _afar_died(self, one: Worker, how: str, dump: str, blamed: tuple[int, int, int] | None, late: bool) -> None:
-        """Its worker has died, and it begins a new one."""
-        one.away = f"{one.afar}: a worker {how}"
-        self._fruitless += 1
-        one.timed_out = late
-        self._redo(one, how, dump, blamed)
-        one.timed_out = False
-        one.let_go()
-        self._crew.say(one, ("rested",), [])
-
-    def _to_others(self, one: Worker) -> None:
-        for chunk in one.let_go():
-            assert self._schedule is not None
-            self._schedule.again(chunk)
-        self._crew.say(one, ("rested",), [])
+            self._crew.say(one, ("part",), [])
 
     def _take(self, one: Worker, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
         assert self._schedule is not None
         if one.afar:
             if answer["faults"] or answer["entries"]:  # what is broken there is made again here, which knows why
+                for fd in fds:
+                    os.close(fd)
                 self._schedule.again(chunk)
+                one.bounced += 1
+                if one.bounced == _BOUNCED_MAX:
+                    why = (answer["faults"] or [None])[0]
+                    reason = why.reason if why else answer["entries"][0]["reason"]
+                    self._afar_away(one, f"{one.afar}: what it makes is broken, time after time: {reason}")
+                    self._crew.say(one, ("part",), [])
                 return
             one.rows += answer["rows"]
+            one.bounced = 0
         figures = self._figures
         figures["rows"] += answer["rows"]
         figures["seconds"] += answer["seconds"]
@@ -457,6 +465,14 @@ class Host:
     # Dying -------------------------------------------------------------------------------------------------------------
 
     def _died(self, one: Worker) -> None:
+        if one.afar:  # the process that stands in for another machine
+            if not one.deaf:
+                self._poll.unregister(one.link)
+            self._poll.unregister(one.pidfd)
+            how, _ = self._crew.ended(one)
+            self._afar_away(one, f"{one.afar}: the process for it {how}")
+            self._crew.replace(one, True)
+            return
         while not one.deaf and one.link.readable():  # what it answered before it died
             self._answered(one)
         retired, blamed = one.retiring and not one.chunks, one.busy_with()
@@ -498,6 +514,7 @@ def opening_afar(opened: Opened, records: list[int]) -> dict[str, Any]:
     """What another machine is told to begin a worker."""
     spec = opened.spec
     used = [package for module, package in _COMPARED.items() if module in sys.modules]
+    used += [f"{package}-headless" for package in used if package == "opencv-python"]
     return {
         "message": opened.message,
         "versions": versions(used),

@@ -7,12 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 
 from .._errors import Unsupported
 from .._processes.system import end_with_parent, environment
 from .._processes.transport import Channel
 from .._stages.randomness import make_global_random_lazy
 
+_TOLD_MAX = 8 << 10  # bytes of a traceback
 _CODE = "import sys; sys.path[:] = {path!r}; from carya._functions.{module} import main; main({arguments})"
 
 
@@ -74,7 +76,11 @@ def main(link: int, dump: int, cells: int, number: int, host: int) -> None:
     got = channel.receive()
     if got is None:
         return
-    opened = open_payload(*got, dump)
+    try:
+        opened = open_payload(*got, dump)
+    except BaseException:
+        os.pwrite(dump, traceback.format_exc().encode()[-_TOLD_MAX:], 0)
+        raise
     size = 8 * worker.CELLS
     mapped = mmap.mmap(cells, os.fstat(cells).st_size)
     own = memoryview(mapped)[number * size : (number + 1) * size].cast("q")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import hashlib
+import json
 import mmap
 import os
 import signal
@@ -130,7 +131,7 @@ class _Worker:
 
     def do(self, message: tuple[Any, ...], fds: list[int]) -> None:
         kind, *rest = message
-        if self._unfit is not None and kind in ("rows", "step", "probe"):
+        if self._unfit is not None and kind in ("rows", "step", "probe", "digest"):
             answers = self._refused(kind, self._unfit, rest)
         elif kind in ("rows", "step"):
             make = self._rows if kind == "rows" else self._step
@@ -148,6 +149,8 @@ class _Worker:
                 os.close(fd)
 
     def _refused(self, kind: str, fault: Fault, rest: list[Any]) -> list[dict[str, Any]]:
+        if kind == "digest":
+            return [{"number": rest[0], "digest": fault.reason}]
         if kind == "probe":
             return [{"number": rest[0], "fields": None, "tree": (), "faults": [fault]}]
         answers = []
@@ -278,9 +281,7 @@ class _Worker:
             try:
                 leaves = self._chain.leaves(self._chain.sample(record, 0)) if not self._chain.collates else {}
                 for name, leaf in leaves.items():
-                    plain = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
-                    told = f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes() if plain else repr(leaf).encode()
-                    made.update(name.encode() + b"\0" + told)
+                    made.update(name.encode() + b"\0" + _told_of(leaf))
             except Exception as error:
                 return {"number": number, "digest": f"{type(error).__name__}: {error}"[:500]}
         return {"number": number, "digest": made.hexdigest()}
@@ -579,6 +580,16 @@ class _Made:
             "seconds": time.perf_counter() - begin,
             "cpu_seconds": time.thread_time() - cpu_begin,
         }
+
+
+def _told_of(leaf: Any) -> bytes:
+    """What of a value is the same in every process: of an object that is none of JSON's, its type."""
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes()
+    try:
+        return json.dumps(leaf).encode()
+    except (TypeError, ValueError):
+        return type(leaf).__qualname__.encode()
 
 
 def _field(name: str, leaf: Any, as_list: bool) -> Field:

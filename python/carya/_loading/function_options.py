@@ -9,7 +9,7 @@ from typing import Any
 from .. import _core
 from .._errors import InvalidArgument, Unsupported, invalid
 from .._options import byte_size, choice, flag, seconds
-from .._processes.wire import Place, host_and_port, is_loopback, read_token
+from .._processes.wire import Place, check_authority, host_and_port, is_loopback, read_token
 
 TIMEOUT_S = 300.0
 
@@ -79,7 +79,12 @@ def _places(addresses: Any, proof: Any) -> tuple[Place, ...]:
     ):
         raise invalid("Loader: function_tls", proof, allowed)
     insecure = flag("function_tls: insecure", proof.get("insecure", False))
-    ca = os.fspath(proof.get("ca", ""))
+    named = {name: proof[name] for name in ("token", "ca") if name in proof}
+    if not all(isinstance(path, str | os.PathLike) and path for path in named.values()):
+        raise invalid("Loader: function_tls", proof, allowed)
+    ca = os.fspath(named.get("ca", ""))
+    if ca:
+        check_authority(ca)
     for address in listed:
         try:
             host, _ = host_and_port(address)

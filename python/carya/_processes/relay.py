@@ -71,6 +71,7 @@ class Relay:
         self._heard = self._next_try = 0.0
         self._pause = _AGAIN_S
         self._resting = False  # the host has been told so, and has not said that it knows
+        self._parted = False  # for good
         self._rows = 0
         self._spent = self._saved = 0.0  # CPU seconds
 
@@ -116,9 +117,9 @@ class Relay:
             if kind != "ready":
                 raise ValueError(str(told))
             wire.timeout(_SILENT_S)
-            self._wire, self._heard, self._pause = wire, time.monotonic(), _AGAIN_S
             for message, blob in self._told:
                 wire.send(("tell", message), [blob])
+            self._wire, self._heard = wire, time.monotonic()
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             self._wire = None
             wire.close()
@@ -141,13 +142,8 @@ class Relay:
         began = time.process_time()
         message, blobs = wire.receive()
         kind, *rest = message
-        if kind == "died":
-            wire.close()
-            self._wire = None
-            self._tasks.clear()
-            self._next_try, self._resting = time.monotonic(), True
-            self._link.send(("died", *rest))
-            return
+        if kind == "gone":
+            raise ValueError(rest[0])
         if kind != "done":
             return  # it says that it is there
         answers, used = rest
@@ -157,7 +153,7 @@ class Relay:
             blobs.reverse()
             for task, answer in zip(tasks, answers, strict=True):
                 self._write(task, answer, blobs, fds)
-            self._spent += time.process_time() - began
+            self._spent, self._pause = self._spent + time.process_time() - began, _AGAIN_S
             self._link.send(("done", answers, used), fds)
         except IndexError:
             raise ValueError("an answer without its rows") from None
@@ -215,7 +211,13 @@ class Relay:
         if kind == "stop":
             raise _OverError
         if kind == "rested":
-            self._resting = False
+            self._resting = self._parted
+        elif kind == "part":
+            self._parted = self._resting = True
+            if self._wire is not None:
+                self._wire.close()
+                self._wire = None
+            self._tasks.clear()
         elif kind in ("rows", "step"):
             self._give(kind, message[1])
         elif kind == "ahead_is":  # rows that native threads have made stay here

@@ -19,7 +19,7 @@ import stat
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -32,6 +32,16 @@ _HEAD = struct.Struct("<IQ")  # blobs; bytes of the pickle
 _BLOBS_MAX, _BYTES_MAX = 1 << 20, 1 << 40
 TOKEN_MIN = 16
 _HELLO_S = 10.0
+_PIECE = 1 << 20
+_LOST_MS = 30_000  # without an answer of the other machine's system
+
+
+def check_authority(path: str) -> None:
+    """Errors: InvalidArgument: no file of certificates."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidArgument(f"function_tls: ca: {path}: {error}; give certificates in PEM") from None
 
 
 class UnreachableError(Exception):
@@ -43,7 +53,7 @@ class Place:
     """Where functions may run, and how it is proven. `ca`: a file of certificates; "" without TLS."""
 
     address: str
-    token: bytes
+    token: bytes = field(repr=False)
     ca: str = ""
     server_name: str = ""
 
@@ -116,9 +126,11 @@ class Wire:
         text = pickle.dumps(message, protocol=5)
         views = [memoryview(blob).cast("B") for blob in blobs]
         sizes = struct.pack(f"<{len(views)}Q", *(len(view) for view in views))
-        self._socket.sendall(_HEAD.pack(len(views), len(text)) + sizes + text)
+        head = memoryview(_HEAD.pack(len(views), len(text)) + sizes + text)
+        views.insert(0, head)
         for view in views:
-            self._socket.sendall(view)
+            for at in range(0, len(view), _PIECE):  # each within the time-out, however slow the way is
+                self._socket.sendall(view[at : at + _PIECE])
 
     def receive(self) -> tuple[Any, list[bytearray]]:
         count, size = _HEAD.unpack(self._exactly(_HEAD.size))
@@ -159,6 +171,7 @@ def connect(place: Place, seconds: float) -> Wire:
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LOST_MS)
         plain.settimeout(_HELLO_S)
         joined = plain
         if place.ca:
@@ -178,6 +191,7 @@ def accepted(plain: socket.socket, token: bytes, context: ssl.SSLContext | None)
     """The other end of `connect`. Errors: OSError, EOFError, ValueError: who connects holds no such token."""
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LOST_MS)
     plain.settimeout(_HELLO_S)
     wire = Wire(plain if context is None else context.wrap_socket(plain, server_side=True))
     _prove(wire, token, asked=True)
@@ -218,6 +232,6 @@ def _told(error: Exception) -> str:
         return f"its certificate is not trusted: {error.verify_message}; give its authority as ca=, and server_name="
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}; give ca= where it has --tls-cert, and leave it out where not"
-    if isinstance(error, EOFError):
+    if isinstance(error, EOFError | ConnectionError):
         return "it closed the connection before it had proven who it is: it has another token, TLS, or no place left"
     return str(error)

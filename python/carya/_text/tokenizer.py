@@ -245,6 +245,8 @@ def _as_str(text: str | bytes) -> str:
 
 def _sound(text: Any) -> Any:
     """The text with U+FFFD in place of lone surrogates, which no UTF-8 has; an id as it is."""
+    if not isinstance(text, str):
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
