@@ -81,8 +81,8 @@ def blind(error: Exception, socket: str) -> NotFound:
         pass
     return NotFound(
         f"Loader: the daemon at {socket} (caryad, process {pid}{where}) does not see data that this process sees: {error}; "
-        "mount the same folder at the same path for both and let its user read it (of a store: let it use the network, "
-        'IPAddressAllow= of its unit), or give daemon="embedded"'
+        'mount the same folder at the same path for both and let its user read it, or give daemon="embedded" (of a store: let '
+        "it use the network, IPAddressAllow= of its unit)"
     )
 
 
