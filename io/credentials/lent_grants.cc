@@ -98,14 +98,18 @@ bool LentGrants::is_gone() const {
   return !ask_;
 }
 
-std::string LentGrants::rights() const {
+std::optional<std::string> LentGrants::rights() const {
   std::string all;
   {
     const MutexLock lock(mutex_);
-    for (const Kept& one : kept_)
+    const auto proves = [](const Kept& one) { return one.is_good() && !one.lent.grant.empty(); };
+    if (!ask_ || !std::ranges::all_of(kept_, proves)) return std::nullopt;
+    for (const Kept& one : kept_) {
+      all += one.lent.grant.in_query ? 'q' : 'h';
       for (const std::string* text :
            {&one.lent.account, &one.lent.grant.access_key, &one.lent.grant.secret_key, &one.lent.grant.token})
         all += std::to_string(text->size()) + ":" + *text;
+    }
   }
   std::string digest = sha256_hex(all);
   wipe(all);

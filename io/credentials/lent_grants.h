@@ -49,8 +49,9 @@ class LentGrants {
   /// Why there is none; nothing: there is one, or there need be none.
   std::optional<Error> failure(std::string_view account) const EXCLUDES(mutex_);
   bool is_gone() const EXCLUDES(mutex_);
-  /// A digest of what is lent: equal for those who hold the same secrets.
-  std::string rights() const EXCLUDES(mutex_);
+  /// A digest of what is lent: equal for those who hold the same secrets. Nothing where one of the grants is empty or
+  /// waited for, or the client has gone: that says nothing of who may read.
+  std::optional<std::string> rights() const EXCLUDES(mutex_);
 
   /// What the client is to be told: nothing, or whether a store refused what it gave.
   struct Wish {

@@ -84,12 +84,16 @@ StoreAccess::StoreAccess(StoreSources sources, Fetch fetch)
       aws_([this] { return aws_keys(sources_.environment, fetch_); }),
       google_([this] { return google_grant(sources_.environment, fetch_); }) {}
 
-StoreAccess::StoreAccess(StoreTerms terms, std::shared_ptr<LentGrants> lent)
+StoreAccess::StoreAccess(StoreTerms terms, std::vector<std::shared_ptr<LentGrants>> lent)
     : terms_(std::move(terms)),
       is_lent_(true),
       aws_([]() -> Result<Grant> { return Grant{}; }),  // never asked
-      google_([]() -> Result<Grant> { return Grant{}; }) {
-  lent_.push_back(std::move(lent));
+      google_([]() -> Result<Grant> { return Grant{}; }),
+      lent_(std::move(lent)) {}
+
+std::shared_ptr<StoreAccess> StoreAccess::apart() {
+  CHECK(is_lent_);
+  return std::make_shared<StoreAccess>(terms_, lent());
 }
 
 void StoreAccess::join(StoreAccess& other) {
@@ -101,9 +105,13 @@ void StoreAccess::join(StoreAccess& other) {
   lent_.insert(lent_.end(), more.begin(), more.end());
 }
 
-std::string StoreAccess::rights() {
+std::optional<std::string> StoreAccess::rights() {
   std::string all = terms_.key() + "/" + terms_.settings.region;
-  for (const auto& one : lent()) all += "/" + one->rights();
+  for (const auto& one : lent()) {
+    const auto its = one->rights();
+    if (!its) return std::nullopt;
+    all += "/" + *its;
+  }
   return sha256_hex(all);
 }
 

@@ -73,10 +73,12 @@ struct Signature {
 class StoreAccess {
  public:
   StoreAccess(StoreSources sources, Fetch fetch);
-  /// By what a client lends, on its terms.
-  StoreAccess(StoreTerms terms, std::shared_ptr<LentGrants> lent);
+  /// By what clients lend, on their terms.
+  StoreAccess(StoreTerms terms, std::vector<std::shared_ptr<LentGrants>> lent);
+  /// Another one by the same clients and terms. What joins the one is not lent to who asks by the other.
+  std::shared_ptr<StoreAccess> apart() EXCLUDES(mutex_);
   /// The clients of another access lend for this one too: the grant that is used is the first good one. Those that have
-  /// gone are forgotten. CHECKs that both are lent.
+  /// gone are forgotten. Whoever holds this object reads with their grants from then on. CHECKs that both are lent.
   void join(StoreAccess& other) EXCLUDES(mutex_);
   /// That of the client which a user's call made last (StoreClient::shared()).
   static std::shared_ptr<StoreAccess> current();
@@ -88,8 +90,9 @@ class StoreAccess {
   Signature sign(const StoreUrl& url, const UnsignedRequest& request);
   const StoreWay& way(bool tls) const { return tls ? terms_.tls : terms_.plain; }
   const StoreTerms& terms() const { return terms_; }
-  /// A digest of the terms and of what is lent: who has the same may read the same.
-  std::string rights() EXCLUDES(mutex_);
+  /// A digest of the terms and of what is lent: who has the same may read the same. Nothing where one of the grants is
+  /// empty or waited for (LentGrants::rights()): then only the store says who may read.
+  std::optional<std::string> rights() EXCLUDES(mutex_);
   /// Whether clients lend what it asks with.
   bool is_lent() const { return is_lent_; }
   /// What this process lends for an account (account_of()) of that URL. `refused`: a store refused what it lent before.

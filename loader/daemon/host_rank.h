@@ -58,8 +58,8 @@ struct HostRank {
   };
 
   std::shared_ptr<LocalStream> stream;
-  std::shared_ptr<io::StoreAccess>
-      access;  ///< how its stores are asked, by what its members lend; null: there are none
+  /// How its stores are asked, by what its members lend; null: there are none. No connection holds this object.
+  std::shared_ptr<io::StoreAccess> access;
   JobOptions options;
   bool threads_auto = false;                ///< the stream has as many threads as cores are allowed
   std::map<std::uint32_t, Member> members;  ///< keyed by replica

@@ -71,13 +71,16 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
                                                               const std::string& cache_dir,
                                                               const io::Progress& progress) {
   const AttachRequest& request = call.request;
-  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json() + '\0' +
-                          (call.access ? call.access->rights() : "");
+  const auto rights = [&] { return call.access ? call.access->rights() : std::optional<std::string>(""); };
+  // Whether somebody else who lends the same may take it without asking the stores.
+  const std::optional<std::string> asked_by = call.arrays.empty() ? rights() : std::nullopt;
+  const std::string key =
+      cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json() + '\0' + asked_by.value_or("");
   {
     const MutexLock lock(mutex_);
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
     // reopened, which checks the folders' times.
-    const auto found = call.arrays.empty() ? datasets_.find(key) : datasets_.end();
+    const auto found = asked_by ? datasets_.find(key) : datasets_.end();
     if (found != datasets_.end() && is_read(found->second.dataset)) {
       for (const Dataset::Field& field : found->second.dataset->fields())
         if (field.manifest) TRY(folders.check_source(field.manifest->root(), call.access.get()));
@@ -100,7 +103,7 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
     options.arrays[facts.field] = {bytes.data(), facts.row_bytes, facts.rows};
   }
   ASSIGN(auto dataset, Dataset::open(pipeline, options));
-  if (call.arrays.empty()) {
+  if (asked_by && rights() == asked_by) {  // else other grants than those may have opened it
     const MutexLock lock(mutex_);
     OpenDataset& listed = datasets_[key];
     if (listed.dataset && listed.dataset->fingerprint() == dataset->fingerprint()) dataset = listed.dataset;
@@ -290,6 +293,8 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
     given.cache = limits_.cache.bound(options.cache, request.options.cache, bounded);
   }
   ended.clear();  // what lingered gives its memory back before more is made
+  // Members that come later lend for the rank, never for who made it.
+  const auto access = call.access ? call.access->apart() : nullptr;
   // Made without the lock: the kernel clears and fills hundreds of megabytes.
   Result<std::shared_ptr<LocalStream>> stream =
       LocalStream::create(job->pipeline, job->dataset, given,
@@ -298,7 +303,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
                            .cache_budget = cache_budget_,
                            .write_budget = write_budget_,
                            .bounded = std::move(bounded),
-                           .access = call.access,
+                           .access = access,
                            .cores = cores,
                            .job = job->number});
   const MutexLock lock(mutex_);
@@ -320,7 +325,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
   HostRank& rank = found->second;
   if (fresh) {
     rank.stream = std::move(*stream);
-    rank.access = call.access;
+    rank.access = access;
     rank.options = options;
     rank.threads_auto = threads_auto;
     rank.shared = shared;
@@ -352,8 +357,8 @@ HostRank* JobTable::rank_of(const Seat& seat) const {
 Result<JobTable::Attachment> JobTable::take_seat(const std::shared_ptr<HostJob>& job, HostRank& rank,
                                                  const AttachCall& call) {
   const AttachRequest& request = call.request;
-  if (rank.access && call.access) rank.access->join(*call.access);
   ASSIGN(const HostRank::Joined joined, rank.join(request, call.pid, limits_.linger_s));
+  if (rank.access && call.access) rank.access->join(*call.access);
   Attachment result{.seat = {job, request.options.rank, joined.replica, joined.reader, rank.stream}};
   result.answer = {.job = job->name,
                    .dataset = job->dataset->fingerprint(),

@@ -19,7 +19,7 @@ Status LentAccess::take(Message& message, const std::function<void()>& wake) {
                 "credentials: they come with another endpoint or proxy than before; make a new Loader");
   if (!lent_) {
     lent_ = std::make_shared<io::LentGrants>(wake);
-    access_ = std::make_shared<io::StoreAccess>(std::move(request->terms), lent_);
+    access_ = std::make_shared<io::StoreAccess>(std::move(request->terms), std::vector{lent_});
   }
   return lent_->lend(std::move(request->grants));
 }

@@ -556,6 +556,8 @@ void Server::take_made() {
     options_.log(LogLevel::kWarning,
                  "not attached" + field("pid", connection.peer.pid) + field("why", seated.error().message));
     refuse(connection, one.request, seated.error());
+    // It does not read what it is told, and what it lent is of no use to it.
+    if (one.attachment) drop(connection.id, DetachReason::kThrown, "its seat could not be sent");
   }
 }
 

@@ -467,5 +467,20 @@ TEST(LentGrants, RightsAreThoseOfTheSameSecrets) {
   EXPECT_NE(one.rights(), other.rights());
 }
 
+TEST(LentGrants, RightsAreNoneWhereAGrantIsEmptyOrWaitedFor) {
+  LentGrants grants([] {});
+  ASSERT_TRUE(grants.lend({lent("s3")}));
+  EXPECT_TRUE(grants.rights());
+  ASSERT_TRUE(grants.lend({lent("s3"), {.account = "gs", .grant = {}}}));
+  EXPECT_FALSE(grants.rights());
+  LentGrant waits = lent("s3");
+  waits.for_now = true;
+  ASSERT_TRUE(grants.lend({waits}));
+  EXPECT_FALSE(grants.rights());
+  ASSERT_TRUE(grants.lend({lent("s3")}));
+  grants.take_back();
+  EXPECT_FALSE(grants.rights());
+}
+
 }  // namespace
 }  // namespace carya::io

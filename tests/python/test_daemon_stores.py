@@ -15,9 +15,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clouds import AmazonStore
+from daemon_wire import ATTACHED, ERROR, LEND, STATUS, WANT_GRANTS, Client, Taken, grant, terms
 from daemons import Daemon, running, until
 from store_data import BUCKET, forget_credentials, objects_of, tars, training, write_data
 from stores import ACCESS, SECRET, TOKEN, FaultStore, free_port, seaweed, signed_right, weed
@@ -364,3 +366,60 @@ def test_roots_hold_for_urls_too(data: Path, tmp_path: Path, monkeypatch: pytest
                     carya.Loader(tars(url), daemon=daemon.socket)
         asked = [path for _, path, _ in store.seen]
         assert not [path for path in asked if path.startswith(("/others", f"/{BUCKET}-2"))]
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    with contextlib.closing(Client(daemon.socket)) as made:
+        yield made
+
+
+def test_who_takes_no_seat_reads_nothing_with_what_others_lend(
+    data: Path, daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TwoKeysStore(objects_of(data)) as store:
+        store.may[ACCESS] = ".*train-.*"
+        store.objects |= {path.replace("train-", "secret-"): body for path, body in store.objects.items()}
+        ours = tars(f"s3://{BUCKET}", endpoint=store.url)
+        secret = training(carya.webdataset(f"s3://{BUCKET}/secret-{{0000..0001}}.tar", endpoint=store.url))
+        with (
+            contextlib.closing(Taken(ours, daemon.socket, job="ours")) as first,
+            contextlib.closing(Taken(secret, daemon.socket, job="mine")) as second,
+        ):
+            asked = len(store.seen)
+            client.lend(terms(), grant(ACCESS, SECRET))
+            for _ in range(400):
+                client.send(STATUS)  # whose answers fill the socket
+            client.attach(first)
+            until(lambda: [job["job"] for job in daemon.status()["jobs"]] == ["ours"])
+            set_keys(monkeypatch, OTHER, OTHER_SECRET, "")
+            with carya.Loader(ours, job="ours", daemon=daemon.socket) as loader:
+                next(iter(loader))
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    client.lend(terms())
+                    client.attach(second)
+                assert client.wait_for(ATTACHED, ERROR)[0] != ATTACHED
+        assert not [path for _, path, _ in store.seen[asked:] if "secret" in path]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [grant(why="who gives them is away", for_now=True), grant(ACCESS, "one that was renewed")],
+    ids=["late", "renewed"],
+)
+def test_what_was_opened_with_credentials_that_came_late_is_taken_by_nobody_else(
+    data: Path, daemon: Daemon, client: Client, before: dict[str, Any]
+) -> None:
+    with TwoKeysStore(objects_of(data)) as store:
+        pipeline = tars(f"s3://{BUCKET}", endpoint=store.url)
+        with contextlib.closing(Taken(pipeline, daemon.socket, share="family")) as taken:
+            client.lend(terms(), before)
+            client.attach(taken)
+            assert client.wait_for(WANT_GRANTS, ERROR)[0] == WANT_GRANTS
+            client.send(LEND, {"terms": terms(), "grants": [grant(ACCESS, SECRET)]}, 0)
+            assert client.wait_for(ATTACHED, ERROR)[0] == ATTACHED
+            for lent, may in (([], False), ([grant()], False), ([before], False), ([grant(ACCESS, SECRET)], True)):
+                with contextlib.closing(Client(daemon.socket)) as other:
+                    other.lend(terms(), *lent)
+                    other.attach(taken)
+                    assert (other.wait_for(ATTACHED, WANT_GRANTS, ERROR)[0] == ATTACHED) == may
