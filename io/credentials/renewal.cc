@@ -81,7 +81,7 @@ void Renewal::ask_now() {
   }
   failure_.reset();
   known_ = true;
-  grant_ = std::move(*answer);
+  grant_ = *answer;
   // Where the answer says how long a token lasts, that began with the question at the latest.
   if (grant_.expires_s != 0) grant_.expires_s -= now_s() - begun_s;
   const GrantTimes times = times_of(grant_, now_s());
