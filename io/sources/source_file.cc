@@ -74,7 +74,8 @@ SourceFile file_of(const StoreObject& object, const StoreClient& client) {
   file.pin = object.pin;
   // Whoever chooses who answers for a URL has indexes of its own.
   file.identity = object.url.url();
-  if (client.access()->is_lent()) file.identity += client.access()->terms().key();
+  const std::string key = client.access()->is_lent() ? client.access()->terms().key() : "";
+  if (!key.empty()) file.identity = std::to_string(file.identity.size()) + ":" + file.identity + key;
   return file;
 }
 

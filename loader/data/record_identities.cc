@@ -1,9 +1,11 @@
 #include "loader/data/record_identities.h"
 
+#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <utility>
 
+#include "io/credentials/sigv4.h"
 #include "io/files/record_file.h"
 #include "io/http/answer.h"
 #include "io/http/store_url.h"
@@ -32,6 +34,27 @@ bool is_lasting(std::string_view pin, std::int64_t made_ns) {
   return !changed_s || *changed_s * kSecondNs + kCoarseTickNs <= made_ns;
 }
 
+/// SHA-256 of what Hasher128 takes, cut to its size.
+struct Sha256 {
+  std::string text{};
+
+  void update(std::span<const std::byte> bytes) {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  void update(std::uint64_t number) { update(std::as_bytes(std::span(&number, 1))); }
+  void update(std::string_view part) {
+    update(static_cast<std::uint64_t>(part.size()));
+    text += part;
+  }
+  Hash128 digest() const {
+    const std::string hex = io::sha256_hex(text);
+    Hash128 cut;
+    std::from_chars(hex.data(), hex.data() + 16, cut.high, 16);
+    std::from_chars(hex.data() + 16, hex.data() + 32, cut.low, 16);
+    return cut;
+  }
+};
+
 /// The folder as it really is, since a link may lead elsewhere the next time.
 std::string real_root(const std::string& root) {
   if (root.find("://") != std::string::npos) return root;
@@ -47,12 +70,17 @@ RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset, std::
   std::uint64_t records = 0;
   for (const Dataset::Field& field : dataset_->fields()) {
     roots_.push_back(0);
+    places_.emplace_back();
     if (field.kind == Kind::kTensor && field.array.row_bytes > kRowBytesMax)
       reason_ = "records have arrays that are in memory already";
     if (field.kind != Kind::kEncoded) continue;
     records = field.manifest->count();
     const std::string root = real_root(field.manifest->root());
-    roots_.back() = hash64(io::has_scheme(root) ? root + std::string(where) : root);
+    roots_.back() = hash64(root);
+    if (io::has_scheme(root)) {
+      in_stores_ = true;
+      places_.back() = std::to_string(root.size()) + ":" + root + std::string(where);
+    }
     if (root.empty()) reason_ = "the folder of the records has no path of its own";
     if (!field.manifest->file_version(0) && field.manifest->pin_c_str(0) == nullptr)
       reason_ = "the listing of the records keeps no times of change";
@@ -63,8 +91,19 @@ RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset, std::
 
 std::optional<Hash128> RecordIdentities::of(std::uint64_t source) const {
   if (!reason_.empty()) return std::nullopt;
+  if (in_stores_) {
+    thread_local Sha256 hasher;
+    hasher.text.clear();
+    return add(source, hasher) ? std::optional(hasher.digest()) : std::nullopt;
+  }
   thread_local Hasher128 hasher;
   hasher.reset();
+  return add(source, hasher) ? std::optional(hasher.digest()) : std::nullopt;
+}
+
+/// All that names the record; false: its file has no version.
+template <typename Hasher>
+bool RecordIdentities::add(std::uint64_t source, Hasher& hasher) const {
   for (std::size_t f = 0; f < roots_.size(); ++f) {
     const Dataset::Field& field = dataset_->fields()[f];
     hasher.update(static_cast<std::uint64_t>(field.kind));
@@ -77,7 +116,10 @@ std::optional<Hash128> RecordIdentities::of(std::uint64_t source) const {
       hasher.update(static_cast<std::uint64_t>(address.label));
       continue;
     }
-    hasher.update(roots_[f]);
+    if (places_[f].empty())
+      hasher.update(roots_[f]);
+    else
+      hasher.update(std::string_view(places_[f]));
     hasher.update(std::string_view(field.manifest->path_c_str(source)));
     hasher.update(address.member);
     hasher.update(address.offset);
@@ -87,11 +129,11 @@ std::optional<Hash128> RecordIdentities::of(std::uint64_t source) const {
       continue;
     }
     const auto version = field.manifest->file_version(source);
-    if (!version) return std::nullopt;
+    if (!version) return false;
     hasher.update(version->bytes);
     hasher.update(static_cast<std::uint64_t>(version->mtime_ns));
   }
-  return hasher.digest();
+  return true;
 }
 
 bool RecordIdentities::may_take(std::uint64_t source) const {

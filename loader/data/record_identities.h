@@ -27,6 +27,7 @@ class RecordIdentities {
   /// Why there are no names; "" if there are.
   const std::string& reason() const { return reason_; }
   /// The name of a record, by its index in the source; none if its file has no version.
+  /// Of URLs, which clients choose, by a hash for which nobody finds two that are alike (SHA-256).
   std::optional<Hash128> of(std::uint64_t source) const;
   /// Whether the record's files are as they were listed; asked once for each record.
   bool may_take(std::uint64_t source) const;
@@ -35,9 +36,14 @@ class RecordIdentities {
   bool may_keep(std::uint64_t source) const;
 
  private:
+  template <typename Hasher>
+  bool add(std::uint64_t source, Hasher& hasher) const;
+
   const std::shared_ptr<const Dataset> dataset_;
   const std::int64_t made_ns_;        // of the clock that files have
   std::vector<std::uint64_t> roots_;  // a hash of the folder that the paths of each field are below
+  std::vector<std::string> places_;  // of each field with URLs: what they are below, and who answers; else ""
+  bool in_stores_ = false;           // there is such a field
   std::string reason_;
   mutable std::vector<std::atomic<std::uint8_t>> taken_;  // 1: was as listed
 };
