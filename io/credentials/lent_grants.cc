@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/escape.h"
 #include "io/credentials/sigv4.h"
 
 namespace carya::io {
 namespace {
 
 constexpr std::int64_t kAgainNs = 1'000'000'000;
+constexpr std::size_t kGrantsMax = 64, kAccountMax = 64, kWhyMax = 1 << 10;
 
 std::int64_t now_s() {
   return static_cast<std::int64_t>(std::time(nullptr));
@@ -24,7 +26,15 @@ bool LentGrants::Kept::is_good() const {
 
 Status LentGrants::lend(std::vector<LentGrant> grants) {
   std::vector<Kept> kept;
+  if (grants.size() > kGrantsMax)
+    return fail(Code::kInvalidArgument, "credentials: those of " + std::to_string(grants.size()) +
+                                            " accounts; read at most 64 in one job");
   for (LentGrant& one : grants) {
+    if (one.account.size() > kAccountMax)
+      return fail(Code::kInvalidArgument, "credentials: an account with a name of " +
+                                              std::to_string(one.account.size()) +
+                                              " bytes; give one of at most 64");
+    one.why = escaped(one.why.substr(0, kWhyMax));
     if (!is_sendable(one.grant))
       return fail(Code::kInvalidArgument,
                   "credentials: they hold characters that no header may; give them anew");

@@ -15,9 +15,10 @@ namespace carya::io {
 
 /// What one process lends another one for the stores of one account: a grant, or why there is none.
 struct LentGrant {
-  std::string account;   ///< account_of() of a URL
-  Grant grant;           ///< empty: requests are sent as anybody's
-  std::string why{};     ///< why there is none; "": there is one, or there need be none. No secret
+  std::string account;  ///< account_of() of a URL
+  Grant grant;          ///< empty: requests are sent as anybody's
+  std::string
+      why{};  ///< why there is none; "": there is one, or there need be none. No secret; a client's words
   bool for_now = false;  ///< who gives it is away: requests wait for it
 
   bool operator==(const LentGrant&) const = default;
@@ -33,8 +34,9 @@ class LentGrants {
   /// `ask`: tells the client, by way of take_wish(), that others are wanted.
   explicit LentGrants(std::function<void()> ask) : ask_(std::move(ask)) {}
 
-  /// The client's grants of now, in place of those before. Errors: kInvalidArgument (of a form that no header may have;
-  /// nothing changes).
+  /// The client's grants of now, in place of those before. Of each `why` the first KiB is kept, without control
+  /// characters. Errors: kInvalidArgument (of a form that no header may have, more than 64, or of an account with a name of
+  /// more than 64 bytes; nothing changes).
   Status lend(std::vector<LentGrant> grants) EXCLUDES(mutex_);
   /// The client has gone: its grants are forgotten, and it is asked no more.
   void take_back() EXCLUDES(mutex_);

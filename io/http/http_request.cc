@@ -18,6 +18,8 @@ constexpr long kRedirectsMax = 5;
 constexpr const char* kAzureVersion = "x-ms-version: 2021-12-02";
 // CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
 constexpr auto kProtocols = static_cast<CURLoption>(181), kRedirectProtocols = static_cast<CURLoption>(182);
+// CURLOPT_CAINFO_BLOB: of libcurl 7.77, and not of every TLS library.
+constexpr auto kAuthorityBlob = static_cast<CURLoption>(40309);
 
 /// "Range: bytes=0-9" as {"range", "bytes=0-9"}, which is signed.
 std::pair<std::string, std::string> header_of(const std::string& line) {
@@ -110,6 +112,9 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   Signature signature = access.sign(question_.url, asked);
   for (std::string& line : signature.headers) lines.push_back(std::move(line));
   for (const std::string& line : lines) {
+    if (line.find_first_of("\r\n") != std::string::npos)
+      return fail(Code::kInvalidArgument,
+                  "stores: a header with a line end; look at the region and the keys");
     curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
     if (longer == nullptr) return std::unexpected(out_of_memory());
     headers_ = longer;
@@ -132,7 +137,21 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
   // Set also where there is none, so that libcurl does not ask the environment.
   set(CURLOPT_PROXY, way.proxy.c_str());
   set(CURLOPT_NOPROXY, way.no_proxy.c_str());
-  if (!authority_.empty()) set(CURLOPT_CAINFO, authority_.c_str());
+  if (!authority_.empty() &&
+      access.is_lent()) {  // whose file another process names: its path is not opened again
+    authority_bytes_ = access.authority(tls);
+    CHECK(authority_bytes_ != nullptr);
+    curl_blob blob{.data = const_cast<char*>(authority_bytes_->data()),
+                   .len = authority_bytes_->size(),
+                   .flags = CURL_BLOB_NOCOPY};
+    if (!set(kAuthorityBlob, &blob))
+      return fail(
+          Code::kUnsupported,
+          "stores: this libcurl takes no authority from memory; install libcurl 7.77 with OpenSSL, or give "
+          "daemon=\"embedded\"");
+  } else if (!authority_.empty()) {
+    set(CURLOPT_CAINFO, authority_.c_str());
+  }
   const bool all =
       set(CURLOPT_URL, url.c_str()) && set(CURLOPT_HTTPHEADER, headers_) &&
       (question_.head ? set(CURLOPT_NOBODY, 1L) : set(CURLOPT_HTTPGET, 1L)) &&

@@ -70,7 +70,8 @@ class HttpRequest {
 
   const CurlLibrary& curl_;
   const HttpLimits limits_;
-  std::string authority_;  // that the handle was set up with
+  std::string authority_;                               // that the handle was set up with
+  std::shared_ptr<const std::string> authority_bytes_;  // of one that a client names; the handle has no copy
   CURL* handle_ = nullptr;
   curl_slist* headers_ = nullptr;  // of the request under way
   bool has_secret_url_ = false;    // its query lets in

@@ -1,11 +1,16 @@
 #include "io/http/store_access.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <utility>
 
+#include "base/escape.h"
 #include "base/mutex.h"
+#include "base/unique_fd.h"
 #include "io/credentials/aws_keys.h"
 #include "io/credentials/azure_grant.h"
 #include "io/credentials/google_grant.h"
@@ -15,6 +20,7 @@ namespace carya::io {
 namespace {
 
 constexpr std::int64_t kClockOffMax = 240;  // S3 allows 15 minutes
+constexpr std::size_t kRegionMax = 64, kPathMax = 4096, kAuthorityMax = 1 << 20;
 
 Mutex current_mutex;
 
@@ -36,6 +42,25 @@ StoreSettings settings_of(const StoreSources& sources) {
           .azure_endpoint = azure_endpoint(sources.environment)};
 }
 
+/// A file that somebody else names: to open it waits for nobody, and no more is read than an authority has.
+Result<std::string> read_authority(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
+  struct stat found{};
+  std::string bytes(kAuthorityMax + 1, '\0');
+  std::size_t filled = 0;
+  if (file && ::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode))
+    for (ssize_t got = 1; got > 0 && filled < bytes.size();
+         filled += static_cast<std::size_t>(std::max<ssize_t>(got, 0)))
+      got = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+  if (filled == 0 || filled > kAuthorityMax)
+    return fail(Code::kInvalidArgument, "stores: " + escaped(path) +
+                                            " is no authority: give SSL_CERT_FILE (or AWS_CA_BUNDLE) the "
+                                            "path without links of a file that can "
+                                            "be read and has at most 1 MiB");
+  bytes.resize(filled);
+  return bytes;
+}
+
 }  // namespace
 
 StoreSources read_store_sources() {
@@ -55,12 +80,32 @@ StoreWay way_of(const StoreSources& sources, bool tls) {
 std::string StoreTerms::key() const {
   std::string all;
   bool plainly = true;
-  for (const std::string* text : {&settings.endpoint, &settings.google_endpoint, &settings.azure_endpoint,
-                                  &plain.proxy, &plain.no_proxy, &tls.authority, &tls.proxy, &tls.no_proxy}) {
+  for (const std::string* text :
+       {&settings.endpoint, &settings.google_endpoint, &settings.azure_endpoint, &plain.authority,
+        &plain.proxy, &plain.no_proxy, &tls.authority, &tls.proxy, &tls.no_proxy}) {
     plainly = plainly && text->empty();
     all += std::to_string(text->size()) + ":" + *text;
   }
   return plainly ? "" : sha256_hex(all);
+}
+
+Status StoreTerms::check() const {
+  const auto in_region = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  if (settings.region.size() > kRegionMax || !std::ranges::all_of(settings.region, in_region))
+    return fail(Code::kInvalidArgument,
+                "stores: a region has letters a to z, digits and -, at most 64; give another AWS_REGION");
+  for (const std::string* text : {&settings.endpoint, &settings.google_endpoint, &settings.azure_endpoint,
+                                  &plain.proxy, &plain.no_proxy, &tls.proxy, &tls.no_proxy})
+    if (!is_sendable(*text))
+      return fail(Code::kInvalidArgument,
+                  "stores: an endpoint or a proxy with characters that no URL has; give it without");
+  const auto in_path = [](unsigned char c) { return c >= 0x20 && c != 0x7f; };
+  for (const std::string* text : {&plain.authority, &tls.authority})
+    if (text->size() > kPathMax || !std::ranges::all_of(*text, in_path))
+      return fail(
+          Code::kInvalidArgument,
+          "stores: the path of an authority with control characters, or a long one; give another one");
+  return {};
 }
 
 std::string account_of(const StoreUrl& url) {
@@ -93,7 +138,26 @@ StoreAccess::StoreAccess(StoreTerms terms, std::vector<std::shared_ptr<LentGrant
 
 std::shared_ptr<StoreAccess> StoreAccess::apart() {
   CHECK(is_lent_);
-  return std::make_shared<StoreAccess>(terms_, lent());
+  auto made = std::make_shared<StoreAccess>(terms_, lent());
+  const std::array read{authority(false), authority(true)};
+  const MutexLock lock(made->mutex_);
+  made->authorities_ = read;
+  return made;
+}
+
+Status StoreAccess::read_authorities() {
+  for (const bool tls : {false, true}) {
+    if (way(tls).authority.empty() || authority(tls)) continue;
+    ASSIGN(std::string bytes, read_authority(way(tls).authority));
+    const MutexLock lock(mutex_);
+    authorities_[tls ? 1 : 0] = std::make_shared<const std::string>(std::move(bytes));
+  }
+  return {};
+}
+
+std::shared_ptr<const std::string> StoreAccess::authority(bool tls) {
+  const MutexLock lock(mutex_);
+  return authorities_[tls ? 1 : 0];
 }
 
 void StoreAccess::join(StoreAccess& other) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -45,6 +46,9 @@ struct StoreTerms {
   bool operator==(const StoreTerms&) const = default;
   /// A digest of all that decides who answers for a URL; "": the clouds themselves, with nobody between.
   std::string key() const;
+  /// Whether all of it may be used as it is: a region is a word of a header, and no text has a line end. Errors:
+  /// kInvalidArgument, with what to give.
+  Status check() const;
 };
 
 /// What the environment and the profile files say of stores.
@@ -90,6 +94,11 @@ class StoreAccess {
   Signature sign(const StoreUrl& url, const UnsignedRequest& request);
   const StoreWay& way(bool tls) const { return tls ? terms_.tls : terms_.plain; }
   const StoreTerms& terms() const { return terms_; }
+  /// Read the authorities that clients name, once, before the first request: regular files of at most 1 MiB, named without
+  /// links. Errors: kInvalidArgument.
+  Status read_authorities() EXCLUDES(mutex_);
+  /// The bytes of such a file; null: none is named, or it was not read.
+  std::shared_ptr<const std::string> authority(bool tls) EXCLUDES(mutex_);
   /// A digest of the terms and of what is lent: who has the same may read the same. Nothing where one of the grants is
   /// empty or waited for (LentGrants::rights()): then only the store says who may read.
   std::optional<std::string> rights() EXCLUDES(mutex_);
@@ -123,7 +132,8 @@ class StoreAccess {
   Renewal aws_, google_;
   Mutex mutex_;
   std::vector<std::shared_ptr<LentGrants>> lent_ GUARDED_BY(mutex_);
-  std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);  // by account; they stay
+  std::array<std::shared_ptr<const std::string>, 2> authorities_ GUARDED_BY(mutex_);  // by `tls`
+  std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);          // by account; they stay
   std::atomic<std::int64_t> clock_off_s_{0};
 };
 

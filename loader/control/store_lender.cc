@@ -23,10 +23,10 @@ void add_places(const nlohmann::json& value, std::set<std::string>& places) {
   }
 }
 
-/// The daemon works in another folder.
+/// The daemon works in another folder, and follows no links to a file that a client names.
 void make_absolute(std::string& path) {
   std::error_code failed;
-  if (const auto absolute = std::filesystem::absolute(path, failed); !path.empty() && !failed)
+  if (const auto absolute = std::filesystem::weakly_canonical(path, failed); !path.empty() && !failed)
     path = absolute.string();
 }
 
@@ -49,7 +49,7 @@ Result<std::shared_ptr<const StoreLender>> StoreLender::create(const transforms:
 
 std::string StoreLender::lend(bool refused) const {
   LendRequest lent{.terms = access_->terms(), .grants = {}};
-  make_absolute(lent.terms.tls.authority);
+  for (io::StoreWay* const way : {&lent.terms.plain, &lent.terms.tls}) make_absolute(way->authority);
   for (const io::StoreUrl& url : urls_)
     if (url.kind != io::StoreKind::kHttp) lent.grants.push_back(access_->lend(url, refused));
   return encode(lent);

@@ -47,8 +47,6 @@ Status AllowedFolders::check_root(const std::string& folder) const {
 
 Status AllowedFolders::check_source(const std::string& root, const io::StoreAccess* access) const {
   if (roots.empty() || !io::has_scheme(root)) return check_root(root);
-  if (access != nullptr && !access->terms().tls.authority.empty())
-    TRY(check_root(resolved(access->terms().tls.authority)));
   const auto place = [](const Result<io::StoreUrl>& url) {
     std::string text = url ? url->url() : "";
     while (text.ends_with('/')) text.pop_back();
@@ -63,6 +61,27 @@ Status AllowedFolders::check_source(const std::string& root, const io::StoreAcce
               "caryad: " + root +
                   " lies outside of what this daemon reads; add its URL to roots in caryad.toml and "
                   "reload, or use the loader with daemon=\"embedded\"");
+}
+
+Status AllowedFolders::check_terms(const io::StoreTerms& terms) const {
+  if (roots.empty()) return {};
+  io::StoreSources own{.environment = io::read_environment(), .profile = {}};
+  own.profile.ca_bundle = own.environment.first({"CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "SSL_CERT_FILE"});
+  const std::string authority = own.profile.ca_bundle.empty() ? "" : resolved(own.profile.ca_bundle);
+  for (const bool tls : {false, true}) {
+    const io::StoreWay& way = tls ? terms.tls : terms.plain;
+    if (!way.proxy.empty() && way.proxy != io::way_of(own, tls).proxy)
+      return fail(
+          Code::kPermission,
+          "caryad: a proxy that is not this daemon's; unset it, give the daemon the same http_proxy and "
+          "https_proxy, or use the loader with daemon=\"embedded\"");
+    if (!way.authority.empty() && way.authority != authority)
+      return fail(
+          Code::kPermission,
+          "caryad: an authority that is not this daemon's; unset SSL_CERT_FILE and AWS_CA_BUNDLE, give the "
+          "daemon the same, or use the loader with daemon=\"embedded\"");
+  }
+  return {};
 }
 
 Result<std::string> AllowedFolders::cache_dir(const std::string& asked) const {

@@ -20,9 +20,11 @@ struct AllowedFolders {
   /// Of a dataset: its real path. Errors: kPermission, with the folder and the setting.
   Status check_root(const std::string& folder) const;
   /// Of a dataset in a folder or a store. Where there are roots, a URL lies below one of them that is a URL
-  /// ("s3://bucket/folder"), on the server that this means without a client's settings; and the file of a client's own
-  /// authority lies below one that is a folder. Errors: kPermission.
+  /// ("s3://bucket/folder"), on the server that this means without a client's settings. Errors: kPermission.
   Status check_source(const std::string& root, const io::StoreAccess* access) const;
+  /// Of what a client says of stores. Where there are roots, nobody stands between that it names: a proxy or an authority is
+  /// none, or that of this process's environment. Errors: kPermission.
+  Status check_terms(const io::StoreTerms& terms) const;
   /// The cache folder that is used for the one that a client names, "": none. Errors: kPermission.
   Result<std::string> cache_dir(const std::string& asked) const;
   /// Commands are none of a daemon's; files of TLS lie below the roots or are those of the configuration.

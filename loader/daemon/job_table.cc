@@ -196,6 +196,8 @@ Result<JobTable::Attachment> JobTable::attach(const AttachCall& call, const io::
     folders = limits_.folders, cache = limits_.cache;
     if (request.options.remote) TRY(folders.check_remote(*request.options.remote, limits_.remote));
   }
+  if (call.access) TRY(folders.check_terms(call.access->terms()));
+  if (call.access) TRY(call.access->read_authorities());
   ASSIGN(const std::string cache_dir, folders.cache_dir(request.cache_dir));
   ASSIGN(auto dataset, open_dataset(call, *pipeline, folders, cache_dir, progress));
   JobOptions options = request.options;
@@ -485,7 +487,6 @@ void JobTable::follow_cores() {
   if (followed) cores_ = now;  // else again at the next tick
 }
 
-///
 void JobTable::follow_memory() {
   const bool changed = memory_.follow(read_memory_pressure());
   // A ring of fewer slots is not told of takes: it is looked at here.

@@ -14,6 +14,7 @@ Status LentAccess::take(Message& message, const std::function<void()>& wake) {
   Result<LendRequest> request = decode<LendRequest>(message.body);
   io::wipe(message.body);
   if (!request) return std::unexpected(std::move(request.error()));
+  TRY(request->terms.check());
   if (lent_ && access_->terms() != request->terms)
     return fail(Code::kInvalidArgument,
                 "credentials: they come with another endpoint or proxy than before; make a new Loader");

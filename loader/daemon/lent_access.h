@@ -20,7 +20,7 @@ class LentAccess {
   LentAccess& operator=(const LentAccess&) = delete;
 
   /// Take a message Lend, and overwrite its bytes. `wake`: makes the owner call tell() soon, from any thread. Errors: those
-  /// of the document; kInvalidArgument (other terms than before, or credentials that no header may have).
+  /// of the document; kInvalidArgument (other terms than before, or terms or credentials that may not be sent).
   Status take(Message& message, const std::function<void()>& wake);
   /// Tell the client what is wanted of it, if something is.
   void tell(Channel& channel) const;

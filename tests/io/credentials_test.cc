@@ -1,5 +1,7 @@
 // Who asks a store: signatures, profiles, tokens, and when they are renewed.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -20,6 +22,7 @@
 #include "io/credentials/shared_key.h"
 #include "io/credentials/sigv4.h"
 #include "io/credentials/token_answer.h"
+#include "io/http/store_access.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {
@@ -480,6 +483,71 @@ TEST(LentGrants, RightsAreNoneWhereAGrantIsEmptyOrWaitedFor) {
   ASSERT_TRUE(grants.lend({lent("s3")}));
   grants.take_back();
   EXPECT_FALSE(grants.rights());
+}
+
+TEST(LentGrants, AreFewAndWhatIsSaidOfThemIsShort) {
+  LentGrants grants([] {});
+  LentGrant none{.account = "s3", .grant = {}, .why = "\x1b[31m" + std::string(20'000, 'A')};
+  ASSERT_TRUE(grants.lend({none}));
+  const std::string why = grants.failure("s3")->message;
+  EXPECT_LE(why.size(), 1100U);
+  EXPECT_EQ(why.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(grants.lend(std::vector<LentGrant>(64, lent("s3"))));
+  EXPECT_FALSE(grants.lend(std::vector<LentGrant>(65, lent("s3"))));
+  EXPECT_TRUE(grants.lend({lent(std::string(64, 'a'))}));
+  EXPECT_FALSE(grants.lend({lent(std::string(65, 'a'))}));
+}
+
+TEST(StoreAccess, WhatJoinsTheOneIsNotLentToTheOther) {
+  const StoreUrl url = *parse_store_url("s3://bucket/a", {});
+  const auto first = std::make_shared<LentGrants>([] {}), second = std::make_shared<LentGrants>([] {});
+  StoreAccess held({}, {first}), later({}, {second});
+  ASSERT_TRUE(first->lend({}) && second->lend({lent("s3")}));
+  const auto of_all = held.apart();
+  of_all->join(later);
+  EXPECT_LT(held.sign(url, {}).headers.size(), of_all->sign(url, {}).headers.size());
+}
+
+TEST(StoreTerms, AreKeyedByWhoeverStandsBetweenAndHaveNoLineEnds) {
+  StoreTerms terms;
+  EXPECT_EQ(terms.key(), "");
+  EXPECT_TRUE(terms.check());
+  terms.settings.region = "eu-west-1";
+  terms.tls.authority = "/\xc3\xa4.pem";
+  EXPECT_TRUE(terms.check());
+  const std::string key = terms.key();
+  terms.plain.authority = "/ca.pem";
+  EXPECT_NE(terms.key(), key);
+  for (const char* region : {"x\r\nHost: y", "x/y", "X", "x y"}) {
+    terms.settings.region = region;
+    EXPECT_FALSE(terms.check()) << region;
+  }
+  terms = {.settings = {.region = std::string(65, 'a')}, .plain = {}, .tls = {}};
+  EXPECT_FALSE(terms.check());
+  for (std::string StoreWay::* const text : {&StoreWay::authority, &StoreWay::proxy, &StoreWay::no_proxy}) {
+    terms = {};
+    terms.plain.*text = "a\nb";
+    EXPECT_FALSE(terms.check());
+  }
+}
+
+TEST(StoreAccess, AuthoritiesOfClientsAreShortRegularFiles) {
+  const TempDir folder;
+  std::ofstream(folder.path("good")) << "CERTIFICATE";
+  std::ofstream(folder.path("long")) << std::string((1 << 20) + 1, 'a');
+  ASSERT_EQ(::mkfifo(folder.path("fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink(folder.path("good").c_str(), folder.path("link").c_str()), 0);
+  for (const char* name : {"long", "fifo", "link", "none", "."}) {
+    StoreAccess access({.settings = {}, .plain = {.authority = folder.path(name)}, .tls = {}},
+                       {std::make_shared<LentGrants>([] {})});
+    EXPECT_FALSE(access.read_authorities()) << name;
+    EXPECT_EQ(access.authority(false), nullptr);
+  }
+  StoreAccess access({.settings = {}, .plain = {}, .tls = {.authority = folder.path("good")}},
+                     {std::make_shared<LentGrants>([] {})});
+  ASSERT_TRUE(access.read_authorities());
+  EXPECT_EQ(access.authority(false), nullptr);
+  EXPECT_EQ(*access.apart()->authority(true), "CERTIFICATE");
 }
 
 }  // namespace

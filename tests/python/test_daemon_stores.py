@@ -22,7 +22,7 @@ from clouds import AmazonStore
 from daemon_wire import ATTACHED, ERROR, LEND, STATUS, WANT_GRANTS, Client, Taken, grant, terms
 from daemons import Daemon, running, until
 from store_data import BUCKET, forget_credentials, objects_of, tars, training, write_data
-from stores import ACCESS, SECRET, TOKEN, FaultStore, free_port, seaweed, signed_right, weed
+from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, free_port, nginx, seaweed, signed_right, weed
 from streams import digest, epoch_digest
 
 import carya
@@ -423,3 +423,73 @@ def test_what_was_opened_with_credentials_that_came_late_is_taken_by_nobody_else
                     other.lend(terms(), *lent)
                     other.attach(taken)
                     assert (other.wait_for(ATTACHED, WANT_GRANTS, ERROR)[0] == ATTACHED) == may
+
+
+def refusal(client: Client, said: dict[str, Any], taken: Taken, *grants: dict[str, Any]) -> str:
+    """What the daemon says to a client that asks its stores on these terms."""
+    kind, answer = client.lend(said, *grants)
+    if kind != ERROR:
+        client.attach(taken)
+        kind, answer = client.wait_for(ATTACHED, ERROR)
+    assert kind == ERROR
+    return answer.decode("latin-1")
+
+
+def test_terms_that_are_more_than_words_are_refused(data: Path, daemon: Daemon, client: Client, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "authority")
+    with (
+        FaultStore(objects_of(data)) as store,
+        contextlib.closing(Taken(tars(f"{store.url}/{BUCKET}"), daemon.socket)) as taken,
+    ):
+        asked = len(store.seen)
+        assert "region" in refusal(client, terms("x/s3\r\nHost: elsewhere"), taken)
+        assert "proxy" in refusal(client, terms(proxy="http://a\r\nHost: elsewhere"), taken)
+        assert "no authority" in refusal(client, terms(authority=str(tmp_path / "authority")), taken)
+        assert len(store.seen) == asked
+    assert daemon.end(signal.SIGTERM) == 0
+
+
+def test_what_a_client_says_of_its_credentials_is_shown_short_and_escaped(
+    data: Path, daemon: Daemon, client: Client
+) -> None:
+    with (
+        TwoKeysStore(objects_of(data)) as store,
+        contextlib.closing(Taken(tars(f"s3://{BUCKET}", endpoint=store.url), daemon.socket)) as taken,
+    ):
+        said = refusal(client, terms(), taken, grant(why="\x1b[31mX\nline " + "A" * 20_000))
+    assert "no credentials could be had" in said
+    assert len(said) < 2000
+    assert "\x1b" not in said
+
+
+def test_where_there_are_roots_nobody_stands_between_that_a_client_names(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "authority").write_text("no certificate")
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path))
+    with FaultStore(objects_of(data)) as proxy, FaultStore(objects_of(data)) as own:
+        url = f"http://nowhere.invalid/{BUCKET}"
+        (tmp_path / "caryad.toml").write_text(f'roots = ["{tmp_path}", "{url}"]\ncache_dirs = ["{tmp_path}"]\n')
+        monkeypatch.setenv("http_proxy", own.url)
+        with running("--config", str(tmp_path / "caryad.toml")) as daemon:
+            with contextlib.closing(Taken(tars(url), daemon.socket)) as taken:
+                named = {"proxy": proxy.url, "authority": str(tmp_path / "authority")}
+                for name, way in itertools.product(named, ("plain", "tls")):
+                    said = terms()
+                    said[way] = {**said[way], name: named[name]}
+                    with contextlib.closing(Client(daemon.socket)) as client:
+                        assert "not this daemon's" in refusal(client, said, taken)
+            with carya.Loader(tars(url), daemon=daemon.socket) as loader:
+                assert len(list(loader)) == 4
+        assert not proxy.seen
+
+
+@pytest.mark.skipif(NGINX is None, reason="needs nginx")
+def test_a_private_authority_is_lent_too(
+    data: Path, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nginx(data.parent, tmp_path / "nginx") as (_, tls, authority):
+        (tmp_path / "link").symlink_to(authority)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "link"))
+        found = epoch_digest(tars(f"{tls}/{BUCKET}"), daemon=daemon.socket)
+        assert found == epoch_digest(tars(data), daemon="embedded")
