@@ -5,8 +5,8 @@ A normal run takes at most 40 minutes on two cores from a cold cache. Every test
 The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
 others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs a half of
 them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
-shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at sources in
-batches, and at a rotating tenth one by one. GCC and aarch64 build what decides bits and compare digests, in turn, and both
+shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at a rotating
+half of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and compare digests, in turn, and both
 where there is time. Faults under running jobs and the long forms of tests take turns. Of the packages, those are tried
 whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under load. The
 summary says what was left out.
@@ -182,7 +182,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     left += [name for name in PACKAGES if name not in {part.name for part in packages}]
     left += [
         "nine tenths of the mutants",
-        "clang-tidy on nine tenths of the sources one by one (all are in its batches)",
+        "clang-tidy on nine tenths of the sources one by one, and on half of their batches",
     ]
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
