@@ -150,7 +150,7 @@ def run_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[object],
 def test_a_part_has_the_cpu_seconds_of_all_its_processes_and_those_of_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = "bash -c 'while ((SECONDS < 1)); do :; done'; printf 'step\\t3\\t2\\nstep\\t1\\t1\\n' >> $CARYA_PARTS"
+    busy = "bash -c 'while ((SECONDS < 2)); do :; done'; printf 'step\\t3\\t2\\nstep\\t1\\t1\\n' >> $CARYA_PARTS"
     run = run_of(tmp_path, monkeypatch, [shell("busy", busy), shell("idle", "sleep 0.3; exit 3", computes=True)])
     assert run.taken["busy step"] == (4, 3)
     assert run.taken["idle"].wall >= 0.3
