@@ -41,7 +41,9 @@ def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool
     except OSError as error:
         raise IoError(f"--listen {listen}: {error.strerror or error}; give another port or address") from None
     at = listener.getsockname()
-    user = pwd.getpwuid(os.geteuid()).pw_name if _has_name() else os.geteuid()
+    user = str(os.geteuid())
+    with contextlib.suppress(KeyError):  # it has no name
+        user = pwd.getpwuid(os.geteuid()).pw_name
     print(
         f"listening on {at[0]}:{at[1]}: {processes} processes; whoever has the token may run any code as {user}",
         flush=True,
@@ -67,14 +69,6 @@ def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool
         for pid in children:
             os.waitpid(pid, 0)
     return 130 if signal.SIGINT in told else 0
-
-
-def _has_name() -> bool:
-    try:
-        pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return True
 
 
 def _family(host: str, port: int) -> socket.AddressFamily:

@@ -10,17 +10,15 @@ import contextlib
 import mmap
 import os
 import selectors
-import subprocess
 import sys
 import time
-from collections import deque
 from typing import Any
 
 from .._errors import Error
 from .._functions import worker
 from .._functions.crew import Worker
-from .._functions.start import command
-from .._processes.system import environment, how_it_ended, memory_kills, own_bytes
+from .._functions.start import start_worker
+from .._processes.system import environment, how_it_ended, memory_kills
 from .._processes.transport import Channel, file_of, mapped_private, memory_file
 from .._processes.wire import Wire, versions
 
@@ -78,7 +76,6 @@ class _Session:
             )
         sys.path += [path for path in opening["path"] if path not in sys.path and os.path.isdir(path)]
         self._wire, self._limits = wire, opening
-        self._tasks: deque[list[Any]] = deque()
         self._views: list[Any] = []
         self._memory: Any = None
         self._layout: Any = None
@@ -91,16 +88,12 @@ class _Session:
         mine, its = Channel.pair()
         dump = os.memfd_create("carya-dump", os.MFD_CLOEXEC)
         cells = memory_file("cells", 8 * worker.CELLS)
-        fds = [its.fileno(), dump, cells]
-        process = subprocess.Popen(
-            command("start", *fds, 0, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL, env=environment()
-        )
-        process.returncode = 0  # it is waited for in `_died`
+        pid = start_worker(its, dump, cells, 0, environment())
         its.close()
         mapped = memoryview(mmap.mmap(cells, 8 * worker.CELLS)).cast("q")
         os.close(cells)
-        self._worker = Worker(0, process.pid, Channel(mine), mapped, dump)
-        files = [file_of(blob) for blob in blobs]
+        self._worker = Worker(0, pid, Channel(mine), mapped, dump)
+        files = [file_of("told", blob) for blob in blobs]
         self._worker.link.send(opening["message"], files)
         for fd in files:
             os.close(fd)
@@ -123,7 +116,7 @@ class _Session:
                     key.data()
                 while self._wire.pending():
                     self._hear()
-                self._watch()
+                self._worker.end_if_stuck(self._limits["function_timeout"], self._limits["rss_max"])
                 now = time.monotonic()
                 if now - self._said > _BEAT_S:
                     self._said = now
@@ -135,22 +128,10 @@ class _Session:
             self._worker.kill("")
             self._ended()
 
-    def _watch(self) -> None:
-        one, limit, most = self._worker, self._limits["function_timeout"], self._limits["rss_max"]
-        if one.why_killed:
-            return
-        if limit is not None and one.busy_seconds() > limit:
-            one.timed_out = True
-            one.kill(f"took more than {limit:g} s for one call and was ended", dump=True)
-        elif most is not None and self._tasks and (used := own_bytes(one.pid)) > 2 * most:
-            one.kill(f"used {used} bytes of memory, more than twice max_rss={most}, and was ended")
-
     def _hear(self) -> None:
         (kind, *rest), blobs = self._wire.receive()
         if kind == "give":
-            self._tasks.append(rest[1])
-            with contextlib.suppress(ConnectionError):  # it has died, which its pidfd says
-                self._worker.link.send((rest[0], rest[1]))
+            self._worker.give(rest[1], (rest[0], rest[1]))
             return
         (message,) = rest
         if message[0] == "layout_is":
@@ -159,7 +140,7 @@ class _Session:
             self._memory = mmap.mmap(fd, self._layout.size * slots)
             self._views = [self._layout.views(self._memory, slot) for slot in range(slots)]
         else:
-            fd = file_of(blobs[0])
+            fd = file_of("told", blobs[0])
         with contextlib.suppress(ConnectionError):
             self._worker.link.send(message, [fd])
         os.close(fd)
@@ -171,7 +152,7 @@ class _Session:
             self._worker.deaf = True
             return
         (_, answers, used), fds = got
-        tasks = self._tasks.popleft()
+        tasks = self._worker.answered()
         blobs: list[Any] = []
         for task, answer in zip(tasks, answers, strict=True):
             self._rows(worker.RowsTask(*task), answer, fds, blobs)

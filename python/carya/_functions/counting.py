@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument
-from .._processes.transport import memory_file
+from .._processes.transport import file_of
 from .._stages.chain import Chain
 from .._stages.source import Sharded, ShardEndedError, survivors_digest
 from .._stages.spec import StreamSpec
@@ -54,9 +54,7 @@ def count_shards(
     if found.kept is not None and not found.kept.any():
         raise InvalidArgument("filter: it keeps none of the samples; give a predicate that is true for some")
     kept = np.zeros(0, np.int64) if found.kept is None else found.kept.astype(np.int64)
-    parts = (found.lengths, raised, kept)
-    fd = memory_file("shards", max(1, sum(part.nbytes for part in parts)))
-    os.pwrite(fd, b"".join(part.tobytes() for part in parts), 0)
+    fd = file_of("shards", found.lengths, raised, kept)
     tell(("shards_are", len(found.lengths), len(raised), -1 if found.kept is None else len(kept)), fd)
     return found
 

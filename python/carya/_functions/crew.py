@@ -19,7 +19,7 @@ from .._processes.transport import Channel, memory_file
 from .._processes.wire import Place
 from . import worker
 from .opening import Opened
-from .start import command
+from .start import start_worker
 
 _CELL_BYTES = 8 * worker.CELLS
 _DUMP_MAX = 64 << 10
@@ -93,6 +93,16 @@ class Worker:
                     break
                 seen = size
         os.kill(self.pid, signal.SIGKILL)
+
+    def end_if_stuck(self, limit: float | None, most: int | None) -> None:
+        """End it where its present call takes more than `limit` seconds, or where it has grown past twice `most` bytes."""
+        if self.why_killed:
+            return
+        if limit is not None and self.busy_seconds() > limit:
+            self.timed_out = True
+            self.kill(f"took more than {limit:g} s for one call and was ended", dump=True)
+        elif most is not None and self.chunks and (used := own_bytes(self.pid)) > 2 * most:
+            self.kill(f"used {used} bytes of memory, more than twice max_rss={most}, and was ended")
 
     def said(self) -> str:
         """What faulthandler wrote into its memory file."""
@@ -214,21 +224,12 @@ class Crew:
                 os._exit(status)
 
     def _spawned(self, number: int, its: socket.socket, dump: int) -> int:
-        fds = [its.fileno(), dump, self._cells_fd]
-        process = subprocess.Popen(command("start", *fds, number, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL)
-        process.returncode = 0  # it is waited for here
-        return process.pid
+        return start_worker(its, dump, self._cells_fd, number)
 
     def watch(self, one: Worker) -> None:
         """End a worker that hangs or grows without bounds within a call."""
-        if one.why_killed or one.afar:
-            return
-        limit, most = self._spec.function_timeout, self._spec.rss_max
-        if limit is not None and one.busy_seconds() > limit:
-            one.timed_out = True
-            one.kill(f"took more than {limit:g} s for one call and was ended", dump=True)
-        elif most is not None and one.chunks and (used := own_bytes(one.pid)) > 2 * most:
-            one.kill(f"used {used} bytes of memory, more than twice max_rss={most}, and was ended")
+        if not one.afar:
+            one.end_if_stuck(self._spec.function_timeout, self._spec.rss_max)
 
     def ended(self, one: Worker) -> tuple[str, str]:
         """How a process that is gone went, and the dump that it left; its descriptors are closed."""

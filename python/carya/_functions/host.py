@@ -20,7 +20,7 @@ import numpy as np
 from .._core import StreamShape
 from .._errors import Timeout, WorkerDied
 from .._processes.system import end_with_parent
-from .._processes.transport import Channel, memory_file
+from .._processes.transport import Channel, file_of
 from .._processes.wire import Place, versions
 from .._stages.randomness import make_global_random_lazy
 from .._tracing.calls import step_key
@@ -154,9 +154,7 @@ class Host:
         """The sizes of records, which the trainer needs where they say where a batch ends."""
         if self._sizes is None:
             return []
-        fd = memory_file("sizes", max(self._sizes.nbytes, 1))
-        os.pwrite(fd, self._sizes.tobytes(), 0)
-        return [fd]
+        return [file_of("sizes", self._sizes)]
 
     def ask(self, messages: list[tuple[Any, ...]]) -> list[Any]:
         """Have workers do tasks that are no chunks; the answers, in order. Errors: WorkerDied, Timeout."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import Closed, ForkedError, InvalidArgument, Timeout, WorkerDied
-from .._processes.transport import Channel, Packed, mapped_private, memory_file
+from .._processes.transport import Channel, Packed, file_of, mapped_private
 from .._processes.wire import Place
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
@@ -289,11 +289,8 @@ class FunctionJob:
                 f"DataLoader: {name}: it gave indices of {records.min()} to {records.max()}; give 0 to {self._records - 1}"
             )
         steps = 0 if order.ends is None else len(order.ends)
-        fd = memory_file("order", max(8 * (2 * positions + steps), 1))
+        fd = file_of("order", order.places.tobytes(), b"" if order.ends is None else order.ends.tobytes())
         try:
-            os.pwrite(fd, order.places.tobytes(), 0)
-            if order.ends is not None:
-                os.pwrite(fd, order.ends.tobytes(), 16 * positions)
             shape = {"records": positions, **self._asked.shape} if order.ends is None else steps
             self._link.send(("order", epoch, positions, shape), [fd])
         except OSError:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._errors import InvalidArgument
 from .._processes.system import open_files, thread_count
-from .._processes.transport import mapped_private, memory_file, unpacked
+from .._processes.transport import file_of, mapped_private, unpacked
 from .._stages.chain import labels
 from .._stages.mix import MixSpec
 from .._stages.regroup import units_of
@@ -151,9 +151,7 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
                 f"{regroup.label}: nothing is left of the records; give a dataset with samples that are not empty"
             )
     kept = Kept(records, of)
-    parts = [part for part in (records, raised, of) if part is not None]
-    fd = memory_file("survivors", max(1, sum(part.nbytes for part in parts)))
-    os.pwrite(fd, b"".join(part.tobytes() for part in parts), 0)
+    fd = file_of("survivors", *(part for part in (records, raised, of) if part is not None))
     counts = (-1 if records is None else len(records), len(raised), -1 if of is None else len(of))
     tell(("survivors_are", *counts), fd)
     return kept
@@ -172,8 +170,7 @@ def _part(spec: StreamSpec, number: int, ask: Ask, tell: Tell) -> np.ndarray[Any
         raise InvalidArgument(
             f"filter: it keeps none of the records of pipeline {number} of the mix; give a predicate that is true for some"
         )
-    fd = memory_file("part", len(kept) + raised.nbytes)
-    os.pwrite(fd, raised.tobytes() + kept.tobytes(), 0)
+    fd = file_of("part", raised, kept)
     tell(("part_is", number, len(kept), len(raised)), fd)
     return kept
 

@@ -58,6 +58,16 @@ def start_host(dump: int) -> tuple[subprocess.Popen[bytes], Channel]:
     return process, Channel(mine)
 
 
+def start_worker(its: socket.socket, dump: int, cells: int, number: int, env: dict[str, str] | None = None) -> int:
+    """A worker by exec, in place `number` of the cells: its process, which the caller waits for."""
+    fds = [its.fileno(), dump, cells]
+    process = subprocess.Popen(
+        command("start", *fds, number, os.getpid()), pass_fds=fds, stdin=subprocess.DEVNULL, env=env
+    )
+    process.returncode = 0
+    return process.pid
+
+
 def channel_of(fd: int) -> Channel:
     """The end that a process was started with."""
     return Channel(socket.socket(fileno=fd))

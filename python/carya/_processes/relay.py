@@ -100,7 +100,7 @@ class Relay:
             elif time.monotonic() - self._heard > _SILENT_S:
                 raise EOFError(f"it has said nothing for {_SILENT_S:g} s")
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            self._lost(f"{self._place.address}: {error}")
+            self._lost_by(error)
 
     # The other machine -------------------------------------------------------------------------------------------------
 
@@ -121,11 +121,21 @@ class Relay:
                 wire.send(("tell", message), [blob])
             self._wire, self._heard = wire, time.monotonic()
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            self._wire = None
             wire.close()
-            self._lost(f"{self._place.address}: {error}")
+            self._wire = None
+            self._lost_by(error)
             return
         self._link.send(("back", told))
+
+    def _lost_by(self, error: Exception) -> None:
+        self._lost(f"{self._place.address}: {error}")
+
+    def _say(self, message: tuple[Any, ...], *blobs: Any) -> None:
+        assert self._wire is not None
+        try:
+            self._wire.send(message, blobs)
+        except OSError as error:
+            self._lost_by(error)
 
     def _lost(self, why: str) -> None:
         """The host takes back what it gave. Nothing more of it is written into the slots."""
@@ -185,7 +195,7 @@ class Relay:
                 raise ValueError(f"a batch of {len(data)} bytes in place of {self._layout.arena}")
             memoryview(self._memory)[at : at + len(data)] = data
             return
-        fds.append(file_of(data))
+        fds.append(file_of("afar", data))
 
     def _judge(self) -> None:
         """Rows that cost this machine nearly as much as making them here are not worth bringing."""
@@ -229,11 +239,7 @@ class Relay:
         if self._wire is None:
             return  # given before the host knew: it gives them to others
         self._tasks.append(tasks)
-        sent = [(*task[:_AHEAD], -1) for task in tasks]
-        try:
-            self._wire.send(("give", kind, sent))
-        except OSError as error:
-            self._lost(f"{self._place.address}: {error}")
+        self._say(("give", kind, [(*task[:_AHEAD], -1) for task in tasks]))
 
     def _tell(self, message: tuple[Any, ...], fds: list[int]) -> None:
         blob: Any = b""
@@ -247,9 +253,5 @@ class Relay:
         if message[0] == "order_is":
             self._told = [one for one in self._told if one[0][0] != "order_is"]
         self._told.append((message, blob))
-        if self._wire is None:
-            return
-        try:
-            self._wire.send(("tell", message), [blob])
-        except OSError as error:
-            self._lost(f"{self._place.address}: {error}")
+        if self._wire is not None:
+            self._say(("tell", message), blob)

@@ -64,12 +64,15 @@ def memory_file(name: str, size: int) -> int:
     return fd
 
 
-def file_of(data: Any) -> int:
-    """A memory file with these bytes."""
-    view = memoryview(data)
-    fd, at = memory_file("bytes", max(len(view), 1)), 0
-    while at < len(view):
-        at += os.pwrite(fd, view[at:], at)
+def file_of(name: str, *parts: Any) -> int:
+    """A memory file with the bytes of some buffers, one behind the other. Errors: as of `memory_file`."""
+    views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+    fd, end = memory_file(name, max(sum(map(len, views)), 1)), 0
+    for view in views:
+        at = 0
+        while at < len(view):  # one call writes 2 GiB at most
+            at += os.pwrite(fd, view[at:], end + at)
+        end += at
     return fd
 
 
@@ -153,9 +156,8 @@ class Channel:
             else:
                 self.socket.send(b"i" + text, 0 if wait else socket.MSG_DONTWAIT)
             return
-        fd = memory_file("message", len(text))
+        fd = file_of("message", text)
         try:
-            os.pwrite(fd, text, 0)
             socket.send_fds(self.socket, [b"f"], [fd, *fds])
         finally:
             os.close(fd)
