@@ -267,7 +267,11 @@ def test_a_module_that_is_not_there_and_a_function_that_always_raises_there_are_
         (tmp_path / "only_here" / "carya_test_only_here.py").unlink()
         until_told(loader, "carya_test_only_here")
     with carya.Loader(plain.map(code.never_afar).batch(8), epochs=None, **beside(program)) as loader:
-        until_told(loader, "time after time: ValueError: not here")
+        made = until(
+            loader, lambda: all("time after time: ValueError: not here" in one["away"] for one in told(loader))
+        )
+        made += [rows(loader), rows(loader)]
+    check(plain.map(code.never_afar).batch(8), made)
 
 
 def test_connections_without_the_token_are_ended_and_hold_nobody_up(

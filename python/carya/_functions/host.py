@@ -370,11 +370,16 @@ class Host:
             return
         one.away = ""
         if isinstance(own, Exception) or own["digest"] != told["digest"]:
-            one.away = (
+            self._part_from(
+                one,
                 f"{one.afar}: its samples are not those that are made here ({told['digest']}); give it the same files and packages, and "
-                "functions that depend on nothing else"
+                "functions that depend on nothing else",
             )
-            self._crew.say(one, ("part",), [])
+
+    def _part_from(self, one: Worker, why: str) -> None:
+        """It gets nothing more. What it has goes to others once it says that it writes no more."""
+        one.away = why
+        self._crew.say(one, ("part", why), [])
 
     def _take(self, one: Worker, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
         assert self._schedule is not None
@@ -387,8 +392,7 @@ class Host:
                 if one.bounced == _BOUNCED_MAX:
                     why = (answer["faults"] or [None])[0]
                     reason = why.reason if why else answer["entries"][0]["reason"]
-                    self._afar_away(one, f"{one.afar}: what it makes is broken, time after time: {reason}")
-                    self._crew.say(one, ("part",), [])
+                    self._part_from(one, f"{one.afar}: what it makes is broken, time after time: {reason}")
                 return
             one.rows += answer["rows"]
             one.bounced = 0

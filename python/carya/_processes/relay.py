@@ -223,11 +223,8 @@ class Relay:
         if kind == "rested":
             self._resting = self._parted
         elif kind == "part":
-            self._parted = self._resting = True
-            if self._wire is not None:
-                self._wire.close()
-                self._wire = None
-            self._tasks.clear()
+            self._parted = True
+            self._lost(message[1])
         elif kind in ("rows", "step"):
             self._give(kind, message[1])
         elif kind == "ahead_is":  # rows that native threads have made stay here
