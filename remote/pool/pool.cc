@@ -161,9 +161,10 @@ bool WorkerPool::Loop::withdraw(std::uint64_t request) {
     const MutexLock lock(shared_.mutex);
     const auto found = shared_.member_of.find(request);
     if (found == shared_.member_of.end()) return false;
-    const std::uint64_t member = found->second;
-    connection = members_.at(member)->withdraw(request);
-    if (connection) write_to(member);
+    const auto member = members_.find(found->second);
+    if (member == members_.end()) return false;  // it was removed: what it has is about to be lost
+    connection = member->second->withdraw(request);
+    if (connection) write_to(member->first);
   }
   // Without the mutex: it may wait for a read that is under way.
   if (connection) connection->withdraw(request);

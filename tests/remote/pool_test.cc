@@ -42,6 +42,7 @@ struct Owner : PoolEvents {
     return {ReceiveTarget::Where::kParts, {found->second}};
   }
   void done(std::uint64_t request, const std::string& about, bool was_placed) override {
+    if (on_done) on_done();
     note([&] { ends[request] = (was_placed ? "done " : "done unplaced ") + about; });
   }
   void failed(std::uint64_t request, const Error& error) override {
@@ -49,6 +50,7 @@ struct Owner : PoolEvents {
   }
   void lost(std::uint64_t request, const Error& reason) override {
     note([&] { ends[request] = "lost " + reason.message; });
+    if (on_lost) on_lost(request);
   }
 
   void note(const std::function<void()>& write) {
@@ -80,6 +82,8 @@ struct Owner : PoolEvents {
   std::vector<std::uint64_t> placed;
   std::map<std::uint64_t, std::span<std::byte>> memory;
   std::map<std::uint64_t, std::string> ends;
+  std::function<void()> on_done;
+  std::function<void(std::uint64_t)> on_lost;
 };
 
 /// A worker that registers every plan; chunks are the test's to answer.
@@ -464,6 +468,31 @@ TEST_F(Pool, ARemovedMembersRequestsAreLost) {
   pool->remove_member(member);
   EXPECT_TRUE(owner.end_of(1).starts_with("lost "));
   EXPECT_EQ(submit(member, 2).error().code, Code::kClosed);
+}
+
+// The engine withdraws when it likes: also between a member's removal and the news that its requests are lost.
+TEST_F(Pool, NothingIsWithdrawnFromAMemberThatIsAlreadyForgotten) {
+  Worker one(worker_options);
+  const std::string first = worker_options.listen;
+  worker_options.listen += "2";
+  Worker two(worker_options);
+  start();
+  const std::uint64_t members[] = {join(first), join(worker_options.listen)};
+  std::map<std::uint64_t, bool>
+      withdrawn;         // by the request that was lost: whether the other one was withdrawn
+  owner.on_done = [&] {  // on the pool's thread, which forgets both at once
+    for (const std::uint64_t member : members) pool->remove_member(member);
+  };
+  owner.on_lost = [&](std::uint64_t request) { withdrawn[request] = pool->withdraw(3 - request); };
+  ASSERT_TRUE(submit(members[0], 1));
+  ASSERT_TRUE(submit(members[1], 2));
+  ASSERT_TRUE(submit(members[0], 3));
+  one.answer(1, "third", "");
+  EXPECT_TRUE(owner.end_of(1).starts_with("lost "));
+  EXPECT_TRUE(owner.end_of(2).starts_with("lost "));
+  pool->stop();
+  thread.join();
+  EXPECT_EQ(withdrawn, (std::map<std::uint64_t, bool>{{1, false}, {2, false}}));
 }
 
 TEST_F(Pool, WhenItStopsAllIsLost) {
