@@ -6,10 +6,10 @@ The sanitizers run the tests of all modules that the change of the last day reac
 others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs a half of
 them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
 shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at a rotating
-half of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and compare digests, in turn, and both
-where there is time. Faults under running jobs and the long forms of tests take turns. Of the packages, those are tried
-whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under load. The
-summary says what was left out.
+quarter of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and compare
+digests, each first in turn. Faults under running jobs and the long forms of tests take turns. Of the packages, those are
+tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under
+load. The summary says what was left out.
 
 Two lanes run at a time. Tests wait a good part of their time: for other processes, clocks, bounds of waiting. Meanwhile
 the second lane, of lower priority, computes. tools/build.sh and tools/setup.sh keep the two out of each other's way.
@@ -182,7 +182,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     left += [name for name in PACKAGES if name not in {part.name for part in packages}]
     left += [
         "nine tenths of the mutants",
-        "clang-tidy on nine tenths of the sources one by one, and on half of their batches",
+        "clang-tidy on nine tenths of the sources one by one, and on three quarters of their batches",
     ]
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
@@ -193,7 +193,7 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
         *packages,
         Part("lint", ["make", "lint", "LINT=--tenth"], computes=True),
         docs,
-        Part(bits[0], ["make", bits[0]], computes=True),
+        Part(bits[0], ["make", bits[0]], rotating=True, computes=True),
         Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"], rotating=True, computes=True),
         Part(bits[1], ["make", bits[1]], rotating=True, computes=True),
     ], left

@@ -5,7 +5,7 @@ Sources are looked at in batches, as one source that includes them: most of the 
 reads once. A batch that does not compile, as two of its sources use one name for different things, is halved. What a
 batch cannot show is an #include that a source lacks and another one of the batch has, and a using-declaration that only
 another one needs: --each looks at every source by itself. --tenth, for who has little time, looks at a tenth of them by
-itself and at a half of the batches, other ones with each commit.
+itself and at a quarter of the batches, other ones with each commit.
 
 What was clean is kept in ~/.cache/carya-tidy, by the contents of the sources, of all that the compiler read for them, of
 .clang-tidy and of the command. Needs a configured build/release; a source that was not built there is always looked at.
@@ -163,7 +163,7 @@ def commits() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", action="store_true", help="every source by itself")
-    parser.add_argument("--tenth", action="store_true", help="a tenth by themselves, half of the batches")
+    parser.add_argument("--tenth", action="store_true", help="a tenth by themselves, a quarter of the batches")
     options = parser.parse_args()
     sources = sorted(path for folder in MODULES for path in (ROOT / folder).rglob("*.cc"))
     if not sources:
@@ -172,7 +172,7 @@ def main() -> int:
     tidy = Tidy()
     work = batches(sources, tidy.known, alone)
     if options.tenth:
-        work = [batch for at, batch in enumerate(work) if set(batch) <= alone or at % 2 == commits() % 2]
+        work = [batch for at, batch in enumerate(work) if set(batch) <= alone or at % 4 == commits() % 4]
     left = [batch for batch in work if not (key := tidy.key(batch)) or not key.exists()]
     failed = 0
     with ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count() or 1)) as pool:
