@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from . import detection as detection
     from . import fleet as fleet
     from . import jax as jax
+    from . import language as language
     from . import torch as torch
     from ._detection.coco import coco
     from ._detection.open_images import open_images
@@ -149,7 +150,7 @@ _LATER = {
     "watch": "_watching.serving",
     "wrap": "_wrapping.wrapper",
 }
-_MODULES = ("augment", "detection", "torch", "jax", "fleet")
+_MODULES = ("augment", "detection", "language", "torch", "jax", "fleet")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy as np
 from .. import _core
 from .._errors import InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
 from .._joined import ByColumns, Joined
+from . import rank_file
+from .reference import HuggingFace, Reference, SentencePiece, TikToken, is_model
 from .tokenizer_file import JSON_MAX, Finder, NotNative, Tables, finder, read_json, tables
 
 _FILE = "tokenizer.json"
@@ -23,21 +25,26 @@ _MAY_CHANGE = re.compile("[^\0-\u02ff]")  # by NFC, or the character before it
 class Tokenizer:
     """Text to token ids, equal to those of Hugging Face's `tokenizers`.
 
-    `source`: a `tokenizer.json` or a folder with one, or a tokenizer of the packages `tokenizers` or `transformers` (a fast
-    one). Byte-level BPE with the pre-tokenizers of GPT-2, Llama 3, Qwen 2 and GPT-4o is encoded natively; anything else
-    (WordPiece, Unigram, byte fallback) by the package `tokenizers` (`carya[text]`), with its ids. `native` says which it is, and
-    `why` what the native way lacks.
+    `source`: a `tokenizer.json` or a folder with one, a tokenizer of the packages `tokenizers` or `transformers` (a fast one), a
+    rank file of tiktoken, or a model of SentencePiece; files are known by what they begin with. Byte-level BPE with the
+    pre-tokenizers of GPT-2, Llama 3, Qwen 2 and GPT-4o is encoded natively; anything else (WordPiece, Unigram, byte fallback) by
+    the package `tokenizers` (`carya[text]`), `sentencepiece` or `tiktoken`, with its ids. `native` says which it is, and `why` what
+    the native way lacks.
 
     `add_special_tokens`: with the ids that the file puts around a text, such as a beginning of sequence. `truncate`: at most so
     many ids, those around a text among them. Padding and truncation that the file asks for are left to the pipeline. Special
     tokens that stand in a text as their names, as "<|endoftext|>", become their ids, as with the reference.
+
+    `pattern`, `special`: what a rank file does not say: how texts are cut (the name of an encoding of tiktoken: "gpt2", "r50k_base",
+    "p50k_base", "cl100k_base", "o200k_base"; or a regular expression), and the ids of special tokens, by name.
 
     Texts are str, or bytes of UTF-8; bytes that are no UTF-8 count as U+FFFD, as `bytes.decode(errors="replace")` has them.
     Classes of characters are those of tokenizers 0.23.3, whichever version is installed.
 
     Threads: one call at a time; others wait. It travels to other processes with all that it needs.
     Errors: NotFound, SampleError (no such file, or a broken one), InvalidArgument, Unsupported (`tokenizers` is missing).
-    Reference: tokenizers.Tokenizer.encode(text).ids, version 0.23.3.
+    Reference: tokenizers.Tokenizer.encode(text).ids, version 0.23.3; tiktoken.Encoding.encode(text, allowed_special="all");
+    sentencepiece.SentencePieceProcessor.encode(text).
 
     >>> import carya
     >>> tokenizer = carya.Tokenizer("gpt2/tokenizer.json")  # doctest: +SKIP
@@ -45,29 +52,52 @@ class Tokenizer:
     array([15496,   995], dtype=int32)
     """
 
-    def __init__(self, source: Any, *, add_special_tokens: bool = True, truncate: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        *,
+        add_special_tokens: bool = True,
+        truncate: int | None = None,
+        pattern: str | None = None,
+        special: Mapping[str, int] | None = None,
+    ) -> None:
         if truncate is not None and (not isinstance(truncate, int) or isinstance(truncate, bool) or truncate < 1):
             raise invalid("Tokenizer: truncate", truncate, "a number of ids from 1 on")
         data, name = _content(source)
-        document = read_json(data, name)
+        is_ranks = rank_file.is_ranks(data)
+        if not is_ranks and (pattern is not None or special is not None):
+            raise invalid(
+                "Tokenizer: pattern, special", pattern or special, f"neither for {name}, which is no file of ranks"
+            )
+        tokens = _special(special)
         how = f"tokenizer 1 {bool(add_special_tokens)} {truncate}".encode()
+        if is_ranks:
+            pattern = rank_file.pattern_of(pattern, name)
+            how += f" {pattern!r} {sorted(tokens.items())!r}".encode()
         self._state: dict[str, Any] = {
             "version": hashlib.blake2b(how + b"\0" + data, digest_size=16).hexdigest(),
             "special": bool(add_special_tokens),
             "truncate": truncate,
             "tables": None,
             "file": None,
+            "pattern": pattern,
+            "tokens": tokens,
             "why": "",
         }
         try:
-            self._state["tables"] = tables(document, name)
+            if is_model(data):
+                raise NotNative("it is a model of SentencePiece")
+            if is_ranks:
+                self._state["tables"] = rank_file.rank_tables(rank_file.read_ranks(data, name), str(pattern), tokens)
+            else:
+                self._state["tables"] = tables(read_json(data, name), name)
         except NotNative as error:
             self._state |= {"why": str(error), "file": data}
         self._open(name)
 
     def _open(self, name: str) -> None:
         known: Tables | None = self._state["tables"]
-        self._reference: Any = None
+        self._reference: Reference | None = None
         self._bpe: _core.Bpe | None = None
         if known is None:
             self._reference = _reference(self._state, name)
@@ -103,16 +133,16 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """One more than the greatest id."""
-        known: Tables | None = self._state["tables"]
-        if known is None:
-            return 1 + max(self._reference.get_vocab(with_added_tokens=True).values(), default=-1)
+        if self._reference is not None:
+            return self._reference.size
+        known: Tables = self._state["tables"]
         others = np.array([*known.before, *known.behind, *self._added.values()], np.uint32)
         return 1 + int(np.concatenate([known.byte_ids, known.merges[:, 3], known.whole_ids, others]).max())
 
     def token_id(self, token: str) -> int:
         """The id of an added token, such as "<|endoftext|>". Errors: InvalidArgument: there is none of that name."""
         if self._reference is not None:
-            id = self._reference.token_to_id(token)
+            id = self._reference.id_of(token)
         else:
             id = self._added.get(token)
         if id is None:
@@ -135,7 +165,7 @@ class Tokenizer:
     def encode_many(self, texts: Sequence[str | bytes]) -> Joined:
         """The ids of several texts, int32, in one array. Errors: InvalidArgument: neither str nor bytes."""
         if self._bpe is None:
-            return Joined.of([self._by_reference(text) for text in texts], np.int32)
+            return Joined.of([np.array(self._by_reference(text), np.int32) for text in texts], np.int32)
         parts = [self._parts(text) for text in texts]
         try:
             return Joined(*self._bpe.encode(parts, self._most, *self._around))
@@ -143,9 +173,10 @@ class Tokenizer:
             sound = [_sound(part) if isinstance(part, str) else [*map(_sound, part)] for part in parts]
             return Joined(*self._bpe.encode(sound, self._most, *self._around))
 
-    def _by_reference(self, text: str | bytes) -> np.ndarray[Any, np.dtype[np.int32]]:
-        found = self._reference.encode(_sound(_as_str(text)), add_special_tokens=self._state["special"])
-        return np.array(found.ids, np.int32)
+    def _by_reference(self, text: str | bytes) -> list[int]:
+        reference: Any = self._reference
+        ids: list[int] = reference.encode(_sound(_as_str(text)), self._state["special"])
+        return ids
 
     def _parts(self, text: str | bytes) -> str | list[str | int]:
         """A text as it is encoded: cut at added tokens, in whose place are their ids."""
@@ -171,7 +202,7 @@ class Tokenizer:
         return [piece for pieces in cut for piece in pieces if piece]
 
     def __repr__(self) -> str:
-        return f"Tokenizer({'native' if self.native else 'by tokenizers: ' + self.why})"
+        return f"Tokenizer({'native' if self.native else f'by {type(self._reference).__name__}: {self.why}'})"
 
 
 class Tokenized(ByColumns):
@@ -203,7 +234,11 @@ def _content(source: Any) -> tuple[bytes, str]:
     if hasattr(backend, "to_str"):
         return backend.to_str().encode(), f"Tokenizer: {type(source).__name__}"
     if not isinstance(source, str | os.PathLike):
-        raise invalid("Tokenizer: source", source, "a tokenizer.json, a folder with one, or a fast tokenizer")
+        raise invalid(
+            "Tokenizer: source",
+            source,
+            "a tokenizer.json, a folder with one, a fast tokenizer, a rank file of tiktoken, or a model of SentencePiece",
+        )
     path = os.path.expanduser(os.fspath(source))
     name = os.path.join(path, _FILE) if os.path.isdir(path) else path
     try:
@@ -217,22 +252,28 @@ def _content(source: Any) -> tuple[bytes, str]:
         raise Permission(f"Tokenizer: {name}: this user may not read it; give read permission") from None
 
 
-def _reference(state: dict[str, Any], name: str) -> Any:
-    try:
-        from tokenizers import Tokenizer as Reference
-    except ImportError:
-        raise Unsupported(
-            f"{name}: {state['why']}, which needs the package tokenizers; pip install carya[text]"
-        ) from None
-    try:
-        reference = Reference.from_str(state["file"].decode())
-    except Exception as error:  # the package raises no narrower one
-        raise SampleError(f"{name}: tokenizers: {error}; get the file again") from None
-    reference.no_padding()
-    reference.no_truncation()
-    if state["truncate"] is not None:
-        reference.enable_truncation(state["truncate"])
-    return reference
+def _special(given: Mapping[str, int] | None) -> dict[str, int]:
+    tokens = dict(given or {}) if isinstance(given, Mapping | None) else {"": -1}
+    for token, id in tokens.items():
+        if (
+            not isinstance(token, str)
+            or not token
+            or isinstance(id, bool)
+            or not isinstance(id, int)
+            or not 0 <= id < 1 << 31
+        ):
+            raise invalid("Tokenizer: special", given, 'ids by name, as {"<|endoftext|>": 100257}')
+    return tokens
+
+
+def _reference(state: dict[str, Any], name: str) -> Reference:
+    data, why, most = state["file"], state["why"], state["truncate"]
+    if is_model(data):
+        return SentencePiece(data, name, why, most)
+    if rank_file.is_ranks(data):
+        ranks = rank_file.read_ranks(data, name)
+        return TikToken(ranks, state["pattern"], state["tokens"], name, why, most)
+    return HuggingFace(data, name, why, most)
 
 
 def _as_str(text: str | bytes) -> str:
