@@ -6,6 +6,7 @@ A block with a title (```python title="torch") is another library's code or a sk
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import tarfile
@@ -74,6 +75,10 @@ def write_corpus(folder: Path) -> None:
     (folder / "corpus" / "a.txt").write_text("".join(f"line {n}, one of {n % 7} of a text\n" for n in range(4000)))
     (folder / "llama-3").mkdir()
     byte_level(["line one of a text"], 300).save(str(folder / "llama-3" / "tokenizer.json"))
+    (folder / "llama-3" / "chat_template.jinja").write_text("{% for one in messages %}{{ one.content }}\n{% endfor %}")
+    (folder / "talks").mkdir()
+    talk = [{"role": "user", "content": "one?"}, {"role": "assistant", "content": "a line"}]
+    (folder / "talks" / "a.jsonl").write_text(8 * (json.dumps({"messages": talk}) + "\n"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
