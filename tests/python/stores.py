@@ -20,6 +20,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from ports import free_port
+
 ACCESS, SECRET, TOKEN = "AKIDEXAMPLE0TEST", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session+token/of=the+tests"
 
 # Of one request for a range: what goes wrong with it ("": nothing).
@@ -227,12 +229,6 @@ def signed_right(request: http.server.BaseHTTPRequestHandler, secret: str, token
     with mock.patch("botocore.auth.get_current_datetime", return_value=then):
         signer.add_auth(asked)
     return asked.headers["Authorization"] == theirs
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -21,8 +21,9 @@ import pytest
 from clouds import AmazonStore
 from daemon_wire import ATTACHED, ERROR, LEND, STATUS, WANT_GRANTS, Client, Taken, grant, terms
 from daemons import Daemon, running, until
+from ports import free_port
 from store_data import BUCKET, forget_credentials, objects_of, tars, training, write_data
-from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, free_port, nginx, seaweed, signed_right, weed
+from stores import ACCESS, NGINX, SECRET, TOKEN, FaultStore, nginx, seaweed, signed_right, weed
 from streams import digest, epoch_digest
 
 import carya

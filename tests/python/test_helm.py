@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from daemons import until
 from kubernetes_server import ALL_RIGHTS
+from ports import free_port
 from workers import make_certificates
 
 from carya import _core, _programs
@@ -169,11 +170,6 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def fetched(port: int, page: str) -> tuple[int, str]:

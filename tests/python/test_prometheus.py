@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from daemons import Daemon, running, until
+from ports import free_port
 from store_data import BUCKET, objects_of, tars, write_data
 from stores import FaultStore
 from streams import numbers
@@ -36,11 +36,6 @@ def program(name: str) -> str:
     if not found:
         pytest.skip(f"{name} is not installed")
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def documented_config(target: str, rules: Path) -> str:

@@ -87,7 +87,8 @@ def test_ids_are_those_of_the_reference(kind: str, reference: Callable[[str], An
     own = carya.Tokenizer(made)
     assert own.native, own.why
     texts = [corpus()[i : i + 5000] for i in range(0, len(corpus()), 5000)]
-    texts += ["".join(POINTS[i : i + 4096]) for i in range(0, len(POINTS), 4096)]
+    points = POINTS if kind in ("llama3", "gpt4o") else POINTS[::7]  # the others know no class that these do not
+    texts += ["".join(points[i : i + 4096]) for i in range(0, len(points), 4096)]
     texts += ["'" + point for point in POINTS[::101]] + [f"a'{point}x" for point in POINTS[::103]]
     texts += [f" {point}a" for point in POINTS[::107]]
     texts += ["", " ", "\n", "a" * 400, " " * 300, "\n" * 300, "aA" * 200, "字" * 200, "é" * 129, "ab" * 64 + "c"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import socket
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ports import free_port
 from streams import digest, epoch_digest, numbers, records
 
 import carya
@@ -86,10 +86,7 @@ def test_as_tuple_and_training_in_place() -> None:
 def test_rank_and_world_size_come_from_torch_distributed() -> None:
     if not torch.distributed.is_available():
         pytest.skip("this torch has no distributed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
     try:
         with carya.torch.Loader(numbers(8, batch_size=4)) as loader:
             assert (loader.rank, loader.world_size) == (0, 1)
