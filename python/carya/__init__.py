@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from . import fleet as fleet
     from . import jax as jax
     from . import language as language
+    from . import sound as sound
     from . import torch as torch
     from ._detection.coco import coco
     from ._detection.open_images import open_images
@@ -150,7 +151,7 @@ _LATER = {
     "watch": "_watching.serving",
     "wrap": "_wrapping.wrapper",
 }
-_MODULES = ("augment", "detection", "language", "torch", "jax", "fleet")
+_MODULES = ("augment", "detection", "language", "sound", "torch", "jax", "fleet")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ What is drawn depends on seed, epoch and record only. `ChatTokens` needs the pac
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -53,7 +54,8 @@ class CleanText:
                 raise invalid(f"CleanText: {name}", given, "True or False")
         self._unicode, self._lower, self._strip, self._spaces = unicode, lower, strip, spaces
         self._tables = unicodedata.unidata_version if unicode else ""  # another one may make another text
-        self._replace = []
+        self._replace: list[tuple[str, str]] = []  # as texts, which tell one from another in a fingerprint
+        self._compiled = []
         for pair in replace:
             if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(one, str) for one in pair):
                 raise invalid("CleanText: replace", pair, "pairs of a regular expression and a text")
@@ -62,13 +64,14 @@ class CleanText:
                 compiled.sub(pair[1], "")
             except (re.error, IndexError) as error:
                 raise invalid("CleanText: replace", pair, f"a regular expression of re ({error})") from None
-            self._replace.append((compiled, pair[1]))
+            self._replace.append((pair[0], pair[1]))
+            self._compiled.append((compiled, pair[1]))
 
     def __call__(self, text: str) -> str:
         text = _checked_text("CleanText", text)
         if self._unicode is not None:
             text = unicodedata.normalize(self._unicode, text)
-        for pattern, by in self._replace:
+        for pattern, by in self._compiled:
             text = pattern.sub(by, text)
         if self._lower:
             text = text.lower()
@@ -189,6 +192,10 @@ class Vocabulary:
         if unknown is not None and unknown not in self._ids:
             raise invalid("Vocabulary: unknown", unknown, "one of the words")
         self._unknown = None if unknown is None else self._ids[unknown]
+        # For the fingerprint, which would look at no more than the first 10,000 words: this attribute is the first by its name.
+        self._digest = hashlib.blake2b(
+            repr((self.words, unknown)).encode(errors="surrogatepass"), digest_size=16
+        ).hexdigest()
 
     @classmethod
     def count(

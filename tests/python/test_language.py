@@ -13,6 +13,7 @@ import pytest
 from streams import epoch_digest
 
 import carya
+from carya._stages.identity import identity
 from carya.language import BasicEnglish, ChatTokens, CleanText, MaskTokens, ShiftLabels, Vocabulary
 
 CHATML = (
@@ -179,6 +180,14 @@ def test_a_vocabulary_counts_and_looks_up() -> None:
         Vocabulary(["a", "b", "a"])
     with pytest.raises(carya.InvalidArgument, match="one of the words"):
         Vocabulary(["a"], unknown="b")
+
+
+def test_other_words_and_patterns_are_other_functions() -> None:
+    many = [f"word {number}" for number in range(30_000)]
+    assert identity(Vocabulary(many)) == identity(Vocabulary(list(many)))
+    assert identity(Vocabulary(many)) != identity(Vocabulary([*many[:-1], "another"]))
+    assert identity(Vocabulary(many)) != identity(Vocabulary(many, unknown=many[0]))
+    assert identity(CleanText(replace=[("a", "b")])) != identity(CleanText(replace=[("c", "b")]))
 
 
 def test_words_become_padded_batches(tmp_path: Path) -> None:

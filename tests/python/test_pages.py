@@ -62,6 +62,7 @@ def data(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with wave.open(str(tmp_path / "LibriSpeech" / "train-clean-100" / f"{number}.wav"), "wb") as sound:
             sound.setparams((1, 2, 16000, 0, "NONE", ""))
             sound.writeframes(bytes(range(250)) * 64)
+    shutil.copytree(tmp_path / "LibriSpeech" / "train-clean-100", tmp_path / "musan")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
