@@ -15,7 +15,8 @@ Two lanes run at a time. Tests wait a good part of their time: for other process
 the second lane, of lower priority, computes. tools/build.sh and tools/setup.sh keep the two out of each other's way.
 
 No run passes END_S. A part that may wait for a later run (`rotating`) is left out, by name, when the time so far
-lets expect that it, and what must still follow it, would end after GUARD_S.
+lets expect that it, and what must still follow it, would end after GUARD_S, or that it takes processor time that the other
+lane needs to end by then.
 
 The summary has a line per part: wall seconds, CPU seconds of all its processes, and those of .ci/seconds.tsv. Wall time
 depends on what else the machine does, so growth is judged by CPU seconds. Machines differ: the median of the ratios is
@@ -46,6 +47,7 @@ LIMIT_S = 40 * 60  # a run that takes longer says so
 GUARD_S = 38 * 60  # no rotating part is begun that is expected to end later, with what must follow it
 END_S = 85 * 60  # what then runs is ended: the machine would end all of it five minutes later, without a summary
 UNKNOWN_S = 300  # what a part is expected to take of which nothing is recorded
+BUSY = 0.85  # of the processors, as the tests wait for others
 GROWTH = 1.2  # a part that takes this many times what it should is named ...
 GROWTH_MIN_S = 10  # ... if that is this much
 FUZZ_BUDGET_S = 60  # of wall time, for all targets together
@@ -241,6 +243,7 @@ class Run:
     """Runs the parts, a lane at a time in each of two threads."""
 
     def __init__(self, chosen: list[Part], before: dict[str, Taken], end_s: float) -> None:
+        self.chosen = chosen
         self.lanes = [[part for part in chosen if part.computes == computes] for computes in (False, True)]
         self.before = before
         self.start = time.monotonic()
@@ -251,6 +254,7 @@ class Run:
         self.left: list[str] = []  # for lack of time
         self.lock = threading.Lock()  # of what is above, and of the output
         self.processes: dict[str, int] = {}  # those that run, by part
+        self.begun: dict[str, float] = {}  # when, by part
         self.place = ROOT / "build" / "ci"
         self.place.mkdir(parents=True, exist_ok=True)
 
@@ -277,7 +281,7 @@ class Run:
     def lane(self, lane: list[Part]) -> None:
         for place, part in enumerate(lane):
             with self.lock:
-                if self.ended or (part.rotating and not self.has_time(lane[place:])):
+                if self.ended or (part.rotating and not (self.has_time(lane[place:]) and self.has_processors(part))):
                     self.put_off(part)
                     continue
             self.one(part)
@@ -296,6 +300,30 @@ class Run:
         wanted = [rest[0], *(part for part in rest[1:] if not part.rotating)]
         expected = sum(self.before[part.name].wall if part.name in self.before else UNKNOWN_S for part in wanted)
         return time.monotonic() - self.start + slowness * expected <= GUARD_S
+
+    def has_processors(self, part: Part) -> bool:
+        """Whether the processors are expected to do this part by GUARD_S beside all that must be done, and what runs now."""
+        steps = {name: taken for running in self.begun for name, taken in self.steps_of(running).items()}
+        ended = {name: taken for name, taken in (self.taken | steps).items() if name in self.before and " " in name}
+        before = sum(self.before[name].cpu for name in ended)
+        slowness = max(1.0, sum(taken.cpu for taken in ended.values()) / before) if before else 1.0
+        wanted = 0.0
+        for one in self.chosen:
+            known = self.before.get(one.name, Taken(UNKNOWN_S, UNKNOWN_S))
+            if one == part or one.name in self.begun or not (one.rotating or one.name in self.taken):
+                elapsed = time.monotonic() - self.begun.get(one.name, time.monotonic())
+                wanted += known.cpu * max(0.0, 1 - elapsed / max(known.wall * slowness, 1))
+        left_s = max(0.0, GUARD_S - (time.monotonic() - self.start))
+        return slowness * wanted <= left_s * (os.cpu_count() or 1) * BUSY
+
+    def steps_of(self, name: str) -> dict[str, Taken]:
+        """Those of a part that have ended, by their names behind its own."""
+        found: dict[str, Taken] = {}
+        for line in (self.place / f"{name}.tsv").read_text().splitlines():
+            step, *seconds = line.split("\t")
+            old = found.get(f"{name} {step}", Taken(0, 0))
+            found[f"{name} {step}"] = Taken(old.wall + float(seconds[0]), old.cpu + float(seconds[1]))
+        return found
 
     def one(self, part: Part) -> None:
         steps, log = self.place / f"{part.name}.tsv", self.place / f"{part.name}.log"
@@ -316,19 +344,17 @@ class Run:
                 start_new_session=True,
             )
             self.processes[part.name] = process.pid
+            self.begun[part.name] = start
         if part.computes:
             yield_to_others(process.pid)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # until it is reaped, its number is nobody else's
         with self.lock:
-            del self.processes[part.name]
+            del self.processes[part.name], self.begun[part.name]
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             wall = time.monotonic() - start
             self.taken[part.name] = Taken(wall, used.ru_utime + used.ru_stime)
-            for line in steps.read_text().splitlines():
-                step, *seconds = line.split("\t")
-                old = self.taken.get(f"{part.name} {step}", Taken(0, 0))
-                self.taken[f"{part.name} {step}"] = Taken(old.wall + float(seconds[0]), old.cpu + float(seconds[1]))
+            self.taken |= self.steps_of(part.name)
             if self.ended:
                 self.put_off(part)
             elif process.returncode != 0:

@@ -178,6 +178,22 @@ def test_a_rotating_part_is_left_out_by_name_when_it_and_what_must_follow_would_
     assert slow.failed == []
 
 
+def test_a_rotating_part_is_left_out_when_the_other_lane_needs_the_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ci.os, "cpu_count", lambda: 2)
+    parts = [shell("test", "sleep 2"), shell("bits", "exit 0", rotating=True, computes=True)]
+    most = ci.GUARD_S * 2 * ci.BUSY
+    assert run_of(tmp_path, monkeypatch, parts, test=most - 2000, bits=1900).left == []
+    assert run_of(tmp_path, monkeypatch, parts, test=most - 1000, bits=1900).left == ["bits (no time)"]
+    # A step of what runs took three times what is recorded: so will the rest.
+    slow = "printf 'step\\t9\\t30\\n' >> $CARYA_PARTS; sleep 2"
+    parts = [shell("test", slow), shell("quick", "sleep 1", computes=True), parts[1]]
+    known = {"test": 1000, "test step": 10, "bits": 500}
+    assert run_of(tmp_path, monkeypatch, parts, **known).left == ["bits (no time)"]
+    assert run_of(tmp_path, monkeypatch, parts, **(known | {"test step": 30})).left == []
+
+
 def test_a_run_ends_in_time_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = tmp_path / "pid"
     start = time.monotonic()
