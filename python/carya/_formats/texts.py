@@ -72,10 +72,30 @@ class Texts:
 
     def read_small(self, indices: Sequence[int]) -> list[bytes] | None:
         """The bytes of some records; None where they are large together. Errors: as of `read`."""
-        spans = [*map(self._span, indices)]
-        if sum(end - begin for _, begin, end in spans) > _SMALL_MAX:
-            return None
-        return [*map(self._read, indices, spans)]
+        wanted = np.asarray(indices, np.int64)
+        numbers = np.searchsorted(self._firsts, wanted, "right") - 1
+        found: list[bytes] = [b""] * len(wanted)
+        left = _SMALL_MAX
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            starts = self._texts[number].starts
+            inside = wanted[places] - (self._firsts[number] - self._skip)
+            begins, ends = starts[inside], starts[inside + 1]
+            sizes = ends - begins
+            left -= int(sizes.sum())
+            if left < 0:
+                return None
+            fd = self._fds.get(number)
+            read = itertools.repeat(self._file(number) if fd is None else fd)
+            made = [*map(os.pread, read, sizes.tolist(), begins.tolist())]
+            if [*map(len, made)] != sizes.tolist():
+                at = next(i for i, one in enumerate(made) if len(one) != sizes[i])
+                self._read(indices[int(places[at])], (number, int(begins[at]), int(ends[at])))
+            if len(made) == len(found):
+                return made
+            for place, one in zip(places.tolist(), made, strict=True):
+                found[place] = one
+        return found
 
     def read(self, index: int) -> bytes:
         """The bytes of a record. Errors: IoError (the file is another one by now), SampleError (more than 1 GiB)."""

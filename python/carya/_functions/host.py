@@ -38,6 +38,8 @@ _WATCH_S = 0.2
 _FIGURES_S = 0.02
 # Chunks that a worker is given by one message, and that one message answers, where they take a moment only.
 _CHUNKS_MAX = 8
+# Descriptors of one message to the trainer, but for those of a single step; it has room for 128 of them.
+_FDS_MAX = 64
 # Chunks that take longer are given one at a time, so that none waits behind another.
 _LONG_S = 0.2
 # A record whose calls have ended so many workers is at fault.
@@ -232,8 +234,8 @@ class Host:
             StreamShape(**shape), slots, whole=spec.whole, chunk_rows_min=least, workers=spec.workers,
             owners=spec.workers if spec.sharded and not spec.whole else 0, ahead=not isinstance(ahead, str), **epochs
         )  # fmt: skip
-        # Each chunk with objects or a whole batch may send a descriptor.
-        self._chunks_max = 1 if layout.objects or spec.whole else _CHUNKS_MAX
+        # Each chunk with objects sends a descriptor, and there may be many to a step; a whole batch sends one at most.
+        self._chunks_max = 1 if layout.objects else _CHUNKS_MAX
         self._crew.tell(("layout_is", fields, layout, slots), fd)
         if isinstance(ahead, str):
             self._why_not_ahead = ahead
@@ -420,31 +422,30 @@ class Host:
 
     def _publish(self) -> None:
         batches: list[tuple[Any, ...]] = []
+        fds: list[int] = []
         while self._schedule is not None and (step := self._schedule.take_ready()) is not None:
             if step.faults:
-                self._send_batches(batches)
+                self._send_batches(batches, fds)
                 fault = min(step.faults, key=lambda one: one.row)
                 self._link.send(("fault", step.session, fault, step.epoch, step.first + fault.row))
-            elif step.parts:
-                self._send_batches(batches)
-                self._send_parts(step)
-            else:
-                batches.append(self._told_of(step, step.rows, []))
-        self._send_batches(batches)
+                continue
+            parts = [part for _, part in sorted(step.parts, key=lambda one: one[0])]
+            theirs = [fd for _, _, fd in parts if fd >= 0]
+            if len(fds) + len(theirs) > _FDS_MAX:
+                self._send_batches(batches, fds)
+            rows = parts[0][1] if parts and parts[0][1] is not None else step.rows
+            fds += theirs
+            batches.append(self._told_of(step, rows, [(text, places, fd >= 0) for (text, places), _, fd in parts]))
+        self._send_batches(batches, fds)
 
-    def _send_batches(self, batches: list[tuple[Any, ...]]) -> None:
-        if batches:
-            self._link.send(("batches", batches, self._news()))
-            batches.clear()
-
-    def _send_parts(self, step: Step) -> None:
-        parts = [part for _, part in sorted(step.parts, key=lambda one: one[0])]
-        rows = parts[0][1] if parts[0][1] is not None else step.rows
-        fds = [fd for _, _, fd in parts if fd >= 0]
-        where = [(text, places, fd >= 0) for (text, places), _, fd in parts]
-        self._link.send(("batches", [self._told_of(step, rows, where)], self._news()), fds)
+    def _send_batches(self, batches: list[tuple[Any, ...]], fds: list[int]) -> None:
+        if not batches:
+            return
+        self._link.send(("batches", batches, self._news()), fds)
         for fd in fds:
             os.close(fd)
+        batches.clear()
+        fds.clear()
 
     @staticmethod
     def _told_of(step: Step, rows: int, parts: list[Any]) -> tuple[Any, ...]:

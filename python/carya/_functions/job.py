@@ -43,8 +43,6 @@ _CLOSE_S = 1.0
 _ARENA_MAX = 1 << 30
 _OPENING_S = 60.0
 _STEPS_TIMED = 240
-# Of so many slots two may be free without anybody's knowing.
-_SLOTS_MANY = 6
 # Figures of native threads that make what is before the functions.
 _OF_NATIVE = (
     "bytes_read", "reads", "cached_reads", "cached_bytes", "read_retries", "read_latency_seconds", "read_bytes_per_second",
@@ -214,12 +212,12 @@ class FunctionJob:
             )
             arena = min(self._row_bytes * likely * 3 // 2 + 4096, _ARENA_MAX) if self._row_bytes else 0
             layout = Layout((), rows, arena)
-            slots = self._asked.slots or min(256, workers + 4)
         else:
             layout = Layout(self.fields, rows)
-            least = 4 * workers + 8 if layout.size <= _SLOT_SMALL else workers + 4
-            slots = self._asked.slots or min(256, max(6, least))
-        self._give_back = GiveBack(self._link, 2 if slots >= _SLOTS_MANY else 1)
+        is_small = layout.size <= _SLOT_SMALL and not (spec.whole and not arena)
+        least = 4 * workers + 8 if is_small else workers + 4
+        slots = self._asked.slots or min(256, least if spec.whole else max(6, least))
+        self._give_back = GiveBack(self._link, min(4, max(1, slots // 3)))
         self._ring = Ring(layout, slots, self._give_back, self._asked.defer_release)
         self.slots = slots
         epochs = {"epochs": self._asked.epochs, "prefetch_epochs": self._asked.prefetch_epochs}
