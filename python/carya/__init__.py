@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from . import language as language
     from . import sound as sound
     from . import torch as torch
+    from ._containers.array_record import array_record
     from ._detection.coco import coco
     from ._detection.open_images import open_images
     from ._detection.voc import voc
@@ -69,10 +70,10 @@ if TYPE_CHECKING:
     from ._formats.lmdb_store import lmdb
     from ._formats.npy import npy, npz
     from ._formats.parquet import parquet
-    from ._formats.recognise import open as open  # not in __all__: `import *` would hide the builtin
     from ._formats.token_blocks import token_blocks
     from ._iterables.iterable import iterable
     from ._own_ops.op import op
+    from ._records.recognise import open as open  # not in __all__: `import *` would hide the builtin
     from ._text.tokenizer import Tokenizer
     from ._watching.serving import watch
     from ._wrapping.wrapper import wrap
@@ -97,6 +98,7 @@ __all__ = [
     "Unsupported",
     "WorkerDied",
     "__version__",
+    "array_record",
     "arrays",
     "arrow",
     "audio_folder",
@@ -135,6 +137,7 @@ _LATER = {
     "open_images": "_detection.open_images",
     "voc": "_detection.voc",
     "yolo": "_detection.yolo",
+    "array_record": "_containers.array_record",
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",
@@ -144,7 +147,7 @@ _LATER = {
     "npz": "_formats.npy",
     "text": "_formats.lines",
     "op": "_own_ops.op",
-    "open": "_formats.recognise",  # not in __all__: `import *` would hide the builtin
+    "open": "_records.recognise",  # not in __all__: `import *` would hide the builtin
     "parquet": "_formats.parquet",
     "Tokenizer": "_text.tokenizer",
     "token_blocks": "_formats.token_blocks",

@@ -14,7 +14,7 @@ MODULES_MAX = 15
 # A room imports from those on lower levels, and from modules that lie in no room. A higher one is imported inside of a
 # function only by the package's own doors (`__init__`, `__main__`, torch, jax), which may know all.
 LEVELS = {
-    "_explain": 0, "_orders": 0, "_processes": 0, "_simulate": 0, "_sources": 0, "_text": 0, "_tracing": 0, "_stages": 1, "_traits": 2, "_functions": 3, "_pipeline": 3, "_afar": 4, "_detection": 4, "_formats": 4, "_own_ops": 4, "_iterables": 4, "_loading": 4, "_records": 5, "_torch": 5, "_seeds": 5, "_bench": 6, "_wrapping": 5, "_convert": 6, "_inspect": 6, "_watching": 7, "_cli": 8
+    "_explain": 0, "_orders": 0, "_processes": 0, "_simulate": 0, "_sources": 0, "_text": 0, "_tracing": 0, "_stages": 1, "_traits": 2, "_functions": 3, "_pipeline": 3, "_afar": 4, "_detection": 4, "_formats": 4, "_own_ops": 4, "_iterables": 4, "_loading": 4, "_containers": 5, "_torch": 5, "_seeds": 5, "_wrapping": 5, "_records": 6, "_bench": 7, "_convert": 7, "_inspect": 7, "_watching": 8, "_cli": 9
 }  # fmt: skip
 PUBLIC = {"fleet"}
 DOORS = {"__init__", "__main__", "_pickled", "torch", "jax"}

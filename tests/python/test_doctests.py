@@ -25,7 +25,7 @@ MODULES = [
     "carya._formats.lmdb_store",
     "carya._formats.npy",
     "carya._formats.parquet",
-    "carya._formats.recognise",
+    "carya._records.recognise",
     "carya._formats.values",
     "carya._cli.converting",
     "carya._convert.mds",
@@ -34,7 +34,9 @@ MODULES = [
     "carya._inspect.terminal",
     "carya._inspect.texts",
     "carya._records.crc32c",
-    "carya._records.examples",
+    "carya._containers.array_record",
+    "carya._containers.codecs",
+    "carya._containers.examples",
     "carya._records.mds_shards",
     "carya._records.records",
     "carya._records.values",
@@ -70,6 +72,7 @@ MODULES = [
 # What the examples of a module need, beside numpy.
 NEEDED = {"carya.torch": "torch", "carya.jax": "jax", "carya._formats.parquet": "pyarrow"}
 NEEDED |= {"carya._torch.dataloader": "torch", "carya._torch.orders": "torch"}
+NEEDED |= {"carya._containers.codecs": "pyarrow", "carya._containers.array_record": "array_record"}
 NEEDED |= {"carya._formats.hdf5": "h5py", "carya._formats.lmdb_store": "lmdb"}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import carya
-from carya._formats.recognise import recognised
+from carya._records.recognise import recognised
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ from carya._formats.recognise import recognised
         ("data", b"\x93NUMPY..", "npy"),
         ("data", b"\x89HDF\r\n\x1a\n", "hdf5"),
         ("data", b"ARROW1", "arrow"),
+        ("a.array_record-00001-of-00002", b"..", "array_record"),
         ("data", bytes(257) + b"ustar", "webdataset"),
         ("data", bytes(16) + b"\xde\xc0\xef\xbe", "lmdb"),
         ("a.jsonl.gz", b"\x1f\x8b", "jsonl"),
@@ -69,7 +70,7 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path: Path) -> None:
         carya.open(tmp_path)
     for name in ("a.dat", "a.json"):
         (tmp_path / name).write_text("{}")
-        with pytest.raises(carya.InvalidArgument, match=r"got nothing that is known; call one of carya\.arrow"):
+        with pytest.raises(carya.InvalidArgument, match=r"got nothing that is known; call one of carya\.array_record"):
             carya.open(tmp_path / name)
     with pytest.raises(carya.NotFound):
         carya.open(tmp_path / "none*")

@@ -19,8 +19,8 @@ from conftest import DATA
 from PIL import Image
 
 import carya
+from carya._containers.examples import parsed, serialized
 from carya._records.crc32c import crc32c, masked
-from carya._records.examples import parsed, serialized
 from carya._records.mds_shards import decoded
 from carya._records.opening import open_records
 from carya._records.records import Records

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from .. import _core
 from .._errors import Error, InvalidArgument, NotFound
-from .._formats.recognise import open as open_source
-from .._formats.recognise import options_of, recognised
 from .._options import decode_index_name
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, names_records, tfrecord, webdataset
+from .._records.recognise import open as open_source
+from .._records.recognise import options_of, recognised
 from .._sources.stores import is_url
 from .shown import shown
 
@@ -68,13 +68,16 @@ def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipel
     return image_folder(path) if photos else webdataset(path)
 
 
+_OVER_ROWS = ("parquet", "jsonl", "csv", "text", "npy", "npz", "hdf5", "lmdb", "array_record")
+
+
 def _over_library(path: str) -> str:
     """The kind of source over a kept library that reads `path`; "" for none."""
     try:
         kind = recognised(path)[0]
     except Error:
         return ""
-    return kind if kind in ("parquet", "jsonl", "csv", "text", "npy", "npz", "hdf5", "lmdb") else ""
+    return kind if kind in _OVER_ROWS else ""
 
 
 def index_dataset(

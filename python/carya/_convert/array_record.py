@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
+from .._containers.examples import parsed
 from .._errors import SampleError
 from .._formats.needed import needed
-from .._records.examples import parsed
 from .._records.records import Records
 from .schema import Schema
 from .tfrecord import Examples

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .._containers.examples import serialized
 from .._formats.kept import look_at
-from .._records.examples import serialized
 from .._records.records import Records
 from .._records.tfrecords import TfRecords, frames
 from .formats import Format

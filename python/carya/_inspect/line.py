@@ -24,6 +24,8 @@ def python_line(opened: Opened, fields: Sequence[Field]) -> str:
         options = _of_tars(fields)
     elif kind in ("tfrecord", "mds", "arrow", "hf_dataset", "parquet"):
         options = _of_columns(kind, fields)
+    elif kind == "array_record" and [field.name for field in fields] != ["record"]:
+        options = {"record": "example"}
     elif kind == "csv" and re.search(r"\.tsv(\.(gz|zst|bz2|xz))?$", path):
         options = {"delimiter": "\t"}
     given = "".join(f", {name}={_quoted(value)}" for name, value in options.items())

@@ -6,7 +6,10 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from .._errors import Unsupported
+from .._containers.array_record import NAMED as ARRAY_RECORDS
+from .._containers.array_record import array_record
+from .._containers.examples import parsed
+from .._errors import SampleError, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
@@ -15,7 +18,7 @@ from .._formats.lines import text
 from .._formats.lmdb_store import lmdb
 from .._formats.npy import npy, npz
 from .._formats.parquet import Parquet
-from .._formats.recognise import options_of, recognised
+from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import ARROWS, mds_shards
 from .._sources.huggingface import hf_files
 from .._sources.objects import ListedObject, object_at
@@ -23,10 +26,23 @@ from .._sources.paths import TARS, TFRECORDS, one_path, path_list, record_paths
 from .._sources.stores import check_url, is_url, url_paths
 from .images import FolderImages
 from .library import LibraryRecords
+from .recognise import options_of, recognised
 from .records import Records
+
+
+def _array_records(path: str) -> Pipeline:
+    """The features of Examples, where the first record is one."""
+    found = array_record(path)
+    try:
+        are_examples = bool(parsed(found.map_style[0]["record"]))
+    except (ValueError, SampleError):
+        are_examples = False
+    return array_record(path, record="example") if are_examples else found
+
 
 # Of the sources whose pipeline holds the object that reads: the function, and which names of a folder are files of it.
 _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
+    "array_record": (_array_records, ARRAY_RECORDS.pattern.removeprefix("^[^.].*")),
     "csv": (csv, r"\.(csv|tsv)(\.(gz|zst|bz2|xz))?$"),
     "jsonl": (jsonl, r"\.(jsonl|ndjson|json)(\.(gz|zst|bz2|xz))?$"),
     "text": (text, r"\.(txt|text|md|tokens)(\.(gz|zst|bz2|xz))?$"),

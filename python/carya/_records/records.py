@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import abc
 import bisect
-import contextlib
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .._errors import IoError
-from .._formats.kept import Listed, digest, place_of
-from .._sources.objects import ListedObject
-
-_FILES_MAX = 64  # that a process has open
+from .._containers.ranges import File as File
+from .._containers.ranges import Ranges
+from .._formats.kept import digest, place_of
 
 Array = np.ndarray[Any, Any]
-File = Listed | ListedObject
 
 
 class Records(abc.ABC):
@@ -30,7 +25,7 @@ class Records(abc.ABC):
     def __init__(self, files: Sequence[File]) -> None:
         self.files = list(files)
         self.notes: list[str] = []  # what is wrong with the files, beside single records
-        self._fds: dict[int, int] = {}
+        self._ranges: Ranges | None = None
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
@@ -61,34 +56,13 @@ class Records(abc.ABC):
         return digest(self.kind, files, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_fds": {}}
+        return {**self.__dict__, "_ranges": None}
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         """Errors: IoError (there are fewer, the file changed since it was listed)."""
-        listed = self.files[file]
-        if isinstance(listed, ListedObject):
-            if offset + size > listed.size:
-                raise IoError(f"{self.kind}: {listed.path} @{offset}: it ends at {listed.size:,}; copy it again")
-            return listed.read(offset, size)
-        fd = self._fds.get(file)
-        if fd is None:
-            listed.check(self.kind)
-            if len(self._fds) >= _FILES_MAX:
-                os.close(self._fds.pop(next(iter(self._fds))))
-            fd = self._fds[file] = os.open(self.files[file].path, os.O_RDONLY | os.O_CLOEXEC)
-        where = f"{self.kind}: {self.files[file].path} @{offset}"
-        try:
-            data = os.pread(fd, size, offset)
-        except OSError as error:
-            raise IoError(f"{where}: {error.strerror}; copy the file again, or look after its disk") from error
-        if len(data) != size:
-            raise IoError(f"{where}: wanted {size:,} B, got {len(data):,} B; copy the file again")
-        return data
-
-    def __del__(self) -> None:
-        for fd in getattr(self, "_fds", {}).values():
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        if self._ranges is None:
+            self._ranges = Ranges(self.kind, self.files)
+        return self._ranges.read(file, offset, size)
 
 
 def part_of(starts: Sequence[int] | Array, index: int) -> tuple[int, int]:

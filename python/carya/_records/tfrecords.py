@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from .._containers.examples import parsed
 from .._errors import SampleError, Unsupported
 from .._sources.objects import enough, open_file
 from .crc32c import crc32c, masked
-from .examples import parsed
 from .records import Array, File, Records, part_of
 
 _HEAD, _FOOT = 12, 4  # length and its CRC in front of the data, the CRC of the data behind

@@ -96,7 +96,7 @@ def _values(which: int, kind: int, item: Any) -> list[Any]:
     if which == _INT64_LIST and kind == _BYTES:
         found, at = [], 0
         while at < len(item):
-            value, at = _read_varint(item, at)
+            value, at = read_varint(item, at)
             found.append(_signed(value))
         return found
     raise ValueError("a list has values of another kind")
@@ -106,24 +106,24 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
     """Number, kind and value of the fields of a message. Errors: ValueError (it is none)."""
     at = 0
     while at < len(data):
-        tag, at = _read_varint(data, at)
+        tag, at = read_varint(data, at)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
-            value, at = _read_varint(data, at)
+            value, at = read_varint(data, at)
             yield number, kind, value
             continue
         if kind not in (_FIXED64, _BYTES, _FIXED32) or number == 0:
             raise ValueError("it is no message of protobuf")
         size = 8 if kind == _FIXED64 else 4
         if kind == _BYTES:
-            size, at = _read_varint(data, at)
+            size, at = read_varint(data, at)
         if at + size > len(data):
             raise ValueError("a field of it is longer than it")
         yield number, kind, data[at : at + size]
         at += size
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

@@ -11,22 +11,24 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _core
+from .._containers.array_record import NAMED as ARRAY_RECORDS
+from .._containers.array_record import SIGNATURE, array_record
 from .._errors import Error, InvalidArgument, IoError, NotFound, Permission, Unsupported
+from .._formats.csv_rows import csv
+from .._formats.hdf5 import hdf5
+from .._formats.jsonl import jsonl
+from .._formats.lines import text
+from .._formats.lmdb_store import lmdb
+from .._formats.npy import npy, npz
+from .._formats.parquet import parquet
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
 from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
 from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_paths
-from .csv_rows import csv
-from .hdf5 import hdf5
-from .jsonl import jsonl
-from .lines import text
-from .lmdb_store import lmdb
-from .npy import npy, npz
-from .parquet import parquet
 
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
-    "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
+    "array_record": array_record, "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
     "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
@@ -40,11 +42,13 @@ _SUFFIXES = {
     r"\.(h5|hdf5|hdf|he5)$": "hdf5",
     r"\.mdb$": "lmdb",
     r"\.arrow$": "arrow",
+    ARRAY_RECORDS.pattern: "array_record",
     r"\.(tar|zip)$": "webdataset",
 }
 # (offset, bytes) at the beginning of a file; a name that says something else is then ambiguous.
 _MAGIC = {
     (0, b"PAR1"): "parquet",
+    (0, SIGNATURE): "array_record",
     (0, b"\x93NUMPY"): "npy",
     (0, b"\x89HDF\r\n\x1a\n"): "hdf5",
     (0, b"ARROW1"): "arrow",

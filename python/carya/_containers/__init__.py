@@ -1,0 +1,1 @@
+"""Sources over files of records by readers of our own."""

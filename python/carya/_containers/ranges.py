@@ -1,0 +1,93 @@
+"""Ranges of files as they were listed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .._errors import IoError
+from .._formats.kept import Listed
+from .._sources.objects import ListedObject
+
+_FILES_MAX = 64  # that a process has open
+_VIEW_MAX = 4 << 20  # bytes of the memory of `view`; larger ranges have their own
+
+File = Listed | ListedObject
+
+
+class Ranges:
+    """Bytes of files by number. Threads: one. It travels to other processes, each of which opens files of its own."""
+
+    def __init__(self, kind: str, files: Sequence[File]) -> None:
+        self.kind, self.files = kind, list(files)
+        self._fds: dict[int, int] = {}
+        self._buffer = bytearray()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fds": {}, "_buffer": bytearray()}
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Errors: IoError (there are fewer, the file changed since it was listed)."""
+        listed = self.files[number]
+        if isinstance(listed, ListedObject):
+            if offset + size > listed.size:
+                raise IoError(f"{self.kind}: {listed.path} @{offset}: it ends at {listed.size:,}; copy it again")
+            return listed.read(offset, size)
+        fd = self._fds.get(number)
+        if fd is None:
+            fd = self._opened(number)
+        try:
+            data = os.pread(fd, size, offset)
+        except OSError as error:
+            raise self._failed(number, offset, error) from error
+        if len(data) != size:
+            raise self._short(number, offset, size, len(data))
+        return data
+
+    def view(self, number: int, offset: int, size: int) -> memoryview:
+        """The same without new memory: it holds until the next call of `view`."""
+        if size > _VIEW_MAX or isinstance(self.files[number], ListedObject):
+            return memoryview(self.read(number, offset, size))
+        if len(self._buffer) < size:
+            self._buffer = bytearray(min(2 * size, _VIEW_MAX))
+        found = memoryview(self._buffer)[:size]
+        fd = self._fds.get(number)
+        if fd is None:
+            fd = self._opened(number)
+        try:
+            got = os.preadv(fd, [found], offset)
+        except OSError as error:
+            raise self._failed(number, offset, error) from error
+        if got != size:
+            raise self._short(number, offset, size, got)
+        return found
+
+    def _failed(self, number: int, offset: int, error: OSError) -> IoError:
+        where = f"{self.kind}: {self.files[number].path} @{offset}"
+        return IoError(f"{where}: {error.strerror}; copy the file again, or look after its disk")
+
+    def _short(self, number: int, offset: int, size: int, got: int) -> IoError:
+        where = f"{self.kind}: {self.files[number].path} @{offset}"
+        return IoError(f"{where}: wanted {size:,} B, got {got:,} B; copy the file again")
+
+    def _opened(self, number: int) -> int:
+        listed = self.files[number]
+        assert isinstance(listed, Listed)
+        listed.check(self.kind)
+        if len(self._fds) >= _FILES_MAX:
+            os.close(self._fds.pop(next(iter(self._fds))))
+        fd = self._fds[number] = os.open(listed.path, os.O_RDONLY | os.O_CLOEXEC)
+        return fd
+
+    def close(self) -> None:
+        """Close what is open. What is read next looks anew whether its file is the same."""
+        for fd in self._fds.values():
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._fds = {}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fds"):
+            self.close()

@@ -1,0 +1,164 @@
+"""Records of ArrayRecord files, as the package array_record wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DATA
+
+import carya
+from carya._containers.examples import serialized
+from carya._records.opening import open_records
+
+KINDS = ("zstd", "brotli", "snappy", "plain", "groups")
+COUNT = 24
+
+
+def value(n: int) -> bytes:
+    """Record n of the files: an Example, some longer than a block of 64 KiB."""
+    size = 70_000 + n if n % 8 == 5 else n * 37 % 500
+    return serialized({"n": (3, [n]), "data": (1, [bytes([n]) * size])})
+
+
+def stored(kind: str, folder: Path) -> Path:
+    """A file of the package's writer."""
+    if kind not in ("plain", "groups", "transposed"):
+        pytest.importorskip("pyarrow")
+    path = folder / f"{kind}.array_record"
+    path.write_bytes(gzip.decompress((Path(__file__).parent / "containers" / f"{path.name}.gz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_those_that_were_written(kind: str, tmp_path: Path) -> None:
+    rows = carya.array_record(stored(kind, tmp_path)).map_style
+    assert len(rows) == COUNT
+    for n in random.Random(1).sample(range(COUNT), COUNT):
+        assert rows[n] == {"record": value(n)}
+    example = carya.array_record(tmp_path, record="example")[13]
+    assert (example["n"], example["data"]) == (13, b"\x0d" * 70_013)
+
+
+def test_a_stream_over_two_files_has_each_record_once(tmp_path: Path) -> None:
+    paths = [stored("plain", tmp_path), stored("groups", tmp_path)]
+    pipeline = carya.array_record(paths, record="example").shuffle(seed=1).batch(12)
+    with carya.Loader(pipeline, threads=2) as loader:
+        found = {int(r): int(n) for batch in loader for r, n in zip(batch.records, batch["n"], strict=True)}
+    assert found == {n: n % COUNT for n in range(2 * COUNT)}
+
+
+def test_it_is_told_by_its_first_bytes_and_inspected(tmp_path: Path) -> None:
+    path = stored("plain", tmp_path)
+    assert carya.open(path)[3] == {"record": value(3)}
+    opened = open_records(str(path))
+    assert (opened.records.kind, len(opened.records)) == ("array_record", COUNT)
+    assert opened.records.read(3)["n"] == 3
+    assert opened.records.sizes() is not None
+    path.rename(tmp_path / "train.array_record-00000-of-00001")
+    assert len(carya.open(tmp_path)) == COUNT
+    (tmp_path / "train.array_record-00000-of-00001").rename(tmp_path / "data")
+    assert len(carya.open(tmp_path / "data")) == COUNT
+
+
+def test_files_that_are_none_or_were_cut_off_are_told_by_name(tmp_path: Path) -> None:
+    path = stored("plain", tmp_path)
+    whole = path.read_bytes()
+    for content in (b"", b"<html>" * 99_999, whole[: -(1 << 16)], whole[:-1], whole[:64] + bytes((1 << 17) - 64)):
+        path.write_bytes(content)
+        with pytest.raises(carya.SampleError, match=r"array_record: .*plain\.array_record: .*; give files"):
+            carya.array_record(path)
+    with pytest.raises(carya.NotFound):
+        carya.array_record(tmp_path / "none.array_record")
+    with pytest.raises(carya.InvalidArgument, match='give "bytes" or "example"'):
+        carya.array_record(path, record="text")  # type: ignore[arg-type]
+
+
+def test_a_broken_record_is_one_entry_and_the_others_are_read(tmp_path: Path) -> None:
+    path = stored("plain", tmp_path)
+    rows: Any = carya.array_record(path).map_style
+    begin = int(rows.place(3).split("@")[1].split(",")[0])
+    data = bytearray(path.read_bytes())
+    data[begin + 24] = ord("x")  # the kind of its chunk
+    path.write_bytes(data)
+    pipeline = carya.array_record(path, record="example").batch(4)
+    with carya.Loader(pipeline, threads=1, on_error="replace", seed=1) as loader:
+        assert sum(len(batch["n"]) for batch in loader) == COUNT
+        (entry,) = loader.quarantine()
+    assert entry["record"] == 3
+    assert f"@{begin}, record 3: there is no chunk of records" in entry["reason"]
+
+
+def test_what_was_transposed_is_refused(tmp_path: Path) -> None:
+    path = stored("transposed", tmp_path)
+    with pytest.raises(carya.Unsupported, match='it was written with "transpose"; write it without'):
+        carya.array_record(path)[0]
+
+
+def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:
+    path = stored("plain", tmp_path)
+    rows = carya.array_record(path)
+    path.write_bytes(path.read_bytes() + bytes(1 << 16))
+    with pytest.raises(carya.IoError, match="it changed since it was listed"):
+        rows[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_bytes_are_errors_and_never_more(kind: str, tmp_path: Path) -> None:
+    path = stored(kind, tmp_path)
+    whole = path.read_bytes()
+    used = [n for n in range(len(whole)) if whole[n]][:4000]
+    draw = random.Random(kind)
+    for _ in range(60):
+        data = bytearray(whole)
+        for at in draw.sample(used, draw.randint(1, 6)):
+            data[at] = draw.randrange(256)
+        path.write_bytes(data)
+        try:
+            rows = carya.array_record(path, record=draw.choice(("bytes", "example"))).map_style
+            assert len(rows) < 1 << 50
+            for n in draw.sample(range(min(len(rows), 99)), min(len(rows), 8)):
+                with contextlib.suppress(carya.SampleError):
+                    rows[n]
+        except (carya.SampleError, carya.InvalidArgument, carya.Unsupported):
+            continue
+
+
+def test_without_pyarrow_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from carya._containers import codecs
+
+    path = stored("zstd", tmp_path)
+    codecs.library.cache_clear()
+    codecs.codec_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(carya.Unsupported, match=r"pip install 'carya\[parquet\]'"):
+        carya.array_record(path)[0]
+
+
+@pytest.mark.parametrize(
+    "options", ["", "uncompressed", "group_size:7,brotli:3", "snappy", "uncompressed,group_size:9"]
+)
+def test_records_are_those_that_the_package_reads(options: str, tmp_path: Path) -> None:
+    module = pytest.importorskip("array_record.python.array_record_module", reason="array_record is not installed")
+    pytest.importorskip("pyarrow")
+    draw = random.Random(options)
+    path = str(tmp_path / "a.array_record")
+    writer = module.ArrayRecordWriter(path, options)
+    for _ in range(300):
+        size = draw.choice((0, 1, 100, 3000, 65_472, 65_536, 200_000))
+        writer.write(draw.randbytes(size) if draw.random() < 0.5 else bytes(size))
+    writer.close()
+    wanted, rows = module.ArrayRecordReader(path).read_all(), carya.array_record(path).map_style
+    assert [rows[n]["record"] for n in range(len(rows))] == wanted
+
+
+@pytest.mark.skipif(DATA is None, reason="CARYA_TEST_DATA is not set")
+def test_a_real_file_has_its_records() -> None:
+    path = Path(DATA or "", "formats", "arrayrecord", "digits.array_record-00000-of-00002")
+    rows = carya.array_record(path)
+    assert [rows[n]["record"] for n in range(len(rows))] == [b"0", b"1", b"2", b"3", b"4"]
