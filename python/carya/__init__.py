@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from . import sound as sound
     from . import torch as torch
     from ._containers.array_record import array_record
+    from ._containers.litdata import litdata
     from ._detection.coco import coco
     from ._detection.open_images import open_images
     from ._detection.voc import voc
@@ -111,6 +112,7 @@ __all__ = [
     "image_folder",
     "iterable",
     "jsonl",
+    "litdata",
     "lmdb",
     "mds",
     "mix",
@@ -138,6 +140,7 @@ _LATER = {
     "voc": "_detection.voc",
     "yolo": "_detection.yolo",
     "array_record": "_containers.array_record",
+    "litdata": "_containers.litdata",
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",

@@ -37,6 +37,8 @@ MODULES = [
     "carya._containers.array_record",
     "carya._containers.codecs",
     "carya._containers.examples",
+    "carya._containers.litdata",
+    "carya._containers.litdata_values",
     "carya._records.mds_shards",
     "carya._records.records",
     "carya._records.values",

@@ -35,6 +35,7 @@ from carya._records.recognise import recognised
         ("train-00000-of-00010", b"..", "tfrecord"),
         ("folder/state.json", b"{}", "hf_dataset"),
         ("folder/index.json", b"{}", "mds"),
+        ("folder/index.json", b'{"chunks": []}', "litdata"),
         ("folder/data.mdb", b"", "lmdb"),
         ("folder/a.csv", b"", "csv"),
         ("folder/a.tar", b"", "webdataset"),

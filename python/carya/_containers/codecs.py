@@ -39,6 +39,22 @@ def unpacked(kind: str, codec: str, data: bytes, size: int) -> bytes:
     return found
 
 
+def zstd_size(data: bytes) -> int:
+    """How large the first frame of zstd says that it is unpacked. Errors: ValueError (none, one that does not say it).
+
+    Source: RFC 8878, 3.1.1.1.
+    """
+    if not data.startswith(b"\x28\xb5\x2f\xfd") or len(data) < 5:
+        raise ValueError("it is no frame of zstd")
+    flags = data[4]
+    alone = flags >> 5 & 1
+    width = (1 if alone else 0, 2, 4, 8)[flags >> 6]
+    at = 5 + (1 - alone) + (0, 1, 2, 4)[flags & 3]
+    if not width or at + width > len(data):
+        raise ValueError("its frame of zstd does not say how large it is")
+    return int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0)
+
+
 @functools.cache
 def codec_of(kind: str, codec: str) -> Any:
     return library(kind).Codec(codec)

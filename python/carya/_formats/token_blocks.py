@@ -63,7 +63,7 @@ def token_blocks(
     return Pipeline._of_dataset(checked_dataset(blocks, None, False, blocks.version))
 
 
-class _Ids(NamedTuple):
+class Ids(NamedTuple):
     """The ids of a file."""
 
     file: Listed
@@ -75,7 +75,7 @@ class _Ids(NamedTuple):
 class TokenBlocks:
     """Blocks by index. Threads: one. It travels to worker processes, each of which maps files of its own."""
 
-    def __init__(self, parts: Sequence[_Ids], length: int, stride: int) -> None:
+    def __init__(self, parts: Sequence[Ids], length: int, stride: int) -> None:
         self._parts, self._length, self._stride = list(parts), length, stride
         counts = [max(0, (part.ids - length) // stride + 1) for part in parts]
         self._starts = [0, *itertools.accumulate(counts)]
@@ -121,7 +121,7 @@ class TokenBlocks:
         return self._open[part]
 
 
-def _ids_of(file: Listed, dtype: str | None) -> _Ids:
+def _ids_of(file: Listed, dtype: str | None) -> Ids:
     subject = f"token_blocks: {file.path}"
     if file.path.endswith(".npy"):
         return _npy(file, subject)
@@ -149,24 +149,24 @@ def _written_dtype(path: str) -> str:
     return found if found in _DTYPES else "uint16"
 
 
-def _whole(file: Listed, subject: str, dtype: str, offset: int) -> _Ids:
+def _whole(file: Listed, subject: str, dtype: str, offset: int) -> Ids:
     """All that is behind the offset."""
     kind = np.dtype(dtype).newbyteorder("<")
     if (file.size - offset) % kind.itemsize:
         raise SampleError(
             f"{subject}: it has {file.size:,} B, no whole number of {dtype}; give the dtype that was written, or copy it again"
         )
-    return _Ids(file, kind, offset, (file.size - offset) // kind.itemsize)
+    return Ids(file, kind, offset, (file.size - offset) // kind.itemsize)
 
 
-def _npy(file: Listed, subject: str) -> _Ids:
+def _npy(file: Listed, subject: str) -> Ids:
     try:
         mapped = np.load(file.path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise SampleError(f"{subject}: {error}; write it by numpy.save") from None
     if mapped.ndim != 1 or mapped.dtype.kind not in "iu":
         raise SampleError(f"{subject}: it has {mapped.dtype} {list(mapped.shape)}; give one axis of integers")
-    return _Ids(file, mapped.dtype, int(getattr(mapped, "offset", 0)), len(mapped))
+    return Ids(file, mapped.dtype, int(getattr(mapped, "offset", 0)), len(mapped))
 
 
 def _megatron_dtype(path: str) -> str:

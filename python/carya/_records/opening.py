@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import array_record
 from .._containers.examples import parsed
+from .._containers.litdata import litdata
 from .._errors import SampleError, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
@@ -49,6 +50,7 @@ _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "npy": (npy, r"\.npy$"),
     "npz": (npz, r"\.npz$"),
     "hdf5": (hdf5, r"\.(h5|hdf5|hdf|he5)$"),
+    "litdata": (litdata, r"$"),
     "lmdb": (lmdb, r"$"),
 }
 _PARQUET = r"\.(parquet|parq|pq)$"
@@ -152,6 +154,8 @@ def _records(kind: str, name: str, raw: bool) -> Records:
     if kind == "lmdb":
         inside = [os.path.join(one, "data.mdb") if os.path.isdir(one) else one for one in path_list("path", name)]
         return LibraryRecords(kind, _listed(kind, inside), pipeline.map_style)
+    if kind == "litdata":
+        return LibraryRecords(kind, pipeline.map_style.files, pipeline.map_style)
     return LibraryRecords(kind, _listed(kind, _paths(name, named)), pipeline.map_style, in_blocks=kind == "hdf5")
 
 

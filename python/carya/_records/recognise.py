@@ -13,6 +13,7 @@ from typing import Any
 from .. import _core
 from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import SIGNATURE, array_record
+from .._containers.litdata import litdata
 from .._errors import Error, InvalidArgument, IoError, NotFound, Permission, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
@@ -29,7 +30,7 @@ from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
     "array_record": array_record, "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
-    "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "webdataset": webdataset,
+    "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
 _SUFFIXES = {
@@ -129,6 +130,8 @@ def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:
 def _folder(path: str) -> tuple[str, str]:
     entries = [entry for entry in os.scandir(path) if not entry.name.startswith(".")]
     marks = {_MARKS[entry.name] for entry in entries if entry.name in _MARKS}
+    if "mds" in marks and _is_litdata(os.path.join(path, "index.json")):
+        marks = marks - {"mds"} | {"litdata"}
     if marks:
         return _agreed(path, {(kind, "a file that only it has") for kind in marks})
     files = [entry.name for entry in entries if entry.is_file()]
@@ -144,6 +147,13 @@ def _folder(path: str) -> tuple[str, str]:
             "yours, with labels= if there are any"
         )
     return _agreed(path, found)
+
+
+def _is_litdata(index: str) -> bool:
+    """Whether an index.json names chunks, as LitData does, and no shards, as MDS does."""
+    with builtins.open(index, "rb") as file:
+        head = file.read(1 << 16)
+    return b'"chunks"' in head and b'"shards"' not in head
 
 
 def _in_store(url: str) -> tuple[str, str]:

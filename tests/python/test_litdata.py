@@ -1,0 +1,219 @@
+"""Samples of LitData's chunks, as the package litdata wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import carya
+from carya._records.opening import open_records
+
+WRITTEN = Path(__file__).parent / "containers" / "litdata"
+KINDS = ("raw", "whole", "framed", "sample")
+COUNT = 10
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def stored(kind: str, folder: Path) -> Path:
+    """A folder of the package's writer."""
+    if kind in ("whole", "framed", "sample"):
+        pytest.importorskip("pyarrow")
+    return Path(shutil.copytree(WRITTEN / kind, folder / kind))
+
+
+def mixed(n: int) -> dict[str, Any]:
+    """Sample n of the folders in `KINDS`."""
+    return {
+        "n": n - 3,
+        "x": n / 3,
+        "flag": n % 2 == 0,
+        "text": f"note {n} ü",
+        "raw": bytes([n]) * n,
+        "array": np.arange(n + 1, dtype=np.int16).reshape(1, -1),
+        "vector": np.arange(n, dtype=np.float32),
+        "tensor": np.arange(2 * n, dtype=np.int64).reshape(2, n),
+        "ids": np.arange(n, dtype=np.int32),
+        "picture": (np.arange(60).reshape(4, 5, 3) * n % 256).astype(np.uint8),
+        "inside": {"a": [n, f"{n}"], "b": (n * 2,)},
+    }
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(other, np.ndarray):
+        return isinstance(one, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(other, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in other)
+    if isinstance(other, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_those_that_were_written(kind: str, tmp_path: Path) -> None:
+    rows = pickle.loads(pickle.dumps(carya.litdata(stored(kind, tmp_path)).map_style))  # as a worker has them
+    assert len(rows) == COUNT
+    for n in random.Random(1).sample(range(COUNT), COUNT):
+        assert same(rows[n], mixed(n))
+
+
+def test_lists_and_dicts_of_json_and_files_as_bytes(tmp_path: Path) -> None:
+    rows = carya.litdata(stored("json", tmp_path)).map_style
+    for n in range(COUNT):
+        sample = rows[n]
+        record = {"a": n, "b": None if n % 2 else "x", "c": n / 2, "d": True}
+        assert sample["j"] == [record] * (n % 3 + 1)
+        assert sample["k"] == {
+            "t": [n, 2],
+            "u": ["a", "b"],
+            "v": [1.5],
+            "w": {"deep": [{"q": [1]}]},
+            "y": [True, False],
+        }
+        assert sample["im"][:2] == b"\xff\xd8"
+
+
+def test_a_stream_has_each_sample_once(tmp_path: Path) -> None:
+    pipeline = carya.litdata([stored("raw", tmp_path), WRITTEN / "raw"]).shuffle(seed=1)
+    lists = ["raw", "array", "vector", "tensor", "ids"]
+    with carya.Loader(pipeline.batch(5, lists=lists), threads=2) as loader:
+        found = {int(r): int(n) for batch in loader for r, n in zip(batch.records, batch["n"], strict=True)}
+    assert found == {n: n % COUNT - 3 for n in range(2 * COUNT)}
+
+
+def test_blocks_of_ids_are_those_of_the_chunks(tmp_path: Path) -> None:
+    folder = stored("tokens", tmp_path)
+    ids = np.concatenate([np.arange(n * 30, n * 30 + 30 + n % 3) for n in range(25)])
+    chunks = [chunk["dim"] for chunk in json.loads((folder / "index.json").read_text())["chunks"]]
+    starts = np.concatenate([[0], np.cumsum(chunks)])
+    wanted = [
+        ids[begin + 10 * i : begin + 10 * i + 10]
+        for begin, n in zip(starts, chunks, strict=False)
+        for i in range(n // 10)
+    ]
+    rows = carya.litdata(folder, block=10)
+    assert len(chunks) > 1
+    assert len(rows) == len(wanted)
+    assert all(np.array_equal(rows[n]["ids"], block) for n, block in enumerate(wanted))
+    with pytest.raises(carya.InvalidArgument, match="written for TokensLoader; give block="):
+        carya.litdata(folder)
+    with pytest.raises(carya.InvalidArgument, match="not written for TokensLoader"):
+        carya.litdata(WRITTEN / "raw", block=10)
+
+
+def test_pickles_are_refused_or_stay_bytes(tmp_path: Path) -> None:
+    folder = stored("pickled", tmp_path)
+    with pytest.raises(carya.Unsupported, match=r'it has pickles.*give pickles="bytes"'):
+        carya.litdata(folder)
+    sample = carya.litdata(folder, pickles="bytes")[3]
+    assert sample["n"] == 3
+    assert isinstance(sample["s"], bytes)
+
+
+def test_it_is_told_from_mds_and_inspected(tmp_path: Path) -> None:
+    folder = stored("raw", tmp_path)
+    assert carya.open(folder)[4]["text"] == "note 4 ü"
+    opened = open_records(str(folder))
+    assert (opened.records.kind, len(opened.records)) == ("litdata", COUNT)
+    assert opened.records.read(7)["n"] == 4
+    assert len(opened.records.files) == 2
+
+
+def test_a_broken_sample_is_one_entry_and_the_others_are_read(tmp_path: Path) -> None:
+    folder = stored("raw", tmp_path)
+    path = folder / "chunk-0-0.bin"
+    data = bytearray(path.read_bytes())
+    begin = int.from_bytes(data[4 + 4 * 2 : 8 + 4 * 2], "little")
+    data[begin] = 99  # bytes of its first leaf
+    path.write_bytes(data)
+    pipeline = carya.litdata(folder).batch(5, lists=["raw", "array", "vector", "tensor", "ids"])
+    with carya.Loader(pipeline, threads=1, on_error="replace", seed=1) as loader:
+        assert sum(len(batch["n"]) for batch in loader) == COUNT
+        (entry,) = loader.quarantine()
+    assert entry["record"] == 2
+    assert f"chunk-0-0.bin @{begin}, sample 2: n: its leaves are" in entry["reason"]
+
+
+def test_indexes_that_are_none_are_told_by_name(tmp_path: Path) -> None:
+    folder = stored("raw", tmp_path)
+    index = folder / "index.json"
+    whole = json.loads(index.read_text())
+
+    def changed(**config: Any) -> dict[str, Any]:
+        return {**whole, "config": {**whole["config"], **config}}
+
+    for content in (
+        "",
+        "[]",
+        "{",
+        "[" * 99_999,
+        json.dumps({"chunks": 1, "config": {}}),
+        json.dumps(changed(data_spec="[1]")),
+    ):
+        index.write_text(content)
+        with pytest.raises(carya.SampleError, match=r"litdata: .*index\.json: .*; give a folder of litdata\.optimize"):
+            carya.litdata(folder)
+    for config, said in (
+        ({"encryption": {"level": "chunk"}}, "it is encrypted"),
+        ({"item_loader": "ParquetLoader"}, r"call carya\.parquet"),
+        ({"item_loader": "Mine"}, "write it for PyTreeLoader"),
+        ({"compression": "lz4"}, "write it with zstd"),
+        ({"data_format": ["mine"] * len(whole["config"]["data_format"])}, "none of LitData's own"),
+    ):
+        index.write_text(json.dumps(changed(**config)))
+        with pytest.raises(carya.Unsupported, match=said):
+            carya.litdata(folder)
+    chunk = whole["chunks"][0]
+    for said in ({"filename": "../secret"}, {"filename": ""}, {"chunk_size": -1}, {"chunk_size": None}, {"dim": "x"}):
+        index.write_text(json.dumps({**whole, "chunks": [{**chunk, **said}]}))
+        with pytest.raises(carya.SampleError):
+            carya.litdata(folder)
+    index.write_text(json.dumps({**whole, "chunks": [{**chunk, "filename": "none.bin"}]}))
+    with pytest.raises(carya.NotFound, match=r"none\.bin: there is no such file.*index\.json names it"):
+        carya.litdata(folder)
+
+
+def test_what_is_damaged_in_the_cache_folder_is_made_anew(tmp_path: Path) -> None:
+    rows = carya.litdata(stored("framed", tmp_path)).map_style
+    rows.unpack()
+    for folder in rows.kept_paths():
+        (Path(folder) / "chunk").write_bytes(b"short")
+    again = carya.litdata(tmp_path / "framed").map_style
+    assert same(again[9], mixed(9))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "json"])
+def test_damaged_bytes_are_errors_and_never_more(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stored(kind, tmp_path)
+    (path,) = (one for one in folder.iterdir() if one.name.startswith("chunk-0-0"))
+    whole = path.read_bytes()
+    draw = random.Random(kind)
+    for turn in range(40):
+        monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / f"cache-{turn}"))
+        data = bytearray(whole)
+        for at in draw.sample(range(min(len(data), 400) if turn % 2 else len(data)), draw.randint(1, 6)):
+            data[at] = draw.choice((0, 255, draw.randrange(256)))
+        path.write_bytes(data[: draw.randrange(len(data))] if turn % 5 == 0 else data)
+        rows = carya.litdata(folder).map_style
+        for n in range(COUNT):
+            with contextlib.suppress(carya.SampleError):
+                rows[n]
+
+
+def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:
+    folder = stored("raw", tmp_path)
+    rows = carya.litdata(folder)
+    (folder / "chunk-0-0.bin").write_bytes(b"another")
+    with pytest.raises(carya.IoError, match="it changed since it was listed"):
+        rows[0]
