@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from . import torch as torch
     from ._containers.array_record import array_record
     from ._containers.litdata import litdata
+    from ._containers.video import video
     from ._detection.coco import coco
     from ._detection.open_images import open_images
     from ._detection.voc import voc
@@ -125,6 +126,7 @@ __all__ = [
     "text",
     "tfrecord",
     "token_blocks",
+    "video",
     "voc",
     "watch",
     "webdataset",
@@ -141,6 +143,7 @@ _LATER = {
     "yolo": "_detection.yolo",
     "array_record": "_containers.array_record",
     "litdata": "_containers.litdata",
+    "video": "_containers.video",
     "csv": "_formats.csv_rows",
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",

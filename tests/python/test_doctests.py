@@ -39,6 +39,7 @@ MODULES = [
     "carya._containers.examples",
     "carya._containers.litdata",
     "carya._containers.litdata_values",
+    "carya._containers.video",
     "carya._records.mds_shards",
     "carya._records.records",
     "carya._records.values",
@@ -75,6 +76,7 @@ MODULES = [
 NEEDED = {"carya.torch": "torch", "carya.jax": "jax", "carya._formats.parquet": "pyarrow"}
 NEEDED |= {"carya._torch.dataloader": "torch", "carya._torch.orders": "torch"}
 NEEDED |= {"carya._containers.codecs": "pyarrow", "carya._containers.array_record": "array_record"}
+NEEDED |= {"carya._containers.video": "av"}
 NEEDED |= {"carya._formats.hdf5": "h5py", "carya._formats.lmdb_store": "lmdb"}
 
 

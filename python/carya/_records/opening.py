@@ -10,6 +10,8 @@ from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import array_record
 from .._containers.examples import parsed
 from .._containers.litdata import litdata
+from .._containers.video import NAMED as VIDEOS
+from .._containers.video import video
 from .._errors import SampleError, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
@@ -52,6 +54,7 @@ _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "hdf5": (hdf5, r"\.(h5|hdf5|hdf|he5)$"),
     "litdata": (litdata, r"$"),
     "lmdb": (lmdb, r"$"),
+    "video": (video, "(?i:" + VIDEOS.pattern.removeprefix("^[^.].*") + ")"),
 }
 _PARQUET = r"\.(parquet|parq|pq)$"
 # Of which parts of an object are read, and what its objects in a folder of a bucket are called.

@@ -14,6 +14,8 @@ from .. import _core
 from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import SIGNATURE, array_record
 from .._containers.litdata import litdata
+from .._containers.video import NAMED as VIDEOS
+from .._containers.video import video
 from .._errors import Error, InvalidArgument, IoError, NotFound, Permission, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
@@ -30,7 +32,7 @@ from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
     "array_record": array_record, "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
-    "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "webdataset": webdataset,
+    "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "video": video, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
 _SUFFIXES = {
@@ -44,6 +46,7 @@ _SUFFIXES = {
     r"\.mdb$": "lmdb",
     r"\.arrow$": "arrow",
     ARRAY_RECORDS.pattern: "array_record",
+    f"(?i){VIDEOS.pattern}": "video",
     r"\.(tar|zip)$": "webdataset",
 }
 # (offset, bytes) at the beginning of a file; a name that says something else is then ambiguous.
