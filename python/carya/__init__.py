@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from . import sound as sound
     from . import torch as torch
     from ._containers.array_record import array_record
+    from ._containers.beton import beton
     from ._containers.litdata import litdata
     from ._containers.video import video
     from ._detection.coco import coco
@@ -104,6 +105,7 @@ __all__ = [
     "arrays",
     "arrow",
     "audio_folder",
+    "beton",
     "coco",
     "csv",
     "dataset",
@@ -142,6 +144,7 @@ _LATER = {
     "voc": "_detection.voc",
     "yolo": "_detection.yolo",
     "array_record": "_containers.array_record",
+    "beton": "_containers.beton",
     "litdata": "_containers.litdata",
     "video": "_containers.video",
     "csv": "_formats.csv_rows",

@@ -35,6 +35,7 @@ MODULES = [
     "carya._inspect.texts",
     "carya._records.crc32c",
     "carya._containers.array_record",
+    "carya._containers.beton",
     "carya._containers.codecs",
     "carya._containers.examples",
     "carya._containers.litdata",

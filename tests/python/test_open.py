@@ -23,6 +23,7 @@ from carya._records.recognise import recognised
         ("data", b"\x93NUMPY..", "npy"),
         ("data", b"\x89HDF\r\n\x1a\n", "hdf5"),
         ("a.MP4", b"\0\0\0\x20ftypisom", "video"),
+        ("a.beton", b"\x02\0", "beton"),
         ("data", b"ARROW1", "arrow"),
         ("a.array_record-00001-of-00002", b"..", "array_record"),
         ("data", bytes(257) + b"ustar", "webdataset"),

@@ -68,7 +68,20 @@ def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipel
     return image_folder(path) if photos else webdataset(path)
 
 
-_OVER_ROWS = ("parquet", "jsonl", "csv", "text", "npy", "npz", "hdf5", "lmdb", "array_record", "litdata", "video")
+_OVER_ROWS = (
+    "parquet",
+    "jsonl",
+    "csv",
+    "text",
+    "npy",
+    "npz",
+    "hdf5",
+    "lmdb",
+    "array_record",
+    "litdata",
+    "video",
+    "beton",
+)
 
 
 def _over_library(path: str) -> str:

@@ -53,16 +53,24 @@ class Ranges:
         if len(self._buffer) < size:
             self._buffer = bytearray(min(2 * size, _VIEW_MAX))
         found = memoryview(self._buffer)[:size]
+        self.fill(number, offset, found)
+        return found
+
+    def fill(self, number: int, offset: int, out: memoryview) -> None:
+        """Read as many bytes as `out` has to there. Errors: as of `read`."""
+        size = out.nbytes
+        if isinstance(self.files[number], ListedObject):
+            out[:] = self.read(number, offset, size)
+            return
         fd = self._fds.get(number)
         if fd is None:
             fd = self._opened(number)
         try:
-            got = os.preadv(fd, [found], offset)
+            got = os.preadv(fd, [out], offset)
         except OSError as error:
             raise self._failed(number, offset, error) from error
         if got != size:
             raise self._short(number, offset, size, got)
-        return found
 
     def _failed(self, number: int, offset: int, error: OSError) -> IoError:
         where = f"{self.kind}: {self.files[number].path} @{offset}"

@@ -206,7 +206,7 @@ class VideoClips:
                 out = np.empty((len(wanted), frame.height, frame.width, 3), np.uint8)
             if out.shape[1:3] != (frame.height, frame.width):
                 raise ValueError(f"its frame at {frame.pts} is {frame.width} x {frame.height}, unlike those before it")
-            picture = frame.to_ndarray(format="rgb24")
+            picture = _pixels(frame)
             while i < len(wanted) and wanted[i] == frame.pts:
                 out[i] = picture
                 i += 1
@@ -217,16 +217,18 @@ class VideoClips:
         """A decoder whose next frame is none behind `first`: from a key frame on, an earlier one where that is not enough."""
         key = keys.item(at) if at >= 0 else -1
         while True:
-            self._forget(number)
-            decoder = _Decoder(self._files[number].listed.path)
-            if len(self._open) >= _OPEN_MAX:
-                self._forget(next(iter(self._open)))
-            self._open[number] = decoder
-            decoder.key = key
-            if at > 0:
+            decoder = self._open.get(number)
+            if decoder is None or at < 0:
+                self._forget(number)
+                if len(self._open) >= _OPEN_MAX:
+                    self._forget(next(iter(self._open)))
+                decoder = self._open[number] = _Decoder(self._files[number].listed.path)
+            if at >= 0:
                 decoder.container.seek(keys.item(at), stream=decoder.stream, backward=True)
+                decoder.frames = decoder.container.decode(decoder.stream)
+            decoder.key, decoder.ahead = key, None
             decoder.ahead = _next(decoder)
-            if at <= 0 or (decoder.ahead is not None and decoder.ahead.pts <= first):
+            if at < 0 or (decoder.ahead is not None and decoder.ahead.pts <= first):
                 return decoder
             at -= 1
 
@@ -272,6 +274,13 @@ class VideoClips:
                     return found
             os.unlink(path)  # damaged
         return _table_of(file.path)
+
+
+def _pixels(frame: Any) -> Array:
+    """What `frame.to_ndarray(format="rgb24")` gives, without a copy."""
+    plane = frame.reformat(format="rgb24").planes[0]
+    rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: frame.height, : 3 * frame.width]
+    return rows.reshape(frame.height, frame.width, 3)
 
 
 def _next(decoder: _Decoder) -> Any:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import array_record
+from .._containers.beton import NAMED as BETONS
+from .._containers.beton import beton
 from .._containers.examples import parsed
 from .._containers.litdata import litdata
 from .._containers.video import NAMED as VIDEOS
@@ -43,9 +45,15 @@ def _array_records(path: str) -> Pipeline:
     return array_record(path, record="example") if are_examples else found
 
 
+def _raw_betons(path: str) -> Pipeline:
+    """Images as they lie there."""
+    return beton(path, decode=False)
+
+
 # Of the sources whose pipeline holds the object that reads: the function, and which names of a folder are files of it.
 _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "array_record": (_array_records, ARRAY_RECORDS.pattern.removeprefix("^[^.].*")),
+    "beton": (_raw_betons, BETONS.pattern.removeprefix("^[^.].*")),
     "csv": (csv, r"\.(csv|tsv)(\.(gz|zst|bz2|xz))?$"),
     "jsonl": (jsonl, r"\.(jsonl|ndjson|json)(\.(gz|zst|bz2|xz))?$"),
     "text": (text, r"\.(txt|text|md|tokens)(\.(gz|zst|bz2|xz))?$"),

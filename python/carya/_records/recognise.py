@@ -13,6 +13,8 @@ from typing import Any
 from .. import _core
 from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import SIGNATURE, array_record
+from .._containers.beton import NAMED as BETONS
+from .._containers.beton import beton
 from .._containers.litdata import litdata
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
@@ -31,7 +33,7 @@ from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_
 
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
-    "array_record": array_record, "arrow": arrow, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
+    "array_record": array_record, "arrow": arrow, "beton": beton, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
     "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "video": video, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
@@ -46,6 +48,7 @@ _SUFFIXES = {
     r"\.mdb$": "lmdb",
     r"\.arrow$": "arrow",
     ARRAY_RECORDS.pattern: "array_record",
+    BETONS.pattern: "beton",
     f"(?i){VIDEOS.pattern}": "video",
     r"\.(tar|zip)$": "webdataset",
 }
