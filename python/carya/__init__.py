@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from . import torch as torch
     from ._containers.array_record import array_record
     from ._containers.beton import beton
+    from ._containers.lance_rows import lance
     from ._containers.litdata import litdata
     from ._containers.video import video
     from ._detection.coco import coco
@@ -115,6 +116,7 @@ __all__ = [
     "image_folder",
     "iterable",
     "jsonl",
+    "lance",
     "litdata",
     "lmdb",
     "mds",
@@ -145,6 +147,7 @@ _LATER = {
     "yolo": "_detection.yolo",
     "array_record": "_containers.array_record",
     "beton": "_containers.beton",
+    "lance": "_containers.lance_rows",
     "litdata": "_containers.litdata",
     "video": "_containers.video",
     "csv": "_formats.csv_rows",

@@ -38,6 +38,7 @@ MODULES = [
     "carya._containers.beton",
     "carya._containers.codecs",
     "carya._containers.examples",
+    "carya._containers.lance_rows",
     "carya._containers.litdata",
     "carya._containers.litdata_values",
     "carya._containers.video",
@@ -77,7 +78,7 @@ MODULES = [
 NEEDED = {"carya.torch": "torch", "carya.jax": "jax", "carya._formats.parquet": "pyarrow"}
 NEEDED |= {"carya._torch.dataloader": "torch", "carya._torch.orders": "torch"}
 NEEDED |= {"carya._containers.codecs": "pyarrow", "carya._containers.array_record": "array_record"}
-NEEDED |= {"carya._containers.video": "av"}
+NEEDED |= {"carya._containers.video": "av", "carya._containers.lance_rows": "lance"}
 NEEDED |= {"carya._formats.hdf5": "h5py", "carya._formats.lmdb_store": "lmdb"}
 
 

@@ -38,6 +38,7 @@ from carya._records.recognise import recognised
         ("folder/state.json", b"{}", "hf_dataset"),
         ("folder/index.json", b"{}", "mds"),
         ("folder/index.json", b'{"chunks": []}', "litdata"),
+        ("folder/_versions/1.manifest", b"", "lance"),
         ("folder/data.mdb", b"", "lmdb"),
         ("folder/a.csv", b"", "csv"),
         ("folder/a.tar", b"", "webdataset"),

@@ -81,6 +81,7 @@ _OVER_ROWS = (
     "litdata",
     "video",
     "beton",
+    "lance",
 )
 
 

@@ -13,6 +13,7 @@ _NOTHING = {
     "lmdb": "keys are read when the pipeline is made",
     "litdata": "chunks are not compressed, or each sample is",
     "beton": "what is stored of each sample stands in front of them",
+    "lance": "rows are taken where they lie",
     "array_record": "indexes stand at the ends of the files",
     "npz": "arrays are not compressed, and are mapped as they lie",
     "jsonl": "where lines begin is found anew in files of less than 8 MiB",

@@ -138,7 +138,7 @@ class Pipeline(Functions, Ops):
     def __init__(self) -> None:
         made_by = (
             "image_folder, files, webdataset, tfrecord, mds, arrow, hf_dataset, parquet, jsonl, csv, npy, npz, hdf5, lmdb, "
-            "array_record, litdata, video, beton, arrays, dataset or Pipeline.from_json"
+            "array_record, litdata, video, beton, lance, arrays, dataset or Pipeline.from_json"
         )
         raise TypeError(f"carya.Pipeline is made by carya.{made_by}")
 

@@ -11,6 +11,7 @@ from .._containers.array_record import array_record
 from .._containers.beton import NAMED as BETONS
 from .._containers.beton import beton
 from .._containers.examples import parsed
+from .._containers.lance_rows import lance
 from .._containers.litdata import litdata
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
@@ -60,6 +61,7 @@ _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
     "npy": (npy, r"\.npy$"),
     "npz": (npz, r"\.npz$"),
     "hdf5": (hdf5, r"\.(h5|hdf5|hdf|he5)$"),
+    "lance": (lance, r"$"),
     "litdata": (litdata, r"$"),
     "lmdb": (lmdb, r"$"),
     "video": (video, "(?i:" + VIDEOS.pattern.removeprefix("^[^.].*") + ")"),
@@ -165,7 +167,7 @@ def _records(kind: str, name: str, raw: bool) -> Records:
     if kind == "lmdb":
         inside = [os.path.join(one, "data.mdb") if os.path.isdir(one) else one for one in path_list("path", name)]
         return LibraryRecords(kind, _listed(kind, inside), pipeline.map_style)
-    if kind == "litdata":
+    if kind in ("litdata", "lance"):
         return LibraryRecords(kind, pipeline.map_style.files, pipeline.map_style)
     return LibraryRecords(kind, _listed(kind, _paths(name, named)), pipeline.map_style, in_blocks=kind == "hdf5")
 

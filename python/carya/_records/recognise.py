@@ -15,6 +15,7 @@ from .._containers.array_record import NAMED as ARRAY_RECORDS
 from .._containers.array_record import SIGNATURE, array_record
 from .._containers.beton import NAMED as BETONS
 from .._containers.beton import beton
+from .._containers.lance_rows import lance
 from .._containers.litdata import litdata
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
@@ -34,7 +35,7 @@ from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
     "array_record": array_record, "arrow": arrow, "beton": beton, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
-    "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "video": video, "webdataset": webdataset,
+    "lance": lance, "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "video": video, "webdataset": webdataset,
 }  # fmt: skip
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
 _SUFFIXES = {
@@ -62,8 +63,8 @@ _MAGIC = {
     (16, b"\xde\xc0\xef\xbe"): "lmdb",
     (257, b"ustar"): "webdataset",
 }
-_FILES_ONLY = ("hf_dataset", "lmdb")
-_MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds"}
+_FILES_ONLY = ("hf_dataset", "lance", "litdata", "lmdb")
+_MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds", "_versions": "lance"}
 _PICTURES = (".jpg", ".jpeg", ".png")
 
 
