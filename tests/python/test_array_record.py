@@ -129,6 +129,18 @@ def test_damaged_bytes_are_errors_and_never_more(kind: str, tmp_path: Path) -> N
             continue
 
 
+@pytest.mark.parametrize("codec", ["zstd", "brotli", "snappy"])
+def test_a_piece_that_is_shorter_or_longer_than_it_says_is_refused(codec: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from carya._containers.codecs import unpacked
+
+    data = arrow.compress(b"abc" * 30, codec, asbytes=True)
+    assert unpacked("a", codec, data, 90) == b"abc" * 30
+    for size in (0, 1, 89, 91, 5000, 1 << 40):
+        with pytest.raises(ValueError, match="unpacked"):
+            unpacked("a", codec, data, size)
+
+
 def test_without_pyarrow_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from carya._containers import codecs
 

@@ -29,7 +29,7 @@ def unpacked(kind: str, codec: str, data: bytes, size: int) -> bytes:
             with library(kind).CompressedInputStream(library(kind).BufferReader(data), codec) as stream:
                 found: bytes = stream.read(size + 1)
         elif codec == "snappy" and read_varint(data, 0)[0] != size:
-            found = b""
+            raise ValueError(f"it says that it is {size:,} B unpacked, and is not")
         else:
             found = known.decompress(data, decompressed_size=size, asbytes=True) if data else b""
     except OSError as error:
