@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,11 @@ def test_tables_are_kept_and_made_anew_where_they_are_damaged(tmp_path: Path) ->
     path = write(tmp_path / "a.mp4")
     clips = carya.video(path, frames=4).map_style
     (kept,) = clips.kept_paths()
+    listed = subprocess.run(
+        [sys.executable, "-m", "carya", "cache", "ls", "--json"], capture_output=True, check=True
+    ).stdout
+    (line,) = [one for one in json.loads(listed)["files"] if one["name"] == Path(kept).name]
+    assert line["records"] == COUNT
     for content in (b"", b"\x93NUMPY", Path(kept).read_bytes()[:-8]):
         Path(kept).write_bytes(content)
         again = carya.video(path, frames=4).map_style

@@ -29,7 +29,9 @@ _MANIFEST = re.compile(r"(photo-folder|whole-tar|folder|tar)-[0-9a-f]{32}\.manif
 _RECORDS = re.compile(r"records-[0-9a-f]{32}\.index")  # of one file of records
 _PROFILE = re.compile(r"profile-([0-9a-f]{32})\.json")
 _UNPACKED = re.compile(r"unpacked-[0-9a-f]{32}")  # folders, of `_formats/kept.py`
-_LINES = re.compile(r"lines-([0-9a-f]{32})\.npy")  # where records of a text begin, of `_formats/texts.py`
+_LINES = re.compile(
+    r"(?:lines|video)-([0-9a-f]{32})\.npy"
+)  # where records of a text begin, when frames of a video are shown
 _PASSES_MAX = 3  # of `warm`
 _SETTLED_S = 1.5  # without a write: all is written; the sum of a folder's bytes is told once a second
 _PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
@@ -269,7 +271,8 @@ def _unpacked(folder: str) -> list[dict[str, Any]]:
         elif (named := _LINES.fullmatch(name)) and os.path.isfile(path):
             size = os.path.getsize(path)
             line = {"name": name, "kind": "lines", "bytes": size, "path": path, "root": "", "fingerprint": named[1]}
-            found.append({**line, "records": max(size - 128, 0) // 8 - 1, "valid": True})
+            count = max(size - 128, 0) // 16 - 2 if name.startswith("video-") else max(size - 128, 0) // 8 - 1
+            found.append({**line, "records": count, "valid": True})
     return found
 
 
