@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <queue>
 #include <string>
 
@@ -16,16 +17,17 @@ Status check_all(std::span<const Claim> claims) {
   for (std::size_t i = 0; i < claims.size(); ++i)
     for (const Status& status : {check(claims[i].facts), check(claims[i].prices), check(claims[i].goal)})
       if (!status) return fail(status.error().code, fmt::format("claim {}: {}", i, status.error().message));
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    if (!(claims[i].weight > 0 && std::isfinite(claims[i].weight)))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("claim {}: weight is {}; it must be above 0", i, claims[i].weight));
   return {};
 }
 
 /// Cores of each by weight.
-Result<std::vector<double>> rights_of(std::span<const Claim> claims, std::uint32_t cores) {
+std::vector<double> rights_of(std::span<const Claim> claims, std::uint32_t cores) {
   double sum = 0;
-  for (std::size_t i = 0; i < claims.size(); sum += claims[i++].weight)
-    if (!(claims[i].weight > 0 && std::isfinite(claims[i].weight)))
-      return fail(Code::kInvalidArgument,
-                  fmt::format("claim {}: weight is {}; it must be above 0", i, claims[i].weight));
+  for (const Claim& claim : claims) sum += claim.weight;
   std::vector<double> rights;
   for (const Claim& claim : claims) rights.push_back(cores * claim.weight / sum);
   return rights;
@@ -80,12 +82,44 @@ void give_to_savers(std::size_t claims, std::uint64_t left, Next next, Give give
   }
 }
 
+/// Some claims that have workers together.
+struct Owner {
+  double weight = 0;
+  double given = 0;
+  std::priority_queue<Bid> bids{};  // of those that save money by another one
+};
+
+/// An owner that may have the next worker: first the one that would then have fewest for its weight.
+struct Turn {
+  double for_weight;
+  double saving;
+  std::size_t owner;
+  bool operator<(const Turn& other) const {
+    if (for_weight != other.for_weight) return for_weight > other.for_weight;
+    return saving != other.saving ? saving < other.saving : owner > other.owner;
+  }
+};
+
+/// The index of each claim's owner.
+std::vector<std::size_t> owners_of(std::span<const Claim> claims, std::vector<Owner>& owners) {
+  std::vector<std::size_t> all;
+  std::map<std::uint32_t, std::size_t> named;
+  for (const Claim& claim : claims) {
+    const std::size_t next = owners.size();
+    const std::size_t owner = claim.owner ? named.emplace(*claim.owner, next).first->second : next;
+    if (owner == next) owners.emplace_back();
+    owners[owner].weight += claim.weight;
+    all.push_back(owner);
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, std::uint32_t cores) {
   TRY(check_all(jobs));
   if (cores == 0) return fail(Code::kInvalidArgument, "share: cores is 0; it must be above 0");
-  ASSIGN(const std::vector<double> rights, rights_of(jobs, cores));
+  const std::vector<double> rights = rights_of(jobs, cores);
   std::vector<std::uint32_t> given(jobs.size(), 1);
   if (jobs.empty()) return given;
   std::uint64_t left = cores - std::min<std::uint64_t>(cores, jobs.size());
@@ -106,15 +140,37 @@ Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, st
 Result<std::vector<std::uint32_t>> share_workers(std::span<const Claim> hosts, std::uint32_t workers) {
   TRY(check_all(hosts));
   std::vector<std::uint32_t> given(hosts.size(), 0);
-  std::uint64_t left = workers;
   const auto next = [&](std::size_t i) {
     if (given[i] >= hosts[i].goal.workers_max) return 0.0;
     return saving(with_workers(hosts[i], given[i]), with_workers(hosts[i], given[i] + 1), hosts[i]);
   };
-  if (hosts.size() <= workers)
-    for (std::size_t i = 0; i < hosts.size(); ++i)
-      if (next(i) > 0) given[i] = 1, --left;
-  give_to_savers(hosts.size(), left, next, [&](std::size_t i) { ++given[i]; });
+  std::vector<Owner> owners;
+  const std::vector<std::size_t> owner_of = owners_of(hosts, owners);
+  std::vector<std::size_t> gain;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (next(i) > 0) gain.push_back(i);
+  const bool one_each = gain.size() <= workers;
+  std::size_t left = one_each ? workers - gain.size() : workers;
+  for (const std::size_t i : gain) {
+    if (one_each) given[i] = 1, ++owners[owner_of[i]].given;
+    owners[owner_of[i]].bids.push({next(i), i});
+  }
+  std::priority_queue<Turn> turns;
+  const auto ask = [&](std::size_t owner) {
+    const Owner& its = owners[owner];
+    if (its.bids.empty() || !(its.bids.top().saving > 0)) return;
+    turns.push({(its.given + 1) / its.weight, its.bids.top().saving, owner});
+  };
+  for (std::size_t owner = 0; owner < owners.size(); ++owner) ask(owner);
+  for (; left > 0 && !turns.empty(); --left) {
+    const std::size_t owner = turns.top().owner;
+    turns.pop();
+    const std::size_t winner = owners[owner].bids.top().claim;
+    owners[owner].bids.pop();
+    ++given[winner], ++owners[owner].given;
+    owners[owner].bids.push({next(winner), winner});
+    ask(owner);
+  }
   return given;
 }
 

@@ -8,7 +8,7 @@
 
 namespace carya::loader {
 
-/// Shares a host's cores and remote workers between its streams, by the money that each saves
+/// Shares a host's cores and remote workers between its streams, by weight and by the money that each saves
 /// (autotune/sharing/sharing.h). A share changes only when the same answer was found several times. Pure: the same
 /// calls give the same shares. Threads: owner only.
 class CoreShares {

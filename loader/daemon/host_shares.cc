@@ -25,7 +25,9 @@ void HostShares::look(const std::map<std::string, std::shared_ptr<HostJob>>& job
   const std::uint32_t allowed = workers_allowed(configured);
   std::vector<std::shared_ptr<LocalStream>> streams, with_workers;
   std::vector<CoreShares::Bidder> bidders, for_workers;
+  std::uint32_t number = 0;
   for (const auto& [name, job] : jobs) {
+    ++number;
     const auto ranks = static_cast<double>(std::ranges::count_if(job->ranks, is_read));
     for (const auto& entry : job->ranks) {
       const HostRank& rank = entry.second;
@@ -33,6 +35,7 @@ void HostShares::look(const std::map<std::string, std::shared_ptr<HostJob>>& job
       autotune::Claim claim = rank.stream->claim();
       claim.prices = configured.prices;
       claim.weight = rank.options.weight / ranks;  // they share what the job's weight gives
+      claim.owner = number;
       if (rank.stream->may_have_workers()) {
         with_workers.push_back(rank.stream);
         for_workers.push_back({rank.stream.get(), claim, allowed});

@@ -117,11 +117,75 @@ TEST(Sharing, WorkersThatNobodyNeedsAreGivenToNobody) {
 }
 
 TEST(Sharing, WhoGainsByAWorkerGetsOne) {
-  const std::vector<Claim> hosts = {claim(50'000, 50), claim(3000, 2)};
-  const auto given = share_workers(hosts, 10);
-  ASSERT_TRUE(given);
-  EXPECT_EQ(given->at(1), 1U);
-  EXPECT_EQ(given->at(0), 9U);
+  std::vector<Claim> hosts = {claim(50'000, 50), claim(3000, 2)};
+  EXPECT_EQ(share_workers(hosts, 10).value(), (std::vector<std::uint32_t>{8, 2})) << "all that it gains by";
+  hosts[1].weight = 0.01;
+  EXPECT_EQ(share_workers(hosts, 10).value(), (std::vector<std::uint32_t>{9, 1}));
+  EXPECT_EQ(share_workers(hosts, 1).value(), (std::vector<std::uint32_t>{1, 0})) << "there is one";
+}
+
+TEST(Sharing, WorkersAreSharedByWeight) {
+  const double all = 1e6;
+  const auto shared = [](std::vector<Claim> hosts, std::vector<double> weights, std::uint32_t workers) {
+    for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].weight = weights[i];
+    return share_workers(hosts, workers).value();
+  };
+  const std::vector<Claim> dear_and_cheap = {claim(all, 5), claim(all, 50)};
+  EXPECT_EQ(shared(dear_and_cheap, {3, 1}, 8), (std::vector<std::uint32_t>{6, 2}));
+  EXPECT_EQ(shared(dear_and_cheap, {0.03, 0.01}, 8), (std::vector<std::uint32_t>{6, 2}));
+  EXPECT_EQ(shared(dear_and_cheap, {1, 1}, 9), (std::vector<std::uint32_t>{4, 5}))
+      << "the odd one goes by money";
+  EXPECT_EQ(shared({claim(2900, 5), claim(all, 5), claim(all, 5)}, {4, 1, 3}, 10),
+            (std::vector<std::uint32_t>{2, 2, 6}))
+      << "what one leaves goes to the others by weight";
+  EXPECT_EQ(shared({claim(all, 5), claim(all, 5)}, {100, 0.01}, 5), (std::vector<std::uint32_t>{4, 1}));
+}
+
+TEST(Sharing, ClaimsOfOneOwnerShareWhatTheirWeightsGive) {
+  std::vector<Claim> hosts = {claim(1e6, 5), claim(3900, 50), claim(1e6, 5)};
+  hosts[0].owner = hosts[1].owner = 7;
+  hosts[0].weight = hosts[1].weight = 0.5;
+  // Four of eight are each owner's: three of the first one's save more on the dear host.
+  EXPECT_EQ(share_workers(hosts, 8).value(), (std::vector<std::uint32_t>{1, 3, 4}));
+  hosts[2].owner = 7;
+  hosts[2].weight = 1;
+  EXPECT_EQ(share_workers(hosts, 5).value(), (std::vector<std::uint32_t>{1, 3, 1}))
+      << "money alone decides in it";
+}
+
+TEST(Sharing, AnOwnerHasTheWorkersOfItsRightThatSaveMoney) {
+  std::mt19937_64 random(11);
+  for (std::uint32_t trial = 0; trial < 200; ++trial) {
+    std::vector<Claim> hosts;
+    const std::size_t count = 1 + random() % 12, owners = 1 + random() % 4;
+    std::vector<double> weight(owners), wanted(owners), given(owners);
+    double weights = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      hosts.push_back(
+          claim(static_cast<double>(1 + random() % 20'000), static_cast<double>(1 + random() % 30)));
+      hosts[i].weight = std::ldexp(1 + static_cast<double>(random() % 8), -3);
+      hosts[i].owner = static_cast<std::uint32_t>(random() % owners);
+      weights += hosts[i].weight;
+    }
+    const auto alone = share_workers(hosts, 100'000).value();
+    const auto workers = static_cast<std::uint32_t>(random() % 100);
+    const auto shared = share_workers(hosts, workers).value();
+    std::uint32_t sum = 0, gain = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      weight[*hosts[i].owner] += hosts[i].weight, wanted[*hosts[i].owner] += alone[i];
+      given[*hosts[i].owner] += shared[i];
+      sum += shared[i], gain += alone[i] > 0 ? 1 : 0;
+      EXPECT_LE(shared[i], alone[i]) << trial;
+    }
+    EXPECT_EQ(sum, std::min(workers, std::accumulate(alone.begin(), alone.end(), 0U))) << trial;
+    if (gain > workers) continue;
+    for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(shared[i] > 0, alone[i] > 0) << trial;
+    for (std::size_t owner = 0; owner < owners; ++owner) {
+      // What all first ones take is not shared by weight.
+      const double right = std::floor((workers - gain) * weight[owner] / weights);
+      EXPECT_GE(given[owner], std::min(wanted[owner], right)) << trial << ", owner " << owner;
+    }
+  }
 }
 
 // What all pay per hour of their own work, by the model.
@@ -138,8 +202,10 @@ TEST(Sharing, WorkersAreSharedAsTryingAllWaysWould) {
   std::uniform_real_distribution<double> share(0, 1);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<Claim> hosts;
-    for (int i = 0; i < 3; ++i)
+    for (int i = 0; i < 3; ++i) {
       hosts.push_back(claim(1000 + 6000 * share(random), 3 + 10 * share(random), 0.5 + share(random)));
+      hosts.back().owner = 1;
+    }
     const auto given = share_workers(hosts, 7);
     ASSERT_TRUE(given);
     double least = 1e300;
@@ -165,6 +231,9 @@ TEST(Sharing, NumbersThatCannotBeAreNamed) {
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("claim 1: placement: local_cpu_s"), std::string::npos);
   EXPECT_FALSE(share_threads(jobs, 4));
+  jobs[1] = claim(1, 1);
+  jobs[1].weight = 0;
+  EXPECT_NE(share_workers(jobs, 4).error().message.find("claim 1: weight is 0"), std::string::npos);
   EXPECT_FALSE(share_threads(std::vector<Claim>{claim(1, 1)}, 0));
   EXPECT_TRUE(share_threads(std::vector<Claim>{}, 4)->empty());
 }

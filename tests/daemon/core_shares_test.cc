@@ -83,6 +83,20 @@ TEST(CoreShares, WorkersGoWhereTheySaveMostAndNobodyStarves) {
             (Shares{Share{1, 1}, Share{1, 1}, Share{1, 0}}));
 }
 
+TEST(CoreShares, WorkersGoByWeight) {
+  const int a = 0, b = 0, c = 0;
+  for (const auto kind : {CoreShares::Workers::kShared, CoreShares::Workers::kCounted}) {
+    std::vector<CoreShares::Bidder> jobs = {remote_stream(a, 1e6, 12), remote_stream(b, 1e6, 12),
+                                            remote_stream(c, 1e6, 12)};
+    jobs[0].claim.weight = 2;
+    jobs[1].claim.weight = jobs[2].claim.weight = 0.5;  // two ranks of one job
+    jobs[1].claim.owner = jobs[2].claim.owner = 1;
+    const auto found = CoreShares(kind).look(jobs, 3).value();
+    EXPECT_EQ(found[0].workers, 8U);
+    EXPECT_EQ(found[1].workers + found[2].workers, 4U);
+  }
+}
+
 TEST(CoreShares, CountedWorkersAreNeverMoreThanThereAre) {
   const int a = 0, b = 0, c = 0;
   for (const std::uint32_t workers : {0U, 1U, 2U, 3U, 9U}) {
