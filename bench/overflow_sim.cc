@@ -129,17 +129,17 @@ int main(int argc, char** argv) {
   json += "]";
   const FleetResult fleet = run_fleet({.hosts = smoke ? 50U : 1000U, .workers = smoke ? 500U : 10'000U});
   std::printf(
-      "\nFleet of %u hosts, %u workers, %u jobs in an hour: $%.0f; all local $%.0f; each alone, who knows "
-      "all: "
-      "$%.0f; workers in use %.0f on average, %u at most; trainers wait %.1f %%; %u times a job that gains "
-      "was "
-      "allowed none\n",
+      "\nFleet of %u hosts, %u workers, %u jobs in an hour: $%.0f; all local $%.0f; who knows all at least "
+      "$%.0f; workers in use %.0f on average, %u at most; trainers wait %.1f %%; a job that gains was "
+      "allowed "
+      "none for %.0f s at most; Jain's index of weighted shares %.4f\n",
       fleet.hosts, fleet.workers, fleet.jobs, fleet.cost, fleet.cost_local, fleet.cost_best,
-      fleet.workers_used, fleet.workers_most, 100 * fleet.stall, fleet.starved);
+      fleet.workers_used, fleet.workers_most, 100 * fleet.stall, fleet.starved_s, fleet.jain);
   char text[240];
   std::snprintf(text, sizeof text,
                 ", \"fleet\": {\"hosts\": %u, \"workers\": %u, \"cost\": %.1f, \"cost_local\": %.1f, "
-                "\"cost_best\": %.1f, \"starved\": %u}}",
-                fleet.hosts, fleet.workers, fleet.cost, fleet.cost_local, fleet.cost_best, fleet.starved);
+                "\"cost_best\": %.1f, \"starved_s\": %.0f, \"jain\": %.4f}}",
+                fleet.hosts, fleet.workers, fleet.cost, fleet.cost_local, fleet.cost_best, fleet.starved_s,
+                fleet.jain);
   std::printf("%s%s\n", json.c_str(), text);
 }

@@ -263,7 +263,7 @@ void Controller::look(double now_s) {
       return ask(best->choice, change, now_s);
   }
   if (now_s >= first_again_s_ && best->choice.workers == 0 && decision_.run.workers == 0)
-    if (const auto hope = worth_a_trial(present)) return ask_first(*hope, now_s);
+    if (const auto hope = worth_a_trial(present, options_.goal)) return ask_first(*hope, now_s);
   settle(facts, present, best->reachable, now_s);
 }
 
@@ -486,16 +486,28 @@ void Controller::dismiss_first(double now_s) {
 
 /// The answer if workers were much better than they are thought to be, as long as nobody has measured one: if
 /// it saves so much that a trial pays though it will mostly fail.
-std::optional<Choice> Controller::worth_a_trial(const Choice& present) const {
-  PlacementInputs facts = estimate_.facts_of_this_run();
-  for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
-  const auto best = place(facts, options_.prices, options_.goal);
+std::optional<Choice> Controller::worth_a_trial(const Choice& present, const PlacementGoal& goal) const {
+  const auto best = place(hoped(estimate_.facts_of_this_run()), options_.prices, goal);
   if (!best || best->choice.workers == 0) return std::nullopt;
   const double saving =
       (present.cost_per_sample - best->choice.cost_per_sample) * best->choice.rate * horizon_s_;
   const double paid_s = options_.worker_start_s + options_.worker_billed_s_min;
   const double cost = options_.prices.worker_per_hour * paid_s / kSecondsPerHour;
   return kHopeShare * saving > cost ? std::optional(best->choice) : std::nullopt;
+}
+
+PlacementInputs Controller::hoped(PlacementInputs facts) const {
+  for (RemoteCut& cut : facts.cuts) cut.worker_cpu_s *= kHope, cut.host_cpu_s *= kHope;
+  return facts;
+}
+
+PlacementInputs Controller::facts_to_claim() const {
+  PlacementInputs facts = estimate_.facts();
+  if (workers_known_ || estimate_.workers_measured() || decision_.run.workers > 0) return facts;
+  PlacementGoal goal = options_.goal;
+  goal.workers_max = std::max(1U, goal.workers_max);
+  goal.workers_there = std::max(1U, goal.workers_there);
+  return worth_a_trial(choice_of(decision_.run), goal) ? hoped(std::move(facts)) : facts;
 }
 
 void Controller::begin() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,6 +79,13 @@ class Controller {
   /// The costs that are known by now, what the model says of a stream that runs as `run`, and the choices beside it.
   /// For `explain`; too slow for every step.
   PlacementInputs facts() const { return estimate_.facts(); }
+  /// For a claim on workers that others want too: while nobody has measured one, and one is worth a trial, as they are if
+  /// it turns out as hoped. Else a stream whose workers were thought too dear would never get the one that shows it.
+  PlacementInputs facts_to_claim() const;
+  /// Of `most`, as many as such a claim may ask for: one until the stream was measured, since what is unknown has no limit.
+  std::uint32_t workers_to_claim(std::uint32_t most) const {
+    return decision_.phase == Phase::kMeasuring ? std::min(1U, most) : most;
+  }
   Choice choice_of(const Running& run) const;
   std::vector<Neighbour> neighbours(const Choice& chosen) const;
   /// What the next run begins with: the costs and the answer. None before there is an answer and workers were
@@ -124,7 +132,8 @@ class Controller {
   void begin();
   bool begin_with_earlier(const PlacementInputs& facts, const Best& best, const Choice& present,
                           double now_s);
-  std::optional<Choice> worth_a_trial(const Choice& present) const;
+  PlacementInputs hoped(PlacementInputs facts) const;
+  std::optional<Choice> worth_a_trial(const Choice& present, const PlacementGoal& goal) const;
   bool may_change(const Choice& to, const Case& change, double now_s);
   void ask_first(const Choice& choice, double now_s);
   void ask(const Choice& choice, const Case& change, double now_s);

@@ -41,13 +41,35 @@ double saving(const Choice& before, const Choice& after, const Claim& claim) {
   return saved > kNothing * before.cost_per_hour ? saved : 0;
 }
 
-/// With the workers that then pay.
-Choice with_cores(const Claim& job, double cores) {
-  PlacementInputs facts = job.facts;
-  facts.cores = cores;
-  const auto best = place(facts, job.prices, job.goal);
-  return best ? best->choice : predict(facts, job.prices, job.goal, std::nullopt, 0);
-}
+/// A job with each number of cores and the workers that then pay; found when it is first asked for.
+class WithCores {
+ public:
+  explicit WithCores(const Claim& job) : job_(job) {}
+  /// $/h that the next core saves beyond `cores`, of at most `most`. Where it alone saves nothing, but several together a
+  /// worker: its part of that.
+  double next(std::uint32_t cores, std::uint32_t most) {
+    const Choice before = at(cores);
+    for (std::uint32_t more = 1; cores + more <= most; ++more) {
+      const double saved = saving(before, at(cores + more), job_);
+      if (saved > 0) return saved / more;
+      if (before.workers == 0) break;
+    }
+    return 0;
+  }
+
+ private:
+  const Choice& at(std::uint32_t cores) {
+    while (choices_.size() <= cores) {
+      PlacementInputs facts = job_.facts;
+      facts.cores = std::max<double>(1, static_cast<double>(choices_.size()));
+      const auto best = place(facts, job_.prices, job_.goal);
+      choices_.push_back(best ? best->choice : predict(facts, job_.prices, job_.goal, std::nullopt, 0));
+    }
+    return choices_[cores];
+  }
+  const Claim& job_;
+  std::vector<Choice> choices_;
+};
 
 Choice with_workers(const Claim& host, std::uint32_t workers) {
   Choice best = predict(host.facts, host.prices, host.goal, std::nullopt, 0);
@@ -122,18 +144,21 @@ Result<std::vector<std::uint32_t>> share_threads(std::span<const Claim> jobs, st
   const std::vector<double> rights = rights_of(jobs, cores);
   std::vector<std::uint32_t> given(jobs.size(), 1);
   if (jobs.empty()) return given;
+  std::vector<WithCores> with(jobs.begin(), jobs.end());
   std::uint64_t left = cores - std::min<std::uint64_t>(cores, jobs.size());
   const auto next = [&](std::size_t i) {
-    return saving(with_cores(jobs[i], given[i]), with_cores(jobs[i], given[i] + 1.0), jobs[i]);
+    return with[i].next(given[i], static_cast<std::uint32_t>(given[i] + left));
   };
   const auto give = [&](std::size_t i) { ++given[i], --left; };
   // Those whose right is less than the core that they have leave fewer than the others' rights are together.
-  const auto in_right = [&](std::size_t i) { return given[i] + 1 <= rights[i] + kRounding ? next(i) : 0; };
+  const auto in_right = [&](std::size_t i) {
+    return with[i].next(given[i], static_cast<std::uint32_t>(rights[i] + kRounding));
+  };
   give_to_savers(jobs.size(), left, in_right, give);
   give_to_savers(jobs.size(), left, next, give);
   for (; left > 0; --left) ++*std::ranges::min_element(given);
   for (std::size_t i = 0; i < jobs.size(); ++i)
-    while (given[i] + kRounding < rights[i] && next(i) > 0) ++given[i];
+    while (given[i] + kRounding < rights[i] && with[i].next(given[i], given[i] + 1) > 0) ++given[i];
   return given;
 }
 

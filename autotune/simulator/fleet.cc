@@ -1,26 +1,39 @@
 #include "autotune/simulator/fleet.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "autotune/cache/cache_choice.h"
 #include "autotune/sharing/sharing.h"
+#include "autotune/simulator/knows_all.h"
 #include "autotune/simulator/scenario.h"
+#include "base/det_math.h"
 
 namespace carya::autotune::simulator {
 namespace {
 
 constexpr std::uint32_t kMinuteS = 60;
 constexpr std::uint32_t kJobWorkersMax = 64;
+constexpr std::uint32_t kCoresMin = 4;
+// The workers of the fleet: n2-standard-4 by the list price of n2-standard-8.
+constexpr double kWorkerCores = 4, kWorkerPrice = kAssumedPrices.worker_per_hour / 2;
+constexpr double kWorkerStartS = 30, kWorkerBilledS = 60;
+
+/// The samples that a job keeps: CPU time of a sample on the host, in the mean over those that are kept and the others.
+struct Kept {
+  double records = 0;  ///< of one epoch; 0: nothing is kept
+  double first_s = 0, later_s = 0;
+  double first_best_s = 0, later_best_s = 0;  ///< at least what they are with whatever is kept
+};
 
 /// A job on its host, from its first second to its last.
-struct Job {
-  World world;
-  Controller controller;
-  Prices prices;
-  std::uint32_t allowed = 0;
-
-  explicit Job(const Scenario& scenario)
+class Job {
+ public:
+  Job(const Scenario& scenario, std::uint32_t user, const Kept& kept)
       : world(scenario.world),
         controller(Controller::create({.model = scenario.model,
                                        .prices = scenario.world.prices,
@@ -28,11 +41,18 @@ struct Job {
                                        .worker_start_s = scenario.world.fleet.start_s,
                                        .worker_billed_s_min = scenario.world.fleet.billed_s_min})
                        .value()),
-        prices(scenario.world.prices) {}
+        user(user),
+        kept_(kept),
+        best_(scenario.world.truth) {}
 
   std::uint32_t workers() const { return std::min(allowed, controller.decision().run.workers); }
-  Claim claim() const {
-    return {.facts = controller.facts(), .prices = prices, .goal = {.workers_max = kJobWorkersMax}};
+  const Prices& prices() const { return world.spec().prices; }
+  Claim claim(double weight) const {
+    return {.facts = controller.facts_to_claim(),
+            .prices = prices(),
+            .goal = {.workers_max = controller.workers_to_claim(kJobWorkersMax)},
+            .weight = weight,
+            .owner = user};
   }
   void allow(std::uint32_t count) {
     if (count == allowed) return;
@@ -40,10 +60,69 @@ struct Job {
     world.set_fleet_size(count);
     static_cast<void>(controller.set_goal({.workers_max = count}));
   }
+  /// `most`: that who knows all may use.
+  void set_cores(double cores, double most) {
+    if (cores != world.truth().cores) static_cast<void>(controller.set_cores(cores));
+    changes_to(world.truth().local_cpu_s, cores, best_.local_cpu_s, most);
+  }
   void second() {
     const Running run = controller.decision().run;
     controller.observe(world.step(run, 1), world.now_s());
+    if (kept_.records > 0 && !later_ && world.bill().samples >= kept_.records) {
+      later_ = true;
+      changes_to(kept_.later_s, world.truth().cores, kept_.later_best_s, best_.cores);
+    }
   }
+  void end() {
+    world.close();
+    tell();
+  }
+  /// How many workers cost least, by what is true.
+  std::uint32_t wants() {
+    if (!wants_)
+      wants_ =
+          Work(1, world.truth(), prices(), world.spec().scaling_loss, kJobWorkersMax).cheapest(0).workers;
+    return *wants_;
+  }
+
+  World world;
+  Controller controller;
+  const std::uint32_t user;
+  std::uint32_t allowed = 0;
+  double starved_s = 0;                   ///< without a break until now
+  std::vector<Work> work, work_with_one;  ///< with a worker at all times where one saves money
+  double cost_local = 0;
+
+ private:
+  void changes_to(double local_cpu_s, double cores, double best_cpu_s, double best_cores) {
+    PlacementInputs& truth = world.truth();
+    if (local_cpu_s == truth.local_cpu_s && cores == truth.cores && best_cores == best_.cores) return;
+    tell();
+    truth.local_cpu_s = local_cpu_s, truth.cores = cores;
+    best_.local_cpu_s = best_cpu_s, best_.cores = best_cores;
+    wants_.reset();
+  }
+  /// Of what was made since the world changed.
+  void tell() {
+    const double made = world.bill().samples - told_;
+    told_ = world.bill().samples;
+    if (!(made > 0)) return;
+    const double loss = world.spec().scaling_loss;
+    work.emplace_back(made, best_, prices(), loss, kJobWorkersMax);
+    work_with_one.emplace_back(made, best_, prices(), loss, kJobWorkersMax, wants() > 0);
+    cost_local += made * predict(world.truth(), prices(), {}, std::nullopt, 0).cost_per_sample;
+  }
+
+  Kept kept_;
+  PlacementInputs best_;  ///< the truth of who knows all
+  bool later_ = false;    ///< the first epoch is over
+  double told_ = 0;       ///< samples
+  std::optional<std::uint32_t> wants_;
+};
+
+struct Host {
+  double cores = 0;
+  std::vector<std::unique_ptr<Job>> jobs;
 };
 
 class FleetRun {
@@ -52,74 +131,199 @@ class FleetRun {
       : options_(options),
         random_(op_key(options.seed, "autotune/fleet", 0), 0, 0, 0),
         seed_(options.seed * 1'000'000) {
-    result_ = {.hosts = options.hosts, .workers = options.workers};
-    for (std::uint32_t i = 0; i < options.hosts; ++i) jobs_.push_back(next_job());
+    result_.hosts = options.hosts, result_.workers = options.workers;
+    for (std::uint32_t i = 0; i < options.users; ++i)
+      result_.users.push_back({.weight = static_cast<double>(1 + i % 4)});
+    running_.resize(options.users), work_with_one_.resize(options.users);
+    for (std::uint32_t i = 0; i < options.hosts; ++i) {
+      Host& host = hosts_.emplace_back();
+      host.cores = static_cast<double>(kCoresMin + random_.next_below(61));
+      host.jobs.resize(1 + random_.next_below(options.jobs_per_host_max));
+      for (auto& job : host.jobs) job = next_job(host);
+    }
   }
 
   FleetResult run(const std::function<bool(std::uint32_t)>& watch) {
     std::uint32_t minute = 0;
     for (; minute < options_.minutes && (!watch || watch(minute)); ++minute) {
-      for (auto& job : jobs_)
-        if (minute > 0 && random_.next_double() < options_.ends_per_minute) end(*job), job = next_job();
-      share();
+      for (Host& host : hosts_) {
+        for (auto& job : host.jobs)
+          if (minute > 0 && random_.next_double() < options_.ends_per_minute) end(*job), job = next_job(host);
+        share_cores(host);
+      }
+      share_workers_now();
+      parts();
       for (std::uint32_t second = 0; second < kMinuteS; ++second) go();
     }
-    for (const auto& job : jobs_) end(*job);
-    const double seconds = std::max(1U, minute) * kMinuteS;
-    result_.workers_used /= seconds;
-    result_.stall = stall_s_ / (seconds * static_cast<double>(options_.hosts));
-    return result_;
+    for (Host& host : hosts_)
+      for (auto& job : host.jobs) end(*job);
+    finish(std::max(1U, minute) * kMinuteS);
+    return std::move(result_);
   }
 
  private:
-  std::unique_ptr<Job> next_job() {
+  double scale(double low, double high) { return low * det_exp(random_.next_double() * det_log(high / low)); }
+
+  std::unique_ptr<Job> next_job(const Host& host) {
     ++result_.jobs;
+    const auto user = static_cast<std::uint32_t>(random_.next_below(options_.users));
+    ++result_.users[user].jobs, ++running_[user];
     Scenario scenario = random_scenario(seed_++, options_.noise_max);
-    scenario.world.fleet.size = 0;
-    scenario.world.fleet.fails_per_hour =
-        std::max(scenario.world.fleet.fails_per_hour, options_.preempted_per_hour);
-    return std::make_unique<Job>(scenario);
+    scenario.world.prices.worker_per_hour = kWorkerPrice;
+    scenario.world.fleet = {.start_s = kWorkerStartS,
+                            .billed_s_min = kWorkerBilledS,
+                            .size = 0,
+                            .fails_per_hour = options_.preempted_per_hour};
+    PlacementInputs& truth = scenario.world.truth;
+    const double larger = host.cores / static_cast<double>(host.jobs.size()) / truth.cores;
+    truth.demand *= larger, truth.source_bytes_per_s *= larger;
+    truth.cores = scenario.model.cores = host.cores;
+    truth.worker_cores = scenario.model.worker_cores = kWorkerCores;
+    const Kept kept = draw_kept(truth);
+    if (kept.records > 0) ++result_.jobs_kept, truth.local_cpu_s = kept.first_s;
+    return std::make_unique<Job>(scenario, user, kept);
+  }
+
+  /// Half of the jobs keep samples, as choose_cache() says; for a third of these another job of the same data did before.
+  Kept draw_kept(const PlacementInputs& truth) {
+    if (random_.next_double() < 0.5) return {};
+    const double cpu_s = truth.local_cpu_s;
+    CacheInputs facts{.sample_s = cpu_s,
+                      .records = truth.demand * scale(300, 1500),
+                      .epochs_left = static_cast<double>(2 + random_.next_below(9))};
+    const double bytes = scale(3e4, 6e5);
+    const auto place = [&](std::size_t ops, double of_it, double hit) {
+      facts.places.push_back({.at = {.ops = ops},
+                              .fill_s = cpu_s * (1 + scale(0.01, 0.1)),
+                              .hit_s = cpu_s * hit,
+                              .bytes = bytes * of_it});
+    };
+    place(1, scale(0.3, 1), scale(0.4, 0.8));
+    if (random_.next_double() < 0.5) place(2, 1, scale(0.02, 0.3));  // else what is finished is random
+    facts.capacity_bytes = facts.records * bytes * scale(0.1, 1.5);
+    const CacheChoice choice = choose_cache(facts, std::nullopt).value();
+    if (!choice.chosen.place) return {};
+    Kept kept{.records = facts.records, .later_s = choice.chosen.later_s, .first_best_s = cpu_s};
+    kept.first_s = cpu_s + choice.chosen.share * (facts.places[*choice.chosen.place].fill_s - cpu_s);
+    kept.later_best_s = std::ranges::min_element(choice.all, {}, &CacheCost::later_s)->later_s;
+    if (random_.next_double() < 1.0 / 3) kept.first_s = kept.later_s, kept.first_best_s = kept.later_best_s;
+    return kept;
+  }
+
+  double weight_of(const Job& job) const { return result_.users[job.user].weight / running_[job.user]; }
+
+  /// By share_threads(); where its limits are more than the cores, jobs take turns by weight.
+  void share_cores(Host& host) {
+    std::vector<Claim> claims;
+    std::vector<double> weights, least(host.jobs.size(), 0), limits, needs;
+    double all = 0;
+    for (const auto& job : host.jobs) {
+      claims.push_back(job->claim(weight_of(*job)));
+      claims.back().goal.workers_max = job->allowed;  // the workers that it may have now
+      weights.push_back(weight_of(*job));
+      all += weights.back();
+      const PlacementInputs& truth = job->world.truth();
+      needs.push_back(predict_rate_wanted(truth) * truth.local_cpu_s);
+    }
+    const auto threads = share_threads(claims, static_cast<std::uint32_t>(host.cores)).value();
+    for (const std::uint32_t one : threads) limits.push_back(one);
+    const std::vector<double> cores = by_weight(weights, least, limits, host.cores);
+    for (std::size_t i = 0; i < host.jobs.size(); ++i) {
+      // Others have at least what they need of their rights.
+      double most = host.cores;
+      for (std::size_t j = 0; j < host.jobs.size(); ++j)
+        if (j != i) most -= std::min(needs[j], host.cores * weights[j] / all);
+      host.jobs[i]->set_cores(cores[i], std::max(most, cores[i]));
+    }
+  }
+
+  static double predict_rate_wanted(const PlacementInputs& truth) {
+    const double source =
+        truth.source_bytes_per_s > 0 ? truth.source_bytes_per_s / truth.source_bytes : 1e300;
+    return std::min(truth.demand, source);
   }
 
   /// What nobody needs is left with all in equal parts, so that a job that needs one more need not wait. A
   /// limit that binds nobody stays as it is.
-  void share() {
+  void share_workers_now() {
     std::vector<Claim> claims;
-    for (const auto& job : jobs_) claims.push_back(job->claim());
-    std::vector<std::uint32_t> given = share_workers(claims, options_.workers).value();
+    std::vector<Job*> jobs;
+    for (const Host& host : hosts_)
+      for (const auto& job : host.jobs) {
+        jobs.push_back(job.get());
+        claims.push_back(job->claim(weight_of(*job)));
+        if (!options_.by_weight) claims.back().owner = 0;
+      }
+    const std::vector<std::uint32_t> given = share_workers(claims, options_.workers).value();
     std::uint32_t left = options_.workers;
     for (const std::uint32_t count : given) left -= count;
-    const std::uint32_t spare = left / options_.hosts;
-    for (std::size_t i = 0; i < jobs_.size(); ++i) {
-      result_.starved += given[i] + spare == 0 && gains(claims[i]) ? 1 : 0;
-      jobs_[i]->allow(std::min(kJobWorkersMax, given[i] + spare));
-    }
+    const auto spare = static_cast<std::uint32_t>(left / jobs.size());
+    for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i]->allow(std::min(kJobWorkersMax, given[i] + spare));
   }
 
-  static bool gains(const Claim& claim) {
-    const auto best = place(claim.facts, claim.prices, claim.goal);
-    return best && best->choice.workers > 0;
+  /// Of who knows all, for the minute that begins.
+  void parts() {
+    const std::size_t users = result_.users.size();
+    std::vector<double> weights, gain(users), wanted(users);
+    for (const FleetUser& user : result_.users) weights.push_back(user.weight);
+    for (const Host& host : hosts_)
+      for (const auto& job : host.jobs)
+        gain[job->user] += job->wants() > 0 ? 1 : 0, wanted[job->user] += job->wants();
+    const std::vector<double> part = simulator::by_weight(weights, gain, wanted, options_.workers);
+    for (std::size_t i = 0; i < users; ++i) {
+      FleetUser& user = result_.users[i];
+      user.part.push_back(part[i]);
+      user.workers.push_back(0);
+      user.part_hours += part[i] / 60;
+      user.limited = user.limited && part[i] < wanted[i] - 1e-6;
+    }
   }
 
   void go() {
     std::uint32_t used = 0;
-    for (const auto& job : jobs_) {
-      used += job->workers();
-      job->second();
-    }
+    for (const Host& host : hosts_)
+      for (const auto& job : host.jobs) {
+        used += job->workers();
+        FleetUser& user = result_.users[job->user];
+        user.workers.back() += job->workers() / static_cast<double>(kMinuteS);
+        user.worker_hours += job->workers() / 3600.0;
+        job->starved_s = job->allowed == 0 && job->wants() > 0 ? job->starved_s + 1 : 0;
+        result_.starved_s = std::max(result_.starved_s, job->starved_s);
+        job->second();
+      }
     result_.workers_used += used;
     result_.workers_most = std::max(result_.workers_most, used);
   }
 
   void end(Job& job) {
-    job.world.close();
-    const Bill& bill = job.world.bill();
-    const PlacementInputs& truth = job.world.spec().truth;
-    const auto best = place(truth, job.prices, {.workers_max = kJobWorkersMax});
-    result_.cost += bill.total();
-    result_.cost_local += bill.samples * predict(truth, job.prices, {}, std::nullopt, 0).cost_per_sample;
-    result_.cost_best += bill.samples * best->choice.cost_per_sample;
-    stall_s_ += bill.stall_s;
+    job.end();
+    --running_[job.user];
+    result_.users[job.user].cost += job.world.bill().total();
+    result_.cost_local += job.cost_local;
+    stall_s_ += job.world.bill().stall_s;
+    std::ranges::move(job.work, std::back_inserter(work_));
+    std::ranges::move(job.work_with_one, std::back_inserter(work_with_one_[job.user]));
+  }
+
+  void finish(double seconds) {
+    std::vector<double> of_part, of_weight;
+    double hours = 0, jobs = 0;
+    for (std::size_t i = 0; i < result_.users.size(); ++i) {
+      FleetUser& user = result_.users[i];
+      double hours_most = 0;  // never less than it had: no bound is above what was paid
+      for (std::size_t m = 0; m < user.part.size(); ++m)
+        hours_most += std::max(user.part[m], user.workers[m]) / 60;
+      user.cost_best = least_cost(work_with_one_[i], hours_most);
+      result_.cost += user.cost, result_.cost_best += user.cost_best;
+      hours += user.worker_hours;
+      if (user.part_hours > 0) of_part.push_back(user.worker_hours / user.part_hours);
+      if (user.limited) of_weight.push_back(user.worker_hours / user.weight);
+    }
+    for (const Host& host : hosts_) jobs += static_cast<double>(host.jobs.size());
+    result_.cost_best_money = least_cost(work_, std::max(hours, options_.workers * seconds / 3600));
+    result_.jain = jain_index(of_part), result_.jain_limited = jain_index(of_weight);
+    result_.workers_used /= seconds;
+    result_.stall = stall_s_ / (seconds * jobs);
   }
 
   FleetOptions options_;
@@ -127,7 +331,10 @@ class FleetRun {
   std::uint64_t seed_;
   FleetResult result_;
   double stall_s_ = 0;
-  std::vector<std::unique_ptr<Job>> jobs_;
+  std::vector<Host> hosts_;
+  std::vector<double> running_;                   // jobs of each user
+  std::vector<Work> work_;                        // of the jobs that ended
+  std::vector<std::vector<Work>> work_with_one_;  // of each user
 };
 
 }  // namespace

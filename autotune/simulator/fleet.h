@@ -2,33 +2,54 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace carya::autotune::simulator {
 
-/// Hosts whose jobs come and go, each with its own controller, and one fleet of workers that they share.
+/// Hosts with jobs of several users that come and go, each job with its own controller, and one fleet of workers that all
+/// share. README, "The fleet", says what is drawn.
 struct FleetOptions {
   std::uint32_t hosts = 1000;
   std::uint32_t workers = 10'000;
-  std::uint32_t minutes = 60;     ///< workers are shared anew each minute
-  double ends_per_minute = 0.02;  ///< share of the jobs that are followed by another
-  double noise_max = 0.1;         ///< of the measurements
-  double preempted_per_hour =
-      0;  ///< times that each worker is taken away at least; another one starts in its place
+  std::uint32_t minutes = 60;           ///< cores and workers are shared anew each minute
+  std::uint32_t users = 20;             ///< of weights 1, 2, 3, 4, 1 and so on
+  std::uint32_t jobs_per_host_max = 2;  ///< at least 1; cores are shared between them
+  double ends_per_minute = 0.02;        ///< share of the jobs that are followed by another
+  double noise_max = 0.1;               ///< of the measurements
+  double preempted_per_hour = 0;        ///< times that each worker is taken away; another starts in its place
+  bool by_weight = true;                ///< false: workers go by money alone, whoever's they are
   std::uint64_t seed = 1;
+};
+
+/// What a user had.
+struct FleetUser {
+  double weight = 1;
+  std::uint32_t jobs = 0;   ///< that ran
+  double worker_hours = 0;  ///< paid for
+  /// Of who knows all: what its jobs want, as far as its weight gives it, at least one worker for each that gains.
+  double part_hours = 0;
+  bool limited = true;  ///< its jobs wanted more than its part in every minute
+  double cost = 0, cost_best = 0;
+  std::vector<double> workers, part;  ///< of each minute
 };
 
 struct FleetResult {
   std::uint32_t hosts = 0, workers = 0;
   std::uint32_t jobs = 0;          ///< that ran
-  std::uint32_t starved = 0;       ///< times that a host which gains by a worker was allowed none
-  std::uint32_t workers_most = 0;  ///< at any time
+  std::uint32_t jobs_kept = 0;     ///< of these keep samples
+  std::uint32_t workers_most = 0;  ///< in use at any time
   double workers_used = 0;         ///< mean
   double stall = 0;                ///< share of the trainers' time
+  /// The longest time that a job was allowed no worker although it gains by one, by what is true.
+  double starved_s = 0;
+  /// Jain's index of the users' worker-hours, each divided by its part; of those that are limited, by its weight.
+  double jain = 1, jain_limited = 1;
   // $, of the same samples.
-  double cost = 0;        ///< hosts and workers, start-up and minimum included
-  double cost_local = 0;  ///< without workers
-  double cost_best =
-      0;  ///< each job alone with as many workers as it wants, chosen by who knows all, at once
+  double cost = 0;             ///< hosts and workers, start-up and minimum included
+  double cost_local = 0;       ///< without workers
+  double cost_best = 0;        ///< at least what who knows all pays if each user has its part: knows_all.h
+  double cost_best_money = 0;  ///< the same of whoever owes users nothing
+  std::vector<FleetUser> users;
 };
 
 /// `watch` is told of each minute that has gone by; false ends the run there.

@@ -196,8 +196,9 @@ void PlacementLoop::set_cores(std::uint32_t cores) {
 std::optional<autotune::Claim> PlacementLoop::claim() const {
   const MutexLock lock(mutex_);
   if (!controller_) return std::nullopt;
-  autotune::Claim claim{.facts = controller_->facts(), .prices = options_.prices, .goal = options_.goal};
-  claim.goal.workers_max = std::min(claim.goal.workers_max, workers_there());
+  autotune::Claim claim{
+      .facts = controller_->facts_to_claim(), .prices = options_.prices, .goal = options_.goal};
+  claim.goal.workers_max = controller_->workers_to_claim(std::min(claim.goal.workers_max, workers_there()));
   return claim;
 }
 

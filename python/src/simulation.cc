@@ -162,7 +162,7 @@ py::list simulate_pecan(double epochs, std::uint64_t seed, py::object progress) 
 }
 
 py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_t minutes,
-                        double preempted_per_hour, std::uint64_t seed, py::object progress) {
+                        double preempted_per_hour, std::uint64_t seed, py::object progress, bool by_weight) {
   auto call = std::make_shared<ProgressCall>(std::move(progress));
   const simulator::FleetResult result = [&] {
     const WithoutGil unlocked;
@@ -170,6 +170,7 @@ py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_
                                  .workers = workers,
                                  .minutes = minutes,
                                  .preempted_per_hour = preempted_per_hour,
+                                 .by_weight = by_weight,
                                  .seed = seed},
                                 [&](std::uint32_t minute) { return (*call)(minute); });
   }();
@@ -178,13 +179,32 @@ py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_
   said["hosts"] = result.hosts;
   said["workers"] = result.workers;
   said["jobs"] = result.jobs;
-  said["starved"] = result.starved;
+  said["jobs_kept"] = result.jobs_kept;
   said["workers_used"] = result.workers_used;
   said["workers_most"] = result.workers_most;
   said["stall"] = result.stall;
+  said["starved_s"] = result.starved_s;
+  said["jain"] = result.jain;
+  said["jain_limited"] = result.jain_limited;
   said["cost"] = result.cost;
   said["cost_local"] = result.cost_local;
   said["cost_best"] = result.cost_best;
+  said["cost_best_money"] = result.cost_best_money;
+  py::list users;
+  for (const simulator::FleetUser& user : result.users) {
+    py::dict one;
+    one["weight"] = user.weight;
+    one["jobs"] = user.jobs;
+    one["worker_hours"] = user.worker_hours;
+    one["part_hours"] = user.part_hours;
+    one["limited"] = user.limited;
+    one["cost"] = user.cost;
+    one["cost_best"] = user.cost_best;
+    one["workers"] = user.workers;
+    one["part"] = user.part;
+    users.append(one);
+  }
+  said["users"] = users;
   return said;
 }
 
@@ -284,7 +304,8 @@ void bind_simulation(py::module_& module) {
   module.def("simulate_pecan", &simulate_pecan, py::arg("epochs"), py::arg("seed"),
              py::arg("progress") = py::none());
   module.def("simulate_fleet", &simulate_fleet, py::arg("hosts"), py::arg("workers"), py::arg("minutes"),
-             py::arg("preempted_per_hour"), py::arg("seed"), py::arg("progress") = py::none());
+             py::arg("preempted_per_hour"), py::arg("seed"), py::arg("progress") = py::none(),
+             py::arg("by_weight") = true);
   module.def("choose_cache", &choose_cache, py::arg("facts"));
   module.def("share_workers", &share_workers, py::arg("jobs"), py::arg("workers"));
   py::class_<SimulatedController>(module, "SimulatedController")

@@ -37,6 +37,32 @@ TEST(Controller, OneWorkerIsMeasuredThenTheAnswerIsJumpedTo) {
   EXPECT_EQ(run.decision().phase, Phase::kSettled);
 }
 
+TEST(Controller, AClaimHopesForWorkersUntilSomebodyMeasuredOne) {
+  ControllerOptions dear = options(60'000);
+  dear.goal.workers_max = 0;  // others have them all
+  for (RemoteCut& cut : dear.model.cuts) cut.worker_cpu_s *= 14;
+  Trial run(planned(60'000), dear);
+  const auto worker_s = [](const PlacementInputs& facts) { return facts.cuts[0].worker_cpu_s; };
+  EXPECT_EQ(run.controller.workers_to_claim(9), 1U) << "nothing is known yet";
+  EXPECT_EQ(run.controller.workers_to_claim(0), 0U);
+  run.go(20);
+  const PlacementInputs facts = run.controller.facts(), claimed = run.controller.facts_to_claim();
+  EXPECT_EQ(run.controller.workers_to_claim(9), 9U);
+  const PlacementGoal few{.workers_max = 20};
+  EXPECT_EQ(place(facts, kPrices, few)->choice.workers, 0U);
+  EXPECT_GT(place(claimed, kPrices, few)->choice.workers, 0U);
+  EXPECT_DOUBLE_EQ(worker_s(claimed), 0.6 * worker_s(facts));
+  ASSERT_TRUE(run.controller.set_goal({.workers_max = 1}));
+  run.go(120);
+  EXPECT_EQ(run.decision().run.workers, 1U) << "it was tried";
+  EXPECT_DOUBLE_EQ(worker_s(run.controller.facts_to_claim()), worker_s(run.controller.facts()));
+  EXPECT_NEAR(worker_s(run.controller.facts_to_claim()), planned(1).cuts[0].worker_cpu_s, 5e-5);
+
+  Trial cheap(planned(3500), options(3500));  // no worker could save anything
+  cheap.go(20);
+  EXPECT_DOUBLE_EQ(worker_s(cheap.controller.facts_to_claim()), worker_s(cheap.controller.facts()));
+}
+
 TEST(Controller, AWorkerThatWaitsForWorkIsMeasuredWithinEightSeconds) {
   for (const double demand : {10'000., 12'800., 20'000., 32'000.})
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -70,6 +70,15 @@ TEST(Sharing, ThreadsGoToWhoNeedsThem) {
   EXPECT_EQ(share_threads(jobs, 8).value(), (std::vector<std::uint32_t>{1, 7}));
 }
 
+TEST(Sharing, CoresThatSaveAWorkerTogetherAreGiven) {
+  std::vector<Claim> jobs = {claim(6000, 5), claim(500, 5)};  // six cores and less than one
+  jobs[0].facts.worker_cores = 4;
+  // The second core sends one of its two workers away; the third to fifth alone save nothing, with the sixth the other.
+  EXPECT_EQ(share_threads(jobs, 8).value(), (std::vector<std::uint32_t>{6, 2}));
+  EXPECT_EQ(share_threads(jobs, 6).value(), (std::vector<std::uint32_t>{3, 3}))
+      << "there is no sixth core for it";
+}
+
 TEST(Sharing, AJobAloneMayUseAllThreads) {
   EXPECT_EQ(share_threads(std::vector<Claim>{claim(500, 5)}, 16).value(), std::vector<std::uint32_t>{16});
   EXPECT_EQ(share_threads(std::vector<Claim>{claim(500, 5), claim(500, 5)}, 7).value(),

@@ -148,11 +148,33 @@ TEST(Oracle, IsTheBestConstantWhereNothingChanges) {
 }
 
 TEST(FleetSimulation, CostsLessThanLocalAndNearlyTheLeastAndNobodyStarves) {
-  const FleetResult fleet = run_fleet({.hosts = 40, .workers = 400, .minutes = 10});
-  EXPECT_LT(fleet.cost, fleet.cost_local);
-  EXPECT_LT(fleet.cost, 1.1 * fleet.cost_best);
-  EXPECT_EQ(fleet.starved, 0U);
-  EXPECT_GT(fleet.jobs, 40U);
+  const FleetResult fleet = run_fleet({.hosts = 60, .workers = 600, .minutes = 20, .users = 4});
+  EXPECT_LT(fleet.cost, 0.95 * fleet.cost_local);
+  EXPECT_LT(fleet.cost, 1.02 * fleet.cost_best);
+  EXPECT_GE(fleet.cost, fleet.cost_best);
+  EXPECT_GE(fleet.cost_best, fleet.cost_best_money);
+  EXPECT_EQ(fleet.starved_s, 0);
+  EXPECT_GT(fleet.jobs, 90U);
+  EXPECT_GT(fleet.jobs_kept, 20U);
+  EXPECT_GT(fleet.jain, 0.98);
+}
+
+TEST(FleetSimulation, UsersHaveWorkersByWeight) {
+  FleetOptions scarce{.hosts = 60, .workers = 80, .minutes = 20, .users = 4};
+  const FleetResult fleet = run_fleet(scarce);
+  EXPECT_GT(fleet.jain, 0.98);
+  EXPECT_LT(fleet.starved_s, 300);
+  EXPECT_LT(fleet.cost, 1.04 * fleet.cost_best);
+  double hours = 0;
+  for (const FleetUser& user : fleet.users) {
+    hours += user.worker_hours;
+    EXPECT_GT(user.worker_hours, 0.85 * user.part_hours);
+    EXPECT_LT(user.worker_hours, 1.1 * user.part_hours);
+  }
+  EXPECT_NEAR(hours, fleet.workers_used / 3, 1e-6);
+  scarce.by_weight = false;
+  const FleetResult money = run_fleet(scarce);
+  EXPECT_LT(money.jain, fleet.jain - 0.05) << "by money alone shares are no shares by weight";
 }
 
 TEST(FleetSimulation, NoMoreWorkersRunThanThereAre) {

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from carya import InvalidArgument, _core
-from carya._simulate import svg
+from carya._simulate import fleet, svg
 from carya._simulate.scenario import complete, load_scenario
 
 pytest.importorskip("typer")
@@ -150,18 +150,48 @@ def test_a_fleet_costs_little_more_than_who_knows_all_and_starves_nobody() -> No
     found = _core.simulate_fleet(60, 600, 30, 1.0, 1, lambda minute: minutes.append(minute) or True)
     assert minutes == list(range(30))
     assert found["jobs"] > 60
-    assert found["starved"] == 0
+    assert found["starved_s"] == 0
     assert found["workers_used"] > 10
-    assert found["cost"] <= 1.02 * found["cost_best"]
+    assert found["cost_best"] <= found["cost"] <= 1.02 * found["cost_best"]
     assert found["cost"] < 0.9 * found["cost_local"]
     often = _core.simulate_fleet(60, 600, 30, 60.0, 1)
     assert often["cost"] / often["cost_best"] > found["cost"] / found["cost_best"], "preemption costs"
 
 
-def test_a_fleet_has_no_plot() -> None:
-    result = _carya("simulate", "fleet", "--svg", "x.svg")
-    assert result.returncode == 1
-    assert "leave --svg out" in result.stderr
+def test_a_fleet_has_tables_and_plots_of_its_users() -> None:
+    found = [_core.simulate_fleet(40, workers, 5, 1.0, 2) for workers in (400, 50)]
+    (title, heads, rows, said), (_, user_heads, users, _) = fleet.tables(found)
+    assert title == "A fleet that hosts and users share"
+    assert all(len(row) == len(heads) for row in rows)
+    assert rows[1][0] == "50"
+    assert float(rows[1][3]) == pytest.approx(found[1]["cost"] / found[1]["cost_best"], abs=1e-4)
+    assert "40 hosts" in said
+    assert len(users) == 20
+    assert all(len(row) == len(user_heads) for row in users)
+    assert [row[1] for row in users[:5]] == ["1", "2", "3", "4", "1"]
+    drawn = ElementTree.fromstring(fleet.draw(found))
+    lines = [path for path in drawn.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "line"]
+    assert len(lines) == 2 * (4 + 2), "a line for each weight, one for shares and one for costs"
+
+
+def test_simulate_fleet_is_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fleet, "HOSTS", 20)
+    monkeypatch.setattr(fleet, "MINUTES", 3)
+    monkeypatch.setattr(fleet, "FLEETS", (200, 20))
+    import typer
+    from typer.testing import CliRunner
+
+    from carya._cli.main import make_app
+
+    plot = tmp_path / "fleet.svg"
+    shown = CliRunner().invoke(make_app(typer), ["simulate", "fleet", "--plot", str(plot)])
+    assert shown.exit_code == 0, shown.output
+    assert "Who knows all pays no start" in shown.output
+    assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+    printed = CliRunner().invoke(make_app(typer), ["simulate", "fleet", "--json"])
+    fleets = json.loads(printed.output)["fleets"]
+    assert [one["workers"] for one in fleets] == [200, 20]
+    assert len(fleets[0]["users"][0]["workers"]) == 3
 
 
 def test_help_has_an_example() -> None:

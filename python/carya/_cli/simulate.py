@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .plan import write_file
@@ -12,8 +12,6 @@ from .tune import _progress, _stopped_by_hand
 
 _EPOCHS = 20.0
 _WORLDS = 200  # drawn, for caches
-_FLEET = (1000, 10_000, 60)  # hosts, workers, minutes
-_PREEMPTED = 1.0  # times an hour that each worker is taken away
 _ROWS = 8 * 6  # of Pecan's workloads, for the progress bar
 
 
@@ -25,7 +23,9 @@ def register(app: Any, typer: Any) -> None:
         target: str = typer.Argument(
             ..., help="A scenario (JSON; docs: Simulating remote workers), or the word pecan, cachew or fleet."
         ),
-        svg: str = typer.Option(None, help="Write plots of workers and cost over time to this file."),
+        svg: str = typer.Option(
+            None, "--svg", "--plot", help="Write plots of workers and cost over time to this file."
+        ),
         seed: int = typer.Option(None, min=0, max=2**53, help="Of the noise, in place of the scenario's."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line and no progress bar."),
     ) -> None:
@@ -35,7 +35,7 @@ def register(app: Any, typer: Any) -> None:
         true of host, trainer, workers, link and prices, and what changes when; the table has Carya beside a host alone and an
         oracle that knows all. `pecan` plays the five workloads that Pecan was published with, beside Pecan's own policy;
         `cachew` the experiments of Cachew about caches, workers and two jobs, beside Cachew's; `fleet` an hour of 1,000 hosts
-        that share 10,000 workers, which are taken away once an hour each.
+        with jobs of 20 users of different weights that share 10,000, 2,000 or 1,500 workers, each taken away once an hour.
         """
         from .._simulate.scenario import load_scenario
 
@@ -77,11 +77,27 @@ def _cachew(seed: int, svg: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**found, **({"svg": svg} if svg is not None else {})}))
         return
+    _show_tables(tables(found), svg)
+
+
+def _fleet(seed: int, svg: str | None, as_json: bool, progress: Callable[[float, float, str], Any]) -> None:
+    from .._simulate import fleet
+
+    found = fleet.play(seed, progress)
+    if svg is not None:
+        write_file(svg, fleet.draw(found))
+    if as_json:
+        print(json.dumps({"fleets": found, **({"svg": svg} if svg is not None else {})}))
+        return
+    _show_tables(fleet.tables(found), svg)
+
+
+def _show_tables(tables: Iterable[tuple[str, list[str], list[list[str]], str]], svg: str | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    for title, heads, rows, said in tables(found):
+    for title, heads, rows, said in tables:
         table = Table(*heads, title=title)
         for column in table.columns[1:]:
             column.justify = "right"
@@ -91,28 +107,6 @@ def _cachew(seed: int, svg: str | None, as_json: bool) -> None:
         console.print(said, highlight=False, soft_wrap=True)
     if svg is not None:
         print(f"Plots: {svg}")
-
-
-def _fleet(seed: int, svg: str | None, as_json: bool, progress: Callable[[float, float, str], Any]) -> None:
-    from .. import _core
-    from .._errors import InvalidArgument
-
-    if svg is not None:
-        raise InvalidArgument("carya simulate fleet: there is no plot of a fleet; leave --svg out")
-    found = _core.simulate_fleet(
-        *_FLEET, _PREEMPTED, seed, lambda minute: progress(minute, _FLEET[2], "a fleet") or True
-    )
-    if as_json:
-        print(json.dumps(found))
-        return
-    best, local = found["cost"] / found["cost_best"], found["cost"] / found["cost_local"]
-    print(
-        f"{found['hosts']:,} hosts, {found['workers']:,} workers, {found['jobs']:,} jobs in an hour.\n"
-        f"${found['cost']:,.0f}, {best:.4f} of who knows all and pays no start (${found['cost_best']:,.0f}), {local:.3f} of "
-        f"the hosts alone (${found['cost_local']:,.0f}).\n"
-        f"Workers in use: {found['workers_used']:,.0f} in the mean, {found['workers_most']:,} at most; {found['starved']} times a "
-        "host that gains by one was allowed none."
-    )
 
 
 def _play(scenario: dict[str, Any], seed: int | None, progress: Callable[[float, float, str], Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 from .svg import COLORS, STYLE, escaped
 
 Table = tuple[str, list[str], list[list[str]], str]
+Series = list[tuple[str, list[tuple[float, float]]]]  # names and points
+Plot = tuple[str, str, Series]  # title, label of the upright axis, lines
 _COST_MAX = 1.05  # of the best: so near it counts as right
 _WIDTH, _ROW, _LEFT, _TOP, _PLOT_W, _PLOT_H = 1000, 300, 70, 50, 400, 180
 
@@ -87,29 +89,23 @@ def tables(found: dict[str, Any]) -> Iterator[Table]:
 
 def draw(found: dict[str, Any]) -> str:
     """The text of an SVG file: Fig. 7, the drawn worlds, Fig. 6a, Fig. 10."""
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {2 * _ROW}" width="{_WIDTH}" height="{2 * _ROW}" role="img">',
-        "<title>carya simulate cachew: what is kept, how many workers, two jobs</title>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="paper" width="{_WIDTH}" height="{2 * _ROW}" rx="8"/>',
-    ]
     fig7 = found["fig7"]
     xs = [float(row["sleep_ms"]) for row in fig7]
     chosen = [("Cachew", "cachew"), ("Carya", "carya")]
-    lines += _plot(
-        0, 0, "Fig. 7: ms of an element by sleep in ms", "ms",
+    sleeps = (
+        "Fig. 7: ms of an element by sleep in ms", "ms",
         [(place, [(x, float(row["published_ms"][place])) for x, row in zip(xs, fig7, strict=True)]) for place in ("compute", "source", "full")]
         + [(f"{name}'s choice", [(x, float(row["published_ms"][row[key]])) for x, row in zip(xs, fig7, strict=True)]) for name, key in chosen],
     )  # fmt: skip
     grid = found["grid"]
     keys = [("nothing kept", "nothing_cost"), ("Cachew", "cachew_cost"), ("Carya", "carya_cost")]
-    lines += _plot(
-        1, 0, "Drawn worlds by cost: beside the best, up to 3", "x best",
+    drawn = (
+        "Drawn worlds by cost: beside the best, up to 3", "x best",
         [(name, [(float(at), min(cost, 3.0)) for at, cost in enumerate(sorted(row[key] for row in grid))]) for name, key in keys],
     )  # fmt: skip
     six = found["fig6a"]
-    lines += _plot(
-        0, 1, "Fig. 6a: seconds of an epoch by workers", "s",
+    epochs = (
+        "Fig. 6a: seconds of an epoch by workers", "s",
         [(name, [(float(count), float(s)) for count, s in enumerate(six[key], 1)]) for name, key in (("published", "published_s"), ("simulated", "world_s"))],
     )  # fmt: skip
     series = []
@@ -120,13 +116,26 @@ def draw(found: dict[str, Any]) -> str:
         if points:
             end = points[0][0] + sum(line["epoch_s"])
             series.append((f"{line['policy']}, {line['job']}", [*points, (max(end, points[-1][0]), points[-1][1])]))
-    lines += _plot(1, 1, "Fig. 10: workers over time in s", "workers", series)
+    jobs = ("Fig. 10: workers over time in s", "workers", series)
+    return plots("carya simulate cachew: what is kept, how many workers, two jobs", [[sleeps, drawn], [epochs, jobs]])
+
+
+def plots(title: str, rows: list[list[Plot]]) -> str:
+    """The text of an SVG file with two plots in a row."""
+    height = len(rows) * _ROW
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
+        f"<title>{escaped(title)}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="paper" width="{_WIDTH}" height="{height}" rx="8"/>',
+    ]
+    for row, both in enumerate(rows):
+        for column, (name, label, series) in enumerate(both):
+            lines += _plot(column, row, name, label, series)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _plot(
-    column: int, row: int, title: str, label: str, series: list[tuple[str, list[tuple[float, float]]]]
-) -> Iterator[str]:
+def _plot(column: int, row: int, title: str, label: str, series: Series) -> Iterator[str]:
     x, y = _LEFT + column * (_PLOT_W + 90), _TOP + row * _ROW
     points = [point for _, line in series for point in line]
     left, right = min(px for px, _ in points), max(px for px, _ in points)
