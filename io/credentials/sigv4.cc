@@ -55,6 +55,16 @@ std::string sha256_hex(std::string_view bytes) {
   return hex(sha256(bytes));
 }
 
+Hash128 sha256_half(std::string_view bytes) {
+  const Digest digest = sha256(bytes);
+  Hash128 half;
+  for (std::size_t i = 0; i < 16; ++i) {
+    std::uint64_t& word = i < 8 ? half.high : half.low;
+    word = word << 8 | digest[i];
+  }
+  return half;
+}
+
 std::string sigv4_authorization(const SigningInput& input, const Grant& keys, const SigningWords& words) {
   Headers headers = input.headers;
   std::ranges::sort(headers);

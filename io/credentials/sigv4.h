@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "io/credentials/grant.h"
 #include "io/credentials/percent_encoding.h"
 
@@ -41,6 +42,8 @@ inline constexpr std::string_view kEmptySha256 =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 /// SHA-256 of bytes, as 64 hexadecimal digits.
 std::string sha256_hex(std::string_view bytes);
+/// Its first half, for names of what is kept: nobody finds two texts with the same one.
+Hash128 sha256_half(std::string_view bytes);
 
 /// The value of the Authorization header.
 /// Source: AWS, "Signature Version 4 signing process" (create a signed request); Google Cloud Storage, "HMAC keys" and

@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/hash.h"
 #include "base/mapping.h"
 #include "base/unique_fd.h"
+#include "io/credentials/sigv4.h"
 #include "io/files/blocking_read.h"
 
 namespace carya::io {
@@ -65,9 +65,7 @@ Status store_manifest(const std::string& path, std::span<const std::byte> bytes)
 }
 
 std::string manifest_path(const std::string& cache_dir, std::string_view kind, std::string_view subject) {
-  Hasher128 hasher;
-  hasher.update(subject);
-  return cache_dir + "/" + std::string(kind) + "-" + hasher.digest().hex() + ".manifest";
+  return cache_dir + "/" + std::string(kind) + "-" + sha256_half(subject).hex() + ".manifest";
 }
 
 }  // namespace carya::io

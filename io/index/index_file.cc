@@ -7,8 +7,8 @@
 #include <memory>
 #include <span>
 
-#include "base/hash.h"
 #include "base/unique_fd.h"
+#include "io/credentials/sigv4.h"
 #include "io/files/blocking_read.h"
 
 namespace carya::io {
@@ -38,12 +38,8 @@ Result<Loaded> read_whole(const std::string& path) {
 }  // namespace
 
 std::string index_path(const std::string& cache_dir, const std::string& real_path, const RecordSpec& spec) {
-  Hasher128 hasher;
-  hasher.update(real_path);
-  const Hash128 hash = spec.fingerprint();
-  hasher.update(hash.high);
-  hasher.update(hash.low);
-  return cache_dir + "/records-" + hasher.digest().hex() + ".index";
+  const std::string subject = spec.fingerprint().hex() + real_path;
+  return cache_dir + "/records-" + sha256_half(subject).hex() + ".index";
 }
 
 Result<RecordIndex> load_index(const std::string& path, const RecordSpec& spec, const SourceStamp& stamp) {

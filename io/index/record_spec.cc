@@ -1,5 +1,7 @@
 #include "io/index/record_spec.h"
 
+#include "io/credentials/sigv4.h"
+
 namespace carya::io {
 namespace {
 
@@ -26,18 +28,23 @@ std::optional<RecordFormat> format_from_name(std::string_view name) {
 }
 
 Hash128 RecordSpec::fingerprint() const {
-  Hasher128 hasher;
-  hasher.update(kMeaning);
-  hasher.update(format_name(format));
-  hasher.update(static_cast<std::uint64_t>(check_data));
+  std::string all;
+  const auto add = [&all](std::string_view part) {
+    all += std::to_string(part.size()) + ":";
+    all += part;
+  };
+  const auto add_number = [&add](auto number) { add(std::to_string(static_cast<std::uint64_t>(number))); };
+  add_number(kMeaning);
+  add(format_name(format));
+  add_number(check_data);
   for (const RecordField& field : fields) {
-    hasher.update(static_cast<std::uint64_t>(field.kind));
-    hasher.update(std::string_view(field.key ? *field.key : ""));
-    hasher.update(static_cast<std::uint64_t>(field.key.has_value()));
-    hasher.update(static_cast<std::uint64_t>(field.dtype));
-    hasher.update(field.values);
+    add_number(field.kind);
+    add(field.key ? *field.key : "");
+    add_number(field.key.has_value());
+    add_number(field.dtype);
+    add_number(field.values);
   }
-  return hasher.digest();
+  return sha256_half(all);
 }
 
 }  // namespace carya::io

@@ -1,6 +1,5 @@
 #include "loader/data/record_identities.h"
 
-#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <utility>
@@ -46,13 +45,7 @@ struct Sha256 {
     update(static_cast<std::uint64_t>(part.size()));
     text += part;
   }
-  Hash128 digest() const {
-    const std::string hex = io::sha256_hex(text);
-    Hash128 cut;
-    std::from_chars(hex.data(), hex.data() + 16, cut.high, 16);
-    std::from_chars(hex.data() + 16, hex.data() + 32, cut.low, 16);
-    return cut;
-  }
+  Hash128 digest() const { return io::sha256_half(text); }
 };
 
 /// The folder as it really is, since a link may lead elsewhere the next time.

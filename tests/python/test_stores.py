@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -214,6 +215,16 @@ def test_objects_overwritten_at_random_moments_are_never_mixed(store: FaultStore
                 assert changed
                 assert versions[int(changed[1])] > listed[int(changed[1])]
     assert errors > 0
+
+
+def test_kept_indexes_have_names_that_nobody_can_make_alike(
+    store: FaultStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARYA_CACHE_DIR", str(tmp_path / "cache"))
+    tars(f"{store.url}/{BUCKET}").open()
+    urls = [f"{store.url}/{BUCKET}/train-{shard:04}.tar" for shard in range(2)]
+    kept = {path.name for path in (tmp_path / "cache").glob("whole-tar-*")}
+    assert kept == {f"whole-tar-{hashlib.sha256(url.encode()).hexdigest()[:32]}.manifest" for url in urls}
 
 
 def test_a_slow_drip_ends_with_io_timeout(store: FaultStore) -> None:
