@@ -52,17 +52,19 @@ unsigned listing_threads(std::uint32_t asked) {
   return std::clamp(static_cast<unsigned>(CPU_COUNT(&allowed)), 1u, 64u);
 }
 
-Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                      const IndexTask& task) {
-  return for_each_index_by(count, threads, progress, [&] { return task; });
+Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress, const IndexTask& task,
+                      Caller caller) {
+  return for_each_index_by(count, threads, progress, [&] { return task; }, caller);
 }
 
 Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                         const std::function<IndexTask()>& make_task) {
+                         const std::function<IndexTask()>& make_task, Caller caller) {
   std::atomic<std::uint64_t> next = 0;
   Mutex mutex;
   std::optional<Error> error;                 // guarded by mutex
   std::atomic<std::uint64_t> failed = count;  // lowest index that failed; written under mutex
+  std::size_t ended_count = 0;                // of the other threads; guarded by mutex
+  Condition ended;
   const auto run = [&] {
     const IndexTask task = make_task();
     for (;;) {
@@ -79,14 +81,25 @@ Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress&
     }
   };
   std::vector<std::thread> others;
-  for (unsigned i = 1; i < threads && i < count; ++i) {
+  for (unsigned i = caller == Caller::kWorks ? 1 : 0; i < threads && i < count; ++i) {
     try {
-      others.emplace_back(run);
+      others.emplace_back([&] {
+        run();
+        const MutexLock lock(mutex);
+        ++ended_count;
+        ended.notify_all();
+      });
     } catch (const std::system_error&) {
       break;  // fewer threads, same result
     }
   }
-  run();
+  if (caller == Caller::kWorks || others.empty()) run();
+  for (MutexLock lock(mutex); ended_count < others.size();) {
+    ended.wait_for_ns(lock, progress.tell_every_ns());
+    lock.unlock();  // the caller's function may wait for locks of its own
+    progress.add(0);
+    lock.lock();
+  }
   for (std::thread& thread : others) thread.join();
   if (!progress.tell()) return listing_stopped();
   if (error) return std::unexpected(std::move(*error));

@@ -27,6 +27,7 @@ class ListingProgress {
   bool add(std::uint64_t seen);
   /// Tell the sum once more on the caller's thread, which may have got no part of the work. False as of add().
   bool tell();
+  std::int64_t tell_every_ns() const { return tell_every_ns_; }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
  private:
@@ -43,13 +44,16 @@ unsigned listing_threads(std::uint32_t asked);
 
 using IndexTask = std::function<Status(std::uint64_t index)>;
 
-/// task(i) once for each i < count, begun in this order, on `threads` threads (this one is among them). Ends early
-/// with the first error by index, or with kClosed when `progress` was stopped.
-Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                      const IndexTask& task);
+/// What the calling thread does: one of the threads' work, or nothing but tell `progress`, where a task may wait for long.
+enum class Caller { kWorks, kWaits };
+
+/// task(i) once for each i < count, begun in this order, on `threads` threads. Ends early with the first error by index, or
+/// with kClosed when `progress` was stopped; it is told while others are waited for.
+Status for_each_index(std::uint64_t count, unsigned threads, ListingProgress& progress, const IndexTask& task,
+                      Caller caller = Caller::kWorks);
 /// The same where each thread makes a task of its own, with its own memory.
 Status for_each_index_by(std::uint64_t count, unsigned threads, ListingProgress& progress,
-                         const std::function<IndexTask()>& make_task);
+                         const std::function<IndexTask()>& make_task, Caller caller = Caller::kWorks);
 
 /// What kStopped listings end with.
 std::unexpected<Error> listing_stopped();

@@ -55,6 +55,7 @@ void HttpRequest::drop_headers() {
 void HttpRequest::forget() {
   curl_.easy_setopt(handle_, CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
   drop_headers();
+  lent_by_.reset();
   if (has_secret_url_) curl_.easy_setopt(handle_, CURLOPT_URL, question_.url.origin.c_str());
 }
 
@@ -110,6 +111,7 @@ Status HttpRequest::prepare(StoreAccess& access, HttpQuestion question, Sink sin
                         .query = question_.query};
   for (const std::string& line : lines) asked.headers.push_back(header_of(line));
   Signature signature = access.sign(question_.url, asked);
+  lent_by_ = std::move(signature.by);
   for (std::string& line : signature.headers) lines.push_back(std::move(line));
   for (const std::string& line : lines) {
     if (line.find_first_of("\r\n") != std::string::npos)
@@ -194,7 +196,16 @@ Verdict HttpRequest::judge() const {
   return answer_.status == 0 ? Verdict::kAgain : judge_status(answer_.status);
 }
 
-RequestEnd HttpRequest::perform() {
+int HttpRequest::on_progress(void* goes_on, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept try {
+  return (*static_cast<const GoesOn*>(goes_on))() ? 0 : 1;
+} catch (...) {
+  return 1;
+}
+
+RequestEnd HttpRequest::perform(const GoesOn& goes_on) {
+  curl_.easy_setopt(handle_, CURLOPT_NOPROGRESS, goes_on ? 0L : 1L);
+  curl_.easy_setopt(handle_, CURLOPT_XFERINFOFUNCTION, &HttpRequest::on_progress);
+  curl_.easy_setopt(handle_, CURLOPT_XFERINFODATA, static_cast<const void*>(&goes_on));
   RequestEnd how = end(curl_.easy_perform(handle_));
   forget();
   return how;
@@ -209,7 +220,7 @@ RequestEnd HttpRequest::end(CURLcode code) {
         end.verdict == Verdict::kGood && question_.range && received_ != question_.range->bytes;
     if (is_short) end.verdict = Verdict::kAgain;
     if (end.verdict == Verdict::kGood) return end;
-    if (end.verdict == Verdict::kRefused) access_->refused(question_.url, answer_);
+    if (end.verdict == Verdict::kRefused) access_->refused(question_.url, answer_, lent_by_);
     end.why = is_short ? fmt::format("the store sent {} B of {} B; give a longer io_timeout=", received_,
                                      question_.range->bytes)
                        : answer_failure(answer_, end.verdict, question_.range ? &*question_.range : nullptr,

@@ -51,8 +51,8 @@ class HttpRequest {
   Status prepare(StoreAccess& access, HttpQuestion question, Sink sink);
   /// The verdict after libcurl ended with `code`.
   RequestEnd end(CURLcode code);
-  /// Do it now, in this thread.
-  RequestEnd perform();
+  /// Do it now, in this thread, for as long as `goes_on`, which is asked once a second at least; empty: to its end.
+  RequestEnd perform(const GoesOn& goes_on = {});
 
   /// Forget what let the last request in: its headers, and its URL's query. After libcurl has let go of it.
   void forget();
@@ -65,6 +65,7 @@ class HttpRequest {
   void set_up();
   void drop_headers();
   static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
+  static int on_progress(void* goes_on, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept;
   static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) noexcept;
   Verdict judge() const;
 
@@ -76,6 +77,7 @@ class HttpRequest {
   curl_slist* headers_ = nullptr;  // of the request under way
   bool has_secret_url_ = false;    // its query lets in
   StoreAccess* access_ = nullptr;
+  std::shared_ptr<LentGrants> lent_by_;  // whose grant lets it in
   HttpQuestion question_;
   std::string pin_;  // of the range
   Sink sink_;

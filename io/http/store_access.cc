@@ -30,6 +30,10 @@ std::shared_ptr<StoreAccess>& current_access() {
   return access;
 }
 
+std::string bucket_of(const StoreUrl& url) {
+  return url.origin + "/" + url.bucket;
+}
+
 /// "host:9023", as Google's emulator variable may be, is one of http.
 std::string with_scheme(const std::string& endpoint) {
   return endpoint.empty() || endpoint.contains("://") ? endpoint : "http://" + endpoint;
@@ -208,18 +212,27 @@ Renewal* StoreAccess::renewal(const StoreUrl& url) {
   return found.get();
 }
 
+/// From the one whose turn it is on.
+std::vector<std::shared_ptr<LentGrants>> StoreAccess::lent_in_turn(const StoreUrl& url) {
+  const MutexLock lock(mutex_);
+  auto all = lent_;
+  if (const auto turn = turns_.find(bucket_of(url)); turn != turns_.end() && !all.empty())
+    std::ranges::rotate(all, all.begin() + static_cast<std::ptrdiff_t>(turn->second % all.size()));
+  return all;
+}
+
 /// The one that there is, whoever may have it.
-Grant StoreAccess::any_grant(const StoreUrl& url) {
-  if (Renewal* const from = renewal(url)) return from->current();
-  for (const auto& one : lent())
-    if (Grant found = one->current(account_of(url)); !found.empty()) return found;
+StoreAccess::Found StoreAccess::any_grant(const StoreUrl& url) {
+  if (Renewal* const from = renewal(url)) return {.grant = from->current()};
+  for (const auto& one : lent_in_turn(url))
+    if (Grant found = one->current(account_of(url)); !found.empty()) return {std::move(found), one};
   return {};
 }
 
 /// What a store is asked with. A token is sent to those only who may have it.
-Grant StoreAccess::grant(const StoreUrl& url) {
-  Grant found = any_grant(url);
-  return found.access_key.empty() && !url.trusted ? Grant{} : found;
+StoreAccess::Found StoreAccess::grant(const StoreUrl& url) {
+  Found found = any_grant(url);
+  return found.grant.access_key.empty() && !url.trusted ? Found{} : found;
 }
 
 std::optional<Error> StoreAccess::failure(const StoreUrl& url) {
@@ -255,7 +268,13 @@ bool StoreAccess::waits(const StoreUrl& url) {
 
 Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request) {
   if (url.kind == StoreKind::kHttp) return {};
-  const Grant found = grant(url);
+  const auto [found, by] = grant(url);
+  Signature signature = sign(url, request, found);
+  signature.by = by;
+  return signature;
+}
+
+Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request, const Grant& found) {
   UnsignedRequest now = request;
   now.unix_seconds = static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load();
   if (url.kind == StoreKind::kS3) return {.headers = sigv4_headers(now, found, terms_.settings.region, "s3")};
@@ -268,7 +287,7 @@ Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request)
 
 bool StoreAccess::lacks_for_now(const StoreUrl& url) {
   const auto failed = failure(url);
-  return failed && failed->code == Code::kIo && any_grant(url).empty();
+  return failed && failed->code == Code::kIo && any_grant(url).grant.empty();
 }
 
 std::string StoreAccess::advice(const StoreUrl& url) {
@@ -289,21 +308,25 @@ std::string StoreAccess::advice(const StoreUrl& url) {
     return "there are no credentials: what is behind a plain URL is read as anybody; give s3://, gs:// or "
            "az:// for a "
            "store that asks who reads";
-  if (!grant(url).empty()) return "give credentials that may read it: " + ways;
+  if (!grant(url).grant.empty()) return "give credentials that may read it: " + ways;
   if (const auto failed = failure(url)) return "no credentials could be had: " + failed->message;
-  if (!any_grant(url).empty())
+  if (!any_grant(url).grant.empty())
     return "a token is sent to the cloud's own servers only; name this one by STORAGE_EMULATOR_HOST or "
            "AZURE_STORAGE_ENDPOINT, or give keys";
   return "there are no credentials: give them by " + ways;
 }
 
-void StoreAccess::refused(const StoreUrl& url, const Answer& answer) {
+void StoreAccess::refused(const StoreUrl& url, const Answer& answer, const std::shared_ptr<LentGrants>& by) {
   if (const auto theirs = http_date_seconds(answer.date)) {
     const std::int64_t off = *theirs - static_cast<std::int64_t>(std::time(nullptr));
     if (std::abs(off - clock_off_s_.load()) > kClockOffMax) clock_off_s_ = off;
   }
   if (Renewal* const from = renewal(url)) from->refused();
-  for (const auto& one : lent()) one->refused();
+  for (const auto& one : by ? std::vector{by} : lent()) one->refused();
+  if (!by || any_grant(url).by != by) return;  // its turn is over already
+  const MutexLock lock(mutex_);
+  const auto at = std::ranges::find(lent_, by);
+  if (at != lent_.end()) turns_[bucket_of(url)] = static_cast<std::size_t>(at - lent_.begin()) + 1;
 }
 
 }  // namespace carya::io

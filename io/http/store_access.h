@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,9 @@ struct HttpLimits {
   /// A body that comes slower than 1 KiB/s for so long has stopped.
   std::int64_t stalled_s = 10;
 };
+
+/// Whether somebody still waits for an answer. Threads: that of the call it is given to.
+using GoesOn = std::function<bool()>;
 
 /// How a connection is made.
 struct StoreWay {
@@ -70,6 +74,7 @@ std::string account_of(const StoreUrl& url);
 struct Signature {
   std::vector<std::string> headers;  ///< "name: value"
   std::string query;                 ///< added to the URL's, encoded; a secret; "": nothing
+  std::shared_ptr<LentGrants> by{};  ///< whose grant it is; null: this process's, or nobody's
 };
 
 /// How stores are asked: with which credentials, and how far a store's clock is off. They are this process's own, or
@@ -81,8 +86,9 @@ class StoreAccess {
   StoreAccess(StoreTerms terms, std::vector<std::shared_ptr<LentGrants>> lent);
   /// Another one by the same clients and terms. What joins the one is not lent to who asks by the other.
   std::shared_ptr<StoreAccess> apart() EXCLUDES(mutex_);
-  /// The clients of another access lend for this one too: the grant that is used is the first good one. Those that have
-  /// gone are forgotten. Whoever holds this object reads with their grants from then on. CHECKs that both are lent.
+  /// The clients of another access lend for this one too. The grant that is used is a good one that the store took last;
+  /// where it refuses that, the next client's turn comes, for each bucket by itself. Those that have gone are forgotten.
+  /// Whoever holds this object reads with their grants from then on. CHECKs that both are lent.
   void join(StoreAccess& other) EXCLUDES(mutex_);
   /// That of the client which a user's call made last (StoreClient::shared()).
   static std::shared_ptr<StoreAccess> current();
@@ -114,14 +120,22 @@ class StoreAccess {
   std::string advice(const StoreUrl& url);
   /// Whether credentials of a store could not be had for now: who gives them is away.
   bool lacks_for_now(const StoreUrl& url);
-  /// The store refused a request: take credentials that were renewed since, and its clock where ours is off by more
-  /// than S3 lets it be.
-  void refused(const StoreUrl& url, const Answer& answer);
+  /// The store refused a request that was let in by one client's grant (Signature::by): take credentials that were renewed
+  /// since, or another client's, and its clock where ours is off by more than S3 lets it be. However many requests are
+  /// refused that one client's grant was for, the turn goes on by one.
+  void refused(const StoreUrl& url, const Answer& answer, const std::shared_ptr<LentGrants>& by)
+      EXCLUDES(mutex_);
 
  private:
   Renewal* renewal(const StoreUrl& url) EXCLUDES(mutex_);
-  Grant grant(const StoreUrl& url);
-  Grant any_grant(const StoreUrl& url);
+  Signature sign(const StoreUrl& url, const UnsignedRequest& request, const Grant& found);
+  struct Found {
+    Grant grant;  // empty: there is none
+    std::shared_ptr<LentGrants> by{};
+  };
+  Found grant(const StoreUrl& url);
+  Found any_grant(const StoreUrl& url);
+  std::vector<std::shared_ptr<LentGrants>> lent_in_turn(const StoreUrl& url) EXCLUDES(mutex_);
   std::optional<Error> failure(const StoreUrl& url);
   std::vector<std::shared_ptr<LentGrants>> lent() EXCLUDES(mutex_);
 
@@ -132,6 +146,8 @@ class StoreAccess {
   Renewal aws_, google_;
   Mutex mutex_;
   std::vector<std::shared_ptr<LentGrants>> lent_ GUARDED_BY(mutex_);
+  std::map<std::string, std::size_t> turns_
+      GUARDED_BY(mutex_);  // by bucket: how often it went on among lent_
   std::array<std::shared_ptr<const std::string>, 2> authorities_ GUARDED_BY(mutex_);  // by `tls`
   std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);          // by account; they stay
   std::atomic<std::int64_t> clock_off_s_{0};

@@ -23,7 +23,8 @@ std::atomic<bool> own_forbidden{false};
 constexpr std::int64_t kReachForNs = 10'000'000'000;
 constexpr std::int64_t kTryForNs = 60'000'000'000;
 constexpr std::int64_t kListedForNs = 60'000'000'000;
-constexpr std::size_t kPinMax = 256;  // as of headers
+constexpr std::size_t kPinMax = 256;              // as of headers
+constexpr std::int64_t kAskEveryNs = 50'000'000;  // of a wait: whether it goes on
 constexpr std::int64_t kRefusedForNs = 2'000'000'000, kRefusedMostNs = 300'000'000;
 constexpr std::int64_t kRetryFirstNs = 50'000'000, kRetryMostNs = 5'000'000'000;
 
@@ -39,6 +40,16 @@ std::shared_ptr<StoreAccess> access_by(const CurlLibrary& curl, StoreSources sou
     return curl_fetch(curl, question.url.starts_with("https:") ? tls : plain, question);
   };
   return std::make_shared<StoreAccess>(std::move(sources), std::move(fetch));
+}
+
+/// False: it does not go on.
+bool sleep_while(const GoesOn& goes_on, std::int64_t ns) {
+  for (const std::int64_t until_ns = monotonic_ns() + ns;;) {
+    if (goes_on && !goes_on()) return false;
+    const std::int64_t left_ns = until_ns - monotonic_ns();
+    if (left_ns <= 0) return true;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left_ns, kAskEveryNs)));
+  }
 }
 
 }  // namespace
@@ -88,9 +99,10 @@ Result<std::shared_ptr<StoreClient>> StoreClient::shared() {
 
 StoreClient::~StoreClient() = default;
 
-/// ask(request) until its end is good or final.
+/// ask(request) until its end is good or final, or nobody waits.
 template <typename Ask>
-Status StoreClient::repeat(const std::string& subject, const StoreUrl& url, const Ask& ask) {
+Status StoreClient::repeat(const std::string& subject, const StoreUrl& url, const GoesOn& goes_on,
+                           const Ask& ask) {
   std::unique_ptr<HttpRequest> request;
   {
     const MutexLock lock(mutex_);
@@ -119,7 +131,8 @@ Status StoreClient::repeat(const std::string& subject, const StoreUrl& url, cons
                                                                  : 0;
     if (monotonic_ns() + wait - begun_ns >= most)
       return fail(code_of(end.verdict, request->answer().status), escaped(subject) + ": " + end.why);
-    std::this_thread::sleep_for(std::chrono::nanoseconds(wait));
+    if (!sleep_while(goes_on, wait))
+      return fail(Code::kClosed, escaped(subject) + ": nobody waits for it any more");
   }
   const MutexLock lock(mutex_);
   idle_.push_back(std::move(request));
@@ -149,7 +162,7 @@ std::optional<ListedObject> StoreClient::take_listed(const std::string& url) {
   return object;
 }
 
-Result<StoreObject> StoreClient::look_up(const std::string& url) {
+Result<StoreObject> StoreClient::look_up(const std::string& url, const GoesOn& goes_on) {
   StoreObject object;
   ASSIGN(object.url, access_->parse(url));
   if (auto known = take_listed(url)) {
@@ -160,11 +173,11 @@ Result<StoreObject> StoreClient::look_up(const std::string& url) {
   Answer answer;
   const auto ask = [&](HttpRequest& request) -> Result<RequestEnd> {
     TRY(request.prepare(*access_, {.url = object.url, .head = true}, [](auto) { return true; }));
-    const RequestEnd end = request.perform();
+    const RequestEnd end = request.perform(goes_on);
     answer = request.answer();
     return end;
   };
-  TRY(repeat(url, object.url, ask));
+  TRY(repeat(url, object.url, goes_on, ask));
   object.pin = answer.pin();
   if (!answer.length || *answer.length >= kRecordBytesMax || answer.encoded)
     return fail(Code::kUnsupported,
@@ -182,10 +195,11 @@ Result<StoreObject> StoreClient::listed(const std::string& url, std::uint64_t by
   return StoreObject{.url = std::move(parsed), .bytes = bytes, .pin = std::move(pin)};
 }
 
-Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out) {
+Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out,
+                         const GoesOn& goes_on) {
   CHECK(offset <= object.bytes && out.size() <= object.bytes - offset);
   if (out.empty()) return {};
-  return repeat(object.url.url(), object.url, [&](HttpRequest& request) -> Result<RequestEnd> {
+  return repeat(object.url.url(), object.url, goes_on, [&](HttpRequest& request) -> Result<RequestEnd> {
     std::size_t filled = 0;
     const RangeWanted range{
         .offset = offset, .bytes = out.size(), .object_bytes = object.bytes, .pin = object.pin};
@@ -194,11 +208,12 @@ Status StoreClient::read(const StoreObject& object, std::uint64_t offset, std::s
       filled += bytes.size();
       return true;
     }));
-    return request.perform();
+    return request.perform(goes_on);
   });
 }
 
-Result<std::string> StoreClient::get(const std::string& url, const Query& query, std::size_t bytes_max) {
+Result<std::string> StoreClient::get(const std::string& url, const Query& query, std::size_t bytes_max,
+                                     const GoesOn& goes_on) {
   ASSIGN(const StoreUrl parsed, access_->parse(url));
   std::string body;
   bool too_long = false;
@@ -209,12 +224,12 @@ Result<std::string> StoreClient::get(const std::string& url, const Query& query,
       if (!too_long) body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return !too_long;
     }));
-    RequestEnd end = request.perform();
+    RequestEnd end = request.perform(goes_on);
     if (too_long)
       end = {.verdict = Verdict::kWrong, .why = "the answer is too long; give the URL of a bucket"};
     return end;
   };
-  TRY(repeat(url, parsed, ask));
+  TRY(repeat(url, parsed, goes_on, ask));
   return body;
 }
 

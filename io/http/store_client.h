@@ -33,7 +33,8 @@ struct ListedObject {
 };
 
 /// Questions to stores that a listing waits for. Requests that the store or the network refuses for now are repeated
-/// with full jitter for a minute.
+/// with full jitter for a minute. Each call ends with kClosed soon after its `goes_on` gives false, also while the store
+/// drips its answer.
 ///
 /// Threads: thread-safe; each call has a connection of its own, which is kept.
 class StoreClient {
@@ -54,19 +55,21 @@ class StoreClient {
   void remember(const std::vector<ListedObject>& objects);
   /// Size and version of an object. Errors: those of parse_store_url(), kNotFound, kPermission, kIo (the store is away),
   /// kUnsupported (it says no version, so that a change would not be seen).
-  Result<StoreObject> look_up(const std::string& url);
+  Result<StoreObject> look_up(const std::string& url, const GoesOn& goes_on = {});
   /// An object that was looked up before. Errors: those of parse_store_url().
   Result<StoreObject> listed(const std::string& url, std::uint64_t bytes, std::string pin) const;
   /// Fill `out` with the bytes at `offset`. CHECKs that they lie in the object. Errors: kIo (also: it changed).
-  Status read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out);
+  Status read(const StoreObject& object, std::uint64_t offset, std::span<std::byte> out,
+              const GoesOn& goes_on = {});
   /// The whole answer to a GET with a query, at most `bytes_max` long: a listing.
-  Result<std::string> get(const std::string& url, const Query& query, std::size_t bytes_max);
+  Result<std::string> get(const std::string& url, const Query& query, std::size_t bytes_max,
+                          const GoesOn& goes_on = {});
 
  private:
   StoreClient(const CurlLibrary& curl, std::shared_ptr<StoreAccess> access);
   std::optional<ListedObject> take_listed(const std::string& url);
   template <typename Ask>
-  Status repeat(const std::string& subject, const StoreUrl& url, const Ask& ask);
+  Status repeat(const std::string& subject, const StoreUrl& url, const GoesOn& goes_on, const Ask& ask);
 
   const CurlLibrary& curl_;
   const std::shared_ptr<StoreAccess> access_;

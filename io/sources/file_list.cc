@@ -31,8 +31,8 @@ Result<std::vector<SourceFile>> look_up_all(const std::vector<std::string>& urls
                                             const ListingOptions& options) {
   ListingProgress progress(options.progress);
   std::vector<SourceFile> files(urls.size());
-  TRY(for_each_index(urls.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
-    ASSIGN(files[i], place.look_up(urls[i]));
+  TRY(place.for_each(urls.size(), options, progress, [&](std::uint64_t i) -> Status {
+    ASSIGN(files[i], place.look_up(urls[i], progress));
     progress.add(1);
     return {};
   }));

@@ -42,7 +42,8 @@ Result<RecordIndex> build_index(const std::string& path, FileWindow& file, const
 Result<FileIndex> index_of(const std::string& path, const SourcePlace& place, const RecordSpec& spec,
                            const ListingOptions& options, ListingProgress& progress,
                            std::atomic<bool>& all_kept) {
-  ASSIGN(const SourceFile file, place.open_file(path, std::string(format_name(spec.format)) + " files"));
+  ASSIGN(const SourceFile file,
+         place.open_file(path, std::string(format_name(spec.format)) + " files", progress));
   FileIndex found{.stamp = file.stamp, .pin = file.pin, .index = std::nullopt};
   std::string kept;
   if (!options.cache_dir.empty()) {
@@ -208,7 +209,7 @@ Result<std::shared_ptr<const RecordSource>> list_records(const std::vector<std::
   ListingProgress progress(options.progress);
   std::vector<FileIndex> files(paths.size());
   std::atomic<bool> all_kept = true;
-  TRY(for_each_index(paths.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
+  TRY(place.for_each(paths.size(), options, progress, [&](std::uint64_t i) -> Status {
     ASSIGN(files[i], index_of(paths[i], place, spec, options, progress, all_kept));
     return {};
   }));

@@ -22,11 +22,16 @@ constexpr unsigned kStoreThreads = 16;
 constexpr std::uint64_t kLeapMin = 1 << 20;
 constexpr std::uint64_t kBlockMin = 64 << 10, kBlockMax = 8 << 20;
 
+/// Asked inside of libcurl, where the caller's function must not be called: the caller's thread calls it meanwhile.
+GoesOn goes_on(const ListingProgress& progress) {
+  return [&progress] { return !progress.stopped(); };
+}
+
 /// Reads of an object from its beginning to its end, with leaps.
 class ObjectBlocks {
  public:
-  ObjectBlocks(std::shared_ptr<StoreClient> client, StoreObject object)
-      : client_(std::move(client)), object_(std::move(object)) {}
+  ObjectBlocks(std::shared_ptr<StoreClient> client, StoreObject object, ListingProgress& progress)
+      : client_(std::move(client)), object_(std::move(object)), goes_on_(goes_on(progress)) {}
 
   Status read(std::uint64_t offset, std::span<std::byte> out) {
     while (!out.empty()) {
@@ -48,13 +53,14 @@ class ObjectBlocks {
     const std::uint64_t wanted = std::min(std::max(bytes, ahead_), object_.bytes - offset);
     block_.resize(wanted);
     start_ = offset;
-    const Status read = client_->read(object_, offset, block_);
+    const Status read = client_->read(object_, offset, block_, goes_on_);
     if (!read) block_.clear();
     return read;
   }
 
   const std::shared_ptr<StoreClient> client_;
   const StoreObject object_;
+  const GoesOn goes_on_;
   std::vector<std::byte> block_;
   std::uint64_t start_ = 0;  // of the block
   std::uint64_t ahead_ = kBlockMin / 2;
@@ -114,21 +120,25 @@ std::string SourcePlace::below(const std::string& file) const {
   return folder_ ? folder_->below(file) : below_folder(url_, file);
 }
 
-unsigned SourcePlace::threads(const ListingOptions& options) const {
+Status SourcePlace::for_each(std::uint64_t count, const ListingOptions& options, ListingProgress& progress,
+                             const IndexTask& task) const {
   const unsigned threads = listing_threads(options.threads);
-  return is_store() && options.threads == 0 ? std::max(threads, kStoreThreads) : threads;
+  if (!is_store()) return for_each_index(count, threads, progress, task);
+  return for_each_index(count, options.threads == 0 ? std::max(threads, kStoreThreads) : threads, progress,
+                        task, Caller::kWaits);
 }
 
-Result<SourceFile> SourcePlace::look_up(const std::string& url) const {
-  ASSIGN(const StoreObject object, client_->look_up(url));
+Result<SourceFile> SourcePlace::look_up(const std::string& url, ListingProgress& progress) const {
+  ASSIGN(const StoreObject object, client_->look_up(url, goes_on(progress)));
   return file_of(object, *client_);
 }
 
-Result<SourceFile> SourcePlace::open_file(const std::string& file, std::string_view wanted) const {
+Result<SourceFile> SourcePlace::open_file(const std::string& file, std::string_view wanted,
+                                          ListingProgress& progress) const {
   if (is_store()) {
-    ASSIGN(StoreObject object, client_->look_up(file));
+    ASSIGN(StoreObject object, client_->look_up(file, goes_on(progress)));
     SourceFile found = file_of(object, *client_);
-    auto blocks = std::make_shared<ObjectBlocks>(client_, std::move(object));
+    auto blocks = std::make_shared<ObjectBlocks>(client_, std::move(object), progress);
     found.read = [blocks](std::uint64_t offset, std::span<std::byte> out) {
       return blocks->read(offset, out);
     };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/files/listing.h"
 #include "io/files/source_folder.h"
 #include "io/http/store_client.h"
 #include "io/index/file_window.h"
@@ -21,8 +22,9 @@ struct SourceFile {
   std::string pin;       ///< of an object: its version (Answer::pin()); of a file ""
   std::string identity;  ///< the real path, or the URL: what a kept index is called by
   bool settled = true;   ///< whether a change from now on would show in the stamp
-  FileWindow::ReadAt
-      read;  ///< owns what it reads from. Of an object: near reads are read ahead in growing blocks
+  /// Owns what it reads from. Of an object: near reads are read ahead in growing blocks, as long as the progress goes on,
+  /// which outlives it.
+  FileWindow::ReadAt read;
 };
 
 /// The place that the files of one source have in common: a folder, or a bucket or host. Threads: const is thread-safe.
@@ -37,14 +39,17 @@ class SourcePlace {
   /// One of the files, as seen from there.
   std::string below(const std::string& file) const;
   bool is_store() const { return !folder_; }
-  /// Threads for its listing: a store is waited for, so more than there are cores.
-  unsigned threads(const ListingOptions& options) const;
+  /// for_each_index() over its files: a store is waited for, by more threads than there are cores.
+  Status for_each(std::uint64_t count, const ListingOptions& options, ListingProgress& progress,
+                  const IndexTask& task) const;
 
   /// `wanted`: what to give in place of a folder or pipe ("tars"). Errors: as open(2); those of StoreClient::look_up();
-  /// kPermission (outside), kInvalidArgument (no regular file).
-  Result<SourceFile> open_file(const std::string& file, std::string_view wanted) const;
+  /// kPermission (outside), kInvalidArgument (no regular file), kClosed (the progress was stopped while a store was
+  /// waited for).
+  Result<SourceFile> open_file(const std::string& file, std::string_view wanted,
+                               ListingProgress& progress) const;
   /// The same without reading: `read` is empty. Of stores only.
-  Result<SourceFile> look_up(const std::string& url) const;
+  Result<SourceFile> look_up(const std::string& url, ListingProgress& progress) const;
 
  private:
   std::optional<SourceFolder> folder_;  // nothing: a store

@@ -117,7 +117,7 @@ bool same_tar(const ManifestImage& index, const SourceStamp& stamp) {
 
 Result<TarIndex> tar_index(const std::string& tar, const SourcePlace& place, const std::string& cache_dir,
                            ListingProgress& progress) {
-  ASSIGN(const SourceFile file, place.open_file(tar, "tars"));
+  ASSIGN(const SourceFile file, place.open_file(tar, "tars", progress));
   // Beside an object there is no place for an index.
   std::string kept = place.is_store() ? "" : tar + ".carya-index";
   if (!cache_dir.empty()) kept = manifest_path(cache_dir, "whole-tar", file.identity);

@@ -154,7 +154,7 @@ Result<std::vector<TarIndex>> indexes_of(const std::vector<std::string>& tars, c
                                          const ListingOptions& options) {
   ListingProgress progress(options.progress);
   std::vector<TarIndex> indexes(tars.size());
-  TRY(for_each_index(tars.size(), place.threads(options), progress, [&](std::uint64_t i) -> Status {
+  TRY(place.for_each(tars.size(), options, progress, [&](std::uint64_t i) -> Status {
     ASSIGN(indexes[i], tar_index(tars[i], place, options.cache_dir, progress));
     progress.add(indexes[i].members->count() % 1024);
     return {};

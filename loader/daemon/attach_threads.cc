@@ -27,6 +27,7 @@ void AttachThreads::start(std::uint64_t connection, std::uint32_t request, std::
 
 void AttachThreads::withdraw(std::uint64_t connection) {
   const MutexLock lock(mutex_);
+  wanted_.erase(connection);
   std::erase_if(waiting_, [connection](const Waiting& one) { return one.connection == connection; });
 }
 
@@ -42,6 +43,11 @@ void AttachThreads::stop() {
   while (!running_.empty()) ended_.wait(lock);
 }
 
+bool AttachThreads::goes_on(std::uint64_t connection) {
+  const MutexLock lock(mutex_);
+  return !stop_ && wanted_.contains(connection);
+}
+
 /// In a thread of its own.
 void AttachThreads::run(const Waiting& one) {
   std::int64_t told_ns = monotonic_ns();
@@ -52,13 +58,14 @@ void AttachThreads::run(const Waiting& one) {
       news_.listed.push_back({one.connection, records});
       wake_();
     }
-    return !stop_;
+    return goes_on(one.connection);
   };
   auto attachment = jobs_.attach(*one.call, progress);
   const std::uint64_t pid = one.call->pid;
   const MutexLock lock(mutex_);
   news_.made.push_back({one.connection, one.request, std::move(attachment)});
   wake_();
+  wanted_.erase(one.connection);
   if (--running_[pid] == 0) running_.erase(pid);
   start_waiting();
   ended_.notify_all();
@@ -78,10 +85,12 @@ void AttachThreads::start_waiting() {
     const std::uint64_t connection = one.connection, pid = one.call->pid;
     const std::uint32_t request = one.request;
     try {
+      wanted_.insert(connection);
       std::thread([this, one = std::move(one)] { run(one); }).detach();
       ++running_[pid];
     } catch (const std::system_error&) {
       --all;
+      wanted_.erase(connection);
       news_.made.push_back({connection, request, fail(Code::kExhausted, "caryad: no thread can be started")});
       wake_();
     }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,7 @@ class AttachThreads {
 
   /// Attach when a thread is free. take() gives the result, also where no thread could be started.
   void start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<AttachCall> call);
-  /// The connection is gone: if its attachment still waits for a thread, it is forgotten.
+  /// The connection is gone: if its attachment still waits for a thread, it is forgotten; if it runs, its listing ends.
   void withdraw(std::uint64_t connection);
   News take();
   /// Forget what waits, end listings, wait for the threads.
@@ -54,6 +55,7 @@ class AttachThreads {
     std::shared_ptr<AttachCall> call;
   };
   void run(const Waiting& one);
+  bool goes_on(std::uint64_t connection) EXCLUDES(mutex_);
   void start_waiting() REQUIRES(mutex_);
 
   JobTable& jobs_;
@@ -62,6 +64,7 @@ class AttachThreads {
   Mutex mutex_;
   News news_ GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::uint32_t> running_ GUARDED_BY(mutex_);  // by process
+  std::set<std::uint64_t> wanted_ GUARDED_BY(mutex_);  // connections of those that run, while they are there
   std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
   Condition ended_;
 };

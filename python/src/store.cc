@@ -1,6 +1,7 @@
 #include "store.h"
 
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -11,6 +12,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "io/credentials/environment.h"
+#include "io/files/listing.h"
 #include "io/http/store_client.h"
 
 namespace carya::python {
@@ -20,37 +22,53 @@ namespace py = pybind11;
 
 using Query = std::vector<std::pair<std::string, std::string>>;
 
-Result<std::string> read_head(const std::string& url, std::size_t bytes_max) {
+/// ask(goes_on) without the GIL. Ctrl-C ends it, which the main thread alone takes notice of.
+template <typename Ask>
+auto waited_for(const Ask& ask) {
+  ProgressCall call{py::none()};
+  const io::Progress told = [&call](std::uint64_t seen) { return call(seen); };
+  io::ListingProgress progress(told);
+  io::GoesOn goes_on;
+  if (::gettid() == ::getpid()) goes_on = [&progress] { return progress.add(0); };
+  auto answer = [&] {
+    const WithoutGil unlocked;
+    return ask(goes_on);
+  }();
+  call.rethrow();
+  return unwrap(std::move(answer));
+}
+
+Result<std::string> read_head(const std::string& url, std::size_t bytes_max, const io::GoesOn& goes_on) {
   ASSIGN(const auto client, io::StoreClient::shared());
-  ASSIGN(const io::StoreObject object, client->look_up(url));
+  ASSIGN(const io::StoreObject object, client->look_up(url, goes_on));
   std::string head(std::min<std::uint64_t>(bytes_max, object.bytes), '\0');
-  TRY(client->read(object, 0, std::as_writable_bytes(std::span(head))));
+  TRY(client->read(object, 0, std::as_writable_bytes(std::span(head)), goes_on));
   return head;
 }
 
-Result<std::string> list_page(const std::string& url, const Query& query, std::size_t bytes_max) {
+Result<std::string> list_page(const std::string& url, const Query& query, std::size_t bytes_max,
+                              const io::GoesOn& goes_on) {
   ASSIGN(const auto client, io::StoreClient::shared());
-  return client->get(url, query, bytes_max);
+  return client->get(url, query, bytes_max, goes_on);
 }
 
 Result<std::string> read_range(const std::string& url, std::uint64_t size, const std::string& version,
-                               std::uint64_t offset, std::uint64_t count) {
+                               std::uint64_t offset, std::uint64_t count, const io::GoesOn& goes_on) {
   if (offset > size || count > size - offset)
     return fail(Code::kInvalidArgument, "range of an object: it ends behind its end; give one inside of it");
   ASSIGN(const auto client, io::StoreClient::shared());
   ASSIGN(const io::StoreObject object, client->listed(url, size, version));
   std::string bytes(count, '\0');
-  TRY(client->read(object, offset, std::as_writable_bytes(std::span(bytes))));
+  TRY(client->read(object, offset, std::as_writable_bytes(std::span(bytes)), goes_on));
   return bytes;
 }
 
 /// Size and version of an object.
 std::pair<std::uint64_t, std::string> look_up(const std::string& url) {
-  const io::StoreObject object = unwrap([&]() -> Result<io::StoreObject> {
-    const WithoutGil unlocked;
+  const io::StoreObject object = waited_for([&](const io::GoesOn& goes_on) -> Result<io::StoreObject> {
     ASSIGN(const auto client, io::StoreClient::shared());
-    return client->look_up(url);
-  }());
+    return client->look_up(url, goes_on);
+  });
   return {object.bytes, object.pin};
 }
 
@@ -66,27 +84,23 @@ void remember(const std::vector<std::tuple<std::string, std::uint64_t, std::stri
   }());
 }
 
-/// call(arguments...) without the GIL.
 template <auto call, typename... Arguments>
-py::bytes waited_for(const Arguments&... arguments) {
-  return unwrap([&] {
-    const WithoutGil unlocked;
-    return call(arguments...);
-  }());
+py::bytes bytes_of(const Arguments&... arguments) {
+  return waited_for([&](const io::GoesOn& goes_on) { return call(arguments..., goes_on); });
 }
 
 }  // namespace
 
 void bind_store(py::module_& module) {
-  module.def("store_head", &waited_for<&read_head, std::string, std::size_t>, py::arg("url"),
+  module.def("store_head", &bytes_of<&read_head, std::string, std::size_t>, py::arg("url"),
              py::arg("bytes_max"));
   module.def("says_how_stores_are_asked", &io::says_how_stores_are_asked, py::arg("name"));
   module.def("store_look_up", &look_up, py::arg("url"));
   module.def("store_remember", &remember, py::arg("listed"));
   module.def("store_read",
-             &waited_for<&read_range, std::string, std::uint64_t, std::string, std::uint64_t, std::uint64_t>,
+             &bytes_of<&read_range, std::string, std::uint64_t, std::string, std::uint64_t, std::uint64_t>,
              py::arg("url"), py::arg("size"), py::arg("version"), py::arg("offset"), py::arg("count"));
-  module.def("store_page", &waited_for<&list_page, std::string, Query, std::size_t>, py::arg("url"),
+  module.def("store_page", &bytes_of<&list_page, std::string, Query, std::size_t>, py::arg("url"),
              py::arg("query"), py::arg("bytes_max"));
 }
 

@@ -508,6 +508,42 @@ TEST(StoreAccess, WhatJoinsTheOneIsNotLentToTheOther) {
   EXPECT_LT(held.sign(url, {}).headers.size(), of_all->sign(url, {}).headers.size());
 }
 
+TEST(StoreAccess, WhoseGrantIsRefusedIsTriedAfterTheOthersInThatBucket) {
+  const StoreUrl url = *parse_store_url("s3://bucket/a", {}), other = *parse_store_url("s3://others/a", {});
+  std::vector<std::shared_ptr<LentGrants>> all;
+  for (int i = 0; i < 3; ++i) {
+    all.push_back(std::make_shared<LentGrants>([] {}));
+    ASSERT_TRUE(all.back()->lend({lent("s3")}));
+  }
+  StoreAccess access({}, all);
+  const auto by = [&](const StoreUrl& asked) { return access.sign(asked, {}).by; };
+  EXPECT_EQ(by(url), all[0]);
+  for (int i = 0; i < 100; ++i)
+    access.refused(url, {}, all[0]);  // requests that were under way at the same time
+  EXPECT_EQ(by(url), all[1]);
+  EXPECT_EQ(by(other), all[0]);
+  access.refused(url, {}, all[1]);
+  EXPECT_EQ(by(url), all[2]);
+  ASSERT_TRUE(all[0]->lend({lent("s3")}));  // what it lends anew waits for its turn
+  EXPECT_EQ(by(url), all[2]);
+  all[2]->take_back();
+  EXPECT_EQ(by(url), all[0]);
+}
+
+TEST(StoreAccess, NobodyElseIsAskedForGrantsWhereOneIsRefused) {
+  const StoreUrl url = *parse_store_url("s3://bucket/a", {});
+  const auto first = std::make_shared<LentGrants>([] {}), second = std::make_shared<LentGrants>([] {});
+  ASSERT_TRUE(first->lend({lent("s3")}) && second->lend({lent("s3")}));
+  StoreAccess access({}, {first, second});
+  access.refused(url, {}, access.sign(url, {}).by);
+  EXPECT_TRUE(first->take_wish());
+  EXPECT_FALSE(second->take_wish());
+}
+
+TEST(Sha256, ItsHalfIsWhatItsDigitsBeginWith) {
+  EXPECT_EQ(sha256_half("").hex(), kEmptySha256.substr(0, 32));
+}
+
 TEST(StoreTerms, AreKeyedByWhoeverStandsBetweenAndHaveNoLineEnds) {
   StoreTerms terms;
   EXPECT_EQ(terms.key(), "");

@@ -37,7 +37,7 @@ class FaultStore:
     """An S3 and HTTP server over objects in memory. `fault(path, count)` names what is wrong with the count-th GET.
 
     "503", "500", "429", "403", "reset", "short" (half of the body), "other range", "whole" (200 in place of 206), "other etag",
-    "packed" (Content-Encoding), "slow" (one byte a second), "hang" (no answer until `hanging` is set), "late 0.5" (seconds), "skewed" (403 until the date is the store's).
+    "packed" (Content-Encoding), "slow" (one byte a second), "drip" (a little more than 1 KiB/s), "hang" (no answer until `hanging` is set), "late 0.5" (seconds), "skewed" (403 until the date is the store's).
     """
 
     def __init__(self, objects: dict[str, bytes], secret: str = "", token: str = "", page: int = 1000) -> None:
@@ -48,6 +48,7 @@ class FaultStore:
         self.refused = 0
         self.hanging = threading.Event()
         self.hung: list[str] = []  # the ranges
+        self.dripping = self.cut = 0  # answers: that began, and that the client did not take to their end
         self.lock = threading.Lock()
         self.server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -130,6 +131,18 @@ class FaultStore:
             def do_PUT(self) -> None:
                 self.do_GET()
 
+            def drip(self, body: bytes) -> None:
+                """Faster than what a client takes for a stop."""
+                self.close_connection = True
+                store.dripping += 1
+                try:
+                    for begin in range(0, len(body), 320):
+                        if store.hanging.wait(0.25):
+                            return
+                        self.wfile.write(body[begin : begin + 320])
+                except OSError:
+                    store.cut += 1
+
             def serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 parts = urlsplit(self.path)
@@ -196,6 +209,9 @@ class FaultStore:
                     self.answer(206, headers, body, 1)
                     time.sleep(30)
                     return None
+                if fault == "drip":
+                    self.answer(206, headers, body, 0)
+                    return self.drip(body)
                 return self.answer(206, headers, body)
 
         return Handler

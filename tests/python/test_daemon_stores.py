@@ -74,6 +74,11 @@ class TwoKeysStore(FaultStore):
         return not right or not re.fullmatch(self.may[access], request.path)
 
 
+def endless(loader: carya.Loader) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
 def test_a_daemon_gives_the_stream_of_the_files_with_what_is_lent(
     data: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +217,33 @@ def test_who_answers_for_a_url_by_another_endpoint_joins_no_job(
             monkeypatch.setenv("AWS_ENDPOINT_URL", liar.url)
             with pytest.raises(carya.InvalidArgument, match="another endpoint, proxy or authority"):
                 carya.Loader(tars(f"s3://{BUCKET}"), job="mine", rank=1, world_size=2, daemon=daemon.socket)
+
+
+def test_a_member_whose_grants_became_worse_stops_nobody(
+    data: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TwoKeysStore(objects_of(data)) as store, contextlib.ExitStack() as stack:
+        pipeline = tars(f"s3://{BUCKET}", endpoint=store.url)
+        loaders = []
+        for replica, keys in enumerate(((ACCESS, SECRET), (OTHER, OTHER_SECRET))):
+            set_keys(monkeypatch, *keys, token="")
+            loaders.append(
+                stack.enter_context(
+                    carya.Loader(pipeline, epochs=None, job="two", replica=replica, replicas=2, daemon=daemon.socket)
+                )
+            )
+        steps = iter(zip(*map(endless, loaders), strict=False))
+        next(steps)
+        store.may[ACCESS] = "nothing"  # the member that came first, and whose grants were used so far
+        asked = len(store.seen)
+
+        def by_the_other() -> int:
+            return sum(OTHER in headers.get("authorization", "") for _, _, headers in store.seen[asked:])
+
+        while by_the_other() < 20:
+            one, other = next(steps)
+            assert digest([one]) == digest([other])
+        assert 0 < store.refused <= 8  # those that were under way, once each
 
 
 def test_the_successor_of_a_daemon_that_is_killed_is_lent_to_again(
