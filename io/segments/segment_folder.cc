@@ -160,14 +160,14 @@ Status remove_place(const std::string& place) {
   return {};
 }
 
-Status write_about(const std::string& place, const std::string& text) {
+Status write_about(const std::string& place, const std::string& text, bool own_only) {
   const std::string path = about_path(place);
   if (::access(path.c_str(), F_OK) == 0) return {};
   std::string temporary = path + ".XXXXXX";
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return fail_errno("create " + temporary, errno);
   const Written written = write_whole(fd.get(), std::as_bytes(std::span(text)), 0);
-  if (written.sys_errno == 0 && ::fchmod(fd.get(), 0644) == 0 &&
+  if (written.sys_errno == 0 && (own_only || ::fchmod(fd.get(), 0644) == 0) &&
       ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const int sys_errno = written.sys_errno != 0 ? written.sys_errno : errno;

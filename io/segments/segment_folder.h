@@ -51,8 +51,9 @@ Result<PlaceCheck> verify_place(const std::string& place, const VerifyProgress& 
 /// another name than a place's); those of unlink().
 Status remove_place(const std::string& place);
 
-/// Write about.json, unless it is there. Errors: those of open(), write() and rename().
-Status write_about(const std::string& place, const std::string& text);
+/// Write about.json, unless it is there. `own_only`: nobody but this user may read it. Errors: those of open(), write()
+/// and rename().
+Status write_about(const std::string& place, const std::string& text, bool own_only);
 /// Set the time of about.json to the present. Returns that time as the file system has it, in seconds; 0 if it cannot.
 double touch_about(const std::string& place);
 

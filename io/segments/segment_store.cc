@@ -56,7 +56,7 @@ Status SegmentStore::prepare() {
   std::error_code made;
   std::filesystem::create_directories(folder_, made);
   if (made) return fail_errno("make " + folder_, made.value());
-  return write_about(folder_, options_.about);
+  return write_about(folder_, options_.about, options_.own_only);
 }
 
 void SegmentStore::say_used() {
@@ -123,6 +123,8 @@ Status SegmentStore::look() {
     if (!known.reader && !known.own) {
       // A file that is being made has no header yet, and a broken one is no use: the next look tries again.
       auto opened = SegmentReader::open(folder_ + "/" + name.name, options_.place);
+      if (!opened && opened.error().code == Code::kPermission && options_.own_only)
+        continue;  // another user's
       if (!opened && opened.error().code != Code::kCorrupt && opened.error().code != Code::kNotFound)
         unread = std::unexpected(std::move(opened.error()));
       if (!opened) continue;
@@ -214,7 +216,8 @@ Status SegmentStore::begin_segment(std::uint64_t bytes) {
   if (wanted > kSegmentBytesMax || least > options_.capacity_bytes)
     return fail(Code::kExhausted,
                 fmt::format("cache: no room for {} B of {} B", least, options_.capacity_bytes));
-  ASSIGN(writer_, SegmentWriter::create(folder_, options_.place, rows, wanted, options_.locks));
+  ASSIGN(writer_, SegmentWriter::create(folder_, options_.place, rows, wanted,
+                                        {.locked = options_.locks, .own_only = options_.own_only}));
   auto room = make_room(wanted);
   Status fits = room ? Status() : std::unexpected(room.error());
   if (fits && *room < least)

@@ -22,6 +22,9 @@ struct SegmentStoreOptions {
   Hash128 place;                     ///< what the entries are; others have folders of their own
   std::string about;                 ///< says it to a person, as a JSON object; written once
   std::uint64_t capacity_bytes = 0;  ///< the most that all files of the tier's folder take together
+  /// Files that nobody but this user may read, beside which other users have theirs; else everyone reads them whom the
+  /// umask lets.
+  bool own_only = false;
   /// Whether locks tell that a writer lives. They need a file system that all writers see alike.
   bool locks = true;
   /// What killed writers promised is given back after so long, where locks cannot tell.

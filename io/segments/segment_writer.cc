@@ -32,15 +32,15 @@ std::uint64_t segment_overhead(std::uint32_t rows) {
 }
 
 Result<SegmentWriter> SegmentWriter::create(const std::string& folder, Hash128 place, std::uint32_t rows,
-                                            std::uint64_t bytes, bool locked) {
+                                            std::uint64_t bytes, const Sharing& sharing) {
   CHECK(rows >= 1 && rows <= kSegmentRowsMax && bytes >= segment_overhead(rows) && bytes <= kSegmentBytesMax);
   SegmentWriter writer;
   writer.header_ = make_segment_header(place, rows, fresh_salt());
   writer.path_ = fmt::format("{}/{:016x}.segment", folder, writer.header_.salt);
-  writer.fd_.reset(
-      ::open(writer.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0644));
+  writer.fd_.reset(::open(writer.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY,
+                          sharing.own_only ? 0600 : 0644));
   if (!writer.fd_) return fail_errno("create " + writer.path_, errno);
-  if (locked) lock_whole(writer.fd_.get());
+  if (sharing.locked) lock_whole(writer.fd_.get());
   const auto header = std::as_bytes(std::span(&writer.header_, 1));
   Status made = write_all(writer.fd_.get(), header, 0, writer.path_);
   if (made && ::ftruncate(writer.fd_.get(), static_cast<off_t>(bytes)) != 0)

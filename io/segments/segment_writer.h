@@ -22,10 +22,15 @@ namespace carya::io {
 /// Threads: owner only.
 class SegmentWriter {
  public:
-  /// Make an empty segment in `folder`. `locked`: hold a lock while it is written, which tells others that the writer
-  /// lives; a file system without locks goes without. Errors: those of open() and write(); kExhausted (full disk).
+  struct Sharing {
+    bool locked =
+        false;  ///< hold a lock while it is written, which tells others that the writer lives; a file system
+                ///< without locks goes without
+    bool own_only = false;  ///< nobody but this user may read the file; else everyone whom the umask lets
+  };
+  /// Make an empty segment in `folder`. Errors: those of open() and write(); kExhausted (full disk).
   static Result<SegmentWriter> create(const std::string& folder, Hash128 place, std::uint32_t rows,
-                                      std::uint64_t bytes, bool locked);
+                                      std::uint64_t bytes, const Sharing& sharing);
   SegmentWriter(SegmentWriter&&) noexcept = default;
   SegmentWriter& operator=(SegmentWriter&&) noexcept = default;
   ~SegmentWriter() = default;

@@ -171,6 +171,7 @@ bool FileTier::State::open_store() {
                                    .place = options.place,
                                    .about = options.about,
                                    .capacity_bytes = options.capacity_bytes,
+                                   .own_only = options.kind == TierKind::kDisk,
                                    .locks = options.kind == TierKind::kDisk});
   });
   if (!made) {

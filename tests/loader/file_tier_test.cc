@@ -120,7 +120,7 @@ void forge(const std::string& folder, Forge change) {
       ASSERT_TRUE(reader);
       std::vector<io::SegmentRow> rows;
       ASSERT_TRUE((*reader)->look(rows));
-      auto writer = io::SegmentWriter::create(place.path, key, 1024, 32 << 20, false);
+      auto writer = io::SegmentWriter::create(place.path, key, 1024, 32 << 20, {});
       ASSERT_TRUE(writer);
       for (const io::SegmentRow& row : rows) {
         std::vector<std::byte> bytes(row.bytes);

@@ -253,6 +253,20 @@ def test_a_folder_that_is_made_is_its_user_s_alone(
     assert modes == [0o700, 0o700, 0o755]
 
 
+@pytest.mark.parametrize(("tier", "mode"), [("disk", 0o600), ("shared", 0o644)])
+def test_what_a_disk_keeps_is_its_user_s_alone(photos: Path, tmp_path: Path, tier: str, mode: int) -> None:
+    """A folder that others may read has files that they may not, but where it is there for others."""
+    tmp_path.joinpath("tier").mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        run(photos, {tier: (str(tmp_path / "tier"), "64MB")}, written=PHOTOS)
+    finally:
+        os.umask(before)
+    files = [path for path in (tmp_path / "tier").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".segment", ".json"}
+    assert {path.stat().st_mode & 0o777 for path in files} == {mode}
+
+
 def test_a_folder_that_vanishes_stops_nothing(photos: Path, tmp_path: Path) -> None:
     expected, _ = run(photos, "off", 4)
     cache = {"disk": (tmp_path / "tier", "64MB")}

@@ -87,6 +87,32 @@ void replace(const fs::path& path, std::string_view text) {
       .write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
+TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
+  for (const bool own_only : {true, false}) {
+    const TempDir dir;
+    SegmentStoreOptions options = options_in(dir);
+    options.own_only = own_only;
+    const auto store = open_store(options);
+    ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+    for (const auto& entry : fs::recursive_directory_iterator(options.folder))
+      if (entry.is_regular_file())
+        EXPECT_EQ(entry.status().permissions(), own_only ? fs::perms{0600} : fs::perms{0644});
+    if (::geteuid() != 0) continue;  // only root can be another user too
+    for (const std::string& folder : {dir.path(""), options.folder, store->folder()})
+      fs::permissions(folder, fs::perms::all);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+      const auto theirs = SegmentStore::open(options);
+      const bool read = theirs && has(**theirs, 1) != own_only && (*theirs)->refresh();
+      ::_exit(read && (*theirs)->append(identity_of(2), payload_of(2)) && has(**theirs, 2) ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST(SegmentStore, WhatWasWrittenIsThereAtOnceAndForOthersAndLater) {
   const TempDir dir;
   const auto one = open_store(options_in(dir)), other = open_store(options_in(dir));
