@@ -3,7 +3,8 @@
 
 Ceiling: the same stream from the same server (asyncio, a process of its own) that answers at once; with latency also as
 many requests as may be under way, divided by what one takes alone. `--smoke` takes a second of each. Figures: rates in samples a second,
-and their quotients; of slow requests the time from one read's start to its bytes (the daemon's own histogram has it too).
+and their quotients; and of each record the time from its read's start to its bytes, by a trace of a stream that has as many reads under way
+as there may be requests, so that no record waits for others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import random
 import re
 import resource
 import tarfile
+import tempfile
 import threading
 import time
 from typing import Any
@@ -100,9 +102,9 @@ class Server:
 class Reading:
     """A stream over the server, and when its batches came."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, read_ahead: str = "256MB") -> None:
         pipeline = carya.webdataset(url, label=None).shuffle(seed=1).decode_image().resize((32, 32)).batch(8)
-        self.loader = carya.Loader(pipeline, epochs=None, daemon="embedded", read_ahead="256MB", io_timeout=120)
+        self.loader = carya.Loader(pipeline, epochs=None, daemon="embedded", read_ahead=read_ahead, io_timeout=120)
         self.batches = self.endless()
 
     def endless(self) -> Any:
@@ -118,6 +120,30 @@ class Reading:
     def store(self) -> dict[str, Any]:
         figures: dict[str, Any] = self.loader.stats()["store"][0]
         return figures
+
+
+def record_times(url: str, how: Any, slow_share: float, seconds: float) -> tuple[list[float], float]:
+    """Seconds of each record, sorted, and the share of requests that were sent twice."""
+    reading = Reading(url, f"{REQUESTS_MAX * BYTES}B")
+    how[1] = slow_share
+    reading.rate(seconds / 4)
+    before = reading.store()
+    with tempfile.TemporaryDirectory() as folder:
+        with reading.loader.trace(f"{folder}/trace", chrome=True):
+            reading.rate(seconds)
+        after = reading.store()
+        with open(f"{folder}/trace", "rb") as file:
+            events = json.load(file)["traceEvents"]
+    reading.loader.close()
+    how[1] = 0
+    times: list[float] = []
+    began: dict[int, float] = {}
+    for event in events:
+        if event["ph"] == "B" and event["name"] == "read":
+            began[event["tid"]] = event["ts"]
+        elif event["ph"] == "E" and event["tid"] in began:
+            times.append((event["ts"] - began.pop(event["tid"])) * 1e-6)
+    return sorted(times), (after["hedged"] - before["hedged"]) / (after["requests"] - before["requests"])
 
 
 def alone_s(url: str) -> float:
@@ -165,6 +191,13 @@ def measure(url: str, how: Any, seconds: float, smoke: bool) -> dict[str, Any]:
     found["of 20 ms late"] = found["with 1 % 100 x slower, per s"] / late
     found["requests sent twice"] = (after["hedged"] - before["hedged"]) / (after["requests"] - before["requests"])
     reading.loader.close()
+    for name, share in (("without", 0.0), ("with 1 % 100 x slower", 0.01)):
+        times, twice = record_times(url, how, share, seconds)
+        found[f"records {name}"] = len(times)
+        for percent in (50, 90, 99):
+            found[f"p{percent} of a record {name}, s"] = times[len(times) * percent // 100]
+        found[f"p99 of p50 {name}"] = times[len(times) * 99 // 100] / times[len(times) // 2]
+        found[f"sent twice {name}"] = twice
     return found
 
 
@@ -182,7 +215,7 @@ def main() -> None:
     found = measure(f"http://127.0.0.1:{port.value}/photos.tar", how, seconds, given.smoke)
     process.kill()
     for name, figure in found.items():
-        print(f"{name:32} {figure:10.3f}")
+        print(f"{name:40} {figure:10.3f}")
     print(json.dumps(found))
 
 
