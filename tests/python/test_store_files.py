@@ -97,6 +97,54 @@ def test_parquet_and_hdf5_are_read_from_a_store(data: Path, store: FaultStore, t
     )
 
 
+@pytest.fixture
+def wide(store: FaultStore, tmp_path: Path) -> Path:
+    """Four row groups with a column that nobody wants, which has nearly all of the bytes; also in the store."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    noise = [np.random.default_rng(number).bytes(40_000) for number in range(40)]
+    path = tmp_path / "a b.parquet"
+    parquet.write_table(arrow.table({"x": list(range(40)), "noise": noise}), path, row_group_size=10)
+    store.objects[f"/{BUCKET}/a b.parquet"] = path.read_bytes()
+    return path
+
+
+@pytest.mark.parametrize("unpack_max", [None, 0])
+def test_of_parquet_the_wanted_columns_are_read(store: FaultStore, wide: Path, unpack_max: int | None) -> None:
+    url = f"{store.url}/{BUCKET}/a%20b.parquet"
+    options: dict[str, Any] = {"columns": "x", "unpack_max": unpack_max}
+    local, remote = carya.parquet(wide, **options), carya.parquet(url, **options)
+    with carya.Loader(local.shuffle(seed=1).batch(4)) as loader:
+        batches = iter(loader)
+        next(batches)
+        state, expected = loader.state_dict(), [batch["x"].tolist() for batch in batches]
+    with carya.Loader(remote.shuffle(seed=1).batch(4)) as loader:  # a state of the files goes on in the store
+        loader.load_state_dict(state)
+        assert [batch["x"].tolist() for batch in loader] == expected
+    if unpack_max is None:
+        ranges = [headers["range"] for method, _, headers in store.seen if method == "GET"]
+        bounds = [[int(number) for number in found.removeprefix("bytes=").split("-")] for found in ranges]
+        assert sum(last + 1 - first for first, last in bounds) < wide.stat().st_size / 2
+    assert not list(Path(os.environ["CARYA_CACHE_DIR"]).rglob("*.parquet"))
+
+
+def test_an_object_of_parquet_that_changes_is_an_error(store: FaultStore, wide: Path) -> None:
+    pipeline = carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet", columns="x")
+    store.objects[f"/{BUCKET}/a b.parquet"] = wide.read_bytes()[:-12] + b"x" * 12
+    for policy in ("raise", "mask"):
+        with (
+            pytest.raises(carya.IoError, match=r"a%20b\.parquet.*changed since it was listed"),
+            carya.Loader(pipeline.batch(4), on_error=policy) as loader,
+        ):
+            list(loader)
+
+
+@pytest.mark.parametrize("fault", ["503", "reset", "short", "other range"])
+def test_what_goes_wrong_now_and_then_changes_no_row_of_parquet(store: FaultStore, wide: Path, fault: str) -> None:
+    store.fault = lambda path, count: fault if count % 2 == 1 else ""
+    found = samples(carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet"))
+    np.testing.assert_equal(found, samples(carya.parquet(wide)))
+
+
 def test_an_object_is_copied_once_for_each_version(store: FaultStore) -> None:
     url = f"{store.url}/{BUCKET}/words.txt"
     assert len(carya.text(url)) == 3

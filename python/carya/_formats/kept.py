@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from .. import _core
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
-from .._sources.objects import ListedObject
+from .._sources.objects import ListedObject, object_at
 from .._sources.paths import PathLike, record_paths
 from .._sources.stores import is_url, scheme_of, url_paths
 
@@ -132,13 +132,33 @@ def source_files(
         return [look_at(kind, path) for path in threads.map(lambda url: _copy(kind, url), urls)]
 
 
+def listed_files(
+    kind: str,
+    given: PathLike | Sequence[PathLike],
+    named: re.Pattern[str],
+    shown: str,
+    endpoint: str | None = None,
+) -> list[Listed] | list[ListedObject]:
+    """The same for a source that reads objects by ranges: they stay in their store."""
+    urls = url_paths("paths", given, endpoint, named, shown)
+    if urls is None:
+        return source_files(kind, given, named, shown)
+    with ThreadPoolExecutor(_AT_ONCE, "carya-objects") as threads:
+        return list(threads.map(object_at, urls))
+
+
+def file_name(path: str) -> str:
+    """What a file or object is called, wherever it lies: a state of the files goes on in the store."""
+    last = posixpath.basename(path)
+    return unquote(last) if is_url(path) and scheme_of(path).startswith("http") else last
+
+
 def _copy(kind: str, url: str) -> str:
     """The path of an object's copy, which has its name: what a stream is called by is that of the file."""
     folder = cache_dir()
     if not folder:
         raise Unsupported(f"{kind}: {url}: no cache folder can be written; give CARYA_CACHE_DIR one")
-    last = posixpath.basename(url)
-    name = unquote(last) if scheme_of(url).startswith("http") else last
+    name = file_name(url)
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > _NAME_MAX:
         raise invalid(f"{kind}: paths", url, "the URL of an object whose name a file can have")
     size, version = _core.store_look_up(url)

@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import Exhausted, InvalidArgument, NotFound, SampleError, Unsupported, invalid
+from .._errors import Exhausted, InvalidArgument, IoError, NotFound, Permission, SampleError, Unsupported, invalid
 from .._options import integer
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow
 from .._sources.objects import ListedObject, open_file
 from .._sources.paths import PathLike
-from .._sources.stores import is_url
 from .._stages.source import checked_dataset
 from .arrow_rows import TableRows, is_list, plain_type, without_structs
-from .kept import Listed, digest, has_room, kept_name, make_once, source_files
+from .kept import Listed, digest, file_name, has_room, kept_name, listed_files, make_once
 from .needed import needed
 from .values import checked_names
 
@@ -70,8 +69,8 @@ def parquet(
 
     A row group that cannot be decoded makes its rows broken records (`Loader(on_error=)`), named by file, row group and row. A
     file that changes while it is used is an IoError.
-    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs stay where they are: their
+    footers are read when the pipeline is made, and of a row group the wanted columns, once for each version where it is unpacked.
     Errors: NotFound (no file; a column that there is not: those that there are are named), InvalidArgument (files of other
     columns than the first, no row), SampleError (no Parquet file), Unsupported (pyarrow is missing; encrypted files), Exhausted
     (no room to unpack, where that must be).
@@ -84,7 +83,7 @@ def parquet(
     >>> carya.parquet(name)[1]
     {'x': array([3, 4]), 'name': 'two'}
     """
-    files = source_files("parquet", paths, _NAMED, "*.parquet", endpoint)
+    files = listed_files("parquet", paths, _NAMED, "*.parquet", endpoint)
     native = image is not None or label is not None or bool(encoded) or bool(tensors)
     if native:
         if columns is not None or fill_null:
@@ -128,7 +127,7 @@ class Parquet:
             integer("parquet: unpack_max", unpack_max, 0, "bytes of 0 or more, or None")
         self._files, self._columns, self._fill, self._keep_nulls = list(files), columns, dict(fill), keep_nulls
         with ThreadPoolExecutor(8) as pool:
-            footers = list(pool.map(lambda file: _footer(file.path, columns), self._files))
+            footers = list(pool.map(lambda file: _footer(file, columns), self._files))
         for file, footer in zip(self._files, footers, strict=True):
             if footer.schema != footers[0].schema:
                 raise InvalidArgument(
@@ -142,9 +141,7 @@ class Parquet:
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).tolist()
         if not len(self):
             raise invalid("parquet: paths", [file.path for file in self._files], "files with at least one row")
-        shape = [
-            (os.path.basename(file.path), file.size, footer.rows) for file, footer in zip(files, footers, strict=True)
-        ]
+        shape = [(file_name(file.path), file.size, footer.rows) for file, footer in zip(files, footers, strict=True)]
         self.version = f"parquet 1 {digest(shape, columns, sorted(fill.items()), str(footers[0].schema))}"
         self._bytes = sum(footer.bytes for footer in footers)
         self._folder = self._chosen_folder(unpack_max)
@@ -196,7 +193,7 @@ class Parquet:
             )
 
         def unpacked(group: int) -> str:
-            self._files[self._groups[group][0]].check("parquet")
+            self._check(group)
             try:
                 return self._unpacked(group)
             except _BrokenError as error:
@@ -216,6 +213,11 @@ class Parquet:
                 show(len(paths), len(groups))
             return paths
 
+    def _check(self, group: int) -> None:
+        """Errors: IoError, when the file is another one by now. Of an object each range is of the version that was listed."""
+        if isinstance(file := self._files[self._groups[group][0]], Listed):
+            file.check("parquet")
+
     def _chosen_folder(self, unpack_max: int | None) -> str:
         """Where row groups are unpacked; "" for nowhere."""
         folder = cache_dir()
@@ -226,7 +228,7 @@ class Parquet:
     def _opened(self, group: int, row: int) -> Callable[[int], dict[str, Any]]:
         """The rows of a row group. Errors: SampleError, when it cannot be decoded; IoError, when its file is another one."""
         if group not in self._broken:
-            self._files[self._groups[group][0]].check("parquet")
+            self._check(group)
             try:
                 table, mapped = self._mapped_or_decoded(group)
             except _BrokenError as error:
@@ -297,7 +299,7 @@ class Parquet:
         number, inside = self._groups[group]
         wanted = None if self._columns is None else list(self._columns)
         with _errors_of_data():
-            with pq.ParquetFile(_source(self._files[number].path), pre_buffer=False) as file:
+            with pq.ParquetFile(_source(self._files[number]), pre_buffer=False) as file:
                 table = file.read_row_group(inside, columns=wanted, use_threads=False)
             if table.num_rows != self._rows(group):
                 raise ValueError(f"it has {table.num_rows:,} rows, and the footer says {self._rows(group):,}")
@@ -311,9 +313,9 @@ class Parquet:
         return f"parquet: {self._files[number].path}, row group {inside}"
 
 
-def _source(path: str) -> Any:
+def _source(file: Listed | ListedObject) -> Any:
     """What pyarrow reads: of an object of a store the ranges that it asks for."""
-    return open_file(path) if is_url(path) else path
+    return open_file(file) if isinstance(file, ListedObject) else file.path
 
 
 def _map(path: str) -> Any:
@@ -345,7 +347,7 @@ def _errors_of_data() -> Iterator[None]:
 
     try:
         yield
-    except MemoryError:
+    except (MemoryError, IoError, Permission, NotFound):  # those of a store are never bad data
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -354,13 +356,14 @@ def _errors_of_data() -> Iterator[None]:
         raise _BrokenError(f"{type(error).__name__}: {said}") from error
 
 
-def _footer(path: str, columns: Sequence[str] | None) -> _Footer:
+def _footer(listed: Listed | ListedObject, columns: Sequence[str] | None) -> _Footer:
     """Errors: SampleError (no Parquet file), Unsupported (encrypted), NotFound (a column that there is not)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path = listed.path
     try:
-        with _errors_of_data(), pq.ParquetFile(_source(path), pre_buffer=False) as file:
+        with _errors_of_data(), pq.ParquetFile(_source(listed), pre_buffer=False) as file:
             about, schema = file.metadata, file.schema_arrow
             # Not their columns: of one that is encrypted, pyarrow ends the process.
             groups = [about.row_group(i) for i in range(about.num_row_groups)]
