@@ -127,6 +127,13 @@ def test_of_parquet_the_wanted_columns_are_read(store: FaultStore, wide: Path, u
     assert not list(Path(os.environ["CARYA_CACHE_DIR"]).rglob("*.parquet"))
 
 
+def test_a_row_group_of_parquet_is_one_request(store: FaultStore, wide: Path) -> None:
+    rows = carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet", unpack_max=0)
+    before = store.gets
+    assert [row["x"] for row in samples(rows)] == list(range(40))
+    assert store.gets - before <= 1 + 4  # a footer, and four groups
+
+
 def test_an_object_of_parquet_that_changes_is_an_error(store: FaultStore, wide: Path) -> None:
     pipeline = carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet", columns="x")
     store.objects[f"/{BUCKET}/a b.parquet"] = wide.read_bytes()[:-12] + b"x" * 12

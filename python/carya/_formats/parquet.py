@@ -152,9 +152,10 @@ class Parquet:
         self._open: dict[int, Callable[[int], dict[str, Any]]] = {}
         self._broken: dict[int, str] = {}
         self._in_memory: list[int] = []
+        self._about: dict[int, Any] = {}  # what the footer of the file says that was read last
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": {}, "_broken": {}, "_in_memory": []}
+        return {**self.__dict__, "_open": {}, "_broken": {}, "_in_memory": [], "_about": {}}
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -297,9 +298,13 @@ class Parquet:
         import pyarrow.parquet as pq
 
         number, inside = self._groups[group]
+        listed = self._files[number]
         wanted = None if self._columns is None else list(self._columns)
         with _errors_of_data():
-            with pq.ParquetFile(_source(self._files[number]), pre_buffer=False) as file:
+            # Of an object columns side by side are one request.
+            ahead = isinstance(listed, ListedObject)
+            with pq.ParquetFile(_source(listed), metadata=self._about.get(number), pre_buffer=ahead) as file:
+                self._about = {number: file.metadata}
                 table = file.read_row_group(inside, columns=wanted, use_threads=False)
             if table.num_rows != self._rows(group):
                 raise ValueError(f"it has {table.num_rows:,} rows, and the footer says {self._rows(group):,}")
