@@ -4,8 +4,9 @@
 // 3. libcurl hands over headers, then bytes. The bytes are written only after the headers were judged; a part that is
 //    whole becomes a completion at once.
 // 4. When a request ends, the parts that are not whole get its verdict. The read scheduler tries them again.
-// 5. A request that is not answered for unusually long is asked again on another connection (hedging.h). The first of the
-//    two that is answered writes; the other one is ended before libcurl hands over a byte of it.
+// 5. A request that is not answered for unusually long is asked again on another connection (hedging.h), and in the place
+//    of that one once more where it is late too. The first that is answered writes; the other one is ended before libcurl
+//    hands over a byte of it.
 // 6. Completions lie in `done_`; after each look at all sockets, `wake_` tells the owner.
 #include "io/http/store_thread.h"
 
@@ -279,14 +280,21 @@ int StoreThread::hedge_late() {
   std::int64_t next = kIdleMs * 1'000'000LL;
   for (std::size_t i = 0; i < transfers_.size(); ++i) {  // which grow meanwhile
     Transfer& transfer = *transfers_[i];
-    if (!transfer.busy || transfer.answered || transfer.twin != nullptr) continue;
+    if (!transfer.busy || transfer.answered) continue;
+    // One that was asked again is asked anew where that is late too. The first one goes on in any case, so that a store
+    // that is slow for all answers some time.
+    const bool anew = transfer.twin != nullptr;
+    if (anew && transfer.begun_ns <= transfer.twin->begun_ns) continue;
     const auto after = transfer.root->hedging.after();
     if (!after) continue;
     const std::int64_t left = transfer.begun_ns + *after - now;
-    if (left <= 0)
-      hedge(transfer);
-    else
+    if (left <= 0) {
+      Transfer& first = anew ? *transfer.twin : transfer;
+      if (anew) stop(transfer);
+      hedge(first);
+    } else {
       next = std::min(next, left);
+    }
   }
   return static_cast<int>(next / 1'000'000) + 1;
 }
