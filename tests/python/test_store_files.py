@@ -145,6 +145,23 @@ def test_an_object_of_parquet_that_changes_is_an_error(store: FaultStore, wide: 
             list(loader)
 
 
+@pytest.mark.parametrize("policy", ["raise", "mask"])
+def test_a_store_that_answers_wrongly_breaks_no_row_of_parquet(store: FaultStore, wide: Path, policy: str) -> None:
+    url = f"{store.url}/{BUCKET}/a%20b.parquet"
+    rows = carya.parquet(url, columns="x", unpack_max=0)
+    store.fault = lambda path, count: "packed"
+    with (
+        pytest.raises(carya.InvalidArgument, match="the store packs what it sends"),
+        carya.Loader(rows.batch(4), on_error=policy) as loader,
+    ):
+        list(loader)
+    for ask in (lambda: rows[25], lambda: carya.parquet(url)):
+        with pytest.raises(carya.InvalidArgument, match="the store packs what it sends"):
+            ask()
+    store.fault = lambda path, count: ""
+    assert rows[25]["x"] == 25
+
+
 @pytest.mark.parametrize("fault", ["503", "reset", "short", "other range"])
 def test_what_goes_wrong_now_and_then_changes_no_row_of_parquet(store: FaultStore, wide: Path, fault: str) -> None:
     store.fault = lambda path, count: fault if count % 2 == 1 else ""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import Exhausted, InvalidArgument, IoError, NotFound, Permission, SampleError, Unsupported, invalid
+from .._errors import Error, Exhausted, InvalidArgument, NotFound, SampleError, Unsupported, invalid
 from .._options import integer
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
@@ -352,7 +352,7 @@ def _errors_of_data() -> Iterator[None]:
 
     try:
         yield
-    except (MemoryError, IoError, Permission, NotFound):  # those of a store are never bad data
+    except (Error, MemoryError):  # a store that is wrong, or away, is no bad data
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
