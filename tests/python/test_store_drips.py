@@ -29,6 +29,24 @@ except KeyboardInterrupt:
 """
 
 
+LIBRARIES = """
+import carya, sys, threading
+kind, url = sys.argv[1:]
+try:
+    if kind == "rows":
+        rows = carya.parquet(f"{url}/a.parquet", unpack_max=0)
+        print("made", flush=True)
+        sys.stdin.readline()
+        rows[0]
+    elif kind == "parquet":
+        carya.parquet(f"{url}/{{a,b}}.parquet")
+    else:
+        carya.text(f"{url}/{{a,b}}.txt")
+except KeyboardInterrupt:
+    print("interrupted", threading.active_count(), flush=True)
+"""
+
+
 def large_tar() -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -87,3 +105,34 @@ def test_ctrl_c_ends_an_opening(store: FaultStore) -> None:
     assert child.communicate(timeout=300)[0] == "interrupted\n"
     until(lambda: store.cut)
     assert asked(store) == 1
+
+
+@pytest.mark.parametrize("kind", ["text", "parquet", "rows"])
+def test_ctrl_c_ends_what_other_threads_ask(store: FaultStore, kind: str) -> None:
+    """Copies, footers, and row groups, of which threads of pyarrow ask."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    noise = io.BytesIO()
+    table = arrow.table({"x": [number * 0x9E3779B97F4A7C15 % 2**63 for number in range(LARGE // 8)]})
+    parquet.write_table(table, noise, compression="none", use_dictionary=False)
+    for name in "ab":
+        store.objects[f"/{BUCKET}/{name}.parquet"] = noise.getvalue()
+        store.objects[f"/{BUCKET}/{name}.txt"] = bytes(LARGE)
+    store.fault = lambda path, count: "" if kind == "rows" and not child_is_ready else "drip"
+    child_is_ready = False
+    child = subprocess.Popen(
+        [sys.executable, "-c", LIBRARIES, kind, f"{store.url}/{BUCKET}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    if kind == "rows":
+        assert child.stdout.readline() == "made\n"
+        child_is_ready = True
+        child.stdin.write("\n")
+        child.stdin.flush()
+    until(lambda: store.dripping)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=300)[0] == "interrupted 1\n"
+    until(lambda: store.cut)

@@ -11,14 +11,12 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from .. import _core
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
-from .._sources.objects import ListedObject, object_at
+from .._sources.objects import ListedObject, asking, object_at
 from .._sources.paths import PathLike, record_paths
 from .._sources.stores import is_url, scheme_of, url_paths
 
@@ -128,7 +126,7 @@ def source_files(
     urls = url_paths("paths", given, endpoint, named, shown)
     if urls is None:
         return [look_at(kind, path) for path in record_paths(given, named, shown)]
-    with ThreadPoolExecutor(_AT_ONCE, "carya-objects") as threads:
+    with asking(_AT_ONCE) as threads:
         return [look_at(kind, path) for path in threads.map(lambda url: _copy(kind, url), urls)]
 
 
@@ -143,7 +141,7 @@ def listed_files(
     urls = url_paths("paths", given, endpoint, named, shown)
     if urls is None:
         return source_files(kind, given, named, shown)
-    with ThreadPoolExecutor(_AT_ONCE, "carya-objects") as threads:
+    with asking(_AT_ONCE) as threads:
         return list(threads.map(object_at, urls))
 
 
@@ -161,8 +159,9 @@ def _copy(kind: str, url: str) -> str:
     name = file_name(url)
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > _NAME_MAX:
         raise invalid(f"{kind}: paths", url, "the URL of an object whose name a file can have")
-    size, version = _core.store_look_up(url)
-    path = os.path.join(folder, f"unpacked-{digest('object', url, size, version)}", name)
+    listed = object_at(url)
+    size = listed.size
+    path = os.path.join(folder, kept_name("unpacked", [listed], "object"), name)
 
     def write(temporary: str) -> None:
         if not has_room(os.path.dirname(temporary), size):
@@ -170,7 +169,7 @@ def _copy(kind: str, url: str) -> str:
             raise Exhausted(f"{kind}: {url}: copied, it leaves less than a tenth of the disk free; {wanted}")
         with open(temporary, "wb") as out:
             for begin in range(0, size, _BLOCK):
-                out.write(_core.store_read(url, size, version, begin, min(_BLOCK, size - begin)))
+                out.write(listed.read(begin, min(_BLOCK, size - begin)))
 
     make_once(path, write)
     if os.path.getsize(path) != size:  # damaged

@@ -8,7 +8,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from .._options import integer
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow
-from .._sources.objects import ListedObject, open_file
+from .._sources.objects import ListedObject, asking, interrupted, open_file
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
 from .arrow_rows import TableRows, is_list, plain_type, without_structs
@@ -126,7 +125,7 @@ class Parquet:
         if unpack_max is not None:
             integer("parquet: unpack_max", unpack_max, 0, "bytes of 0 or more, or None")
         self._files, self._columns, self._fill, self._keep_nulls = list(files), columns, dict(fill), keep_nulls
-        with ThreadPoolExecutor(8) as pool:
+        with asking(8) as pool:
             footers = list(pool.map(lambda file: _footer(file, columns), self._files))
         for file, footer in zip(self._files, footers, strict=True):
             if footer.schema != footers[0].schema:
@@ -206,7 +205,7 @@ class Parquet:
                 ) from None
 
         cores = min(len(os.sched_getaffinity(0)), 8)
-        with ThreadPoolExecutor(cores) as pool:
+        with asking(cores) as pool:
             groups = [g for g in range(len(self._groups)) if self._rows(g)]
             paths = []
             for path in pool.map(unpacked, groups):
@@ -294,6 +293,10 @@ class Parquet:
         """The table of a row group in memory, where there are two at most."""
         while len(self._in_memory) >= _DECODED_MAX:
             self._open.pop(self._in_memory.pop(0), None)
+        is_object = isinstance(self._files[self._groups[group][0]], ListedObject)
+        return interrupted(lambda: self._read(group)) if is_object else self._read(group)
+
+    def _read(self, group: int) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
