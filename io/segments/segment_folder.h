@@ -26,6 +26,7 @@ struct PlaceCheck {
   std::uint64_t entries = 0;  ///< whole ones
   std::uint64_t entry_bytes = 0;
   std::uint64_t damaged = 0;  ///< headers, rows and payloads whose hash is wrong
+  std::uint64_t others = 0;   ///< segments that this user may not read: another one's
 };
 
 /// A file of a place.

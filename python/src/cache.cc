@@ -101,6 +101,7 @@ py::dict verify_place(const std::string& path) {
   line["entries"] = check.entries;
   line["entry_bytes"] = check.entry_bytes;
   line["damaged_count"] = check.damaged;
+  line["others_count"] = check.others;
   return line;
 }
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +89,24 @@ def test_every_byte_is_checked(tier: Path) -> None:
     name = listed(tier)["decode_image"]["name"]
     (line,) = json.loads(run("cache", "verify", name, "--folder", tier, "--json"))["files"]
     assert line["ok"]
+
+
+def test_files_of_other_users_are_not_damaged(tier: Path) -> None:
+    place = Path(listed(tier)["resize"]["path"])
+    (path,) = place.glob("*.segment")
+    path.chmod(0)
+    arguments = ["cache", "verify", place.name, "--folder", str(tier), "--json"]
+    command = [sys.executable, "-m", "carya", *arguments]
+    if os.geteuid() == 0:  # root may read everything
+        if not shutil.which("setpriv"):
+            pytest.skip("needs setpriv, or not to be root")
+        less = "-dac_override,-dac_read_search"
+        command = ["setpriv", f"--bounding-set={less}", f"--inh-caps={less}", *command]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    (line,) = found["files"]
+    assert found["ok"]
+    assert line["entries"] == line["damaged_count"] == 0
+    assert line["problem"] == "1 files are another user's, and not checked"
 
 
 def test_places_are_removed_and_nothing_else(tier: Path) -> None:

@@ -370,6 +370,26 @@ TEST(SegmentFolder, PlacesAreListedCheckedAndRemoved) {
   EXPECT_TRUE(list_places(dir.path("tier"))->empty());
 }
 
+TEST(SegmentFolder, WhatThisUserMayNotReadIsNotDamaged) {
+  const TempDir dir;
+  for (std::uint64_t n = 0; n < 2; ++n) {
+    const auto store = open_store(options_in(dir));
+    ASSERT_TRUE(store->append(identity_of(n), payload_of(n)));
+  }
+  const std::string place = list_places(dir.path("tier"))->front().path;
+  fs::permissions(segments_below(dir.path("tier")).front(), fs::perms::none);
+  for (const std::string& folder : {dir.path(""), dir.path("tier"), place})
+    fs::permissions(folder, fs::perms::all);
+  const uid_t self = ::geteuid();
+  if (self == 0) ASSERT_EQ(::seteuid(65534), 0);  // root may read everything
+  const auto check = verify_place(place);
+  if (self == 0) ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_TRUE(check);
+  EXPECT_EQ(check->damaged, 0);
+  EXPECT_EQ(check->others, 1);
+  EXPECT_EQ(check->entries, 1);
+}
+
 TEST(SegmentFormat, BytesOfTheDocument) {
   const SegmentHeader header = make_segment_header(kPlace, 4, 0x1122334455667788);
   EXPECT_TRUE(segment_header_valid(header));

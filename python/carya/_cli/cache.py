@@ -388,8 +388,10 @@ def _checked(line: dict[str, Any]) -> dict[str, Any]:
             return {**line, "ok": True, "problem": ""}
         if line["kind"] == "samples":
             place = _core.verify_place(line["path"])
-            damaged = place["damaged_count"]
-            return {**line, **place, "ok": damaged == 0, "problem": f"{damaged} damaged places" if damaged else ""}
+            damaged, others = place["damaged_count"], place["others_count"]
+            said = [f"{damaged} damaged places"] if damaged else []
+            said += [f"{others} files are another user's, and not checked"] if others else []
+            return {**line, **place, "ok": damaged == 0, "problem": "; ".join(said)}
         check = _core.verify_store(line["path"])
     except Error as error:
         return {**line, "ok": False, "problem": str(error)}
