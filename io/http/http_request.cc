@@ -207,6 +207,8 @@ RequestEnd HttpRequest::perform(const GoesOn& goes_on) {
   curl_.easy_setopt(handle_, CURLOPT_XFERINFOFUNCTION, &HttpRequest::on_progress);
   curl_.easy_setopt(handle_, CURLOPT_XFERINFODATA, static_cast<const void*>(&goes_on));
   RequestEnd how = end(curl_.easy_perform(handle_));
+  curl_.easy_setopt(handle_, CURLOPT_NOPROGRESS, 1L);  // who asked is gone when libcurl closes the connection
+  curl_.easy_setopt(handle_, CURLOPT_XFERINFODATA, static_cast<void*>(nullptr));
   forget();
   return how;
 }

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdarg>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "io/http/answer.h"
 #include "io/http/hedging.h"
+#include "io/http/http_request.h"
 #include "io/http/joined_ranges.h"
 #include "io/http/request_window.h"
 #include "io/http/store_url.h"
@@ -151,6 +154,39 @@ TEST(Answer, SaysTheStoresErrorCodeAndNothingElseOfItsBody) {
       std::string::npos);
   EXPECT_EQ(answer_failure(busy, Verdict::kAgain, &kRange, "<Code>\x1b[2J</Code>", "").find('\x1b'),
             std::string::npos);
+}
+
+std::map<int, std::uintptr_t> curl_options;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvarargs"  // the type of the option is libcurl's
+CURLcode set_option(CURL*, CURLoption option, ...) {
+  std::va_list values;
+  va_start(values, option);
+  const bool is_number = option < CURLOPTTYPE_OBJECTPOINT;
+  curl_options[option] = is_number ? static_cast<std::uintptr_t>(va_arg(values, long))
+                                   : reinterpret_cast<std::uintptr_t>(va_arg(values, void*));
+  va_end(values);
+  return CURLE_OK;
+}
+#pragma GCC diagnostic pop
+
+TEST(HttpRequest, ForgetsWhoWaitedForIt) {
+  CurlLibrary curl{};
+  curl.easy_init = [] { return static_cast<CURL*>(&curl_options); };
+  curl.easy_cleanup = [](CURL*) {};
+  curl.easy_setopt = &set_option;
+  curl.easy_perform = [](CURL*) {
+    EXPECT_EQ(curl_options[CURLOPT_NOPROGRESS], 0);
+    EXPECT_NE(curl_options[CURLOPT_XFERINFODATA], 0);
+    return CURLE_COULDNT_CONNECT;
+  };
+  curl.easy_strerror = [](CURLcode) { return "no"; };
+  const auto request = HttpRequest::create(curl, {});
+  ASSERT_TRUE(request);
+  EXPECT_EQ((*request)->perform([] { return true; }).verdict, Verdict::kAgain);
+  EXPECT_EQ(curl_options[CURLOPT_NOPROGRESS], 1);
+  EXPECT_EQ(curl_options[CURLOPT_XFERINFODATA], 0);
 }
 
 TEST(Hedging, WhatIsLateByTheOthersIsAskedAgain) {
