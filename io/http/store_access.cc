@@ -168,6 +168,11 @@ void StoreAccess::join(StoreAccess& other) {
   CHECK(is_lent_ && other.is_lent_);
   const auto more = other.lent();
   const MutexLock lock(mutex_);
+  for (auto& [bucket, turn] : turns_) {  // of one that has gone the next one has it
+    auto at = std::ranges::find(lent_, turn.lock());
+    while (at != lent_.end() && (*at)->is_gone()) ++at;
+    turn = at != lent_.end() ? *at : nullptr;
+  }
   std::erase_if(
       lent_, [&](const auto& one) { return one->is_gone() || std::ranges::find(more, one) != more.end(); });
   lent_.insert(lent_.end(), more.begin(), more.end());
@@ -216,8 +221,9 @@ Renewal* StoreAccess::renewal(const StoreUrl& url) {
 std::vector<std::shared_ptr<LentGrants>> StoreAccess::lent_in_turn(const StoreUrl& url) {
   const MutexLock lock(mutex_);
   auto all = lent_;
-  if (const auto turn = turns_.find(bucket_of(url)); turn != turns_.end() && !all.empty())
-    std::ranges::rotate(all, all.begin() + static_cast<std::ptrdiff_t>(turn->second % all.size()));
+  if (const auto turn = turns_.find(bucket_of(url)); turn != turns_.end())
+    if (const auto at = std::ranges::find(all, turn->second.lock()); at != all.end())
+      std::ranges::rotate(all, at);
   return all;
 }
 
@@ -326,7 +332,7 @@ void StoreAccess::refused(const StoreUrl& url, const Answer& answer, const std::
   if (!by || any_grant(url).by != by) return;  // its turn is over already
   const MutexLock lock(mutex_);
   const auto at = std::ranges::find(lent_, by);
-  if (at != lent_.end()) turns_[bucket_of(url)] = static_cast<std::size_t>(at - lent_.begin()) + 1;
+  if (at != lent_.end()) turns_[bucket_of(url)] = at + 1 != lent_.end() ? *(at + 1) : lent_.front();
 }
 
 }  // namespace carya::io

@@ -146,8 +146,8 @@ class StoreAccess {
   Renewal aws_, google_;
   Mutex mutex_;
   std::vector<std::shared_ptr<LentGrants>> lent_ GUARDED_BY(mutex_);
-  std::map<std::string, std::size_t> turns_
-      GUARDED_BY(mutex_);  // by bucket: how often it went on among lent_
+  /// By bucket: whose turn it is among lent_. Nobody's grants stay for it.
+  std::map<std::string, std::weak_ptr<LentGrants>> turns_ GUARDED_BY(mutex_);
   std::array<std::shared_ptr<const std::string>, 2> authorities_ GUARDED_BY(mutex_);  // by `tls`
   std::map<std::string, std::unique_ptr<Renewal>> azure_ GUARDED_BY(mutex_);          // by account; they stay
   std::atomic<std::int64_t> clock_off_s_{0};

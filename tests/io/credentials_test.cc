@@ -530,6 +530,29 @@ TEST(StoreAccess, WhoseGrantIsRefusedIsTriedAfterTheOthersInThatBucket) {
   EXPECT_EQ(by(url), all[0]);
 }
 
+TEST(StoreAccess, WhoHasTheTurnKeepsItWhenOthersGoOrJoin) {
+  const StoreUrl url = *parse_store_url("s3://bucket/a", {});
+  std::vector<std::shared_ptr<LentGrants>> all;
+  for (int i = 0; i < 5; ++i) {
+    all.push_back(std::make_shared<LentGrants>([] {}));
+    ASSERT_TRUE(all.back()->lend({lent("s3")}));
+  }
+  StoreAccess access({}, {all[0], all[1], all[2], all[3]}), later({}, {all[4]}), again({}, {all[1]});
+  access.refused(url, {}, all[0]);
+  all[0]->take_back();
+  access.join(later);
+  EXPECT_EQ(access.sign(url, {}).by, all[1]);
+  access.join(again);
+  EXPECT_EQ(access.sign(url, {}).by, all[1]);
+  access.refused(url, {}, all[2]);  // it has no turn
+  EXPECT_EQ(access.sign(url, {}).by, all[1]);
+  access.refused(url, {}, all[1]);  // the last one by now
+  EXPECT_EQ(access.sign(url, {}).by, all[2]);
+  all[2]->take_back();
+  access.join(later);
+  EXPECT_EQ(access.sign(url, {}).by, all[3]);
+}
+
 TEST(StoreAccess, NobodyElseIsAskedForGrantsWhereOneIsRefused) {
   const StoreUrl url = *parse_store_url("s3://bucket/a", {});
   const auto first = std::make_shared<LentGrants>([] {}), second = std::make_shared<LentGrants>([] {});
