@@ -162,6 +162,23 @@ def test_a_store_that_answers_wrongly_breaks_no_row_of_parquet(store: FaultStore
     assert rows[25]["x"] == 25
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_what_was_an_object_is_read_by_nobody_else(store: FaultStore, wide: Path, data: Path, umask: int) -> None:
+    def kept() -> set[int]:
+        files = [path for path in Path(os.environ["CARYA_CACHE_DIR"]).rglob("unpacked-*/*") if path.is_file()]
+        return {path.stat().st_mode & 0o777 for path in files}
+
+    before = os.umask(umask)
+    try:
+        assert carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet")[1]["x"] == 1
+        assert len(carya.jsonl(f"{store.url}/{BUCKET}/lines.jsonl.gz")) == 8  # unpacked from its copy
+        assert kept() == {0o600}
+        assert carya.parquet(wide)[1]["x"] == 1
+        assert kept() == {0o600, 0o644 & ~umask}
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("fault", ["503", "reset", "short", "other range"])
 def test_what_goes_wrong_now_and_then_changes_no_row_of_parquet(store: FaultStore, wide: Path, fault: str) -> None:
     store.fault = lambda path, count: fault if count % 2 == 1 else ""

@@ -255,7 +255,7 @@ class LitDataSamples:
             with open(temporary, "wb") as out:
                 copy(out)
 
-        make_once(path, write)
+        make_once(path, write, [chunk.file])
         return Ranges("litdata", [look_at("litdata", path)])
 
 

@@ -266,7 +266,7 @@ class VideoClips:
                 np.save(out, _table_of(file.path), allow_pickle=False)
 
         for _ in range(2):
-            make_once(path, write)
+            make_once(path, write, [file])
             with contextlib.suppress(ValueError, EOFError):
                 found: Array = np.load(path, allow_pickle=False)
                 sound = found.dtype == np.int64 and found.ndim == 2 and found.shape[1] == 2 and len(found) > _FIXED

@@ -59,8 +59,12 @@ def digest(*parts: object) -> str:
 
 
 def kept_name(kind: str, files: Sequence[Listed | ListedObject], *how: object) -> str:
-    """The name in the cache folder of what is made of these files, as they are now, in this way."""
-    return f"{kind}-{digest([(place_of(path), size, version) for path, size, version in files], how)}"
+    """The name in the cache folder of what is made of these files, as they are now, in this way.
+
+    What is made of objects is for this user alone, by name too: where users share a cache folder each has their own.
+    """
+    owner = (os.getuid(),) if any(isinstance(file, ListedObject) for file in files) else ()
+    return f"{kind}-{digest([(place_of(path), size, version) for path, size, version in files], how, *owner)}"
 
 
 def place_of(path: str) -> str:
@@ -74,9 +78,10 @@ def has_room(folder: str, size: int) -> bool:
     return disk.free - size >= disk.total // 10
 
 
-def make_once(path: str, write: Callable[[str], None]) -> None:
+def make_once(path: str, write: Callable[[str], None], files: Sequence[Listed | ListedObject]) -> None:
     """`write(temporary)`, unless `path` is there. One process at a time writes, and the others wait for it.
 
+    `files`: what it is made of. Nobody may read it who may not read those; what was an object is this user's alone.
     What appears at `path` is whole and on the disk. A process that is killed meanwhile leaves a temporary file that the
     next one writes over.
     """
@@ -87,7 +92,10 @@ def make_once(path: str, write: Callable[[str], None]) -> None:
         if os.path.exists(path):
             return
         temporary = f"{path}.part"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
         try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _mode_of(files)))
             write(temporary)
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -98,6 +106,13 @@ def make_once(path: str, write: Callable[[str], None]) -> None:
         # Who waits for the lock, or makes a new one, finds `path`.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{path}.lock")
+
+
+def _mode_of(files: Sequence[Listed | ListedObject]) -> int:
+    mode = 0o644
+    for file in files:
+        mode &= 0o600 if isinstance(file, ListedObject) else os.stat(file.path).st_mode | 0o600
+    return mode
 
 
 @contextlib.contextmanager
@@ -171,8 +186,8 @@ def _copy(kind: str, url: str) -> str:
             for begin in range(0, size, _BLOCK):
                 out.write(listed.read(begin, min(_BLOCK, size - begin)))
 
-    make_once(path, write)
+    make_once(path, write, [listed])
     if os.path.getsize(path) != size:  # damaged
         os.unlink(path)
-        make_once(path, write)
+        make_once(path, write, [listed])
     return path

@@ -229,10 +229,10 @@ class ArrayFiles:
             except _DAMAGED as error:
                 raise SampleError(f"{subject}, row {row}: {error}; copy the file again, or leave it out") from error
 
-        make_once(path, write)
+        make_once(path, write, [one.file])
         if os.path.getsize(path) != one.size:  # damaged
             os.unlink(path)
-            make_once(path, write)
+            make_once(path, write, [one.file])
         return path
 
     def _whole(self, one: _Stored) -> Array:

@@ -286,7 +286,7 @@ class Parquet:
                 raise _NoRoomError
             _write(table, name)
 
-        make_once(path, write)
+        make_once(path, write, [self._files[number]])
         return path
 
     def _decoded(self, group: int) -> Any:

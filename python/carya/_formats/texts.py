@@ -211,11 +211,11 @@ def _opened(kind: str, file: Listed, find_starts: Callable[[str], Array], how: t
         with open(name, "wb") as out:
             np.save(out, find_starts(path), allow_pickle=False)
 
-    make_once(kept, write)
+    make_once(kept, write, [file])
     starts = _read_starts(kept, os.path.getsize(path))
     if starts is None:  # damaged
         os.unlink(kept)
-        make_once(kept, write)
+        make_once(kept, write, [file])
         starts = _read_starts(kept, os.path.getsize(path))
     return _Text(file, path, starts, kept) if starts is not None else _Text(file, path, find_starts(path))
 
@@ -259,7 +259,7 @@ def _text_of(kind: str, file: Listed) -> str:
                 raise
             raise SampleError(f"{kind}: {file.path}: it is {name}, and {error}; copy it again") from error
 
-    make_once(path, write)
+    make_once(path, write, [file])
     return path
 
 
