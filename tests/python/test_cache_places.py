@@ -102,11 +102,22 @@ def test_files_of_other_users_are_not_damaged(tier: Path) -> None:
             pytest.skip("needs setpriv, or not to be root")
         less = "-dac_override,-dac_read_search"
         command = ["setpriv", f"--bounding-set={less}", f"--inh-caps={less}", *command]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def verified(code: int) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done
+
+    found = json.loads(verified(0).stdout)
     (line,) = found["files"]
     assert found["ok"]
     assert line["entries"] == line["damaged_count"] == 0
     assert line["problem"] == "1 files are another user's, and not checked"
+    tier.chmod(0)
+    said = verified(1).stderr
+    tier.chmod(0o700)
+    assert "this user may not read it" in said
+    assert len(said.splitlines()) == 1
 
 
 def test_places_are_removed_and_nothing_else(tier: Path) -> None:

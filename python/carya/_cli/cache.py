@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from .. import _core
-from .._errors import Error, InvalidArgument, NotFound
+from .._errors import Error, InvalidArgument, NotFound, Permission
 from .._options import decode_index_name
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
@@ -208,6 +208,8 @@ def _folder(given: str | None) -> str:
     if given is not None:
         if not os.path.isdir(given):
             raise NotFound(f"cache: --folder: {given} is no folder; give the one that `cache=` of the loader names")
+        if not os.access(given, os.R_OK | os.X_OK):
+            raise Permission(f"cache: --folder: {given}: this user may not read it; ask its owner, or give another one")
         return os.path.abspath(given)
     folder = cache_dir()
     if not folder:
