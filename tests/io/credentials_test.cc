@@ -551,6 +551,11 @@ TEST(StoreAccess, WhoHasTheTurnKeepsItWhenOthersGoOrJoin) {
   all[2]->take_back();
   access.join(later);
   EXPECT_EQ(access.sign(url, {}).by, all[3]);
+  access.refused(url, {}, all[3]);
+  EXPECT_EQ(access.sign(url, {}).by, all[1]);
+  all[1]->take_back();
+  access.join(later);
+  EXPECT_EQ(access.sign(url, {}).by, all[4]) << "the one behind who has gone";
 }
 
 TEST(StoreAccess, NobodyElseIsAskedForGrantsWhereOneIsRefused) {
