@@ -202,7 +202,7 @@ function(carya_bench file)
   cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
   add_executable(bench_${file} ${file}.cc)
   target_link_libraries(bench_${file} PRIVATE ${M_DEPS} ${M_LIBS})
-  carya_precompiled(bench_${file} FOR modules)
+  carya_precompiled(bench_${file} FOR benches HEADERS ${CARYA_STD_HEADERS})
 endfunction()
 
 # carya_fuzz(<name> DEPS <modules>): the libFuzzer program fuzz_<name> of <name>_fuzz.cc.
