@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import gzip
 import random
+import struct
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import DATA
 
@@ -84,20 +87,88 @@ def test_a_broken_record_is_one_entry_and_the_others_are_read(tmp_path: Path) ->
     rows: Any = carya.array_record(path).map_style
     begin = int(rows.place(3).split("@")[1].split(",")[0])
     data = bytearray(path.read_bytes())
-    data[begin + 24] = ord("x")  # the kind of its chunk
-    path.write_bytes(data)
-    pipeline = carya.array_record(path, record="example").batch(4)
-    with carya.Loader(pipeline, threads=1, on_error="replace", seed=1) as loader:
-        assert sum(len(batch["n"]) for batch in loader) == COUNT
-        (entry,) = loader.quarantine()
-    assert entry["record"] == 3
-    assert f"@{begin}, record 3: there is no chunk of records" in entry["reason"]
+    for kind, said in (
+        ("x", "there is no chunk of records"),
+        ("t", 'its chunk is one that was written with "transpose"'),
+    ):
+        data[begin + 24] = ord(kind)
+        path.write_bytes(data)
+        pipeline = carya.array_record(path, record="example").batch(4)
+        with carya.Loader(pipeline, threads=1, on_error="replace", seed=1) as loader:
+            assert sum(len(batch["n"]) for batch in loader) == COUNT
+            (entry,) = loader.quarantine()
+        assert entry["record"] == 3
+        assert f"@{begin}, record 3: {said}" in entry["reason"]
 
 
 def test_what_was_transposed_is_refused(tmp_path: Path) -> None:
     path = stored("transposed", tmp_path)
     with pytest.raises(carya.Unsupported, match='it was written with "transpose"; write it without'):
-        carya.array_record(path)[0]
+        carya.array_record(path)
+
+
+def number(value: int) -> bytes:
+    """A varint."""
+    return bytes([value & 127 | 128]) + number(value >> 7) if value > 127 else bytes([value])
+
+
+def chunk(records: int, codec: bytes, lengths: bytes, values: bytes, size: int) -> bytes:
+    data = codec + number(len(lengths)) + lengths + values
+    return struct.pack("<QQQQQ", 0, len(data), 0, ord("r") | records << 8, size) + data
+
+
+def made(path: Path, footer: bytes, end: bytes | None = None) -> Path:
+    """A file with this chunk for an index, and this one at its end."""
+    message = b"\x08" + number((1 << 16) + 24) + b"\x10" + number(0x71930E704FDAE05E)
+    blocks = [stored("plain", path.parent).read_bytes()[: 1 << 16]]
+    for data in (footer, end or chunk(1, b"\0", b"", message, len(message))):
+        blocks.append((bytes(24) + data).ljust(1 << 16, b"\0"))
+    path.write_bytes(b"".join(blocks))
+    return path
+
+
+@pytest.mark.parametrize("records", [1 << 20, 1 << 23, 1 << 40])
+def test_a_small_index_that_says_many_records_asks_for_no_memory(records: int, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    count = min(records, 1 << 23)
+    lengths = number(count) + arrow.compress(bytes(count), "zstd", asbytes=True)
+    path = made(tmp_path / "bomb.array_record", chunk(records, b"z", lengths, number(0), 0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(carya.SampleError, match=rf"its chunk says {records:,} records in .* B, and at most"):
+            carya.array_record(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_index_of_nothing_or_of_too_much_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.array_record"
+    with pytest.raises(carya.SampleError, match="its end says nothing"):
+        carya.array_record(made(path, chunk(1, b"\0", b"", b"", 0), chunk(0, b"\0", b"", b"", 0)))
+    # Numbers of records whose sum is a small one, where it is cut to 64 bits.
+    entries = [b"\x08" + number(64 + 64 * n) + b"\x18" + number(1 << 62) for n in range(4)]
+    data = b"".join(entries)
+    index = chunk(5, b"\0", b"\0" + bytes(map(len, entries)), data, len(data))
+    with pytest.raises(carya.SampleError, match="its index says what cannot be"):
+        carya.array_record(made(path, index))
+
+
+def test_numbers_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from carya._containers import array_record
+
+    draw = random.Random(1)
+    values = [draw.getrandbits(draw.randint(1, 64)) for _ in range(300)]
+    data = b"".join(map(number, values))
+    for at_once in (10, 11, 64, 1 << 20):
+        monkeypatch.setattr(array_record, "_AT_ONCE", at_once)
+        assert array_record._varints(data).tolist() == values
+    with pytest.raises(ValueError, match="at most 299 can be"):
+        array_record._varints(data, 299)
+    assert array_record._ends(b"\x01\x00\x02", 3, 3).tolist() == [0, 1, 1, 3]
+    with pytest.raises(ValueError, match="has other lengths"):
+        array_record._ends(number((1 << 64) - 1) * 2 + number(7), 3, 5)
+    assert array_record._varints(b"").dtype == np.uint64
 
 
 def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:

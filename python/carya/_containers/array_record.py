@@ -31,8 +31,17 @@ _MAGIC = 0x71930E704FDAE05E
 # The first 64 bytes of every Riegeli file are those of its signature.
 SIGNATURE = bytes.fromhex("83af70d10d884a3f0000000000000000400000000000000091bac23c9287e1a9")
 
+_KIND_AT = 24
 _HEAD = struct.Struct("<QQQQQ")  # hash, bytes, hash of them, kind and number of records, bytes of the records
 _LOOKED_AT = _CHUNK_HEAD + 11  # the head, how it was compressed, bytes of the lengths
+# What a chunk's head may say of its records, so that a few bytes do not ask for much memory: so many, or some for each byte of it;
+# never more than the first number. Lengths have at most 5 bytes, since a chunk has at most 1 GiB.
+_RECORDS_MAX, _RECORDS_LEAST, _RECORDS_PER_BYTE, _LENGTH_MAX = 1 << 24, 1 << 16, 64, 5
+_ENTRIES_PER_BYTE, _ENTRY_MAX = (
+    4,
+    33,
+)  # of an index: writers need at least a byte for each; three numbers and what they are
+_AT_ONCE = 1 << 20  # bytes whose numbers are read together
 
 Array = np.ndarray[Any, Any]
 Record = Literal["bytes", "example"]
@@ -89,15 +98,15 @@ class _Chunk(NamedTuple):
     """Records that were compressed together."""
 
     data: bytes
-    ends: list[int] | None  # None: one record
+    ends: Array | None  # int64, the first is 0; None: one record
 
     def record(self, row: int) -> bytes:
         if self.ends is None:
             return self.data
-        return self.data[self.ends[row] : self.ends[row + 1]]
+        return self.data[self.ends.item(row) : self.ends.item(row + 1)]
 
 
-_NO_CHUNK: tuple[tuple[int, int], _Chunk] = (-1, -1), _Chunk(b"", [0])
+_NO_CHUNK: tuple[tuple[int, int], _Chunk] = (-1, -1), _Chunk(b"", None)
 
 
 class ArrayRecords:
@@ -129,7 +138,8 @@ class ArrayRecords:
         try:
             data = self._data(number, chunk, row)
             return {"record": data} if self._record == "bytes" else parsed(data)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, Unsupported) as error:
+            # What is not supported was told when the pipeline was made; here it is a damaged byte.
             wanted = "copy the file again, or leave the record out"
             raise SampleError(f"{self.place(index)}: {error}; {wanted}") from error
 
@@ -167,7 +177,7 @@ class ArrayRecords:
         return self._last[1].record(row)
 
     def _chunk(self, number: int, begin: int, end: int, count: int | None, decoded: int | None) -> _Chunk:
-        """What the chunk that lies there holds. Errors: ValueError, Unsupported, IoError."""
+        """What the chunk that lies there holds; `count`: None: it is of the index. Errors: ValueError, Unsupported, IoError."""
         if end - begin > 2 * UNPACKED_MAX:
             raise ValueError(f"its chunk has {end - begin:,} B, and at most {2 * UNPACKED_MAX:,} B are read")
         parts = _without_heads(self._ranges.view(number, begin, end - begin), begin)
@@ -179,12 +189,18 @@ class ArrayRecords:
         _, size, _, kind, bytes_ = _HEAD.unpack_from(head)
         kind, records = kind & 255, kind >> 8
         if kind == _TRANSPOSED:
-            path = self._ranges.files[number].path
-            raise Unsupported(f'array_record: {path}: it was written with "transpose"; write it without')
+            raise ValueError('its chunk is one that was written with "transpose"')
         if kind != _SIMPLE or sum(map(len, parts)) < _CHUNK_HEAD + size or size < 2:
             raise ValueError("there is no chunk of records")
+        most = max(_RECORDS_LEAST, _RECORDS_PER_BYTE * size)
         if count is None:
-            count, decoded = records, bytes_
+            count, decoded, most = records, bytes_, _ENTRIES_PER_BYTE * size
+            if bytes_ > _ENTRY_MAX * records + _BLOCK:
+                raise ValueError(f"its index says {records:,} entries of {bytes_:,} B")
+        if records > min(most, _RECORDS_MAX):
+            raise ValueError(
+                f"its chunk says {records:,} records in {size:,} B, and at most {min(most, _RECORDS_MAX):,} are read"
+            )
         if records != count or bytes_ != decoded:
             raise ValueError(
                 f"its chunk has {records:,} records of {bytes_:,} B, and {count:,} of {decoded:,} are listed"
@@ -197,7 +213,7 @@ class ArrayRecords:
             raise ValueError("the lengths of its chunk are longer than the chunk")
         ends = None
         if count != 1:
-            ends = _ends(_piece(codec, _cut(parts, at, lengths), 10 * count), count, bytes_)
+            ends = _ends(_piece(codec, _cut(parts, at, lengths), _LENGTH_MAX * count), count, bytes_)
         values = _piece(codec, _cut(parts, at + lengths, _CHUNK_HEAD + size - at - lengths), bytes_)
         if len(values) != bytes_:
             raise ValueError(f"its chunk wanted {bytes_:,} B, and has {len(values):,} B")
@@ -210,16 +226,27 @@ class ArrayRecords:
             if size < 2 * _BLOCK or size % _BLOCK or not self._ranges.read(number, 0, 64).startswith(SIGNATURE):
                 raise ValueError(f"it has {size:,} B, and begins or ends as no such file does")
             end = size - _BLOCK
-            said = dict(zip(*_numbers(self._chunk(number, end, size, None, None).record(0)), strict=True))
+            chunk = self._chunk(number, end, size, None, None)
+            if chunk.ends is not None and len(chunk.ends) < 2:
+                raise ValueError("its end says nothing")
+            said = dict(zip(*_numbers(chunk.record(0)), strict=True))
             footer = said.get(1, 0)
             if said.get(2) != _MAGIC or not 64 <= footer < end:
                 raise ValueError("its end is not that of an ArrayRecord file")
-            head = b"".join(_without_heads(self._ranges.view(number, footer, _BLOCK_HEAD + _CHUNK_HEAD), footer))
-            behind = _end_of(footer, _CHUNK_HEAD + int.from_bytes(head[8:16], "little"))
-            return _index(self._chunk(number, footer, min(behind, end), None, None), footer)
+            behind = _end_of(footer, _CHUNK_HEAD + int.from_bytes(self._head(number, footer)[8:16], "little"))
+            found = _index(self._chunk(number, footer, min(behind, end), None, None), footer)
+            edges = {found.begins.item(0), found.begins.item(max(len(found.begins) - 2, 0))}
+            # All chunks are, or none; a damaged byte makes one of them look so.
+            if {self._head(number, begin)[_KIND_AT] for begin in edges} == {_TRANSPOSED}:
+                raise Unsupported(f'array_record: {path}: it was written with "transpose"; write it without')
+            return found
         except ValueError as error:
             wanted = "give files of ArrayRecordWriter that were closed, or copy it again if it was cut off"
             raise SampleError(f"array_record: {path}: {error}; {wanted}") from error
+
+    def _head(self, number: int, begin: int) -> bytes:
+        """The head of the chunk that begins there; its end lies behind it."""
+        return b"".join(_without_heads(self._ranges.view(number, begin, _BLOCK_HEAD + _CHUNK_HEAD), begin))
 
 
 def _without_heads(data: memoryview, begin: int) -> list[memoryview]:
@@ -249,13 +276,14 @@ def _end_of(begin: int, size: int) -> int:
     return begin - begin % _BLOCK + blocks * _BLOCK + (_BLOCK_HEAD + rest if rest else 0)
 
 
-def _ends(lengths: bytes, count: int, decoded: int) -> list[int]:
-    """Where the records of a chunk begin and end. Errors: ValueError."""
-    sizes = _varints(lengths)
-    ends = np.cumsum(np.minimum(sizes, 1 << 40), dtype=np.uint64).tolist() if len(sizes) == count else []
-    if (ends[-1] if ends else 0) != decoded or len(ends) != count:
+def _ends(lengths: bytes, count: int, decoded: int) -> Array:
+    """Where the records of a chunk begin and end, int64. Errors: ValueError."""
+    sizes = _varints(lengths, count)
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(np.minimum(sizes, UNPACKED_MAX + 1, out=sizes), out=ends[1:], dtype=np.int64)
+    if len(sizes) != count or ends[-1] != decoded:
         raise ValueError(f"its chunk says {count:,} records of {decoded:,} B, and has other lengths")
-    return [0, *ends]
+    return ends
 
 
 def _piece(codec: str, data: bytes, most: int) -> bytes:
@@ -276,28 +304,52 @@ def _numbers(message: bytes) -> tuple[list[int], list[int]]:
     return (found[::2] >> 3).tolist(), found[1::2].tolist()
 
 
-def _varints(data: bytes) -> Array:
-    """All numbers of bytes that are nothing but numbers, uint64. Errors: ValueError."""
+def _varints(data: bytes, most: int = _RECORDS_MAX) -> Array:
+    """All numbers of bytes that are nothing but numbers, uint64. Errors: ValueError (more than `most`, too)."""
     raw = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(raw < 128)
-    if len(raw) and (not len(ends) or ends[-1] != len(raw) - 1):
+    if len(raw) and raw[-1] >= 128:
         raise ValueError("a number of it does not end")
-    begins = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64) if len(ends) else np.zeros(0, np.int64)
-    lengths = ends + 1 - begins
-    if len(lengths) and lengths.max() > 10:
-        raise ValueError("a number of it has more than 10 bytes")
-    found = np.zeros(len(ends), np.uint64)
-    for i in range(int(lengths.max(initial=0))):
-        there = lengths > i
-        found[there] |= (raw[begins[there] + i] & 127).astype(np.uint64) << np.uint64(7 * i)
+    count = sum(int(np.count_nonzero(raw[at : at + _AT_ONCE] < 128)) for at in range(0, len(raw), _AT_ONCE))
+    if count > most:
+        raise ValueError(f"it has {count:,} numbers, and at most {most:,} can be")
+    found = np.zeros(count, np.uint64)
+    at = done = 0
+    while at < len(raw):
+        part = raw[at : at + _AT_ONCE]
+        ends = np.flatnonzero(part < 128)
+        begins = np.zeros(len(ends), np.int64)
+        begins[1:] = ends[:-1] + 1
+        lengths = ends + 1 - begins
+        if not len(ends) or lengths.max() > 10:
+            raise ValueError("a number of it has more than 10 bytes")
+        out = found[done : done + len(ends)]
+        for i in range(int(lengths.max())):
+            there = lengths > i
+            out[there] |= (part[begins[there] + i] & 127).astype(np.uint64) << np.uint64(7 * i)
+        at += int(ends[-1]) + 1
+        done += len(ends)
     return found
 
 
 def _index(chunk: _Chunk, footer: int) -> _Index:
     """Of entries {1: offset, 2: decoded size, 3: records}, in which zeros are left out, behind one. Errors: ValueError."""
-    edges = np.array(chunk.ends or [0, len(chunk.data)], np.int64)[1:]
-    data = chunk.data[int(edges[0]) :] if len(edges) else b""
-    edges = edges[1:] - edges[:1]
+    edges = (np.array([0, len(chunk.data)], np.int64) if chunk.ends is None else chunk.ends)[1:]
+    columns = np.zeros((3, max(len(edges) - 1, 0)), np.uint64)
+    for first in range(0, columns.shape[1], _AT_ONCE // _ENTRY_MAX):
+        part = edges[first : first + _AT_ONCE // _ENTRY_MAX + 1]
+        _entries(chunk.data[part[0] : part[-1]], part[1:] - part[0], columns[:, first:])
+    if np.any(columns[1:] > 1 << 40) or np.any(columns[0] > footer) or np.any(columns[2] > _RECORDS_MAX):
+        raise ValueError("its index says what cannot be")
+    begins, decoded, counts = columns.astype(np.int64)
+    begins = np.append(begins, footer)
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    if np.any(np.diff(begins) < _CHUNK_HEAD) or firsts[-1] > _RECORDS_LEAST + _RECORDS_PER_BYTE * footer:
+        raise ValueError("its index says what cannot be")
+    return _Index(begins, decoded, firsts.astype(np.int64))
+
+
+def _entries(data: bytes, edges: Array, columns: Array) -> None:
+    """The columns of some entries, by where each ends in `data`. Errors: ValueError."""
     found = _varints(data)
     tags, values = found[::2], found[1::2]
     # In which entry each number is, by the byte where it ends.
@@ -305,13 +357,4 @@ def _index(chunk: _Chunk, footer: int) -> _Index:
     owner = np.searchsorted(edges, ends, "right")
     if len(tags) != len(values) or np.any(owner[::2] != owner[1::2]) or not np.isin(tags, (8, 16, 24)).all():
         raise ValueError("its index has entries of another kind")
-    columns = np.zeros((3, len(edges)), np.uint64)
     columns[(tags >> np.uint64(3)).astype(np.int64) - 1, owner[::2]] = values
-    if np.any(columns[1:] > 1 << 40) or np.any(columns[0] > footer):
-        raise ValueError("its index says what cannot be")
-    begins, decoded, counts = columns.astype(np.int64)
-    begins = np.append(begins, footer)
-    firsts = np.concatenate([[0], np.cumsum(counts)])
-    if np.any(np.diff(begins) < _CHUNK_HEAD) or firsts[-1] > 1 << 48:
-        raise ValueError("its index says what cannot be")
-    return _Index(begins, decoded, firsts.astype(np.int64))
