@@ -170,10 +170,12 @@ def test_it_is_recognised_and_inspected(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mp4")
-    clips = carya.video(path)
-    path.write_bytes(b"another")
-    with pytest.raises(carya.IoError, match="it changed since it was listed"):
-        clips[0]
+    clips = carya.video(path).map_style
+    assert clips[0]["video"].shape == (1, 32, 48, 3)  # it is open now
+    for change in (lambda: os.utime(path, ns=(1, 1)), lambda: path.write_bytes(b"another")):
+        change()
+        with pytest.raises(carya.IoError, match=r"a\.mp4: it changed since it was listed"):
+            clips[1]
 
 
 def test_arguments_and_a_missing_library_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._errors import IoError
@@ -18,7 +18,7 @@ File = Listed | ListedObject
 
 
 class Ranges:
-    """Bytes of files by number. Threads: one. It travels to other processes, each of which opens files of its own."""
+    """Bytes of files by number, as they were listed: size and time of a file are compared behind each read. Threads: one. It travels to other processes, each of which opens files of its own."""
 
     def __init__(self, kind: str, files: Sequence[File]) -> None:
         self.kind, self.files = kind, list(files)
@@ -40,8 +40,11 @@ class Ranges:
             fd = self._opened(number)
         try:
             data = os.pread(fd, size, offset)
+            if len(data) != size:
+                data = b"".join([data, *_rest(fd, size - len(data), offset + len(data))])
         except OSError as error:
             raise self._failed(number, offset, error) from error
+        self._check(number, fd)
         if len(data) != size:
             raise self._short(number, offset, size, len(data))
         return data
@@ -66,11 +69,20 @@ class Ranges:
         if fd is None:
             fd = self._opened(number)
         try:
-            got = os.preadv(fd, [out], offset)
+            got = 0
+            while got < size and (more := os.preadv(fd, [out[got:]], offset + got)):
+                got += more
         except OSError as error:
             raise self._failed(number, offset, error) from error
+        self._check(number, fd)
         if got != size:
             raise self._short(number, offset, size, got)
+
+    def _check(self, number: int, fd: int) -> None:
+        """Behind each read, so that no bytes of another version are given. Errors: IoError."""
+        listed, found = self.files[number], os.fstat(fd)
+        if (found.st_size, found.st_mtime_ns) != listed[1:]:
+            raise IoError(f"{self.kind}: {listed.path}: it changed since it was listed; make the pipeline anew")
 
     def _failed(self, number: int, offset: int, error: OSError) -> IoError:
         where = f"{self.kind}: {self.files[number].path} @{offset}"
@@ -99,3 +111,11 @@ class Ranges:
     def __del__(self) -> None:
         if hasattr(self, "_fds"):
             self.close()
+
+
+def _rest(fd: int, size: int, offset: int) -> Iterator[bytes]:
+    """What one `pread` did not give: it gives at most 2 GiB."""
+    while size and (data := os.pread(fd, size, offset)):
+        yield data
+        size -= len(data)
+        offset += len(data)

@@ -146,14 +146,12 @@ class VideoClips:
             raise SampleError(f"video: {file.listed.path}: {file.problem}; copy the file again, or leave it out")
         first = (index - self._starts[number]) * self._stride
         rows = file.table[_FIXED + file.grid[first : first + self._frames]]
-        if number not in self._open:
-            file.listed.check("video")
         try:
             pictures = self._decoded(number, rows[:, 0])
+            file.listed.check("video")
         except (av.FFmpegError, ValueError) as error:
-            if isinstance(error, Error):
-                raise
             self._forget(number)
+            file.listed.check("video")
             wanted = "copy the file again, or leave the clip out"
             raise SampleError(f"{self.place(index)}: {error}; {wanted}") from error
         numerator, denominator = file.table[0].tolist()
@@ -264,6 +262,7 @@ class VideoClips:
         def write(name: str) -> None:
             with open(name, "wb") as out:
                 np.save(out, _table_of(file.path), allow_pickle=False)
+            file.check("video")
 
         for _ in range(2):
             make_once(path, write, [file])
