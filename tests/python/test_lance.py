@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,58 @@ def test_what_is_none_or_damaged_is_told_by_name(tmp_path: Path) -> None:
             assert f"{folder}, version 1, row {n}" in str(error)  # noqa: PT017
             broken.append(n)
     assert len(broken) in (15, COUNT - 30)
+
+
+def test_a_dataset_that_is_written_anew_or_goes_is_an_error_of_the_system(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a")
+    rows, again = carya.lance(folder).map_style, carya.lance(folder).map_style
+    assert rows.version == again.version
+    moved = tmp_path / "moved" / "a"
+    shutil.copytree(folder, moved)
+    assert carya.lance(moved).map_style.version == rows.version  # it has no time in it
+    assert rows[3]["n"] == 3
+    shutil.rmtree(folder)
+    write(folder, 100, 100 + COUNT)
+    for read in (lambda: rows[3], lambda: rows.columns([1, 2]), lambda: again[3]):
+        with pytest.raises(carya.IoError, match="it changed since it was listed"):
+            read()
+    assert carya.lance(folder).map_style.version != rows.version
+    shutil.rmtree(folder)
+    for read in (lambda: rows[3], lambda: rows.columns([1, 2])):
+        with pytest.raises(carya.IoError, match="version 1: its manifest is gone; make the pipeline anew"):
+            read()
+
+
+class PanicException(BaseException):
+    """As pylance's."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "wanted"),
+    [
+        (PanicException("index out of range"), carya.SampleError),
+        (OSError("LanceError(IO): cut off"), carya.SampleError),
+        (OSError(5, "Input/output error"), OSError),
+        (MemoryError(), MemoryError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_what_pylance_raises_is_a_broken_row_or_an_error_of_the_system(
+    raised: BaseException, wanted: type[BaseException], tmp_path: Path
+) -> None:
+    rows: Any = carya.lance(write(tmp_path / "a")).map_style
+
+    class Broken:
+        def take(self, *args: object, **options: object) -> None:
+            raise raised
+
+    rows._open[0] = Broken()
+    for read in (lambda: rows[3], lambda: rows.columns([3, 4])):
+        with pytest.raises(wanted) as caught:
+            read()
+        assert type(caught.value) is wanted
+    if wanted is carya.SampleError:
+        assert f"{tmp_path}/a, version 1, row 3: {type(raised).__name__}: " in str(caught.value)
 
 
 def test_without_pylance_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

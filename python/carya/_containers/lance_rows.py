@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from .._errors import Error, NotFound, SampleError, invalid
+from .._errors import Error, IoError, NotFound, SampleError, invalid
 from .._formats.arrow_rows import TableRows
 from .._formats.kept import Listed, digest, look_at
 from .._formats.needed import needed
@@ -21,7 +22,7 @@ from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, path_list
 from .._stages.source import checked_dataset
 
-_AT_ONCE = 4 << 20  # bytes of rows that are taken together
+_AT_ONCE = 4 << 20  # bytes of rows that are taken together, or of a manifest
 
 
 def lance(
@@ -40,7 +41,9 @@ def lance(
 
     Rows that are small are taken many at a time, which costs a tenth of one by one.
 
-    A row that cannot be read is a broken record (`Loader(on_error=)`), named by dataset and row.
+    A row that cannot be read is a broken record (`Loader(on_error=)`), named by dataset and row. A version whose manifest changes
+    or goes away while it is used is an IoError. Read only Lance files that you trust: pylance ends the process for some damaged
+    bytes, also that of the user, where it opens the dataset too.
     Errors: NotFound (also a version), InvalidArgument (a column that there is not, no row), SampleError (no dataset of Lance, a
     damaged one), Unsupported (pylance is missing).
     Reference: lance.LanceDataset.take.
@@ -69,25 +72,30 @@ class LanceRows(ByColumns):
     ) -> None:
         self._folders, self._names, self._fill = list(folders), names, dict(fill)
         self._open: dict[int, Any] = {}
-        self._versions = [version] * len(folders)
+        self._versions: list[Any] = [version] * len(folders)
+        self._manifests: list[Listed] = []  # a manifest names the files of data of its version
         counts: list[int] = []
         about: list[object] = []
         for number, folder in enumerate(folders):
             if not os.path.isdir(os.path.join(folder, "_versions")):
                 raise NotFound(f"lance: {folder}: there is no dataset of Lance; give its folder")
             with _told(f"lance: {folder}", "give a dataset and a version that are there, or copy it again"):
+                self._versions[number] = self._opened(number).version
+                self._manifests.append(look_at("lance", _manifest(folder, self._versions[number])))
+                manifest = _digest_of(self._manifests[-1].path)
+                self._open.clear()  # what is opened now is what was listed, or is told by the look behind it
                 dataset = self._opened(number)
-                self._versions[number] = dataset.version
                 counts.append(dataset.count_rows())
                 there = dataset.schema.names
-                about.append((os.path.basename(folder), dataset.version, counts[-1], str(dataset.schema)))
+                about.append((os.path.basename(folder), dataset.version, counts[-1], str(dataset.schema), manifest))
+                self._check(number)
             if missing := [name for name in names or () if name.partition(".")[0] not in there]:
                 raise invalid(f"lance: {folder}: columns", missing, f"some of {', '.join(there)}")
         self._open = {}
         self._starts = [0, *itertools.accumulate(counts)]
         if not len(self):
             raise invalid("lance: paths", self._folders, "datasets with at least one row")
-        self.version = f"lance 1 {digest(about, names, sorted(self._fill.items()))}"
+        self.version = f"lance 2 {digest(about, names, sorted(self._fill.items()))}"
         self._row_bytes = sum(file.size for file in self.files) // len(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,8 +106,7 @@ class LanceRows(ByColumns):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         number, row = self._at(index)
-        with _told(self.place(index), "copy the dataset again, or leave the row out"):
-            return self._taken(number, [row])[0]
+        return self._taken(number, [row])[0]
 
     def columns(self, given: Any) -> dict[str, Any] | None:
         indices = [int(index) for index in given]
@@ -134,13 +141,25 @@ class LanceRows(ByColumns):
         return number, index - self._starts[number]
 
     def _taken(self, number: int, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Errors: SampleError, those of pylance."""
+        """Errors: SampleError, IoError, MemoryError, OSError."""
         names = None if self._names is None else list(self._names)
-        table = self._opened(number).take(rows, columns=names)
-        if len(table) != len(rows):
-            raise ValueError(f"wanted {len(rows):,} rows, got {len(table):,}")
-        read = TableRows(table, f"lance: {self._folders[number]}, of the rows from {rows[0]} on", self._fill)
-        return [read(i) for i in range(len(rows))]
+        place = f"lance: {self._folders[number]}, version {self._versions[number]}, row {rows[0]}"
+        with _told(place, "copy the dataset again, or leave the row out", lambda: self._check(number)):
+            table = self._opened(number).take(rows, columns=names)
+            if len(table) != len(rows):
+                raise ValueError(f"wanted {len(rows):,} rows, got {len(table):,}")
+            read = TableRows(table, f"lance: {self._folders[number]}, of the rows from {rows[0]} on", self._fill)
+            found = [read(i) for i in range(len(rows))]
+        self._check(number)
+        return found
+
+    def _check(self, number: int) -> None:
+        """Errors: IoError, when the dataset was written anew, or is gone."""
+        try:
+            self._manifests[number].check("lance")
+        except NotFound:
+            where = f"lance: {self._folders[number]}, version {self._versions[number]}"
+            raise IoError(f"{where}: its manifest is gone; make the pipeline anew") from None
 
     def _opened(self, number: int) -> Any:
         if number not in self._open:
@@ -151,8 +170,8 @@ class LanceRows(ByColumns):
 
 
 @contextmanager
-def _told(place: str, wanted: str) -> Iterator[None]:
-    """What pylance raises, as a SampleError."""
+def _told(place: str, wanted: str, unchanged: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """What pylance raises, as a SampleError, but for lacks of memory and errors with a number; `unchanged()` may raise before."""
     try:
         yield
     except Error:
@@ -161,8 +180,26 @@ def _told(place: str, wanted: str) -> Iterator[None]:
         # A panic of Rust is none of Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        unchanged()
         said = " ".join(str(error).split())[:300]
         raise SampleError(f"{place}: {type(error).__name__}: {said}; {wanted}") from None
+
+
+def _manifest(folder: str, version: int) -> str:
+    """The path of a version's manifest. Source: lance-table/src/io/commit.rs: two ways of calling it, newest first or not."""
+    names = [f"{(1 << 64) - 1 - version:020}.manifest", f"{version}.manifest"]
+    paths = [os.path.join(folder, "_versions", name) for name in names]
+    return next(filter(os.path.exists, paths), paths[0])
+
+
+def _digest_of(path: str) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(_AT_ONCE):
+            found.update(block)
+    return found.hexdigest()
 
 
 def _column(values: list[Any]) -> Any:
