@@ -6,8 +6,11 @@ import contextlib
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
+import zlib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +147,75 @@ def test_what_is_damaged_is_an_error_or_a_clip_and_never_more(tmp_path: Path) ->
                     assert clips[n]["video"].shape[0] == 5
 
 
+def test_a_codec_that_is_not_known_is_one_broken_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.avi")
+    data = path.read_bytes()
+    (tmp_path / "d.avi").write_bytes(data.replace(b"FMP4", b"zzzz"))
+    clips = carya.video(tmp_path).map_style
+    assert len(clips) == COUNT + 1
+    assert clips[0]["path"] == str(path)
+    with pytest.raises(carya.SampleError, match=r"d\.avi: its codec is none that FFmpeg knows here; copy"):
+        clips[COUNT]
+
+
+def test_frames_a_second_of_a_gap_are_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "b.mkv"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("mpeg4", rate=25, width=32, height=16)
+        stream.codec_context.time_base, stream.codec_context.gop_size = Fraction(1, 25), 1
+        for time in (0, 25, 25_000_000):
+            frame = av.VideoFrame.from_ndarray(np.zeros((16, 32, 3), np.uint8))
+            frame.pts, frame.time_base = time, Fraction(1, 25)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode())
+    clips = carya.video(path, fps=1e-3).map_style
+    # The last frame is shown as long as the middle one of the gaps.
+    assert len(clips) == 1500
+    assert [clips[n]["times"].item() for n in (0, 1, 999, 1000)] == [0, 1, 1, 1_000_000]
+    with pytest.raises(carya.SampleError, match=r"at 25 frames a second its 3 are 37,[\d,]+, and at most 1,049,344"):
+        carya.video(path, fps=25)[0]
+
+
+def test_more_frames_than_bytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from carya._containers import video
+
+    path = write(tmp_path / "a.mp4")
+    monkeypatch.setattr(video, "_PACKET_LEAST", path.stat().st_size // (COUNT - 1))
+    with pytest.raises(carya.SampleError, match=r"it has more than 39 frames, for which its bytes are too few"):
+        carya.video(path)[0]
+
+
+def test_a_picture_that_is_too_large_is_not_decoded_to_look_at_it(tmp_path: Path) -> None:
+    def part(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    width, height = 13_000, 8_000
+    pixels = zlib.compress(bytes((width + 1) * height), 1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", pixels) + part(b"IEND", b"")
+    path = tmp_path / "large.avi"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("png", rate=25, width=width, height=height)
+        stream.pix_fmt = "gray"
+        packet = av.Packet(data)
+        packet.stream, packet.pts, packet.dts, packet.time_base = stream, 0, 0, Fraction(1, 25)
+        file.mux(packet)
+    code = (
+        "import carya, av, re, sys\n"
+        "def high(): return int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])\n"
+        "carya.video(sys.argv[1])\n"
+        "before = high()\n"
+        "try: carya.video(sys.argv[2])[0]\n"
+        "except carya.SampleError as error: print(high() - before, error)\n"
+    )
+    small = write(tmp_path / "c.avi", count=2)
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(small), str(path)], capture_output=True, check=True, text=True
+    ).stdout
+    assert "large.avi" in out
+    assert int(out.split()[0]) < 50 << 10  # KiB; the picture has 100 MiB
+
+
 def test_tables_are_kept_and_made_anew_where_they_are_damaged(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mp4")
     clips = carya.video(path, frames=4).map_style
@@ -180,7 +252,7 @@ def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:
 
 def test_arguments_and_a_missing_library_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.mp4", count=2)
-    for wrong in ({"frames": 0}, {"every": 0}, {"stride": True}, {"every": 2, "fps": 5}, {"fps": 0}):
+    for wrong in ({"frames": 0}, {"every": 0}, {"stride": True}, {"every": 2, "fps": 5}, {"fps": 0}, {"fps": 1e-7}):
         with pytest.raises(carya.InvalidArgument, match="video: "):
             carya.video(path, **wrong)
     monkeypatch.setitem(sys.modules, "av", None)

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -25,7 +26,11 @@ NAMED = re.compile(r"^[^.].*\.(mp4|m4v|mov|mkv|webm|avi|ts|mts|m2ts|mpg|mpeg|ogv
 _OPEN_MAX = 8  # files that a process has open
 _CLIP_MAX = 1 << 30  # bytes of a clip
 _PIXELS_MAX = 1 << 26  # of a frame
-_FRAMES_MAX = 1 << 28  # of a file
+_PACKET_LEAST = 4  # bytes of a file for each of its frames
+_FPS = 1e-4, 1e6
+# Numbers of frames that `fps` gives: a picture that is shown long is many, and a wrong time is no reason for endless ones.
+_SHOWN_MAX, _SHOWN_PER_FRAME = 1 << 20, 256
+_STREAMS_MAX = 1000  # that FFmpeg reads of a file
 # Only formats that hold their data themselves, and no other file: no playlists, no lists of files.
 _OPTIONS = {
     "protocol_whitelist": "file",
@@ -62,7 +67,7 @@ def video(
     file that changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
     folder as a whole, once for each version.
-    Errors: NotFound, InvalidArgument (numbers below 1, `every` with `fps`, no clip), Unsupported (PyAV is missing).
+    Errors: NotFound, InvalidArgument (numbers below 1, `fps` below 0.0001, `every` with `fps`, no clip), Unsupported (PyAV is missing).
     Reference: av.VideoFrame.to_ndarray of all frames in order.
 
     >>> import av, carya, numpy as np, tempfile
@@ -82,8 +87,8 @@ def video(
             raise invalid(f"video: {name}", given, "a number of frames from 1 on")
     if every is not None and fps is not None:
         raise invalid("video: every, fps", (every, fps), "one of them")
-    if fps is not None and (not isinstance(fps, int | float) or isinstance(fps, bool) or not 0 < fps <= 1e6):
-        raise invalid("video: fps", fps, "frames per second, above 0")
+    if fps is not None and (not isinstance(fps, int | float) or isinstance(fps, bool) or not _FPS[0] <= fps <= _FPS[1]):
+        raise invalid("video: fps", fps, f"frames per second, from {_FPS[0]} to {_FPS[1]:,.0f}")
     needed("video", "av", "video")
     files = source_files("video", paths, NAMED, "*.mp4, *.mkv and the like", endpoint)
     clips = VideoClips(files, frames, every or 1, fps, stride or frames)
@@ -243,14 +248,14 @@ class VideoClips:
 
         try:
             table = self._table(file)
+            times = table[_FIXED:, 0]
+            grid = np.arange(0, len(times), every) if fps is None else _grid(times, table[0].tolist(), fps)
         except (av.FFmpegError, ValueError, OverflowError) as error:
             if isinstance(error, Error):
                 raise
             return _File(
                 file, str(error) or type(error).__name__, np.zeros((_FIXED, 2), np.int64), np.zeros(0, np.int64)
             )
-        times = table[_FIXED:, 0]
-        grid = np.arange(0, len(times), every) if fps is None else _grid(times, table[0].tolist(), fps)
         return _File(file, "", table, grid.astype(np.int64))
 
     def _table(self, file: Listed) -> Array:
@@ -297,53 +302,85 @@ def _opened(path: str) -> tuple[Any, Any]:
     """A container and its first stream of video. Errors: ValueError (there is none), those of PyAV."""
     import av
 
-    container = av.open("file:" + os.path.abspath(path), options=_OPTIONS, metadata_errors="ignore")
-    if not container.streams.video:
+    # Streams are decoded in here already, to find out what they are.
+    limits = [{"max_pixels": str(_PIXELS_MAX)}] * _STREAMS_MAX
+    container = av.open(
+        "file:" + os.path.abspath(path), options=_OPTIONS, stream_options=limits, metadata_errors="ignore"
+    )
+    try:
+        if not container.streams.video:
+            raise ValueError("it has no video")
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        if context is None:
+            raise ValueError("its codec is none that FFmpeg knows here")
+        # One thread: processes are many, and frames come in one order whatever happens to them.
+        context.thread_count = 1
+        context.options = dict(limits[0])
+        if context.width * context.height > _PIXELS_MAX:
+            raise ValueError(f"its frames are {context.width} x {context.height}")
+    except BaseException:
         container.close()
-        raise ValueError("it has no video")
-    stream = container.streams.video[0]
-    # One thread: processes are many, and frames come in one order whatever happens to them.
-    stream.codec_context.thread_count = 1
-    stream.codec_context.options = {"max_pixels": str(_PIXELS_MAX)}
-    if stream.codec_context.width * stream.codec_context.height > _PIXELS_MAX:
-        container.close()
-        raise ValueError(f"its frames are {stream.codec_context.width} x {stream.codec_context.height}")
+        raise
     return container, stream
 
 
 def _table_of(path: str) -> Array:
     """The times of a file's frames in order, by its packets, or where those say too little by decoding all of it."""
+    most = os.path.getsize(path) // _PACKET_LEAST
     container, stream = _opened(path)
     with container:
         base = stream.time_base
-        found: list[tuple[int, int]] = []
-        told = True
-        for packet in container.demux(stream):
-            if packet.size == 0 or packet.is_discard:
-                continue
-            told = told and packet.pts is not None and not packet.is_corrupt
-            if not told or len(found) >= _FRAMES_MAX:
-                break
-            found.append((packet.pts, int(packet.is_keyframe)))
-    found.sort()
-    if not told or len({time for time, _ in found}) != len(found):
+        size = stream.codec_context.width, stream.codec_context.height
+        packets = (packet for packet in container.demux(stream) if packet.size != 0 and not packet.is_discard)
+        times, keys = _listed((packet.pts, packet.is_keyframe, packet.is_corrupt) for packet in _bounded(packets, most))
+    order = np.argsort(times, kind="stable")
+    times, keys = times[order], keys[order]
+    if not len(times) or np.any(times[1:] == times[:-1]):
         container, stream = _opened(path)
         with container:
-            decoded = [(frame.pts, 0) for frame in container.decode(stream) if frame.pts is not None]
-        found = [one for i, one in enumerate(decoded) if not i or one[0] > decoded[i - 1][0]]
-    if not found or not base:
+            frames = (frame for frame in container.decode(stream) if frame.pts is not None)
+            times, keys = _listed((frame.pts, False, False) for frame in _bounded(frames, most))
+        rising = np.ones(len(times), bool)
+        rising[1:] = times[1:] > np.maximum.accumulate(times)[:-1]
+        times, keys = times[rising], keys[rising]
+    if not len(times) or not base:
         raise ValueError("it has no frames with times")
-    fixed = [(base.numerator, base.denominator), (stream.codec_context.width, stream.codec_context.height)]
-    return np.array([*fixed, *found], np.int64)
+    if max(abs(times.item(0)), abs(times.item(-1))) >= 1 << 62:
+        raise ValueError(f"its frames have times from {times[0]} to {times[-1]}")
+    fixed = np.array([(base.numerator, base.denominator), size], np.int64)
+    return np.concatenate([fixed, np.stack([times, keys], 1)])
+
+
+def _bounded(found: Iterator[Any], most: int) -> Iterator[Any]:
+    """Errors: ValueError (there are more)."""
+    for n, one in enumerate(found):
+        if n >= most:
+            raise ValueError(f"it has more than {most:,} frames, for which its bytes are too few")
+        yield one
+
+
+def _listed(found: Iterator[tuple[int | None, bool, bool]]) -> tuple[Array, Array]:
+    """Times, and what is a key frame, int64; none where one of them has no time, or is damaged."""
+    times, keys = array("q"), bytearray()
+    for time, key, damaged in found:
+        if time is None or damaged:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        times.append(time)
+        keys.append(key)
+    return np.array(times, np.int64), np.frombuffer(keys, np.uint8).astype(np.int64)
 
 
 def _grid(times: Array, base: Sequence[int], fps: float) -> Array:
-    """Which frame is shown at each of the times 0, 1/fps, 2/fps, ... behind the first."""
+    """Which frame is shown at each of the times 0, 1/fps, 2/fps, ... behind the first. Errors: ValueError."""
     step = Fraction(base[1], base[0]) / Fraction(fps).limit_denominator(1 << 20)
     shown = times - times[0]
     end = int(shown[-1]) + (int(np.median(np.diff(shown))) if len(shown) > 1 else 1)
     count = -(-end * step.denominator // step.numerator)
-    if count > _FRAMES_MAX:
-        raise ValueError(f"at {fps} frames a second it has {count:,}")
-    ticks = np.array([i * step.numerator // step.denominator for i in range(count)], np.int64)
-    return np.searchsorted(shown, ticks, "right") - 1
+    most = _SHOWN_MAX + _SHOWN_PER_FRAME * len(times)
+    if count > most:
+        raise ValueError(f"at {fps} frames a second its {len(times):,} are {count:,}, and at most {most:,} are given")
+    # The first of these times that each frame is shown at, in integers of any size.
+    firsts = (-(-time * step.denominator // step.numerator) for time in map(int, shown))
+    edges: Array = np.append(np.fromiter(firsts, np.int64, len(times)), count)
+    return np.repeat(np.arange(len(times)), edges[1:] - edges[:-1])
