@@ -134,12 +134,34 @@ def test_dtypes_that_could_run_code_or_are_huge_are_refused(tmp_path: Path) -> N
     path = stored(tmp_path)
     whole = path.read_bytes()
     at = 24 + 5 * 1041 + 17
-    for dtype, shape in (("|O", [2]), ("<f4", [1 << 40]), ("<f4,<f4", [1]), ("nothing", [1])):
+    for dtype, shape in (("|O", [2]), ("<f4", [1 << 40]), ("<f4,<f4", [1]), ("nothing", [1]), ("(,)i4", [1])):
         text = json.dumps([["", dtype]]).encode()
         said = struct.pack("<33Q", *shape, *[0] * (32 - len(shape)), len(text)) + text
         path.write_bytes(whole[:at] + said.ljust(1024, b"\0") + whole[at + 1024 :])
         with pytest.raises(carya.SampleError, match=r"all\.beton"):
             carya.beton(path)
+
+
+def test_a_table_of_allocations_that_cannot_be_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from carya._containers import ranges
+
+    path = stored(tmp_path)
+    whole = path.read_bytes()
+    reads: list[int] = []
+    read = ranges.Ranges.read
+
+    def reading(self: Any, number: int, offset: int, size: int) -> bytes:
+        reads.append(size)
+        return read(self, number, offset, size)
+
+    monkeypatch.setattr(ranges.Ranges, "read", reading)
+    rows_end = 24 + len(FIELDS) * 1041 + COUNT * 112
+    for begin in (24, rows_end + (-rows_end) % 8):
+        path.write_bytes(whole[:16] + begin.to_bytes(8, "little") + whole[24:])
+        rows = carya.beton(path, fields=["label", "photo"]).map_style
+        with pytest.raises(carya.SampleError, match=r"sample 2: photo: its table of [\d,]+ allocations begins at"):
+            rows[2]
+    assert max(reads) < 1 << 16
 
 
 def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:

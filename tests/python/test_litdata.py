@@ -176,13 +176,82 @@ def test_indexes_that_are_none_are_told_by_name(tmp_path: Path) -> None:
         with pytest.raises(carya.Unsupported, match=said):
             carya.litdata(folder)
     chunk = whole["chunks"][0]
-    for said in ({"filename": "../secret"}, {"filename": ""}, {"chunk_size": -1}, {"chunk_size": None}, {"dim": "x"}):
+    for said in (
+        {"filename": "../secret"},
+        {"filename": ""},
+        {"chunk_size": -1},
+        {"chunk_size": None},
+        {"dim": "x"},
+        {"filename": "c" * 300},
+    ):
         index.write_text(json.dumps({**whole, "chunks": [{**chunk, **said}]}))
         with pytest.raises(carya.SampleError):
             carya.litdata(folder)
     index.write_text(json.dumps({**whole, "chunks": [{**chunk, "filename": "none.bin"}]}))
     with pytest.raises(carya.NotFound, match=r"none\.bin: there is no such file.*index\.json names it"):
         carya.litdata(folder)
+
+
+def test_structures_with_a_key_twice_or_endlessly_deep_are_told(tmp_path: Path) -> None:
+    folder = stored("raw", tmp_path)
+    index = folder / "index.json"
+    whole = json.loads(index.read_text())
+    leaf: Any = {"type": None, "context": None, "children_spec": []}
+    deep = leaf
+    for _ in range(70):
+        deep = {"type": "builtins.list", "context": None, "children_spec": [deep]}
+    twice = {"type": "builtins.dict", "context": '["a","a"]', "children_spec": [leaf, leaf]}
+    for spec, said in ((twice, "or one of them twice"), (deep, "more than 64 lists and dicts deep")):
+        config = {**whole["config"], "data_spec": json.dumps([1, spec]), "data_format": ["int"] * (1 + (spec is twice))}
+        index.write_text(json.dumps({**whole, "config": config}))
+        with pytest.raises(carya.SampleError, match=said):
+            carya.litdata(folder)
+
+
+def test_a_large_sample_is_read_in_parts_or_is_a_broken_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from carya._containers import litdata
+
+    rows = carya.litdata(stored("raw", tmp_path)).map_style
+    pread = os.pread  # which gives at most 2 GiB, and may give less
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 7), offset))
+    assert same(rows[9], mixed(9))
+    monkeypatch.setattr(litdata, "UNPACKED_MAX", 50)
+    with pytest.raises(carya.SampleError, match=r"sample 3: it has \d+ B, and at most 50 B are read; leave it out"):
+        rows[3]
+
+
+@pytest.mark.parametrize("kind", ["whole", "framed"])
+def test_what_is_gone_from_the_cache_folder_is_unpacked_again(kind: str, tmp_path: Path) -> None:
+    rows, again = (carya.litdata(stored(kind, tmp_path / str(n))).map_style for n in range(2))
+    for one in (rows, again):
+        one.unpack()
+    shutil.rmtree(tmp_path / "cache")
+    assert same(rows[3], mixed(3))
+    again.unpack()
+    for opened in again._open.values():
+        opened.ranges.close()
+    for folder in again.kept_paths():
+        os.utime(Path(folder) / "chunk", ns=(1, 1))  # as if another process had done it
+    assert same(again[3], mixed(3))
+
+
+@pytest.mark.parametrize("kind", ["whole", "framed"])
+def test_a_file_that_changes_while_it_is_unpacked_leaves_nothing(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from carya._containers import litdata
+
+    rows = carya.litdata(stored(kind, tmp_path)).map_style
+    write = litdata._write
+
+    def writes(path: str, *rest: Any) -> None:
+        write(path, *rest)
+        os.utime(path, ns=(1, 1))
+
+    monkeypatch.setattr(litdata, "_write", writes)
+    with pytest.raises(carya.IoError, match="it changed since it was listed"):
+        rows[0]
+    assert not list((tmp_path / "cache").rglob("chunk"))
 
 
 def test_what_is_damaged_in_the_cache_folder_is_made_anew(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _VERSION = 2
 _HEAD, _NAME, _ARGUMENTS = struct.Struct("<HHIQQ"), 16, 1024
 _FIELD = 1 + _NAME + _ARGUMENTS
 _ALLOCATION = np.dtype([("sample", "<u8"), ("at", "<u8"), ("size", "<u8")])
+_ALLOCATIONS_LEAST = 1 << 10
 _JPEG, _RAW = 0, 1
 _IMAGE = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("at", "<u8")])
 _SPAN = np.dtype([("at", "<u8"), ("size", "<u8")])
@@ -184,8 +185,15 @@ class BetonSamples:
     def _size_of(self, number: int, at: int) -> int:
         """Bytes of what was allocated at a place. Errors: ValueError."""
         if number not in self._sizes:
-            begin, end = self._heads[number].allocations, self._ranges.files[number].size
-            count = (end - begin) // _ALLOCATION.itemsize if begin < end else 0
+            head, size = self._heads[number], self._ranges.files[number].size
+            begin, end = head.allocations, head.begin + head.samples * self._row.itemsize
+            count = max(size - begin, 0) // _ALLOCATION.itemsize
+            # FFCV writes one for each value that lies outside of the rows, and nothing behind them.
+            most = _ALLOCATIONS_LEAST + 2 * head.samples * len(head.fields)
+            if begin < end or count > most:
+                raise ValueError(
+                    f"its table of {count:,} allocations begins at {begin:,}, where rows end at {end:,}; at most {most:,} are read"
+                )
             table = np.frombuffer(
                 self._ranges.read(number, begin, count * _ALLOCATION.itemsize) if count else b"", _ALLOCATION
             )
@@ -250,14 +258,18 @@ def _field(path: str, raw: bytes) -> _Field:
     if begin + said[_AXES] > len(raw):
         raise ValueError(f"its field {name!r} says a dtype of {said[_AXES]:,} B")
     ((_, dtype),) = json.loads(raw[begin : begin + said[_AXES]])
-    if not isinstance(dtype, str) or np.dtype(dtype).kind not in "biufc":
+    try:
+        found = np.dtype(dtype) if isinstance(dtype, str) else None
+    except (SyntaxError, TypeError):
+        found = None
+    if found is None or found.kind not in "biufc":
         raise ValueError(f"its field {name!r} has the dtype {dtype!r:.40}")
     shape = said[:_AXES]
     while shape and not shape[-1]:
         shape = shape[:-1]
-    if math.prod(shape) * np.dtype(dtype).itemsize > _VALUE_MAX:
+    if math.prod(shape) * found.itemsize > _VALUE_MAX:
         raise ValueError(f"its field {name!r} has the shape {shape}")
-    return _Field(name, kind, np.dtype(dtype).str, shape)
+    return _Field(name, kind, found.str, shape)
 
 
 def _decoded(data: bytes, width: int, height: int) -> Array:

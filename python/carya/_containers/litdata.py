@@ -19,12 +19,13 @@ from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike, path_list
 from .._stages.source import checked_dataset
-from .codecs import library, unpacked, zstd_size
+from .codecs import UNPACKED_MAX, library, unpacked, zstd_size
 from .litdata_values import Decode, Tree, decoder, flat_dtype
 from .ranges import Ranges
 
 _INDEX_MAX = 1 << 30  # bytes of an index.json
 _OPEN_MAX = 256  # chunks that a process knows the offsets of
+_NAME_MAX = 255  # bytes of a file's name
 _BLOCK = 8 << 20
 _CHUNK_MAX = 1 << 32  # its offsets have 32 bits
 # Source: litdata/streaming/framed_zstd.py: magic, version, flags, items, items per frame, frames; of each frame its first item,
@@ -144,10 +145,16 @@ class LitDataSamples:
 
     def __getitem__(self, index: int) -> Any:
         part = bisect.bisect_right(self._starts, index) - 1
-        opened = self._open.get(part) or self._opened(part, index)
         row = index - self._starts[part]
-        begin, end = opened.offsets.item(row), opened.offsets.item(row + 1)
-        data = opened.ranges.read(0, begin, end - begin)
+        try:
+            data = self._bytes_of(part, row, index)
+        except OSError:
+            if part not in self._open or self._chunks[part][1].level not in ("chunk", "batch"):
+                raise
+            # The cache folder was emptied, and filled again by another process perhaps.
+            del self._open[part]
+            data = self._bytes_of(part, row, index)
+        opened = self._open[part]
         number = self._chunks[part][0]
         tree, decoders = self._trees[number], self._decoders[number]
         i = 0
@@ -167,6 +174,16 @@ class LitDataSamples:
             wanted = "copy the file again, or leave the sample out"
             raise SampleError(f"{self.place(index)}: {name}{error}; {wanted}") from error
         return tree.sample(leaves)
+
+    def _bytes_of(self, part: int, row: int, index: int) -> bytes:
+        """Errors: SampleError, Unsupported, Exhausted; IoError, NotFound."""
+        opened = self._open.get(part) or self._opened(part, index)
+        begin, end = opened.offsets.item(row), opened.offsets.item(row + 1)
+        if end - begin > UNPACKED_MAX:
+            raise SampleError(
+                f"{self.place(index)}: it has {end - begin:,} B, and at most {UNPACKED_MAX:,} B are read; leave it out"
+            )
+        return opened.ranges.read(0, begin, end - begin)
 
     def place(self, index: int) -> str:
         """Where a sample is, for people."""
@@ -212,6 +229,7 @@ class LitDataSamples:
                 os.unlink(self._kept(chunk.file))  # it may have been damaged there
                 found = self._open_chunk(chunk)
         except (ValueError, struct.error) as error:
+            chunk.file.check("litdata")
             self._failed[part] = str(error)
             raise SampleError(
                 f"{self.place(index)}: its chunk cannot be read: {error}; copy the file again, or leave its samples out"
@@ -254,6 +272,7 @@ class LitDataSamples:
         def write(temporary: str) -> None:
             with open(temporary, "wb") as out:
                 copy(out)
+            chunk.file.check("litdata")
 
         make_once(path, write, [chunk.file])
         return Ranges("litdata", [look_at("litdata", path)])
@@ -379,6 +398,8 @@ def _chunk(folder: str, said: Any, level: str) -> _Chunk:
     name, samples, ids = said["filename"], said["chunk_size"], said.get("dim")
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"a chunk is called {name!r:.80}")
+    if len(os.fsencode(name)) > _NAME_MAX:
+        raise ValueError(f"a chunk is called {name!r:.40}..., which is longer than {_NAME_MAX} B")
     for number in (samples, ids):
         if number is not None and (
             not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 32

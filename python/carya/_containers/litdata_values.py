@@ -28,6 +28,7 @@ _MODES = {
     "PA": (2, "|u1"), "YCbCr": (3, "|u1"), "LAB": (3, "|u1"), "HSV": (3, "|u1"), "I": (1, "<i4"), "F": (1, "<f4"), "I;16": (1, "<u2"),
 }  # fmt: skip
 _RANK_MAX = 32
+_DEPTH_MAX = 64  # of a sample's dicts, lists and tuples
 _PICKLED = ("pickle", "graph")
 # Files as they are: what they mean is for who reads them.
 _AS_BYTES = ("bytes", "file", "jpeg", "image", "video", "audio", "nifti", "mesh", "pdf", "tiff", "tifffile")
@@ -222,7 +223,9 @@ class Tree:
             return dict(zip(self._root, leaves, strict=True))  # as most are
         return _filled(self._root, leaves)
 
-    def _node(self, spec: Any, path: str) -> Any:
+    def _node(self, spec: Any, path: str, depth: int = 0) -> Any:
+        if depth > _DEPTH_MAX:
+            raise ValueError(f"its samples are more than {_DEPTH_MAX} lists and dicts deep")
         kind, inside = spec["type"], spec["children_spec"]
         if kind is None:
             self.names.append(path)
@@ -230,7 +233,7 @@ class Tree:
         if kind not in _CONTAINERS or not isinstance(inside, list):
             raise Unsupported(f"its samples have a {kind!r:.80}; write dicts, lists and tuples")
         if kind in ("builtins.list", "builtins.tuple"):
-            found = [self._node(one, f"{path}.{i}".strip(".")) for i, one in enumerate(inside)]
+            found = [self._node(one, f"{path}.{i}".strip("."), depth + 1) for i, one in enumerate(inside)]
             return found if kind == "builtins.list" else tuple(found)
         said = spec["context"]
         keys = json.loads(said) if isinstance(said, str) else said
@@ -238,9 +241,12 @@ class Tree:
             not isinstance(keys, list)
             or len(keys) != len(inside)
             or not all(isinstance(key, str | int) for key in keys)
+            or len(set(keys)) != len(keys)
         ):
-            raise ValueError("a dict of its samples has other keys than values")
-        return {key: self._node(one, f"{path}.{key}".strip(".")) for key, one in zip(keys, inside, strict=True)}
+            raise ValueError("a dict of its samples has other keys than values, or one of them twice")
+        return {
+            key: self._node(one, f"{path}.{key}".strip("."), depth + 1) for key, one in zip(keys, inside, strict=True)
+        }
 
 
 def _filled(node: Any, leaves: Sequence[Any]) -> Any:
