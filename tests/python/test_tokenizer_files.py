@@ -182,6 +182,6 @@ def test_a_pipeline_of_ranks(rank_file: Path, tmp_path: Path) -> None:
     tokenizer = carya.Tokenizer(rank_file, pattern="cl100k_base")
     packed = carya.text(tmp_path / "lines.txt").tokenize(tokenizer).pack(16, "ids").batch(2)
     with carya.Loader(packed, threads=1) as loader:
-        found = np.concatenate([batch["ids"].reshape(-1) for batch in loader])
+        found = np.concatenate([batch["ids"].reshape(-1).copy() for batch in loader])
     wanted = np.concatenate([tokenizer(f"line {number} of the text") for number in range(40)])
     assert found[: len(wanted)].tolist() == wanted[: len(found)].tolist()

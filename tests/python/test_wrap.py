@@ -249,6 +249,24 @@ def test_no_batch_is_lost_or_doubled_by_ctrl_c_at_any_moment() -> None:
     assert interrupts > 5
 
 
+def test_ctrl_c_while_the_thread_starts_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        begin(thread)
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:  # as a Condition that is interrupted where it gives its lock back
+            raise RuntimeError("release unlocked lock")  # noqa: B904
+
+    iterator = iter(carya.wrap(iter(range(5)), ahead=2))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+    assert list(iterator) == list(range(5))
+
+
 def test_attributes_are_the_loader_s_own() -> None:
     source = Counting()
     loader = carya.wrap(source)

@@ -106,7 +106,10 @@ class Feeder:
             return self.hand
         if not self._started:
             _RUNNING.add(self)
-            threading.Thread(target=self._run, name="carya.wrap", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="carya.wrap", daemon=True).start()
+            except RuntimeError as error:  # start() waits by a lock, which Ctrl-C may find released
+                raise error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error from None
             self._started = True
         while True:
             if self._queue and self._queue[0] is self._gone:
