@@ -49,17 +49,15 @@ class _Second:
             kept.move_to_end(number)
             return kept[number]
         sample = self._source[number]
-        values = sample.get("audio") if isinstance(sample, dict) else sample
-        sound = (
-            np.asarray(values, np.float32) if np.asarray(values).dtype.kind == "f" else np.zeros((0, 0, 0), np.float32)
-        )
-        if sound.ndim == 2:
-            sound = sound.mean(axis=1, dtype=np.float32)
-        if sound.ndim != 1 or not len(sound):
+        found = np.asarray(sample.get("audio") if isinstance(sample, dict) else sample)
+        if found.dtype.kind != "f" or found.ndim not in (1, 2) or not len(found):
             raise InvalidArgument(
                 f"{self._who}: source: sound {number} is no float array of samples, or of samples x channels, and no dict with one as "
                 '"audio"; give carya.audio_folder(...).decode_audio(rate=...)'
             )
+        sound: Sound = found.astype(np.float32, copy=False)
+        if sound.ndim == 2:
+            sound = sound.mean(axis=1, dtype=np.float32)
         kept[number] = sound
         while sum(one.nbytes for one in kept.values()) > _KEPT_BYTES and len(kept) > 1:
             kept.popitem(last=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from streams import check_resume, shuffled_epoch
 
 import carya
+from carya._formats.kept import look_at
+from carya._formats.lines import TextLines
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -100,3 +103,16 @@ def test_real_text_has_all_its_lines() -> None:
         expected = lines_of((Path(DATA) / name).read_bytes())
         assert len(pipeline) == len(expected)
         assert [pipeline[n]["text"] for n in range(0, len(expected), 7)] == expected[::7]
+
+
+def test_a_read_that_gave_less_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(9)))
+    texts = TextLines([look_at("text", str(tmp_path / "a.txt"))], "line")
+    whole, calls = os.pread, []
+
+    def short_once(fd: int, size: int, offset: int) -> bytes:
+        calls.append(offset)
+        return whole(fd, size, offset)[: 3 if len(calls) == 2 else size]
+
+    monkeypatch.setattr(os, "pread", short_once)
+    assert texts.columns([4, 7, 1]) == {"text": ["line 4", "line 7", "line 1"]}

@@ -37,10 +37,8 @@ _LOOKED_AT = _CHUNK_HEAD + 11  # the head, how it was compressed, bytes of the l
 # What a chunk's head may say of its records, so that a few bytes do not ask for much memory: so many, or some for each byte of it;
 # never more than the first number. Lengths have at most 5 bytes, since a chunk has at most 1 GiB.
 _RECORDS_MAX, _RECORDS_LEAST, _RECORDS_PER_BYTE, _LENGTH_MAX = 1 << 24, 1 << 16, 64, 5
-_ENTRIES_PER_BYTE, _ENTRY_MAX = (
-    4,
-    33,
-)  # of an index: writers need at least a byte for each; three numbers and what they are
+# Of an index: writers need at least a byte for each entry, which is three numbers and what they are.
+_ENTRIES_PER_BYTE, _ENTRY_MAX = 4, 33
 _AT_ONCE = 1 << 20  # bytes whose numbers are read together
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 
 from .._errors import Exhausted, InvalidArgument, NotFound, SampleError, Unsupported, invalid
-from .._formats.kept import Listed, digest, has_room, kept_name, look_at, make_once
+from .._formats.kept import NAME_MAX, Listed, digest, has_room, kept_name, look_at, make_once
 from .._formats.token_blocks import Ids, TokenBlocks
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
@@ -25,7 +25,6 @@ from .ranges import Ranges
 
 _INDEX_MAX = 1 << 30  # bytes of an index.json
 _OPEN_MAX = 256  # chunks that a process knows the offsets of
-_NAME_MAX = 255  # bytes of a file's name
 _BLOCK = 8 << 20
 _CHUNK_MAX = 1 << 32  # its offsets have 32 bits
 # Source: litdata/streaming/framed_zstd.py: magic, version, flags, items, items per frame, frames; of each frame its first item,
@@ -398,8 +397,8 @@ def _chunk(folder: str, said: Any, level: str) -> _Chunk:
     name, samples, ids = said["filename"], said["chunk_size"], said.get("dim")
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"a chunk is called {name!r:.80}")
-    if len(os.fsencode(name)) > _NAME_MAX:
-        raise ValueError(f"a chunk is called {name!r:.40}..., which is longer than {_NAME_MAX} B")
+    if len(os.fsencode(name)) > NAME_MAX:
+        raise ValueError(f"a chunk is called {name!r:.40}..., which is longer than {NAME_MAX} B")
     for number in (samples, ids):
         if number is not None and (
             not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 32

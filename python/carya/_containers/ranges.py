@@ -18,7 +18,10 @@ File = Listed | ListedObject
 
 
 class Ranges:
-    """Bytes of files by number, as they were listed: size and time of a file are compared behind each read. Threads: one. It travels to other processes, each of which opens files of its own."""
+    """Bytes of files by number, as they were listed: size and time of a file are compared behind each read. Threads: one.
+
+    It travels to other processes, each of which opens files of its own.
+    """
 
     def __init__(self, kind: str, files: Sequence[File]) -> None:
         self.kind, self.files = kind, list(files)

@@ -11,7 +11,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
@@ -22,7 +22,8 @@ from .._sources.stores import is_url, scheme_of, url_paths
 
 _BLOCK = 8 << 20
 _AT_ONCE = 16  # objects that are copied at the same time: a store is waited for
-_NAME_MAX = 255  # bytes of a file's name
+NAME_MAX = 255  # bytes of a file's name
+_T = TypeVar("_T")
 
 
 class Listed(NamedTuple):
@@ -138,11 +139,7 @@ def source_files(
     Errors: those of `record_paths`, `url_paths` and `look_at`; of URLs those of the store, Exhausted (no room for the copies),
     Unsupported (no cache folder).
     """
-    urls = url_paths("paths", given, endpoint, named, shown)
-    if urls is None:
-        return [look_at(kind, path) for path in record_paths(given, named, shown)]
-    with asking(_AT_ONCE) as threads:
-        return [look_at(kind, path) for path in threads.map(lambda url: _copy(kind, url), urls)]
+    return _found(kind, given, named, shown, endpoint, lambda url: look_at(kind, _copy(kind, url)))
 
 
 def listed_files(
@@ -153,11 +150,22 @@ def listed_files(
     endpoint: str | None = None,
 ) -> list[Listed] | list[ListedObject]:
     """The same for a source that reads objects by ranges: they stay in their store."""
+    return _found(kind, given, named, shown, endpoint, object_at)
+
+
+def _found(
+    kind: str,
+    given: PathLike | Sequence[PathLike],
+    named: re.Pattern[str],
+    shown: str,
+    endpoint: str | None,
+    of_url: Callable[[str], _T],
+) -> list[Listed] | list[_T]:
     urls = url_paths("paths", given, endpoint, named, shown)
     if urls is None:
-        return source_files(kind, given, named, shown)
+        return [look_at(kind, path) for path in record_paths(given, named, shown)]
     with asking(_AT_ONCE) as threads:
-        return list(threads.map(object_at, urls))
+        return list(threads.map(of_url, urls))
 
 
 def file_name(path: str) -> str:
@@ -172,7 +180,7 @@ def _copy(kind: str, url: str) -> str:
     if not folder:
         raise Unsupported(f"{kind}: {url}: no cache folder can be written; give CARYA_CACHE_DIR one")
     name = file_name(url)
-    if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > _NAME_MAX:
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > NAME_MAX:
         raise invalid(f"{kind}: paths", url, "the URL of an object whose name a file can have")
     listed = object_at(url)
     size = listed.size

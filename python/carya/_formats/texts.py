@@ -88,9 +88,9 @@ class Texts:
             fd = self._fds.get(number)
             read = itertools.repeat(self._file(number) if fd is None else fd)
             made = [*map(os.pread, read, sizes.tolist(), begins.tolist())]
-            if [*map(len, made)] != sizes.tolist():
-                at = next(i for i, one in enumerate(made) if len(one) != sizes[i])
-                self._read(indices[int(places[at])], (number, int(begins[at]), int(ends[at])))
+            if [*map(len, made)] != sizes.tolist():  # one by one tells which record it is
+                spans = zip(itertools.repeat(number), begins.tolist(), ends.tolist(), strict=False)
+                made = [*map(self._read, wanted[places].tolist(), spans)]
             if len(made) == len(found):
                 return made
             for place, one in zip(places.tolist(), made, strict=True):
