@@ -460,6 +460,7 @@ void LocalStream::close() {
     planner_->close(measured());
   } catch (const std::bad_alloc&) {  // then the next stream knows less
   }
+  if (cache_) cache_->close();
 }
 
 Result<std::uint32_t> LocalStream::attach_reader(std::uint64_t from_sequence) {

@@ -206,11 +206,12 @@ bool StreamCache::ask() {
 void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen) {
   asked_ = false;
   look_ns_ = monotonic_ns() + kLookEveryNs;
+  const MutexLock lock(deciding_);
+  if (ended_) return;
   if (const auto kept = place()) {
     kept->samples->look();
     kept->files->look();
   }
-  const MutexLock lock(deciding_);
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
   if (!place()) order_ = order;
   has_jpegs_ = seen.has_jpegs;
@@ -445,8 +446,24 @@ void StreamCache::turn_to(std::optional<CachePoint> at) {
   place_ = std::move(next);
 }
 
+void StreamCache::close() {
+  std::shared_ptr<KeptPlace> kept;  // ends without the locks: files may take a moment
+  const MutexLock lock(deciding_);
+  ended_ = true;
+  try {
+    last_report_ = report_now();
+  } catch (const std::bad_alloc&) {  // then figures are those of a stream that keeps nothing
+  }
+  const MutexLock placing(placing_);
+  kept.swap(place_);
+}
+
 std::string StreamCache::report() const {
   const MutexLock lock(deciding_);
+  return last_report_.empty() ? report_now() : last_report_;
+}
+
+std::string StreamCache::report_now() const {
   const auto kept = place();
   Json choices = Json::array();
   for (const autotune::CacheCost& cost : choice_.all) {

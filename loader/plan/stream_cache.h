@@ -119,7 +119,11 @@ class StreamCache {
   /// Whether look() should be called; true once until it was, about once a second.
   bool ask();
   /// Whether ask() was true since the last look(), or samples are kept, whose memory others may need.
-  bool is_due() const { return asked_ || place() != nullptr; }
+  bool is_due() const {
+    if (asked_) return true;
+    const MutexLock lock(placing_);
+    return place_ != nullptr;
+  }
   /// What a look is told of its stream.
   struct Seen {
     std::uint64_t epoch = 0;             ///< which is computed
@@ -130,12 +134,17 @@ class StreamCache {
   /// in which the ops run now.
   void look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen);
 
+  /// The stream has ended: let go of what it kept, whose memory and files others may want, and decide nothing more.
+  /// report() says from now on what was so before.
+  void close();
+
   /// The place, what the others would cost, and what came of it, as a JSON object (docs/cache.md).
   std::string report() const;
 
  private:
   StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
   Status check_place() const REQUIRES(deciding_);
+  std::string report_now() const REQUIRES(deciding_);
   std::vector<autotune::CachePoint> places_now() const REQUIRES(deciding_);
   Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
   void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
@@ -161,6 +170,9 @@ class StreamCache {
   bool has_jpegs_ GUARDED_BY(deciding_) = false;  // JPEGs were decoded by this stream
   std::map<autotune::CachePoint, autotune::CachePlace> measured_ GUARDED_BY(deciding_);  // places that ran
   ReadCost read_ GUARDED_BY(deciding_);                                                  // of a record
+
+  bool ended_ GUARDED_BY(deciding_) = false;
+  std::string last_report_ GUARDED_BY(deciding_);  // made as the stream ended
 
   mutable Mutex placing_;  // held for moments
   std::shared_ptr<KeptPlace> place_ GUARDED_BY(placing_);

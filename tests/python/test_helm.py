@@ -196,10 +196,9 @@ def test_the_page_for_prometheus_passes_on_what_the_daemon_says(tmp_path: Path) 
         config.write_text(f'metrics = "127.0.0.1:{inner}"\n')
         at = str(tmp_path / "s")
         with started(_programs.program(), "--socket", at, "--config", str(config)):
-            until(lambda: _core.daemon_listens(at))
-            status, text = fetched(outer, "/metrics")
-            assert status == 200
-            assert "carya_" in text
+            until(lambda: fetched(outer, "/metrics")[0] == 200)  # some time after its socket is there
+            assert _core.daemon_listens(at)
+            assert "carya_" in fetched(outer, "/metrics")[1]
             assert fetched(outer, "/healthz")[0] == 200
             assert fetched(outer, "/etc/passwd")[0] == 404
         assert page.poll() is None

@@ -248,6 +248,23 @@ def test_damaged_records_are_read_from_the_store_again(store: FaultStore, local:
     assert again > 0
 
 
+def test_a_loader_that_was_closed_holds_no_files(store: FaultStore, tmp_path: Path) -> None:
+    cache = {"disk": (tmp_path / "tier", "64MB"), "form": "records"}
+
+    def held() -> list[str]:
+        links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        return [path for path in map(os.readlink, filter(os.path.lexists, links)) if path.startswith(str(tmp_path))]
+
+    with carya.Loader(crops(urls(store)), threads=1) as other:  # its threads are those of the process
+        next(iter(other))
+        for _ in range(10):
+            with loader_of(store, cache) as loader:
+                epoch(loader)
+                assert held()
+            until(lambda: not held())  # threads of the tier close them as they end
+            assert cache_figures(loader)["files"][0]["records"] > 0, "what was so is still said"
+
+
 def test_versions_that_do_not_last_are_not_kept_in_files(
     store: FaultStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
