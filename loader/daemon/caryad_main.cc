@@ -21,6 +21,7 @@
 #include "loader/daemon/server.h"
 #include "loader/daemon/settings.h"
 #include "loader/daemon/users_page.h"
+#include "loader/host/accounts.h"
 #include "loader/host/host.h"
 #include "loader/program/event_field.h"
 #include "loader/program/event_log.h"

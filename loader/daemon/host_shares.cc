@@ -37,6 +37,7 @@ void HostShares::look(const std::map<std::string, std::shared_ptr<HostJob>>& job
       claim.weight = rank.options.weight / ranks;  // they share what the job's weight gives
       claim.owner = number;
       if (rank.stream->may_have_workers()) {
+        rank.stream->set_worker_weight(claim.weight);
         with_workers.push_back(rank.stream);
         for_workers.push_back({rank.stream.get(), claim, allowed});
       }

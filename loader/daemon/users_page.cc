@@ -13,6 +13,7 @@
 #include "loader/control/documents.h"
 #include "loader/control/long_message.h"
 #include "loader/daemon/metrics.h"
+#include "loader/host/accounts.h"
 #include "loader/users/closing_process.h"
 #include "loader/users/page_process.h"
 

@@ -150,6 +150,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   if (options.remote) {
     ASSIGN(stream->placement_, PlacementLoop::create(*options.remote, {pipeline, stream->seed_,
                                                                        stream->planner_, stream->threads_}));
+    stream->placement_->set_weight(options.weight);
     executor = stream->placement_->executor();
   }
   stream->scheduler_ = StreamScheduler::create(
@@ -350,6 +351,10 @@ void LocalStream::set_share(std::uint32_t threads, std::uint32_t workers) {
 
 void LocalStream::set_workers_allowed(std::uint32_t workers) {
   if (placement_) placement_->set_workers_allowed(workers);
+}
+
+void LocalStream::set_worker_weight(double weight) {
+  if (placement_) placement_->set_weight(weight);
 }
 
 StreamSnapshot LocalStream::observe() const {

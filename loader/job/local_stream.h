@@ -132,6 +132,8 @@ class LocalStream : public Stream, private StreamControl {
   void set_share(std::uint32_t threads, std::uint32_t workers);
   /// Never use more than `workers` workers.
   void set_workers_allowed(std::uint32_t workers);
+  /// PlacementLoop::set_weight().
+  void set_worker_weight(double weight);
   /// Whether the stream may have workers.
   bool may_have_workers() const { return placement_ != nullptr; }
   std::uint32_t share() const { return share_; }

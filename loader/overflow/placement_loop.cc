@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "loader/host/accounts.h"
 #include "loader/overflow/placement_model.h"
 #include "loader/plan/order_choice.h"
 #include "loader/wire/record_address.h"
@@ -69,6 +70,7 @@ Result<std::unique_ptr<PlacementLoop>> PlacementLoop::create(const RemoteOptions
   crew.pool.insecure = options.insecure;
   crew.pool.hello.client = fmt::format("carya host {} pid {}", host_name(), getpid());
   crew.pool.hello.token = options.token;
+  crew.pool.hello.user = user_name(geteuid());
   if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())
     crew.pool.tls = remote::TlsFiles{
         .certificate = options.certificate, .key = options.key, .authority = options.authority};

@@ -55,6 +55,8 @@ class PlacementLoop {
   void set_workers_share(std::uint32_t workers);
   /// Never use more than `workers`, whatever the share; UINT32_MAX: no limit.
   void set_workers_allowed(std::uint32_t workers);
+  /// What the stream weighs at workers that other users share, above 0; at first 1.
+  void set_weight(double weight) { executor_->set_weight(weight); }
   /// Decide nothing any more. The caller calls it before the stream leaves its engine.
   void end();
 

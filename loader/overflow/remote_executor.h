@@ -88,8 +88,10 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
   bool is_idle(std::uint64_t member);
   /// Use at most `workers` workers from now on.
   void set_workers(std::uint32_t workers);
-  /// Say what one worker saves, in $ per hour. Workers that several hosts use share their time by these bids.
+  /// Say what one worker saves, in $ per hour. Workers share their time among the hosts of one user by these bids.
   void set_worth(double worth) { pool_->set_worth(worth); }
+  /// Say what this stream weighs beside the streams of other users; at first 1.
+  void set_weight(double weight) { pool_->set_weight(weight); }
 
   /// Statistics of all workers. Those of an expelled worker are as they were then, and give the reason.
   std::vector<remote::WorkerStats> figures() const;

@@ -1,7 +1,6 @@
 #include "loader/users/rights.h"
 
 #include <grp.h>
-#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,11 +8,11 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <sstream>
 
 #include "base/cgroup.h"
+#include "loader/host/accounts.h"
 
 namespace carya::loader {
 namespace {
@@ -24,50 +23,12 @@ constexpr int kSoPeerGroups = SO_PEERGROUPS;
 constexpr int kSoPeerGroups = 59;  // include/uapi/asm-generic/socket.h
 #endif
 constexpr uid_t kNobody = 65534;  // /proc/sys/kernel/overflowuid: who has no number here
-constexpr std::size_t kEntryBytesMax = 1 << 20;
 
 std::vector<gid_t> in_order(std::vector<gid_t> groups) {
   std::ranges::sort(groups);
   const auto repeated = std::ranges::unique(groups);
   groups.erase(repeated.begin(), repeated.end());
   return groups;
-}
-
-std::optional<id_t> number(const std::string& digits) {
-  id_t value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto read = std::from_chars(digits.data(), end, value);
-  return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
-}
-
-/// What `look` finds in the system's databases, with room for it.
-template <typename Entry, typename Look, typename Take>
-auto looked_up(Look look, Take take) -> std::optional<decltype(take(std::declval<const Entry&>()))> {
-  for (std::size_t size = 1 << 12; size <= kEntryBytesMax; size *= 4) {
-    std::vector<char> room(size);
-    Entry entry{};
-    Entry* found = nullptr;
-    if (look(&entry, room.data(), room.size(), &found) == ERANGE) continue;
-    return found != nullptr ? std::optional(take(*found)) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
-template <typename Take>
-auto account_of(uid_t user, Take take) {
-  return looked_up<passwd>([&](passwd* entry, char* room, std::size_t size,
-                               passwd** found) { return getpwuid_r(user, entry, room, size, found); },
-                           take);
-}
-
-Result<gid_t> group_number(const std::string& name) {
-  const auto found =
-      looked_up<group>([&](group* entry, char* room, std::size_t size,
-                           group** result) { return getgrnam_r(name.c_str(), entry, room, size, result); },
-                       [](const group& entry) { return entry.gr_gid; });
-  if (found) return *found;
-  if (const auto digits = number(name)) return *digits;
-  return fail(Code::kInvalidArgument, "there is no group " + name);
 }
 
 }  // namespace
@@ -134,8 +95,8 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> parse_subordinate(const std
   for (std::string line; std::getline(lines, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const auto begin = number(line.substr(first + 1, second - first - 1)),
-               count = number(line.substr(second + 1));
+    const auto begin = id_of_digits(line.substr(first + 1, second - first - 1)),
+               count = id_of_digits(line.substr(second + 1));
     if (begin && count) ranges.emplace_back(*begin, std::uint64_t{*begin} + *count);
   }
   return ranges;
@@ -150,25 +111,6 @@ bool Admitted::admits(const Rights& rights) const {
          (rights.uid != 0 &&
           (groups_.contains(rights.gid) ||
            std::ranges::any_of(rights.groups, [&](gid_t group) { return groups_.contains(group); })));
-}
-
-Result<uid_t> user_number(const std::string& name) {
-  const auto found =
-      looked_up<passwd>([&](passwd* entry, char* room, std::size_t size,
-                            passwd** result) { return getpwnam_r(name.c_str(), entry, room, size, result); },
-                        [](const passwd& entry) { return entry.pw_uid; });
-  if (found) return *found;
-  if (const auto digits = number(name)) return *digits;
-  return fail(Code::kInvalidArgument, "there is no user " + name);
-}
-
-std::string user_name(uid_t user) {
-  return account_of(user, [](const passwd& entry) { return std::string(entry.pw_name); })
-      .value_or(std::to_string(user));
-}
-
-std::string user_home(uid_t user) {
-  return account_of(user, [](const passwd& entry) { return std::string(entry.pw_dir); }).value_or("");
 }
 
 }  // namespace carya::loader

@@ -50,11 +50,4 @@ class Admitted {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> subordinate_;
 };
 
-/// The number of a user, by name or as digits. Errors: kInvalidArgument (there is none of that name).
-Result<uid_t> user_number(const std::string& name);
-/// The name of a user, or its number as text.
-std::string user_name(uid_t user);
-/// The home folder of a user; "" where none is known.
-std::string user_home(uid_t user);
-
 }  // namespace carya::loader

@@ -162,6 +162,8 @@ py::dict worker_usage(const std::string& address, const std::array<std::string, 
     py::dict client;
     client["client"] = message_text(one.client);
     client["address"] = message_text(one.address);
+    client["user"] = message_text(one.user);
+    client["weight"] = static_cast<double>(one.weight) / remote::Ping::kOne;
     client["since_s"] = static_cast<double>(one.since_ms) / 1e3;
     client["asked_s"] =
         one.asks ? py::object(py::float_(static_cast<double>(one.asked_ms) / 1e3)) : py::none();

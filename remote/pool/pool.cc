@@ -29,6 +29,9 @@ class WorkerPool::Loop {
   void set_worth(double worth) {
     shared_.worth = worth > 0 ? static_cast<std::uint64_t>(std::min(worth, kWorthMax) * 1e6) : 0;
   }
+  void set_weight(double weight) {
+    shared_.weight = static_cast<std::uint64_t>(std::clamp(weight * Ping::kOne, 1.0, 1e9));
+  }
   std::vector<WorkerStats> figures() const;
 
  private:
@@ -217,6 +220,9 @@ bool WorkerPool::withdraw(std::uint64_t request) {
 }
 void WorkerPool::set_worth(double worth) {
   loop_->set_worth(worth);
+}
+void WorkerPool::set_weight(double weight) {
+  loop_->set_weight(weight);
 }
 std::vector<WorkerStats> WorkerPool::figures() const {
   return loop_->figures();

@@ -120,9 +120,11 @@ class WorkerPool {
   /// was reported already or is being reported.
   bool withdraw(std::uint64_t request);
 
-  /// What one worker saves this host, in $ per hour. Each ping tells it to the workers, which serve the clients more
-  /// for whom they save more. At 0, the initial value, this host gets the smallest share.
+  /// What one worker saves this host, in $ per hour. Each ping tells it to the workers, which serve the clients of one
+  /// user more for whom they save more. At 0, the initial value, this host gets the smallest share.
   void set_worth(double worth);
+  /// The weight of this host's work beside that of other users (PoolOptions::hello.user), above 0; at first 1.
+  void set_weight(double weight);
 
   std::vector<WorkerStats> figures() const;
 

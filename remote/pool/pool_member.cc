@@ -192,7 +192,8 @@ void PoolMember::send_written() {
 }
 
 void PoolMember::tick(std::int64_t now_ns) {
-  if (connection_ && welcome_) heartbeat_.beat(*connection_, now_ns, {shared_.worth});
+  if (connection_ && welcome_)
+    heartbeat_.beat(*connection_, now_ns, {.worth = shared_.worth, .weight = shared_.weight});
   serve(now_ns);  // so that nobody is judged by what was not read yet
   if (!connection_) return;
   const Status judged = judge(now_ns);

@@ -27,7 +27,7 @@ struct PoolShared {
   PoolEvents& events;
   Poller poller;
   std::shared_ptr<TlsContext> tls;  // null: plain
-  std::atomic<std::uint64_t> worth{0};
+  std::atomic<std::uint64_t> worth{0}, weight{Ping::kOne};
 
   struct Plan {
     std::string about;

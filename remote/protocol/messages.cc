@@ -15,7 +15,7 @@ CARYA_FIELDS(Window) {
   a("requests", d.requests), a("bytes", d.bytes);
 }
 CARYA_FIELDS(Hello) {
-  a("client", d.client), a("facts", d.facts), a("token", d.token);
+  a("client", d.client), a("facts", d.facts), a("token", d.token), a("user", d.user);
 }
 CARYA_FIELDS(Welcome) {
   a("server", d.server), a("facts", d.facts), a("window", d.window);
@@ -44,7 +44,7 @@ CARYA_FIELDS(Credit) {
   a("window", d.window);
 }
 CARYA_FIELDS(Ping) {
-  a("worth", d.worth);
+  a("worth", d.worth), a("weight", d.weight);
 }
 CARYA_FIELDS(Pong) {
   a("free", d.free);
@@ -54,8 +54,8 @@ CARYA_FIELDS(Cancel) {}
 CARYA_FIELDS(AskUsage) {}
 CARYA_FIELDS(ClientUsage) {
   a("client", d.client), a("address", d.address), a("since_ms", d.since_ms), a("asked_ms", d.asked_ms);
-  a("asks", d.asks), a("worth", d.worth), a("share", d.share), a("in_flight", d.in_flight);
-  a("thread_ms", d.thread_ms);
+  a("asks", d.asks), a("user", d.user), a("weight", d.weight), a("worth", d.worth), a("share", d.share);
+  a("in_flight", d.in_flight), a("thread_ms", d.thread_ms);
 }
 CARYA_FIELDS(UsageIs) {
   a("server", d.server), a("threads", d.threads), a("drains", d.drains), a("clients_all", d.clients_all);

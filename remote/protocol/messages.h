@@ -25,6 +25,7 @@ struct Hello {
   std::string client;  ///< "carya 0.1.0"
   std::vector<Fact> facts;
   std::string token;  ///< for meshes that do TLS themselves; "" for none
+  std::string user;   ///< whose work it is: those of one user share what their weights give together
 };
 
 /// What may be on its way to a worker, or with it, or on its way back: from now on, all in all.
@@ -85,6 +86,9 @@ struct Ping {
   static constexpr FrameType kType = FrameType::kPing;
   /// Of a client: what one worker saves it, in millionths of a $ per hour.
   std::uint64_t worth = 0;
+  static constexpr std::uint64_t kOne = 1000;
+  /// Of a client: its weight beside those of other users, in thousandths.
+  std::uint64_t weight = kOne;
 };
 struct Pong {
   static constexpr FrameType kType = FrameType::kPong;
@@ -110,6 +114,8 @@ struct ClientUsage {
   std::uint64_t since_ms = 0;   ///< since it came
   std::uint64_t asked_ms = 0;   ///< since it asked for a chunk last
   bool asks = false;            ///< it has asked for one, ever
+  std::string user;             ///< as its Hello says
+  std::uint64_t weight = 1000;  ///< as its last Ping says, as far as it counts
   std::uint64_t worth = 0;      ///< as its last Ping says
   std::uint64_t share = 0;      ///< of the server, in thousandths
   std::uint64_t in_flight = 0;  ///< its requests that have no answer yet

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "remote/protocol/address.h"
+#include "remote/server/client_shares.h"
 
 namespace carya::remote {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 constexpr std::uint64_t kListenerTag = 1;
 constexpr std::uint64_t kFirstPeer = 2;
 constexpr std::int64_t kMs = 1'000'000;
-constexpr double kLeastShare = 0.125;
 
 }  // namespace
 
@@ -239,7 +239,7 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
     question.asked.ticket = {peer.id(), serial};
     return handler_.register_plan(std::move(question.asked));
   }
-  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.weight);
+  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.share);
   peer.waiting.push_back(std::move(question));
   ++queued_;
 }
@@ -265,6 +265,8 @@ UsageIs ChunkServer::Loop::usage() const {
                            .since_ms = ms_since(peer.since_ns()),
                            .asked_ms = peer.asked_ns() > 0 ? ms_since(peer.asked_ns()) : 0,
                            .asks = peer.asked_ns() > 0,
+                           .user = peer.user(),
+                           .weight = peer.weight(),
                            .worth = peer.worth(),
                            .share = static_cast<std::uint64_t>(peer.share * Pong::kAll),
                            .in_flight = peer.in_flight(),
@@ -282,27 +284,25 @@ Window ChunkServer::Loop::window_for(double share) const {
   return {part(options_.requests_max), part(options_.bytes_max)};
 }
 
-/// Those that ask share window and turns by what a worker saves them, none less than kLeastShare of the one
-/// whom it saves most; who does not ask is told what it would get.
+/// Window and turns go by client_shares().
 void ChunkServer::Loop::share_window(std::int64_t now_ns) {
   const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kMs;
-  const auto asks = [&](const ServerPeer& peer) {
-    return peer.in_flight() > 0 || (peer.asked_ns() > 0 && peer.asked_ns() >= recent_ns);
-  };
-  double most = 1, asking = 0;
-  for (const auto& [id, entry] : peers_)
-    if (asks(*entry.peer)) most = std::max(most, static_cast<double>(entry.peer->worth()));
+  std::vector<ShareClaim> claims;
   for (const auto& [id, entry] : peers_) {
-    entry.peer->weight = std::clamp(static_cast<double>(entry.peer->worth()) / most, kLeastShare, 1.0);
-    asking += asks(*entry.peer) ? entry.peer->weight : 0;
+    const ServerPeer& peer = *entry.peer;
+    claims.push_back({.user = peer.user(),
+                      .weight = static_cast<double>(peer.weight()),
+                      .worth = static_cast<double>(peer.worth()),
+                      .asks = peer.in_flight() > 0 || (peer.asked_ns() > 0 && peer.asked_ns() >= recent_ns)});
   }
-  for (const auto& [id, entry] : peers_) {
-    if (!entry.peer->is_welcome()) continue;
-    const std::size_t before = entry.peer->connection().queued_frames();
-    const double weight = entry.peer->weight;
-    entry.peer->share = weight / (asking + (asks(*entry.peer) ? 0 : weight));
-    entry.peer->set_window(window_for(entry.peer->share));
-    if (entry.peer->connection().queued_frames() != before) touch(id);
+  const std::vector<double> shares = client_shares(claims);
+  for (std::size_t i = 0; const auto& [id, entry] : peers_) {
+    ServerPeer& peer = *entry.peer;
+    peer.share = shares[i++];
+    if (!peer.is_welcome()) continue;
+    const std::size_t before = peer.connection().queued_frames();
+    peer.set_window(window_for(peer.share));
+    if (peer.connection().queued_frames() != before) touch(id);
   }
 }
 
@@ -453,7 +453,7 @@ bool ChunkServer::Loop::dispatch_next() {
   peer.waiting.pop_front();
   --queued_;
   turns_.take_next();
-  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.weight);
+  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.share);
   if (!peer.use_plan(question.asked.plan)) {
     refuse(peer, question, {Code::kNotFound, "unknown plan", 0});
     return true;

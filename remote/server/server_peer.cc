@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint32_t kBodyBytesMax = 256 << 10;
 constexpr std::size_t kNameBytesMax = 200;
+// A client's weight, in thousandths: those of Loader(weight=), of which the ranks of a host have a part each.
+constexpr std::uint64_t kWeightMin = 1, kWeightMax = 100'000;
 
 /// Whether both are the same, in a time that does not tell where they differ.
 bool same_secret(const std::string& a, const std::string& b) {
@@ -112,6 +114,7 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
     case FrameType::kPing: {
       ASSIGN(const Ping ping, decode<Ping>(body));
       worth_ = ping.worth;
+      weight_ = std::clamp(ping.weight, kWeightMin, kWeightMax);
       const double free = host_.free_share(*this);
       connection_.send(Pong{static_cast<std::uint64_t>(free * Pong::kAll)}, header.request);
       return {};
@@ -159,6 +162,7 @@ Status ServerPeer::take_hello(const std::string& body) {
     return fail(Code::kPermission, "the client does not know the token");
   ASSIGN(const Welcome welcome, host_.welcome(*this, hello));
   name_ = hello.client.substr(0, kNameBytesMax);
+  user_ = hello.user.substr(0, kNameBytesMax);
   window_ = most_ = welcome.window;
   connection_.send(welcome);
   connection_.set_limits({.body_bytes = kBodyBytesMax, .payload_bytes = options_.request_bytes_max});

@@ -67,8 +67,10 @@ class ServerPeer final : public FrameSink {
   bool is_idle() const { return in_flight_.requests == 0 && registering_ == 0; }
   std::int64_t asked_ns() const { return asked_ns_; }  ///< when it asked for a chunk last; 0: never
   std::uint64_t worth() const { return worth_; }       ///< as its last Ping says
-  const std::string& name() const { return name_; }    ///< as its Hello says
-  bool only_asks() const { return only_asks_; }        ///< it wanted to know who uses the server
+  std::uint64_t weight() const { return weight_; }   ///< as its last Ping says, within bounds; in thousandths
+  const std::string& user() const { return user_; }  ///< as its Hello says
+  const std::string& name() const { return name_; }  ///< as its Hello says
+  bool only_asks() const { return only_asks_; }      ///< it wanted to know who uses the server
   void finish(std::uint64_t bytes);
 
   /// A plan is registered; the one to be forgotten for it, if there is one.
@@ -81,7 +83,7 @@ class ServerPeer final : public FrameSink {
   std::deque<Question> waiting;  ///< for the handler, in order
 
   // What the server notes of it.
-  double weight = 1, share = 1;                        ///< among those that ask
+  double share = 1;                                    ///< among those that ask
   std::int64_t used_ns = 0;                            ///< of the handler's threads
   std::int64_t others_used_ns = 0, asked_free_ns = 0;  ///< by all others, when it asked what is free last
 
@@ -100,10 +102,10 @@ class ServerPeer final : public FrameSink {
   const std::int64_t since_ns_;
   std::int64_t arriving_since_ns_ = 0;
   std::int64_t asked_ns_ = 0;
-  std::uint64_t worth_ = 0;
+  std::uint64_t worth_ = 0, weight_ = Ping::kOne;
   bool welcome_ = false;
   bool only_asks_ = false;
-  std::string name_;
+  std::string name_, user_;
   Window window_;     // as told last
   Window most_;       // that was ever told
   Window in_flight_;  // of requests

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/unique_fd.h"
+#include "loader/host/accounts.h"
 
 namespace carya::loader {
 namespace {

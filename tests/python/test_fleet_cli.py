@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,13 @@ def vision(photos: Path) -> carya.Pipeline:
 def test_hosts_and_their_parts_of_workers_are_shown(photos: Path) -> None:
     with workers.running() as used, workers.running() as free:
         busy, idle = (f"127.0.0.1:{one.port}" for one in (used, free))
-        remote: dict[str, Any] = {"remote": [busy], "placement": "remote:1", "threads": 1, "daemon": "embedded"}
+        remote: dict[str, Any] = {
+            "remote": [busy],
+            "placement": "remote:1",
+            "threads": 1,
+            "daemon": "embedded",
+            "weight": 2,
+        }
         with carya.Loader(vision(photos), **remote) as loader:
 
             def chunks() -> int:
@@ -42,7 +50,7 @@ def test_hosts_and_their_parts_of_workers_are_shown(photos: Path) -> None:
             assert [worker["address"] for worker in found["workers"]] == [busy, idle]
             (host,) = found["workers"][0]["clients"]
             assert host["client"].startswith("carya host ")
-            assert host["share"] == 1
+            assert (host["user"], host["weight"], host["share"]) == (pwd.getpwuid(os.geteuid()).pw_name, 2, 1)
             assert host["cost_per_hour"] == found["price"] == 0.427319
             assert host["since_s"] >= host["asked_s"] >= 0
             assert host["thread_s"] >= 0

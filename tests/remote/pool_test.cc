@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "remote/protocol/address.h"
+#include "remote/pool/usage_query.h"
 #include "remote/server/server.h"
 #include "tests/pace.h"
 #include "tests/remote/certificates.h"
@@ -285,6 +286,21 @@ TEST_F(Pool, RequestsAndAnswersWaitForNoTick) {
     ++ended;
   }
   EXPECT_EQ(ended, kHandoffs);
+}
+
+TEST_F(Pool, AWorkerIsToldTheUserHisWeightAndWhatItSaves) {
+  Worker worker(worker_options);
+  options.hello.user = "ann";
+  start();
+  join(worker_options.listen);
+  pool->set_weight(2.5);
+  pool->set_worth(0.75);
+  until([&] {
+    const auto usage = ask_usage(worker_options.listen, {});
+    if (!usage || usage->clients.size() != 1) return false;
+    const ClientUsage& client = usage->clients[0];
+    return client.user == "ann" && client.weight == 2500 && client.worth == 750'000;
+  });
 }
 
 TEST_F(Pool, ADeadWorkersRequestsAreLostAndItsSuccessorIsFound) {

@@ -96,9 +96,9 @@ struct Server : testing::Test {
     return std::move(*connected);
   }
   /// One that is welcome, and has a plan 1.
-  std::unique_ptr<Client> client(int nth_plan = 0) {
+  std::unique_ptr<Client> client(int nth_plan = 0, const std::string& user = "") {
     auto made = std::make_unique<Client>(socket());
-    made->connection.send(Hello{.client = "c", .token = options.token});
+    made->connection.send(Hello{.client = "c", .token = options.token, .user = user});
     welcome = made->expect<Welcome>();
     made->connection.send(Register{1, "p"}, 1, payload_of("document"));
     made->push();
@@ -263,6 +263,47 @@ TEST_F(Server, WhomAWorkerSavesMoreHasMoreTurnsAndMoreOfTheWindow) {
     server->answer(asked.ticket, Answer{});
   }
   EXPECT_EQ(order, "111121112122");
+}
+
+TEST_F(Server, UsersShareByWeightWhateverAWorkerSavesThem) {
+  options.handling_max = 1;
+  options.heartbeat_ms = 600'000;
+  start();
+  auto one = client(0, "ann");
+  auto two = client(1, "ben");
+  one->connection.send(Ping{.worth = 1'000'000, .weight = 3000}, 1);
+  two->connection.send(Ping{.worth = 9'000'000, .weight = 1000}, 1);
+  one->expect<Pong>();
+  two->expect<Pong>();
+  for (std::uint64_t request = 1; request <= 8; ++request) one->ask(request);
+  handler.wait(handler.chunks, 0);
+  until([&] { return server->stats().queued == 7; });
+  for (std::uint64_t request = 1; request <= 4; ++request) two->ask(request);
+  until([&] { return server->stats().queued == 11; });
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max * 3 / 4);
+  EXPECT_EQ(two->expect<Credit>().window.requests, options.requests_max / 4);
+  const std::uint64_t first = handler.wait(handler.chunks, 0).ticket.connection;
+  std::string order;
+  for (std::size_t i = 0; i < 12; ++i) {
+    const Asked asked = handler.wait(handler.chunks, i);
+    order += asked.ticket.connection == first ? '1' : '2';
+    server->answer(asked.ticket, Answer{});
+  }
+  EXPECT_EQ(order, "111121112122");
+}
+
+TEST_F(Server, AWeightIsBounded) {
+  options.heartbeat_ms = 600'000;
+  start();
+  auto one = client(0, "ann");
+  auto two = client(1, "ben");
+  one->connection.send(Ping{.weight = UINT64_MAX}, 1);
+  two->connection.send(Ping{.weight = 100'000}, 1);
+  one->expect<Pong>();
+  two->expect<Pong>();
+  one->ask(1);
+  two->ask(1);
+  EXPECT_EQ(one->expect<Credit>().window.requests, options.requests_max / 2);
 }
 
 TEST_F(Server, WhomAWorkerSavesNothingHasSomeTurnsAllTheSame) {

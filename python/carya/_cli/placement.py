@@ -174,6 +174,8 @@ def table(found: dict[str, Any]) -> list[str]:
             lines.append(f"{name:<{_WORKER}} {'drains' if worker['drains'] else 'nobody'}")
         for client in worker["clients"]:
             host = client["client"].removeprefix("carya host ")
+            if client["user"]:
+                host = f"{client['user']}@{host}"
             share = f"{100 * client['share']:.0f} %" if client["asked_s"] is not None else "-"
             lines.append(
                 f"{name:<{_WORKER}} {_cut(host, _HOST):<{_HOST}} {duration(client['since_s']):>8} {share:>5} "
