@@ -281,11 +281,8 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
       if (differs.empty()) return take_seat(job, rank, call);
       return refuse(request.job, fmt::format("rank {} has another {}", options.rank, differs));
     }
-    // Samples are not kept beside workers: the job asked for the one, the configuration only offers the other.
-    const bool keeps = options.cache.mode != CacheOptions::Mode::kOff;
-    if (!options.remote && !keeps &&
-        (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
-         !limits_.remote.fleet_command.empty()))
+    if (!options.remote && (!limits_.remote.workers.empty() || !limits_.remote.dns.empty() ||
+                            !limits_.remote.fleet_command.empty()))
       options.remote = limits_.remote;
     threads_auto = options.threads == 0 && limits_.threads == 0;
     cores = cores_;

@@ -181,11 +181,6 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
 Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, const JobOptions& options,
                                const RankLimits& limits, const PlanInUse& plan) {
   if (options.cache.mode == CacheOptions::Mode::kOff) return {};
-  if (options.remote)
-    return fail(
-        Code::kInvalidArgument,
-        "cache: got samples to be kept beside remote workers, which need every record; give cache=\"off\", "
-        "or no remote=");
   ASSIGN(const CacheOptions cache, with_folders(options));
   const StreamCacheOptions asked{
       .cache = cache,

@@ -119,6 +119,7 @@ bool RemoteExecutor::is_idle(std::uint64_t member) {
 void RemoteExecutor::set_workers(std::uint32_t workers) {
   const MutexLock lock(mutex_);
   workers_.set_count(workers);
+  has_workers_ = workers > 0;
 }
 
 RemoteTotals RemoteExecutor::totals() {

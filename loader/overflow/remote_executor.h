@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -71,6 +72,7 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
   ~RemoteExecutor() override;
 
   void begin(ChunkDone done, std::function<void()> wake) override;
+  bool has_workers() const override { return has_workers_; }
   void offer(StreamScheduler& stream, Outbox& out) override;
   void stop() override;
   void end() override;
@@ -136,7 +138,8 @@ class RemoteExecutor final : public Executor, private remote::PoolEvents {
   void lost(std::uint64_t request, const Error& reason) override;
 
   RemoteExecutorOptions options_;
-  const std::uint64_t number_;  // unique among the executors of this process
+  std::atomic<bool> has_workers_{false};  // some are to be used
+  const std::uint64_t number_;            // unique among the executors of this process
   ChunkDone done_;
   std::function<void()> wake_;
 

@@ -114,25 +114,28 @@ struct Chunk {
   bool tries_cache = false;
   bool missed = false;  ///< some of them are not there after all: the chunk must be read
   /// Samples that an earlier epoch kept, one for each task (empty: not kept) or none; and where they were kept, if the
-  /// stream keeps samples. Tasks that have one need no inputs.
+  /// stream keeps samples. Tasks that have one need no inputs, unless all are read.
   std::vector<KeptSample> kept;
+  bool reads_all = false;  ///< other machines may have the chunk, so that its kept samples are read too
   std::shared_ptr<KeptPlace> place;
   bool fills = false;  ///< samples that are computed whole are kept, if the cache admits them
   /// Samples that files have, one for each task (empty: none) or none. Tasks that have one need no inputs either.
   std::vector<ChunkFetch> found;
   std::shared_ptr<FetchGroup> fetching;  ///< of `found`, by the index of the task; null: none was begun
 
-  /// Whether the rows are as they were cut from their step: one behind the other, without substitutes, never sent before.
+  /// Whether the rows are as they were cut from their step: one behind the other, without substitutes, with all inputs,
+  /// never sent before.
   /// A chunk records only one worker that computed rows of it.
   bool is_fresh() const {
     for (std::size_t t = 0; t < tasks.size(); ++t)
-      if (tasks[t].row != tasks.front().row + t || tasks[t].draws > 0) return false;
+      if (tasks[t].row != tasks.front().row + t || tasks[t].draws > 0 || !needs_inputs(t)) return false;
     return !is_rest() && !stays_here && delivered.worker == 0;
   }
   bool has_kept(std::size_t task) const { return task < kept.size() && kept[task]; }
   bool has_found(std::size_t task) const { return task < found.size() && found[task].sample; }
-  /// Whether the task is computed from its record.
-  bool needs_inputs(std::size_t task) const { return !has_kept(task) && !has_found(task); }
+  /// Whether a sample that was kept stands for the task's record.
+  bool is_kept(std::size_t task) const { return has_kept(task) || has_found(task); }
+  bool needs_inputs(std::size_t task) const { return reads_all || !is_kept(task); }
   bool is_fetching() const { return fetching && !fetching->is_settled(); }
 
   ChunkState state() const { return state_; }

@@ -188,8 +188,7 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
       if (!from_record) return parts.plan.run(scratch.transforms, id, inputs, outputs);
       return compute_row({parts, chunk, scratch, id, source, inputs, outputs}, t);
     });
-    if (!status && status.error().code == Code::kNotFound && !chunk.needs_inputs(t))
-      return miss(chunk, t, source);
+    if (!status && status.error().code == Code::kNotFound && chunk.is_kept(t)) return miss(chunk, t, source);
     // A damaged record may come from a file that changed. That is the world's doing, and no fault of the record.
     if (!status && status.error().code == Code::kCorrupt)
       if (Status same = run_caught([&] { return parts.dataset.check_as_listed(task.record); }); !same)

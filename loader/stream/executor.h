@@ -63,6 +63,9 @@ class Executor {
   /// Called once, before all other functions. `done` gives work back. `wake` asks for an offer() when workers have room
   /// again. Any thread may call both, except from inside of these functions.
   virtual void begin(ChunkDone done, std::function<void()> wake) = 0;
+  /// Whether there are workers to take chunks, as far as is known: the records of kept samples are then read too where
+  /// most of their chunk was not kept. Any thread; never waits.
+  virtual bool has_workers() const { return true; }
   /// Called when chunks may have become ready, and some 20 ms after the last offer while work is out. The executor
   /// takes (StreamScheduler::take_remote) what workers can begin now, and gives back (StreamScheduler::end_remote) what
   /// they will not finish in time. Under the engine's lock; never waits, never throws.

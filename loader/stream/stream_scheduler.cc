@@ -142,11 +142,20 @@ void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint
   look_up(chunk);
 }
 
-/// Find the samples of the chunk's tasks that were kept. May throw std::bad_alloc.
+/// Find the samples of the chunk's tasks that were kept. A chunk most of which was kept is cheap, and stays on this
+/// machine. Of the others all records are read while there are workers, so that they may have it; what memory has of
+/// such a chunk is used if it stays. May throw std::bad_alloc.
 void StreamScheduler::look_up(Chunk& chunk) {
   if (!parts_.cache) return;
+  chunk.reads_all = false;
   look_up_kept(chunk, parts_.cache->place(), *parts_.dataset, read_ahead_.has_reads());
   chunk.fills = chunk.place && parts_.cache->fills(chunk.step->epoch);
+  if (!parts_.executor || !parts_.executor->has_workers()) return;
+  std::size_t kept = 0;
+  for (std::size_t t = 0; t < chunk.tasks.size(); ++t) kept += chunk.is_kept(t) ? 1 : 0;
+  if (2 * kept >= chunk.tasks.size()) return;
+  chunk.reads_all = true;
+  chunk.found.clear();
 }
 
 void StreamScheduler::prepare_chunk(Step& step) {
@@ -359,6 +368,7 @@ void StreamScheduler::recycle(Chunk& chunk) {
   if (std::exchange(chunk.tries_cache, false)) read_ahead_.tries().drop();
   chunk.plan.reset();
   chunk.kept.clear();
+  chunk.reads_all = false;
   chunk.found.clear();
   chunk.fetching.reset();
   chunk.place.reset();

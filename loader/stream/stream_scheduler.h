@@ -46,9 +46,8 @@ struct StreamParts {
   std::shared_ptr<Executor> executor{};  ///< null: this machine computes everything
   /// Null: the reading thread reads everything. It is null beside an executor, which needs records that were read.
   std::shared_ptr<const CachedReads> cached_reads{};
-  PlanChooser plan_chooser{};  ///< none: the planner chooses the plan
-  /// Null: no samples are kept for later epochs. It is null beside an executor, which needs records that were read.
-  std::shared_ptr<StreamCache> cache{};
+  PlanChooser plan_chooser{};                    ///< none: the planner chooses the plan
+  std::shared_ptr<StreamCache> cache{};          ///< null: no samples are kept for later epochs
   std::shared_ptr<const StoreSources> stores{};  ///< null: no record is behind a URL
 };
 
@@ -79,6 +78,8 @@ struct SchedulerStats : SequenceStats, ReadStats, ComputeStats {
 /// 7. Samples that an earlier epoch kept are looked up when their rows are known, and held until they are computed. They
 ///    need no reads of their records; those in files are read ahead as records are, and where one does not come, or is
 ///    not what it should be, its chunk is read from the records. What is looked up, computed and kept decides no bit.
+///    Beside workers, chunks of which less than half was kept are read whole, so that they may go; what workers compute
+///    is not kept here.
 /// 8. seek() begins a new session. What the old session has under way ends and is dropped.
 ///
 /// Threads: everything under the engine's lock, except compute(), which runs without it on a chunk that was taken.

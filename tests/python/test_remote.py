@@ -55,6 +55,36 @@ def read_until_remote(loader: carya.Loader, chunks: int = 1) -> str:
     raise AssertionError(str(loader.placement()))
 
 
+@pytest.mark.parametrize("tier", ["memory", "disk"])
+@pytest.mark.parametrize("room", [150_000, "64MB"], ids=["some", "all"])
+def test_samples_are_kept_beside_workers(photos: Path, worker: Worker, tmp_path: Path, tier: str, room: Any) -> None:
+    pipeline = carya.image_folder(photos).shuffle(seed=11).decode_image().resize((64, 64)).random_resized_crop(48)
+    pipeline = pipeline.random_horizontal_flip().batch(4)
+    cache = {tier: room if tier == "memory" else (tmp_path / "tier", room)}
+    remote: dict[str, Any] = {"remote": at(worker), "placement": "remote:1", "threads": 1}
+    with (
+        carya.Loader(pipeline, threads=1) as plain,
+        carya.Loader(pipeline, prefetch_epochs=False, cache=cache, **remote) as loader,
+    ):
+
+        def epoch() -> tuple[int, int]:
+            """What it brought: chunks of the worker, and samples that were kept."""
+            before = loader.stats()
+            assert digest(loader) == digest(plain)
+            after = loader.stats()
+            hits = [
+                figures["cache"]["hits"] + sum(tier["hits"] for tier in figures["cache"]["files"])
+                for figures in (before, after)
+            ]
+            return after["remote_chunks"] - before["remote_chunks"], hits[1] - hits[0]
+
+        seen = [epoch()]
+        if room == "64MB":  # in the end the worker is not needed
+            until(lambda: seen.append(epoch()) or (seen[-1][0] == 0 and seen[-1][1] > 0))
+        else:
+            until(lambda: seen.append(epoch()) or (seen[-1][0] > 0 and any(hits > 0 for _, hits in seen)))
+
+
 # The same bits ---------------------------------------------------------------------------------------------------------
 
 
@@ -185,9 +215,10 @@ def test_a_daemon_uses_the_workers_of_its_file(photos: Path, worker: Worker, tmp
     config = tmp_path / "caryad.toml"
     config.write_text(f"[remote]\nworkers = {json.dumps(at(worker))}\n")
     with running_daemon("--config", str(config), "--metrics", str(tmp_path / "m.sock")) as daemon:
-        options: dict[str, Any] = {"daemon": daemon.socket, "job": "train", "threads": 1}
+        options: dict[str, Any] = {"daemon": daemon.socket, "job": "train", "threads": 1, "cache": {"memory": "64MB"}}
         with carya.Loader(vision(photos), **options) as loader:
             assert digest(loader) == epoch_digest(vision(photos))
+            assert loader.stats()["cache"]["after"] == "decode_image", "samples are kept beside them"
             assert until(lambda: loader.placement()["workers"][0]["state"] == "up")
             status = daemon.status()
             assert json.loads(status["jobs"][0]["ranks"][0]["placement"])["workers"][0]["address"] == at(worker)[0]
