@@ -374,7 +374,7 @@ void PlacementLoop::follow() {
     }
     running_ = controller_->decision().run;
     if (options_.workers_fixed) {
-      running_.workers = *options_.workers_fixed;
+      running_.workers = std::min({*options_.workers_fixed, workers_share_, workers_allowed_});
       running_.cut = running_.workers > 0 ? fixed_cut() : std::nullopt;
       running_.cores = cores_;
     }

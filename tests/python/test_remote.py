@@ -247,8 +247,10 @@ def test_no_job_has_workers_that_the_file_does_not_allow(photos: Path, worker: W
             until(lambda: loader.placement()["workers"][0]["state"] == "up")
             made = digest(batch for _ in range(3) for batch in loader)
             assert made == epoch_digest(vision(photos), epochs=3)
+            until(lambda: digest(loader) and "running" in loader.placement())  # the placement was decided
+            assert digest(batch for _ in range(3) for batch in loader)
             found = loader.placement()
-            assert "running" not in found
+            assert found["running"]["workers"] == 0
             assert found["workers"][0]["chunks"] == 0
         config.write_text("[remote]\nworker_price = 0.5\nmax_cost_per_hour = 0.6\n")
         daemon.process.send_signal(signal.SIGHUP)
