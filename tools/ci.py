@@ -2,14 +2,14 @@
 """Everything that must hold before a change is taken: .ci/run. `--all` (make all-checks): the full thing, for hours.
 
 A normal run takes at most 40 minutes on two cores from a cold cache. Every test of the shipped build runs each time.
-The sanitizers run the tests of all modules that the change of the last day reaches, and of a rotating third of the
-others, which the summary names. Where a change reaches most modules, the two sanitizers take turns: one runs a half of
-them, the other a third. Under both, tests that compare a lot of data look at a part of it. Fuzzing has a budget of time,
-shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks at a rotating
-quarter of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and compare
-digests, each first in turn. Faults under running jobs and the long forms of tests take turns. Of the packages, those are
-tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has states under
-load. The summary says what was left out.
+Each sanitizer runs a rotating set of the folders of tests, and where the change of the last day reaches few modules
+those of them that are below the loader; the summary names the others. Of the loader's folders, which are the dearest,
+each run has a half under one of the two. Under both, tests that compare a lot of data look at a part of it. Fuzzing has
+a budget of time, shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks
+at a rotating quarter of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and
+compare digests, each first in turn. Faults under running jobs and the long forms of tests take turns. Of the packages,
+those are tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has
+states under load. The summary says what was left out.
 
 Two lanes run at a time. Tests wait a good part of their time: for other processes, clocks, bounds of waiting. Meanwhile
 the second lane, of lower priority, computes. tools/build.sh and tools/setup.sh keep the two out of each other's way.
@@ -65,8 +65,17 @@ TESTS = {
     "remote": ("remote",),
     "loader": ("loader", "overflow", "daemon", "faults"),
 }
-# Their modules in an order in which each half and each third of places takes about as long as the others.
-SPLIT = ["io", "loader", "transforms", "shm", "base", "autotune", "remote"]
+# Sets of folders that take about as long as each other, one a run. Rings and leases, on which all else stands, are in most.
+LOW = ("base", "shm", "io", "store", "remote")
+SETS = {
+    "asan": (
+        ("shm", "loader"),
+        ("jpeg", "coefficients", "text", "transforms", "autotune"),
+        ("shm", "overflow", "daemon", "faults"),
+        LOW,
+    ),
+    "tsan": (LOW, ("shm", "loader"), LOW, ("shm", "overflow", "daemon", "faults")),
+}
 WITHOUT_THREADS = {"jpeg", "coefficients", "text", "transforms", "autotune"}
 # The trials of packages, and the files that are their own.
 PACKAGES = {
@@ -129,20 +138,16 @@ def a_part(things: list[str], of: int, turn: int) -> set[str]:
 def sanitized_folders(files: list[str], turn: int) -> dict[str, list[str]]:
     """By sanitizer: the folders of tests that it runs."""
     reached = reached_modules(files)
-    modules = reached | a_part([module for module in SPLIT if module not in reached], 3, turn)
-    chosen = {"asan": modules, "tsan": modules}
-    if 2 * len(reached) > len(TESTS):
-        names = ("asan", "tsan") if turn % 2 else ("tsan", "asan")
-        chosen = {name: a_part(SPLIT, of, turn // 2) for name, of in zip(names, (3, 2), strict=True)}
+    few = reached - {"loader"} if 2 * len(reached) <= len(TESTS) else set()
+    own = {folder for module in few for folder in TESTS[module]}
     return {
         name: [
             folder
-            for module, folders in TESTS.items()
-            if module in chosen[name]
+            for folders in TESTS.values()
             for folder in folders
-            if name == "asan" or folder not in WITHOUT_THREADS
+            if folder in own.union(sets[turn % len(sets)]) and (name == "asan" or folder not in WITHOUT_THREADS)
         ]
-        for name in chosen
+        for name, sets in SETS.items()
     }
 
 
