@@ -108,6 +108,10 @@ function(carya_precompiled target)
 endfunction()
 set(CARYA_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <expected> <filesystem>
   <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <unordered_map> <variant> <vector>)
+# Of modules also the dear ones of our own that many sources read: an eighth less for those. GCC's build, which does
+# without, and clang-tidy show the #include that a source lacks.
+set(CARYA_MODULE_HEADERS <nlohmann/json.hpp> <fmt/core.h> <base/error.h> <base/hash.h> <transforms/op/params.h>
+  <transforms/pipeline/pipeline.h> <transforms/plan/plan.h> <loader/data/dataset.h>)
 
 # carya_optimized(<target> <name> <group>): under the sanitizers and in quick builds, only what computes a lot is optimized.
 # Sets `group` to the group of precompiled headers, whose options must be the target's.
@@ -167,7 +171,7 @@ function(carya_module name)
   target_link_libraries(carya_${name} PUBLIC carya_flags ${M_DEPS} PRIVATE carya_fmt ${M_LIBS})
   set_target_properties(carya_${name} PROPERTIES LINKER_LANGUAGE CXX)
   carya_optimized(carya_${name} ${name} modules)
-  carya_precompiled(carya_${name} FOR ${group} HEADERS ${CARYA_STD_HEADERS} <nlohmann/json.hpp>)
+  carya_precompiled(carya_${name} FOR ${group} HEADERS ${CARYA_STD_HEADERS} ${CARYA_MODULE_HEADERS})
 endfunction()
 
 # carya_shipped(<target>): a program or library that is installed. It brings the C++ runtime along, because the host may
