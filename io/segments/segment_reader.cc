@@ -122,13 +122,26 @@ Status SegmentReader::look(std::vector<SegmentRow>& found) {
   return {};
 }
 
-Status SegmentReader::read(const SegmentRow& row, std::span<std::byte> out) const {
+/// The kept file, opened once more with O_DIRECT; -1: it cannot be.
+int SegmentReader::direct() const {
+  std::call_once(direct_once_, [this] {
+    if (kept_)
+      direct_.reset(
+          ::open(fmt::format("/proc/self/fd/{}", kept_.get()).c_str(), O_RDONLY | O_DIRECT | kOpenFlags));
+  });
+  return direct_.get();
+}
+
+Status SegmentReader::read(const SegmentRow& row, std::span<std::byte> out, BlockBuffer* blocks) const {
   CHECK(out.size() == row.bytes);
   UniqueFd own;
   if (!kept_) {
     ASSIGN(own, reopen());
   }
-  Status done = read_whole(kept_ ? kept_.get() : own.get(), out, row.offset);
+  const int past_cache = blocks != nullptr ? direct() : -1;
+  // Whatever is wrong with blocks, the page cache may do, and says it if not.
+  Status done = past_cache >= 0 ? read_blocks(past_cache, out, row.offset, *blocks) : Status();
+  if (past_cache < 0 || !done) done = read_whole(kept_ ? kept_.get() : own.get(), out, row.offset);
   if (!done && done.error().sys_errno == 0) done.error().code = Code::kCorrupt;  // the file ends before
   TRY(std::move(done));
   if (segment_payload_hash(out, row.identity(), header_.salt) != row.payload_hash)

@@ -3,12 +3,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "io/segments/block_read.h"
 #include "io/segments/segment_format.h"
 
 namespace carya::io {
@@ -25,9 +27,9 @@ class SegmentReader {
   /// Add the rows that were written since the last look to `found`. A row that is not whole yet ends the look; one that
   /// is damaged, with a whole one behind it, is left out and counted. Errors: kIo.
   Status look(std::vector<SegmentRow>& found);
-  /// Read an entry, which has row.bytes bytes, into `out`. Errors: kCorrupt (its hash is wrong, or the file ends before);
-  /// those of open() and read().
-  Status read(const SegmentRow& row, std::span<std::byte> out) const;
+  /// Read an entry, which has row.bytes bytes, into `out`; with `blocks` past the page cache, where the file system can.
+  /// Errors: kCorrupt (its hash is wrong, or the file ends before); those of open() and read().
+  Status read(const SegmentRow& row, std::span<std::byte> out, BlockBuffer* blocks = nullptr) const;
 
   const std::string& path() const { return path_; }
   /// Whether nothing more will come: the file ends behind the last entry, or all rows are used.
@@ -38,7 +40,7 @@ class SegmentReader {
   std::uint64_t used_bytes() const { return used_bytes_; }
   const SegmentHeader& header() const { return header_; }
 
-  /// So many segments of a process are kept open at most; the others are opened for each read.
+  /// So many segments of a process are kept open at most, with two descriptors each; the others are opened for each read.
   static std::size_t open_max();
   SegmentReader(const SegmentReader&) = delete;
   SegmentReader& operator=(const SegmentReader&) = delete;
@@ -47,10 +49,14 @@ class SegmentReader {
  private:
   SegmentReader(std::string path, const SegmentHeader& header);
   Result<UniqueFd> reopen() const;
+  int direct() const;
 
   const std::string path_;
   const SegmentHeader header_;
   UniqueFd kept_;  // empty where too many are open
+  mutable std::once_flag direct_once_;
+  mutable UniqueFd
+      direct_;  // with O_DIRECT, from the first read past the page cache on; empty where that cannot be
   std::uint64_t rows_ = 0, damaged_ = 0, used_bytes_ = 0;
   std::atomic<bool> sealed_{false};
 };

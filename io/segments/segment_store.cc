@@ -72,8 +72,8 @@ SegmentEntry SegmentStore::find(Hash128 identity) const {
   return found == entries_.end() ? SegmentEntry{} : found->second;
 }
 
-Status SegmentStore::read(const SegmentEntry& entry, std::span<std::byte> out) {
-  Status done = entry.segment->read(entry.row, out);
+Status SegmentStore::read(const SegmentEntry& entry, std::span<std::byte> out, BlockBuffer* blocks) {
+  Status done = entry.segment->read(entry.row, out, blocks);
   if (!done && (done.error().code == Code::kCorrupt || done.error().code == Code::kNotFound)) {
     const ExclusiveLock lock(table_);
     const auto found = entries_.find(entry.row.identity());

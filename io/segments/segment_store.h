@@ -79,9 +79,10 @@ class SegmentStore {
 
   /// The entry; empty if there is none. Cost: a look into a hash table.
   SegmentEntry find(Hash128 identity) const;
-  /// Read an entry, which has row.bytes bytes. One that is damaged is forgotten, so that it is made and written again.
+  /// Read an entry, which has row.bytes bytes; with `blocks` past the page cache, where the file system can. One that is
+  /// damaged is forgotten, so that it is made and written again.
   /// Errors: kCorrupt (damaged, or gone); kIo and others.
-  Status read(const SegmentEntry& entry, std::span<std::byte> out);
+  Status read(const SegmentEntry& entry, std::span<std::byte> out, BlockBuffer* blocks = nullptr);
   /// Write an entry. Does nothing if it is there. Errors: kExhausted with no errno: there is no room in the capacity;
   /// with one: the disk is full; those of open() and write(). Room may be there again later.
   Status append(Hash128 identity, std::span<const std::byte> payload);

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +16,7 @@
 #include <random>
 
 #include "base/hash.h"
+#include "base/unique_fd.h"
 #include "io/segments/segment_folder.h"
 #include "tests/io/temp_dir.h"
 
@@ -85,6 +88,59 @@ std::string contents(const fs::path& path) {
 void replace(const fs::path& path, std::string_view text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+/// Pages of a file that are in the page cache.
+std::size_t pages_cached(const fs::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::size_t bytes = fs::file_size(path);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  EXPECT_NE(memory, MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  EXPECT_EQ(::mincore(memory, bytes, pages.data()), 0);
+  ::munmap(memory, bytes);
+  return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }));
+}
+
+TEST(SegmentStore, PastThePageCacheTheSameBytesAreReadAndStayOutOfIt) {
+  const TempDir dir;
+  const std::vector<std::size_t> sizes{(3 << 20) + 5, 1 << 20, (1 << 20) - 64, 4097, 4096, 4095, 63, 1};
+  const auto bytes_of = [](std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    std::mt19937_64 random(size);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    return bytes;
+  };
+  {
+    const auto store = open_store(options_in(dir));
+    for (const std::size_t size : sizes) ASSERT_TRUE(store->append({size, 1}, bytes_of(size)));
+  }
+  const auto store = open_store(options_in(dir));
+  const auto segments = segments_below(dir.path("tier"));
+  for (const auto& segment : segments) {
+    const UniqueFd fd(::open(segment.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(::fdatasync(fd.get()), 0);
+    ASSERT_EQ(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+  const bool can = UniqueFd(::open(segments[0].c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) &&
+                   pages_cached(segments[0]) == 0;  // not in memory anyway
+  BlockBuffer blocks;
+  for (const std::size_t size : sizes) {
+    const SegmentEntry entry = store->find({size, 1});
+    ASSERT_TRUE(entry);
+    std::vector<std::byte> bytes(size);
+    ASSERT_TRUE(store->read(entry, bytes, &blocks)) << size;
+    EXPECT_EQ(bytes, bytes_of(size)) << size;
+  }
+  for (const auto& segment : segments)
+    if (can) EXPECT_EQ(pages_cached(segment), 0) << segment;
+  // What is cut is found there too.
+  const SegmentEntry entry = store->find({(3 << 20) + 5, 1});
+  fs::resize_file(entry.segment->path(), entry.row.offset + entry.row.bytes - 1);
+  std::vector<std::byte> bytes(entry.row.bytes);
+  const Status cut = store->read(entry, bytes, &blocks);
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code, Code::kCorrupt);
 }
 
 TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
