@@ -1,12 +1,15 @@
 // Question: what does a tier of files for kept samples give and cost?
 // Ceilings, measured in the same run: fio with random reads of the same size, as many at the same time and on the same
-// file system (cold: nothing of it in the page cache; warm: all of it), and one bare pwrite per sample. Look-ups in ns;
-// the CPU time that an offered sample costs the thread that made it, and the tier's own thread. Medians of rounds. Own
-// flags: --samples N, --bytes N, --rounds N, --dir DIR. Without fio its column is 0.
+// file system (cold: nothing of it in the page cache; past it: with O_DIRECT; warm: all of it), and one bare pwrite per
+// sample. Each of fio's threads reads a part of the file that is its own: in one that they share, a third of what they
+// read "cold" had been read by another just before. Look-ups in ns; the CPU time that an offered sample costs the thread
+// that made it, and the tier's own thread; CPU time of the threads that read. Medians of rounds, tier and fio in turns.
+// Own flags: --samples N, --bytes N, --rounds N, --dir DIR. Without fio its column is 0.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,11 +18,13 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/permutation.h"
 #include "base/unique_fd.h"
@@ -56,12 +61,20 @@ double seconds(const std::function<void()>& work) {
   return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
 }
 
-std::shared_ptr<FileTier> open_tier(const Setup& setup) {
+enum class Mode : std::uint8_t { kCold, kPast, kWarm };
+
+struct Reading {
+  double rate = 0;        // bytes per second
+  double cpu_per_gb = 0;  // seconds of the threads that read
+};
+
+std::shared_ptr<FileTier> open_tier(const Setup& setup, Mode mode = Mode::kCold) {
   auto tier = FileTier::open({.folder = setup.dir + "/tier",
                               .capacity_bytes = 2 * setup.all() + (64 << 20),
                               .place = {1, 2},
                               .about = "{}",
-                              .records = setup.samples});
+                              .records = setup.samples,
+                              .page_cache_bytes = mode == Mode::kPast ? 0 : UINT64_MAX});
   while (!tier->stats().is_open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return tier;
 }
@@ -105,8 +118,8 @@ Filling fill(const Setup& setup) {
           static_cast<double>(thread_cpu_ns() - begin_ns) / each};
 }
 
-/// All samples in a drawn order, kAhead at a time. Gives bytes per second.
-double read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
+/// All samples in a drawn order, kAhead at a time.
+Reading read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
   const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
   const auto bell = must(FetchBell::create());
   const Permutation order(seed, 0, setup.samples);
@@ -114,6 +127,7 @@ double read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
   for (std::size_t i = 0; i < kAhead; ++i)
     memory.push_back(std::make_shared<std::vector<std::byte>>(setup.bytes));
   std::deque<std::shared_ptr<FetchGroup>> asked;
+  const double before_s = tier.stats().read_cpu_s;
   const double taken = seconds([&] {
     for (std::uint64_t n = 0; n < setup.samples + kAhead; ++n) {
       while (asked.size() == kAhead || (n >= setup.samples && !asked.empty())) {
@@ -137,27 +151,32 @@ double read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
                   .check = yes});
     }
   });
-  return static_cast<double>(setup.all()) / taken;
+  const auto all = static_cast<double>(setup.all());
+  return {all / taken, (tier.stats().read_cpu_s - before_s) * 1e9 / all};
 }
 
-/// Bytes per second of fio's random reads of a file of this size; 0: there is no fio.
-double fio(const Setup& setup, bool cold) {
+/// fio's random reads of a file of this size; of nothing where there is no fio.
+Reading fio(const Setup& setup, Mode mode) {
+  const std::size_t jobs = std::min<std::size_t>(FileTier::kReaders, setup.samples);
+  // O_DIRECT reads whole blocks.
+  const std::uint64_t bytes = mode == Mode::kPast ? align_up<std::uint64_t>(setup.bytes, 4096) : setup.bytes;
+  const std::uint64_t part = setup.all() / jobs / bytes * bytes;
   std::ostringstream command;
-  command << "fio --name=reads --filename=" << setup.dir << "/bare --rw=randread --bs=" << setup.bytes
-          << " --filesize=" << setup.all() << " --io_size=" << setup.all() / FileTier::kReaders
-          << " --ioengine=psync --numjobs=" << FileTier::kReaders
-          << " --thread --group_reporting --readonly --invalidate=" << (cold ? 1 : 0)
-          << " --output-format=terse --terse-version=3 2>/dev/null";
+  command << "fio --name=reads --filename=" << setup.dir << "/bare --rw=randread --bs=" << bytes
+          << " --size=" << part << " --offset_increment=" << part << " --ioengine=psync --numjobs=" << jobs
+          << " --direct=" << (mode == Mode::kPast) << " --invalidate=" << (mode != Mode::kWarm)
+          << " --fadvise_hint=0 --thread --group_reporting --readonly --output-format=json 2>/dev/null";
   FILE* const output = ::popen(command.str().c_str(), "r");
-  std::string line;
-  char part[512];
-  while (output != nullptr && std::fgets(part, sizeof part, output) != nullptr) line += part;
+  std::string text;
+  char more[512];
+  while (output != nullptr && std::fgets(more, sizeof more, output) != nullptr) text += more;
   if (output != nullptr) ::pclose(output);
-  std::istringstream fields(line);
-  std::string field;
-  for (int i = 0; i <= 6; ++i)  // the seventh is KiB per second of reads
-    if (!std::getline(fields, field, ';')) return 0;
-  return std::strtod(field.c_str(), nullptr) * 1024;
+  const std::size_t begin = text.find('{');  // notes may stand before it
+  if (begin == std::string::npos) return {};
+  const auto job = nlohmann::json::parse(text.substr(begin)).at("jobs").at(0);
+  const double share = (job.at("usr_cpu").get<double>() + job.at("sys_cpu").get<double>()) / 100;
+  return {job.at("read").at("bw_bytes").get<double>(),
+          share * job.at("job_runtime").get<double>() * 1e6 / job.at("read").at("io_bytes").get<double>()};
 }
 
 /// ns of a look-up in a drawn order.
@@ -192,7 +211,7 @@ int main(int argc, char** argv) {
   std::filesystem::remove_all(setup.dir);
   std::filesystem::create_directories(setup.dir);
   const Filling filled = fill(setup);
-  const auto tier = open_tier(setup);
+  auto tier = open_tier(setup);
   std::printf("%llu samples of %zu B, %zu reads at a time, %zu ahead\n",
               static_cast<unsigned long long>(setup.samples), setup.bytes, FileTier::kReaders, kAhead);
   std::printf("look-up: %.0f ns in files, %.0f ns in memory (at most 1,000)\n",
@@ -200,17 +219,28 @@ int main(int argc, char** argv) {
               look_up_in_memory(setup));
   std::printf("a sample written: %.2f us CPU of who made it, %.1f of the tier, %.1f of a bare pwrite\n",
               filled.offer_us, filled.own_us, filled.bare_us);
-  for (const bool cold : {true, false}) {
-    std::vector<double> tiers, fios, shares;
+  tier.reset();
+  for (const auto& [mode, name] :
+       {std::pair{Mode::kCold, "cold"}, {Mode::kPast, "cold, past the page cache"}, {Mode::kWarm, "warm"}}) {
+    std::vector<double> tiers, fios, shares, tier_cpus, fio_cpus;
+    const auto opened = open_tier(setup, mode);
     for (std::size_t round = 0; round < setup.rounds; ++round) {
-      if (cold) forget_tier(setup);
-      tiers.push_back(read_all(setup, *tier, round));
-      fios.push_back(fio(setup, cold));
-      if (fios.back() > 0) shares.push_back(tiers.back() / fios.back());
+      if (mode != Mode::kWarm) forget_tier(setup);
+      Reading beside = round % 2 == 0 ? fio(setup, mode) : Reading();
+      const Reading own = read_all(setup, *opened, round);
+      if (round % 2 != 0) beside = fio(setup, mode);
+      tiers.push_back(own.rate);
+      tier_cpus.push_back(own.cpu_per_gb);
+      fios.push_back(beside.rate);
+      fio_cpus.push_back(beside.cpu_per_gb);
+      if (beside.rate > 0) shares.push_back(own.rate / beside.rate);
     }
-    std::printf("%s: tier %.0f MB/s, fio %.0f MB/s, %.2f of it (at least 0.90), spread %.0f %%\n",
-                cold ? "cold" : "warm", bench::median(tiers) * 1e-6, bench::median(fios) * 1e-6,
-                bench::median(shares), 100 * bench::spread(tiers));
+    std::printf(
+        "%s: tier %.0f MB/s, fio %.0f MB/s, %.2f of it (at least 0.90), spread %.0f %%; CPU s/GB %.2f, fio "
+        "%.2f\n",
+        name, bench::median(tiers) * 1e-6, bench::median(fios) * 1e-6,
+        shares.empty() ? 0 : bench::median(shares), 100 * bench::spread(tiers), bench::median(tier_cpus),
+        bench::median(fio_cpus));
   }
   std::filesystem::remove_all(setup.dir);
   return 0;

@@ -29,7 +29,9 @@ namespace carya::loader {
 namespace {
 
 /// Below the trainer and below the threads that compute: filling is for cores that nobody else wants.
-constexpr int kNice = 7;
+constexpr int kKeeperNice = 7;
+/// As the threads that compute, which wait for what is read.
+constexpr int kReaderNice = 5;
 constexpr std::int64_t kRefreshDiskNs = 1'000'000'000, kRefreshSharedNs = 5'000'000'000;
 constexpr std::int64_t kOpenAgainNs = 10'000'000'000;
 /// After trouble, storage is left alone for so long, twice as long each time.
@@ -58,9 +60,9 @@ Result<T> without_throwing(Work work) {
   }
 }
 
-void begin_thread(const char* name) {
+void begin_thread(const char* name, int nice) {
   pthread_setname_np(pthread_self(), name);
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice);
 }
 
 }  // namespace
@@ -74,8 +76,8 @@ struct FileTier::State {
   std::atomic<io::SegmentStore*> store{nullptr};  // the same, for others (release, acquire)
 
   mutable Mutex mutex;
-  Condition work,
-      changed;  // something for the keeper or a reader; something that open() or the end waits for
+  Condition work, asked;  // something for the keeper; for a reader
+  Condition changed;      // something that open() or the end waits for
   bool stopping GUARDED_BY(mutex) = false;
   bool opened GUARDED_BY(mutex) = false;  // the keeper has tried
   std::int64_t stop_at_ns GUARDED_BY(mutex) = 0;
@@ -93,7 +95,7 @@ struct FileTier::State {
 
   // Relaxed: each is an estimate, or only shown.
   std::atomic<std::int64_t> read_from_ns{0}, write_from_ns{0};  // not before
-  std::atomic<bool> full{false}, over_budget{false};
+  std::atomic<bool> full{false}, over_budget{false}, past_page_cache{false};
   std::atomic<std::uint64_t> queued_bytes{0}, sizes{0}, sizes_bytes{0};
   std::atomic<std::uint64_t> fetched{0}, fetched_bytes{0}, fetch_failures{0}, write_failures{0};
   std::atomic<std::int64_t> read_cpu_ns{0}, write_cpu_ns{0};
@@ -104,8 +106,9 @@ struct FileTier::State {
   double admitted() const;
   bool admits(std::uint64_t source) const;
   bool open_store();
+  void choose_reads();
   void write_one(TierWrite& write);
-  void read_one(const TierRead& read);
+  void read_one(const TierRead& read, io::BlockBuffer& blocks);
   static void keep(std::shared_ptr<State> self);
   static void read_all(std::shared_ptr<State> self);
 };
@@ -180,13 +183,28 @@ bool FileTier::State::open_store() {
     return false;
   }
   owned = std::move(*made);
+  if (options.budget)
+    static_cast<void>(without_throwing<void>([&]() -> Status {
+      options.budget->open_folder(options.folder, WriteBudget::Moment::now());
+      return {};
+    }));
+  choose_reads();
   store.store(owned.get(), std::memory_order_release);
   return true;
 }
 
+/// How samples are read from now on.
+void FileTier::State::choose_reads() {
+  past_page_cache = options.kind == TierKind::kDisk && owned->stats().entry_bytes > options.page_cache_bytes;
+}
+
 void FileTier::State::write_one(TierWrite& write) {
-  over_budget = options.budget && !options.budget->take(write.bytes.size(), monotonic_ns());
-  if (over_budget) {
+  const auto allowed = without_throwing<bool>([&] {
+    return !options.budget ||
+           options.budget->take(options.folder, write.bytes.size(), WriteBudget::Moment::now());
+  });
+  over_budget = allowed && !*allowed;
+  if (!allowed || over_budget) {
     write_from_ns = monotonic_ns() + kFullAgainNs;
     return;
   }
@@ -197,7 +215,11 @@ void FileTier::State::write_one(TierWrite& write) {
   if ((*write.check)(write.source))
     written = without_throwing<void>([&] { return owned->append(write.identity, write.bytes); });
   write_cpu_ns += thread_cpu_ns() - begun_ns;
-  if (options.budget && owned->stats().written_bytes == before) options.budget->give_back(write.bytes.size());
+  if (options.budget && owned->stats().written_bytes == before)
+    static_cast<void>(without_throwing<void>([&]() -> Status {
+      options.budget->give_back(options.folder, write.bytes.size(), WriteBudget::Moment::now());
+      return {};
+    }));
   full = !written && written.error().code == Code::kExhausted && written.error().sys_errno == 0;
   if (written) return;
   ++write_failures;
@@ -210,7 +232,7 @@ void FileTier::State::write_one(TierWrite& write) {
 
 /// Opens the store, writes, and looks at what others wrote.
 void FileTier::State::keep(std::shared_ptr<State> self) {
-  begin_thread("carya-keep");
+  begin_thread("carya-keep", kKeeperNice);
   State& state = *self;
   const std::int64_t refresh_ns = state.options.kind == TierKind::kDisk ? kRefreshDiskNs : kRefreshSharedNs;
   std::int64_t next_ns = 0;
@@ -237,6 +259,7 @@ void FileTier::State::keep(std::shared_ptr<State> self) {
       if (state.queued.erase(write.identity) > 0) state.queued_bytes -= write.bytes.size();
     } else if (state.owned) {
       const Status looked = without_throwing<void>([&] { return state.owned->refresh(); });
+      state.choose_reads();
       next_ns = monotonic_ns() + refresh_ns;
       const MutexLock lock(state.mutex);
       if (!looked && looked.error().code != Code::kNotFound) state.note_trouble(looked.error().message);
@@ -253,12 +276,12 @@ void FileTier::State::keep(std::shared_ptr<State> self) {
   state.changed.notify_all();
 }
 
-void FileTier::State::read_one(const TierRead& read) {
+void FileTier::State::read_one(const TierRead& read, io::BlockBuffer& blocks) {
   const std::int64_t begun_ns = thread_cpu_ns();
   const std::span<std::byte> out(read.dest, read.entry.row.bytes);
   Status done;
   const bool as_listed = (*read.check)(read.source);
-  if (as_listed) done = owned->read(read.entry, out);
+  if (as_listed) done = owned->read(read.entry, out, past_page_cache ? &blocks : nullptr);
   read.group->settle(read.index, as_listed && done.has_value());
   read_cpu_ns += thread_cpu_ns() - begun_ns;
   const bool there = as_listed && done;
@@ -277,20 +300,21 @@ void FileTier::State::read_one(const TierRead& read) {
 }
 
 void FileTier::State::read_all(std::shared_ptr<State> self) {
-  begin_thread("carya-fetch");
+  begin_thread("carya-fetch", kReaderNice);
   State& state = *self;
+  io::BlockBuffer blocks;
   MutexLock lock(state.mutex);
   while (!state.stopping) {
     if (state.reads.empty()) {
       ++state.idle;
-      state.work.wait(lock);
+      state.asked.wait(lock);
       --state.idle;
       continue;
     }
     const auto mine = state.reads.begin();  // elements of a list stay where they are
     state.reading.splice(state.reading.begin(), state.reads, mine);
     lock.unlock();
-    state.read_one(*mine);
+    state.read_one(*mine, blocks);
     lock.lock();
     state.reading.erase(mine);
   }
@@ -341,6 +365,7 @@ FileTier::~FileTier() {
   state.stopping = true;
   state.stop_at_ns = monotonic_ns() + kFarewellNs;
   state.work.notify_all();
+  state.asked.notify_all();
   while (state.threads > 0 && state.changed.wait_until(lock, until)) {
   }
 }
@@ -359,7 +384,7 @@ void FileTier::fetch(TierRead read) {
   state.reads.push_back(std::move(read));
   if (state.idle < state.reads.size() && state.readers < kReaders && state.start(&State::read_all, state_))
     ++state.readers;
-  state.work.notify_all();
+  state.asked.notify_one();
 }
 
 bool FileTier::wants(std::uint64_t source, Hash128 identity) const {
@@ -395,7 +420,7 @@ void FileTier::offer(TierWrite write) {
     return;
   }
   state.queued_bytes += bytes;
-  state.work.notify_all();
+  state.work.notify_one();
 }
 
 void FileTier::look() {
@@ -436,6 +461,7 @@ FileTierStats FileTier::stats() const {
   stats.read_cpu_s = static_cast<double>(state.read_cpu_ns) * 1e-9;
   stats.write_cpu_s = static_cast<double>(state.write_cpu_ns) * 1e-9;
   stats.admitted_share = state.admitted();
+  stats.past_page_cache = state.past_page_cache;
   stats.is_full = state.full;
   stats.is_over_budget = state.over_budget;
   const MutexLock lock(state.mutex);

@@ -28,6 +28,9 @@ struct FileTierOptions {
   std::string about;
   std::uint64_t records = 1;              ///< of an epoch, over all ranks
   std::shared_ptr<WriteBudget> budget{};  ///< allows what is written; null: all is
+  /// A disk's samples that take more than this are read past the page cache, which would not have them in the next epoch
+  /// either. Without, the kernel reads ahead between them and keeps them.
+  std::uint64_t page_cache_bytes = UINT64_MAX;
 };
 
 /// Says of a record, by its index in the source, whether something may be done with its sample. It may wait for storage.
@@ -64,10 +67,11 @@ struct FileTierStats {
   std::uint64_t write_failures = 0;
   double read_cpu_s = 0, write_cpu_s = 0;  ///< CPU time of the tier's own threads
   double admitted_share = 1;
-  bool is_full = false;         ///< the last write found no room
-  bool is_over_budget = false;  ///< the last one would have passed the day's bytes
-  std::string trouble{};        ///< the last fault of storage, "" while there was none
-  std::uint64_t troubles = 0;   ///< faults so far
+  bool past_page_cache = false;  ///< samples are read with O_DIRECT, where the file system can
+  bool is_full = false;          ///< the last write found no room
+  bool is_over_budget = false;   ///< the last one would have passed the day's bytes
+  std::string trouble{};         ///< the last fault of storage, "" while there was none
+  std::uint64_t troubles = 0;    ///< faults so far
 };
 
 /// Samples in files of one folder, with the threads that read and write them. All streams of the process with the same
@@ -102,7 +106,7 @@ class FileTier {
   FileTierStats stats() const;
   const FileTierOptions& options() const;
 
-  static constexpr std::size_t kReaders = 4;
+  static constexpr std::size_t kReaders = 16;
   static constexpr std::int64_t kAnswerNs = 1'000'000'000;
   static constexpr std::int64_t kOpenNs = 200'000'000;
   /// Bytes that wait to be written.

@@ -1,72 +1,63 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
 
 #include "base/mutex.h"
+#include "io/segments/write_ledger.h"
 
 namespace carya::loader {
 
 /// Bytes that all tiers of files of a process may write within a day, since a disk wears out by what is written. Counted
-/// by hours: what was written counts for at least 24 of them and for less than 25. A process begins with none.
-/// Threads: thread-safe.
+/// by hours: what was written counts for at least 24 of them and for less than 25.
+///
+/// Where there is a limit, it is also counted in a file of the folder that is written to (io::WriteLedger), by the wall
+/// clock: so what other processes of the user wrote there, and earlier ones, counts as well. This process counts for
+/// itself too, by the monotonic clock: a wall clock that jumps or a file that is damaged allows it no second day's bytes.
+///
+/// Threads: thread-safe. take() and what it says may wait for the folder's storage; the others never do.
 class WriteBudget {
  public:
   static constexpr std::uint64_t kNoLimit = UINT64_MAX;
   static constexpr std::int64_t kHourNs = 3'600'000'000'000;
+  /// One time by both clocks.
+  struct Moment {
+    std::int64_t monotonic_ns = 0, wall_s = 0;
+    static Moment now();
+  };
 
   explicit WriteBudget(std::uint64_t bytes_per_day) : limit_(bytes_per_day) {}
 
-  /// Counts `bytes` as written, if the day's limit allows them. `now_ns`: of the monotonic clock.
-  bool take(std::uint64_t bytes, std::int64_t now_ns) {
-    const MutexLock lock(mutex_);
-    go_on_to(now_ns);
-    if (bytes > limit_ - std::min(limit_, sum())) return false;
-    hours_[static_cast<std::size_t>(hour_) % kHours] += bytes;
-    return true;
-  }
-  /// What was taken and not written.
-  void give_back(std::uint64_t bytes) {
-    const MutexLock lock(mutex_);
-    std::uint64_t& now = hours_[static_cast<std::size_t>(hour_) % kHours];
-    now -= std::min(now, bytes);
-  }
-  /// Bytes within the last day.
-  std::uint64_t written(std::int64_t now_ns) {
-    const MutexLock lock(mutex_);
-    go_on_to(now_ns);
-    return sum();
-  }
-  void set_limit(std::uint64_t bytes_per_day) {
-    const MutexLock lock(mutex_);
-    limit_ = bytes_per_day;
-  }
-  std::uint64_t limit() const {
-    const MutexLock lock(mutex_);
-    return limit_;
-  }
+  /// What was written to a folder before counts from now on. Waits for its storage. May throw std::bad_alloc.
+  void open_folder(const std::string& folder, Moment now);
+  /// Counts `bytes` as written to a folder, if the day's limit allows them. Waits for its storage. May throw
+  /// std::bad_alloc before it has counted them.
+  bool take(const std::string& folder, std::uint64_t bytes, Moment now);
+  /// What was taken and not written. Waits for the folder's storage.
+  void give_back(const std::string& folder, std::uint64_t bytes, Moment now);
+  /// Bytes within the last day: of this process, and of its folders before it opened them.
+  std::uint64_t written(Moment now);
+  void set_limit(std::uint64_t bytes_per_day);
+  std::uint64_t limit() const;
 
  private:
-  static constexpr std::int64_t kHours = 25;  // the one that runs, and 24 whole ones
+  struct Ledger {
+    Mutex mutex;  // held during I/O
+    bool tried GUARDED_BY(mutex) = false;
+    std::unique_ptr<io::WriteLedger> file
+        GUARDED_BY(mutex);  // null: it cannot be had, and this process counts alone
+  };
+  std::shared_ptr<Ledger> ledger_of(const std::string& folder, Moment now);
+  bool count(std::uint64_t bytes, Moment now);
+  void go_on_to(Moment now) REQUIRES(mutex_);
 
-  void go_on_to(std::int64_t now_ns) REQUIRES(mutex_) {
-    const std::int64_t hour = now_ns / kHourNs;
-    for (std::int64_t next = std::max(hour_ + 1, hour - kHours + 1); next <= hour; ++next)
-      hours_[static_cast<std::size_t>(next) % kHours] = 0;
-    hour_ = std::max(hour_, hour);
-  }
-  std::uint64_t sum() const REQUIRES(mutex_) {
-    std::uint64_t bytes = 0;
-    for (const std::uint64_t hour : hours_) bytes += hour;
-    return bytes;
-  }
-
-  mutable Mutex mutex_;
+  mutable Mutex mutex_;  // held for moments
   std::uint64_t limit_ GUARDED_BY(mutex_);
-  std::int64_t hour_ GUARDED_BY(mutex_) = 0;                      // the last one that was looked at
-  std::array<std::uint64_t, kHours> hours_ GUARDED_BY(mutex_){};  // bytes of each, in a circle
+  std::int64_t hour_ GUARDED_BY(mutex_) = 0;  // of bytes_[0], by the monotonic clock
+  io::HourlyBytes bytes_ GUARDED_BY(mutex_){};
+  std::map<std::string, std::shared_ptr<Ledger>> ledgers_ GUARDED_BY(mutex_);  // by folder
 };
 
 }  // namespace carya::loader

@@ -588,7 +588,7 @@ void JobTable::describe(DaemonStatus& status) const {
   status.shared_bytes_limit = limits_.shared_bytes;
   status.cache_bytes = cache_budget_->used();
   status.cache_bytes_limit = limits_.cache.memory_bytes;
-  status.cache_written_bytes = write_budget_->written(monotonic_ns());
+  status.cache_written_bytes = write_budget_->written(WriteBudget::Moment::now());
   if (limits_.cache.write_bytes_per_day != WriteBudget::kNoLimit)
     status.cache_write_budget = limits_.cache.write_bytes_per_day;
   describe_jobs(jobs_, status);

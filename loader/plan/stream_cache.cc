@@ -82,6 +82,7 @@ Json tier_report(const FileTier& tier, const TimedSamples& hits, std::uint64_t l
           {"write_failures", stats.write_failures},
           {"damaged", stats.store.damaged},
           {"admitted_share", stats.admitted_share},
+          {"past_page_cache", stats.past_page_cache},
           {"full", stats.is_full},
           {"over_budget", stats.is_over_budget},
           {"age_s", stats.store.oldest_s > 0
@@ -381,7 +382,8 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
                                       .place = hasher.digest(),
                                       .about = about,
                                       .records = options_.records,
-                                      .budget = options_.write_budget}));
+                                      .budget = options_.write_budget,
+                                      .page_cache_bytes = shm::available_memory_bytes()}));
   const auto names_of = options_.identities;
   const auto check = [&](bool (RecordIdentities::*asks)(std::uint64_t) const) {
     return std::make_shared<const RecordCheck>(

@@ -284,5 +284,30 @@ TEST(FileTier, WhatStorageDoesNotAnswerIsGivenUpAndItIsLeftAlone) {
   EXPECT_TRUE(eventually([&] { return memory.use_count() == 1; }));
 }
 
+TEST(FileTier, SamplesThatMemoryHasNoRoomForAreReadPastThePageCache) {
+  const TierFolder folder;
+  const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
+  const auto bell = *FetchBell::create();
+  const auto sample = std::make_shared<std::vector<std::byte>>(10'000, std::byte{7});
+  const Hash128 identity{1, 2};
+  FileTierOptions options{.folder = folder.path, .capacity_bytes = 1 << 20, .place = {3, 4}};
+  for (const std::uint64_t free_bytes : {UINT64_MAX, std::uint64_t{10'000}, std::uint64_t{9'999}}) {
+    options.page_cache_bytes = free_bytes;
+    const auto tier = FileTier::open(options);
+    ASSERT_TRUE(eventually([&] { return tier->stats().is_open; }));
+    if (free_bytes == UINT64_MAX)
+      tier->offer({.identity = identity, .owner = sample, .bytes = *sample, .check = yes});
+    ASSERT_TRUE(eventually([&] { return static_cast<bool>(tier->find(identity)); }));
+    EXPECT_EQ(tier->stats().past_page_cache, free_bytes < sample->size());
+    const auto into = std::make_shared<std::vector<std::byte>>(sample->size());
+    const auto group = std::make_shared<FetchGroup>(1, bell);
+    tier->fetch(
+        {.entry = tier->find(identity), .dest = into->data(), .lent = into, .group = group, .check = yes});
+    ASSERT_TRUE(eventually([&] { return group->is_settled(); }));
+    EXPECT_TRUE(group->is_there(0));
+    EXPECT_EQ(*into, *sample);
+  }
+}
+
 }  // namespace
 }  // namespace carya::loader

@@ -91,6 +91,20 @@ def test_no_more_is_written_in_a_day_than_the_file_allows(photos: Path, tmp_path
     assert tier_bytes(tmp_path / "kept") < 120_000
 
 
+def test_what_was_written_in_a_day_outlives_the_daemon(photos: Path, tmp_path: Path) -> None:  # noqa: F811
+    """The next one adds nothing to a day that is used, and one with more to write adds the difference."""
+    cache = {"disk": "64MB", "after": "decode_image"}
+    kept, written = tmp_path / "kept", []
+    for budget in ("60KB", "60KB", "120KB"):
+        file = configured(tmp_path, f'[cache]\ndisk = "{kept}"\nwrite_budget = "{budget}"\n')
+        with running("--config", file) as daemon:
+            with carya.Loader(crops(photos), epochs=EPOCHS, daemon=daemon.socket, cache=cache) as loader:
+                assert stream(loader) == expected(photos)
+                until(lambda: loader.stats()["cache"]["files"][0]["over_budget"])
+            written.append(daemon.status()["cache_written_bytes"])
+    assert 40_000 < written[0] == written[1] <= 60_000 < written[2] <= 120_000
+
+
 def test_a_size_alone_is_kept_in_the_cache_folder(
     photos: Path,  # noqa: F811
     tmp_path: Path,

@@ -452,7 +452,7 @@ class Loader(Delivery, DataLoaderAttributes):
         `given_up` (filled, and gone again for want of room); `admitted_share` of all records; `sample_us`, `hit_us`, `fill_us`:
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
         `bounded`: what was asked for and the daemon does not give, in words; `asked_bytes` of memory; `age_s`: since its first sample.
-        `files`: each tier of files, with `age_s` (of its oldest file), `over_budget` (nothing more is written today), and `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
+        `files`: each tier of files, with `age_s` (of its oldest file), `over_budget` (nothing more is written today), `past_page_cache` (it is read with O_DIRECT), and `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
         `trouble` and others; `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
         """
         stats = self._job.stats()
