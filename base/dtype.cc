@@ -11,7 +11,7 @@ struct Entry {
   std::string_view name;
 };
 
-constexpr std::array<Entry, 12> kEntries{{{DType::kBool, 1, "bool"},
+constexpr std::array<Entry, 13> kEntries{{{DType::kBool, 1, "bool"},
                                           {DType::kUint8, 1, "uint8"},
                                           {DType::kInt8, 1, "int8"},
                                           {DType::kUint16, 2, "uint16"},
@@ -22,7 +22,8 @@ constexpr std::array<Entry, 12> kEntries{{{DType::kBool, 1, "bool"},
                                           {DType::kInt64, 8, "int64"},
                                           {DType::kFloat16, 2, "float16"},
                                           {DType::kFloat32, 4, "float32"},
-                                          {DType::kFloat64, 8, "float64"}}};
+                                          {DType::kFloat64, 8, "float64"},
+                                          {DType::kBfloat16, 2, "bfloat16"}}};
 
 }  // namespace
 

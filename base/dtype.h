@@ -21,12 +21,13 @@ enum class DType : std::uint8_t {
   kFloat16 = 10,
   kFloat32 = 11,
   kFloat64 = 12,
+  kBfloat16 = 13,
 };
 
 /// The bytes of one element; 0 if `dtype` has another number, which may come from shared memory.
 std::size_t dtype_bytes(DType dtype);
 
-/// numpy's name of the type: "uint8", "float32", ...; "invalid" if `dtype` has another number.
+/// numpy's name of the type: "uint8", "float32", ... ("bfloat16" is ml_dtypes'); "invalid" if `dtype` has another number.
 std::string_view dtype_name(DType dtype);
 
 /// The type with this numpy name, if there is one.

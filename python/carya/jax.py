@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from . import _core
+from ._dtypes import is_bfloat16
 from ._errors import InvalidArgument
 from ._loading.batch import Batch
 from ._loading.loader import Loader as _Loader
@@ -97,7 +98,9 @@ class Loader(_Loader):
 
     def _array(self, values: np.ndarray[Any, Any]) -> Any:
         # The slot's memory as it is, on a CPU; jax keeps the array, which keeps its lease.
-        if self._in_place and not (self._narrows and values.dtype.itemsize == 8) and values.flags.c_contiguous:
+        wide = self._narrows and values.dtype.itemsize == 8
+        # numpy has no DLPack for types that are not its own.
+        if self._in_place and not wide and values.flags.c_contiguous and not is_bfloat16(values.dtype):
             return jax.dlpack.from_dlpack(values)
         return jax.numpy.array(values) if self._in_place else self._placed(values)
 

@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree
 
 from . import _core
+from ._dtypes import BFLOAT16
 from ._errors import Error, InvalidArgument, Unsupported
 from ._loading.batch import Batch
 from ._loading.delivery import Taken
@@ -46,6 +47,8 @@ class Loader(_Loader):
     ...     [batch["x"] for batch in loader]
     [tensor([0, 1]), tensor([2, 3])]
     """
+
+    _takes_bfloat16 = True
 
     def __init__(
         self,
@@ -82,6 +85,8 @@ class Loader(_Loader):
             world_size=group[1] if world_size is None else world_size,
             **options,
         )
+        bfloats = pipeline.has_functions or any(dtype == BFLOAT16 for _, dtype, _ in pipeline.native.outputs())
+        self._tensor = _tensor if bfloats else torch.from_numpy
 
     def _prepare_epoch(self) -> None:
         group = _group() if self._found else None
@@ -133,7 +138,7 @@ class Loader(_Loader):
                 "Loader: device: the batch has fields that are no arrays, or a function made it, which this loader does not copy; "
                 "leave device= out, and move what the training loop needs by tensor.to(device)"
             )
-        host = [torch.from_numpy(array) for array in arrays]
+        host = [self._tensor(array) for array in arrays]
         self._pin(core, host)
         tensors, event = self._backend.copy(host)
         self._under_way.add(event, core)
@@ -163,18 +168,17 @@ class Loader(_Loader):
             batch._valid = torch.from_numpy(core.valid.copy())
             return batch
         core = taken
-        from_numpy = torch.from_numpy
         if type(core) is not _core.Batch:
-            batch = self._wrap_made(core, from_numpy)
+            batch = self._wrap_made(core, self._tensor)
             if self._backend is not None:
                 self._after_wrap(core, batch)
-            batch._valid_as = from_numpy
+            batch._valid_as = torch.from_numpy
             return batch
-        batch = Batch(zip(self._fields, map(from_numpy, core.arrays()), strict=True))
+        batch = Batch(zip(self._fields, map(self._tensor, core.arrays()), strict=True))
         if self._backend is not None:
             self._after_wrap(core, batch)
         batch._core = core
-        batch._valid_as = from_numpy
+        batch._valid_as = torch.from_numpy
         return batch
 
     def _after_wrap(self, core: _core.Batch, batch: Batch) -> None:
@@ -270,6 +274,13 @@ class CudaBackend:
         for start in self._pinned:
             torch.cuda.cudart().cudaHostUnregister(start)
         self._pinned.clear()
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """`torch.from_numpy`, and a bfloat16 by its two bytes: a type of ml_dtypes, or of nobody's where that is missing."""
+    if array.dtype.kind == "V":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def _cuda_or_say_why() -> Backend | None:

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "base/clock.h"
+#include "dataset.h"
 #include "dlpack.h"
 #include "errors.h"
 #include "loader/trace/trace.h"
@@ -33,6 +34,8 @@ DLDataType dl_type(DType dtype) {
     case DType::kFloat32:
     case DType::kFloat64:
       return {2, bits, 1};
+    case DType::kBfloat16:
+      return {4, bits, 1};
     default:
       return {1, bits, 1};
   }
@@ -42,6 +45,16 @@ void delete_unconsumed(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // consumed: its taker calls the deleter
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
   managed->deleter(managed);
+}
+
+/// Without ml_dtypes a bfloat16 is two bytes: torch's loader has a type for them, the others ask for that package before.
+py::dtype slot_dtype(DType dtype) {
+  try {
+    return numpy_dtype(dtype);
+  } catch (const py::error_already_set&) {
+    if (dtype != DType::kBfloat16) throw;
+    return py::dtype("V2");
+  }
 }
 
 void release_retired(shm::Lease& lease) {
@@ -65,7 +78,7 @@ BatchMemory::~BatchMemory() {
 
 BatchShape::BatchShape(const shm::SlotLayout& layout) {
   for (const shm::SlotTensor& tensor : layout.tensors()) {
-    Tensor known{tensor.name, tensor.dtype,  py::dtype(std::string(dtype_name(tensor.dtype))),
+    Tensor known{tensor.name, tensor.dtype,  slot_dtype(tensor.dtype),
                  {},          tensor.offset, dtype_bytes(tensor.dtype)};
     for (std::size_t i = 1; i < tensor.shape.size(); ++i) {
       known.row_shape.push_back(static_cast<py::ssize_t>(tensor.shape[i]));

@@ -93,7 +93,7 @@ py::dict compute_sample(const PyPipeline& pipeline, const PyDataset& dataset, st
   auto tensors = unwrap(std::move(computed));
   py::dict sample;
   for (transforms::OwnedTensor& tensor : tensors) {
-    py::array array(py::dtype(std::string(dtype_name(tensor.spec.dtype))),
+    py::array array(numpy_dtype(tensor.spec.dtype),
                     std::vector<py::ssize_t>(tensor.spec.shape.begin(), tensor.spec.shape.end()));
     std::copy(tensor.data.begin(), tensor.data.end(), static_cast<std::byte*>(array.mutable_data()));
     sample[py::str(tensor.spec.name)] = array;
@@ -102,6 +102,12 @@ py::dict compute_sample(const PyPipeline& pipeline, const PyDataset& dataset, st
 }
 
 }  // namespace
+
+py::dtype numpy_dtype(DType dtype) {
+  const std::string name(dtype_name(dtype));
+  if (dtype != DType::kBfloat16) return py::dtype(name);
+  return py::module_::import("carya._dtypes").attr("numpy_dtype")(name);
+}
 
 std::map<std::string, loader::ArrayMemory> array_memory(const py::dict& arrays, py::list& memory) {
   std::map<std::string, loader::ArrayMemory> found;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
 #include <map>
@@ -23,6 +24,9 @@ struct PyDataset {
 
 /// The memory of numpy arrays by name; `memory` keeps them alive. Errors: InvalidArgument.
 std::map<std::string, loader::ArrayMemory> array_memory(const pybind11::dict& arrays, pybind11::list& memory);
+
+/// numpy's type of these values, and ml_dtypes' bfloat16. Errors: Unsupported (bfloat16 without that package).
+pybind11::dtype numpy_dtype(DType dtype);
 
 void bind_dataset(pybind11::module_& module);
 

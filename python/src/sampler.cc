@@ -108,8 +108,7 @@ std::uint64_t substitute(std::uint64_t seed, std::uint64_t epoch, std::uint64_t 
 py::dict arrays_for(const std::vector<TensorSpec>& specs, std::vector<std::byte*>& memory) {
   py::dict made;
   for (const TensorSpec& spec : specs) {
-    py::array array(py::dtype(std::string(dtype_name(spec.dtype))),
-                    std::vector<py::ssize_t>(spec.shape.begin(), spec.shape.end()));
+    py::array array(numpy_dtype(spec.dtype), std::vector<py::ssize_t>(spec.shape.begin(), spec.shape.end()));
     memory.push_back(static_cast<std::byte*>(array.mutable_data()));
     made[py::str(spec.name)] = std::move(array);
   }
@@ -126,7 +125,7 @@ py::dict arrays_of(std::vector<OwnedTensor>& tensors) {
                             [](void* held) { delete static_cast<std::vector<std::byte>*>(held); });
     static_cast<void>(kept.release());
     made[py::str(tensor.spec.name)] =
-        py::array(py::dtype(std::string(dtype_name(tensor.spec.dtype))),
+        py::array(numpy_dtype(tensor.spec.dtype),
                   std::vector<py::ssize_t>(tensor.spec.shape.begin(), tensor.spec.shape.end()), bytes, owner);
   }
   return made;

@@ -92,7 +92,9 @@ TEST(DType, NamesAndNumbersGoBothWays) {
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);
   }
   EXPECT_EQ(static_cast<int>(DType::kFloat32), 11);  // part of the slot format
+  EXPECT_EQ(static_cast<int>(DType::kBfloat16), 13);
   EXPECT_EQ(dtype_bytes(DType::kFloat16), 2u);
+  EXPECT_EQ(dtype_bytes(DType::kBfloat16), 2u);
   EXPECT_FALSE(dtype_from_name("invalid"));
 }
 

@@ -126,7 +126,7 @@ class ChainMaker {
         return "";
       case 9:  // one pass, and halves
         return R"(,{"op":"normalize","mean":0.45,"std":[0.225],"layout":")" + layout +
-               R"("},{"op":"to_dtype","dtype":"float16"})";
+               R"("},{"op":"to_dtype","dtype":")" + pick({"float16", "bfloat16"}) + R"("})";
       case 8:  // one pass
         return R"(,{"op":"to_dtype"},{"op":"subtract_mean","mean":123.68},{"op":"to_layout","layout":"CHW"})";
       case 7:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transforms/kernels/store/half.h"
+
 namespace carya::transforms {
 namespace {
 
@@ -104,10 +106,11 @@ PointStep Normalize::step(const FieldState& in) const {
 }
 
 Result<std::unique_ptr<Op>> ToDtype::parse(Params& params) {
-  constexpr std::array kTypes{DType::kFloat32, DType::kUint8, DType::kInt64, DType::kFloat16};
-  const DType dtype = kTypes[params.choice("dtype", {"float32", "uint8", "int64", "float16"})];
+  constexpr std::array kTypes{DType::kFloat32, DType::kUint8, DType::kInt64, DType::kFloat16,
+                              DType::kBfloat16};
+  const DType dtype = kTypes[params.choice("dtype", {"float32", "uint8", "int64", "float16", "bfloat16"})];
   const bool scale = params.boolean("scale", false);
-  if (params.ok() && scale && (dtype == DType::kInt64 || dtype == DType::kFloat16))
+  if (params.ok() && scale && (dtype == DType::kInt64 || is_half(dtype)))
     params.reject("scale", fmt::format("False when dtype is {}", dtype_name(dtype)));
   auto fields = params.strings_or_null("fields");
   TRY(params.finish());
@@ -129,8 +132,10 @@ ToDtype::ToDtype(Json::Object canonical, DType dtype, bool scale,
 Status ToDtype::infer_field(FieldState& field) const {
   const bool from_float = field.spec.dtype == DType::kFloat32;
   if (field.spec.dtype != DType::kUint8 && !from_float) return refuse(field, "uint8 or float32");
-  if (dtype_ == DType::kFloat16 && !from_float)
-    return refuse(field, "float32 (for dtype=\"float16\"): put to_dtype(\"float32\") or normalize before");
+  if (is_half(dtype_) && !from_float)
+    return refuse(field,
+                  fmt::format("float32 (for dtype=\"{}\"): put to_dtype(\"float32\") or normalize before",
+                              dtype_name(dtype_)));
   if (dtype_ == DType::kInt64 && from_float) return refuse(field, "uint8 (for dtype=\"int64\")");
   if (!from_float) field.unit = dtype_ == DType::kFloat32 && scale_;
   field.spec.dtype = dtype_;

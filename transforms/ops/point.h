@@ -69,8 +69,8 @@ class Normalize final : public PointOp {
 };
 
 /// Casts; with `scale`, between 0..255 and 0..1. Source: torchvision v2 ToDtype. uint8 -> float32 is x * (1 / 255),
-/// within one unit in the last place of x / 255. float32 -> uint8 is trunc(x * 255.999), -> float16 the nearest value. Values out of range become the
-/// nearest end (NaN: 0); the reference does not define them.
+/// within one unit in the last place of x / 255. float32 -> uint8 is trunc(x * 255.999); values out of range become the
+/// nearest end (NaN: 0), which the reference does not define. float32 -> float16 and bfloat16 are to_halves().
 class ToDtype final : public PointOp {
  public:
   static Result<std::unique_ptr<Op>> parse(Params& params);

@@ -99,7 +99,8 @@ Result<SourceSpec> parse_webdataset(Params& params) {
 /// The "dtype" and "shape" of one row. A fault is in `params`.
 TensorSpec read_row(Params& params, const std::string& name) {
   const std::string type = params.string("dtype");
-  const std::optional<DType> dtype = dtype_from_name(type);
+  std::optional<DType> dtype = dtype_from_name(type);
+  if (dtype == DType::kBfloat16) dtype.reset();  // of what is made, not of what is read
   if (!dtype)
     params.reject("dtype", "a numpy name of bool, int, uint or float of 8 to 64 bits, as \"uint8\"");
   std::vector<std::int64_t> shape = params.integers("shape", 0, kDimensionsMax, 1, kRowBytesMax,

@@ -371,7 +371,7 @@ Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, st
   picture.set_trace(trace);
   const bool one_pass = field.chain->store().has_value();
   StoreSpec spec = one_pass ? *field.chain->store() : StoreSpec{.channels = field.picture_shape[2]};
-  const bool halves = one_pass && field.chain->halves();
+  const std::optional<DType> halves = one_pass ? field.chain->halves() : std::nullopt;
   const bool straight = one_pass && !halves;
   spec.stream = straight && worth_streaming(field.out_bytes);
   const std::int64_t count = last.height * last.width * spec.channels;
@@ -380,7 +380,7 @@ Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, st
   std::byte* const pixels = straight ? out : reinterpret_cast<std::byte*>(impl.whole.data());
   const Status status = picture.render(steps, field.extra, spec, pixels);
   if (!status) return decode_failed(field.name, status.error());
-  if (halves) to_halves(pixels, count, out);
+  if (halves) to_halves(*halves, pixels, count, out);
   if (one_pass) return {};
   return field.chain->run(field.picture_shape, pixels, out, impl.values);
 }

@@ -92,8 +92,8 @@ void apply_point_step(const PointStep& step, const std::vector<std::int64_t>& sh
       return step.from == DType::kUint8 ? affine<std::uint8_t>(step, extent, in, out)
                                         : affine<float>(step, extent, in, out);
     case PointStep::Math::kCast:
-      if (step.to == DType::kFloat16)
-        return to_halves(in, extent.height * extent.width * extent.channels, out);
+      if (is_half(step.to))
+        return to_halves(step.to, in, extent.height * extent.width * extent.channels, out);
       if (step.to == DType::kInt64)
         return for_each_value<std::uint8_t, std::int64_t>(
             step, extent, in, out, [](std::uint8_t x, std::size_t) { return std::int64_t{x}; });
@@ -130,8 +130,8 @@ PointChain::PointChain(std::vector<PointStep> steps, DType dtype, std::vector<st
     shape = shape_after(step, shape);
     spec.layout = step.layout_out;
     if (step.math == PointStep::Math::kNone) continue;
-    if (step.to == DType::kFloat16 && spec.to_float) {
-      halves_ = true;
+    if (is_half(step.to) && spec.to_float) {
+      halves_ = step.to;
       continue;
     }
     // What is computed on levels that were only cast rounds as if the cast were not there.

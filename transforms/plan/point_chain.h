@@ -35,8 +35,8 @@ class PointChain {
   bool empty() const { return steps_.empty(); }
   /// The form in one pass, if there is one. All is set except height, width and flips.
   const std::optional<StoreSpec>& store() const { return store_; }
-  /// Whether to_halves() follows: store() makes float32 values, of which the result has the float16 ones.
-  bool halves() const { return halves_; }
+  /// The type for which to_halves() follows, if it does: store() makes float32 values.
+  std::optional<DType> halves() const { return halves_; }
   /// Run on a whole tensor of the constructor's dtype and of `shape`, which may differ from the constructor's if
   /// dimensions were unknown. Errors: kExhausted.
   Status run(const std::vector<std::int64_t>& shape, const std::byte* in, std::byte* out,
@@ -45,7 +45,7 @@ class PointChain {
  private:
   std::vector<PointStep> steps_;
   std::optional<StoreSpec> store_;
-  bool halves_ = false;
+  std::optional<DType> halves_;
   std::vector<std::vector<std::int64_t>> shapes_;  // before each step
 };
 

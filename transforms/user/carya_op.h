@@ -29,7 +29,8 @@ enum {
   CARYA_INT64,
   CARYA_FLOAT16,
   CARYA_FLOAT32,
-  CARYA_FLOAT64
+  CARYA_FLOAT64,
+  CARYA_BFLOAT16
 };
 
 /* One array, row-major and without gaps. */

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .._dtypes import numpy_dtype
 from .._processes.transport import Channel
 from .._stages.source import row_of
 from .start import command
@@ -111,7 +112,9 @@ class AheadRows:
 
     def slot_is(self, number: int, tensors: Tensors, rows: int, memory: Any) -> None:
         """Slot `number` lies in `memory`."""
-        views = [(name, np.ndarray((rows, *shape), np.dtype(dtype), memory, at)) for name, dtype, shape, at in tensors]
+        views = [
+            (name, np.ndarray((rows, *shape), numpy_dtype(dtype), memory, at)) for name, dtype, shape, at in tensors
+        ]
         *fields, (_, records), (_, valid) = views
         self._slots[number] = (records, valid, fields)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import _core
+from .._dtypes import is_bfloat16
 from .._errors import Exhausted
 from .batch import Batch, Whole
 from .state import Place
@@ -26,7 +27,7 @@ def _as_it_is(array: Any) -> Any:
 def converted(value: Any, convert: Callable[[Any], Any]) -> Any:
     """`value` with `convert` of each array in it, inside of lists, tuples and dicts; other objects as they are."""
     if isinstance(value, np.ndarray):
-        return convert(value) if value.dtype.kind in "biufc" else value
+        return convert(value) if value.dtype.kind in "biufc" or is_bfloat16(value.dtype) else value
     kind = type(value)
     if kind is list or kind is tuple:
         return kind([converted(item, convert) for item in value])
@@ -52,7 +53,7 @@ class Delivery:
     does not go on by itself; then, for each step, `_take` and at once `_wrap` of what it gave. An error of `_take` ends
     neither the epoch nor the loader: the same step is taken again, after `_seek` unless the job stands there.
 
-    A subclass sets the three attributes before `Loader.__init__` makes the job; they do not change after that.
+    A subclass sets these attributes before `Loader.__init__` makes the job; they do not change after that.
     """
 
     # Type of integer labels in the slot: "int64" or "int32".
@@ -60,6 +61,8 @@ class Delivery:
     # True: a slot whose last view is gone is not free at once; it waits in `_job.take_retired()` for whoever knows when the
     # device has read it.
     _defer_release: bool = False
+    # True: `_wrap` has a type for the two bytes of a bfloat16 ("V2" where ml_dtypes is not installed).
+    _takes_bfloat16: bool = False
     # Waits for what a device still reads of the slots; called once, before the engine lets go of them, also while the
     # interpreter ends. Must not refer to the loader.
     _drain: Callable[[], None] | None = None

@@ -7,9 +7,8 @@ import math
 import os
 from typing import Any
 
-import numpy as np
-
 from .. import _core
+from .._dtypes import numpy_dtype
 from .._errors import Error, Unsupported
 from .._functions.ahead import AheadSpec
 from .._functions.job import FunctionJob, JobSpec, no_mask
@@ -144,7 +143,7 @@ def _slots_ahead(document: str, rows: int) -> tuple[str, int]:
     ragged = [name for name, _, sizes in outputs if None in sizes]
     if ragged:
         return f"{ragged[0]} has a size of its own in each record", 0
-    row = sum(np.dtype(dtype).itemsize * math.prod(size or 0 for size in sizes) for _, dtype, sizes in outputs)
+    row = sum(numpy_dtype(dtype).itemsize * math.prod(size or 0 for size in sizes) for _, dtype, sizes in outputs)
     fit = _core.available_slot_bytes() // _MEMORY_PARTS // max(1, row * rows)
     if fit < _SLOTS_MIN:
         return f"a batch has {row * rows >> 20} MiB before them, too much for this machine's memory", 0

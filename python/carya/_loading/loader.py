@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .. import _core
+from .._dtypes import numpy_dtype
 from .._errors import (
     Closed,
     Error,
@@ -204,6 +205,9 @@ class Loader(Delivery, DataLoaderAttributes):
         if pipeline._batch is None:
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
         given = given_only(given)
+        if not self._takes_bfloat16 and not pipeline.has_functions:
+            for _, dtype, _ in pipeline.native.outputs():
+                numpy_dtype(dtype)  # before the work begins
         options = LoaderOptions(pipeline, given, self._label_dtype)
         self._has_tiers = bool(options.job.cache_disk[1] or options.job.cache_shared[1])
         self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for

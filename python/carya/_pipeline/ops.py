@@ -364,17 +364,19 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
     ) -> Self:
         """Convert the element type; with `scale`, uint8 0..255 becomes 0..1 and back.
 
-        Shape stays. `dtype`: a numpy dtype or its name. `fields`: None means `image` alone. An image cast to float32 is
+        Shape stays. `dtype`: a dtype of numpy or torch, or its name. `fields`: None means `image` alone. An image cast to float32 is
         still an image to crops, resizes, flips, pads and warps, and with `scale` to `invert`, `grayscale`, `color_jitter`
         and `gaussian_blur`: they compute in float32 then, without rounding to levels, at several times the cost; the
-        cast costs least as the last of them. "float16" is of float32 values and comes last; beyond its range is infinity. Errors: InvalidArgument. Reference: torchvision.transforms.v2.ToDtype.
+        cast costs least as the last of them. "float16" and "bfloat16" are of float32 values and come last: the nearest value,
+        the even one of two, beyond their range infinity. A bfloat16 is torch's and jax's own, in numpy the type of the
+        package ml_dtypes. Errors: InvalidArgument. Reference: torchvision.transforms.v2.ToDtype.
 
         >>> import carya
         >>> carya.image_folder("photos").decode_image().to_dtype("float32", scale=True).outputs[0]
         ('image', 'float32', (None, None, 3))
         """
         name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-        return self._with_op("to_dtype", order, dtype=name, scale=scale, fields=plain(fields))
+        return self._with_op("to_dtype", order, dtype=name.removeprefix("torch."), scale=scale, fields=plain(fields))
 
     def to_layout(self, layout: Layout, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
         """Order of the axes: "CHW" (planes, as torch wants it) or "HWC" (interleaved, as decoded).

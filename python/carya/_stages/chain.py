@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._dtypes import numpy_dtype
 from .._errors import InvalidArgument
 from .._joined import ByColumns, as_lists
 from .mix import MixSource
@@ -349,9 +350,9 @@ def _check_declared(stage: Stage, made: Mapping[str, Any]) -> None:
         if not isinstance(leaf, np.ndarray):
             raise InvalidArgument(
                 f"{stage.label}: {name}: it returned an object of type {type(leaf).__name__}; out= declares "
-                f"{np.dtype(dtype)} {shape}: return an array"
+                f"{numpy_dtype(dtype)} {shape}: return an array"
             )
-        check_like(f"{stage.label}: {name}", leaf, np.dtype(dtype), shape, "out= declares")
+        check_like(f"{stage.label}: {name}", leaf, numpy_dtype(dtype), shape, "out= declares")
 
 
 def check_like(

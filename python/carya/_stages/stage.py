@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from .._dtypes import BFLOAT16, is_bfloat16, numpy_dtype
 from .._errors import invalid
 from .identity import identity
 from .padding import Pad
@@ -162,13 +161,13 @@ def _declared(subject: str, given: Any) -> tuple[str, tuple[int, ...]]:
     wanted = 'a pair of dtype and shape of one sample, as ("float32", (3, 224, 224))'
     try:
         dtype, shape = given
-        kind = np.dtype(dtype)
+        kind = numpy_dtype(dtype)
         sides = tuple(int(side) for side in shape)
     except (TypeError, ValueError):
         raise invalid(subject, given, wanted) from None
     if kind.hasobject or any(side < 0 for side in sides):
         raise invalid(subject, given, wanted)
-    return kind.str, sides
+    return BFLOAT16 if is_bfloat16(kind) else kind.str, sides
 
 
 def takes_rng(fn: Callable[..., Any]) -> bool:

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import _core
+from .._dtypes import numpy_dtype
 from .._errors import Error
 from .._stages.native import NativeOps, part_mark
 from .._stages.spec import StreamSpec
@@ -60,7 +59,7 @@ class _Op:
             (self.passes,) = alone.passes_pixelwise()
             _, dtype, sides = alone.outputs()[0]
             known = [side for side in sides if side is not None]
-            self.grows = len(known) == len(sides) and math.prod(known) * np.dtype(dtype).itemsize > math.prod(shape)
+            self.grows = len(known) == len(sides) and math.prod(known) * numpy_dtype(dtype).itemsize > math.prod(shape)
             return
 
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace carya::transforms {
 namespace {
 
@@ -25,15 +27,31 @@ std::uint16_t half_of(float value) {
   return static_cast<std::uint16_t>((size > kInfinity ? nan : number) | ((bits >> 16) & 0x8000));
 }
 
-}  // namespace
+// The upper half of the bits. What goes rounds them, a carry into the exponent is the next larger value or infinity.
+std::uint16_t bfloat_of(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t number = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  const std::uint32_t nan = ((bits >> 16) & 0x8000) | 0x7FC0;
+  return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > kInfinity ? nan : number);
+}
 
-void to_halves(const std::byte* __restrict in, std::int64_t count, std::byte* __restrict out) {
+template <typename HalfOf>
+void each_half(const std::byte* __restrict in, std::int64_t count, std::byte* __restrict out,
+               HalfOf to_half) {
   for (std::int64_t i = 0; i < count; ++i) {
     float value = 0;
     std::memcpy(&value, in + i * 4, sizeof value);
-    const std::uint16_t half = half_of(value);
+    const std::uint16_t half = to_half(value);
     std::memcpy(out + i * 2, &half, sizeof half);
   }
+}
+
+}  // namespace
+
+void to_halves(DType to, const std::byte* in, std::int64_t count, std::byte* out) {
+  CHECK(is_half(to));
+  if (to == DType::kFloat16) return each_half(in, count, out, [](float x) { return half_of(x); });
+  each_half(in, count, out, [](float x) { return bfloat_of(x); });
 }
 
 }  // namespace carya::transforms
