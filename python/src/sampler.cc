@@ -119,10 +119,10 @@ py::dict arrays_for(const std::vector<TensorSpec>& specs, std::vector<std::byte*
 py::dict arrays_of(std::vector<OwnedTensor>& tensors) {
   py::dict made;
   for (OwnedTensor& tensor : tensors) {
-    auto kept = std::make_unique<std::vector<std::byte>>(std::move(tensor.data));
+    using Data = decltype(tensor.data);
+    auto kept = std::make_unique<Data>(std::move(tensor.data));
     std::byte* const bytes = kept->data();
-    const py::capsule owner(kept.get(),
-                            [](void* held) { delete static_cast<std::vector<std::byte>*>(held); });
+    const py::capsule owner(kept.get(), [](void* held) { delete static_cast<Data*>(held); });
     static_cast<void>(kept.release());
     made[py::str(tensor.spec.name)] =
         py::array(numpy_dtype(tensor.spec.dtype),

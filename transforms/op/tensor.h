@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,22 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// A sample's tensor that owns its bytes, which are row-major without gaps. Debugging paths use it (`train[i]`);
-/// streams do not.
+/// An allocator whose vectors grow by bytes that nobody has set: whoever makes a picture writes all of it, and zeros
+/// before that cost as much as one of its operations.
+struct UnsetBytes : std::allocator<std::byte> {
+  template <typename>
+  struct rebind {
+    using other = UnsetBytes;
+  };
+  void construct(std::byte*) const noexcept {}
+  void construct(std::byte* at, std::byte value) const noexcept { *at = value; }
+};
+
+/// A sample's tensor that owns its bytes, which are row-major without gaps. `train[i]` uses it, and streams of plans that
+/// run op by op.
 struct OwnedTensor {
   TensorSpec spec;
-  std::vector<std::byte> data;
+  std::vector<std::byte, UnsetBytes> data;
 };
 
 }  // namespace carya::transforms

@@ -215,7 +215,8 @@ Status run_sounds(const Program& program, const SampleId& id,
   for (std::size_t f = 0; f < program.fields.size(); ++f) {
     const FieldProgram& field = program.fields[f];
     if (field.kind != FieldProgram::Kind::kLength) continue;
-    OwnedTensor length{program.outputs[f], std::vector<std::byte>(sizeof(std::int64_t))};
+    OwnedTensor length{program.outputs[f], {}};
+    length.data.resize(sizeof(std::int64_t));
     std::memcpy(length.data.data(), &valid[field.sound], sizeof(std::int64_t));
     while (sample.tensors.size() <= f) sample.tensors.emplace_back();
     sample.tensors[f] = std::move(length);
@@ -239,7 +240,7 @@ void end_objects(const Program& program, std::span<const std::span<const std::by
     if (program.fields[f].kind != FieldProgram::Kind::kObjects) continue;
     OwnedTensor& tensor = sample.tensors[f];
     tensor.spec = program.outputs[f];
-    tensor.data.resize(static_cast<std::size_t>(tensor.spec.bytes()));
+    tensor.data.assign(static_cast<std::size_t>(tensor.spec.bytes()), std::byte{});
     outputs[f] = tensor.data.data();
   }
   store_objects(program.objects, inputs, sample.objects, outputs);

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "transforms/kernels/store/half.h"
 
@@ -57,8 +59,65 @@ void for_each_value(const PointStep& step, const Extent& extent, const std::byte
 }
 
 template <typename From>
+float value_at(const std::byte* in, std::int64_t i) {
+  From value;
+  std::memcpy(&value, in + i * static_cast<std::int64_t>(sizeof(From)), sizeof value);
+  return static_cast<float>(value);
+}
+
+void store_at(std::byte* out, std::int64_t i, float value) {
+  std::memcpy(out + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
+}
+
+// Values that stay where they are. Each has the factor and offset of its place in a block, a multiple of all numbers of
+// channels: compilers make vectors of that.
+template <typename From>
+void affine_in_place(const std::byte* __restrict in, std::int64_t count, std::span<const float> a,
+                     std::span<const float> b, std::byte* __restrict out) {
+  constexpr std::int64_t kBlock = 48;
+  CHECK(kBlock % static_cast<std::int64_t>(a.size()) == 0 && a.size() == b.size());
+  std::array<float, kBlock> factors;
+  std::array<float, kBlock> offsets;
+  for (std::size_t k = 0; k < kBlock; ++k) {
+    factors[k] = a[k % a.size()];
+    offsets[k] = b[k % b.size()];
+  }
+  const auto each = [&](std::int64_t i, std::int64_t k) {
+    const float product = value_at<From>(in, i + k) * factors[static_cast<std::size_t>(k)];
+    store_at(out, i + k, product + offsets[static_cast<std::size_t>(k)]);
+  };
+  std::int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock)
+    for (std::int64_t k = 0; k < kBlock; ++k) each(i, k);
+  for (std::int64_t k = 0; i + k < count; ++k) each(i, k);
+}
+
+// Interleaved values into planes.
+template <typename From, std::size_t kChannels>
+void affine_to_planes(const std::byte* __restrict in, std::int64_t pixels, std::span<const float> a,
+                      std::span<const float> b, std::byte* __restrict out) {
+  std::array<float, kChannels> factors;
+  std::array<float, kChannels> offsets;
+  for (std::size_t c = 0; c < kChannels; ++c) {
+    factors[c] = a[c % a.size()];
+    offsets[c] = b[c % b.size()];
+  }
+  constexpr auto kStride = static_cast<std::int64_t>(kChannels);
+  for (std::int64_t i = 0; i < pixels; ++i)
+    for (std::int64_t c = 0; c < kStride; ++c) {
+      const float product = value_at<From>(in, i * kStride + c) * factors[static_cast<std::size_t>(c)];
+      store_at(out, c * pixels + i, product + offsets[static_cast<std::size_t>(c)]);
+    }
+}
+
+template <typename From>
 void affine(const PointStep& step, const Extent& extent, const std::byte* in, std::byte* out) {
   const bool single = step.a.size() == 1;
+  const std::int64_t pixels = extent.height * extent.width;
+  if (step.layout_in == step.layout_out && (single || step.layout_in == Layout::kHwc))
+    return affine_in_place<From>(in, pixels * extent.channels, step.a, step.b, out);
+  if (step.layout_in == Layout::kHwc && extent.channels == 3)
+    return affine_to_planes<From, 3>(in, pixels, step.a, step.b, out);
   for_each_value<From, float>(step, extent, in, out, [&](From x, std::size_t c) {
     const float product = static_cast<float>(x) * step.a[single ? 0 : c];
     return product + step.b[single ? 0 : c];

@@ -126,7 +126,7 @@ class UserPlan final : public Plan {
         ASSIGN(TensorSpec out, made_of(*steps_[k].op, field, tensor.spec));
         out.name = tensor.spec.name;
         OwnedTensor made{.spec = std::move(out), .data = {}};
-        made.data.resize(static_cast<std::size_t>(made.spec.bytes()));
+        made.data.assign(static_cast<std::size_t>(made.spec.bytes()), std::byte{});  // it may not write all
         TRY(call(steps_[k], field, id, tensor.spec, tensor.data.data(), made.spec, made.data.data()));
         tensor = std::move(made);
       }

@@ -24,33 +24,32 @@ void check_same(const FloatView& in, const FloatView& out) {
 }
 
 // The largest and the smallest value of a pixel change channels, the middle one moves between them. Hue is
-// in sixths of a turn from red, as in shift_hue().
+// in sixths of a turn from red, as in shift_hue(). Without branches, so that compilers make vectors of it.
 void turn_pixel(const float* in, float shift, float* out) {
-  const float high = std::max({in[0], in[1], in[2]});
-  const float low = std::min({in[0], in[1], in[2]});
+  const float red = in[0], green = in[1], blue = in[2];
+  const float high = std::max(std::max(red, green), blue);
+  const float low = std::min(std::min(red, green), blue);
   const float range = high - low;
-  if (range <= 0.0F) {
-    std::copy_n(in, 3, out);
-    return;
-  }
-  float hue = 0.0F;
-  if (in[0] == high)
-    hue = (in[1] - in[2]) / range;
-  else if (in[1] == high)
-    hue = 2.0F + (in[2] - in[0]) / range;
-  else
-    hue = 4.0F + (in[0] - in[1]) / range;
-  hue += shift;
-  if (hue < 0.0F) hue += 6.0F;
-  if (hue >= 6.0F) hue -= 6.0F;
-  const int sixth = std::clamp(static_cast<int>(hue), 0, 5);
-  const float part = hue - static_cast<float>(sixth);
-  const float middle = low + range * (sixth % 2 == 0 ? part : 1.0F - part);
-  constexpr int kHigh[] = {0, 1, 1, 2, 2, 0};
-  constexpr int kMiddle[] = {1, 0, 2, 1, 0, 2};
-  out[0] = out[1] = out[2] = low;
-  out[kMiddle[sixth]] = middle;
-  out[kHigh[sixth]] = high;
+  const bool from_red = red == high, from_green = green == high;
+  const float apart = from_red ? green - blue : (from_green ? blue - red : red - green);
+  const float begin = from_red ? 0.0F : (from_green ? 2.0F : 4.0F);
+  float hue = begin + apart / range + shift;
+  hue = hue < 0.0F ? hue + 6.0F : hue;
+  hue = hue >= 6.0F ? hue - 6.0F : hue;
+  const int sixth = std::clamp(static_cast<int>(range > 0.0F ? hue : 0.0F), 0, 5);
+  const float whole = static_cast<float>(sixth);
+  const float part = hue - whole;
+  const float middle = low + range * ((sixth & 1) == 0 ? part : 1.0F - part);
+  const float outer = ((whole < 2.0F) | (whole > 3.0F)) ? middle : low;
+  const float turned_red = ((whole < 1.0F) | (whole > 4.0F)) ? high : outer;
+  const float side = ((whole < 1.0F) | (whole > 2.0F)) ? middle : high;
+  const float turned_green = whole > 3.0F ? low : side;
+  const float other_side = ((whole < 3.0F) | (whole > 4.0F)) ? middle : high;
+  const float turned_blue = whole < 2.0F ? low : other_side;
+  const bool is_gray = range <= 0.0F;
+  out[0] = is_gray ? red : turned_red;
+  out[1] = is_gray ? green : turned_green;
+  out[2] = is_gray ? blue : turned_blue;
 }
 
 // sums[i] += (one[i] + other[i]) * weight k of the taps.

@@ -1,6 +1,8 @@
 #include "transforms/kernels/floats/float_image.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -43,16 +45,50 @@ class Windows {
   std::vector<float> weights_;
 };
 
+// Values that are summed at once, and readable behind a row: compilers make vectors of loops of a fixed length.
+constexpr std::int64_t kLane = 4;
+constexpr std::int64_t kBlock = 32;
+
+// sums[i] is that of in[k * stride + i] * weights[k] over all k, from 0 on.
+template <std::size_t kCount>
+void weigh(const float* in, std::int64_t stride, const float* weights, std::int64_t count,
+           std::array<float, kCount>& sums) {
+  sums.fill(0.0F);
+  for (std::int64_t k = 0; k < count; ++k) {
+    std::array<float, kCount> values;
+    std::memcpy(values.data(), in + k * stride, sizeof values);
+    for (std::size_t i = 0; i < kCount; ++i) sums[i] += values[i] * weights[k];
+  }
+}
+
+// Writes `values` values and may read kBlock of each row; the rest of a picture's last row is summed one by one.
+void resize_column(const FloatView& in, const InputWindow& window, const float* weights, float* out) {
+  const std::int64_t values = in.width * in.channels;
+  const float* first = in.row(window.start);
+  std::int64_t i = 0;
+  std::array<float, kBlock> sums;
+  for (; i + kBlock <= values; i += kBlock) {
+    weigh(first + i, values, weights, window.count, sums);
+    std::memcpy(out + i, sums.data(), sizeof sums);
+  }
+  std::array<float, 1> sum;
+  for (; i < values; ++i) {
+    weigh(first + i, values, weights, window.count, sum);
+    out[i] = sum[0];
+  }
+}
+
+// `in` can be read kLane values beyond its end.
 void resize_row(const float* in, const Windows& columns, std::int64_t channels, std::int64_t width,
                 float* out) {
+  std::array<float, kLane> sums;
   for (std::int64_t x = 0; x < width; ++x) {
     const auto& [start, count] = columns.at(x);
-    const float* weights = columns.weights(x);
-    for (std::int64_t c = 0; c < channels; ++c) {
-      float sum = 0.0F;
-      for (std::int64_t k = 0; k < count; ++k) sum += in[(start + k) * channels + c] * weights[k];
-      out[x * channels + c] = sum;
-    }
+    weigh(in + start * channels, channels, columns.weights(x), count, sums);
+    if (x + kLane <= width)  // what is behind the pixel is written over by the next one
+      std::memcpy(out + x * channels, sums.data(), sizeof sums);
+    else
+      std::copy_n(sums.data(), channels, out + x * channels);
   }
 }
 
@@ -87,7 +123,11 @@ void blend_pixels(const FloatView& in, WarpGrid::Place place, float* out) {
 void crop_padded(const FloatView& in, const Region& window, PaddingMode mode, const FloatFill& fill,
                  const MutableFloatView& out) {
   CHECK(out.height == window.height && out.width == window.width && out.channels == in.channels);
-  for (std::int64_t y = 0; y < out.height; ++y) {
+  const bool inside = window.left >= 0 && window.left + window.width <= in.width && window.top >= 0 &&
+                      window.top + window.height <= in.height;
+  for (std::int64_t y = 0; inside && y < out.height; ++y)
+    std::copy_n(in.row(window.top + y) + window.left * in.channels, out.width * out.channels, out.row(y));
+  for (std::int64_t y = 0; !inside && y < out.height; ++y) {
     const std::int64_t from_y = padded_index(window.top + y, in.height, mode);
     for (std::int64_t x = 0; x < out.width; ++x) {
       const std::int64_t from_x = padded_index(window.left + x, in.width, mode);
@@ -115,15 +155,10 @@ void resize(const FloatView& in, Interpolation interpolation, bool antialias, co
   const Windows rows({in.height, out.height, interpolation, antialias});
   const Windows columns({in.width, out.width, interpolation, antialias});
   const std::int64_t values = in.width * in.channels;
-  std::vector<float> middle(static_cast<std::size_t>(values));
+  std::vector<float> middle(static_cast<std::size_t>(values + kLane));
   for (std::int64_t y = 0; y < out.height; ++y) {
-    const auto& [start, count] = rows.at(y);
-    std::ranges::fill(middle, 0.0F);
-    for (std::int64_t k = 0; k < count; ++k) {
-      const float* from = in.row(start + k);
-      const float weight = rows.weights(y)[k];
-      for (std::int64_t i = 0; i < values; ++i) middle[static_cast<std::size_t>(i)] += from[i] * weight;
-    }
+    const std::int64_t count = rows.at(y).count;
+    resize_column(in, rows.at(y), rows.weights(y), middle.data());
     resize_row(middle.data(), columns, in.channels, out.width, out.row(y));
     if (!goes_on(patience, kPlainLoops * (values * count + 2 * out.width * out.channels))) return;
   }
