@@ -231,7 +231,7 @@ std::vector<std::shared_ptr<LentGrants>> StoreAccess::lent_in_turn(const StoreUr
 StoreAccess::Found StoreAccess::any_grant(const StoreUrl& url) {
   if (Renewal* const from = renewal(url)) return {.grant = from->current()};
   for (const auto& one : lent_in_turn(url))
-    if (Grant found = one->current(account_of(url)); !found.empty()) return {std::move(found), one};
+    if (Grant found = one->current(account_of(url)); !found.empty()) return {.grant = found, .by = one};
   return {};
 }
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
-#include "remote/protocol/address.h"
 #include "remote/pool/usage_query.h"
+#include "remote/protocol/address.h"
 #include "remote/server/server.h"
 #include "tests/pace.h"
 #include "tests/remote/certificates.h"
