@@ -44,9 +44,15 @@ def test_hosts_and_their_parts_of_workers_are_shown(photos: Path) -> None:
                 return int(loader.stats()["remote_chunks"])
 
             until(chunks)
-            done = fleet(busy, idle, busy, "--price", "n2-standard-8", "--json")
-            assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout)
+
+            def shown() -> Any:
+                """What is told, once the host's first Ping has come, which says its weight."""
+                done = fleet(busy, idle, busy, "--price", "n2-standard-8", "--json")
+                assert done.returncode == 0, done.stderr
+                found = json.loads(done.stdout)
+                return found if found["workers"][0]["clients"][0]["weight"] != 1 else None
+
+            found = until(shown)
             assert [worker["address"] for worker in found["workers"]] == [busy, idle]
             (host,) = found["workers"][0]["clients"]
             assert host["client"].startswith("carya host ")
