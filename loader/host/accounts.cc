@@ -27,6 +27,18 @@ auto looked_up(Look look, Take take) -> std::optional<decltype(take(std::declval
   return std::nullopt;
 }
 
+/// The number under a name in one of them, or what its digits say.
+template <typename Entry, typename Look>
+Result<id_t> number_of(const std::string& name, const char* what, Look look, id_t Entry::* number) {
+  const auto found =
+      looked_up<Entry>([&](Entry* entry, char* room, std::size_t size,
+                           Entry** result) { return look(name.c_str(), entry, room, size, result); },
+                       [&](const Entry& entry) { return entry.*number; });
+  if (found) return *found;
+  if (const auto digits = id_of_digits(name)) return *digits;
+  return fail(Code::kInvalidArgument, std::string("there is no ") + what + " " + name);
+}
+
 template <typename Take>
 auto account_of(uid_t user, Take take) {
   return looked_up<passwd>([&](passwd* entry, char* room, std::size_t size,
@@ -44,13 +56,7 @@ std::optional<id_t> id_of_digits(const std::string& digits) {
 }
 
 Result<uid_t> user_number(const std::string& name) {
-  const auto found =
-      looked_up<passwd>([&](passwd* entry, char* room, std::size_t size,
-                            passwd** result) { return getpwnam_r(name.c_str(), entry, room, size, result); },
-                        [](const passwd& entry) { return entry.pw_uid; });
-  if (found) return *found;
-  if (const auto digits = id_of_digits(name)) return *digits;
-  return fail(Code::kInvalidArgument, "there is no user " + name);
+  return number_of<passwd>(name, "user", getpwnam_r, &passwd::pw_uid);
 }
 
 std::string user_name(uid_t user) {
@@ -63,13 +69,7 @@ std::string user_home(uid_t user) {
 }
 
 Result<gid_t> group_number(const std::string& name) {
-  const auto found =
-      looked_up<group>([&](group* entry, char* room, std::size_t size,
-                           group** result) { return getgrnam_r(name.c_str(), entry, room, size, result); },
-                       [](const group& entry) { return entry.gr_gid; });
-  if (found) return *found;
-  if (const auto digits = id_of_digits(name)) return *digits;
-  return fail(Code::kInvalidArgument, "there is no group " + name);
+  return number_of<group>(name, "group", getgrnam_r, &group::gr_gid);
 }
 
 }  // namespace carya::loader

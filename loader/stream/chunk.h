@@ -124,8 +124,7 @@ struct Chunk {
   std::shared_ptr<FetchGroup> fetching;  ///< of `found`, by the index of the task; null: none was begun
 
   /// Whether the rows are as they were cut from their step: one behind the other, without substitutes, with all inputs,
-  /// never sent before.
-  /// A chunk records only one worker that computed rows of it.
+  /// never sent before. A chunk records only one worker that computed rows of it.
   bool is_fresh() const {
     for (std::size_t t = 0; t < tasks.size(); ++t)
       if (tasks[t].row != tasks.front().row + t || tasks[t].draws > 0 || !needs_inputs(t)) return false;
