@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -38,7 +39,8 @@ class Loader(_Loader):
     pin_memory: register the slots as pinned memory, so that `tensor.to("cuda", non_blocking=True)` runs beside the
         computation. A slot is not rewritten before the streams that used it have passed; name streams other than the
         current one with `batch.record_stream(stream)`. Without CUDA it stays unpinned and says why.
-    device: copy every batch to this device on the loader's own stream, one batch ahead; tensors are on the device.
+    device: copy every batch to this device on the loader's own stream, one batch ahead; tensors are on the device. The
+        slots are pinned for it, where they can be, unless `pin_memory` is False.
     device_backend: another kind of device, as an object with the methods of `carya._loading.devices.Backend`.
 
     >>> import carya, numpy as np
@@ -56,7 +58,7 @@ class Loader(_Loader):
         *,
         rank: int | None = None,
         world_size: int | None = None,
-        pin_memory: bool = False,
+        pin_memory: bool | None = None,
         device: torch.device | str | None = None,
         device_backend: Backend | None = None,
         **options: Any,
@@ -71,7 +73,8 @@ class Loader(_Loader):
             self._backend = _cuda_or_say_why()
         self._copies = chosen is not None and self._backend is not None and chosen.type != "cpu"
         self._copies = self._copies or (device_backend is not None and not pin_memory)
-        self._pins = pin_memory and self._backend is not None
+        self._pins = self._backend is not None and (self._copies if pin_memory is None else pin_memory)
+        self._pin_asked = bool(pin_memory)
         self._pin_reason = _NO_CUDA if pin_memory and self._backend is None else ""
         self._defer_release = self._pins and not self._copies
         self._retired = RetiredLeases(self._backend) if self._backend is not None else None
@@ -196,7 +199,8 @@ class Loader(_Loader):
         reason = "others read them too" if shared else self._backend.pin(host)
         if reason:
             self._pin_reason = reason
-            warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
+            if self._pin_asked:
+                warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
 
     def stats(self) -> dict[str, Any]:
         """As `carya.Loader.stats`, with `pinned`: True, False or why not."""
@@ -264,6 +268,9 @@ class CudaBackend:
         size = -(-(end - start) // page) * page
         error = int(torch.cuda.cudart().cudaHostRegister(start, size, 0))
         if error:
+            # The runtime keeps the error for whoever starts the next kernel; it is taken here, so that it is not the trainer.
+            with contextlib.suppress(RuntimeError):
+                torch.ones(1, device=self._device)
             return f"cudaHostRegister of {size} bytes: error {error}"
         self._pinned[start] = size
         return ""

@@ -24,6 +24,7 @@ def pictures(count: int = 30, **batch: bool) -> carya.Pipeline:
     return carya.arrays({"image": data, "label": np.arange(count, dtype=np.int32)}).shuffle(seed=3).batch(4, **batch)
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="arrays lie on another device here")
 def test_arrays_lie_in_the_slot() -> None:
     with carya.jax.Loader(pictures()) as loader:
         batch = next(iter(loader))

@@ -25,8 +25,9 @@ def run(code: str, **env: str) -> str:
     """What a process of its own prints; it must end well and say nothing else (but log that io_uring is refused)."""
     start = "import carya, gc, logging, os, signal, time\nimport numpy as np\n"
     start += "logging.getLogger('carya').addHandler(logging.NullHandler())\n"
+    # From 3.12 on Python warns of every fork of a process with threads.
     done = subprocess.run(
-        [sys.executable, "-c", start + textwrap.dedent(code)],
+        [sys.executable, "-W", "ignore:.*multi-threaded:DeprecationWarning", "-c", start + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=300,

@@ -171,6 +171,7 @@ def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/train", "gs://b/x.tar", "https://host/x-{0..3}.tar", "file:///data"])
 def test_a_url_is_named_as_what_it_is(url: str) -> None:
+    pytest.importorskip("lmdb")
     for source in (carya.audio_folder, carya.lmdb):
         with pytest.raises(
             carya.InvalidArgument,
