@@ -18,6 +18,9 @@ constexpr double kMemoryChunkBytes = 2 << 20;
 /// Storage answers late now and then.
 constexpr double kLatencyMargin = 2;
 constexpr double kReadsMax = 4096;
+/// Of a photo, and the rows of a chunk that slots are made for at most: they are memory.
+constexpr double kPhotoCpuS = 400e-6;
+constexpr double kSlotChunkRows = 8;
 
 double known(double number) {
   return std::isfinite(number) && number > 0 ? number : 0;
@@ -56,6 +59,13 @@ Flow flow(const ChunkingInputs& facts) {
   return {.chunk_rows = static_cast<std::uint64_t>(rows),
           .ahead_chunks = static_cast<std::uint32_t>(std::min<double>(ahead, kAheadChunksMax)),
           .reads = static_cast<std::uint32_t>(std::clamp(reads, 1.0, kReadsMax))};
+}
+
+std::uint32_t slots_for(std::uint32_t threads, std::uint64_t batch_rows) {
+  const double rows = std::min(kSlotChunkRows, std::ceil(threads / (kPhotoCpuS * kChunksPerSMax)));
+  const double batches =
+      std::ceil(rows * threads / static_cast<double>(std::max<std::uint64_t>(batch_rows, 1)));
+  return static_cast<std::uint32_t>(std::min(kSlotsTaken + batches, 1e6));
 }
 
 Flow steadied(const Flow& present, const Flow& better) {

@@ -36,6 +36,10 @@ struct Flow {
 /// the memory. Without a cost: 8 records, as photos want it. Numbers that cannot be count as unknown.
 Flow flow(const ChunkingInputs& facts);
 
+/// The slots that let the chunks of `threads` threads be as long as flow() wants them for samples of 400 us, such as
+/// photos: where many threads share few slots, each chunk has one row, and the threads wait for the lock.
+std::uint32_t slots_for(std::uint32_t threads, std::uint64_t batch_rows);
+
 /// The flow to go on with: `better` where its chunks are of twice or half the size, else the present one;
 /// what is read ahead never shrinks, so that a measurement that wavers changes nothing.
 Flow steadied(const Flow& present, const Flow& better);

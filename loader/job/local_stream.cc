@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/sharing/chunking.h"
 #include "base/clock.h"
 #include "io/files/source_folder.h"
 #include "io/http/store_access.h"
@@ -24,6 +25,8 @@ constexpr double kIoTimeoutMaxS = 1e9;
 /// The target bytes of ready batches when batches are small, so that a reader never waits for a thread to wake.
 constexpr std::uint64_t kAutoSlotBytes = 4 << 20;
 
+/// Slots beyond the usual take one of so many parts of the room, since other ranks and jobs come later.
+constexpr std::uint64_t kRoomParts = 8;
 /// The most slots for batches whose chunks are away with workers.
 constexpr std::uint32_t kRemoteSlotsMax = 64;
 
@@ -32,11 +35,12 @@ constexpr double kSecondsPerHour = 3600;
 /// A host for which nobody pays: what stores charge weighs most, but other costs still count.
 constexpr double kHostPerHourMin = 0.01;
 
-std::uint32_t auto_slots(std::uint64_t batch_bytes) {
-  return batch_bytes >= kAutoSlotBytes
-             ? 4
-             : static_cast<std::uint32_t>(std::min<std::uint64_t>(
-                   kAutoSlotsMax, 4 + kAutoSlotBytes / std::max<std::uint64_t>(batch_bytes, 1)));
+/// At least 4; more where batches are small, or where `wanted` says so and `room_bytes` allows it.
+std::uint32_t auto_slots(std::uint64_t batch_bytes, std::uint64_t wanted, std::uint64_t room_bytes) {
+  batch_bytes = std::max<std::uint64_t>(batch_bytes, 1);
+  const std::uint64_t small = batch_bytes >= kAutoSlotBytes ? 4 : 4 + kAutoSlotBytes / batch_bytes;
+  const std::uint64_t slots = std::max(small, std::min(wanted, room_bytes / batch_bytes));
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, kAutoSlotsMax));
 }
 
 /// The slots of a stream with workers: `slots` and as many as are away, at least `slots` again. Beyond twice `slots`
@@ -215,12 +219,16 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
 Status LocalStream::open_ring(const transforms::Plan& plan, const JobOptions& options,
                               const RankLimits& limits) {
   ASSIGN(const shm::SlotLayout layout, make_layout(plan, shape_.rank_rows_max(), options.label_int32));
-  std::uint32_t slots = options.slots > 0 ? options.slots : auto_slots(layout.slot_bytes());
+  const std::uint64_t room =
+      std::min(limits.budget ? limits.budget->left() : UINT64_MAX, shm::available_slot_bytes() / 4);
+  std::uint32_t slots = options.slots > 0 ? options.slots
+                                          : auto_slots(layout.slot_bytes(),
+                                                       autotune::slots_for(threads_, shape_.rank_rows_max()),
+                                                       room / kRoomParts);
   if (options.remote && options.slots == 0)
-    slots = remote_slots(
-        slots, planner_->earlier_samples_away() / static_cast<double>(shape_.rank_rows_max()),
-        std::min(limits.budget ? limits.budget->left() : UINT64_MAX, shm::available_slot_bytes() / 4) /
-            layout.slot_bytes());
+    slots =
+        remote_slots(slots, planner_->earlier_samples_away() / static_cast<double>(shape_.rank_rows_max()),
+                     room / layout.slot_bytes());
   if (limits.budget) {
     auto part = limits.budget->reserve(slots * layout.slot_bytes());
     if (!part)

@@ -51,6 +51,21 @@ TEST(Flow, ManyThreadsTakeNoMoreChunksThanTheLockHasRoomFor) {
   EXPECT_EQ(flow(facts).chunk_rows, 1U) << "they take few as it is";
 }
 
+TEST(Flow, SlotsGrowWithTheThreadsThatShareThem) {
+  EXPECT_EQ(slots_for(2, 128), 3U);
+  EXPECT_EQ(slots_for(64, 128), 4U);
+  EXPECT_EQ(slots_for(224, 128), 16U);
+  EXPECT_EQ(slots_for(224, 1024), 4U);
+  EXPECT_GT(slots_for(1024, 0), 1000U) << "whoever makes slots has a bound of his own";
+  ChunkingInputs facts = photos(224);
+  facts.sample_cpu_s = 400 * kMicro;
+  facts.memory_bytes = std::uint64_t{2} << 30;
+  facts.slots = 4;
+  EXPECT_EQ(flow(facts).chunk_rows, 1U) << "560,000 chunks a second";
+  facts.slots = slots_for(224, 128);
+  EXPECT_EQ(flow(facts).chunk_rows, 8U) << "70,000";
+}
+
 TEST(Flow, WithoutACostItIsThatOfPhotos) {
   ChunkingInputs facts = photos(2);
   for (const double unknown : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {

@@ -447,3 +447,14 @@ def test_epochs_breaks_and_restores_in_any_order(prefetch: bool, world_size: int
                 loader.set_epoch(epoch)
                 assert seen + records(loader) == wanted[epoch]
             assert records(loader) == wanted[epoch + 1]
+
+
+def test_many_threads_have_more_slots_unless_their_number_is_given() -> None:
+    """So that a chunk of theirs has more rows than one; each batch here is 4 MB."""
+    pipeline = carya.arrays({"x": np.zeros((8, 1 << 20), np.uint8)}).batch(4)
+
+    def slots(**given: int) -> int:
+        with carya.Loader(pipeline, daemon="embedded", **given) as loader:
+            return int(loader.stats()["slots"]["count"])
+
+    assert (slots(threads=2), slots(threads=64), slots(threads=64, slots=5)) == (4, 16, 5)
