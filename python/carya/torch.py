@@ -14,7 +14,7 @@ import torch.utils._pytree
 
 from . import _core
 from ._dtypes import BFLOAT16
-from ._errors import Error, InvalidArgument, Unsupported
+from ._errors import Error, InvalidArgument
 from ._loading.batch import Batch
 from ._loading.delivery import Taken
 from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases
@@ -135,17 +135,23 @@ class Loader(_Loader):
 
     def _stage(self, core: _core.Batch) -> _Staged:
         assert self._backend is not None
-        arrays = core.arrays()
-        if not all(isinstance(array, np.ndarray) for array in arrays) or getattr(core, "value", None) is not None:
-            raise Unsupported(
-                "Loader: device: the batch has fields that are no arrays, or a function made it, which this loader does not copy; "
-                "leave device= out, and move what the training loop needs by tensor.to(device)"
-            )
-        host = [self._tensor(array) for array in arrays]
+        if type(core) is _core.Batch:
+            host = [self._tensor(array) for array in core.arrays()]
+        else:
+            host = []
+            self._wrap_made(core, lambda array: host.append(self._tensor(array)))
         self._pin(core, host)
         tensors, event = self._backend.copy(host)
         self._under_way.add(event, core)
-        return _Staged(core, tensors, event)
+        if type(core) is _core.Batch:
+            batch = Batch(zip(self._fields, tensors, strict=True))
+        else:
+            copied = iter(tensors)
+            batch = self._wrap_made(core, lambda _: next(copied))
+            batch._core = None  # the batch does not keep the slot; the copy does, while it is under way
+        batch._records = core.records.copy()
+        batch._valid = torch.from_numpy(core.valid.copy())
+        return _Staged(core.place, batch, tensors, event)
 
     def _stage_ahead(self) -> None:
         """Start the copy of the next batch, if it is ready and belongs to this epoch."""
@@ -165,12 +171,9 @@ class Loader(_Loader):
         if self._copies:
             assert self._backend is not None
             self._backend.make_visible(taken.tensors, taken.event)
-            core: _core.Batch = taken.core
-            batch = Batch(zip(self._fields, taken.tensors, strict=True))
-            batch._records = core.records.copy()
-            batch._valid = torch.from_numpy(core.valid.copy())
-            return batch
-        core = taken
+            staged: Batch = taken.batch
+            return staged
+        core: _core.Batch = taken
         if type(core) is not _core.Batch:
             batch = self._wrap_made(core, self._tensor)
             if self._backend is not None:
@@ -195,8 +198,11 @@ class Loader(_Loader):
             return
         assert self._backend is not None
         # Pages of a private mapping that a device holds would not show what is written for the next batch.
-        shared = not all(array.flags.writeable for array in core.arrays())
-        reason = "others read them too" if shared else self._backend.pin(host)
+        shared = not all(array.flags.writeable for array in core.arrays() if isinstance(array, np.ndarray))
+        if getattr(core, "value", None) is not None:
+            reason = "a function of whole batches makes what they hold"
+        else:
+            reason = "others read them too" if shared else self._backend.pin(host)
         if reason:
             self._pin_reason = reason
             if self._pin_asked:
@@ -213,11 +219,11 @@ class Loader(_Loader):
 class _Staged:
     """A batch on its way to the device: what `_take` gives where the loader copies."""
 
-    __slots__ = ("core", "event", "place", "tensors")
+    __slots__ = ("batch", "event", "place", "tensors")
 
-    def __init__(self, core: _core.Batch, tensors: list[Any], event: Event) -> None:
-        self.core = core
-        self.place = core.place
+    def __init__(self, place: tuple[int, int, int], batch: Batch, tensors: list[Any], event: Event) -> None:
+        self.place = place
+        self.batch = batch
         self.tensors = tensors
         self.event = event
 

@@ -38,6 +38,7 @@ class LateDevice:
         self.events: list[LateEvent] = []
         self.visible: list[bool] = []
         self.streams: list[Any] = []
+        self.pinned = 0
         self.closed = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -78,6 +79,7 @@ class LateDevice:
         self._work.put(action)
 
     def pin(self, tensors: Any) -> str:
+        self.pinned += 1
         return ""
 
     def close(self) -> None:
@@ -136,6 +138,52 @@ def test_breaks_and_restores_drop_what_was_staged() -> None:
         epochs = [[batch.records.tolist() for batch in plain] for _ in range(2)]
     assert second == epochs[1]
     assert rest == [(step, step) for step in epochs[0][2:]]
+
+
+@pytest.mark.parametrize("pin", [None, True, False])
+def test_slots_are_pinned_for_copies_unless_that_is_refused(pin: bool | None) -> None:
+    device = LateDevice(0.0001)
+    # A backend of one's own copies where pin_memory does not ask for pinned slots alone.
+    given = {"device": "meta"} if pin else {}
+    with carya.torch.Loader(rows(), device_backend=device, pin_memory=pin, **given) as loader:
+        assert len([batch.records for batch in loader]) == 12
+        assert loader.stats()["pinned"] is (pin is not False)
+    assert (device.pinned > 0) is (pin is not False)
+
+
+def summed(sample: dict[str, Any]) -> dict[str, Any]:
+    """Arrays, a number, and two fields that no device takes."""
+    first = int(sample["x"][0])
+    return {"x": sample["x"][: first % 3 + 1], "y": sample["x"] + 1, "name": f"row {first}", "label": first}
+
+
+def halves(batch: dict[str, Any]) -> Any:
+    return [{"low": batch["y"][:, :256]}, batch["label"], "kept"]
+
+
+@pytest.mark.parametrize("slots", [2, 4])
+def test_what_functions_make_is_copied_too(slots: int) -> None:
+    device = LateDevice(0.002)
+    data = np.repeat(np.arange(24, dtype=np.int64)[:, None], 512, axis=1)
+    samples = carya.arrays({"x": data}).shuffle(seed=4).map(summed)
+    with carya.torch.Loader(samples.batch(4, lists=["x"]), device_backend=device, slots=slots) as loader:
+        seen = []
+        for batch in loader:
+            wanted = batch.records.tolist()
+            assert batch["label"].tolist() == wanted
+            assert batch["name"] == [f"row {record}" for record in wanted]
+            assert [x.tolist() for x in batch["x"]] == [[record] * (record % 3 + 1) for record in wanted]
+            assert torch.equal(batch["y"], torch.tensor(wanted)[:, None].expand(-1, 512) + 1)
+            assert batch.valid.all()
+            seen += wanted
+        assert sorted(seen) == list(range(24))
+    whole = samples.batch(4, lists=["x"]).map_batches(halves)
+    with carya.torch.Loader(whole, device_backend=device, slots=slots) as loader:
+        for low, label, word in loader:
+            assert torch.equal(low["low"], label[:, None].expand(-1, 256) + 1)
+            assert word == "kept"
+        assert "function" in loader.stats()["pinned"]
+    assert len(device.visible) == 12
 
 
 @pytest.mark.parametrize("slots", [2, 4])
