@@ -324,6 +324,8 @@ def test_without_pyarrow_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pyte
 def test_real_files_of_many_writers_are_read_or_refused() -> None:
     read = 0
     for path in sorted(Path(DATA or "", "formats").glob("parquet*/**/*.parquet")):
+        if path.name == "large_string_map.brotli.parquet" and not os.environ.get("CARYA_LONG"):
+            continue  # two rows of a gigabyte take as long as a hundred of the other files together
         try:
             pipeline = carya.parquet(path, unpack_max=0)
         except carya.Error as error:
