@@ -70,10 +70,10 @@ def absurd(jpeg: bytes) -> bytes:
     return bytes(made)
 
 
-def make_pictures(folder: Path) -> None:
-    """Seeded pictures of odd sizes: smooth and noisy, JPEG of three samplings, gray, progressive, damaged, PNG."""
+def make_pictures(folder: Path, count: int = 36) -> None:
+    """Seeded pictures, of which nine on end and the nine behind them are all kinds: of odd sizes, smooth and noisy, JPEG of three samplings, gray, progressive, damaged, PNG."""
     random = np.random.default_rng(5)
-    for number in range(36):
+    for number in range(count):
         height, width = random.integers(100, 260, 2)
         ramp = np.linspace(0, 255, height * width * 3).reshape(height, width, 3)
         noise = random.normal(0, 40, (height, width, 3))
@@ -102,10 +102,12 @@ def python_of(build: Path) -> tuple[list[str], dict[str, str]]:
     return command, {"PYTHONHOME": str(ARM_ROOT / "usr"), "PYTHONPATH": f"{package}:{ARM_ROOT / 'python'}"}
 
 
-def digests(root: Path, threads: int, python: Sequence[str] = (sys.executable,), **variables: str) -> list[str]:
+def digests(
+    root: Path, threads: int, python: Sequence[str] = (sys.executable,), program: str = PROGRAM, **variables: str
+) -> list[str]:
     """One line per pipeline over the pictures below `root`, computed in a process of its own by that Python (perhaps
     in an emulator), with these environment variables. Errors: SystemExit with what the process said."""
-    command = [*python, "-c", PROGRAM, str(root), str(threads)]
+    command = [*python, "-c", program, str(root), str(threads)]
     done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         how = " ".join([*python, *(f"{name}={value}" for name, value in variables.items())])

@@ -13,10 +13,12 @@ needs AVX-512 whatever its name, so it is judged by its bytes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,8 +50,6 @@ CHECKED_FUNCTIONS = (
     (re.compile(r"^_ZNSt12_GLOBAL__N_1\d+__x86_(rdseed|rdseed_rdrand)EPv"), "rdseed"),
 )
 
-FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>.+)>:$")
-
 
 class Instruction(NamedTuple):
     """A normalized instruction."""
@@ -59,10 +59,9 @@ class Instruction(NamedTuple):
 
 
 class Offence(NamedTuple):
-    """An instruction that its function may not use, at its first place there."""
+    """An instruction that its function may not use."""
 
     function: str
-    address: str
     instruction: str
     missing: str
 
@@ -92,32 +91,25 @@ def normalized(text: str) -> str:
     return re.sub(r"-?0x[0-9a-f]+", "0x10", text)
 
 
-def instructions(path: Path, targets: dict[str, list[str]]) -> dict[frozenset[str], dict[Instruction, dict[str, str]]]:
-    """By allowed sets: each distinct instruction, with the functions that use it and its first address in each."""
-    found: dict[frozenset[str], dict[Instruction, dict[str, str]]] = defaultdict(dict)
+def functions(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The functions of a program or library, each with its lines of the listing: bytes, a tab, a text in which addresses and
+    constants are equal."""
     listing = subprocess.run(
-        ["llvm-objdump-19", "--disassemble", str(path)], capture_output=True, text=True, check=True
+        ["llvm-objdump-19", "--disassemble", "--no-leading-addr", str(path)], capture_output=True, text=True, check=True
     ).stdout
-    function, current = "", found[frozenset()]
-    # A listing has a million lines of an address, bytes, a tab and a text; many have the same text.
-    known: dict[tuple[str, bool], Instruction | None] = {}
-    for line in listing.splitlines():
-        place, tab, given = line.partition("\t")
-        if not tab:
-            if heading := FUNCTION.match(line):
-                function = heading["name"]
-                current = found[allowed_sets(function, targets)]
-            continue
-        address, colon, data = place.partition(": ")
-        if not colon:
-            continue
-        key = (given, data.startswith("62"))
-        if key not in known:
-            text = normalized(given)
-            known[key] = Instruction(text, evex=key[1]) if text else None
-        if instruction := known[key]:
-            current.setdefault(instruction, {}).setdefault(function, address.strip())
-    return found
+    # All at once, so that few of a million lines are distinct.
+    listing = re.sub(r"-?0x[0-9a-f]+(?: <.*)?", "0x10", listing)
+    for block in listing.split("\n\n"):
+        heading, *lines = block.split("\n")
+        if heading.startswith("<"):
+            yield heading.strip("<>:"), lines
+
+
+def distinct(lines: Iterable[str]) -> list[Instruction]:
+    """The instructions of these lines: a program has a million lines, of which most have the text of another one."""
+    short = {(line[:3], line.partition("\t")[2]) for line in lines}
+    found = {Instruction(normalized(text), evex=data.strip() == "62") for data, text in short}
+    return sorted(one for one in found if one.text)
 
 
 def refused(texts: list[str], sets: frozenset[str]) -> dict[int, str]:
@@ -152,18 +144,25 @@ def offences(path: Path, targets: dict[str, list[str]]) -> list[Offence]:
     Errors: SystemExit where a target has no function at all: without symbols nobody can tell what code is whose.
     """
     found = []
-    used = instructions(path, targets)
+    by_name = list(functions(path))
+    used: dict[frozenset[str], list[list[str]]] = defaultdict(list)
+    for name, lines in by_name:
+        used[allowed_sets(name, targets)].append(lines)
     for name, needs in targets.items():
         if needs and frozenset(needs) not in used:
             raise SystemExit(f"carya: {path}: no function of {name}; give a file that was not stripped of its symbols")
-    for allowed, uses in used.items():
-        distinct = list(uses)
-        complaints = refused([instruction.text for instruction in distinct], allowed)
-        for index, instruction in enumerate(distinct):
+    for allowed, parts in used.items():
+        uses = distinct(itertools.chain.from_iterable(parts))
+        complaints = refused([instruction.text for instruction in uses], allowed)
+        for index, instruction in enumerate(uses):
             if index not in complaints and (not instruction.evex or "avx512f" in allowed):
                 continue
             missing = name_of_missing_set(instruction, allowed, complaints.get(index, "EVEX form"))
-            found += [Offence(*use, instruction.text, missing) for use in uses[instruction].items()]
+            found += [
+                Offence(function, instruction.text, missing)
+                for function, own in by_name
+                if allowed_sets(function, targets) == allowed and instruction in distinct(own)
+            ]
     return found
 
 
@@ -183,7 +182,7 @@ def main() -> int:
     for path in options.files:
         found = offences(path, targets)
         for offence, function in zip(found, demangled([one.function for one in found]), strict=True):
-            print(f"{path.name}: {function} at {offence.address}: {offence.instruction}: needs {offence.missing}")
+            print(f"{path.name}: {function}: {offence.instruction}: needs {offence.missing}")
         verdict = f"{len(found)} uses of instructions that a machine may lack" if found else "ok"
         print(f"{path.name}: {verdict}")
         failed = failed or bool(found)
