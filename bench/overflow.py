@@ -67,7 +67,7 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self.smoke: bool = options.smoke
-        self.hold_s = 2.0 if self.smoke else 8.0  # what rates are taken over
+        self.hold_s = 0.5 if self.smoke else 8.0  # what rates are taken over
         self.limit_s = 6.0 if self.smoke else options.seconds
         self.photos = find_photos(Options(smoke=self.smoke, data=options.data), scratch)
         warm(self.photos)
