@@ -225,7 +225,7 @@ def test_killed_at_any_moment_and_run_again_it_makes_the_same_files(lines: Path,
     run(lines, tmp_path / "whole", *words)
     out = tmp_path / "out"
     ended = 0
-    for _ in range(6):
+    for _ in range(4):
         with subprocess.Popen(
             [*COMMAND, str(lines), str(out), *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         ) as process:

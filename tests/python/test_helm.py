@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,16 @@ needs_helm = pytest.mark.skipif(
 )
 
 
-def render(**values: Any) -> dict[str, Any]:
+@cache
+def rendered(values: str) -> str:
     command = [sys.executable, str(Path(__file__).with_name("helm_render.py")), str(TOOLS), str(CHART)]
-    done = subprocess.run([*command, json.dumps(values), *VERSIONS], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, values, *VERSIONS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    return done.stdout
+
+
+def render(**values: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(rendered(json.dumps(values)))
     return found
 
 

@@ -8,7 +8,8 @@ from streams import flat, numbers, records
 
 import carya
 
-CASES = [(g, w) for g in range(1, 13) for w in range(1, g + 1) if g % w == 0]
+# One, primes, powers of two, and what has many divisors.
+CASES = [(g, w) for g in (1, 2, 3, 4, 5, 8, 12) for w in range(1, g + 1) if g % w == 0]
 
 
 @pytest.mark.parametrize(("global_size", "world_size"), CASES)

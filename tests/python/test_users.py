@@ -635,7 +635,7 @@ def test_a_flood_of_one_user_keeps_no_other_out(host: Host, flood: str) -> None:
         before = len(host.log())
         enough = host.folder / "enough"
         mallory.ask(FLOODS[flood], pid=host.daemons()[MALLORY], enough=str(enough))
-        for count in range(4):
+        for count in range(2):
             time.sleep(0.2)
             assert bob.do(JOB.replace("loader", f"loader_{count}"), job=f"work {count}") == records_of_numbers()[0]
         assert alice.do(REST) == records_of_numbers()[1:]
