@@ -15,23 +15,23 @@ namespace carya {
 /// one 100 to 250; on a busy one each sleep takes longer, as each hand-off does.
 ///
 /// Threads: the test's.
-class Patience {
+class Pace {
  public:
   /// What waits for a hand-off looks again after so long, at the earliest.
   static constexpr int kLookMs = 200;
 
-  explicit Patience(int handoffs)
+  explicit Pace(int handoffs)
       : thread_([this, sleeps = 20 * handoffs] {
           for (int i = 0; i < sleeps && !over_; ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           over_ = true;
         }) {}
-  ~Patience() {
+  ~Pace() {
     over_ = true;
     thread_.join();
   }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  Pace(const Pace&) = delete;
+  Pace& operator=(const Pace&) = delete;
 
   bool over() const { return over_; }
 

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNear = 1e-9;
 constexpr double kMargin = 0.2;
 
 /// The cheapest plan in which `first` runs before `second`, by trying all.

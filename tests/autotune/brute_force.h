@@ -20,6 +20,9 @@ Instance random_instance(std::mt19937_64& random, std::size_t ops);
 
 using Order = std::vector<std::size_t>;
 
+/// Costs that are the same but for the order in which they are added.
+inline constexpr double kNear = 1e-9;
+
 /// All orders that exchanges of neighbours can reach from the declared one. Written from the words of the
 /// design, not from autotune/order/precedence.cc.
 std::vector<Order> reachable_orders(const ChainSpec& spec, Sense sense);

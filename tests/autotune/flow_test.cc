@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-ChunkingInputs photos(std::uint32_t threads) {
+ChunkingInputs photo_chunks(std::uint32_t threads) {
   return {.sample_cpu_s = 700 * kMicro,
           .record_bytes = 110'000,
           .read_latency_s = 100 * kMicro,
@@ -22,12 +22,12 @@ ChunkingInputs photos(std::uint32_t threads) {
 }
 
 TEST(Flow, PhotosAreComputedElevenAtATime) {
-  EXPECT_EQ(flow(photos(2)).chunk_rows, 11U);
-  EXPECT_EQ(flow(photos(32)).chunk_rows, 2U);  // two chunks of a batch for each thread
+  EXPECT_EQ(flow(photo_chunks(2)).chunk_rows, 11U);
+  EXPECT_EQ(flow(photo_chunks(32)).chunk_rows, 2U);  // two chunks of a batch for each thread
 }
 
 TEST(Flow, CheapSamplesGoInLongChunksAndDearOnesAlone) {
-  ChunkingInputs facts = photos(2);
+  ChunkingInputs facts = photo_chunks(2);
   facts.sample_cpu_s = 20 * kMicro;
   facts.record_bytes = 5'000;
   EXPECT_EQ(flow(facts).chunk_rows, 32U);
@@ -38,7 +38,7 @@ TEST(Flow, CheapSamplesGoInLongChunksAndDearOnesAlone) {
 }
 
 TEST(Flow, ManyThreadsTakeNoMoreChunksThanTheLockHasRoomFor) {
-  ChunkingInputs facts = photos(224);
+  ChunkingInputs facts = photo_chunks(224);
   facts.sample_cpu_s = 2'000 * kMicro;
   facts.record_bytes = 1'000;
   EXPECT_EQ(flow(facts).chunk_rows, 1U) << "nobody knows whether there are slots enough";
@@ -57,7 +57,7 @@ TEST(Flow, SlotsGrowWithTheThreadsThatShareThem) {
   EXPECT_EQ(slots_for(224, 128), 16U);
   EXPECT_EQ(slots_for(224, 1024), 4U);
   EXPECT_GT(slots_for(1024, 0), 1000U) << "whoever makes slots has a bound of his own";
-  ChunkingInputs facts = photos(224);
+  ChunkingInputs facts = photo_chunks(224);
   facts.sample_cpu_s = 400 * kMicro;
   facts.memory_bytes = std::uint64_t{2} << 30;
   facts.slots = 4;
@@ -67,7 +67,7 @@ TEST(Flow, SlotsGrowWithTheThreadsThatShareThem) {
 }
 
 TEST(Flow, WithoutACostItIsThatOfPhotos) {
-  ChunkingInputs facts = photos(2);
+  ChunkingInputs facts = photo_chunks(2);
   for (const double unknown : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     facts.sample_cpu_s = unknown;
     EXPECT_EQ(flow(facts), (Flow{8, 6}));
@@ -75,7 +75,7 @@ TEST(Flow, WithoutACostItIsThatOfPhotos) {
 }
 
 TEST(Flow, SlowStorageIsAskedEarlier) {
-  ChunkingInputs facts = photos(8);
+  ChunkingInputs facts = photo_chunks(8);
   EXPECT_EQ(flow(facts).ahead_chunks, 19U);
   EXPECT_EQ(flow(facts).reads, 3U);
   facts.read_latency_s = 10'000 * kMicro;  // 11,429 photos/s * 10 ms * 2 = 229
@@ -86,7 +86,7 @@ TEST(Flow, SlowStorageIsAskedEarlier) {
 }
 
 TEST(Flow, SamplesInMemoryGoByTheirBytesUnlessTheyAreDear) {
-  ChunkingInputs facts = photos(2);
+  ChunkingInputs facts = photo_chunks(2);
   facts.record_bytes = 0;
   facts.sample_cpu_s = 0;
   EXPECT_EQ(flow(facts).chunk_rows, 13U);

@@ -18,7 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr Sense kSenses[] = {Sense::kOff, Sense::kExact, Sense::kRounding, Sense::kRelaxed};
-constexpr double kNear = 1e-9;
 
 /// `count` instances of `ops` ops by chance, each under every sense, against all orders and all fusions.
 void compare_with_brute_force(std::uint64_t seed, std::size_t ops, int count) {

@@ -12,7 +12,7 @@ namespace carya::autotune {
 namespace {
 
 // decode (1000 bytes -> 600), flip (600), to_float (2400 bytes): 2700, 300 and 610 ns alone.
-Instance small_instance() {
+Instance cut_instance() {
   Instance instance;
   OpModel decode{.name = "decode"};
   decode.size = {.pixels = Change::set(200), .channels = Change::set(3)};
@@ -38,7 +38,7 @@ class RemoteCutTest : public ::testing::Test {
     ASSERT_TRUE(found) << found.error().message;
     cuts_ = *found;
   }
-  Instance instance_ = small_instance();
+  Instance instance_ = cut_instance();
   std::optional<Chain> chain_;
   RemoteCuts cuts_;
 };

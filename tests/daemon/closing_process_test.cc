@@ -17,12 +17,12 @@ namespace carya::loader {
 namespace {
 
 /// A TCP socket whose close waits for its peer, which reads nothing, for hours.
-struct Lingering {
+struct LingeringConnection {
   UniqueFd listening, peer, socket;
 };
 
-Lingering lingering() {
-  Lingering made;
+LingeringConnection lingering() {
+  LingeringConnection made;
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
   socklen_t size = sizeof(address);
@@ -75,7 +75,7 @@ TEST(ClosingProcess, ClosesWhatItIsGiven) {
 
 TEST(ClosingProcess, ACloseThatWaitsHoldsUpNoOther) {
   ClosingProcess closing;
-  std::vector<Lingering> sockets;
+  std::vector<LingeringConnection> sockets;
   std::vector<UniqueFd> others;
   for (int i = 0; i < 40; ++i) {  // more than wait for one process
     sockets.push_back(lingering());

@@ -12,7 +12,7 @@
 namespace carya::io {
 namespace {
 
-const std::vector<TarField> kImage = {{{"jpg", "png"}}};
+const std::vector<TarField> kPicture = {{{"jpg", "png"}}};
 
 class WebDataset : public testing::Test {
  protected:
@@ -74,7 +74,7 @@ TEST_F(WebDataset, AKeyThatLacksSomethingIsABrokenRecord) {
   TarMaker maker;
   maker.file("a.jpg", "x").file("a.cls", "1").file("b.cls", "2").file("c.jpg", "x").file("c.cls", "3");
   maker.file("d.jpg", "x");
-  const auto listed = list_webdataset({tar("t.tar", maker)}, kImage, {"cls"}, {});
+  const auto listed = list_webdataset({tar("t.tar", maker)}, kPicture, {"cls"}, {});
   ASSERT_TRUE(listed) << listed.error().message;
   const Manifest& image = *(*listed)[0];
   ASSERT_EQ(image.count(), 4u);
@@ -90,7 +90,7 @@ TEST_F(WebDataset, WhatEveryKeyLacksIsRefused) {
   TarMaker maker;
   maker.file("a.webp", "x").file("a.cls", "1").file("b.webp", "x").file("b.cls", "1");
   const std::vector<std::string> tars = {tar("t.tar", maker)};
-  const auto field = list_webdataset(tars, kImage, {}, {});
+  const auto field = list_webdataset(tars, kPicture, {}, {});
   ASSERT_FALSE(field);
   EXPECT_EQ(field.error().code, Code::kNotFound);
   EXPECT_NE(field.error().message.find("t.tar: key a has no .jpg or .png, and no other key has it"),
@@ -99,14 +99,14 @@ TEST_F(WebDataset, WhatEveryKeyLacksIsRefused) {
   EXPECT_FALSE(list_webdataset(tars, {{{"image", "webp"}}}, {"txt"}, {}));
   TarMaker twice;
   twice.file("a.jpg", "x").file("a.JPG", "y");
-  EXPECT_EQ(list_webdataset({tar("twice.tar", twice)}, kImage, {}, {}).error().code, Code::kCorrupt);
+  EXPECT_EQ(list_webdataset({tar("twice.tar", twice)}, kPicture, {}, {}).error().code, Code::kCorrupt);
 }
 
 TEST_F(WebDataset, LabelThatIsNoIntegerIsKnownByItsNumber) {
   TarMaker maker;
   maker.file("a.jpg", "x").file("a.cls", "1").file("b.jpg", "x").file("b.cls", "cat");
   maker.file("c.jpg", "x").file("c.cls", "").file("d.jpg", "x").file("d.cls", "-1");
-  const auto listed = list_webdataset({tar("t.tar", maker)}, kImage, {"cls"}, {});
+  const auto listed = list_webdataset({tar("t.tar", maker)}, kPicture, {"cls"}, {});
   ASSERT_TRUE(listed) << listed.error().message;
   std::vector<std::int64_t> labels;
   for (std::uint64_t i = 0; i < (*listed)[0]->count(); ++i) labels.push_back((*listed)[0]->record(i).label);
@@ -117,13 +117,13 @@ TEST_F(WebDataset, WrongTarsAreNamed) {
   TarMaker good;
   good.file("a.jpg", "x");
   const std::string first = tar("good.tar", good);
-  EXPECT_EQ(list_webdataset({}, kImage, {}, {}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(list_webdataset({}, kPicture, {}, {}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(list_webdataset({first}, {}, {}, {}).error().code, Code::kInvalidArgument);
-  EXPECT_EQ(list_webdataset({first, dir_.path("none.tar")}, kImage, {}, {}).error().code, Code::kNotFound);
-  EXPECT_EQ(list_webdataset({first, dir_.path()}, kImage, {}, {}).error().code, Code::kInvalidArgument);
-  EXPECT_EQ(list_webdataset({raw("empty.tar", "")}, kImage, {}, {}).error().code, Code::kNotFound);
+  EXPECT_EQ(list_webdataset({first, dir_.path("none.tar")}, kPicture, {}, {}).error().code, Code::kNotFound);
+  EXPECT_EQ(list_webdataset({first, dir_.path()}, kPicture, {}, {}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(list_webdataset({raw("empty.tar", "")}, kPicture, {}, {}).error().code, Code::kNotFound);
   const auto pointer = list_webdataset(
-      {first, raw("lfs.tar", "version https://git-lfs.github.com/spec/v1\n")}, kImage, {}, {});
+      {first, raw("lfs.tar", "version https://git-lfs.github.com/spec/v1\n")}, kPicture, {}, {});
   ASSERT_FALSE(pointer);
   EXPECT_EQ(pointer.error().code, Code::kCorrupt);
   EXPECT_NE(pointer.error().message.find("lfs.tar"), std::string::npos);
@@ -135,7 +135,7 @@ TEST_F(WebDataset, TheIndexIsKeptAndFollowsTheTar) {
   maker.file("a.jpg", "x");
   const std::string path = tar("t.tar", maker);
   let_settle();
-  ASSERT_TRUE(list_webdataset({path}, kImage, {}, cached()));
+  ASSERT_TRUE(list_webdataset({path}, kPicture, {}, cached()));
   ASSERT_EQ(files("cache", ".manifest").size(), 1u);
   const std::string index = files("cache", ".manifest")[0];
   const auto written = std::filesystem::last_write_time(index);
@@ -143,7 +143,7 @@ TEST_F(WebDataset, TheIndexIsKeptAndFollowsTheTar) {
   std::string damaged = maker.finish();
   damaged[0] = 'z';
   raw("t.tar", damaged);
-  auto listed = list_webdataset({path}, kImage, {}, cached());
+  auto listed = list_webdataset({path}, kPicture, {}, cached());
   ASSERT_TRUE(listed) << listed.error().message;
   EXPECT_EQ((*listed)[0]->record(0).member, "a.jpg");
   EXPECT_EQ(std::filesystem::last_write_time(index), written);
@@ -151,11 +151,11 @@ TEST_F(WebDataset, TheIndexIsKeptAndFollowsTheTar) {
   maker.file("b.jpg", "yy");
   raw("t.tar", maker.finish());
   let_settle();  // so that it is the index of these two that is kept
-  EXPECT_EQ((*list_webdataset({path}, kImage, {}, cached()))[0]->count(), 2u);
+  EXPECT_EQ((*list_webdataset({path}, kPicture, {}, cached()))[0]->count(), 2u);
   TarMaker same_size;
   same_size.file("c.jpg", "x").file("d.jpg", "yy");
   raw("t.tar", same_size.finish(), 1'000'000'001);
-  EXPECT_EQ((*list_webdataset({path}, kImage, {}, cached()))[0]->record(0).member, "c.jpg");
+  EXPECT_EQ((*list_webdataset({path}, kPicture, {}, cached()))[0]->record(0).member, "c.jpg");
 }
 
 TEST_F(WebDataset, WithoutACacheFolderTheIndexLiesBesideTheTar) {
@@ -163,9 +163,9 @@ TEST_F(WebDataset, WithoutACacheFolderTheIndexLiesBesideTheTar) {
   maker.file("a.jpg", "x");
   const std::string path = tar("s/t.tar", maker);
   let_settle();
-  ASSERT_TRUE(list_webdataset({path}, kImage, {}, {}));
+  ASSERT_TRUE(list_webdataset({path}, kPicture, {}, {}));
   EXPECT_TRUE(std::filesystem::exists(path + ".carya-index"));
-  ASSERT_TRUE(list_webdataset({path}, kImage, {}, {}));
+  ASSERT_TRUE(list_webdataset({path}, kPicture, {}, {}));
 }
 
 TEST_F(WebDataset, ADamagedIndexIsRebuilt) {
@@ -174,7 +174,7 @@ TEST_F(WebDataset, ADamagedIndexIsRebuilt) {
     maker.file(std::to_string(i) + ".jpg", noise(static_cast<std::size_t>(i) * 30, 1));
   const std::string path = tar("s/t.tar", maker);
   let_settle();
-  const Hash128 right = (*list_webdataset({path}, kImage, {}, {}))[0]->fingerprint();
+  const Hash128 right = (*list_webdataset({path}, kPicture, {}, {}))[0]->fingerprint();
   const std::string index = path + ".carya-index";
   std::ifstream stream(index, std::ios::binary);
   const std::string image(std::istreambuf_iterator<char>(stream), {});
@@ -182,7 +182,7 @@ TEST_F(WebDataset, ADamagedIndexIsRebuilt) {
     std::string wrong = image;
     wrong[at] = static_cast<char>(wrong[at] ^ 0x10);
     dir_.write("s/t.tar.carya-index", wrong);
-    EXPECT_EQ((*list_webdataset({path}, kImage, {}, {}))[0]->fingerprint(), right);
+    EXPECT_EQ((*list_webdataset({path}, kPicture, {}, {}))[0]->fingerprint(), right);
   }
   // An index of another tar with the same size and time, by a hand that copies files.
   TarMaker other;
@@ -190,7 +190,7 @@ TEST_F(WebDataset, ADamagedIndexIsRebuilt) {
     other.file(std::to_string(i) + ".png", noise(static_cast<std::size_t>(i) * 30, 1));
   const std::string second = tar("s/u.tar", other);
   std::filesystem::copy_file(index, second + ".carya-index");
-  ASSERT_TRUE(list_webdataset({second}, kImage, {}, {}));
+  ASSERT_TRUE(list_webdataset({second}, kPicture, {}, {}));
 }
 
 TEST_F(WebDataset, ManyTarsInParallel) {
@@ -203,8 +203,8 @@ TEST_F(WebDataset, ManyTarsInParallel) {
     }
     tars.push_back(tar(std::string("s/") + std::to_string(t) + ".tar", maker));
   }
-  const auto one = list_webdataset(tars, kImage, {"cls"}, {.cache_dir = dir_.path("c1"), .threads = 1});
-  const auto many = list_webdataset(tars, kImage, {"cls"}, {.cache_dir = dir_.path("c2"), .threads = 7});
+  const auto one = list_webdataset(tars, kPicture, {"cls"}, {.cache_dir = dir_.path("c1"), .threads = 1});
+  const auto many = list_webdataset(tars, kPicture, {"cls"}, {.cache_dir = dir_.path("c2"), .threads = 7});
   ASSERT_TRUE(one && many);
   EXPECT_EQ((*one)[0]->fingerprint(), (*many)[0]->fingerprint());
   for (std::uint64_t i = 0; i < 1000; ++i)

@@ -6,7 +6,7 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kMillisecond = 1'000'000;
 
 /// Begins as many as it may, ends them all, and says how many those were.
 int round(CachedTries& tries, bool found, std::int64_t now_ns, std::int64_t storage_ns = 0, int most = 1000) {
@@ -31,25 +31,25 @@ TEST(CachedTries, PauseAfterOneInVainTwiceAsLongEachTime) {
   std::int64_t now = 0;
   for (const std::int64_t pause : {50, 100, 200, 400, 800, 1600, 3200, 6400, 10'000, 10'000}) {
     EXPECT_EQ(round(tries, false, now), 1);
-    EXPECT_EQ(round(tries, false, now + pause * kMs - 1), 0) << pause;
-    now += pause * kMs;
+    EXPECT_EQ(round(tries, false, now + pause * kMillisecond - 1), 0) << pause;
+    now += pause * kMillisecond;
   }
   EXPECT_EQ(round(tries, true, now), 1);
 }
 
 TEST(CachedTries, PauseForLongWhereStorageIsSlow) {
   CachedTries tries;
-  EXPECT_EQ(round(tries, false, 0, 100 * kMs), 1);
-  EXPECT_EQ(round(tries, false, 1999 * kMs), 0);
-  EXPECT_EQ(round(tries, false, 2000 * kMs), 1);
+  EXPECT_EQ(round(tries, false, 0, 100 * kMillisecond), 1);
+  EXPECT_EQ(round(tries, false, 1999 * kMillisecond), 0);
+  EXPECT_EQ(round(tries, false, 2000 * kMillisecond), 1);
 }
 
 TEST(CachedTries, ThoseUnderWayAtTheSameTimeAreOneFailure) {
   CachedTries tries;
   for (int i = 0; i < 4; ++i) round(tries, true, 0);
   EXPECT_EQ(round(tries, false, 0, 0, 30), 30);
-  EXPECT_EQ(round(tries, true, 49 * kMs), 0);
-  EXPECT_EQ(round(tries, true, 50 * kMs), 1) << "one pause, not thirty";
+  EXPECT_EQ(round(tries, true, 49 * kMillisecond), 0);
+  EXPECT_EQ(round(tries, true, 50 * kMillisecond), 1) << "one pause, not thirty";
 }
 
 TEST(CachedTries, OneInVainAmongManyIsNothing) {

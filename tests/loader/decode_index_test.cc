@@ -20,9 +20,9 @@ namespace carya::loader {
 namespace {
 
 namespace fs = std::filesystem;
-using Rows = std::vector<std::uint64_t>;
+using Hashes = std::vector<std::uint64_t>;
 
-std::vector<std::uint8_t> read_file(const fs::path& path) {
+std::vector<std::uint8_t> bytes_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
   return {text.begin(), text.end()};
@@ -64,8 +64,8 @@ class DecodeIndexTest : public ::testing::Test {
     return *job;
   }
   /// Hashes of every tensor of every batch of some epochs.
-  static Rows drain(Job& job, int epochs = 3) {
-    Rows rows;
+  static Hashes drain(Job& job, int epochs = 3) {
+    Hashes rows;
     for (int ended = 0; ended < epochs;) {
       Result<Batch> batch = job.next(120'000);
       EXPECT_TRUE(batch) << (batch ? "" : batch.error().message);
@@ -78,7 +78,7 @@ class DecodeIndexTest : public ::testing::Test {
     }
     return rows;
   }
-  Rows without() const { return drain(*start({})); }
+  Hashes without() const { return drain(*start({})); }
 
   fs::path store_file() const {
     const auto stores = io::list_stores(cache_.string());
@@ -105,7 +105,7 @@ class DecodeIndexTest : public ::testing::Test {
 };
 
 TEST_F(DecodeIndexTest, LargeStoreIsOpenedWhileTheStreamRunsAndUsedFromThenOn) {
-  const Rows expected = without();
+  const Hashes expected = without();
   drain(*start(index(8)));
   DecodeIndexOptions later = index(8);
   later.open_at_once_bytes_max = 0;
@@ -127,7 +127,7 @@ TEST_F(DecodeIndexTest, LargeStoreIsOpenedWhileTheStreamRunsAndUsedFromThenOn) {
 }
 
 TEST_F(DecodeIndexTest, StreamIsTheSameWithoutInTheFirstAndInLaterEpochs) {
-  const Rows expected = without();
+  const Hashes expected = without();
   for (const int spacing : {0, 16, 8})  // each is finer: made anew, in the same file
     for (const std::uint32_t threads : {1u, 3u}) {
       const auto first = start(index(spacing), threads);
@@ -156,7 +156,7 @@ TEST_F(DecodeIndexTest, RecordsAreThoseBeforeTheViews) {
 }
 
 TEST_F(DecodeIndexTest, LyingEntriesAreIgnoredAndReplaced) {
-  const Rows expected = without();
+  const Hashes expected = without();
   drain(*start(index(8)));
   {
     const auto store = open_store();
@@ -180,10 +180,10 @@ TEST_F(DecodeIndexTest, LyingEntriesAreIgnoredAndReplaced) {
 }
 
 TEST_F(DecodeIndexTest, DamagedStoreFileChangesNothing) {
-  const Rows expected = without();
+  const Hashes expected = without();
   drain(*start(index(8)));
   const fs::path path = store_file();
-  const std::vector<std::uint8_t> whole = read_file(path);
+  const std::vector<std::uint8_t> whole = bytes_of_file(path);
   std::mt19937 random(4);
   for (int round = 0; round < 12; ++round) {
     std::vector<std::uint8_t> bytes = whole;
@@ -197,7 +197,7 @@ TEST_F(DecodeIndexTest, DamagedStoreFileChangesNothing) {
 }
 
 TEST_F(DecodeIndexTest, ForgedEntriesAreFoundByVerification) {
-  const Rows expected = without();
+  const Hashes expected = without();
   drain(*start(index(0)), 20);
   {
     const auto store = open_store();
@@ -205,7 +205,7 @@ TEST_F(DecodeIndexTest, ForgedEntriesAreFoundByVerification) {
       const auto bytes = entry(*store, record);
       jpeg::Index honest(0);
       ASSERT_TRUE(honest.read({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}));
-      const auto file = read_file(folder_.file(static_cast<int>(record)));
+      const auto file = bytes_of_file(folder_.file(static_cast<int>(record)));
       jpeg::Header header;
       ASSERT_EQ(jpeg::read_header(file, header), jpeg::Ordinary::kOrdinary);
       jpeg::Index forged(0);
@@ -231,7 +231,7 @@ TEST_F(DecodeIndexTest, ForgedEntriesAreFoundByVerification) {
 TEST_F(DecodeIndexTest, ReplacedFilesOfTheSameSizeAreDecodedAsTheyAre) {
   drain(*start(index(0)));
   for (int record = 0; record < 10; ++record) {
-    auto bytes = read_file(folder_.file(record));
+    auto bytes = bytes_of_file(folder_.file(record));
     jpeg::Header header;
     ASSERT_EQ(jpeg::read_header(bytes, header), jpeg::Ordinary::kOrdinary);
     bool changed = false;
@@ -245,14 +245,14 @@ TEST_F(DecodeIndexTest, ReplacedFilesOfTheSameSizeAreDecodedAsTheyAre) {
     std::ofstream(folder_.file(record), std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
-  const Rows expected = without();
+  const Hashes expected = without();
   const auto job = start(index(0));
   EXPECT_EQ(drain(*job), expected);
   EXPECT_GE(job->stats().decode_index.refused, 10u);
 }
 
 TEST_F(DecodeIndexTest, JobsAtOnceShareTheStore) {
-  const Rows expected = without();
+  const Hashes expected = without();
   std::vector<std::thread> readers;
   for (int i = 0; i < 4; ++i)
     readers.emplace_back([&, i] { EXPECT_EQ(drain(*start(index(i % 2 == 0 ? 0 : 8), 2)), expected); });
@@ -263,7 +263,7 @@ TEST_F(DecodeIndexTest, JobsAtOnceShareTheStore) {
 }
 
 TEST_F(DecodeIndexTest, TroubleWithTheCacheFolderIsNoTroubleOfTheStream) {
-  const Rows expected = without();
+  const Hashes expected = without();
   DecodeIndexOptions options = index(0);
   std::ofstream(cache_ / "file") << "no folder";
   for (const std::string& place :

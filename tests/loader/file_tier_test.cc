@@ -21,16 +21,16 @@ namespace {
 using namespace std::chrono_literals;
 using Rows = std::vector<std::vector<std::uint64_t>>;
 
-constexpr int kPhotos = 24;
-constexpr char kOps[] = R"({"op":"decode_image"},{"op":"random_resized_crop","size":[16,16]})";
+constexpr int kTierPhotos = 24;
+constexpr char kTierOps[] = R"({"op":"decode_image"},{"op":"random_resized_crop","size":[16,16]})";
 
-Opened open_photos(const PhotoFolder& folder) {
+Opened open_long_unchanged(const PhotoFolder& folder) {
   const auto long_ago = std::filesystem::file_time_type::clock::now() - 1h;
-  for (int record = 0; record < kPhotos; ++record)
+  for (int record = 0; record < kTierPhotos; ++record)
     std::filesystem::last_write_time(folder.file(record), long_ago);
   const std::string json = R"({"version":1,"source":{"type":"image_folder","path":")" +
-                           folder.path().string() + R"("},"views":[],"shuffle":{"seed":5},"ops":[)" + kOps +
-                           R"(],"batch":)" + kBatch4 + "}";
+                           folder.path().string() + R"("},"views":[],"shuffle":{"seed":5},"ops":[)" +
+                           kTierOps + R"(],"batch":)" + kBatch4 + "}";
   auto pipeline = transforms::Pipeline::parse(json);
   EXPECT_TRUE(pipeline) << (pipeline ? "" : pipeline.error().message);
   auto dataset = Dataset::open(**pipeline, {});
@@ -57,12 +57,6 @@ JobOptions on_disk(const TierFolder& folder, std::uint32_t threads = 1) {
           .cache = {.mode = CacheOptions::Mode::kOn, .share = 0, .disk = {folder.path, 64 << 20}}};
 }
 
-Rows drain_two(Job& job) {
-  Rows epochs;
-  for (int epoch = 0; epoch < 2; ++epoch) epochs.push_back(drain(job));
-  return epochs;
-}
-
 nlohmann::json tier_of(const Job& job) {
   return nlohmann::json::parse(job.stats().cache)["files"][0];
 }
@@ -75,26 +69,26 @@ bool eventually(Condition holds) {
 }
 
 TEST(FileTier, SamplesServeLaterStreamsWithTheSameBits) {
-  const PhotoFolder photos(kPhotos);
+  const PhotoFolder photos(kTierPhotos);
   const TierFolder folder;
-  const Opened opened = open_photos(photos);
-  const Rows expected = drain_two(*start(opened, {.threads = 2}));
-  EXPECT_EQ(drain_two(*start(opened, on_disk(folder))), expected);
+  const Opened opened = open_long_unchanged(photos);
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), 2);
+  EXPECT_EQ(drain_epochs(*start(opened, on_disk(folder)), 2), expected);
   const auto job = start(opened, on_disk(folder, 2));
-  EXPECT_EQ(drain_two(*job), expected);
-  EXPECT_GE(tier_of(*job)["hits"], 2 * kPhotos);
+  EXPECT_EQ(drain_epochs(*job, 2), expected);
+  EXPECT_GE(tier_of(*job)["hits"], 2 * kTierPhotos);
   EXPECT_EQ(tier_of(*job)["written"], 0);
 }
 
 TEST(FileTier, SeeksMayComeWhileSamplesAreOnTheirWay) {
-  const PhotoFolder photos(kPhotos);
+  const PhotoFolder photos(kTierPhotos);
   const TierFolder folder;
-  const Opened opened = open_photos(photos);
-  const Rows expected = drain_two(*start(opened, {.threads = 2}));
-  drain_two(*start(opened, on_disk(folder)));
+  const Opened opened = open_long_unchanged(photos);
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), 2);
+  drain_epochs(*start(opened, on_disk(folder)), 2);
   const auto job = start(opened, on_disk(folder, 2));
   for (std::uint64_t round = 0; round < 30; ++round) {
-    const std::uint64_t epoch = round % 2, position = round * 4 % kPhotos;
+    const std::uint64_t epoch = round % 2, position = round * 4 % kTierPhotos;
     ASSERT_TRUE(job->seek(epoch, position));
     const auto batch = job->next(60'000);
     ASSERT_TRUE(batch);
@@ -135,9 +129,9 @@ void forge(const std::string& folder, Forge change) {
 }
 
 TEST(FileTier, ForgedSamplesWithRightChecksumsTouchNothingOutside) {
-  const PhotoFolder photos(kPhotos);
-  const Opened opened = open_photos(photos);
-  const Rows expected = drain_two(*start(opened, {.threads = 2}));
+  const PhotoFolder photos(kTierPhotos);
+  const Opened opened = open_long_unchanged(photos);
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), 2);
   const auto with_side = [](std::size_t at, std::int64_t side) {
     return [=](std::vector<std::byte>& bytes) { std::memcpy(bytes.data() + at, &side, 8); };
   };
@@ -152,17 +146,17 @@ TEST(FileTier, ForgedSamplesWithRightChecksumsTouchNothingOutside) {
         {[](std::vector<std::byte>& bytes) { bytes.resize(bytes.size() / 2); }},
         {[](std::vector<std::byte>& bytes) { bytes.resize(2 * bytes.size()); }}}) {
     const TierFolder folder;
-    drain_two(*start(opened, on_disk(folder)));
+    drain_epochs(*start(opened, on_disk(folder)), 2);
     forge(folder.path, change);
-    EXPECT_EQ(drain_two(*start(opened, on_disk(folder, 2))), expected) << number;
+    EXPECT_EQ(drain_epochs(*start(opened, on_disk(folder, 2)), 2), expected) << number;
     ++number;
   }
 }
 
 TEST(FileTier, CoefficientsThatAreNotWholeAreComputedFromTheirRecordsAndCounted) {
-  const PhotoFolder photos(kPhotos);
-  const Opened opened = open_photos(photos);
-  const Rows expected = drain_two(*start(opened, {.threads = 2}));
+  const PhotoFolder photos(kTierPhotos);
+  const Opened opened = open_long_unchanged(photos);
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), 2);
   constexpr std::size_t kEntryAt = 32;  // transforms/plan/source_parts.h
   const auto flip = [](std::size_t at) {
     return [=](std::vector<std::byte>& bytes) { bytes[at] ^= std::byte{0xFF}; };
@@ -183,7 +177,7 @@ TEST(FileTier, CoefficientsThatAreNotWholeAreComputedFromTheirRecordsAndCounted)
     const TierFolder folder;
     JobOptions options = on_disk(folder);
     options.cache.form = CacheOptions::Form::kCoefficients;
-    drain_two(*start(opened, options));
+    drain_epochs(*start(opened, options), 2);
     forge(folder.path, change);
     options.threads = 2;
     options.prefetch_epochs = false;
@@ -202,11 +196,11 @@ TEST(FileTier, CoefficientsThatAreNotWholeAreComputedFromTheirRecordsAndCounted)
 }
 
 TEST(FileTier, ARowThatIsBrokenBesideOneThatIsNotWholeIsBrokenOnce) {
-  const PhotoFolder photos(kPhotos);
-  for (int record = 0; record < kPhotos; record += 2) photos.spoil(record);
-  const Opened opened = open_photos(photos);
+  const PhotoFolder photos(kTierPhotos);
+  for (int record = 0; record < kTierPhotos; record += 2) photos.spoil(record);
+  const Opened opened = open_long_unchanged(photos);
   auto job = start(opened, {.threads = 1, .on_error = transforms::OnError::kMask});
-  const Rows expected = drain_two(*job);
+  const Rows expected = drain_epochs(*job, 2);
   const std::size_t broken = job->quarantine().size();
   job.reset();
   const TierFolder folder;
@@ -214,12 +208,12 @@ TEST(FileTier, ARowThatIsBrokenBesideOneThatIsNotWholeIsBrokenOnce) {
   options.cache.form = CacheOptions::Form::kCoefficients;
   options.on_error = transforms::OnError::kMask;
   job = start(opened, options);
-  drain_two(*job);
-  ASSERT_TRUE(eventually([&] { return tier_of(*job)["written"] == kPhotos / 2; }));
+  drain_epochs(*job, 2);
+  ASSERT_TRUE(eventually([&] { return tier_of(*job)["written"] == kTierPhotos / 2; }));
   job.reset();
   forge(folder.path, [](std::vector<std::byte>& bytes) { bytes[32] ^= std::byte{0xFF}; });
   job = start(opened, options);
-  EXPECT_EQ(drain_two(*job), expected);
+  EXPECT_EQ(drain_epochs(*job, 2), expected);
   EXPECT_GT(nlohmann::json::parse(job->stats().cache)["damaged_records"], 0);
   EXPECT_EQ(job->quarantine().size(), broken);
 }

@@ -16,7 +16,7 @@
 namespace carya::loader {
 namespace {
 
-constexpr int kPhotos = 64, kEpochs = 12;
+constexpr int kCachedPhotos = 64, kCachedEpochs = 12;
 
 /// Wants nothing: only so that the reading thread reads all.
 class Idle : public Executor {
@@ -26,12 +26,6 @@ class Idle : public Executor {
   void stop() override {}
   void end() override {}
 };
-
-std::vector<std::vector<std::uint64_t>> drain_epochs(Job& job) {
-  std::vector<std::vector<std::uint64_t>> epochs;
-  for (int epoch = 0; epoch < kEpochs; ++epoch) epochs.push_back(drain(job));
-  return epochs;
-}
 
 void forget_pages(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -46,17 +40,17 @@ class JobCached : public testing::Test {
     if (io::cached_reading(folder.path().string()) == io::CachedReading::kNever)
       GTEST_SKIP() << folder.path() << " lies on a file system that is not known";
   }
-  PhotoFolder folder{kPhotos};
+  PhotoFolder folder{kCachedPhotos};
 };
 
 TEST_F(JobCached, WhoReadsDecidesNoBit) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto reading = start(opened, {.threads = 2}, std::make_shared<Idle>());
-  const auto expected = drain_epochs(*reading);
+  const auto expected = drain_epochs(*reading, kCachedEpochs);
   EXPECT_EQ(reading->stats().scheduler.cached_reads, 0U);
   for (const std::uint32_t threads : {1, 2, 7}) {
     const auto job = start(opened, {.threads = threads});
-    EXPECT_EQ(drain_epochs(*job), expected) << threads;
+    EXPECT_EQ(drain_epochs(*job, kCachedEpochs), expected) << threads;
     const SchedulerStats stats = job->stats().scheduler;
     EXPECT_GT(stats.cached_reads, 0U) << threads;
     EXPECT_LE(stats.cached_reads, stats.reads);
@@ -67,10 +61,11 @@ TEST_F(JobCached, WhoReadsDecidesNoBit) {
 
 TEST_F(JobCached, WhatLeavesThePageCacheMeanwhileIsReadAllTheSame) {
   const Opened opened = open_folder(folder.path(), kBatch4);
-  const auto expected = drain_epochs(*start(opened, {.threads = 2}, std::make_shared<Idle>()));
+  const auto expected = drain_epochs(*start(opened, {.threads = 2}, std::make_shared<Idle>()), kCachedEpochs);
   const auto job = start(opened, {.threads = 2});
-  for (int epoch = 0; epoch < kEpochs; ++epoch) {
-    for (int record = epoch % 3; record < kPhotos; record += 3) forget_pages(folder.file(record).string());
+  for (int epoch = 0; epoch < kCachedEpochs; ++epoch) {
+    for (int record = epoch % 3; record < kCachedPhotos; record += 3)
+      forget_pages(folder.file(record).string());
     EXPECT_EQ(drain(*job), expected[static_cast<std::size_t>(epoch)]) << epoch;
   }
 }
@@ -78,29 +73,29 @@ TEST_F(JobCached, WhatLeavesThePageCacheMeanwhileIsReadAllTheSame) {
 TEST_F(JobCached, NothingIsReadThisWayWhereTheBudgetHasNoRoomForEachThread) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto job = start(opened, {.threads = 2, .read_ahead_bytes = 1});
-  drain_epochs(*job);
+  drain_epochs(*job, kCachedEpochs);
   EXPECT_EQ(job->stats().scheduler.cached_reads, 0U);
 }
 
 TEST_F(JobCached, ContainersToo) {
   io::TarMaker tar;
-  for (int record = 0; record < kPhotos; ++record)
+  for (int record = 0; record < kCachedPhotos; ++record)
     tar.file(std::to_string(record) + ".jpg", read_file(folder.file(record)))
         .file(std::to_string(record) + ".cls", "1");
   const io::TempDir tars;
   const std::string path = tars.write("t.tar", tar.finish());
   const Opened opened = open_source(R"({"type":"webdataset","tars":[")" + path +
                                     R"("],"fields":{"image":["jpg"]},"label":["cls"]})");
-  const auto expected = drain_epochs(*start(opened, {.threads = 2}, std::make_shared<Idle>()));
+  const auto expected = drain_epochs(*start(opened, {.threads = 2}, std::make_shared<Idle>()), kCachedEpochs);
   const auto job = start(opened, {.threads = 2});
-  EXPECT_EQ(drain_epochs(*job), expected);
+  EXPECT_EQ(drain_epochs(*job, kCachedEpochs), expected);
   EXPECT_GT(job->stats().scheduler.cached_reads, 0U);
 }
 
 TEST_F(JobCached, ABrokenFileIsFoundWhereItIs) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   const auto job = start(opened, {.threads = 2, .on_error = transforms::OnError::kMask, .io_timeout_s = 0.1});
-  drain_epochs(*job);
+  drain_epochs(*job, kCachedEpochs);
   ASSERT_GT(job->stats().scheduler.cached_reads, 0U);
   EXPECT_TRUE(job->quarantine().empty());
   folder.remove(5);

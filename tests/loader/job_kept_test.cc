@@ -13,7 +13,7 @@ using Rows = std::vector<std::vector<std::uint64_t>>;
 using Mode = CacheOptions::Mode;
 
 // Tests that count hits have one thread: around the end of an epoch two may compute the same record at the same time.
-constexpr int kPhotos = 48, kEpochs = 3;
+constexpr int kKeptPhotos = 48, kKeptEpochs = 3;
 constexpr char kRandomCrop[] =
     R"({"op":"decode_image"},{"op":"random_resized_crop","size":[16,16]},{"op":"random_horizontal_flip"})";
 constexpr char kHeavy[] =
@@ -34,12 +34,6 @@ Opened open_with(const std::filesystem::path& folder, const std::string& ops,
   auto dataset = Dataset::open(**pipeline, {});
   EXPECT_TRUE(dataset) << (dataset ? "" : dataset.error().message);
   return {*pipeline, *dataset};
-}
-
-Rows drain_epochs(Job& job, int count = kEpochs) {
-  Rows epochs;
-  for (int epoch = 0; epoch < count; ++epoch) epochs.push_back(drain(job));
-  return epochs;
 }
 
 nlohmann::json report(const Job& job) {
@@ -64,33 +58,33 @@ std::uint64_t bytes_of_all(const Opened& opened, const std::string& after = "") 
 }
 
 TEST(JobKept, NoBitDependsOnWhatIsKept) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   for (const char* ops : {kRandomCrop, kHeavy, kViews, kFixed}) {
     const Opened opened = open_with(folder.path(), ops);
-    const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+    const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
     const std::uint64_t all = bytes_of_all(opened);
     for (const std::uint64_t percent : {0, 10, 40, 100}) {
       const auto job =
-          start(opened, {.epochs = kEpochs, .threads = 1, .cache = keep(1 + all * percent / 100)});
-      EXPECT_EQ(drain_epochs(*job), expected) << ops << " " << percent;
+          start(opened, {.epochs = kKeptEpochs, .threads = 1, .cache = keep(1 + all * percent / 100)});
+      EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected) << ops << " " << percent;
       const auto said = report(*job);
       EXPECT_LE(said["bytes"], 1 + all * percent / 100);
-      if (percent == 100) EXPECT_EQ(said["hits"], (kEpochs - 1) * kPhotos) << ops;
+      if (percent == 100) EXPECT_EQ(said["hits"], (kKeptEpochs - 1) * kKeptPhotos) << ops;
       if (percent == 0) EXPECT_EQ(said["hits"], 0);
     }
   }
 }
 
 TEST(JobKept, CoefficientsGiveTheSameBits) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   for (const char* ops : {kRandomCrop, kHeavy, kViews, kFixed}) {
     const Opened opened = open_with(folder.path(), ops);
-    const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+    const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
     std::uint64_t all = 0;
     for (const std::uint64_t percent : {100, 40}) {
       const std::uint64_t room = percent == 100 ? kAll : all * percent / 100;
-      const auto job = start(opened, {.epochs = kEpochs, .threads = 1, .cache = keep_coefficients(room)});
-      EXPECT_EQ(drain_epochs(*job), expected) << ops << " " << percent;
+      const auto job = start(opened, {.epochs = kKeptEpochs, .threads = 1, .cache = keep_coefficients(room)});
+      EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected) << ops << " " << percent;
       const auto said = report(*job);
       EXPECT_EQ(said["after"], "reading");
       EXPECT_EQ(said["form"], "coefficients");
@@ -98,7 +92,7 @@ TEST(JobKept, CoefficientsGiveTheSameBits) {
       EXPECT_LE(said["bytes"], room);
       if (percent < 100) continue;
       all = said["bytes"];
-      EXPECT_EQ(said["hits"], (kEpochs - 1) * kPhotos) << ops;
+      EXPECT_EQ(said["hits"], (kKeptEpochs - 1) * kKeptPhotos) << ops;
       const auto decodes = job->stats().scheduler.decodes;
       EXPECT_GT(decodes.packed, decodes.own);
     }
@@ -106,7 +100,7 @@ TEST(JobKept, CoefficientsGiveTheSameBits) {
 }
 
 TEST(JobKept, PipelinesWithOtherOpsShareCoefficients) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened crop = open_with(folder.path(), kRandomCrop);
   const Opened heavy{open_with(folder.path(), kHeavy).pipeline, crop.dataset};
   const Rows expected = drain_epochs(*start(heavy, {.threads = 2}), 1);
@@ -114,7 +108,7 @@ TEST(JobKept, PipelinesWithOtherOpsShareCoefficients) {
   drain(*first);
   const auto second = start(heavy, {.threads = 2, .cache = keep_coefficients()});
   EXPECT_EQ(drain_epochs(*second, 1), expected);
-  EXPECT_GE(report(*second)["hits"], kPhotos) << "from its first epoch on";
+  EXPECT_GE(report(*second)["hits"], kKeptPhotos) << "from its first epoch on";
 }
 
 TEST(JobKept, CoefficientsAreRefusedWhereNothingIsDecodedFromThem) {
@@ -132,35 +126,35 @@ TEST(JobKept, CoefficientsAreRefusedWhereNothingIsDecodedFromThem) {
 }
 
 TEST(JobKept, EveryPlaceGivesTheSameBits) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kHeavy);
-  const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
   for (const char* after : {"decode_image", "resize", "grayscale"}) {
     for (const bool fuse : {true, false}) {
       const auto job =
-          start(opened, {.epochs = kEpochs, .threads = 1, .fuse = fuse, .cache = keep(kAll, after)});
-      EXPECT_EQ(drain_epochs(*job), expected) << after << fuse;
+          start(opened, {.epochs = kKeptEpochs, .threads = 1, .fuse = fuse, .cache = keep(kAll, after)});
+      EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected) << after << fuse;
       EXPECT_EQ(report(*job)["after"], after);
-      EXPECT_EQ(report(*job)["hits"], (kEpochs - 1) * kPhotos);
+      EXPECT_EQ(report(*job)["hits"], (kKeptEpochs - 1) * kKeptPhotos);
     }
   }
 }
 
 TEST(JobKept, TheOrderOfAnotherStreamWithOtherBitsIsNotTaken) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened =
       open_with(folder.path(), R"({"op":"decode_image"},{"op":"to_dtype","dtype":"float32"},)"
                                R"({"op":"resize","size":[24,24]},{"op":"random_crop","size":[16,16]})");
-  const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
   JobOptions other{.threads = 2, .cache_dir = folder.path() / "cache", .reorder = autotune::Sense::kRounding};
   other.order = {0, 2, 1, 3};  // the cast behind the resize
   EXPECT_NE(drain_epochs(*start(opened, other), 8).front(), expected.front());
   const auto job = start(opened, {.threads = 2, .cache_dir = other.cache_dir, .cache = keep(kAll)});
-  EXPECT_EQ(drain_epochs(*job), expected);
+  EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected);
 }
 
 TEST(JobKept, TheSameRecordsHitInEachEpoch) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   const std::uint64_t all = bytes_of_all(opened);
   const auto job =
@@ -177,44 +171,44 @@ TEST(JobKept, TheSameRecordsHitInEachEpoch) {
     before = now;
   }
   EXPECT_EQ(hits, std::vector<std::uint64_t>(4, hits.front()));
-  EXPECT_NEAR(static_cast<double>(hits.front()) / kPhotos, 0.4, 0.12);  // photos of unlike sizes
+  EXPECT_NEAR(static_cast<double>(hits.front()) / kKeptPhotos, 0.4, 0.12);  // photos of unlike sizes
 }
 
 TEST(JobKept, WhatIsKeptIsNotRead) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   const auto job = start(opened, {.threads = 2, .prefetch_epochs = false, .cache = keep(kAll)});
   const auto first = drain(*job);
   const std::uint64_t reads = job->stats().scheduler.reads;
-  EXPECT_GE(reads, kPhotos);
-  for (int record = 0; record < kPhotos; ++record) folder.remove(record);
+  EXPECT_GE(reads, kKeptPhotos);
+  for (int record = 0; record < kKeptPhotos; ++record) folder.remove(record);
   ASSERT_TRUE(job->seek(1, 0));
   EXPECT_EQ(drain(*job).size(), first.size());
   EXPECT_EQ(job->stats().scheduler.reads, reads);
 }
 
 TEST(JobKept, NothingIsKeptInTheLastEpoch) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   const auto one = start(opened, {.epochs = 1, .threads = 2, .cache = keep(kAll)});
   drain(*one);
   EXPECT_EQ(report(*one)["filled"], 0);
   const auto two = start(opened, {.epochs = 2, .threads = 2, .cache = keep(kAll)});
   drain_epochs(*two, 2);
-  EXPECT_EQ(report(*two)["filled"], kPhotos);
+  EXPECT_EQ(report(*two)["filled"], kKeptPhotos);
 }
 
 TEST(JobKept, RanksAndResumesAreTheSameStream) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const std::string batch = R"({"batch_size":null,"global_size":8,"drop_last":false,"pad_last":false})";
   const Opened opened = open_with(folder.path(), kHeavy, batch);
   const std::uint64_t all = bytes_of_all(opened);
   for (const std::uint64_t world : {1, 2, 4})
     for (std::uint64_t rank = 0; rank < world; ++rank) {
       JobOptions options{.rank = rank, .world_size = world, .threads = 2};
-      const Rows expected = drain_epochs(*start(opened, options));
+      const Rows expected = drain_epochs(*start(opened, options), kKeptEpochs);
       options.cache = keep(all * 6 / 10);
-      EXPECT_EQ(drain_epochs(*start(opened, options)), expected) << world << rank;
+      EXPECT_EQ(drain_epochs(*start(opened, options), kKeptEpochs), expected) << world << rank;
       options.epoch = 1;
       options.position = 16;
       const auto rest = drain_epochs(*start(opened, options), 2);
@@ -224,13 +218,13 @@ TEST(JobKept, RanksAndResumesAreTheSameStream) {
 }
 
 TEST(JobKept, SeeksMayComeAtAnyTime) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
-  const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
   const auto job = start(opened, {.threads = 2, .cache = keep(kAll / 64)});
   for (int round = 0; round < 12; ++round) {
     const std::uint64_t epoch = static_cast<std::uint64_t>(round) % 3;
-    const std::uint64_t position = static_cast<std::uint64_t>(round * 8) % kPhotos;
+    const std::uint64_t position = static_cast<std::uint64_t>(round * 8) % kKeptPhotos;
     ASSERT_TRUE(job->seek(epoch, position));
     const auto batch = job->next(60'000);
     ASSERT_TRUE(batch);
@@ -240,17 +234,17 @@ TEST(JobKept, SeeksMayComeAtAnyTime) {
 }
 
 TEST(JobKept, BrokenRecordsFareAlike) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   for (const int record : {3, 17, 40}) folder.spoil(record);
   std::filesystem::resize_file(folder.file(21), std::filesystem::file_size(folder.file(21)) / 2);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   using transforms::OnError;
   for (const OnError policy : {OnError::kMask, OnError::kReplace}) {
     const auto plain = start(opened, {.threads = 2, .on_error = policy});
-    const Rows expected = drain_epochs(*plain);
+    const Rows expected = drain_epochs(*plain, kKeptEpochs);
     for (const CacheOptions& cache : {keep(kAll), keep_coefficients()}) {
       const auto kept = start(opened, {.threads = 2, .on_error = policy, .cache = cache});
-      EXPECT_EQ(drain_epochs(*kept), expected);
+      EXPECT_EQ(drain_epochs(*kept, kKeptEpochs), expected);
       ASSERT_EQ(kept->quarantine().size(), plain->quarantine().size());
       for (std::size_t i = 0; i < kept->quarantine().size(); ++i) {
         EXPECT_EQ(kept->quarantine()[i].record, plain->quarantine()[i].record);
@@ -262,17 +256,17 @@ TEST(JobKept, BrokenRecordsFareAlike) {
 }
 
 TEST(JobKept, AViewKeepsByTheRecordsOfItsSource) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened =
       open_with(folder.path(), kRandomCrop, kBatch4, R"({"view":"subset","indices":[5,5,9,30,31,2]})");
-  const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
   const auto job = start(opened, {.threads = 2, .cache = keep(kAll)});
-  EXPECT_EQ(drain_epochs(*job), expected);
+  EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected);
   EXPECT_EQ(report(*job)["records"], 5) << "one of the six is there twice";
 }
 
 TEST(JobKept, StreamsOfTheSameRecordsShareWhatTheyKeep) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   const JobOptions options{.threads = 2, .seed = 8};
   const Rows expected = drain_epochs(*start(opened, options), 1);
@@ -282,16 +276,16 @@ TEST(JobKept, StreamsOfTheSameRecordsShareWhatTheyKeep) {
   other.cache = keep(kAll);
   const auto second = start(opened, other);
   EXPECT_EQ(drain_epochs(*second, 1), expected);
-  EXPECT_GE(report(*second)["hits"], kPhotos) << "from its first epoch on";
-  EXPECT_EQ(report(*second)["records"], kPhotos);
+  EXPECT_GE(report(*second)["hits"], kKeptPhotos) << "from its first epoch on";
+  EXPECT_EQ(report(*second)["records"], kKeptPhotos);
   const Opened again = open_with(folder.path(), kRandomCrop);  // opened anew, it may be another state
   const auto apart = start(again, other);
   drain(*apart);
-  EXPECT_LT(report(*apart)["hits"], kPhotos);
+  EXPECT_LT(report(*apart)["hits"], kKeptPhotos);
 }
 
 TEST(JobKept, ABudgetBoundsWhatIsKept) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
   const std::uint64_t all = bytes_of_all(opened);
   const auto budget = SharedBudget::create(all / 2);
@@ -307,11 +301,11 @@ TEST(JobKept, ABudgetBoundsWhatIsKept) {
 }
 
 TEST(JobKept, AutoKeepsNothingThatWasNotMeasured) {
-  const PhotoFolder folder(kPhotos);
+  const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);
-  const Rows expected = drain_epochs(*start(opened, {.threads = 2}));
+  const Rows expected = drain_epochs(*start(opened, {.threads = 2}), kKeptEpochs);
   const auto job = start(opened, {.threads = 2, .cache = {.mode = Mode::kAuto}});
-  EXPECT_EQ(drain_epochs(*job), expected);
+  EXPECT_EQ(drain_epochs(*job, kKeptEpochs), expected);
   EXPECT_EQ(report(*job)["mode"], "auto");
 }
 

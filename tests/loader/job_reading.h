@@ -78,6 +78,13 @@ inline std::vector<std::uint64_t> drain(Job& job) {
   }
 }
 
+/// So many epochs.
+inline std::vector<std::vector<std::uint64_t>> drain_epochs(Job& job, int count) {
+  std::vector<std::vector<std::uint64_t>> epochs;
+  for (int epoch = 0; epoch < count; ++epoch) epochs.push_back(drain(job));
+  return epochs;
+}
+
 inline constexpr char kBatch4[] = R"({"batch_size":4,"global_size":null,"drop_last":false,"pad_last":false})";
 
 /// Records of any source in order, decoded and cropped to 16x16.

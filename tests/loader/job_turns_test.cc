@@ -196,10 +196,10 @@ TEST(JobTurns, AReaderThatSleepsIsWokenForEachBatch) {
   constexpr int kHandoffs = 300;
   const Images images(400, 64, R"({"op":"gaussian_blur","kernel_size":23})");
   Handed handed(images.opened, 2);
-  const Patience patience(kHandoffs);
+  const Pace patience(kHandoffs);
   int taken = 0;
   while (taken < kHandoffs && !patience.over())
-    if (handed.reader->next(Patience::kLookMs)) ++taken;
+    if (handed.reader->next(Pace::kLookMs)) ++taken;
   EXPECT_EQ(taken, kHandoffs);
 }
 

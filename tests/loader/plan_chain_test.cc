@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tests/loader/decoded_chain.h"
 #include "transforms/plan/plan.h"
 
 namespace carya::loader {
@@ -13,16 +14,8 @@ namespace {
 
 using Order = std::vector<std::size_t>;
 
-std::shared_ptr<const transforms::Pipeline> chain_of(const std::string& ops) {
-  auto pipeline = transforms::Pipeline::parse(
-      R"({"version":1,"source":{"type":"image_folder","path":"x"},"ops":[{"op":"decode_image"},)" + ops +
-      R"(],"batch":{"batch_size":2}})");
-  EXPECT_TRUE(pipeline) << pipeline.error().message;
-  return *pipeline;
-}
-
 Order order_of(const std::string& ops, const PipelineInfo& facts = {}) {
-  const auto pipeline = chain_of(ops);
+  const auto pipeline = decoded_chain(ops);
   const auto order = cheapest_exact_order(*pipeline, facts);
   EXPECT_TRUE(order) << order.error().message;
   if (!order) return {};
@@ -64,19 +57,19 @@ TEST(PlanChain, AWindowThatMakesThePictureLargerComesLast) {
 
 TEST(PlanChain, ColorsMakeNoMoreThanTheCropBehindThemReads) {
   // The jitter sees four tenths of 256 x 256 pixels before the crop, all of 224 x 224 behind it.
-  const auto pipeline = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter +
-                                 R"(,{"op":"random_resized_crop","size":[224,224]})");
+  const auto pipeline = decoded_chain(R"({"op":"resize","size":[256,256]},)" + kJitter +
+                                      R"(,{"op":"random_resized_crop","size":[224,224]})");
   EXPECT_EQ(fixed_order(*pipeline, autotune::Sense::kRelaxed), Order{});
-  const auto crop_first = chain_of(
+  const auto crop_first = decoded_chain(
       R"({"op":"resize","size":[256,256]},{"op":"random_resized_crop","size":[224,224]},)" + kJitter);
   EXPECT_EQ(fixed_order(*crop_first, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2}));
   // So does a rotation; a color before it makes all of what it may read.
   const std::string rotation = R"({"op":"random_rotation","degrees":15,"interpolation":"bilinear"})";
-  const auto turned = chain_of(
+  const auto turned = decoded_chain(
       R"({"op":"resize","size":[256,256]},{"op":"random_resized_crop","size":[224,224]},)" + rotation);
   EXPECT_EQ(fixed_order(*turned, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2}));
-  const auto both = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter + "," + rotation +
-                             R"(,{"op":"random_resized_crop","size":[224,224]})");
+  const auto both = decoded_chain(R"({"op":"resize","size":[256,256]},)" + kJitter + "," + rotation +
+                                  R"(,{"op":"random_resized_crop","size":[224,224]})");
   EXPECT_EQ(fixed_order(*both, autotune::Sense::kRelaxed), (Order{0, 1, 3, 2, 4}));
   // A pad takes all pixels of a color before it; one behind it makes what the crop leaves.
   EXPECT_EQ(order_of(R"({"op":"invert"},{"op":"pad","padding":[9,9,9,9],"padding_mode":"reflect"},)" + kCrop),
@@ -84,8 +77,8 @@ TEST(PlanChain, ColorsMakeNoMoreThanTheCropBehindThemReads) {
 }
 
 TEST(PlanChain, WhatWasMeasuredOfColorsBeforeACropIsOfItsWindow) {
-  const auto pipeline = chain_of(R"({"op":"resize","size":[256,256]},)" + kJitter +
-                                 R"(,{"op":"random_resized_crop","size":[224,224]})");
+  const auto pipeline = decoded_chain(R"({"op":"resize","size":[256,256]},)" + kJitter +
+                                      R"(,{"op":"random_resized_crop","size":[224,224]})");
   constexpr std::uint64_t kWhole = 3 * 256 * 256, kPart = kWhole / 4;
   transforms::OpProfile jitter{.name = "color_jitter", .samples = 1, .timed_samples = 1, .cpu_ns = 100'000};
   jitter.ops = {2};
@@ -100,8 +93,8 @@ TEST(PlanChain, WhatWasMeasuredOfColorsBeforeACropIsOfItsWindow) {
 
 TEST(PlanChain, KnowsTheSizesOfEachOp) {
   const auto pipeline =
-      chain_of(R"({"op":"pad","padding":[10,0,10,0]},{"op":"resize","size":[100]},{"op":"grayscale"},)" +
-               kCenter + R"(,{"op":"to_dtype","dtype":"float32","scale":true})");
+      decoded_chain(R"({"op":"pad","padding":[10,0,10,0]},{"op":"resize","size":[100]},{"op":"grayscale"},)" +
+                    kCenter + R"(,{"op":"to_dtype","dtype":"float32","scale":true})");
   const PlannerInput input = planner_input(*pipeline, {.record_bytes = 1000, .height = 300, .width = 400});
   autotune::Size size = input.profile.source;
   EXPECT_EQ(size.bytes(), 1000);
@@ -136,15 +129,15 @@ TEST(PlanChain, HintsHoldOpsWhereTheyAre) {
       Order{});
   // The crop stays behind the second op of the name, and may pass the third.
   const auto posterized =
-      chain_of(R"({"op":"posterize","bits":3},{"op":"posterize","bits":4},{"op":"posterize","bits":5},)"
-               R"({"op":"random_crop","size":[9,9],"depends_on":["posterize#1"]})");
+      decoded_chain(R"({"op":"posterize","bits":3},{"op":"posterize","bits":4},{"op":"posterize","bits":5},)"
+                    R"({"op":"random_crop","size":[9,9],"depends_on":["posterize#1"]})");
   EXPECT_TRUE(check_frozen_order(*posterized, {0, 1, 2, 4, 3}, autotune::Sense::kExact));
   EXPECT_FALSE(check_frozen_order(*posterized, {0, 1, 4, 2, 3}, autotune::Sense::kExact));
 }
 
 TEST(PlanChain, FixedOrdersAreThoseThatChangeBits) {
   const auto fixed = [](const std::string& ops, autotune::Sense sense) {
-    const auto pipeline = chain_of(ops);
+    const auto pipeline = decoded_chain(ops);
     const Order order = fixed_order(*pipeline, sense);
     EXPECT_TRUE(order.empty() || check_frozen_order(*pipeline, order, sense));
     return order;
@@ -173,7 +166,7 @@ TEST(PlanChain, BitsChangeForAHundredthOfTheCostOrMore) {
   const std::string cut = R"({"op":"random_resized_crop","size":[90,90]})";
   const std::string turn = R"({"op":"random_rotation","degrees":9,"interpolation":"bilinear"})";
   const auto fixed = [](const std::string& ops) {
-    return fixed_order(*chain_of(ops), autotune::Sense::kRelaxed);
+    return fixed_order(*decoded_chain(ops), autotune::Sense::kRelaxed);
   };
   // A flip is free where it stands; to save the turning of what is cut away, it is passed.
   EXPECT_EQ(fixed(cut + "," + flip + R"(,{"op":"normalize","mean":0.1,"std":0.3})"), Order{});
@@ -183,7 +176,7 @@ TEST(PlanChain, BitsChangeForAHundredthOfTheCostOrMore) {
 }
 
 TEST(PlanChain, AnOrderThatIsNotThePipelinesIsRefused) {
-  const auto pipeline = chain_of(kContrast + R"(,{"op":"random_resized_crop","size":[90,90]})");
+  const auto pipeline = decoded_chain(kContrast + R"(,{"op":"random_resized_crop","size":[90,90]})");
   const auto message = [&](const Order& order, autotune::Sense sense) {
     const Status status = check_frozen_order(*pipeline, order, sense);
     return status ? std::string("no error") : status.error().message;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/loader/decoded_chain.h"
+
 namespace carya::loader {
 namespace {
 
@@ -14,12 +16,7 @@ const Order kDeclared{0, 1, 2};
 const Order kCropFirst{0, 2, 1};
 
 std::shared_ptr<const transforms::Pipeline> jitter_and_crop() {
-  auto pipeline = transforms::Pipeline::parse(
-      R"({"version":1,"source":{"type":"image_folder","path":"x"},"ops":[{"op":"decode_image"},)"
-      R"({"op":"color_jitter","brightness":0.4},{"op":"random_crop","size":[100,100]}],)"
-      R"("batch":{"batch_size":2}})");
-  EXPECT_TRUE(pipeline) << pipeline.error().message;
-  return *pipeline;
+  return decoded_chain(R"({"op":"color_jitter","brightness":0.4},{"op":"random_crop","size":[100,100]})");
 }
 
 OpProfile stage(std::vector<std::uint32_t> ops, std::uint64_t timed, std::uint64_t us, std::uint64_t in,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tests/loader/decoded_chain.h"
 #include "transforms/op/order_hints.h"
 #include "transforms/plan/plan.h"
 
@@ -14,15 +15,8 @@ namespace {
 using transforms::OpProfile;
 using Order = std::vector<std::size_t>;
 
-std::shared_ptr<const transforms::Pipeline> pipeline_of(const std::string& ops) {
-  auto pipeline = transforms::Pipeline::parse(
-      R"({"version":1,"source":{"type":"image_folder","path":"x"},"ops":[{"op":"decode_image"},)" + ops +
-      R"(],"batch":{"batch_size":2}})");
-  EXPECT_TRUE(pipeline) << pipeline.error().message;
-  return *pipeline;
-}
-
-const std::string kOps = R"({"op":"color_jitter","brightness":0.4},{"op":"random_crop","size":[100,100]})";
+const std::string kProfiledOps =
+    R"({"op":"color_jitter","brightness":0.4},{"op":"random_crop","size":[100,100]})";
 
 /// As the plans of the pipeline above name their stages, with sums over `timed` samples of one size.
 std::vector<OpProfile> declared_stages(std::uint64_t timed, std::uint64_t decode_ns, std::uint64_t jitter_ns,
@@ -43,10 +37,10 @@ std::vector<OpProfile> declared_stages(std::uint64_t timed, std::uint64_t decode
   return stages;
 }
 
-const Order kDeclared{0, 1, 2};
+const Order kAsDeclared{0, 1, 2};
 
 TEST(PlanProfile, StagesAreNamedByThePlansAsTheTestsSay) {
-  const auto plan = transforms::Plan::compile(pipeline_of(kOps), {});
+  const auto plan = transforms::Plan::compile(decoded_chain(kProfiledOps), {});
   ASSERT_TRUE(plan);
   transforms::Scratch scratch;
   std::vector<OpProfile> stages;
@@ -60,9 +54,9 @@ TEST(PlanProfile, StagesAreNamedByThePlansAsTheTestsSay) {
 }
 
 TEST(PlanProfile, CostsAreWhatWasMeasuredAtTheSizesThatWereMeasured) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   PlanProfile profile;
-  profile.add(kDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1234);
+  profile.add(kAsDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1234);
   const PipelineInfo facts = facts_of(*pipeline, profile);
   EXPECT_EQ(facts.record_bytes, 50'000);
   EXPECT_EQ(facts.height, 300);
@@ -89,9 +83,9 @@ double predicted_ns(const transforms::Pipeline& pipeline, const PlanProfile& pro
 }
 
 TEST(PlanProfile, APlanOfMeasuredCostsCostsWhatTheStagesTook) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   PlanProfile profile;
-  profile.add(kDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1);
+  profile.add(kAsDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1);
   const double declared = profile.orders[0].cpu_ns();
   EXPECT_NEAR(predicted_ns(*pipeline, profile, {{{0}}, {{1}}, {{2}}}), declared, 0.01 * declared);
   // Also where a decode makes no more than the crop leaves.
@@ -105,16 +99,16 @@ TEST(PlanProfile, APlanOfMeasuredCostsCostsWhatTheStagesTook) {
 }
 
 TEST(PlanProfile, MeasuredCostsChangeTheOrder) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   PlanProfile dear;
-  dear.add(kDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1);
+  dear.add(kAsDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 1);
   const auto order = cheapest_exact_order(*pipeline, facts_of(*pipeline, dear));
   ASSERT_TRUE(order);
   EXPECT_EQ(*order, (Order{0, 2, 1}));
 }
 
 TEST(PlanProfile, OpsOfOneStageAreScaledTogetherAndSaidToBe) {
-  const auto pipeline = pipeline_of(
+  const auto pipeline = decoded_chain(
       R"({"op":"resize","size":[50,50]},{"op":"random_horizontal_flip"},{"op":"normalize","mean":0.4,"std":0.2})");
   const auto plan = transforms::Plan::compile(pipeline, {});
   ASSERT_TRUE(plan);
@@ -151,7 +145,7 @@ TEST(PlanProfile, OpsOfOneStageAreScaledTogetherAndSaidToBe) {
 }
 
 TEST(PlanProfile, OpsOfOneNameAreToldApart) {
-  const auto pipeline = pipeline_of(R"({"op":"resize","size":[90,90]},{"op":"resize","size":[40,40]})");
+  const auto pipeline = decoded_chain(R"({"op":"resize","size":[90,90]},{"op":"resize","size":[40,40]})");
   EXPECT_EQ(transforms::op_labels(pipeline->ops()),
             (std::vector<std::string>{"decode_image", "resize#0", "resize#1"}));
   PipelineInfo facts;
@@ -164,25 +158,25 @@ TEST(PlanProfile, OpsOfOneNameAreToldApart) {
 TEST(PlanProfile, AddsUpAndForgetsOldOrders) {
   PlanProfile profile;
   const auto stages = declared_stages(10, 100, 100, 100);
-  profile.add(kDeclared, stages, 1);
+  profile.add(kAsDeclared, stages, 1);
   for (std::size_t i = 0; i < kOrdersKept - 1; ++i) profile.add(Order{0, 2, 1, i}, stages, 2);
-  profile.add(kDeclared, stages, 3);
-  EXPECT_EQ(profile.orders.back().order, kDeclared);
+  profile.add(kAsDeclared, stages, 3);
+  EXPECT_EQ(profile.orders.back().order, kAsDeclared);
   EXPECT_EQ(profile.orders.back().timed_samples(), 20U);
   EXPECT_EQ(profile.orders.back().cpu_ns(), 300);
   profile.add(Order{5}, stages, 4);
   EXPECT_EQ(profile.orders.size(), kOrdersKept);
   EXPECT_EQ(profile.find(Order{0, 2, 1, 0}), nullptr);
-  EXPECT_NE(profile.find(kDeclared), nullptr);
+  EXPECT_NE(profile.find(kAsDeclared), nullptr);
   profile.keep_samples(5);
-  EXPECT_EQ(profile.find(kDeclared)->timed_samples(), 5U);
-  EXPECT_EQ(profile.find(kDeclared)->cpu_ns(), 300);
+  EXPECT_EQ(profile.find(kAsDeclared)->timed_samples(), 5U);
+  EXPECT_EQ(profile.find(kAsDeclared)->cpu_ns(), 300);
   profile.add(Order{6}, declared_stages(0, 1, 1, 1), 4);
   EXPECT_EQ(profile.find(Order{6}), nullptr) << "nothing was timed";
 }
 
 TEST(PlanProfile, OrdersAndStagesOfAnotherPipelineAreLeftOut) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   const auto good = declared_stages(10, 100, 100, 100);
   PlanProfile profile;
   auto foreign = good;
@@ -191,14 +185,14 @@ TEST(PlanProfile, OrdersAndStagesOfAnotherPipelineAreLeftOut) {
   EXPECT_TRUE(checked(*pipeline, profile).orders.empty());
   EXPECT_TRUE(facts_of(*pipeline, profile).costs.empty());
   EXPECT_EQ(nlohmann::json::parse(facts_json(*pipeline, profile, 1))["orders"].size(), 0U);
-  profile.orders.insert(profile.orders.end(), 2, {kDeclared, good, 1});
+  profile.orders.insert(profile.orders.end(), 2, {kAsDeclared, good, 1});
   EXPECT_EQ(checked(*pipeline, profile).orders.size(), 1U);
 }
 
 TEST(PlanProfile, NumbersThatCannotBeGiveAssumedCosts) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   PlanProfile profile;
-  profile.add(kDeclared, declared_stages(10, UINT64_MAX / 16, 0, 0), 1);
+  profile.add(kAsDeclared, declared_stages(10, UINT64_MAX / 16, 0, 0), 1);
   const PipelineInfo facts = facts_of(*pipeline, profile);
   for (const auto& [label, cost] : facts.costs) EXPECT_TRUE(autotune::check(cost, label)) << label;
   EXPECT_TRUE(cheapest_exact_order(*pipeline, facts));
@@ -209,12 +203,12 @@ TEST(PlanProfile, NumbersThatCannotBeGiveAssumedCosts) {
 }
 
 TEST(PlanProfile, JsonSaysWhatIsBehindEachNumber) {
-  const auto pipeline = pipeline_of(kOps);
+  const auto pipeline = decoded_chain(kProfiledOps);
   const auto assumed = nlohmann::json::parse(facts_json(*pipeline, {}, 100));
   EXPECT_EQ(assumed["ops"][1]["source"], "assumed");
   EXPECT_TRUE(assumed["ops"][1]["age_s"].is_null());
   PlanProfile profile;
-  profile.add(kDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 60);
+  profile.add(kAsDeclared, declared_stages(1000, 900'000, 2'000'000, 4'000), 60);
   const auto json = nlohmann::json::parse(facts_json(*pipeline, profile, 100));
   EXPECT_EQ(json["ops"][1]["op"], "color_jitter");
   EXPECT_EQ(json["ops"][1]["source"], "measured");

@@ -15,11 +15,11 @@ namespace carya::loader {
 namespace {
 
 using Order = std::vector<std::size_t>;
-using Rows = std::vector<std::uint64_t>;
+using Hashes = std::vector<std::uint64_t>;
 
 /// Colors, flips and windows of which many may change places; as declared the colors come first, the dearest
 /// way.
-const std::string kOps =
+const std::string kSwitchedOps =
     R"({"op":"decode_image"},{"op":"color_jitter","brightness":0.4,"saturation":0.4,"hue":0.1},)"
     R"({"op":"posterize","bits":5},{"op":"random_horizontal_flip"},{"op":"random_vertical_flip"},)"
     R"({"op":"random_crop","size":[16,16]},{"op":"random_grayscale","p":0.5},)"
@@ -28,7 +28,7 @@ const std::string kOps =
 Opened open_photos(const PhotoFolder& folder) {
   auto pipeline = transforms::Pipeline::parse(
       R"({"version":1,"source":{"type":"image_folder","path":")" + folder.path().string() +
-      R"("},"views":[],"shuffle":{"seed":5},"ops":[)" + kOps + R"(],"batch":)" + kBatch4 + "}");
+      R"("},"views":[],"shuffle":{"seed":5},"ops":[)" + kSwitchedOps + R"(],"batch":)" + kBatch4 + "}");
   EXPECT_TRUE(pipeline) << pipeline.error().message;
   auto dataset = Dataset::open(**pipeline, {});
   EXPECT_TRUE(dataset) << dataset.error().message;
@@ -47,7 +47,7 @@ std::vector<Order> legal_orders(const transforms::Pipeline& pipeline) {
   return legal;
 }
 
-Rows as_declared(const Opened& opened, JobOptions options) {
+Hashes as_declared(const Opened& opened, JobOptions options) {
   options.reorder = autotune::Sense::kOff;
   return drain(*start(opened, options));
 }
@@ -80,7 +80,7 @@ TEST(PlanSwitch, AmongAllLegalOrdersChangesNoBit) {
   const Opened opened = open_photos(folder);
   const std::vector<Order> orders = legal_orders(*opened.pipeline);
   ASSERT_GT(orders.size(), 20U);
-  const Rows expected = as_declared(opened, {});
+  const Hashes expected = as_declared(opened, {});
   for (const std::uint64_t every : {1U, 2U, 5U})
     for (const std::uint32_t threads : {1U, 2U, 3U}) {
       const auto job = start(opened, {.threads = threads}, forced(opened, orders, every));
@@ -97,7 +97,7 @@ TEST(PlanSwitch, BrokenRowsAreReplacedAndMaskedAlike) {
   const std::vector<Order> orders = legal_orders(*opened.pipeline);
   for (const auto policy : {transforms::OnError::kMask, transforms::OnError::kReplace}) {
     const auto plain = start(opened, {.on_error = policy, .reorder = autotune::Sense::kOff});
-    const Rows expected = drain(*plain);
+    const Hashes expected = drain(*plain);
     const auto job = start(opened, {.threads = 2, .on_error = policy}, forced(opened, orders, 1));
     EXPECT_EQ(drain(*job), expected);
     EXPECT_GE(job->quarantine().size(), 5U);
@@ -109,11 +109,11 @@ TEST(PlanSwitch, ResumesAndSeeksToTheSameRows) {
   const PhotoFolder folder(24);
   const Opened opened = open_photos(folder);
   const std::vector<Order> orders = legal_orders(*opened.pipeline);
-  const Rows expected = as_declared(opened, {});
-  const Rows second = as_declared(opened, {.epoch = 1});
+  const Hashes expected = as_declared(opened, {});
+  const Hashes second = as_declared(opened, {.epoch = 1});
   for (std::uint64_t position = 0; position < 24; position += 4) {
     const auto job = start(opened, {.threads = 2, .position = position}, forced(opened, orders, 1));
-    const Rows rest(expected.begin() + static_cast<long>(position), expected.end());
+    const Hashes rest(expected.begin() + static_cast<long>(position), expected.end());
     EXPECT_EQ(drain(*job), rest);
     ASSERT_TRUE(job->seek(1, 0));
     EXPECT_EQ(drain(*job), second);
@@ -123,8 +123,8 @@ TEST(PlanSwitch, ResumesAndSeeksToTheSameRows) {
 }
 
 /// Epochs until the stream has turned to another plan; the rows of each.
-std::vector<Rows> drain_until_switched(Job& job) {
-  std::vector<Rows> epochs;
+std::vector<Hashes> drain_until_switched(Job& job) {
+  std::vector<Hashes> epochs;
   while (job.stats().scheduler.plan_switches == 0 && epochs.size() < 3000) epochs.push_back(drain(job));
   epochs.push_back(drain(job));
   return epochs;
@@ -138,7 +138,7 @@ TEST(PlanSwitch, FromTheOrderAsDeclaredTheStreamFindsABetterOneWithTheSameBits) 
   const auto job =
       start(opened, options, GivenParts{.planner = planner_of(opened, options, 1'000'000, declared)});
   EXPECT_EQ(job->stats().order[1], "color_jitter");
-  const std::vector<Rows> epochs = drain_until_switched(*job);
+  const std::vector<Hashes> epochs = drain_until_switched(*job);
   const JobStats stats = job->stats();
   ASSERT_GT(stats.scheduler.plan_switches, 0U);
   EXPECT_NE(stats.order[1], "color_jitter") << "the crop runs first";
@@ -232,7 +232,7 @@ TEST(PlanProfileKept, TroubleWithItIsNoTroubleOfTheStream) {
   const PhotoFolder folder(20);
   const io::TempDir cache;
   const Opened opened = open_photos(folder);
-  const Rows expected = as_declared(opened, {});
+  const Hashes expected = as_declared(opened, {});
   const std::string path = profile_path(cache.path(), *opened.pipeline, ProfileMachine::here());
   cache.write(path.substr(path.rfind('/') + 1), R"({"carya_profile":1,"orders":7})");
   {

@@ -7,12 +7,12 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kTick = 1'000'000;
 
 /// A trainer, its loader and a clock that only they move.
 struct Scene {
   TrainerMeter meter;
-  std::int64_t now_ns = 5 * kMs;
+  std::int64_t now_ns = 5 * kTick;
 
   /// It waits for a batch, which then keeps it busy.
   void step(std::int64_t wait_ns, std::uint64_t rows, std::int64_t own_ns, std::uint32_t ready = 0) {
@@ -30,7 +30,7 @@ struct Scene {
 TEST(TrainerMeter, SaysNothingOfTheDemandBeforeABlockHasEnded) {
   Scene scene;
   EXPECT_EQ(scene.figures().lifetime_ns, 0) << "nobody came yet";
-  scene.steps(TrainerMeter::kBlockSteps, kMs, 32, 10 * kMs);
+  scene.steps(TrainerMeter::kBlockSteps, kTick, 32, 10 * kTick);
   EXPECT_EQ(scene.figures().demand_per_s, 0) << "its last step is not over";
   EXPECT_EQ(scene.figures().step_s, 0);
   EXPECT_TRUE(scene.meter.block_ended());
@@ -42,20 +42,20 @@ TEST(TrainerMeter, SaysNothingOfTheDemandBeforeABlockHasEnded) {
 
 TEST(TrainerMeter, TellsWaitingFromWorking) {
   Scene scene;
-  scene.steps(100, 30 * kMs, 8, 10 * kMs);
+  scene.steps(100, 30 * kTick, 8, 10 * kTick);
   const TrainerStats figures = scene.figures();
   EXPECT_EQ(figures.steps, 100U);
-  EXPECT_EQ(figures.stall_ns, 3'000 * kMs);
-  EXPECT_EQ(figures.lifetime_ns, 4'000 * kMs);
+  EXPECT_EQ(figures.stall_ns, 3'000 * kTick);
+  EXPECT_EQ(figures.lifetime_ns, 4'000 * kTick);
   EXPECT_DOUBLE_EQ(figures.demand_per_s, 800) << "though it got a quarter of that";
 }
 
 TEST(TrainerMeter, AWaitInSlicesIsOneComing) {
   Scene scene;
-  scene.step(0, 4, kMs, 3);
+  scene.step(0, 4, kTick, 3);
   scene.meter.asked(scene.now_ns, 1);
   for (int slice = 0; slice < 5; ++slice) {
-    scene.now_ns += 200 * kMs;
+    scene.now_ns += 200 * kTick;
     scene.meter.waited(scene.now_ns);
     scene.meter.asked(scene.now_ns, 0);
   }
@@ -63,35 +63,35 @@ TEST(TrainerMeter, AWaitInSlicesIsOneComing) {
   const TrainerStats figures = scene.figures();
   EXPECT_EQ(figures.asked, 2U);
   EXPECT_EQ(figures.ready, 4U);
-  EXPECT_EQ(figures.stall_ns, 1'000 * kMs);
+  EXPECT_EQ(figures.stall_ns, 1'000 * kTick);
   EXPECT_EQ(figures.steps, 2U);
 }
 
 TEST(TrainerMeter, ACheckpointOrAnEvaluationIsNoDemand) {
   Scene scene;
-  scene.step(0, 16, 60'000 * kMs);  // the first step compiles
-  for (int i = 1; i < 400; ++i) scene.step(0, 16, i % 100 == 50 ? 30'000 * kMs : 4 * kMs);
+  scene.step(0, 16, 60'000 * kTick);  // the first step compiles
+  for (int i = 1; i < 400; ++i) scene.step(0, 16, i % 100 == 50 ? 30'000 * kTick : 4 * kTick);
   EXPECT_DOUBLE_EQ(scene.figures().demand_per_s, 4'000);
   EXPECT_DOUBLE_EQ(scene.figures().step_s, 0.004);
 }
 
 TEST(TrainerMeter, AStepThatWaitsForTheDeviceNowAndThenCounts) {
   Scene scene;
-  for (int i = 0; i < 400; ++i) scene.step(0, 16, i % 8 == 7 ? 81 * kMs : kMs);
+  for (int i = 0; i < 400; ++i) scene.step(0, 16, i % 8 == 7 ? 81 * kTick : kTick);
   EXPECT_NEAR(scene.figures().step_s, 0.011, 1e-9) << "the median of the steps would be 0.001";
 }
 
 TEST(TrainerMeter, FollowsATrainerThatChanges) {
   Scene scene;
-  scene.steps(10'000, 0, 16, 10 * kMs);
-  scene.steps(TrainerMeter::kBlockSteps * TrainerMeter::kBlocks, 0, 16, 20 * kMs);
+  scene.steps(10'000, 0, 16, 10 * kTick);
+  scene.steps(TrainerMeter::kBlockSteps * TrainerMeter::kBlocks, 0, 16, 20 * kTick);
   EXPECT_NEAR(scene.figures().step_s, 0.020, 1e-9);
   EXPECT_NEAR(scene.figures().demand_per_s, 800, 1e-6);
 }
 
 TEST(TrainerMeter, BatchesMayDifferAndBeEmpty) {
   Scene scene;
-  for (int i = 0; i < 64; ++i) scene.step(0, i % 2 == 0 ? 30 : 10, i % 2 == 0 ? 3 * kMs : kMs);
+  for (int i = 0; i < 64; ++i) scene.step(0, i % 2 == 0 ? 30 : 10, i % 2 == 0 ? 3 * kTick : kTick);
   EXPECT_DOUBLE_EQ(scene.figures().demand_per_s, 10'000);
   Scene empty;
   empty.steps(40, 0, 0, 0);

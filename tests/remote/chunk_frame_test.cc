@@ -11,7 +11,7 @@
 namespace carya::remote {
 namespace {
 
-constexpr FrameLimits kLimits{.body_bytes = 4096, .payload_bytes = 1 << 20};
+constexpr FrameLimits kSmallLimits{.body_bytes = 4096, .payload_bytes = 1 << 20};
 
 FrameHeader request_header() {
   return {.type = FrameType::kRequest, .body_bytes = 10, .request = 77, .payload_bytes = 5};
@@ -21,11 +21,11 @@ FrameHeader request_header() {
 Result<FrameHeader> damaged(std::size_t at, std::uint64_t value, std::size_t size) {
   auto bytes = encode_header(request_header());
   std::memcpy(bytes.data() + at, &value, size);
-  return decode_header(bytes, kLimits);
+  return decode_header(bytes, kSmallLimits);
 }
 
 TEST(ChunkFrame, AHeaderSurvivesEncoding) {
-  const auto header = decode_header(encode_header(request_header()), kLimits);
+  const auto header = decode_header(encode_header(request_header()), kSmallLimits);
   ASSERT_TRUE(header) << header.error().message;
   EXPECT_EQ(header->type, FrameType::kRequest);
   EXPECT_EQ(header->body_bytes, 10u);

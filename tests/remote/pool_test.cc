@@ -270,10 +270,10 @@ TEST_F(Pool, RequestsAndAnswersWaitForNoTick) {
   Worker worker(worker_options);
   start();
   const std::uint64_t member = join(worker_options.listen);
-  const Patience patience(kHandoffs);
+  const Pace patience(kHandoffs);
   const auto comes = [&](std::mutex& mutex, std::condition_variable& changed, auto there) {
     std::unique_lock lock(mutex);
-    while (!there() && !patience.over()) changed.wait_for(lock, std::chrono::milliseconds(Patience::kLookMs));
+    while (!there() && !patience.over()) changed.wait_for(lock, std::chrono::milliseconds(Pace::kLookMs));
     return there();
   };
   int ended = 0;

@@ -14,14 +14,14 @@ namespace carya::shm {
 namespace {
 
 /// A slot as the engine takes one: asks for the bell, looks again, sleeps. None when the patience is over.
-std::optional<std::uint32_t> take_slot(SlotRing& ring, const Patience& patience) {
+std::optional<std::uint32_t> take_slot(SlotRing& ring, const Pace& patience) {
   std::optional<std::uint32_t> slot = ring.acquire();
   while (!slot && !patience.over()) {
     ring.set_waiting(true);
     slot = ring.acquire();
     if (!slot) {
       pollfd bell{ring.event_fd(), POLLIN, 0};
-      poll(&bell, 1, Patience::kLookMs);
+      poll(&bell, 1, Pace::kLookMs);
     }
     ring.set_waiting(false);
     if (!slot) slot = ring.acquire();
@@ -39,7 +39,7 @@ struct Handoffs {
 int handed_over(const Handoffs& wanted) {
   auto ring = make_ring({.slots = wanted.slots});
   auto [index, reader] = attach(*ring);
-  const Patience patience(wanted.count);
+  const Pace patience(wanted.count);
   std::thread owner([&] {
     for (int i = 1; i <= wanted.count; ++i) {
       const auto slot = take_slot(*ring, patience);
@@ -50,7 +50,7 @@ int handed_over(const Handoffs& wanted) {
   });
   int taken = 0;
   while (taken < wanted.count && !patience.over()) {
-    const auto lease = reader->next(Patience::kLookMs);
+    const auto lease = reader->next(Pace::kLookMs);
     if (!lease) continue;
     EXPECT_EQ(lease->sequence(), static_cast<std::uint64_t>(++taken));
   }

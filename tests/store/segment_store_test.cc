@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr Hash128 kPlace{0x0102030405060708, 0x090a0b0c0d0e0f10};
 
 /// The bytes of entry `n`, of unlike lengths.
-std::vector<std::byte> payload_of(std::uint64_t n) {
+std::vector<std::byte> bytes_of(std::uint64_t n) {
   std::vector<std::byte> bytes(100 + n * 37 % 3000);
   std::mt19937_64 random(n);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
@@ -44,7 +44,7 @@ SegmentStoreOptions options_in(const TempDir& dir, std::uint64_t capacity = 64 <
       .folder = dir.path("tier"), .place = kPlace, .about = R"({"after":"x"})", .capacity_bytes = capacity};
 }
 
-std::unique_ptr<SegmentStore> open_store(const SegmentStoreOptions& options) {
+std::unique_ptr<SegmentStore> open_segments(const SegmentStoreOptions& options) {
   auto store = SegmentStore::open(options);
   EXPECT_TRUE(store) << (store ? "" : store.error().message);
   return store ? std::move(*store) : nullptr;
@@ -56,7 +56,7 @@ bool has(SegmentStore& store, std::uint64_t n) {
   if (!entry) return false;
   std::vector<std::byte> bytes(entry.row.bytes);
   if (!store.read(entry, bytes)) return false;
-  EXPECT_EQ(bytes, payload_of(n)) << n;
+  EXPECT_EQ(bytes, bytes_of(n)) << n;
   return true;
 }
 
@@ -112,10 +112,10 @@ TEST(SegmentStore, PastThePageCacheTheSameBytesAreReadAndStayOutOfIt) {
     return bytes;
   };
   {
-    const auto store = open_store(options_in(dir));
+    const auto store = open_segments(options_in(dir));
     for (const std::size_t size : sizes) ASSERT_TRUE(store->append({size, 1}, bytes_of(size)));
   }
-  const auto store = open_store(options_in(dir));
+  const auto store = open_segments(options_in(dir));
   const auto segments = segments_below(dir.path("tier"));
   for (const auto& segment : segments) {
     const UniqueFd fd(::open(segment.c_str(), O_RDONLY | O_CLOEXEC));
@@ -148,8 +148,8 @@ TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
     const TempDir dir;
     SegmentStoreOptions options = options_in(dir);
     options.own_only = own_only;
-    const auto store = open_store(options);
-    ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+    const auto store = open_segments(options);
+    ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
     for (const auto& entry : fs::recursive_directory_iterator(options.folder))
       if (entry.is_regular_file())
         EXPECT_EQ(entry.status().permissions(), own_only ? fs::perms{0600} : fs::perms{0644});
@@ -161,7 +161,7 @@ TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
       if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
       const auto theirs = SegmentStore::open(options);
       const bool read = theirs && has(**theirs, 1) != own_only && (*theirs)->refresh();
-      ::_exit(read && (*theirs)->append(identity_of(2), payload_of(2)) && has(**theirs, 2) ? 0 : 1);
+      ::_exit(read && (*theirs)->append(identity_of(2), bytes_of(2)) && has(**theirs, 2) ? 0 : 1);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -171,32 +171,32 @@ TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
 
 TEST(SegmentStore, WhatWasWrittenIsThereAtOnceAndForOthersAndLater) {
   const TempDir dir;
-  const auto one = open_store(options_in(dir)), other = open_store(options_in(dir));
-  for (std::uint64_t n = 0; n < 50; ++n) ASSERT_TRUE(one->append(identity_of(n), payload_of(n)));
+  const auto one = open_segments(options_in(dir)), other = open_segments(options_in(dir));
+  for (std::uint64_t n = 0; n < 50; ++n) ASSERT_TRUE(one->append(identity_of(n), bytes_of(n)));
   EXPECT_EQ(count(*one, 50), 50);
   EXPECT_EQ(count(*other, 50), 0);
   ASSERT_TRUE(other->refresh());
   EXPECT_EQ(count(*other, 50), 50) << "while the first still writes";
   one->seal();
-  const auto later = open_store(options_in(dir));
+  const auto later = open_segments(options_in(dir));
   EXPECT_EQ(count(*later, 50), 50);
   EXPECT_EQ(later->stats().segments, 1);
 }
 
 TEST(SegmentStore, AnEntryIsWrittenOnce) {
   const TempDir dir;
-  const auto store = open_store(options_in(dir));
-  for (int round = 0; round < 3; ++round) ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+  const auto store = open_segments(options_in(dir));
+  for (int round = 0; round < 3; ++round) ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
   EXPECT_EQ(store->stats().written, 1);
 }
 
 TEST(SegmentStore, AnotherPlaceHasOtherEntries) {
   const TempDir dir;
-  const auto one = open_store(options_in(dir));
-  ASSERT_TRUE(one->append(identity_of(1), payload_of(1)));
+  const auto one = open_segments(options_in(dir));
+  ASSERT_TRUE(one->append(identity_of(1), bytes_of(1)));
   SegmentStoreOptions options = options_in(dir);
   options.place.low ^= 1;
-  const auto other = open_store(options);
+  const auto other = open_segments(options);
   EXPECT_FALSE(has(*other, 1));
   EXPECT_GT(other->stats().other_bytes, 0);
   // Not even where its file lies in the other's folder.
@@ -210,16 +210,16 @@ TEST(SegmentStore, TheCapacityIsKeptByAllWritersTogether) {
   const TempDir dir;
   constexpr std::uint64_t kCapacity = 1 << 20;
   std::vector<std::unique_ptr<SegmentStore>> stores;
-  for (int i = 0; i < 3; ++i) stores.push_back(open_store(options_in(dir, kCapacity)));
+  for (int i = 0; i < 3; ++i) stores.push_back(open_segments(options_in(dir, kCapacity)));
   std::uint64_t refused = 0;
   for (std::uint64_t n = 0; n < 3000; ++n) {
-    refused += stores[n % 3]->append(identity_of(n), payload_of(n)) ? 0 : 1;
+    refused += stores[n % 3]->append(identity_of(n), bytes_of(n)) ? 0 : 1;
     if (n % 50 == 0) ASSERT_LE(bytes_below(dir.path("tier")), kCapacity);
   }
   EXPECT_GT(refused, 0);
   for (const auto& store : stores) store->seal();
   EXPECT_LE(bytes_below(dir.path("tier")), kCapacity);
-  const auto all = open_store(options_in(dir, kCapacity));
+  const auto all = open_segments(options_in(dir, kCapacity));
   EXPECT_GT(all->stats().entry_bytes, kCapacity / 2);
 }
 
@@ -229,17 +229,17 @@ TEST(SegmentStore, APlaceThatNobodyUsesGivesWay) {
   SegmentStoreOptions options = options_in(dir, kCapacity);
   options.place.low ^= 1;
   const std::string old = [&] {
-    const auto store = open_store(options);
-    for (std::uint64_t n = 0; n < 2000 && store->append(identity_of(n), payload_of(n)); ++n) {
+    const auto store = open_segments(options);
+    for (std::uint64_t n = 0; n < 2000 && store->append(identity_of(n), bytes_of(n)); ++n) {
     }
     return store->folder();
   }();
-  const auto store = open_store(options_in(dir, kCapacity));
-  EXPECT_FALSE(store->append(identity_of(1), payload_of(1))) << "it was used just now";
+  const auto store = open_segments(options_in(dir, kCapacity));
+  EXPECT_FALSE(store->append(identity_of(1), bytes_of(1))) << "it was used just now";
   const timespec hours_ago[2] = {{.tv_sec = ::time(nullptr) - 7200, .tv_nsec = 0},
                                  {.tv_sec = ::time(nullptr) - 7200, .tv_nsec = 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (old + "/about.json").c_str(), hours_ago, 0), 0);
-  EXPECT_TRUE(store->append(identity_of(1), payload_of(1)));
+  EXPECT_TRUE(store->append(identity_of(1), bytes_of(1)));
   EXPECT_FALSE(fs::exists(old));
 }
 
@@ -254,7 +254,7 @@ TEST(SegmentStore, AKilledWriterLosesNothingThatItHadWrittenAndNoRoom) {
     if (child == 0) {
       auto store = SegmentStore::open(options_in(dir));
       for (std::uint64_t n = round * 1000; store; ++n)
-        if (!(*store)->append(identity_of(n), payload_of(n)) || ::write(pipe[1], &n, 8) != 8) ::_exit(1);
+        if (!(*store)->append(identity_of(n), bytes_of(n)) || ::write(pipe[1], &n, 8) != 8) ::_exit(1);
       ::_exit(1);
     }
     ::close(pipe[1]);
@@ -264,7 +264,7 @@ TEST(SegmentStore, AKilledWriterLosesNothingThatItHadWrittenAndNoRoom) {
     while (::read(pipe[0], &last, 8) == 8) ++told;
     ::close(pipe[0]);
     ::waitpid(child, nullptr, 0);
-    const auto store = open_store(options_in(dir));
+    const auto store = open_segments(options_in(dir));
     for (std::uint64_t n = round * 1000; n < round * 1000 + told; ++n) ASSERT_TRUE(has(*store, n)) << n;
     EXPECT_GE(store->stats().entries, before + told);
     before = store->stats().entries;
@@ -276,15 +276,15 @@ TEST(SegmentStore, AKilledWriterLosesNothingThatItHadWrittenAndNoRoom) {
     ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
     ASSERT_TRUE(cut_abandoned(path, true, 600, static_cast<double>(::time(nullptr))));
   }
-  const auto store = open_store(options_in(dir));
+  const auto store = open_segments(options_in(dir));
   EXPECT_EQ(store->stats().entries, before);
   EXPECT_LE(bytes_below(dir.path("tier")), store->stats().entry_bytes + 20 * segment_overhead(4096) * 8);
 }
 
 TEST(SegmentStore, AWriterThatLivesIsNotCut) {
   const TempDir dir;
-  const auto store = open_store(options_in(dir));
-  ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+  const auto store = open_segments(options_in(dir));
+  ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
   const fs::path path = segments_below(dir.path("tier")).front();
   const std::uint64_t bytes = fs::file_size(path);
   const auto cut = cut_abandoned(path, true, 0, static_cast<double>(::time(nullptr)) + 1e6);
@@ -297,8 +297,8 @@ TEST(SegmentDamage, EveryFlippedByteAndEveryCutIsFoundOrHarmless) {
   const TempDir dir;
   constexpr std::uint64_t kEntries = 12;
   {
-    const auto store = open_store(options_in(dir));
-    for (std::uint64_t n = 0; n < kEntries; ++n) ASSERT_TRUE(store->append(identity_of(n), payload_of(n)));
+    const auto store = open_segments(options_in(dir));
+    for (std::uint64_t n = 0; n < kEntries; ++n) ASSERT_TRUE(store->append(identity_of(n), bytes_of(n)));
   }
   const fs::path path = segments_below(dir.path("tier")).front();
   const std::string whole = contents(path);
@@ -311,7 +311,7 @@ TEST(SegmentDamage, EveryFlippedByteAndEveryCutIsFoundOrHarmless) {
     lost += kEntries - found;
     // What was lost is written again.
     if (found == kEntries) return;
-    for (std::uint64_t n = 0; n < kEntries; ++n) ASSERT_TRUE((*store)->append(identity_of(n), payload_of(n)));
+    for (std::uint64_t n = 0; n < kEntries; ++n) ASSERT_TRUE((*store)->append(identity_of(n), bytes_of(n)));
     EXPECT_EQ(count(**store, kEntries), kEntries) << what;
     const std::string own = (*store)->folder();
     store->reset();
@@ -334,14 +334,14 @@ TEST(SegmentDamage, EveryFlippedByteAndEveryCutIsFoundOrHarmless) {
     look("cut at " + std::to_string(at));
   }
   replace(path, whole);
-  const auto store = open_store(options_in(dir));
+  const auto store = open_segments(options_in(dir));
   EXPECT_EQ(count(*store, kEntries), kEntries);
 }
 
 TEST(SegmentDamage, AFileThatChangesWhileItIsOpenIsFound) {
   const TempDir dir;
-  const auto writer = open_store(options_in(dir)), reader = open_store(options_in(dir));
-  for (std::uint64_t n = 0; n < 8; ++n) ASSERT_TRUE(writer->append(identity_of(n), payload_of(n)));
+  const auto writer = open_segments(options_in(dir)), reader = open_segments(options_in(dir));
+  for (std::uint64_t n = 0; n < 8; ++n) ASSERT_TRUE(writer->append(identity_of(n), bytes_of(n)));
   writer->seal();
   ASSERT_TRUE(reader->refresh());
   const fs::path path = segments_below(dir.path("tier")).front();
@@ -349,7 +349,7 @@ TEST(SegmentDamage, AFileThatChangesWhileItIsOpenIsFound) {
   ASSERT_TRUE(entry);
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(static_cast<std::streamoff>(entry.row.offset));
-  file.put(static_cast<char>(~std::to_integer<int>(payload_of(3)[0])));
+  file.put(static_cast<char>(~std::to_integer<int>(bytes_of(3)[0])));
   file.close();
   EXPECT_FALSE(has(*reader, 3));
   EXPECT_EQ(reader->stats().damaged, 1);
@@ -361,13 +361,13 @@ TEST(SegmentDamage, AFileThatChangesWhileItIsOpenIsFound) {
 
 TEST(SegmentTrouble, AFolderThatVanishesIsMadeAnew) {
   const TempDir dir;
-  const auto store = open_store(options_in(dir));
-  ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+  const auto store = open_segments(options_in(dir));
+  ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
   fs::remove_all(dir.path("tier"));
   EXPECT_FALSE(store->refresh());
-  static_cast<void>(store->append(identity_of(2), payload_of(2)));
+  static_cast<void>(store->append(identity_of(2), bytes_of(2)));
   store->seal();
-  ASSERT_TRUE(store->append(identity_of(3), payload_of(3)));
+  ASSERT_TRUE(store->append(identity_of(3), bytes_of(3)));
   EXPECT_TRUE(has(*store, 3));
 }
 
@@ -382,21 +382,21 @@ TEST(SegmentTrouble, AFolderThatCannotBeMadeIsAnError) {
 
 TEST(SegmentTrouble, WhatIsNoSegmentIsLeftAlone) {
   const TempDir dir;
-  const auto store = open_store(options_in(dir));
-  ASSERT_TRUE(store->append(identity_of(1), payload_of(1)));
+  const auto store = open_segments(options_in(dir));
+  ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
   store->seal();
   for (const char* name : {"short.segment", "readme.txt"}) replace(store->folder() + "/" + name, "not ours");
   ASSERT_EQ(::mkfifo((store->folder() + "/fifo.segment").c_str(), 0600), 0);
   ASSERT_TRUE(store->refresh());
-  EXPECT_TRUE(has(*open_store(options_in(dir)), 1));
+  EXPECT_TRUE(has(*open_segments(options_in(dir)), 1));
 }
 
 TEST(SegmentFolder, PlacesAreListedCheckedAndRemoved) {
   const TempDir dir;
   EXPECT_TRUE(list_places(dir.path("none"))->empty());
   {
-    const auto store = open_store(options_in(dir));
-    for (std::uint64_t n = 0; n < 5; ++n) ASSERT_TRUE(store->append(identity_of(n), payload_of(n)));
+    const auto store = open_segments(options_in(dir));
+    for (std::uint64_t n = 0; n < 5; ++n) ASSERT_TRUE(store->append(identity_of(n), bytes_of(n)));
   }
   const auto places = list_places(dir.path("tier"));
   ASSERT_TRUE(places);
@@ -429,8 +429,8 @@ TEST(SegmentFolder, PlacesAreListedCheckedAndRemoved) {
 TEST(SegmentFolder, WhatThisUserMayNotReadIsNotDamaged) {
   const TempDir dir;
   for (std::uint64_t n = 0; n < 2; ++n) {
-    const auto store = open_store(options_in(dir));
-    ASSERT_TRUE(store->append(identity_of(n), payload_of(n)));
+    const auto store = open_segments(options_in(dir));
+    ASSERT_TRUE(store->append(identity_of(n), bytes_of(n)));
   }
   const std::string place = list_places(dir.path("tier"))->front().path;
   fs::permissions(segments_below(dir.path("tier")).front(), fs::perms::none);

@@ -38,7 +38,7 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace carya::io {
 namespace {
 
-int in_child(const std::function<int()>& work) {
+int status_of_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(work());
   int status = 0;
@@ -150,7 +150,7 @@ TEST(StoreTrouble, EveryShortWriteKeepsTheWholeEntries) {
 
 TEST(StoreTrouble, AFullFileSystemMakesItReadOnly) {
   TempDir dir;
-  const int result = in_child([&] {
+  const int result = status_of_child([&] {
     const std::string map = "0 " + std::to_string(::geteuid()) + " 1";
     if (::unshare(CLONE_NEWNS) != 0) {
       if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
@@ -205,7 +205,7 @@ TEST(StoreTrouble, AReadOnlyFileIsReadAndFollowed) {
   EXPECT_TRUE(ok(writer->flush()));
   ::chmod(path.c_str(), 0444);
   ::chmod(dir.path().c_str(), 0555);
-  EXPECT_EQ(in_child([&] {
+  EXPECT_EQ(status_of_child([&] {
               if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 1;
               const auto store = open_store(path);
               if (store->stats().read_only_reason.find("Permission denied") == std::string::npos) return 2;

@@ -9,35 +9,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kDecode = R"({"op":"decode_image"},)";
 const std::string kFlip = R"({"op":"random_horizontal_flip","p":0.5})";
 const std::string kJitter = R"({"op":"color_jitter","brightness":0.4,"contrast":0.4,"hue":0.2})";
-const std::string kCrop = R"({"op":"random_resized_crop","size":[24,31]})";
 
 std::string applied(const std::string& ops, const std::string& p) {
   return R"({"op":"random_apply","ops":[)" + ops + R"(],"p":)" + p + "}";
 }
 
-std::string error_of(const std::string& ops,
-                     const std::string& source = R"({"type":"image_folder","path":"x"})") {
-  const auto pipeline = Pipeline::parse(document(ops, R"({"batch_size":2})", source));
-  return pipeline ? "no error" : pipeline.error().message;
-}
-
-std::vector<Bytes> tensors_of(const Plan& plan, Scratch& scratch, std::uint64_t record,
-                              const Bytes& picture) {
-  const Outcome outcome =
-      run_guarded(plan, scratch, {.epoch = 1, .record = record}, {picture, label_bytes(0)});
-  EXPECT_FALSE(outcome.error) << outcome.error->message;
-  return outcome.tensors;
-}
-
 // Chains with the place of a group, before and after which ops of the same names stand.
 std::vector<std::pair<std::string, std::string>> surroundings() {
   return {
-      {kDecode + kCrop + ",", ""},
-      {kDecode, "," + kCrop},
-      {kDecode + kFlip + "," + kJitter + ",", "," + kCrop + "," + kJitter + "," + kFlip},
+      {kDecode + kResizedCrop + ",", ""},
+      {kDecode, "," + kResizedCrop},
+      {kDecode + kFlip + "," + kJitter + ",", "," + kResizedCrop + "," + kJitter + "," + kFlip},
       {kDecode + R"({"op":"resize","size":[40,44]},)", R"(,{"op":"center_crop","size":[50,30]},)" + kFlip},
   };
 }
@@ -54,8 +38,8 @@ TEST(RandomApply, AlwaysIsTheOpsThemselvesAndNeverIsNone) {
                   tensors_of(*plain, scratch, record, picture))
           << before << after;
   }
-  const auto never = plan_of(document(kDecode + kCrop + "," + applied(inner, "0")));
-  const auto without = plan_of(document(kDecode + kCrop));
+  const auto never = plan_of(document(kDecode + kResizedCrop + "," + applied(inner, "0")));
+  const auto without = plan_of(document(kDecode + kResizedCrop));
   for (std::uint64_t record = 0; record < 12; ++record)
     EXPECT_TRUE(tensors_of(*never, scratch, record, picture) ==
                 tensors_of(*without, scratch, record, picture));
@@ -151,41 +135,42 @@ TEST(RandomApply, RefusesOpsThatChangeShapesOrAreNoSteps) {
   constexpr const char* kShape =
       "random_apply: ops change the shape of image, uint8[?, ?, 3]; give geometric and "
       "color ops that leave shapes as they are";
-  EXPECT_EQ(error_of(kDecode + applied(kCrop, "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"resize","size":[1009]})", "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"resize","size":[1013]})", "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"resize","size":[1009,2003]})", "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"pad","padding":[0,0,1,0]})", "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"random_crop","size":[3000,3000]})", "0.5")), kShape);
-  EXPECT_EQ(error_of(kDecode + applied(R"({"op":"grayscale"})", "0.5")), kShape);
-  EXPECT_THAT(error_of(kDecode + kCrop + "," + applied(R"({"op":"center_crop","size":[24,30]})", "0.5")),
-              HasSubstr("ops change the shape of image, uint8[24, 31, 3]"));
+  EXPECT_EQ(op_error(kDecode + applied(kResizedCrop, "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"resize","size":[1009]})", "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"resize","size":[1013]})", "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"resize","size":[1009,2003]})", "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"pad","padding":[0,0,1,0]})", "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"random_crop","size":[3000,3000]})", "0.5")), kShape);
+  EXPECT_EQ(op_error(kDecode + applied(R"({"op":"grayscale"})", "0.5")), kShape);
+  EXPECT_THAT(
+      op_error(kDecode + kResizedCrop + "," + applied(R"({"op":"center_crop","size":[24,30]})", "0.5")),
+      HasSubstr("ops change the shape of image, uint8[24, 31, 3]"));
   for (const char* op : {R"({"op":"to_dtype"})", R"({"op":"decode_image"})",
                          R"({"op":"random_apply","ops":[{"op":"invert"}]})"})
-    EXPECT_THAT(error_of(kDecode + applied(op, "0.5")),
+    EXPECT_THAT(op_error(kDecode + applied(op, "0.5")),
                 HasSubstr("; give geometric and color ops that leave shapes"))
         << op;
 }
 
 TEST(RandomApply, ChecksItsParameters) {
-  EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply"})"),
+  EXPECT_THAT(op_error(kDecode + R"({"op":"random_apply"})"),
               HasSubstr("random_apply: ops is missing; give a list of 1 to 63 ops"));
-  EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply","ops":[]})"),
+  EXPECT_THAT(op_error(kDecode + R"({"op":"random_apply","ops":[]})"),
               HasSubstr("ops: got []; give a list of 1"));
-  EXPECT_THAT(error_of(kDecode + R"({"op":"random_apply","ops":{"op":"invert"}})"),
+  EXPECT_THAT(op_error(kDecode + R"({"op":"random_apply","ops":{"op":"invert"}})"),
               HasSubstr("give a list of 1"));
-  EXPECT_THAT(error_of(kDecode + applied(kFlip, "1.5")),
+  EXPECT_THAT(op_error(kDecode + applied(kFlip, "1.5")),
               HasSubstr("random_apply: p: got 1.5; give a number, 0.0 to 1.0"));
-  EXPECT_THAT(error_of(kDecode + applied("7", "0.5")), HasSubstr("random_apply: ops: got 7; give an object"));
-  EXPECT_THAT(error_of(kDecode + applied(R"({"op":"random_vertical_flip","p":2})", "0.5")),
+  EXPECT_THAT(op_error(kDecode + applied("7", "0.5")), HasSubstr("random_apply: ops: got 7; give an object"));
+  EXPECT_THAT(op_error(kDecode + applied(R"({"op":"random_vertical_flip","p":2})", "0.5")),
               HasSubstr("random_apply: random_vertical_flip: p: got 2; give"));
-  EXPECT_THAT(error_of(applied(kFlip, "0.5")),
+  EXPECT_THAT(op_error(applied(kFlip, "0.5")),
               HasSubstr("random_apply: random_horizontal_flip: image is still encoded"));
   std::string many = R"({"op":"invert"})";
   for (int i = 1; i < 62; ++i) many += R"(,{"op":"invert"})";
-  EXPECT_EQ(error_of(kDecode + applied(many, "0.5") + R"(,{"op":"invert"})"),
-            error_of(kDecode + applied(many + R"(,{"op":"invert"})", "0.5")));
-  EXPECT_THAT(error_of(kDecode + applied(many, "0.5") + R"(,{"op":"invert"})"),
+  EXPECT_EQ(op_error(kDecode + applied(many, "0.5") + R"(,{"op":"invert"})"),
+            op_error(kDecode + applied(many + R"(,{"op":"invert"})", "0.5")));
+  EXPECT_THAT(op_error(kDecode + applied(many, "0.5") + R"(,{"op":"invert"})"),
               HasSubstr("a list of at most 64 ops"));
 }
 
@@ -193,17 +178,15 @@ TEST(RandomApply, TakesWhatKeepsAKnownSize) {
   const std::string group =
       applied(R"({"op":"pad","padding":[2,2,2,2]},{"op":"random_crop","size":[24,31]})", "0.5");
   const Bytes picture = make_jpeg(70, 61);
-  const auto fused = plan_of(document(kDecode + kCrop + "," + group));
-  const auto whole = plan_of(document(kDecode + kCrop + "," + group), {.fuse = false});
+  const auto fused = plan_of(document(kDecode + kResizedCrop + "," + group));
+  const auto whole = plan_of(document(kDecode + kResizedCrop + "," + group), {.fuse = false});
   Scratch scratch;
   for (std::uint64_t record = 0; record < 12; ++record)
     EXPECT_TRUE(tensors_of(*fused, scratch, record, picture) == tensors_of(*whole, scratch, record, picture));
 }
 
-constexpr const char* kWithMask = R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]}})";
-
 TEST(RandomApply, SizesMustAgreeWhateverIsDrawn) {
-  const std::string ops = kDecode + applied(kFlip, "0") + "," + kCrop;
+  const std::string ops = kDecode + applied(kFlip, "0") + "," + kResizedCrop;
   for (const bool fuse : {true, false}) {
     const auto plan = plan_of(document(ops, R"({"batch_size":1})", kWithMask), {.fuse = fuse});
     Scratch scratch;
@@ -238,14 +221,14 @@ TEST(RandomApply, MovesMasksWithTheImageAndColorsTheImageAlone) {
 
 TEST(RandomApply, LearnsTheSizeOfAMaskThatIsDecodedLater) {
   const auto pipeline =
-      pipeline_of(document(R"({"op":"decode_image","fields":["image"]},)" + kCrop +
+      pipeline_of(document(R"({"op":"decode_image","fields":["image"]},)" + kResizedCrop +
                                R"(,{"op":"decode_image","fields":["mask"]},)" + applied(kFlip, "0.5"),
                            R"({"batch_size":1})", kWithMask));
   EXPECT_EQ(pipeline->outputs()[1].shape, (std::vector<std::int64_t>{24, 31, 3}));
 }
 
 TEST(RandomApply, ItsOpsAreNamedInTheProfile) {
-  const auto plan = plan_of(document(kDecode + applied(kFlip, "0.5") + "," + kCrop));
+  const auto plan = plan_of(document(kDecode + applied(kFlip, "0.5") + "," + kResizedCrop));
   Scratch scratch;
   std::vector<OpProfile> profile;
   plan->collect_profile(scratch, profile);

@@ -15,13 +15,6 @@ struct Cut {
   std::size_t top, left, rows, columns;
 };
 
-// An image whose every value is another one than its neighbours'.
-Bytes counting(std::size_t bytes) {
-  Bytes out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + i / 251);
-  return out;
-}
-
 Bytes window_of(const Bytes& image, const Cut& cut) {
   Bytes out;
   for (std::size_t y = cut.top; y < cut.top + cut.rows; ++y)

@@ -13,7 +13,7 @@ namespace {
 
 using IndexBytes = std::vector<std::uint8_t>;
 
-constexpr char kCrop[] = R"({"op":"decode_image"},{"op":"random_resized_crop","size":[48,48]})";
+constexpr char kDecodeAndCrop[] = R"({"op":"decode_image"},{"op":"random_resized_crop","size":[48,48]})";
 
 std::span<const std::byte> known(const IndexBytes& bytes) {
   return std::as_bytes(std::span(bytes));
@@ -22,7 +22,7 @@ std::span<const std::byte> known(const IndexBytes& bytes) {
 /// A picture's stream over epochs, with what is stored for it between them.
 class Decodes {
  public:
-  explicit Decodes(Bytes image, int spacing = 0, const std::string& ops = kCrop)
+  explicit Decodes(Bytes image, int spacing = 0, const std::string& ops = kDecodeAndCrop)
       : image_(std::move(image)), label_(label_bytes(3)), plan_(plan_of(document(ops))) {
     field_.spacing = spacing;
     for (const TensorSpec& spec : plan_->outputs())

@@ -14,7 +14,6 @@
 namespace carya::transforms::testing {
 namespace {
 
-const std::string kDecode = R"({"op":"decode_image"})";
 const std::string kUnit = R"({"op":"to_dtype","dtype":"float32","scale":true})";
 const std::string kCast = R"({"op":"to_dtype","dtype":"float32"})";
 const std::string kSize = R"({"op":"center_crop","size":[40,44]})";
@@ -62,8 +61,8 @@ std::vector<float> floats(const Bytes& bytes) {
 
 // The largest distance of a value with the cast before the op from the one with it after the op.
 float distance(const std::string& op, const std::string& cast) {
-  const auto before = plan_of(document(kDecode + "," + kSize + "," + cast + "," + op));
-  const auto after = plan_of(document(kDecode + "," + kSize + "," + op + "," + cast));
+  const auto before = plan_of(document(kDecodeAlone + "," + kSize + "," + cast + "," + op));
+  const auto after = plan_of(document(kDecodeAlone + "," + kSize + "," + op + "," + cast));
   const std::vector<Bytes> pictures = {make_jpeg(90, 70), make_jpeg(60, 64, 1)};
   Scratch scratch;
   float largest = 0.0F;
@@ -125,8 +124,9 @@ TEST(FloatPictures, MasksBesideThemStayAsTheyAre) {
   const std::string source = R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]}})";
   const std::string ops =
       R"({"op":"random_resized_crop","size":[30,31],"extra_interpolation":"nearest"},{"op":"random_horizontal_flip"})";
-  const auto floating = plan_of(document(kDecode + "," + kUnit + "," + ops, R"({"batch_size":1})", source));
-  const auto plain = plan_of(document(kDecode + "," + ops, R"({"batch_size":1})", source));
+  const auto floating =
+      plan_of(document(kDecodeAlone + "," + kUnit + "," + ops, R"({"batch_size":1})", source));
+  const auto plain = plan_of(document(kDecodeAlone + "," + ops, R"({"batch_size":1})", source));
   const std::vector<Bytes> inputs{make_jpeg(60, 50), make_jpeg(60, 50, 3, false, 1, 1, 9), label_bytes(1)};
   Scratch scratch;
   for (std::uint64_t record = 0; record < 8; ++record) {
@@ -141,14 +141,14 @@ TEST(FloatPictures, MasksBesideThemStayAsTheyAre) {
 TEST(FloatPictures, ColorsNeedValuesUpToOne) {
   for (const std::string& op : {std::string(R"({"op":"gaussian_blur","kernel_size":3})"),
                                 std::string(R"({"op":"color_jitter","hue":0.1})")}) {
-    const auto parsed = Pipeline::parse(document(kDecode + "," + kCast + "," + op));
+    const auto parsed = Pipeline::parse(document(kDecodeAlone + "," + kCast + "," + op));
     ASSERT_FALSE(parsed);
     EXPECT_THAT(parsed.error().message,
                 ::testing::HasSubstr("to_dtype(\"float32\", scale=True) may come before"));
   }
   for (const std::string& op :
        {std::string(R"({"op":"equalize"})"), std::string(R"({"op":"solarize","threshold":9})")}) {
-    const auto parsed = Pipeline::parse(document(kDecode + "," + kUnit + "," + op));
+    const auto parsed = Pipeline::parse(document(kDecodeAlone + "," + kUnit + "," + op));
     ASSERT_FALSE(parsed);
     EXPECT_THAT(parsed.error().message, ::testing::HasSubstr("put it before normalize, to_dtype"));
   }

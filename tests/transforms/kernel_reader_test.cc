@@ -29,15 +29,15 @@ std::vector<std::byte> read_file(const fs::path& path) {
   return {begin, begin + text.size()};
 }
 
-struct Pixels {
+struct ReadPixels {
   std::string error;
   std::vector<std::uint8_t> values;
-  bool operator==(const Pixels&) const = default;
+  bool operator==(const ReadPixels&) const = default;
 };
 
 template <typename Reader>
-Pixels decode(Reader& reader, const Region& region, ColorMode mode) {
-  Pixels pixels;
+ReadPixels decode(Reader& reader, const Region& region, ColorMode mode) {
+  ReadPixels pixels;
   pixels.values.resize(static_cast<std::size_t>(region.height * region.width * color_channels(mode)));
   const std::int64_t stride = region.width * color_channels(mode);
   const auto status = reader.decode_region(
@@ -64,7 +64,7 @@ void compare(JpegDispatch& reader, TurboJpeg& turbo, const std::vector<std::byte
     }
     for (const ColorMode mode : {ColorMode::kRgb, ColorMode::kL}) {
       if (mode == ColorMode::kL && i % 4 != 0) continue;
-      const Pixels own = decode(reader, region, mode);
+      const ReadPixels own = decode(reader, region, mode);
       ASSERT_EQ(own, decode(turbo, region, mode)) << name << " region " << i;
       const auto view = reader.decode_view(region, mode);
       ASSERT_EQ(view.has_value(), own.error.empty()) << name;
@@ -76,7 +76,7 @@ void compare(JpegDispatch& reader, TurboJpeg& turbo, const std::vector<std::byte
   }
 }
 
-class KernelReaderData : public testing::Test {
+class KernelReaderData : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* data = std::getenv("CARYA_TEST_DATA");

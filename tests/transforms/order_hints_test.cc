@@ -8,17 +8,8 @@
 namespace carya::transforms::testing {
 namespace {
 
-const std::string kDecode = R"({"op":"decode_image"},)";
-
 std::string flip_that(const std::string& hints) {
   return R"({"op":"random_horizontal_flip",)" + hints + "}";
-}
-
-std::string error_of(const std::string& ops) {
-  const auto pipeline = Pipeline::parse(document(ops, "null"));
-  if (pipeline) return "no error";
-  EXPECT_EQ(pipeline.error().code, Code::kInvalidArgument);
-  return pipeline.error().message;
 }
 
 TEST(OrderHints, AreReadShownAndWrittenWhereTheySaySomething) {
@@ -68,39 +59,39 @@ TEST(OrderHints, NamesAreThoseOfOpsBefore) {
                              R"(,{"op":"invert","depends_on":["invert"]})",
                          2),
             std::vector<std::size_t>{1});
-  EXPECT_EQ(error_of(two + flip_that(R"("depends_on":["invert"])")),
+  EXPECT_EQ(op_error(two + flip_that(R"("depends_on":["invert"])")),
             R"(random_horizontal_flip: depends_on "invert" names 2 ops; write "invert#0" or "invert#1")");
 }
 
 TEST(OrderHints, WhatCannotBeIsAnErrorThatSaysWhatToDo) {
   EXPECT_EQ(
-      error_of(kDecode + R"({"op":"invert"},)" + flip_that(R"("depends_on":["crop"])")),
+      op_error(kDecode + R"({"op":"invert"},)" + flip_that(R"("depends_on":["crop"])")),
       R"(random_horizontal_flip: depends_on "crop" names no op before it; there are decode_image, invert)");
-  EXPECT_EQ(error_of(R"({"op":"decode_image","depends_on":["x"]})"),
+  EXPECT_EQ(op_error(R"({"op":"decode_image","depends_on":["x"]})"),
             R"(decode_image: depends_on "x" names no op before it; there are none)");
   EXPECT_EQ(
-      error_of(kDecode + flip_that(R"("depends_on":["random_horizontal_flip"])")),
+      op_error(kDecode + flip_that(R"("depends_on":["random_horizontal_flip"])")),
       R"(random_horizontal_flip: depends_on "random_horizontal_flip" names itself; remove the dependency)");
   EXPECT_EQ(
-      error_of(kDecode + flip_that(R"("depends_on":["invert"])") + R"(,{"op":"invert"})"),
+      op_error(kDecode + flip_that(R"("depends_on":["invert"])") + R"(,{"op":"invert"})"),
       R"(random_horizontal_flip: depends_on "invert", but the pipeline runs invert after it; declare it )"
       "first or remove the dependency");
-  EXPECT_EQ(error_of(kDecode + flip_that(R"("depends_on":["invert"])") +
+  EXPECT_EQ(op_error(kDecode + flip_that(R"("depends_on":["invert"])") +
                      R"(,{"op":"equalize","depends_on":["random_horizontal_flip"]},)"
                      R"({"op":"invert","depends_on":["decode_image","equalize"]})"),
             "depends_on goes in a circle: random_horizontal_flip -> invert -> equalize -> "
             "random_horizontal_flip; remove one of these dependencies");
-  EXPECT_EQ(error_of(kDecode + flip_that(R"("keep_position":1)")),
+  EXPECT_EQ(op_error(kDecode + flip_that(R"("keep_position":1)")),
             "random_horizontal_flip: keep_position: got 1; give True or False");
-  EXPECT_EQ(error_of(kDecode + flip_that(R"("depends_on":"decode_image")")),
+  EXPECT_EQ(op_error(kDecode + flip_that(R"("depends_on":"decode_image")")),
             R"(random_horizontal_flip: depends_on: got 'decode_image'; give a list of strings)");
   EXPECT_EQ(
-      error_of(kDecode + flip_that(R"("depends_on":["decode_image","decode_image"])")),
+      op_error(kDecode + flip_that(R"("depends_on":["decode_image","decode_image"])")),
       R"(random_horizontal_flip: depends_on: got ['decode_image', 'decode_image']; give a list of names )"
       "of ops, none twice");
-  EXPECT_EQ(error_of(kDecode + R"({"op":"barrier","p":1})"), "barrier: unknown key 'p': got 1; give op");
+  EXPECT_EQ(op_error(kDecode + R"({"op":"barrier","p":1})"), "barrier: unknown key 'p': got 1; give op");
   EXPECT_EQ(
-      error_of(kDecode + R"({"op":"random_apply","ops":[{"op":"invert","keep_position":true}]})"),
+      op_error(kDecode + R"({"op":"random_apply","ops":[{"op":"invert","keep_position":true}]})"),
       R"(random_apply: ops has {'op': 'invert', 'keep_position': True}; ops inside of others run as they )"
       "are listed: give keep_position and depends_on to random_apply");
 }
@@ -111,7 +102,7 @@ TEST(OrderHints, HostileDependenciesAreLookedUpSoon) {
   for (int i = 0; i < 62; ++i) names += (i == 0 ? "" : ",") + ("\"invert#" + std::to_string(i) + "\"");
   std::string ops = R"({"op":"decode_image"})";
   for (int i = 0; i < 62; ++i) ops += R"(,{"op":"invert","depends_on":[)" + names + "]}";
-  EXPECT_NE(error_of(ops).find("depends_on"), std::string::npos);
+  EXPECT_NE(op_error(ops).find("depends_on"), std::string::npos);
 }
 
 }  // namespace

@@ -9,22 +9,16 @@
 namespace carya::transforms::testing {
 namespace {
 
-const std::string kDecode = R"({"op":"decode_image"},)";
-const std::string kCrop = R"({"op":"random_crop","size":[24,24]})";
 const std::string kSmaller = R"({"op":"random_crop","size":[12,12]})";
-const std::string kFlip = R"({"op":"random_horizontal_flip"})";
+const std::string kMirror = R"({"op":"random_horizontal_flip"})";
 
 std::string part(int number) {
   return R"({"op":"part","number":)" + std::to_string(number) + "}";
 }
 
-std::shared_ptr<const Pipeline> chain(const std::string& ops) {
-  return pipeline_of(document(kDecode + ops));
-}
-
 /// Samples of some records.
 std::vector<std::vector<Bytes>> samples_of(const std::string& ops, PlanOptions options) {
-  const auto plan = Plan::compile(chain(ops), options);
+  const auto plan = Plan::compile(decoded(ops), options);
   EXPECT_TRUE(plan) << plan.error().message;
   const std::vector<Bytes> inputs{make_jpeg(60, 50), Bytes(8)};
   Scratch scratch;
@@ -45,29 +39,30 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint32_t number) {
 }
 
 TEST(Parts, HaveASeedOfTheirOwnAndCountTheirOpsFromZero) {
-  const auto own = samples_of(kCrop + "," + kFlip, {.seed = seed_of(7, 3)});
-  EXPECT_EQ(samples_of(part(3) + "," + kCrop + "," + kFlip, {.seed = 7}), own);
-  EXPECT_NE(samples_of(kCrop + "," + kFlip, {.seed = 7}), own);
-  EXPECT_NE(samples_of(part(2) + "," + kCrop + "," + kFlip, {.seed = 7}), own);
+  const auto own = samples_of(kSmallCrop + "," + kMirror, {.seed = seed_of(7, 3)});
+  EXPECT_EQ(samples_of(part(3) + "," + kSmallCrop + "," + kMirror, {.seed = 7}), own);
+  EXPECT_NE(samples_of(kSmallCrop + "," + kMirror, {.seed = 7}), own);
+  EXPECT_NE(samples_of(part(2) + "," + kSmallCrop + "," + kMirror, {.seed = 7}), own);
   // A crop before it is none of its crops.
-  const auto both = samples_of(kCrop + "," + part(3) + "," + kSmaller, {.seed = 7});
-  EXPECT_EQ(samples_of(kCrop + "," + part(3) + "," + kSmaller + "," + part(4), {.seed = 7}), both);
-  EXPECT_NE(samples_of(kCrop + "," + kSmaller, {.seed = 7}), both);
-  const auto back = samples_of(part(3) + "," + kCrop + "," + part(5) + "," + kFlip, {.seed = 7});
-  EXPECT_EQ(samples_of(part(5) + "," + kFlip + "," + part(3) + "," + kCrop, {.seed = 7, .order = {0, 2, 1}}),
-            back);
+  const auto both = samples_of(kSmallCrop + "," + part(3) + "," + kSmaller, {.seed = 7});
+  EXPECT_EQ(samples_of(kSmallCrop + "," + part(3) + "," + kSmaller + "," + part(4), {.seed = 7}), both);
+  EXPECT_NE(samples_of(kSmallCrop + "," + kSmaller, {.seed = 7}), both);
+  const auto back = samples_of(part(3) + "," + kSmallCrop + "," + part(5) + "," + kMirror, {.seed = 7});
+  EXPECT_EQ(
+      samples_of(part(5) + "," + kMirror + "," + part(3) + "," + kSmallCrop, {.seed = 7, .order = {0, 2, 1}}),
+      back);
 }
 
 TEST(Parts, ArePartOfTheDocumentAndTheFingerprint) {
-  const auto pipeline = chain(kCrop + "," + part(3) + "," + kFlip);
+  const auto pipeline = decoded(kSmallCrop + "," + part(3) + "," + kMirror);
   EXPECT_EQ(pipeline->part(1), std::nullopt);
   EXPECT_EQ(pipeline->part(2), 3U);
   EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
-  const auto print = [](const std::string& ops) { return chain(ops)->fingerprint(OnError::kRaise); };
+  const auto print = [](const std::string& ops) { return decoded(ops)->fingerprint(OnError::kRaise); };
   const Hash128 own = pipeline->fingerprint(OnError::kRaise);
-  EXPECT_NE(own, print(kCrop + "," + kFlip));
-  EXPECT_NE(own, print(part(3) + "," + kCrop + "," + kFlip));
-  EXPECT_NE(own, print(kCrop + "," + part(4) + "," + kFlip));
+  EXPECT_NE(own, print(kSmallCrop + "," + kMirror));
+  EXPECT_NE(own, print(part(3) + "," + kSmallCrop + "," + kMirror));
+  EXPECT_NE(own, print(kSmallCrop + "," + part(4) + "," + kMirror));
 }
 
 TEST(Parts, BadOnesAreRefused) {
@@ -83,10 +78,10 @@ TEST(Parts, BadOnesAreRefused) {
 
 TEST(Parts, OpsThatTakeWholePixelsPassAFunctionOfPixels) {
   const auto of = [](const std::string& op) {
-    return std::string(commutes_name(commutes_with_pixelwise(*chain(op)->ops()[1])));
+    return std::string(commutes_name(commutes_with_pixelwise(*decoded(op)->ops()[1])));
   };
-  EXPECT_EQ(of(kFlip), "exact");
-  EXPECT_EQ(of(kCrop), "exact");
+  EXPECT_EQ(of(kMirror), "exact");
+  EXPECT_EQ(of(kSmallCrop), "exact");
   EXPECT_EQ(of(R"({"op":"random_crop","size":[24,24],"pad_if_needed":true,"fill":[9]})"), "relaxed");
   EXPECT_EQ(of(R"({"op":"random_resized_crop","size":[24,24]})"), "relaxed");
   EXPECT_EQ(of(R"({"op":"resize","size":[24,24]})"), "relaxed");

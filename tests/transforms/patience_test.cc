@@ -90,7 +90,6 @@ const std::string kBlur = R"(,{"op":"gaussian_blur","kernel_size":31,"sigma":8})
 const std::string kTurn = R"(,{"op":"rotate","angle":30})";
 const std::string kSmoothTurn = R"(,{"op":"rotate","angle":30,"interpolation":"bilinear"})";
 
-const std::string kDecode = R"({"op":"decode_image"})";
 // A step of two passes over pixels: some of the picture is left when it is asked.
 const std::string kErase =
     R"(,{"op":"random_erasing","p":1,"scale":[0.9,0.9],"ratio":[1,1],"value":"random"})";
@@ -100,8 +99,8 @@ std::string jitter(const std::string& what) {
 
 INSTANTIATE_TEST_SUITE_P(
     Patience, LongOps,
-    ::testing::Values(LongOp{"photo", kDecode, kDecode, LongOp::Photo::kLarge},
-                      LongOp{"scans", kDecode, kDecode, LongOp::Photo::kScans},
+    ::testing::Values(LongOp{"photo", kDecodeAlone, kDecodeAlone, LongOp::Photo::kLarge},
+                      LongOp{"scans", kDecodeAlone, kDecodeAlone, LongOp::Photo::kScans},
                       LongOp{"bilinear", resized("", kSide, "bilinear"), resized("", 32, "bilinear")},
                       LongOp{"bicubic", resized("", kSide, "bicubic"), resized("", 32, "bicubic")},
                       LongOp{"nearest", resized("", 2 * kSide), resized("", 32)}, after_resize("blur", kBlur),
@@ -159,14 +158,15 @@ TEST(PassPrice, CountsWhatIsDecoded) {
     Scratch scratch;
     for (const auto& photo : {inputs, scans}) {
       const Outcome outcome =
-          run_guarded(*plan_of(document(kDecode + small), options), scratch, {1, 2, 0}, photo);
+          run_guarded(*plan_of(document(kDecodeAlone + small), options), scratch, {1, 2, 0}, photo);
       ASSERT_TRUE(outcome.error);
       EXPECT_EQ(outcome.error->code, Code::kCorrupt);
       EXPECT_THAT(outcome.error->message,
                   HasSubstr("decode_image: with the other operations the sample takes 0.0 s at the least"));
     }
     if (fuse) {
-      EXPECT_FALSE(run_guarded(*plan_of(document(kDecode + cut), options), scratch, {1, 2, 0}, inputs).error);
+      EXPECT_FALSE(
+          run_guarded(*plan_of(document(kDecodeAlone + cut), options), scratch, {1, 2, 0}, inputs).error);
     }
   }
 }

@@ -15,17 +15,6 @@ constexpr const char* kMainJob =
     R"({"op":"decode_image"},{"op":"random_resized_crop","size":[224,224]},{"op":"random_horizontal_flip"},)"
     R"({"op":"normalize","mean":[0.485,0.456,0.406],"std":[0.229,0.224,0.225]})";
 
-std::string error_of(const std::string& json) {
-  const auto pipeline = Pipeline::parse(json);
-  if (pipeline) return "no error";
-  EXPECT_EQ(pipeline.error().code, Code::kInvalidArgument);
-  return pipeline.error().message;
-}
-
-std::string op_error(const std::string& ops) {
-  return error_of(document(ops));
-}
-
 TEST(Pipeline, WritesEveryParameterInCanonicalOrder) {
   const auto pipeline = pipeline_of(document(kMainJob, R"({"batch_size":128,"drop_last":true})"));
   EXPECT_EQ(

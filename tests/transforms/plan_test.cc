@@ -20,12 +20,6 @@ std::string arrays(const std::string& dtype, const std::string& shape, const std
          shape + R"(,"fingerprint":""}}})";
 }
 
-Bytes counting(std::size_t bytes) {
-  Bytes out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + i / 251);
-  return out;
-}
-
 float float_at(const Bytes& bytes, std::size_t index) {
   float value;
   std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
@@ -143,8 +137,6 @@ TEST(Plan, ScalesEachChannel) {
     EXPECT_EQ(std::signbit(float_at(outcome.tensors[0], i)), std::signbit(wanted));
   }
 }
-
-constexpr const char* kWithMask = R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]}})";
 
 TEST(Plan, ExtraImagesMoveWithTheImage) {
   const std::string ops =

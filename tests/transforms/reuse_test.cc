@@ -8,15 +8,9 @@
 namespace carya::transforms::testing {
 namespace {
 
-const std::string kDecode = R"({"op":"decode_image"},)";
-const std::string kCrop = R"({"op":"random_crop","size":[24,24]})";
 const std::string kColors =
     R"({"op":"random_apply","p":0.5,"ops":[{"op":"color_jitter","brightness":0.4,"hue":0.1}]})";
 const std::string kReuse = R"({"op":"reuse_augmentation","epochs":3})";
-
-std::shared_ptr<const Pipeline> chain(const std::string& ops) {
-  return pipeline_of(document(kDecode + ops));
-}
 
 /// The sample of each of the epochs 0 to 6, run in the ops' declared order or another one, fused or not.
 std::vector<std::vector<Bytes>> epochs_of(const std::shared_ptr<const Pipeline>& pipeline,
@@ -36,14 +30,14 @@ std::vector<std::vector<Bytes>> epochs_of(const std::shared_ptr<const Pipeline>&
 }
 
 TEST(ReuseAugmentation, OpsBeforeItHaveTheFirstEpochOfTheirPeriod) {
-  const auto plain = epochs_of(chain(kCrop + "," + kColors));
+  const auto plain = epochs_of(decoded(kSmallCrop + "," + kColors));
   for (std::uint64_t epoch = 1; epoch < 7; ++epoch) EXPECT_NE(plain[epoch], plain[0]);
-  const auto all = epochs_of(chain(kCrop + "," + kColors + "," + kReuse));
+  const auto all = epochs_of(decoded(kSmallCrop + "," + kColors + "," + kReuse));
   for (std::uint64_t epoch = 0; epoch < 7; ++epoch) EXPECT_EQ(all[epoch], plain[epoch - epoch % 3]) << epoch;
-  const auto none = epochs_of(chain(kReuse + "," + kCrop + "," + kColors));
+  const auto none = epochs_of(decoded(kReuse + "," + kSmallCrop + "," + kColors));
   EXPECT_EQ(none, plain);
-  const auto crops = epochs_of(chain(kCrop)), kept = epochs_of(chain(kCrop + "," + kReuse));
-  const auto part = epochs_of(chain(kCrop + "," + kReuse + "," + kColors));
+  const auto crops = epochs_of(decoded(kSmallCrop)), kept = epochs_of(decoded(kSmallCrop + "," + kReuse));
+  const auto part = epochs_of(decoded(kSmallCrop + "," + kReuse + "," + kColors));
   EXPECT_EQ(part[0], plain[0]);
   EXPECT_EQ(part[3], plain[3]);
   EXPECT_EQ(kept[4], crops[3]);
@@ -54,7 +48,7 @@ TEST(ReuseAugmentation, OpsBeforeItHaveTheFirstEpochOfTheirPeriod) {
 
 TEST(ReuseAugmentation, HoldsInEveryOrderAndUnfused) {
   const std::string colors = R"({"op":"color_jitter","brightness":0.4})";
-  const auto pipeline = chain(colors + "," + kReuse + "," + kCrop);
+  const auto pipeline = decoded(colors + "," + kReuse + "," + kSmallCrop);
   const auto wanted = epochs_of(pipeline);
   EXPECT_EQ(epochs_of(pipeline, {.fuse = false}), wanted);
   EXPECT_EQ(epochs_of(pipeline, {.order = {0, 2, 1}}), wanted);
@@ -62,18 +56,18 @@ TEST(ReuseAugmentation, HoldsInEveryOrderAndUnfused) {
 }
 
 TEST(ReuseAugmentation, IsPartOfTheDocumentAndTheFingerprint) {
-  const auto pipeline = chain(kCrop + "," + kReuse + "," + kColors);
+  const auto pipeline = decoded(kSmallCrop + "," + kReuse + "," + kColors);
   EXPECT_EQ(pipeline->epochs_shared(1), 3U);
   EXPECT_EQ(pipeline->epochs_shared(2), 1U);
   EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
   EXPECT_EQ(pipeline->lines()[3].text, "reuse_augmentation(epochs=3)");
-  const auto print = [](const std::string& ops) { return chain(ops)->fingerprint(OnError::kRaise); };
+  const auto print = [](const std::string& ops) { return decoded(ops)->fingerprint(OnError::kRaise); };
   const Hash128 own = pipeline->fingerprint(OnError::kRaise);
-  EXPECT_NE(own, print(kCrop + "," + kColors));
-  EXPECT_NE(own, print(kCrop + "," + kColors + "," + kReuse));
-  EXPECT_NE(own, print(kCrop + R"(,{"op":"reuse_augmentation","epochs":4},)" + kColors));
-  EXPECT_EQ(print(kCrop + R"(,{"op":"reuse_augmentation","epochs":1},)" + kColors),
-            print(kCrop + "," + kColors));
+  EXPECT_NE(own, print(kSmallCrop + "," + kColors));
+  EXPECT_NE(own, print(kSmallCrop + "," + kColors + "," + kReuse));
+  EXPECT_NE(own, print(kSmallCrop + R"(,{"op":"reuse_augmentation","epochs":4},)" + kColors));
+  EXPECT_EQ(print(kSmallCrop + R"(,{"op":"reuse_augmentation","epochs":1},)" + kColors),
+            print(kSmallCrop + "," + kColors));
 }
 
 TEST(ReuseAugmentation, BadOnesAreRefused) {
@@ -86,7 +80,7 @@ TEST(ReuseAugmentation, BadOnesAreRefused) {
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
     EXPECT_NE(parsed.error().message.find("reuse_augmentation"), std::string::npos) << parsed.error().message;
   }
-  const auto twice = Pipeline::parse(document(kDecode + kReuse + "," + kCrop + "," + kReuse, "null"));
+  const auto twice = Pipeline::parse(document(kDecode + kReuse + "," + kSmallCrop + "," + kReuse, "null"));
   ASSERT_FALSE(twice);
   EXPECT_NE(twice.error().message.find("has one already"), std::string::npos);
 }

@@ -14,6 +14,8 @@
 
 #include <jpeglib.h>
 
+#include "base/hash.h"
+
 namespace carya::transforms::testing {
 namespace {
 
@@ -148,6 +150,42 @@ std::shared_ptr<const Pipeline> pipeline_of(const std::string& json) {
   return *pipeline;
 }
 
+std::shared_ptr<const Pipeline> decoded(const std::string& ops) {
+  return pipeline_of(document(kDecode + ops));
+}
+
+std::string error_of(const std::string& json) {
+  const auto pipeline = Pipeline::parse(json);
+  if (pipeline) return "no error";
+  EXPECT_EQ(pipeline.error().code, Code::kInvalidArgument);
+  return pipeline.error().message;
+}
+
+std::string op_error(const std::string& ops, const std::string& source) {
+  return error_of(document(ops, R"({"batch_size":2})", source));
+}
+
+std::string array_source(const std::string& shape) {
+  return R"({"type":"arrays","count":1,"arrays":{"image":{"dtype":"uint8","shape":)" + shape +
+         R"(,"fingerprint":""}}})";
+}
+
+Bytes counting(std::size_t bytes) {
+  Bytes out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return out;
+}
+
+Bytes made_row(std::size_t bytes) {
+  Bytes row(bytes);
+  std::uint32_t state = 12345;
+  for (std::byte& value : row) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<std::byte>(state >> 24);
+  }
+  return row;
+}
+
 std::shared_ptr<const Plan> plan_of(const std::string& json, PlanOptions options) {
   auto plan = Plan::compile(pipeline_of(json), options);
   if (!plan) {
@@ -202,6 +240,28 @@ Bytes label_bytes(std::int64_t label) {
   Bytes bytes(sizeof label);
   std::memcpy(bytes.data(), &label, sizeof label);
   return bytes;
+}
+
+std::vector<Bytes> tensors_of(const Plan& plan, Scratch& scratch, std::uint64_t record,
+                              const Bytes& picture) {
+  const Outcome outcome =
+      run_guarded(plan, scratch, {.epoch = 1, .record = record}, {picture, label_bytes(5)});
+  EXPECT_FALSE(outcome.error) << outcome.error->message;
+  return outcome.tensors;
+}
+
+std::string digest_of(const std::vector<std::string>& ops) {
+  Hasher128 hasher;
+  const Bytes row = made_row(33 * 47 * 3);
+  Scratch scratch;
+  for (const std::string& op : ops) {
+    const auto plan = plan_of(document(op, R"({"batch_size":1})", array_source("[33,47,3]")), {.seed = 42});
+    for (std::uint64_t record = 0; record < 20; ++record)
+      hasher.update(std::span<const std::byte>(
+          run_guarded(*plan, scratch, {.epoch = 1, .record = record, .occurrence = record % 3}, {row})
+              .tensors.at(0)));
+  }
+  return hasher.digest().hex();
 }
 
 void expect_fused_is_whole_among_waiting_steps(const std::string& op, const std::string& resize) {

@@ -36,6 +36,26 @@ std::string document(const std::string& ops, const std::string& batch = R"({"bat
                      const std::string& source = R"({"type":"image_folder","path":"x"})");
 std::shared_ptr<const Pipeline> pipeline_of(const std::string& json);
 std::shared_ptr<const Plan> plan_of(const std::string& json, PlanOptions options = {});
+/// Of pictures that are decoded, and of these ops behind that.
+std::shared_ptr<const Pipeline> decoded(const std::string& ops);
+/// What is said against a document, which is an invalid argument: else "no error".
+std::string error_of(const std::string& json);
+std::string op_error(const std::string& ops,
+                     const std::string& source = R"({"type":"image_folder","path":"x"})");
+
+// Ops and sources of many chains; kDecode has the comma behind it.
+inline const std::string kDecodeAlone = R"({"op":"decode_image"})";
+inline const std::string kDecode = kDecodeAlone + ",";
+inline const std::string kSmallCrop = R"({"op":"random_crop","size":[24,24]})";
+inline const std::string kResizedCrop = R"({"op":"random_resized_crop","size":[24,31]})";
+inline constexpr char kWithMask[] = R"({"type":"files","paths":["a"],"labels":[1],"extra":{"mask":["b"]}})";
+/// One uint8 array of this shape (JSON).
+std::string array_source(const std::string& shape);
+
+/// A picture of so many bytes, each of which is another one than its neighbours.
+Bytes counting(std::size_t bytes);
+/// Noise that is the same everywhere; a JPEG's pixels need not be.
+Bytes made_row(std::size_t bytes);
 
 /// Memory with an unreadable page right after the end (and one before the page of the start).
 class Guarded {
@@ -59,6 +79,10 @@ struct Outcome {
 Outcome run_guarded(const Plan& plan, Scratch& scratch, const SampleId& id, const std::vector<Bytes>& inputs);
 
 Bytes label_bytes(std::int64_t label);
+/// What a plan makes in epoch 1 of a picture whose label is 5.
+std::vector<Bytes> tensors_of(const Plan& plan, Scratch& scratch, std::uint64_t record, const Bytes& picture);
+/// Of what each of these ops makes of noise, for many records.
+std::string digest_of(const std::vector<std::string>& ops);
 
 /// Expect the same bits from the fused plan and op by op, with the op (JSON) before and after flips that
 /// wait, windows that only narrow or reach outside, and resizes; `resize`: what stands before it (JSON and a

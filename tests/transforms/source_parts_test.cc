@@ -16,7 +16,7 @@
 namespace carya::transforms::testing {
 namespace {
 
-const std::string kCrop =
+const std::string kUprightCrop =
     R"({"op":"decode_image","apply_exif":true},{"op":"random_resized_crop","size":[24,31]},)"
     R"({"op":"random_horizontal_flip"})";
 const std::string kGray = R"({"op":"decode_image","mode":"L"},{"op":"resize","size":[20,30]})";
@@ -104,7 +104,7 @@ bool expect_alike(const std::string& ops, const NamedBytes& file) {
 TEST(SourceParts, PicturesFareAsTheirFiles) {
   int packed = 0, files = 0;
   for (const NamedBytes& file : test_pictures(long_tests() ? 1 : 40, long_tests() ? 64 << 20 : 300'000)) {
-    for (const std::string& ops : {kCrop, kGray, kViews}) packed += expect_alike(ops, file);
+    for (const std::string& ops : {kUprightCrop, kGray, kViews}) packed += expect_alike(ops, file);
     files += 3;
     if (HasFailure()) return;
   }
@@ -113,18 +113,18 @@ TEST(SourceParts, PicturesFareAsTheirFiles) {
 
 TEST(SourceParts, MalformedFilesFareAlike) {
   for (const NamedBytes& file : malformed_files()) {
-    expect_alike(kCrop, file);
+    expect_alike(kUprightCrop, file);
     if (HasFailure()) return;
   }
 }
 
 TEST(SourceParts, EveryTargetHasTheSamePixels) {
   const Bytes picture = make_jpeg(190, 170);
-  const SourceParts parts = parts_of(kCrop);
+  const SourceParts parts = parts_of(kUprightCrop);
   Scratch scratch;
   const Bytes kept = kept_of(parts, scratch, {picture, label_bytes(1)});
   const Outcome expected =
-      run_guarded(*plan_of(document(kCrop), {.seed = 5}), scratch, {}, {picture, label_bytes(1)});
+      run_guarded(*plan_of(document(kUprightCrop), {.seed = 5}), scratch, {}, {picture, label_bytes(1)});
   for (const std::string& target : simd_targets()) {
     ASSERT_TRUE(force_simd_target(target));
     EXPECT_EQ(kept_of(parts, scratch, {picture, label_bytes(1)}), kept) << target;
@@ -141,14 +141,14 @@ Bytes plain_jpeg() {
 }
 
 TEST(SourceParts, AFileWhoseCoefficientsAreTooManyIsKeptWithItsWholeIndex) {
-  const SourceParts parts = parts_of(kCrop);
+  const SourceParts parts = parts_of(kUprightCrop);
   Scratch scratch;
   const Bytes file = plain_jpeg();
   const Bytes kept = kept_of(parts, scratch, {file, label_bytes(3)});
   ASSERT_FALSE(kept.empty());
   EXPECT_EQ(word_at(kept, kPackedAt), 0U);
   EXPECT_EQ(word_at(kept, kBytesAt), file.size());
-  EXPECT_FALSE(expect_alike(kCrop, {"plain", file}));
+  EXPECT_FALSE(expect_alike(kUprightCrop, {"plain", file}));
   ASSERT_FALSE(run_kept(parts, scratch, {}, kept).error);
   const DecodePaths paths = decodes(*parts.behind, scratch);
   EXPECT_EQ(paths.own, 1U);
@@ -161,7 +161,7 @@ TEST(SourceParts, AKnownIndexIsKeptToo) {
   index.spacing = 8;
   IndexMaker maker;
   ASSERT_TRUE(maker.complete(file, index));
-  const SourceParts parts = parts_of(kCrop);
+  const SourceParts parts = parts_of(kUprightCrop);
   Scratch scratch;
   std::vector<FieldIndex> given(2);
   given[0].known = std::as_bytes(std::span(index.made));
@@ -217,7 +217,7 @@ TEST(SourceParts, OtherFieldsStandBesideThePicture) {
 }
 
 TEST(SourceParts, WhatIsNotWholeIsSaidToBeSo) {
-  const SourceParts parts = parts_of(kCrop);
+  const SourceParts parts = parts_of(kUprightCrop);
   Scratch scratch;
   std::mt19937_64 random(3);
   std::set<Code> codes;
@@ -305,8 +305,8 @@ TEST(SourceParts, RecordsInMemoryAreNotKeptOnceMore) {
 TEST(SourceParts, AnEntryUnderALowerLimitIsNotTaken) {
   Scratch scratch;
   const std::vector<Bytes> record{make_jpeg(90, 70), label_bytes(3)};
-  const Bytes kept = kept_of(parts_of(kCrop), scratch, record);
-  const auto low = part_at_source(pipeline_of(document(kCrop)), {.image_pixels_max = 1000});
+  const Bytes kept = kept_of(parts_of(kUprightCrop), scratch, record);
+  const auto low = part_at_source(pipeline_of(document(kUprightCrop)), {.image_pixels_max = 1000});
   ASSERT_TRUE(low);
   EXPECT_TRUE(kept_of(*low, scratch, record).empty());
   const Outcome outcome = run_kept(*low, scratch, {}, kept);
@@ -319,7 +319,7 @@ TEST(SourceParts, PlansThatTakeOtherThingsAreRefused) {
     const auto parts = part_at_source(pipeline_of(json), options);
     return !parts && parts.error().code == Code::kUnsupported;
   };
-  EXPECT_TRUE(refused(document(kCrop), {.fuse = false}));
+  EXPECT_TRUE(refused(document(kUprightCrop), {.fuse = false}));
   EXPECT_TRUE(refused(document(R"({"op":"resize","size":[8,8]})", R"({"batch_size":2})",
                                R"({"type":"arrays","arrays":{"image":{"dtype":"uint8","shape":[9,9,3],)"
                                R"("fingerprint":""}},"count":3})"),
@@ -327,7 +327,7 @@ TEST(SourceParts, PlansThatTakeOtherThingsAreRefused) {
 }
 
 TEST(SourceParts, WithoutMemoryIsNoFaultOfTheRecord) {
-  const SourceParts parts = parts_of(kCrop);
+  const SourceParts parts = parts_of(kUprightCrop);
   Scratch scratch;
   const Bytes picture = make_jpeg(90, 70), label = label_bytes(1);
   const std::vector<std::span<const std::byte>> inputs{picture, label};

@@ -9,31 +9,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kDecode = R"({"op":"decode_image"})";
-const std::string kCrop = R"({"op":"random_resized_crop","size":[24,31]})";
 const std::string kSimclr =
-    kCrop +
+    kResizedCrop +
     R"(,{"op":"random_horizontal_flip"},{"op":"random_apply","p":0.8,"ops":[{"op":"color_jitter","brightness":0.8,)"
     R"("contrast":0.8,"saturation":0.8,"hue":0.2}]},{"op":"random_grayscale","p":0.2})";
 const std::string kNormalize = R"(,{"op":"normalize","mean":[0.5,0.4,0.3],"std":0.25})";
 
 std::string views(const std::string& ops) {
   return R"({"op":"two_views","ops":[)" + ops + "]}";
-}
-
-constexpr const char* kFolder = R"({"type":"image_folder","path":"x"})";
-
-std::string error_of(const std::string& ops, const std::string& source = kFolder) {
-  const auto pipeline = Pipeline::parse(document(ops, R"({"batch_size":2})", source));
-  return pipeline ? "no error" : pipeline.error().message;
-}
-
-std::vector<Bytes> tensors_of(const Plan& plan, Scratch& scratch, std::uint64_t record,
-                              const Bytes& picture) {
-  const Outcome outcome =
-      run_guarded(plan, scratch, {.epoch = 1, .record = record}, {picture, label_bytes(5)});
-  EXPECT_FALSE(outcome.error) << outcome.error->message;
-  return outcome.tensors;
 }
 
 // What comes before the views, what makes them, what comes after.
@@ -44,9 +27,10 @@ struct Chain {
 };
 std::vector<Chain> chains() {
   return {
-      {kDecode, kSimclr, ""},
-      {kDecode, kSimclr + kNormalize, ""},
-      {kDecode + R"(,{"op":"random_vertical_flip"},{"op":"crop","top":2,"left":3,"height":40,"width":38})",
+      {kDecodeAlone, kSimclr, ""},
+      {kDecodeAlone, kSimclr + kNormalize, ""},
+      {kDecodeAlone +
+           R"(,{"op":"random_vertical_flip"},{"op":"crop","top":2,"left":3,"height":40,"width":38})",
        kSimclr, ""},
       {R"({"op":"decode_image","apply_exif":true},{"op":"invert"},{"op":"random_horizontal_flip"})", kSimclr,
        ""},
@@ -55,11 +39,11 @@ std::vector<Chain> chains() {
       {R"({"op":"decode_image","mode":"L"},{"op":"resize","size":[30,32]})",
        R"({"op":"random_apply","ops":[{"op":"random_vertical_flip"}]},{"op":"grayscale","num_output_channels":3})",
        ""},
-      {kDecode, kSimclr,
+      {kDecodeAlone, kSimclr,
        R"(,{"op":"random_vertical_flip"},{"op":"invert","fields":["view_1"]},{"op":"to_dtype","fields":["view_0"]})"},
-      {kDecode + "," + kCrop, R"({"op":"random_horizontal_flip"})", ""},
-      {kDecode + R"(,{"op":"random_rotation","degrees":[-20,20]})",
-       kCrop +
+      {kDecodeAlone + "," + kResizedCrop, R"({"op":"random_horizontal_flip"})", ""},
+      {kDecodeAlone + R"(,{"op":"random_rotation","degrees":[-20,20]})",
+       kResizedCrop +
            R"(,{"op":"random_apply","ops":[{"op":"random_rotation","degrees":[-9,9]},{"op":"gaussian_blur","kernel_size":[5,5]}]})",
        ""},
   };
@@ -106,11 +90,11 @@ TEST(TwoViews, TheFirstIsTheImageOfTheChainAndTheSecondIsDrawnByItself) {
 TEST(TwoViews, TheSecondHasTheNumbersOfOpsWrittenAfterTheFirst) {
   // On pictures of a fixed size, flips before change nothing but the count of flips.
   const Bytes picture = make_jpeg(70, 60);
-  const auto twice = plan_of(document(kDecode + R"(,{"op":"center_crop","size":[20,21]},)" +
+  const auto twice = plan_of(document(kDecodeAlone + R"(,{"op":"center_crop","size":[20,21]},)" +
                                       views(R"({"op":"random_horizontal_flip"})")));
   const auto after = plan_of(
-      document(kDecode + R"(,{"op":"center_crop","size":[20,21]},{"op":"random_horizontal_flip","p":0},)"
-                         R"({"op":"random_horizontal_flip"})"));
+      document(kDecodeAlone + R"(,{"op":"center_crop","size":[20,21]},{"op":"random_horizontal_flip","p":0},)"
+                              R"({"op":"random_horizontal_flip"})"));
   Scratch scratch;
   for (std::uint64_t record = 0; record < 16; ++record)
     EXPECT_EQ(tensors_of(*twice, scratch, record, picture)[2],
@@ -118,7 +102,7 @@ TEST(TwoViews, TheSecondHasTheNumbersOfOpsWrittenAfterTheFirst) {
 }
 
 TEST(TwoViews, DecodeThePictureOnce) {
-  const auto plan = plan_of(document(kDecode + "," + views(kSimclr)));
+  const auto plan = plan_of(document(kDecodeAlone + "," + views(kSimclr)));
   Scratch scratch;
   for (std::uint64_t record = 0; record < 10; ++record) tensors_of(*plan, scratch, record, make_jpeg(90, 70));
   DecodePaths paths;
@@ -135,7 +119,7 @@ TEST(TwoViews, DecodeThePictureOnce) {
 }
 
 TEST(TwoViews, AreBothCountedInTheProfile) {
-  const auto plan = plan_of(document(kDecode + R"(,{"op":"resize","size":[30,20]},)" +
+  const auto plan = plan_of(document(kDecodeAlone + R"(,{"op":"resize","size":[30,20]},)" +
                                      views(R"({"op":"invert"},{"op":"resize","size":[10,20]})")));
   Scratch scratch;
   const Bytes picture = make_jpeg(50, 60);
@@ -178,7 +162,7 @@ TEST(TwoViews, TakeArrays) {
 }
 
 TEST(TwoViews, HaveTheirPlacesAmongTheFields) {
-  const auto pipeline = pipeline_of(document(kDecode + "," + views(kCrop + kNormalize)));
+  const auto pipeline = pipeline_of(document(kDecodeAlone + "," + views(kResizedCrop + kNormalize)));
   const auto& outputs = pipeline->outputs();
   ASSERT_EQ(outputs.size(), 3u);
   EXPECT_EQ(outputs[0].to_string(), "float32[3, 24, 31]");
@@ -189,48 +173,48 @@ TEST(TwoViews, HaveTheirPlacesAmongTheFields) {
 }
 
 TEST(TwoViews, RefuseWhatTheyCannotSeeTwice) {
-  EXPECT_THAT(error_of(views(kCrop)),
+  EXPECT_THAT(op_error(views(kResizedCrop)),
               HasSubstr("two_views: image is uint8[?]; give a picture: put decode_image"));
-  EXPECT_THAT(error_of(kDecode + R"(,{"op":"to_dtype","dtype":"int64"},)" +
+  EXPECT_THAT(op_error(kDecodeAlone + R"(,{"op":"to_dtype","dtype":"int64"},)" +
                        views(R"({"op":"to_dtype","dtype":"uint8"})")),
               HasSubstr("give a picture: put it before normalize"));
   EXPECT_THAT(
-      error_of(kDecode + "," + views(R"({"op":"random_horizontal_flip"})")),
+      op_error(kDecodeAlone + "," + views(R"({"op":"random_horizontal_flip"})")),
       HasSubstr(
           "two_views: ops leave uint8[?, ?, 3]; give one shape for both views: add random_resized_crop"));
-  EXPECT_THAT(error_of(kDecode + "," + views(kCrop + R"(,{"op":"to_dtype","fields":["label"]})")),
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(kResizedCrop + R"(,{"op":"to_dtype","fields":["label"]})")),
               HasSubstr("label"));
-  EXPECT_THAT(error_of(kDecode + "," + views(kCrop) + "," + views(kCrop)),
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(kResizedCrop) + "," + views(kResizedCrop)),
               HasSubstr("two_views: fields is missing and there is no \"image\"; give fields= with names "
                         "among view_0, label, view_1"));
-  EXPECT_THAT(error_of(kDecode + "," + views(kDecode)),
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(kDecodeAlone)),
               HasSubstr("two_views: ops has decode_image; give geometric"));
-  EXPECT_THAT(error_of(kDecode + "," + views(views(kCrop))),
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(views(kResizedCrop))),
               HasSubstr("two_views: ops has two_views; give geometric"));
-  EXPECT_THAT(error_of(kDecode + R"(,{"op":"random_apply","ops":[)" + views(kCrop) + "]}"),
+  EXPECT_THAT(op_error(kDecodeAlone + R"(,{"op":"random_apply","ops":[)" + views(kResizedCrop) + "]}"),
               HasSubstr("random_apply: ops has two_views; give"));
-  EXPECT_THAT(error_of(kDecode + "," + views(R"({"op":"random_crop"})")),
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(R"({"op":"random_crop"})")),
               HasSubstr("two_views: random_crop: size is missing"));
-  EXPECT_THAT(error_of(kDecode + R"(,{"op":"two_views"})"),
+  EXPECT_THAT(op_error(kDecodeAlone + R"(,{"op":"two_views"})"),
               HasSubstr("two_views: ops is missing; give a list of 1 to 63"));
   constexpr const char* kMask = R"({"type":"files","paths":["a"],"extra":{"mask":["b"]}})";
-  for (const std::string& decode : {kDecode, std::string(R"({"op":"decode_image","fields":["image"]})")})
-    EXPECT_THAT(error_of(decode + "," + views(kCrop), kMask), HasSubstr("two_views: mask is uint8[?"))
+  for (const std::string& decode : {kDecodeAlone, std::string(R"({"op":"decode_image","fields":["image"]})")})
+    EXPECT_THAT(op_error(decode + "," + views(kResizedCrop), kMask), HasSubstr("two_views: mask is uint8[?"))
         << decode;
-  std::string many = kCrop;
+  std::string many = kResizedCrop;
   for (int i = 1; i < 31; ++i) many += R"(,{"op":"invert"})";
-  EXPECT_EQ(error_of(kDecode + "," + views(many)), "no error");
-  EXPECT_THAT(error_of(kDecode + "," + views(many + R"(,{"op":"invert"})")),
+  EXPECT_EQ(op_error(kDecodeAlone + "," + views(many)), "no error");
+  EXPECT_THAT(op_error(kDecodeAlone + "," + views(many + R"(,{"op":"invert"})")),
               HasSubstr("a list of at most 64 ops"));
 }
 
 TEST(TwoViews, AreWrittenWithTheirOps) {
-  const std::string ops = kDecode + "," + views(kSimclr);
+  const std::string ops = kDecodeAlone + "," + views(kSimclr);
   const auto pipeline = pipeline_of(document(ops));
   EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
   EXPECT_THAT(pipeline->lines()[2].text, HasSubstr("two_views(ops=[random_resized_crop(size=[24, 31]"));
   EXPECT_THAT(pipeline->lines()[2].text, HasSubstr("random_apply(ops=[color_jitter(brightness=[0.19999"));
-  const auto other = pipeline_of(document(kDecode + "," + views(kSimclr + R"(,{"op":"invert"})")));
+  const auto other = pipeline_of(document(kDecodeAlone + "," + views(kSimclr + R"(,{"op":"invert"})")));
   EXPECT_NE(pipeline->fingerprint(OnError::kRaise).hex(), other->fingerprint(OnError::kRaise).hex());
 }
 
