@@ -68,6 +68,21 @@ def test_each_run_has_one_half_of_the_loaders_folders_under_one_sanitizer() -> N
         assert not one & other
 
 
+@pytest.mark.parametrize("turn", range(4))
+def test_the_second_lane_builds_what_the_sanitizers_of_the_first_one_test(
+    monkeypatch: pytest.MonkeyPatch, turn: int
+) -> None:
+    monkeypatch.setattr(ci, "git", lambda *_: str(turn))
+    monkeypatch.setattr(ci, "changed_files", lambda: ["base/hash.h"])
+    parts = {part.name: part for part in ci.parts(False)[0]}
+    for name in {"asan", "tsan"} & set(parts):
+        (folders,) = (word.removeprefix("FOLDERS=") for word in parts[name].command if word.startswith("FOLDERS="))
+        ahead = parts[f"{name}-build"]
+        assert ahead.command == ["tools/build.sh", name, *(f"{folder}_test" for folder in folders.split())]
+        assert ahead.computes
+        assert not parts[name].computes
+
+
 def test_packages_are_tried_when_their_files_change_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ci.os, "geteuid", lambda: 0)
     assert {part.name for turn in range(3) for part in ci.tried_packages([], turn)} == set(ci.PACKAGES)
