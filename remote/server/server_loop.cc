@@ -150,6 +150,7 @@ void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
   const std::uint64_t id = next_peer_++;
   peers_[id].from = std::move(from);
   peers_[id].peer = std::make_unique<ServerPeer>(id, std::move(stream), options_, *this, now_ns);
+  peers_changed_ = true;
   connections_ = peers_.size();
   ++connections_so_far_;
   serve(id);
@@ -180,6 +181,7 @@ void ChunkServer::Loop::serve(std::uint64_t id) {
 void ChunkServer::Loop::close(std::uint64_t id, const Error& reason) {
   const auto ended = peers_.extract(id);
   if (ended.empty()) return;
+  peers_changed_ = true;
   ServerPeer& peer = *ended.mapped().peer;
   if (reason.code != Code::kClosed || stopped_) {
     peer.connection().send(ErrorIs{reason});
@@ -239,7 +241,7 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
     question.asked.ticket = {peer.id(), serial};
     return handler_.register_plan(std::move(question.asked));
   }
-  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.share);
+  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
   peer.waiting.push_back(std::move(question));
   ++queued_;
 }
@@ -284,21 +286,41 @@ Window ChunkServer::Loop::window_for(double share) const {
   return {part(options_.requests_max), part(options_.bytes_max)};
 }
 
+/// Whether anything was said, begun or ended that client_shares() depends on.
+bool ChunkServer::Loop::claims_changed(std::int64_t now_ns) {
+  const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kMs;
+  bool changed = std::exchange(peers_changed_, false);
+  for (const auto& [id, entry] : peers_) {
+    ServerPeer& peer = *entry.peer;
+    const ServerPeer::Claimed now{
+        .worth = peer.worth(),
+        .weight = peer.weight(),
+        .asks = peer.in_flight() > 0 || (peer.asked_ns() > 0 && peer.asked_ns() >= recent_ns),
+        .welcome = peer.is_welcome()};
+    changed |= std::exchange(peer.claimed, now) != now;
+  }
+  return changed;
+}
+
 /// Window and turns go by client_shares().
 void ChunkServer::Loop::share_window(std::int64_t now_ns) {
-  const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kMs;
+  if (!claims_changed(now_ns)) return;
   std::vector<ShareClaim> claims;
   for (const auto& [id, entry] : peers_) {
     const ServerPeer& peer = *entry.peer;
     claims.push_back({.user = peer.user(),
-                      .weight = static_cast<double>(peer.weight()),
-                      .worth = static_cast<double>(peer.worth()),
-                      .asks = peer.in_flight() > 0 || (peer.asked_ns() > 0 && peer.asked_ns() >= recent_ns)});
+                      .weight = static_cast<double>(peer.claimed.weight),
+                      .worth = static_cast<double>(peer.claimed.worth),
+                      .asks = peer.claimed.asks});
   }
   const std::vector<double> shares = client_shares(claims);
+  std::map<std::string_view, double> of_users;
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    if (claims[i].asks) of_users[claims[i].user] += shares[i];
   for (std::size_t i = 0; const auto& [id, entry] : peers_) {
     ServerPeer& peer = *entry.peer;
     peer.share = shares[i++];
+    peer.user_share = std::max(of_users[peer.user()], peer.share);
     if (!peer.is_welcome()) continue;
     const std::size_t before = peer.connection().queued_frames();
     peer.set_window(window_for(peer.share));
@@ -453,7 +475,7 @@ bool ChunkServer::Loop::dispatch_next() {
   peer.waiting.pop_front();
   --queued_;
   turns_.take_next();
-  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.share);
+  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
   if (!peer.use_plan(question.asked.plan)) {
     refuse(peer, question, {Code::kNotFound, "unknown plan", 0});
     return true;

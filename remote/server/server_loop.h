@@ -76,6 +76,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::uint64_t hand_over(const ServerPeer& peer, Question& question);
 
   Window window_for(double share) const;
+  bool claims_changed(std::int64_t now_ns);
   void share_window(std::int64_t now_ns);
   void tick(std::int64_t now_ns);
   void expire_chunks(std::int64_t now_ns);
@@ -94,6 +95,7 @@ class ChunkServer::Loop final : public PeerHost {
 
   std::map<std::uint64_t, Entry> peers_;
   std::uint64_t next_peer_;
+  bool peers_changed_ = false;  // since the shares were computed last
   std::uint64_t next_serial_ = 1;
   FairQueue turns_;                          // of peers that wait for the handler
   std::int64_t used_ns_ = 0;                 // of the handler's threads, for all

@@ -83,8 +83,15 @@ class ServerPeer final : public FrameSink {
   std::deque<Question> waiting;  ///< for the handler, in order
 
   // What the server notes of it.
-  double share = 1;                                    ///< among those that ask
-  std::int64_t used_ns = 0;                            ///< of the handler's threads
+  /// What its share depends on, as it was when the shares were computed last.
+  struct Claimed {
+    std::uint64_t worth = 0, weight = 0;
+    bool asks = false, welcome = false;
+    bool operator==(const Claimed&) const = default;
+  };
+  Claimed claimed;
+  double share = 1, user_share = 1;  ///< among those that ask; of its user's clients that do
+  std::int64_t used_ns = 0;          ///< of the handler's threads
   std::int64_t others_used_ns = 0, asked_free_ns = 0;  ///< by all others, when it asked what is free last
 
   Result<ReceiveTarget> place(const FrameHeader& header, const std::string& body) override;
