@@ -15,6 +15,7 @@
 #include "autotune/simulator/fleet.h"
 #include "autotune/simulator/scenario.h"
 #include "autotune/simulator/workload.h"
+#include "remote/server/client_shares.h"
 
 namespace {
 
@@ -127,10 +128,11 @@ int main(int argc, char** argv) {
   else
     json += scenarios_table(first, count, 0.1) + ", " + scenarios_table(first, count, 0.3);
   json += "]";
-  const FleetResult fleet = run_fleet({.hosts = smoke ? 50U : 1000U, .workers = smoke ? 500U : 10'000U});
+  const FleetResult fleet = run_fleet({.hosts = smoke ? 50U : 1000U, .workers = smoke ? 500U : 10'000U},
+                                      share_rule(carya::remote::client_shares));
   std::printf(
       "\nFleet of %u hosts, %u workers, %u jobs in an hour: $%.0f; all local $%.0f; who knows all at least "
-      "$%.0f; workers in use %.0f on average, %u at most; trainers wait %.1f %%; a job that gains was "
+      "$%.0f; workers in use %.0f on average, %.0f at most; trainers wait %.1f %%; a job that gains was "
       "allowed "
       "none for %.0f s at most; Jain's index of weighted shares %.4f\n",
       fleet.hosts, fleet.workers, fleet.jobs, fleet.cost, fleet.cost_local, fleet.cost_best,

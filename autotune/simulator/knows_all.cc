@@ -18,7 +18,7 @@ double cross(const Work::Way& a, const Work::Way& b, const Work::Way& c) {
 }  // namespace
 
 Work::Work(double samples, const PlacementInputs& truth, const Prices& prices, double scaling_loss,
-           std::uint32_t workers_max, bool one_at_least)
+           std::uint32_t workers_max)
     : samples_(samples) {
   std::vector<Way> all;
   PlacementInputs facts = truth;
@@ -26,9 +26,14 @@ Work::Work(double samples, const PlacementInputs& truth, const Prices& prices, d
     if (cut)
       facts.cuts[*cut].worker_cpu_s = truth.cuts[*cut].worker_cpu_s * (1 + scaling_loss * (workers - 1));
     const Choice choice = predict(facts, prices, {}, cut, workers);
-    if (choice.rate > 0) all.push_back({choice.cost_per_sample, workers / choice.rate / 3600, workers});
+    if (!(choice.rate > 0)) return;
+    double used = 0;  // of the workers
+    if (cut && workers > 0)
+      used = choice.remote_share * choice.rate * facts.cuts[*cut].worker_cpu_s / facts.worker_cores;
+    const double dollars = (prices.host_per_hour + used * prices.worker_per_hour) / choice.rate / 3600;
+    all.push_back({dollars, used / choice.rate / 3600});
   };
-  if (!one_at_least) add(std::nullopt, 0);
+  add(std::nullopt, 0);
   for (std::size_t cut = 0; cut < truth.cuts.size(); ++cut)
     for (std::uint32_t workers = 1; workers <= workers_max; ++workers) add(cut, workers);
   std::ranges::sort(all, {}, [](const Way& way) { return std::pair(way.worker_hours, way.dollars); });

@@ -13,14 +13,13 @@ namespace carya::autotune::simulator {
 /// kept of which none costs more of both than a mixture of others. By worker-hours.
 class Work {
  public:
-  /// Every number of workers up to `workers_max` at every cut, by the model. `scaling_loss`: as in WorldSpec.
-  /// `one_at_least`: never without a worker.
+  /// Every number of workers up to `workers_max` at every cut, by the model; what a job does not use of its last worker
+  /// others do. `scaling_loss`: as in WorldSpec.
   Work(double samples, const PlacementInputs& truth, const Prices& prices, double scaling_loss,
-       std::uint32_t workers_max, bool one_at_least = false);
+       std::uint32_t workers_max);
 
   struct Way {
     double dollars = 0, worker_hours = 0;  ///< of one sample
-    std::uint32_t workers = 0;
   };
   /// The cheapest where each worker-hour costs `extra` dollars more.
   const Way& cheapest(double extra) const;

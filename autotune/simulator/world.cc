@@ -26,7 +26,7 @@ double each(double available, double needed) {
 World::World(const WorldSpec& spec)
     : spec_(spec), random_(op_key(spec.seed, "autotune/simulator", 0), 0, 0, 0) {}
 
-World::Flow World::flow(const Running& run, std::uint32_t ready) const {
+World::Flow World::flow(const Running& run, std::uint32_t ready, double part) const {
   const PlacementInputs& truth = spec_.truth;
   const double cores = std::min(run.cores, truth.cores);
   double wanted = or_infinite(truth.demand);
@@ -35,7 +35,7 @@ World::Flow World::flow(const Running& run, std::uint32_t ready) const {
   if (!run.cut || ready == 0 || alone >= wanted) return {std::min(alone, wanted), 0, false};
   const RemoteCut& cut = truth.cuts[*run.cut];
   const double together = ready / (1 + spec_.scaling_loss * (ready - 1));
-  const double made = together * truth.worker_cores / cut.worker_cpu_s;
+  const double made = together * part * truth.worker_cores / cut.worker_cpu_s;
   const double carried = std::min(each(or_infinite(truth.link_in_bytes_per_s), cut.bytes_in),
                                   each(or_infinite(truth.link_out_bytes_per_s), cut.bytes_out));
   // What comes is received; cores that are left make the rest.
@@ -54,6 +54,13 @@ Moment World::moment(const Running& run, std::uint32_t ready) const {
   return {now_s_, run.workers, per_hour / kHour / rate(run, ready)};
 }
 
+double World::workers_busy(const Running& run) const {
+  if (!run.cut || run.workers == 0) return 0;
+  const double slower = 1 + spec_.scaling_loss * (run.workers - 1);
+  return flow(run, run.workers, 1).remote * slower * spec_.truth.cuts[*run.cut].worker_cpu_s /
+         spec_.truth.worker_cores;
+}
+
 World::Worker World::new_worker() {
   const double life = spec_.fleet.fails_per_hour > 0
                           ? -det_log(1 - random_.next_double()) * kHour / spec_.fleet.fails_per_hour
@@ -68,7 +75,7 @@ void World::scale(std::uint32_t workers) {
   while (workers_.size() > wanted) {
     const auto oldest = workers_.begin();
     const double unpaid = spec_.fleet.billed_s_min - (now_s_ - oldest->asked_s);
-    bill_.workers += std::max(0.0, unpaid) * spec_.prices.worker_per_hour / kHour;
+    bill_.workers += std::max(0.0, unpaid) * spec_.fleet.paid * spec_.prices.worker_per_hour / kHour;
     workers_.erase(oldest);
   }
 }
@@ -111,12 +118,13 @@ Measurements World::step(const Running& run, double seconds) {
   scale(run.workers);
   const std::uint32_t ready = ready_workers();
   const PlacementInputs& truth = spec_.truth;
-  const Flow now = flow(run, ready);
+  const Flow now = flow(run, ready, spec_.fleet.part);
   const double demand = truth.demand;
   const double stall_s = demand > 0 ? seconds * std::max(0.0, 1 - now.rate / demand) : 0;
   now_s_ += seconds;
   bill_.host += spec_.prices.host_per_hour * seconds / kHour;
-  bill_.workers += static_cast<double>(workers_.size()) * spec_.prices.worker_per_hour * seconds / kHour;
+  const double paid = static_cast<double>(workers_.size()) * spec_.fleet.paid;
+  bill_.workers += paid * spec_.prices.worker_per_hour * seconds / kHour;
   bill_.samples += now.rate * seconds;
   bill_.stall_s += stall_s;
   const double local = (now.rate - now.remote) * seconds;

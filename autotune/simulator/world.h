@@ -16,6 +16,8 @@ struct Fleet {
   double billed_s_min = 0;    ///< paid for every worker
   std::uint32_t size = 64;    ///< more are never there
   double fails_per_hour = 0;  ///< of one worker; another is started in its place
+  double part = 1;            ///< of each worker that others leave to the host
+  double paid = 1;            ///< of each worker by the host
 };
 
 /// What is true of a simulated host, its trainer, workers and link.
@@ -53,7 +55,11 @@ class World {
   /// Runs for `seconds` as `run` says and returns what is seen.
   Measurements step(const Running& run, double seconds);
   /// Samples/s when so many workers are up.
-  double rate(const Running& run, std::uint32_t ready) const { return flow(run, ready).rate; }
+  double rate(const Running& run, std::uint32_t ready) const {
+    return flow(run, ready, spec_.fleet.part).rate;
+  }
+  /// How many whole workers the samples would take that go to workers if `run` had all of each.
+  double workers_busy(const Running& run) const;
   /// Changes what is true from now on. The number of cuts stays.
   PlacementInputs& truth() { return spec_.truth; }
   Moment moment(const Running& run, std::uint32_t ready) const;
@@ -61,6 +67,8 @@ class World {
   void lose_all_workers();
   /// From now on there are so many; those beyond are dismissed at the next step.
   void set_fleet_size(std::uint32_t size) { spec_.fleet.size = size; }
+  /// Of each worker: what others leave to the host, and what it pays.
+  void set_part(double part, double paid) { spec_.fleet.part = part, spec_.fleet.paid = paid; }
 
   const WorldSpec& spec() const { return spec_; }
   double now_s() const { return now_s_; }
@@ -78,7 +86,7 @@ class World {
     double rate = 0, remote = 0;
     bool link_full = false;
   };
-  Flow flow(const Running& run, std::uint32_t ready) const;
+  Flow flow(const Running& run, std::uint32_t ready, double part) const;
   Worker new_worker();
   void scale(std::uint32_t workers);
   std::uint32_t ready_workers();

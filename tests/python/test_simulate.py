@@ -152,7 +152,7 @@ def test_a_fleet_costs_little_more_than_who_knows_all_and_starves_nobody() -> No
     assert found["jobs"] > 60
     assert found["starved_s"] == 0
     assert found["workers_used"] > 10
-    assert found["cost_best"] <= found["cost"] <= 1.02 * found["cost_best"]
+    assert found["cost_best"] <= found["cost"] <= 1.03 * found["cost_best"]
     assert found["cost"] < 0.9 * found["cost_local"]
     often = _core.simulate_fleet(60, 600, 30, 60.0, 1)
     assert often["cost"] / often["cost_best"] > found["cost"] / found["cost_best"], "preemption costs"

@@ -45,9 +45,10 @@ def tables(fleets: list[dict[str, Any]]) -> list[Table]:
     first = fleets[0]
     said = (
         f"{first['hosts']:,} hosts, {first['jobs']:,} jobs of {len(first['users'])} users in an hour, {first['jobs_kept']:,} "
-        "keep samples. Who knows all pays no start, loses no worker, and gives each user its part by weight and each job that "
-        "gains a worker; beside it one who owes users nothing. Starved: the longest time that a job which gains by a worker was "
-        "allowed none. Jain's index of worker-hours by each user's part; of users that always wanted more, by weight."
+        "keep samples. Workers share themselves as real ones do. Who knows all pays no start, loses no worker, and gives each "
+        "user its part by weight; beside it one who owes users nothing. Starved: the longest time that a job which gains by a "
+        "worker asked, and had less than a tenth of one. Jain's index of worker-hours by each user's part; of users that always "
+        "wanted more, by weight."
     )
     scarce = fleets[-1]
     of_users = [
