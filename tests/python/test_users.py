@@ -234,7 +234,8 @@ def test_top_shows_the_daemons_of_all_users_and_waits_for_none(host: Host) -> No
         bob.do(JOB, job="his")
         once = commands.run("top", "--once", "--all-users", "--socket", host.socket)
         assert re.search(rf"user {ALICE} -.*job hers.*user {BOB} -.*job his", once, re.DOTALL)
-        assert "--socket" in commands.run("top", "--web", "--all-users", "--socket", host.socket, code=1)
+        page = commands.run("top", "--web", "--once", "--all-users", "--socket", host.socket)
+        assert re.search(rf"user {ALICE}<.*>hers, rank 0.*user {BOB}<.*>his, rank 0", page, re.DOTALL)
         keyboard, terminal = pty.openpty()
         with subprocess.Popen(
             [sys.executable, "-m", "carya", "top", "--all-users", "--socket", host.socket],

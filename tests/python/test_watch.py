@@ -30,7 +30,8 @@ from carya import _core
 from carya._watching.page import page
 from carya._watching.server import PageServer
 from carya._watching.thumbnails import Thumbnails
-from carya._watching.view import Stream, View, view_of_daemon, view_of_loader
+from carya._watching.users import Said
+from carya._watching.view import Stream, View, view_of_daemon, view_of_loader, view_of_users
 
 HOSTILE = (
     b"<script>parent.ran=1<img src=x onerror=parent.ran=1>.jpg",
@@ -302,6 +303,43 @@ def test_thumbnails_of_whatever_lies_there(tmp_path: Path) -> None:
     assert thumbnails.of(lying).picture == ""
     (tmp_path / "text").write_bytes(whole)  # another file by the same name
     assert thumbnails.of(entry(tmp_path / "text")).picture
+
+
+def test_users_have_their_parts_of_a_page_and_hide_no_other(hostile: Path) -> None:
+    """Whatever their daemons say, and without a look at their files."""
+    entry = {
+        "record": 0,
+        "path": str(next(hostile.iterdir())),
+        "member": "",
+        "offset": 0,
+        "stage": "read",
+        "reason": "b",
+    }
+    broken = Stream("theirs", quarantine=[entry])
+    mad = Stream("mad", stats={"slots": {"count": 1}})  # without the bytes that are drawn
+    views = [
+        View("daemon", [("state", "running")], [broken]),
+        View("daemon", [], [mad]),
+        View("daemon", [], [Stream(f"s{number}") for number in range(20)], left_out=3),
+    ]
+    names = ("ann", "<b>ben", "cy")
+    said = [Said(name, view, late=name == "ann") for name, view in zip(names, views, strict=True)]
+    text = page(view_of_users([*said, Said("dan", error="no answer yet")]), Thumbnails())
+    parts = text.split("<h2 class=user>")
+    assert [part.partition("</h2>")[0] for part in parts[1:]] == [
+        "user ann",
+        "user &lt;b&gt;ben",
+        "user cy",
+        "user dan",
+    ]
+    assert "this is what it said last" in parts[1]
+    assert "the user&#x27;s file" in parts[1]
+    assert "<img" not in parts[1]
+    assert "cannot be drawn: KeyError" in parts[2]
+    assert ">s7<" in parts[3]
+    assert ">s8<" not in parts[3]
+    assert "15 more streams are not shown" in parts[3]
+    assert "no answer yet" in parts[4]
 
 
 def test_a_page_says_what_it_leaves_out() -> None:

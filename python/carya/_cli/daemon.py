@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from .. import _core
-from .._errors import Error, NotFound, Permission
+from .._errors import NotFound
 from .._pipeline.document import Document
+from .._watching.users import AllUsers, Said
 from .._watching.view import duration
 from .shown import shown
 
@@ -57,62 +55,16 @@ def show_all_users(socket: str | None, as_json: bool) -> None:
     """`carya status --all-users`. Errors: NotFound (no service for all users), Permission (not root)."""
     from rich.console import Console
 
-    found = _AllUsers(socket).read()
+    found = _documents(AllUsers(socket, read_status).read())
     if as_json:
         print(json.dumps({"users": found}))
     else:
         Console().print(_lines_of_users(found))
 
 
-class _AllUsers:
-    """The daemons of all users. Each is asked in a thread of its own: one that is stopped holds up no other.
-
-    Errors of the constructor and of read(): NotFound (no service for all users), Permission (not root).
-    """
-
-    def __init__(self, socket: str | None) -> None:
-        self._place = Path(socket or _core.daemon_socket())
-        self._asked: dict[Path, Thread] = {}
-        self._said: dict[Path, Document | None] = {}  # None: it has just ended
-
-    def read(self, seconds: float | None = None) -> list[Document]:
-        """What each says, by user; what it said before, and that it is late, where it takes longer than `seconds`."""
-        own = self._sockets()
-        for path in own:
-            if path not in self._asked:
-                self._asked[path] = Thread(target=self._ask, args=(path,), daemon=True)
-                self._asked[path].start()
-        end = None if seconds is None else time.monotonic() + seconds
-        found = []
-        for path in own:
-            self._asked[path].join(None if end is None else max(0.0, end - time.monotonic()))
-            late = self._asked[path].is_alive()
-            if not late:
-                del self._asked[path]
-            said = self._said.get(path, {"error": "no answer yet"} if late else None)
-            if said is not None:
-                found.append({"user": _user_of(path), **said, **({"late": True} if late else {})})
-        return found
-
-    def _sockets(self) -> list[Path]:
-        folder = self._place.parent / "users"
-        try:
-            return sorted(folder / name for name in os.listdir(folder) if name.endswith(".sock"))
-        except PermissionError:
-            raise Permission(f"carya: {folder} is root's; run it as root, or leave --all-users out") from None
-        except FileNotFoundError:
-            raise NotFound(
-                f"carya: {self._place} is no service for all users (caryad --all-users), or had no user yet; name its "
-                "socket by --socket, or leave --all-users out"
-            ) from None
-
-    def _ask(self, path: Path) -> None:
-        try:
-            self._said[path] = read_status(str(path))
-        except NotFound:
-            self._said[path] = None
-        except Error as error:  # one user's daemon does not hide the others'
-            self._said[path] = {"error": str(error)}
+def _documents(found: list[Said[Document]]) -> list[Document]:
+    late = {"late": True}
+    return [{"user": one.user, **(one.answer or {"error": one.error}), **(late if one.late else {})} for one in found]
 
 
 def _lines_of_users(found: list[Document]) -> Any:
@@ -127,17 +79,6 @@ def _lines_of_users(found: list[Document]) -> Any:
     return Group(*(parts or ["no user has a daemon now"]))
 
 
-def _user_of(path: Path) -> str:
-    """The name of the user whose daemon the socket is for, or the number."""
-    import pwd
-
-    number = path.stem.split("-")[0]
-    try:
-        return pwd.getpwuid(int(number)).pw_name
-    except (KeyError, ValueError):
-        return number
-
-
 def top(socket: str | None, all_users: bool, once: bool, as_json: bool) -> None:
     """`carya top`: the status every second, until q or Ctrl-C."""
     from rich.console import Console
@@ -146,10 +87,10 @@ def top(socket: str | None, all_users: bool, once: bool, as_json: bool) -> None:
     if once or as_json:
         (show_all_users if all_users else show_status)(socket, as_json)
         return
-    users = _AllUsers(socket)
+    users = AllUsers(socket, read_status)
 
     def lines() -> Any:
-        return _lines_of_users(users.read(_REFRESH_S)) if all_users else _lines(shown(read_status(socket)))
+        return _lines_of_users(_documents(users.read(_REFRESH_S))) if all_users else _lines(shown(read_status(socket)))
 
     first = lines()
     console = Console()

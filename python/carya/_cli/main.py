@@ -326,16 +326,12 @@ def _add_daemon(app: Any, typer: Any) -> None:
         from . import daemon
 
         if web:
-            from .._errors import InvalidArgument
-            from .._watching.serving import serve_daemon
+            from .._watching.serving import serve_all_users, serve_daemon
 
             if all_users:
-                raise InvalidArgument(
-                    "carya top: --web shows one daemon; leave --all-users out and give that of a user by --socket "
-                    "(/run/carya/users/UID.sock)"
-                )
-
-            serve_daemon(daemon.find(socket), address, once, as_json)
+                serve_all_users(socket, address, once, as_json)
+            else:
+                serve_daemon(daemon.find(socket), address, once, as_json)
             return
         daemon.top(socket, all_users, once, as_json)
 

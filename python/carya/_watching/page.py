@@ -12,7 +12,7 @@ from typing import Any
 from .. import _core
 from .._explain.explanation import microseconds, timed_order
 from .style import STYLE
-from .thumbnails import Thumbnails
+from .thumbnails import Thumbnail, Thumbnails
 from .view import Stream, View, size
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -31,11 +31,7 @@ def page(view: View, thumbnails: Thumbnails, *, refresh: bool = True) -> str:
     again = f'<meta http-equiv="refresh" content="{_REFRESH_S}">' if refresh else ""
     # A browser takes frame-ancestors from a header only, and complains of it here.
     policy = POLICY.rpartition(";")[0]
-    streams = "".join(_stream(stream, thumbnails) for stream in view.streams)
-    if not view.streams:
-        streams = "<p class=soft>No streams: nothing is read at the moment.</p>"
-    if view.left_out:
-        streams += f"<p class=soft>{view.left_out:,} more streams are not shown.</p>"
+    shown = "".join(_user(user, thumbnails) for user in view.users) if view.users else _content(view, thumbnails)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.at))
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -44,12 +40,30 @@ def page(view: View, thumbnails: Thumbnails, *, refresh: bool = True) -> str:
 <title>Carya: {_text(view.title)}</title><link rel="icon" href="data:,"><style>{STYLE}</style></head><body>
 <header><h1>{_text(view.title)}</h1><p class=soft>{at}{f", again every {_REFRESH_S} s" if refresh else ""}</p></header>
 <main>{_facts(view.facts)}
-{streams}</main>
+{shown}</main>
 </body></html>
 """
 
 
-def _stream(stream: Stream, thumbnails: Thumbnails) -> str:
+def _user(view: View, thumbnails: Thumbnails) -> str:
+    """Of one user of several, whose daemon may say anything: it hides no other."""
+    try:
+        content = _facts(view.facts) + _content(view, thumbnails)
+    except Exception as error:
+        content = f"<p class=bad>{_text(f'what it said cannot be drawn: {type(error).__name__}')}</p>"
+    return f"<h2 class=user>{_text(view.title)}</h2>{content}\n"
+
+
+def _content(view: View, thumbnails: Thumbnails) -> str:
+    streams = "".join(_stream(stream, thumbnails if view.own else None) for stream in view.streams)
+    if not view.streams:
+        streams = "<p class=soft>No streams: nothing is read at the moment.</p>"
+    if view.left_out:
+        streams += f"<p class=soft>{view.left_out:,} more streams are not shown.</p>"
+    return streams
+
+
+def _stream(stream: Stream, thumbnails: Thumbnails | None) -> str:
     state = f' <span class="state">{_text(stream.state)}</span>' if stream.state else ""
     trouble = f"<p class=bad>{_text(stream.trouble)}</p>" if stream.trouble else ""
     blocks = [
@@ -197,7 +211,7 @@ def _index(index: Mapping[str, Any]) -> str:
     return _facts(facts)
 
 
-def _quarantine(stream: Stream, thumbnails: Thumbnails) -> str:
+def _quarantine(stream: Stream, thumbnails: Thumbnails | None) -> str:
     if not stream.quarantine:
         return ""
     times = Counter(entry["record"] for entry in stream.quarantine)
@@ -209,8 +223,8 @@ def _quarantine(stream: Stream, thumbnails: Thumbnails) -> str:
     return f"<ul class=broken>{drawn}</ul>{note}"
 
 
-def _broken(entry: Mapping[str, Any], times: int, thumbnails: Thumbnails) -> str:
-    found = thumbnails.of(dict(entry))
+def _broken(entry: Mapping[str, Any], times: int, thumbnails: Thumbnails | None) -> str:
+    found = thumbnails.of(dict(entry)) if thumbnails is not None else Thumbnail("", "the user's file")
     picture = f'<img alt="" src="{found.picture}">' if found.picture else f"<span class=none>{_text(found.said)}</span>"
     place = "".join(_place(entry))
     often = f", {times:,} times of late" if times > 1 else ""

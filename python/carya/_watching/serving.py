@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 
 from .._loading.loader import Loader
 from .page import page
 from .server import PageServer
 from .thumbnails import Thumbnails
-from .view import view_of_daemon, view_of_loader
+from .users import AllUsers
+from .view import View, view_of_daemon, view_of_loader, view_of_users
+
+_ANSWER_S = 2.0  # that a page waits for the daemons of users
 
 
 def watch(loader: Loader, address: str = "127.0.0.1:0") -> PageServer:
@@ -30,10 +34,21 @@ def watch(loader: Loader, address: str = "127.0.0.1:0") -> PageServer:
 
 def serve_daemon(socket: str, address: str, once: bool, as_json: bool) -> None:
     """Print the address and answer until Ctrl-C; with `once` print the page itself. Errors: those of PageServer."""
+    _serve(lambda: view_of_daemon(socket), address, once, as_json)
+
+
+def serve_all_users(socket: str | None, address: str, once: bool, as_json: bool) -> None:
+    """The same of the daemons of all users. Errors: also those of AllUsers.read()."""
+    users = AllUsers(socket, view_of_daemon)
+    users.read(0)  # whether there are any to be asked, and by root
+    _serve(lambda: view_of_users(users.read(_ANSWER_S)), address, once, as_json)
+
+
+def _serve(ask: Callable[[], View], address: str, once: bool, as_json: bool) -> None:
     if once:
-        print(page(view_of_daemon(socket), Thumbnails(), refresh=False), end="")
+        print(page(ask(), Thumbnails(), refresh=False), end="")
         return
-    with PageServer(address, lambda: view_of_daemon(socket)) as server:
+    with PageServer(address, ask) as server:
         print(json.dumps({"url": server.url}) if as_json else f"{server.url}  (Ctrl-C ends)", flush=True)
         try:
             threading.Event().wait()

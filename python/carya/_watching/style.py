@@ -15,6 +15,7 @@ body { margin: 0 auto; max-width: 1200px; padding: 1rem; font: 15px/1.5 system-u
 header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1rem }
 h1 { font-size: 1.3rem; margin: 0; overflow-wrap: anywhere } header p { margin: 0 }
 h2 { font-size: 1.1rem; margin: 0 0 .6rem; overflow-wrap: anywhere }
+h2.user { margin-top: 2rem }
 h3 { font-size: .8rem; margin: 1.4rem 0 .4rem; color: var(--soft); text-transform: uppercase; letter-spacing: .06em }
 p { margin: .3rem 0 } .soft { color: var(--soft) } .bad { color: var(--bad) }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; margin: 1rem 0 }

@@ -12,6 +12,7 @@ from .. import _core
 from .._errors import Error
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
+from .users import Said
 
 if TYPE_CHECKING:
     from .._loading.loader import Loader
@@ -42,6 +43,8 @@ class View:
     facts: list[tuple[str, str]]
     streams: list[Stream]
     left_out: int = 0  # streams that are not among them
+    users: list[View] = field(default_factory=list)  # a view of each, where it is of all of them
+    own: bool = True  # of who looks: their files may be opened
     at: float = field(default_factory=time.time)
 
 
@@ -66,6 +69,21 @@ def view_of_daemon(socket: str) -> View:
             streams += _ranks_of(socket, job)
     del streams[_STREAMS_MAX:]
     return View(status["daemon"], facts, streams, max(0, count - len(streams)))
+
+
+def view_of_users(found: list[Said[View]]) -> View:
+    """The daemons of all users on one page. Their files are not opened: they are theirs."""
+    each = max(1, _STREAMS_MAX // max(1, len(found)))
+    users = []
+    for said in found:
+        facts = said.answer.facts if said.answer is not None else [("trouble", said.error)]
+        if said.late and said.answer is not None:
+            facts = [("late", "no answer now, this is what it said last"), *facts]
+        streams = said.answer.streams if said.answer is not None else []
+        left_out = said.answer.left_out if said.answer is not None else 0
+        left_out += max(0, len(streams) - each)
+        users.append(View(f"user {said.user}", facts, streams[:each], left_out, own=False))
+    return View("all users", [("users with a daemon", f"{len(users)}")], [], users=users, own=False)
 
 
 def _ranks_of(socket: str, job: Mapping[str, Any]) -> list[Stream]:
