@@ -21,8 +21,9 @@ struct Point {
   double hours, dollars;  // of a sample
 };
 /// If others use what the job leaves of its workers.
-Point by_use(double demand, std::size_t cut, std::uint32_t workers) {
-  const PlacementInputs all = facts(demand);
+Point by_use(double demand, std::size_t cut, std::uint32_t workers, double loss = 0) {
+  PlacementInputs all = facts(demand);
+  if (workers > 0) all.cuts[cut].worker_cpu_s *= 1 + loss * (workers - 1);
   const Choice choice = predict(all, kPrices, {}, cut, workers);
   const double used = choice.remote_share * choice.rate * all.cuts[cut].worker_cpu_s / all.worker_cores;
   return {used / choice.rate / 3600,
@@ -32,8 +33,8 @@ Point by_use(double demand, std::size_t cut, std::uint32_t workers) {
 TEST(LeastCost, OfOneJobIsThatOfTheBestMixtureOfTwoWays) {
   std::vector<Point> ways;
   for (std::size_t cut = 0; cut < 2; ++cut)
-    for (std::uint32_t n = 0; n <= 64; ++n) ways.push_back(by_use(20'000, cut, n));
-  const Work work(1, facts(20'000), kPrices, 0, 64);
+    for (std::uint32_t n = 0; n <= 64; ++n) ways.push_back(by_use(20'000, cut, n, 0.03));
+  const Work work(1, facts(20'000), kPrices, 0.03, 64);  // each further worker brings less
   for (int step = 1; step < 20; ++step) {
     const double hours = 4.0 / 20'000 / 3600 * step / 20;  // of the four workers or so that it wants
     double least = 1e300;
