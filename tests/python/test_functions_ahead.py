@@ -16,33 +16,11 @@ import numpy as np
 import pytest
 import workers
 from daemons import until
+from picture_code import bright, cut, marked, mean_of, slow
 from streams import digest, epoch_digest
 
 import carya
 from carya._functions.job import FunctionJob
-
-
-def marked(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """In place, and with numbers of its own, as users write functions."""
-    image[0] = rng.integers(0, 256, image[0].shape)
-    return image
-
-
-def slow(image: np.ndarray) -> np.ndarray:
-    time.sleep(0.002)
-    return image
-
-
-def cut(image: np.ndarray) -> np.ndarray:
-    return image[:8, :8]
-
-
-def mean_of(batch: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {"mean": batch["image"].mean((1, 2, 3)), "label": batch["label"]}
-
-
-def bright(sample: dict[str, Any]) -> bool:
-    return bool(sample["image"].mean() > 1)
 
 
 def prefix(photos: Path) -> carya.Pipeline:

@@ -13,51 +13,11 @@ import numpy as np
 import pytest
 import user_code as code
 from daemons import until
+from picture_code import at_random, brighter, fussy, gamma, halved, inverted, less_its_mean, lit_from_the_left, mirrored
 from streams import copied, digest, epoch_digest, killed_and_resumed
 
 import carya
 from carya._traits.moves import as_written, moved, moves_of
-
-GAMMA = (np.linspace(0, 1, 256) ** 0.6 * 255).astype(np.uint8)
-
-
-def gamma(image: np.ndarray) -> np.ndarray:
-    return GAMMA[image]
-
-
-def brighter(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One number for the whole picture, so that each pixel follows from itself."""
-    return (image.astype(np.uint16) + rng.integers(0, 60)).clip(0, 255).astype(np.uint8)
-
-
-def inverted(sample: dict[str, Any]) -> dict[str, Any]:
-    return sample | {"image": 255 - sample["image"]}
-
-
-def mirrored(image: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(image[:, ::-1])
-
-
-def lit_from_the_left(image: np.ndarray) -> np.ndarray:
-    return (image * np.linspace(0, 1, image.shape[1])[:, None]).astype(np.uint8)
-
-
-def less_its_mean(image: np.ndarray) -> np.ndarray:
-    return (image - image.mean()).astype(np.float32)
-
-
-def at_random(image: np.ndarray) -> np.ndarray:
-    return image + np.random.randint(0, 2, image.shape, np.uint8)  # noqa: NPY002
-
-
-def halved(image: np.ndarray) -> np.ndarray:
-    return image[::2, ::2].copy()
-
-
-def fussy(image: np.ndarray) -> np.ndarray:
-    if image.shape[0] < 42:
-        raise ValueError("a picture is too small")
-    return image
 
 
 def photos_of(photos: Path) -> carya.Pipeline:
