@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import signal
 from pathlib import Path
@@ -17,69 +16,30 @@ from carya._functions import job
 torch = pytest.importorskip("torch")
 data = torch.utils.data
 
+from dataloader_code import (  # noqa: E402
+    FailsInWorker,
+    Items,
+    Touch,
+    always_raises,
+    bulk,
+    collate,
+    drawn,
+    halves,
+    info,
+    number,
+    odd_raises,
+    of_numbers,
+    of_words,
+    pairs,
+    raises_and_hangs,
+    single,
+    slow,
+    summed,
+    tensors,
+)
+
 from carya._torch.orders import Orders  # noqa: E402
 from carya.torch import DataLoader  # noqa: E402
-
-Pair = collections.namedtuple("Pair", "data label")
-
-
-class Items(data.Dataset):
-    """Samples made by one of the functions below."""
-
-    def __init__(self, count: int, make: Any) -> None:
-        self.count, self.make = count, make
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Any:
-        return self.make(index)
-
-
-def tensors(i: int) -> Any:
-    return torch.full((2, 3), float(i)), i
-
-
-def dicts(i: int) -> Any:
-    return {"a": np.arange(3) + i, "b": {"c": float(i), "d": f"text {i}"}, "e": (np.float32(i), bool(i % 2))}
-
-
-def pairs(i: int) -> Any:
-    return Pair(torch.tensor([i, i + 1], dtype=torch.int16), np.int64(i))
-
-
-def lists(i: int) -> Any:
-    return [i, i + 0.5], {"names": ["a", "b"]}
-
-
-def single(i: int) -> Any:
-    return np.full((4,), i, np.uint8)
-
-
-def number(i: int) -> Any:
-    return i * 2
-
-
-def bulk(i: Any) -> Any:
-    return torch.as_tensor(i)
-
-
-def strings(i: int) -> Any:
-    return f"s{i}", b"bytes"
-
-
-def of_numbers(i: int) -> Any:
-    """What is stacked by Carya, all in one sample: each worker process that is started imports torch, which takes seconds."""
-    return {"tensors": tensors(i), "pairs": pairs(i), "single": single(i), "number": number(i)}
-
-
-def of_words(i: int) -> Any:
-    """What torch's own `default_collate` makes batches of."""
-    return [dicts(i), lists(i), strings(i), pairs(i)]
-
-
-def halves(i: int) -> Any:
-    return torch.full((2,), i, dtype=torch.bfloat16)
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -100,10 +60,6 @@ def test_batches_are_those_of_torch(make: Any) -> None:
     ours.close()
     assert len(found) == len(expected) == len(ours) == 3
     assert all(map(equal, found, expected)), (found, expected)
-
-
-def collate(samples: list[Any]) -> Any:
-    return torch.stack([sample[0] for sample in samples]).sum(0), len(samples)
 
 
 def test_arguments_mean_what_they_mean_in_torch() -> None:
@@ -185,10 +141,6 @@ def test_any_sampler_is_the_order_of_each_epoch(sampler: Any) -> None:
         assert all(map(equal, found, expected))
     assert len(ours) == len(theirs)
     ours.close()
-
-
-def drawn(i: int) -> Any:
-    return i, torch.rand(1).item()
 
 
 def test_records_that_come_again_draw_other_numbers_and_dead_workers_know_the_order() -> None:
@@ -334,10 +286,6 @@ def test_a_batch_sampler_says_each_batch(sampler: Any, collated: bool) -> None:
     ours.close()
 
 
-def summed(samples: list[int]) -> Any:
-    return torch.tensor([sum(samples), len(samples)])
-
-
 def test_a_state_resumes_inside_of_the_epochs_of_a_batch_sampler() -> None:
     def made(seed: int = 1) -> Any:
         return DataLoader(Items(20, drawn), batch_sampler=Uneven(seed, growth=1), num_workers=2)
@@ -451,18 +399,6 @@ def test_a_state_resumes_at_any_step() -> None:
     other.close()
 
 
-def info(i: int) -> Any:
-    worker = data.get_worker_info()
-    assert worker is not None
-    return worker.id, worker.num_workers, worker.dataset.count
-
-
-def odd_raises(i: int) -> Any:
-    if i % 4 == 1:
-        raise KeyError(f"no {i}")
-    return i
-
-
 def test_behind_an_exception_the_next_batch_follows_as_torch_has_it() -> None:
     found: list[list[Any]] = []
     for make, workers in ((DataLoader, 2), (data.DataLoader, 0)):
@@ -484,10 +420,6 @@ def test_behind_an_exception_the_next_batch_follows_as_torch_has_it() -> None:
     assert found[0] == [("no 1",), [2, 3], ("no 5",), [6, 7], ("no 9",), [10]]
 
 
-def always_raises(i: int) -> Any:
-    raise KeyError(i)
-
-
 def test_where_no_sample_can_be_made_each_batch_is_the_exception_and_the_loop_ends() -> None:
     loader = DataLoader(Items(9, always_raises), 2, num_workers=1)
     iterator, errors = iter(loader), 0
@@ -499,37 +431,12 @@ def test_where_no_sample_can_be_made_each_batch_is_the_exception_and_the_loop_en
     assert errors == 5
 
 
-class FailsInWorker:
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __call__(self, worker: int) -> None:
-        assert data.get_worker_info().seed == torch.initial_seed()
-        if worker == self.number:
-            raise RuntimeError("this start fails")
-
-
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_worker_init_fn_raises_is_raised(number: int) -> None:
     loader = DataLoader(Items(400, slow), 2, num_workers=2, worker_init_fn=FailsInWorker(number))
     with pytest.raises(RuntimeError, match="this start fails"):
         list(loader)
     loader.close()
-
-
-def slow(i: int) -> Any:
-    import time
-
-    time.sleep(0.01)
-    return i
-
-
-class Touch:
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def __call__(self, worker: int) -> None:
-        (Path(self.folder) / str(worker)).touch()
 
 
 def test_worker_info_and_worker_init_fn(tmp_path: Path) -> None:
@@ -549,12 +456,3 @@ def test_exceptions_are_the_users_own_and_hangs_time_out() -> None:
     with pytest.raises(TimeoutError, match="record 4"):
         list(iterator)
     loader.close()
-
-
-def raises_and_hangs(i: int) -> Any:
-    import time
-
-    if i == 1:
-        raise IndexError("no such row")
-    time.sleep(1000 if i == 4 else 0)
-    return i
