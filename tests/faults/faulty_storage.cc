@@ -107,7 +107,9 @@ int run_storage_server(const std::vector<std::string>& words) {
   operations.open = open_file;
   operations.release = release_file;
   operations.read = read_file;
-  std::string text[] = {"faults", "-f", "-o", "attr_timeout=0,entry_timeout=0,max_threads=8", words[1]};
+  // Sizes are asked for each time, since a fault changes them; names stay. Else each open() takes the folder's lock in the
+  // kernel, for which some hundred reading threads spin.
+  std::string text[] = {"faults", "-f", "-o", "attr_timeout=0,entry_timeout=3600,max_threads=8", words[1]};
   std::vector<char*> argv;
   for (std::string& word : text) argv.push_back(word.data());
   return fuse_main(static_cast<int>(argv.size()), argv.data(), &operations, nullptr);
