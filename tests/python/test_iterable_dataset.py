@@ -122,8 +122,10 @@ def test_the_batches_are_torch_s(options: dict[str, Any]) -> None:
         assert [shown(batch) for batch in DataLoader(Random(7), **options)] == expected
 
 
-@pytest.mark.parametrize("kind", [Plain, Stateful, ByIterator])
-@pytest.mark.parametrize("options", OPTIONS[:3])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(kind, options) for options in OPTIONS[:3:2] for kind in (Plain, Stateful, ByIterator)] + [(Stateful, OPTIONS[1])],
+)
 def test_a_state_goes_on_behind_the_last_delivered_batch(kind: Any, options: dict[str, Any]) -> None:
     def loader() -> Any:
         return DataLoader(kind(), **options)
