@@ -1,12 +1,21 @@
 // The bytes that were written within a day, in a file: they outlive processes, and no file makes more of a limit.
 #include "io/segments/write_ledger.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -112,6 +121,51 @@ TEST(WriteLedger, ManyProcessesTogetherWriteNoMoreThanTheLimit) {
   EXPECT_EQ(written(ledger, kNow), all) << "none was lost";
   EXPECT_LE(all, kLimit);
   EXPECT_GT(all, kLimit / 2);
+}
+
+/// Absolute and as a plain array, since a handler of signals may allocate nothing.
+std::array<char, PATH_MAX> watched{};
+
+/// Called in the place of a write: ends the process with 1 if the watched file is locked then, with 2 if it is not.
+void look_at_lock(int) {
+  const int other = ::open(watched.data(), O_RDWR | O_CLOEXEC);
+  struct flock whole{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
+  ::_exit(other >= 0 && ::fcntl(other, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES) ? 1
+                                                                                                         : 2);
+}
+
+/// Writes at an offset raise SIGSYS in this process from now on.
+bool trap_writes() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(rules), .filter = rules};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(WriteLedger, IsLockedWhileItIsWritten) {
+  const TempDir dir;
+  WriteLedger ledger = open_ledger(dir);
+  ASSERT_TRUE(adds(ledger, 1, 100, kNow));
+  ASSERT_LT(file_in(dir).copy(watched.data(), watched.size() - 1), watched.size() - 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGSYS, look_at_lock);
+    if (!trap_writes()) ::_exit(3);
+    static_cast<void>(ledger.add(1, 100, kNow));
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 3) GTEST_SKIP() << "needs seccomp";
+  EXPECT_EQ(WEXITSTATUS(status), 1)
+      << "0: nothing was written; 2: another process could have written between";
+  EXPECT_EQ(written(ledger, kNow), 1);
 }
 
 TEST(WriteLedger, EveryFlippedBitAndEveryCutIsAnEmptyOneOrHarmless) {
