@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -29,9 +30,14 @@ Status check(const CacheInputs& facts) {
     TRY(check(where + "fill_s", place.fill_s, 0));
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
-    TRY(check(where + "fetch_s", place.fetch_s, 0));
-    TRY(check(where + "put_s", place.put_s, 0));
-    TRY(check(where + "capacity_bytes", place.capacity_bytes, 0));
+    for (const CacheTier& tier : place.tiers) {
+      TRY(check(where + "capacity_bytes", tier.capacity_bytes, 0));
+      TRY(check(where + "read_cpu_s", tier.read_cpu_s, 0));
+      TRY(check(where + "write_cpu_s", tier.write_cpu_s, 0));
+      TRY(check(where + "fetch_s", tier.fetch_s, 0));
+      TRY(check(where + "put_s", tier.put_s, 0));
+      TRY(check(where + "error", tier.error, 0));
+    }
   }
   return {};
 }
@@ -42,16 +48,51 @@ double epoch_s(const CacheInputs& facts, double compute_s, double read_share, do
   return std::max({compute_s, read_share * facts.wait_s, kept_s}) + read_share * facts.read_s;
 }
 
-CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
+/// So many times as long as thought each storage takes.
+using Factors = std::array<double, kCacheStorages>;
+constexpr Factors kAsThought{1, 1, 1};
+
+/// What the tiers of a place keep of a record, in the mean, and what that costs.
+struct Kept {
+  double share = 0;
+  double read_cpu_s = 0, write_cpu_s = 0;
+  double fetch_s = 0, put_s = 0;  // of the tier that is slowest
+  double written_bytes = 0;       // to files
+};
+
+Kept kept_by(const CacheInputs& facts, const CachePlace& place, const Factors& factors) {
+  const std::vector<CacheTier> memory{{.capacity_bytes = facts.capacity_bytes}};
+  Kept kept;
+  for (const CacheTier& tier : place.tiers.empty() ? memory : place.tiers) {
+    const double share = std::min(1 - kept.share, tier.capacity_bytes / (facts.records * place.bytes));
+    const double factor = factors.at(static_cast<std::size_t>(tier.storage));
+    if (tier.storage != CacheStorage::kMemory) kept.written_bytes += share * place.bytes;
+    kept.share += share;
+    kept.read_cpu_s += share * tier.read_cpu_s;
+    kept.write_cpu_s += share * tier.write_cpu_s;
+    kept.fetch_s = std::max(kept.fetch_s, share * factor * tier.fetch_s);
+    kept.put_s = std::max(kept.put_s, share * factor * tier.put_s);
+  }
+  return kept;
+}
+
+/// An epoch in which of what is kept in the end the part `hits` is found and the part `fills` is put there.
+double mixed_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept, double hits,
+               double fills) {
+  const double compute_s =
+      facts.sample_s +
+      kept.share * (hits * (place.hit_s - facts.sample_s) + fills * (place.fill_s - facts.sample_s)) +
+      hits * kept.read_cpu_s + fills * kept.write_cpu_s;
+  return epoch_s(facts, compute_s, 1 - hits * kept.share, std::max(hits * kept.fetch_s, fills * kept.put_s));
+}
+
+CacheCost cost_of(const CacheInputs& facts, std::size_t index, const Factors& factors = kAsThought) {
   const CachePlace& place = facts.places[index];
-  const double capacity = place.capacity_bytes > 0 ? place.capacity_bytes : facts.capacity_bytes;
-  const double share = std::min(1.0, capacity / (facts.records * place.bytes));
+  const Kept kept = kept_by(facts, place, factors);
   const double without_s = epoch_s(facts, facts.sample_s, 1);
-  const double filling_s =
-      epoch_s(facts, facts.sample_s + share * (place.fill_s - facts.sample_s), 1, share * place.put_s);
-  CacheCost cost{.place = index, .share = share};
-  cost.later_s = epoch_s(facts, facts.sample_s + share * (place.hit_s - facts.sample_s), 1 - share,
-                         share * place.fetch_s);
+  const double filling_s = mixed_s(facts, place, kept, 0, 1);
+  CacheCost cost{.place = index, .share = kept.share, .written_bytes = kept.written_bytes};
+  cost.later_s = mixed_s(facts, place, kept, 1, 0);
   cost.run_s = facts.filling_epochs * filling_s + (facts.epochs_left - facts.filling_epochs) * cost.later_s;
   const double extra = filling_s - without_s, saved = without_s - cost.later_s;
   if (extra <= 0)
@@ -59,6 +100,34 @@ CacheCost cost_of(const CacheInputs& facts, std::size_t index) {
   else if (saved > 0)
     cost.pays_back_epochs = facts.filling_epochs * (1 + extra / saved);
   return cost;
+}
+
+double run_s(const CacheInputs& facts, const CacheCost& cost, const Factors& factors) {
+  return cost.place ? cost_of(facts, *cost.place, factors).run_s : cost.run_s;
+}
+
+/// The largest errors that places have of each storage.
+Factors errors_of(const CacheInputs& facts) {
+  Factors errors{};
+  for (const CachePlace& place : facts.places)
+    for (const CacheTier& tier : place.tiers)
+      if (double& error = errors.at(static_cast<std::size_t>(tier.storage)); tier.error > error)
+        error = tier.error;
+  return errors;
+}
+
+/// Whether `next` costs less than `now` at every corner of what the storages' rates may be.
+bool is_surely_better(const CacheInputs& facts, const CacheCost& next, const CacheCost& now) {
+  const Factors errors = errors_of(facts);
+  for (unsigned corner = 0; corner < 1U << kCacheStorages; ++corner) {
+    Factors factors{};
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const double far = 1 + kCacheErrors * errors.at(i);
+      factors.at(i) = (corner >> i & 1) != 0 ? far : 1 / far;
+    }
+    if (run_s(facts, next, factors) >= run_s(facts, now, factors)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -74,16 +143,36 @@ double filling_epochs(double ranks, double epochs) {
   return std::max(1.0, ranks * (1 - unmet));
 }
 
-Result<CacheChoice> choose_cache(const CacheInputs& facts, std::optional<std::size_t> present) {
+double cache_share(const CacheInputs& facts, const CachePlace& place) {
+  return kept_by(facts, place, kAsThought).share;
+}
+
+bool pays_to_fill(const CacheInputs& facts, const CachePlace& place, double filled) {
+  const Kept kept = kept_by(facts, place, kAsThought);
+  if (!(kept.share > filled)) return false;
+  const double part = std::max(0.0, filled) / kept.share;
+  const double stops_s = facts.epochs_left * mixed_s(facts, place, kept, part, 0);
+  // Of ranks that keep apart, each meets some of the rest in every epoch.
+  const double goes_on_s = facts.filling_epochs * mixed_s(facts, place, kept, part, 1 - part) +
+                           (facts.epochs_left - facts.filling_epochs) * mixed_s(facts, place, kept, 1, 0);
+  return goes_on_s < stops_s;
+}
+
+Result<CacheChoice> choose_cache(const CacheInputs& facts, const CacheNow& now) {
   TRY(check(facts));
   CacheChoice choice;
   const double without_s = epoch_s(facts, facts.sample_s, 1);
   choice.all.push_back({.run_s = facts.epochs_left * without_s, .later_s = without_s, .pays_back_epochs = 0});
   for (std::size_t i = 0; i < facts.places.size(); ++i) choice.all.push_back(cost_of(facts, i));
-  const auto best = std::ranges::min_element(choice.all, {}, &CacheCost::run_s);
-  const std::size_t now = present && *present < facts.places.size() ? *present + 1 : 0;
-  const bool worth = best->run_s < (1 - kCacheMargin) * choice.all[now].run_s;
-  choice.chosen = worth ? *best : choice.all[now];
+  const CacheCost& present = choice.all[now.present < choice.all.size() ? now.present : 0];
+  choice.chosen = present;
+  for (std::size_t i = 0; i < choice.all.size(); ++i) {
+    const CacheCost& next = choice.all[i];
+    const double margin = now.left == i ? kCacheUndoMargin : kCacheMargin;
+    if (next.run_s < choice.chosen.run_s && next.run_s < (1 - margin) * present.run_s &&
+        is_surely_better(facts, next, present))
+      choice.chosen = next;
+  }
   return choice;
 }
 

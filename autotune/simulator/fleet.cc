@@ -212,7 +212,7 @@ class FleetRun {
     place(1, scale(0.3, 1), scale(0.4, 0.8));
     if (random_.next_double() < 0.5) place(2, 1, scale(0.02, 0.3));  // else what is finished is random
     facts.capacity_bytes = facts.records * bytes * scale(0.1, 1.5);
-    const CacheChoice choice = choose_cache(facts, std::nullopt).value();
+    const CacheChoice choice = choose_cache(facts).value();
     if (!choice.chosen.place) return {};
     Kept kept{.records = facts.records, .later_s = choice.chosen.later_s, .first_best_s = cpu_s};
     kept.first_s = cpu_s + choice.chosen.share * (facts.places[*choice.chosen.place].fill_s - cpu_s);

@@ -23,6 +23,10 @@ CacheOptions CacheLimits::bound(CacheOptions options, const CacheOptions& asked,
                                 std::vector<std::string>& said) const {
   bound_folder("disk", disk, asked.disk, options.disk, said);
   bound_folder("shared", shared, asked.shared, options.shared, said);
+  if (options.mode == CacheOptions::Mode::kAuto) {  // who runs the daemon has said what may be used
+    if (options.disk.bytes == 0 && !disk.path.empty()) options.disk = disk;
+    if (options.shared.bytes == 0 && !shared.path.empty()) options.shared = shared;
+  }
   return options;
 }
 

@@ -35,9 +35,12 @@ struct CacheOptions {
   /// The label of the op behind which samples are kept ("decode_image", "crop#1"); "": where it pays most. Not with
   /// kCoefficients and kRecords, which are kept before all ops.
   std::string after{};
-  /// Samples in files, with kOn: on a disk of this machine, also for later runs; in a folder that many machines see.
+  /// Samples in files: on a disk of this machine, also for later runs; in a folder that many machines see. With kAuto
+  /// where that pays.
   CacheFolder disk{}, shared{};
-  bool has_files() const { return mode == Mode::kOn && (disk.bytes > 0 || shared.bytes > 0); }
+  /// The most bytes that are written to files within a day; 0: no limit but that of who serves the stream.
+  std::uint64_t write_bytes_per_day = 0;
+  bool has_files() const { return mode != Mode::kOff && (disk.bytes > 0 || shared.bytes > 0); }
 };
 
 }  // namespace carya::loader

@@ -1,37 +1,29 @@
 #include "loader/cache/file_tier.h"
 
-#include <pthread.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <list>
 #include <map>
 #include <new>
 #include <system_error>
-#include <thread>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "loader/cache/own_thread.h"
 #include "loader/cache/record_hash.h"
 #include "loader/host/leak.h"
 
 namespace carya::loader {
 namespace {
 
-/// Below the trainer and below the threads that compute: filling is for cores that nobody else wants.
-constexpr int kKeeperNice = 7;
-/// As the threads that compute, which wait for what is read.
-constexpr int kReaderNice = 5;
 constexpr std::int64_t kRefreshDiskNs = 1'000'000'000, kRefreshSharedNs = 5'000'000'000;
 constexpr std::int64_t kOpenAgainNs = 10'000'000'000;
 /// After trouble, storage is left alone for so long, twice as long each time.
@@ -41,6 +33,8 @@ constexpr std::int64_t kFullAgainNs = 10'000'000'000;
 constexpr std::int64_t kFarewellNs = 1'000'000'000;
 /// So many reads in a row that fail are a fault of the storage, and not of entries.
 constexpr std::uint32_t kFailuresInRow = 8;
+/// From so many reads on that it has to do, storage gives what it can.
+constexpr std::size_t kMany = FileTier::kReaders / 2;
 /// The mean size of samples is believed after so many.
 constexpr std::uint64_t kLearnAfter = 8;
 /// Some more are admitted than the mean says will fit: what is too much finds no room.
@@ -58,11 +52,6 @@ Result<T> without_throwing(Work work) {
   } catch (const std::exception&) {
     return std::unexpected(out_of_memory());
   }
-}
-
-void begin_thread(const char* name, int nice) {
-  pthread_setname_np(pthread_self(), name);
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice);
 }
 
 }  // namespace
@@ -84,6 +73,9 @@ struct FileTier::State {
   std::size_t threads GUARDED_BY(mutex) = 0, readers GUARDED_BY(mutex) = 0, idle GUARDED_BY(mutex) = 0;
   std::list<TierRead> reads GUARDED_BY(mutex);
   std::list<TierRead> reading GUARDED_BY(mutex);  // by a thread that storage has not answered
+  // What storage can give is seen while it has many reads to do: the time of that, and reads that ended in it.
+  std::int64_t counted_ns GUARDED_BY(mutex) = 0, many_ns GUARDED_BY(mutex) = 0;
+  std::uint64_t many_reads GUARDED_BY(mutex) = 0, many_bytes GUARDED_BY(mutex) = 0;
   std::deque<TierWrite> writes GUARDED_BY(mutex);
   std::unordered_set<Hash128, Hasher> queued GUARDED_BY(mutex);  // identities of writes
   std::int64_t answered_ns GUARDED_BY(mutex) = 0;
@@ -98,9 +90,11 @@ struct FileTier::State {
   std::atomic<bool> full{false}, over_budget{false}, past_page_cache{false};
   std::atomic<std::uint64_t> queued_bytes{0}, sizes{0}, sizes_bytes{0};
   std::atomic<std::uint64_t> fetched{0}, fetched_bytes{0}, fetch_failures{0}, write_failures{0};
-  std::atomic<std::int64_t> read_cpu_ns{0}, write_cpu_ns{0};
+  std::atomic<std::int64_t> read_cpu_ns{0}, write_cpu_ns{0}, write_ns{0};
 
   bool start(void (*loop)(std::shared_ptr<State>), const std::shared_ptr<State>& self) REQUIRES(mutex);
+  bool has_many() const REQUIRES(mutex) { return reads.size() + reading.size() >= kMany; }
+  void note_reads() REQUIRES(mutex);
   void note_trouble(const std::string& what) REQUIRES(mutex);
   void settle_all() REQUIRES(mutex);
   double admitted() const;
@@ -114,18 +108,16 @@ struct FileTier::State {
 };
 
 bool FileTier::State::start(void (*loop)(std::shared_ptr<State>), const std::shared_ptr<State>& self) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
-  try {
-    std::thread(loop, self).detach();
-    ++threads;
-  } catch (const std::exception&) {
-    started = false;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const bool started = start_detached([loop, self] { loop(self); });
+  if (started) ++threads;
   return started;
+}
+
+/// Call it before the number of reads that are asked for changes.
+void FileTier::State::note_reads() {
+  const std::int64_t now = monotonic_ns();
+  if (has_many()) many_ns += now - counted_ns;
+  counted_ns = now;
 }
 
 /// Leave the storage alone for a while.
@@ -139,6 +131,7 @@ void FileTier::State::note_trouble(const std::string& what) {
 
 /// Nobody waits any longer for what is asked.
 void FileTier::State::settle_all() {
+  note_reads();
   for (const TierRead& read : reads) read.group->settle(read.index, false);
   fetch_failures += reads.size();
   reads.clear();
@@ -208,13 +201,14 @@ void FileTier::State::write_one(TierWrite& write) {
     write_from_ns = monotonic_ns() + kFullAgainNs;
     return;
   }
-  const std::int64_t begun_ns = thread_cpu_ns();
+  const std::int64_t begun_ns = thread_cpu_ns(), at_ns = monotonic_ns();
   const std::uint64_t before = owned->stats().written_bytes;
   Status written;
   // A file that changed while it was read must not leave its new bytes under its old version.
   if ((*write.check)(write.source))
     written = without_throwing<void>([&] { return owned->append(write.identity, write.bytes); });
   write_cpu_ns += thread_cpu_ns() - begun_ns;
+  write_ns += monotonic_ns() - at_ns;
   if (options.budget && owned->stats().written_bytes == before)
     static_cast<void>(without_throwing<void>([&]() -> Status {
       options.budget->give_back(options.folder, write.bytes.size(), WriteBudget::Moment::now());
@@ -289,6 +283,10 @@ void FileTier::State::read_one(const TierRead& read, io::BlockBuffer& blocks) {
   if (there) fetched_bytes += out.size();
   const MutexLock lock(mutex);
   answered_ns = monotonic_ns();
+  if (there && has_many()) {
+    ++many_reads;
+    many_bytes += out.size();
+  }
   if (there) {
     failures = 0;
     alone_ns = kAloneFirstNs;
@@ -316,6 +314,7 @@ void FileTier::State::read_all(std::shared_ptr<State> self) {
     lock.unlock();
     state.read_one(*mine, blocks);
     lock.lock();
+    state.note_reads();
     state.reading.erase(mine);
   }
   --state.readers;
@@ -326,10 +325,11 @@ void FileTier::State::read_all(std::shared_ptr<State> self) {
 FileTier::FileTier(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 std::shared_ptr<FileTier> FileTier::open(const FileTierOptions& options) {
-  using Key = std::tuple<pid_t, TierKind, std::string, std::uint64_t, std::uint64_t>;
+  using Key = std::tuple<pid_t, TierKind, std::string, std::uint64_t, std::uint64_t, const WriteBudget*>;
   static Mutex mutex;
   static std::map<Key, std::weak_ptr<FileTier>> tiers;
-  const Key key{getpid(), options.kind, options.folder, options.place.high, options.place.low};
+  const Key key{getpid(),           options.kind,      options.folder,
+                options.place.high, options.place.low, options.budget.get()};
   std::shared_ptr<FileTier> tier;
   {
     const MutexLock lock(mutex);
@@ -380,6 +380,7 @@ io::SegmentEntry FileTier::find(Hash128 identity) const {
 void FileTier::fetch(TierRead read) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
+  state.note_reads();
   read.asked_ns = monotonic_ns();
   state.reads.push_back(std::move(read));
   if (state.idle < state.reads.size() && state.readers < kReaders && state.start(&State::read_all, state_))
@@ -464,7 +465,11 @@ FileTierStats FileTier::stats() const {
   stats.past_page_cache = state.past_page_cache;
   stats.is_full = state.full;
   stats.is_over_budget = state.over_budget;
+  stats.write_s = static_cast<double>(state.write_ns) * 1e-9;
   const MutexLock lock(state.mutex);
+  stats.many_s = static_cast<double>(state.many_ns) * 1e-9;
+  stats.many_reads = state.many_reads;
+  stats.many_bytes = state.many_bytes;
   stats.trouble = state.trouble;
   stats.troubles = state.troubles;
   return stats;

@@ -66,6 +66,10 @@ struct FileTierStats {
   std::uint64_t fetch_failures = 0;  ///< that were asked for and did not come: damaged, changed, too late
   std::uint64_t write_failures = 0;
   double read_cpu_s = 0, write_cpu_s = 0;  ///< CPU time of the tier's own threads
+  /// While it had many reads to do, so that storage gave what it can: that time, and what was read in it.
+  double many_s = 0;
+  std::uint64_t many_reads = 0, many_bytes = 0;
+  double write_s = 0;  ///< time of the thread that writes, with storage
   double admitted_share = 1;
   bool past_page_cache = false;  ///< samples are read with O_DIRECT, where the file system can
   bool is_full = false;          ///< the last write found no room
@@ -75,7 +79,7 @@ struct FileTierStats {
 };
 
 /// Samples in files of one folder, with the threads that read and write them. All streams of the process with the same
-/// folder and place use one.
+/// folder, place and budget use one.
 ///
 /// Nothing here is an error of a stream, and nothing waits for storage but the tier's own threads: one that opens, looks
 /// and writes, and up to kReaders that read. A read that has no answer within kAnswerNs ends as one that failed, and the

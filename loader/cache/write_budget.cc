@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,6 +22,7 @@ void WriteBudget::go_on_to(Moment now) {
 
 /// Null where nothing is limited.
 std::shared_ptr<WriteBudget::Ledger> WriteBudget::ledger_of(const std::string& folder, Moment now) {
+  if (above_ && above_->limit() != kNoLimit) return nullptr;
   std::shared_ptr<Ledger> ledger;
   {
     const MutexLock lock(mutex_);
@@ -50,13 +52,36 @@ bool WriteBudget::count(std::uint64_t bytes, Moment now) {
   return true;
 }
 
+void WriteBudget::uncount(std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  bytes_[0] -= std::min(bytes_[0], bytes);
+}
+
+std::shared_ptr<WriteBudget> WriteBudget::of_job(std::uint64_t job, std::uint64_t bytes_per_day,
+                                                 const std::shared_ptr<WriteBudget>& above) {
+  using Key = std::tuple<std::uint64_t, std::uint64_t, const WriteBudget*>;
+  static Mutex mutex;
+  static std::map<Key, std::weak_ptr<WriteBudget>> budgets;
+  const MutexLock lock(mutex);
+  std::erase_if(budgets, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<WriteBudget>& known = budgets[{job, bytes_per_day, above.get()}];
+  std::shared_ptr<WriteBudget> budget = known.lock();
+  if (!budget) known = budget = std::make_shared<WriteBudget>(bytes_per_day, above);
+  return budget;
+}
+
 void WriteBudget::open_folder(const std::string& folder, Moment now) {
+  if (above_) above_->open_folder(folder, now);
   ledger_of(folder, now);
 }
 
 bool WriteBudget::take(const std::string& folder, std::uint64_t bytes, Moment now) {
   const std::shared_ptr<Ledger> ledger = ledger_of(folder, now);
   if (!count(bytes, now)) return false;
+  if (above_ && !above_->take(folder, bytes, now)) {
+    uncount(bytes);
+    return false;
+  }
   if (!ledger) return true;
   Status counted;
   {
@@ -67,8 +92,8 @@ bool WriteBudget::take(const std::string& folder, std::uint64_t bytes, Moment no
   const bool refused = !counted && counted.error().sys_errno == 0 &&
                        (counted.error().code == Code::kExhausted || counted.error().code == Code::kTimeout);
   if (!refused) return true;
-  const MutexLock lock(mutex_);
-  bytes_[0] -= std::min(bytes_[0], bytes);
+  if (above_) above_->give_back(folder, bytes, now);
+  uncount(bytes);
   return false;
 }
 
@@ -77,8 +102,8 @@ void WriteBudget::give_back(const std::string& folder, std::uint64_t bytes, Mome
     const MutexLock writing(ledger->mutex);
     if (ledger->file) static_cast<void>(ledger->file->give_back(bytes, now.wall_s));
   }
-  const MutexLock lock(mutex_);
-  bytes_[0] -= std::min(bytes_[0], bytes);
+  if (above_) above_->give_back(folder, bytes, now);
+  uncount(bytes);
 }
 
 std::uint64_t WriteBudget::written(Moment now) {

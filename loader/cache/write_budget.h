@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "io/segments/write_ledger.h"
@@ -28,7 +29,13 @@ class WriteBudget {
     static Moment now();
   };
 
-  explicit WriteBudget(std::uint64_t bytes_per_day) : limit_(bytes_per_day) {}
+  /// `above`: must allow what this one does, too. Where it has a limit, it alone counts in files.
+  explicit WriteBudget(std::uint64_t bytes_per_day, std::shared_ptr<WriteBudget> above = nullptr)
+      : above_(std::move(above)), limit_(bytes_per_day) {}
+  /// The budget of a job's own (a number; 0: of all streams of the process that are in none), below that of who serves
+  /// it, which may be null. Streams that ask for the same at the same time share it.
+  static std::shared_ptr<WriteBudget> of_job(std::uint64_t job, std::uint64_t bytes_per_day,
+                                             const std::shared_ptr<WriteBudget>& above);
 
   /// What was written to a folder before counts from now on. Waits for its storage. May throw std::bad_alloc.
   void open_folder(const std::string& folder, Moment now);
@@ -51,7 +58,10 @@ class WriteBudget {
   };
   std::shared_ptr<Ledger> ledger_of(const std::string& folder, Moment now);
   bool count(std::uint64_t bytes, Moment now);
+  void uncount(std::uint64_t bytes);
   void go_on_to(Moment now) REQUIRES(mutex_);
+
+  const std::shared_ptr<WriteBudget> above_;  // null: none
 
   mutable Mutex mutex_;  // held for moments
   std::uint64_t limit_ GUARDED_BY(mutex_);

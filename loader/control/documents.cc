@@ -47,6 +47,7 @@ CARYA_FIELDS(CacheFolder) {
 CARYA_FIELDS(CacheOptions) {
   a("mode", d.mode), a("bytes", d.bytes), a("share", d.share), a("after", d.after);
   a("disk", d.disk), a("shared", d.shared), a("form", d.form);
+  a("write_bytes_per_day", d.write_bytes_per_day);
 }
 CARYA_FIELDS(StorePricesGiven) {
   a("per_1000_requests", d.per_1000_requests), a("per_gb", d.per_gb);

@@ -533,9 +533,11 @@ std::vector<Engine::AskedPlan> Engine::asked_plans() const {
 /// Returns null also if there is no memory to plan with: the present plan and place stay.
 std::shared_ptr<PlanInUse> Engine::look_at(const AskedPlan& asked) {
   try {
-    if (asked.cache)
+    if (asked.cache) {
       asked.cache->look(asked.planner->profile(asked.measured), asked.measured.orders.back().order,
                         asked.seen);
+      asked.planner->note_storages(asked.cache->storages());
+    }
     return asked.planner->asked() ? asked.planner->look(asked.measured) : nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;

@@ -195,7 +195,9 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
                               dataset, limits.access ? limits.access->terms().key() : "")
                         : nullptr,
       .budget = limits.cache_budget,
-      .write_budget = limits.write_budget,
+      .write_budget = cache.has_files() && cache.write_bytes_per_day > 0
+                          ? WriteBudget::of_job(limits.job, cache.write_bytes_per_day, limits.write_budget)
+                          : limits.write_budget,
       .bounded = limits.bounded,
       .seed = seed_,
       .fuse = options.fuse,
@@ -465,6 +467,7 @@ void LocalStream::close() {
   if (cached_reads_) cached_reads_->close();  // no thread computes any more
   index_->close();
   try {
+    if (cache_) planner_->note_storages(cache_->storages());
     planner_->close(measured());
   } catch (const std::bad_alloc&) {  // then the next stream knows less
   }

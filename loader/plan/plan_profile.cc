@@ -258,9 +258,21 @@ void PlanProfile::keep_samples(std::uint64_t timed_max) {
   }
 }
 
+void PlanProfile::add(std::span<const StorageProfile> newer) {
+  for (const StorageProfile& storage : newer) {
+    std::erase_if(storages, [&](const StorageProfile& known) { return known.folder == storage.folder; });
+    storages.push_back(storage);
+  }
+  if (storages.size() > kStoragesKept)
+    storages.erase(storages.begin(), storages.end() - static_cast<std::ptrdiff_t>(kStoragesKept));
+}
+
 PlanProfile checked(const transforms::Pipeline& pipeline, const PlanProfile& profile) {
   PlanProfile good{.orders = {}, .rates = checked(profile.rates, unix_s())};
   if (profile.overflow && can_be(*profile.overflow, pipeline.ops().size())) good.overflow = profile.overflow;
+  for (const StorageProfile& storage : profile.storages)
+    if (storage.folder.size() <= kFolderBytesMax && is_possible(storage.rates))
+      good.add(std::span(&storage, 1));
   for (const OrderProfile& order : profile.orders)
     if (can_be(order, pipeline.ops().size()) && good.orders.size() < kOrdersKept && !good.find(order.order))
       good.orders.push_back(order);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autotune/controller/earlier_run.h"
+#include "loader/cache/storage_rates.h"
 #include "loader/plan/planner_input.h"
 #include "loader/plan/trainer_stats.h"
 #include "transforms/pipeline/pipeline.h"
@@ -35,16 +36,27 @@ struct OverflowProfile {
   bool operator==(const OverflowProfile&) const = default;
 };
 
+/// What samples in files of a folder cost there.
+struct StorageProfile {
+  std::string folder;
+  StorageRates rates;
+  bool operator==(const StorageProfile&) const = default;
+};
+inline constexpr std::size_t kStoragesKept = 8, kFolderBytesMax = 4096;
+
 /// What was measured of a pipeline over all orders in which its ops ran, and of its last stream. A plain value.
 struct PlanProfile {
   std::vector<OrderProfile> orders;  ///< each order once; the one measured last stands at the end
   StreamRates rates{};
   std::optional<OverflowProfile> overflow{};
+  std::vector<StorageProfile> storages{};  ///< each folder once; those measured last stand at the end
 
   const OrderProfile* find(std::span<const std::size_t> order) const;
   /// Add the cost of an order's stages since the last call for it. Keeps kOrdersKept orders.
   void add(std::span<const std::size_t> order, std::span<const transforms::OpProfile> stages,
            std::int64_t now_s);
+  /// Put what is known of storages in the place of what was known of them. Keeps kStoragesKept.
+  void add(std::span<const StorageProfile> newer);
   /// Scale each order down to `timed_max` timed samples, so that newer samples soon weigh more.
   void keep_samples(std::uint64_t timed_max);
 };

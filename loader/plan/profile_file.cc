@@ -154,6 +154,44 @@ bool read_overflow(const Json& in, OverflowProfile& overflow) {
   });
 }
 
+bool read_costs(const Json& in, const char* name, std::array<SizeCost, kStorageWorks>& costs) {
+  const auto found = in.find(name);
+  if (found == in.end() || !found->is_array() || found->size() != costs.size()) return false;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const Json& cost = (*found)[i];
+    if (!cost.is_object() || !read_figure(cost, "fixed_s", costs.at(i).fixed_s) ||
+        !read_figure(cost, "per_byte_s", costs.at(i).per_byte_s))
+      return false;
+  }
+  return true;
+}
+
+bool read_storage(const Json& in, StorageProfile& storage, std::int64_t now_s) {
+  std::uint64_t at = 0;
+  if (!in.is_object() || !read_number(in, "at", at) || !read_costs(in, "time", storage.rates.time) ||
+      !read_costs(in, "cpu", storage.rates.cpu))
+    return false;
+  const auto folder = in.find("folder");
+  if (folder == in.end() || !folder->is_string()) return false;
+  storage.folder = folder->get<std::string>();
+  storage.rates.measured_at_s = time_from(at, now_s);
+  return true;
+}
+
+Json to_json(const std::array<SizeCost, kStorageWorks>& costs) {
+  Json all = Json::array();
+  for (const SizeCost& cost : costs)
+    all.push_back({{"fixed_s", cost.fixed_s}, {"per_byte_s", cost.per_byte_s}});
+  return all;
+}
+
+Json to_json(const StorageProfile& storage) {
+  return {{"folder", storage.folder},
+          {"at", time_to(storage.rates.measured_at_s)},
+          {"time", to_json(storage.rates.time)},
+          {"cpu", to_json(storage.rates.cpu)}};
+}
+
 Json to_json(const OverflowProfile& overflow) {
   Json out{{"order", overflow.order},
            {"workers", overflow.run.workers},
@@ -224,6 +262,14 @@ Result<PlanProfile> load_profile(const std::string& path, const transforms::Pipe
   const auto overflow = in.find("overflow");  // nor that, without workers
   if (overflow != in.end() && !read_overflow(*overflow, profile.overflow.emplace()))
     return damaged(path, "\"overflow\" is not as expected");
+  const auto storages = in.find("storages");  // nor these, without files of samples
+  if (storages != in.end()) {
+    if (!storages->is_array() || storages->size() > kStoragesKept)
+      return damaged(path, "\"storages\" is not as expected");
+    for (const Json& storage : *storages)
+      if (!read_storage(storage, profile.storages.emplace_back(), now_s))
+        return damaged(path, "\"storages\" is not as expected");
+  }
   profile = checked(pipeline, profile);
   profile.keep_samples(kKeptSamples);
   return profile;
@@ -237,6 +283,7 @@ Status store_profile(const std::string& path, const PlanProfile& profile, const 
            {"orders", std::move(orders)},
            {"stream", to_json(profile.rates)}};
   if (profile.overflow) all["overflow"] = to_json(*profile.overflow);
+  for (const StorageProfile& storage : profile.storages) all["storages"].push_back(to_json(storage));
   const std::string text = all.dump(1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kFileBytesMax) return damaged(path, "too large to be kept");
   return io::replace_file(path, std::as_bytes(std::span(text)));

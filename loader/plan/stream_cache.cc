@@ -23,6 +23,7 @@ namespace {
 
 using autotune::CacheForm;
 using autotune::CachePoint;
+using autotune::CacheStorage;
 using Json = nlohmann::json;
 using Form = CacheOptions::Form;
 using Mode = CacheOptions::Mode;
@@ -30,6 +31,8 @@ using Mode = CacheOptions::Mode;
 constexpr std::int64_t kLookEveryNs = 1'000'000'000;
 /// A place that was measured and does not pay is left; then others are tried, but not for ever.
 constexpr int kChangesMax = 4;
+/// What was left is not turned back to for so long unless that saves more. Source: as for workers (autotune/README.md).
+constexpr std::int64_t kUndoNs = 600'000'000'000;
 /// Samples that were asked for are kept as if the run were long.
 constexpr double kManyEpochs = 100;
 constexpr double kMicro = 1e6;
@@ -61,56 +64,7 @@ void hash_op(Hasher128& hasher, const transforms::Op& op) {
   for (const auto& inner : op.inner()) hash_op(hasher, *inner);
 }
 
-/// One tier of files, for stats().
-Json tier_report(const FileTier& tier, const TimedSamples& hits, std::uint64_t looked, double sample_s) {
-  const FileTierStats stats = tier.stats();
-  const double count = static_cast<double>(hits.count());
-  const double saved = count * (sample_s - hits.mean_s()) - stats.read_cpu_s - stats.write_cpu_s;
-  return {{"tier", tier.options().kind == TierKind::kDisk ? "disk" : "shared"},
-          {"path", tier.options().folder},
-          {"capacity_bytes", tier.options().capacity_bytes},
-          {"bytes", stats.store.tier_bytes},
-          {"records", stats.store.entries},
-          {"hits", hits.count()},
-          {"hit_share", looked > 0 ? count / static_cast<double>(looked) : 0.0},
-          {"hit_us", figure(hits.mean_s())},
-          {"fetched", stats.fetched},
-          {"fetched_bytes", stats.fetched_bytes},
-          {"fetch_failures", stats.fetch_failures},
-          {"written", stats.store.written},
-          {"written_bytes", stats.store.written_bytes},
-          {"write_failures", stats.write_failures},
-          {"damaged", stats.store.damaged},
-          {"admitted_share", stats.admitted_share},
-          {"past_page_cache", stats.past_page_cache},
-          {"full", stats.is_full},
-          {"over_budget", stats.is_over_budget},
-          {"age_s", stats.store.oldest_s > 0
-                        ? Json(std::max(0.0, static_cast<double>(std::time(nullptr)) - stats.store.oldest_s))
-                        : Json(nullptr)},
-          {"open", stats.is_open},
-          {"read_cpu_s", stats.read_cpu_s},
-          {"write_cpu_s", stats.write_cpu_s},
-          {"saved_cpu_s", hits.timed() > 0 && sample_s > 0 ? Json(saved) : Json(nullptr)},
-          {"trouble", stats.trouble.empty() ? Json(nullptr) : Json(stats.trouble)}};
-}
-
 }  // namespace
-
-bool KeptPlace::distrusts(std::uint64_t source) const {
-  if (damaged == 0) return false;
-  const MutexLock lock(distrusting);
-  return distrusted.contains(source);
-}
-
-void KeptPlace::distrust(std::uint64_t source) {
-  const MutexLock lock(distrusting);
-  try {
-    distrusted.insert(source);
-  } catch (const std::bad_alloc&) {
-  }
-  damaged = std::max<std::uint64_t>(1, distrusted.size());
-}
 
 std::uint64_t capacity_of(const CacheOptions& options) {
   if (options.bytes > 0) return options.bytes;
@@ -132,6 +86,7 @@ Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const t
   auto made = std::shared_ptr<StreamCache>(new StreamCache(std::move(pipeline), options));
   const MutexLock lock(made->deciding_);
   made->order_ = std::move(order);
+  made->storages_.emplace(options.cache, options.write_budget, profile.storages, options.threads);
   made->read_ = read_cost(options.stores, options.core_price, options.threads);
   if (options.identities) {
     ASSIGN(made->bell_, FetchBell::create());
@@ -216,6 +171,10 @@ void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>&
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
   if (!place()) order_ = order;
   has_jpegs_ = seen.has_jpegs;
+  if (storages_->look(place().get(), unix_s())) {
+    changes_ = 0;
+    left_.reset();
+  }
   read_ = read_cost(seen.stores, options_.core_price, options_.threads);
   decide(known, seen.epoch);
 }
@@ -262,36 +221,114 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   facts->read_s = read_.cpu_s + read_.money_s;
   facts->wait_s = read_.wait_s;
   facts->records = static_cast<double>(options_.records);
-  facts->capacity_bytes =
-      static_cast<double>(capacity() + options_.cache.disk.bytes + options_.cache.shared.bytes);
+  facts->capacity_bytes = static_cast<double>(capacity());
   facts->epochs_left =
       asked_for ? kManyEpochs : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
   facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
   correct(*facts, known);
-  auto choice = autotune::choose_cache(*facts, present(*facts));
+  if (!asked_for) measure_storages(*facts);
+  add_tiers(*facts);
+  pay_filled(*facts);
+  const std::size_t now = choice_of(*facts, held_now());
+  const bool undoes = left_ && monotonic_ns() - left_ns_ < kUndoNs;
+  auto choice = autotune::choose_cache(
+      *facts, {.present = now, .left = undoes ? std::optional(choice_of(*facts, *left_)) : std::nullopt});
   if (!choice) {
     why_ = "not decided: " + choice.error().message;
     return;
   }
   facts_ = *facts;
   choice_ = *choice;
-  const auto chosen = choice_.chosen.place;
-  if (const auto now = present(facts_); asked_for && now) {
-    choice_.chosen = choice_.all[*now + 1];
-  } else if (asked_for && !chosen) {  // whether it pays or not
+  if (asked_for && now > 0) {
+    choice_.chosen = choice_.all[now];
+  } else if (asked_for && !choice_.chosen.place) {  // whether it pays or not
     const auto best = std::ranges::min_element(choice_.all.begin() + 1, choice_.all.end(), {},
                                                &autotune::CacheCost::later_s);
     if (best != choice_.all.end()) choice_.chosen = *best;
   }
-  turn_to(choice_.chosen.place ? std::optional(facts_.places[*choice_.chosen.place].at) : std::nullopt);
+  turn_to(choice_.chosen.place ? std::optional(held_by(facts_.places[*choice_.chosen.place])) : std::nullopt);
 }
 
-std::optional<std::size_t> StreamCache::present(const autotune::CacheInputs& facts) const {
+StreamCache::Held StreamCache::held_by(const autotune::CachePlace& place) {
+  return {
+      .at = place.at, .disk = place.uses(CacheStorage::kDisk), .shared = place.uses(CacheStorage::kShared)};
+}
+
+std::optional<StreamCache::Held> StreamCache::held_now() const {
   const auto kept = place();
   if (!kept) return std::nullopt;
-  const auto found = std::ranges::find(facts.places, kept->at, &autotune::CachePlace::at);
-  if (found == facts.places.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - facts.places.begin());
+  return Held{
+      .at = kept->at, .disk = kept->uses(CacheStorage::kDisk), .shared = kept->uses(CacheStorage::kShared)};
+}
+
+/// Its number in CacheChoice::all.
+std::size_t StreamCache::choice_of(const autotune::CacheInputs& facts,
+                                   const std::optional<Held>& held) const {
+  for (std::size_t i = 0; held && i < facts.places.size(); ++i)
+    if (held_by(facts.places[i]) == *held) return i + 1;
+  return 0;
+}
+
+/// Find out what is not known of the storages, at the sizes at hand.
+void StreamCache::measure_storages(const autotune::CacheInputs& facts) {
+  if (!options_.identities || !options_.identities->reason().empty() || facts.places.empty()) return;
+  const auto [small, large] = std::ranges::minmax_element(facts.places, {}, &autotune::CachePlace::bytes);
+  storages_->probe(place().get(), small->bytes, large->bytes, unix_s());
+}
+
+/// Each place in memory alone, and with files behind it. What was asked for has the files that were.
+void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
+  const bool asked_for = options_.cache.mode == Mode::kOn;
+  const auto memory_bytes = static_cast<double>(shm::available_memory_bytes());
+  std::vector<autotune::CachePlace> all;
+  for (const autotune::CachePlace& place : facts.places) {
+    std::vector<autotune::CacheTier> files;
+    for (const auto& [storage, folder] : {std::pair{CacheStorage::kDisk, options_.cache.disk},
+                                          std::pair{CacheStorage::kShared, options_.cache.shared}}) {
+      if (folder.bytes == 0 || !may_be_in_files(place.at)) continue;
+      if (asked_for)
+        files.push_back({.capacity_bytes = static_cast<double>(folder.bytes), .storage = storage});
+      else if (const auto tier = storages_->tier(storage, place.bytes, facts.records, memory_bytes))
+        files.push_back(*tier);
+    }
+    const std::size_t sets = std::size_t{1} << files.size();
+    for (std::size_t set = asked_for ? sets - 1 : 0; set < sets; ++set) {
+      autotune::CachePlace& one = all.emplace_back(place);
+      one.tiers = {{.capacity_bytes = facts.capacity_bytes}};
+      for (std::size_t i = 0; i < files.size(); ++i)
+        if ((set >> i & 1) != 0) one.tiers.push_back(files[i]);
+    }
+  }
+  facts.places = std::move(all);
+}
+
+/// What was filled is paid: only the rest still costs more than it would without. It goes on where that pays.
+void StreamCache::pay_filled(autotune::CacheInputs& facts) {
+  const auto kept = place();
+  if (!kept) return;
+  const auto held = held_now();
+  for (autotune::CachePlace& place : facts.places) {
+    if (place.at != kept->at) continue;
+    auto records = static_cast<double>(kept->samples->stats().records);
+    for (const auto& tier : kept->files->tiers())
+      if (place.uses(tier->options().kind == TierKind::kDisk ? CacheStorage::kDisk : CacheStorage::kShared))
+        records += static_cast<double>(tier->stats().store.entries);
+    double share = autotune::cache_share(facts, place);
+    const double filled = std::min(share, records / facts.records);
+    if (held == held_by(place)) {
+      kept->fills_more =
+          options_.cache.mode == Mode::kOn || filled >= share || autotune::pays_to_fill(facts, place, filled);
+      if (!kept->fills_more && filled > 0) {  // then it stays with what it has
+        const double all_bytes = facts.records * place.bytes;
+        for (autotune::CacheTier& tier : place.tiers)
+          tier.capacity_bytes = std::min(tier.capacity_bytes, all_bytes) * filled / share;
+        share = filled;
+      }
+    }
+    const double rest = share > 0 ? 1 - filled / share : 0;
+    place.fill_s = facts.sample_s + rest * (place.fill_s - facts.sample_s);
+    for (autotune::CacheTier& tier : place.tiers) tier.put_s *= rest, tier.write_cpu_s *= rest;
+  }
 }
 
 /// Put what was measured in the place of what the model says.
@@ -305,12 +342,10 @@ void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known
       place.fill_s += facts.sample_s - model_s;
     }
   }
-  const auto kept = place();
-  const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
-  if (kept) {
+  if (const auto kept = place()) {
     autotune::CachePlace& here = measured_[kept->at];
-    if (stats.records > 0) here.bytes = static_cast<double>(stats.bytes) / static_cast<double>(stats.records);
-    if (kept->hits.timed() >= kTrustedSamples) here.hit_s = kept->hits.mean_s();
+    if (const double bytes = kept->mean_bytes(); bytes > 0) here.bytes = bytes;
+    if (const double hit_s = kept->hit_s(); hit_s > 0) here.hit_s = hit_s;
     if (kept->fills.timed() >= kTrustedSamples) here.fill_s = kept->fills.mean_s();
   }
   for (autotune::CachePlace& place : facts.places) {
@@ -320,13 +355,6 @@ void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known
     if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
     if (found->second.fill_s > 0) place.fill_s = found->second.fill_s;
   }
-  const auto now = present(facts);
-  if (!now) return;
-  // What was filled is paid: only the rest still costs more than it would without.
-  autotune::CachePlace& here = facts.places[*now];
-  const double share = std::min(1.0, facts.capacity_bytes / (facts.records * here.bytes));
-  const double filled = share > 0 ? static_cast<double>(stats.records) / (share * facts.records) : 1;
-  here.fill_s = facts.sample_s + (1 - std::min(1.0, filled)) * (here.fill_s - facts.sample_s);
 }
 
 /// The room for samples: what there is of it, or would be.
@@ -345,10 +373,22 @@ std::string StreamCache::form_of(const KeptPlace& place) const {
   return form;
 }
 
+/// Whether samples of a place can be in files: the records have names, and nothing before it may change under its own.
+bool StreamCache::may_be_in_files(const CachePoint& at) const {
+  if (!options_.identities || !options_.identities->reason().empty()) return false;
+  for (std::size_t i = 0; i < at.ops; ++i) {
+    const transforms::Op& op = *pipeline_->ops()[order_[i]];
+    // What a library of the user's own does may be another thing later.
+    if (op.traits().kind == transforms::OpKind::kUser && transforms::as_transcode(op) == nullptr)
+      return false;
+  }
+  return true;
+}
+
 /// The files of samples of a place. What they are is said by their form, the ops before them with their versions, in the
 /// order that runs, the codecs, and the fields that the ops take.
-std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place) const {
-  if (!options_.identities || !options_.identities->reason().empty()) return std::make_shared<KeptFiles>();
+std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place, const Held& held) const {
+  if ((!held.disk && !held.shared) || !may_be_in_files(place.at)) return std::make_shared<KeptFiles>();
   Hasher128 hasher;
   const std::size_t ops = place.at.ops;
   hasher.update(std::string_view("carya samples 1"));
@@ -356,9 +396,6 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
   Json names = Json::array();
   for (std::size_t i = 0; i < ops; ++i) {
     const transforms::Op& op = *pipeline_->ops()[order_[i]];
-    // What a library of the user's own does may change under its name.
-    if (op.traits().kind == transforms::OpKind::kUser && transforms::as_transcode(op) == nullptr)
-      return std::make_shared<KeptFiles>();
     hash_op(hasher, op);
     names.push_back(Json::parse(op.json()));
   }
@@ -373,9 +410,9 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place)
       Json{{"version", 1}, {"after", label_of(ops)}, {"ops", std::move(names)}, {"form", form_name(place.at)}}
           .dump();
   std::vector<std::shared_ptr<FileTier>> tiers;
-  for (const auto& [kind, folder] :
-       {std::pair{TierKind::kDisk, options_.cache.disk}, std::pair{TierKind::kShared, options_.cache.shared}})
-    if (folder.bytes > 0)
+  for (const auto& [kind, folder, used] : {std::tuple{TierKind::kDisk, options_.cache.disk, held.disk},
+                                           std::tuple{TierKind::kShared, options_.cache.shared, held.shared}})
+    if (used)
       tiers.push_back(FileTier::open({.kind = kind,
                                       .folder = folder.path,
                                       .capacity_bytes = folder.bytes,
@@ -420,30 +457,39 @@ bool StreamCache::part_at(const CachePoint& at, KeptPlace& place) const {
 }
 
 /// Keep samples at a place from now on; none: nowhere.
-void StreamCache::turn_to(std::optional<CachePoint> at) {
-  const auto now = place();
-  why_ = at ? fmt::format("kept after {}: {:.0f} us per sample later, {:.0f} without", label_of(at->ops),
-                          choice_.chosen.later_s * kMicro, choice_.all.front().later_s * kMicro)
-            : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
-                          facts_.epochs_left);
+void StreamCache::turn_to(const std::optional<Held>& held) {
+  const auto now = held_now();
+  const char* const beside = !held                        ? ""
+                             : held->disk && held->shared ? ", in files of a disk and a shared folder too"
+                             : held->disk                 ? ", in files of a disk too"
+                             : held->shared               ? ", in files of a shared folder too"
+                                                          : "";
+  why_ = held ? fmt::format("kept after {}{}: {:.0f} us per sample later, {:.0f} without",
+                            label_of(held->at.ops), beside, choice_.chosen.later_s * kMicro,
+                            choice_.all.front().later_s * kMicro)
+              : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
+                            facts_.epochs_left);
   if (!options_.stores.empty())
     why_ += fmt::format("; reading a record from its store counts as {:.0f} us of money, {:.0f} of time",
                         read_.money_s * kMicro, std::max(read_.cpu_s, read_.wait_s) * kMicro);
-  if (at == (now ? std::optional(now->at) : std::nullopt) || changes_ >= kChangesMax) return;
+  if (held == now || changes_ >= kChangesMax) return;
   std::shared_ptr<KeptPlace> next;
-  if (at) {
+  if (held) {
+    const CachePoint& at = held->at;
     next = std::make_shared<KeptPlace>();
     next->order = order_;
-    next->at = *at;
-    if (!part_at(*at, *next)) return;  // places_now() has tried
+    next->at = at;
+    if (!part_at(at, *next)) return;  // places_now() has tried
     std::string names = form_of(*next);
-    for (std::size_t i = 0; i < at->ops; ++i) names += pipeline_->ops()[order_[i]]->json();
+    for (std::size_t i = 0; i < at.ops; ++i) names += pipeline_->ops()[order_[i]]->json();
     next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
                                    options_.capacity_bytes, options_.budget);
-    next->files = open_files(*next);
+    next->files = open_files(*next, *held);
     next->bell = bell_;
   }
   ++changes_;
+  left_ = now;
+  left_ns_ = monotonic_ns();
   const MutexLock lock(placing_);
   place_ = std::move(next);
 }
@@ -460,6 +506,11 @@ void StreamCache::close() {
   kept.swap(place_);
 }
 
+std::vector<StorageProfile> StreamCache::storages() const {
+  const MutexLock lock(deciding_);
+  return options_.cache.mode == Mode::kAuto ? storages_->known() : std::vector<StorageProfile>();
+}
+
 std::string StreamCache::report() const {
   const MutexLock lock(deciding_);
   return last_report_.empty() ? report_now() : last_report_;
@@ -474,7 +525,10 @@ std::string StreamCache::report_now() const {
         {{"after", at ? Json(label_of(at->at.ops)) : Json(nullptr)},
          {"form", at ? Json(form_name(at->at)) : Json(nullptr)},
          {"bytes", at ? Json(at->bytes) : Json(nullptr)},
+         {"disk", at && at->uses(CacheStorage::kDisk)},
+         {"shared", at && at->uses(CacheStorage::kShared)},
          {"share", cost.share},
+         {"written_bytes", cost.written_bytes * facts_.records},
          {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
          {"hit_us", at ? figure(at->hit_s) : Json(nullptr)},
          {"run_us", figure(cost.run_s)},
@@ -493,14 +547,21 @@ std::string StreamCache::report_now() const {
   const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
   report["files"] = Json::array();
   for (std::size_t i = 0; kept && i < kept->files->tiers().size(); ++i)
-    report["files"].push_back(
-        tier_report(*kept->files->tiers()[i], kept->file_hits.at(i), kept->looked, facts_.sample_s));
+    report["files"].push_back(Json::parse(tier_report(*kept, i, facts_.sample_s)));
   if (options_.identities && !options_.identities->reason().empty())
     report["no_files"] = options_.identities->reason();
+  const auto sample = choice_.chosen.place    ? facts_.places[*choice_.chosen.place].bytes
+                      : facts_.places.empty() ? options_.record_bytes
+                                              : facts_.places.back().bytes;
+  report["storages"] =
+      options_.cache.mode == Mode::kAuto ? Json::parse(storages_->report(sample, unix_s())) : Json::array();
+  report["fills_more"] = kept && kept->fills_more;
   report["bytes"] = stats.bytes;
   report["limit_bytes"] = kept ? stats.limit_bytes : 0;
   report["asked_bytes"] = options_.capacity_bytes;
   report["bounded"] = options_.bounded;
+  report["write_budget"] =
+      options_.cache.write_bytes_per_day > 0 ? Json(options_.cache.write_bytes_per_day) : Json(nullptr);
   report["age_s"] = stats.age_s > 0 ? Json(stats.age_s) : Json(nullptr);
   report["records"] = stats.records;
   report["looked"] = kept ? kept->looked.load() : 0;

@@ -19,57 +19,12 @@
 #include "loader/data/record_identities.h"
 #include "loader/data/store_sources.h"
 #include "loader/plan/cache_places.h"
+#include "loader/plan/cache_storages.h"
+#include "loader/plan/kept_place.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"
 
 namespace carya::loader {
-
-/// The time that samples of one kind took, of those that were timed.
-class TimedSamples {
- public:
-  /// Whether to time the next sample: one in 16, since a look at the clock of a thread is a system call.
-  bool due() { return (count_.fetch_add(1, std::memory_order_relaxed) & 15) == 0; }
-  void add(std::int64_t ns) {
-    timed_.fetch_add(1, std::memory_order_relaxed);
-    ns_.fetch_add(ns, std::memory_order_relaxed);
-  }
-  std::uint64_t count() const { return count_; }
-  std::uint64_t timed() const { return timed_; }
-  /// Mean CPU seconds; 0 if none was timed.
-  double mean_s() const {
-    return timed_ == 0 ? 0 : static_cast<double>(ns_) * 1e-9 / static_cast<double>(timed_);
-  }
-
- private:
-  std::atomic<std::uint64_t> count_{0}, timed_{0};
-  std::atomic<std::int64_t> ns_{0};
-};
-
-/// A place where samples are kept: the parts of the plan before and behind it, and the samples. Constant but for the
-/// samples and figures. Threads: thread-safe.
-struct KeptPlace {
-  std::vector<std::size_t> order;   ///< the order of the ops that was cut
-  autotune::CachePoint at{};        ///< behind so many of them; in which form
-  std::vector<std::size_t> packed;  ///< the fields that packed coefficients stand for
-  std::shared_ptr<const transforms::Plan> before, behind;
-  std::shared_ptr<SampleCache> samples;
-  std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
-  std::shared_ptr<const FetchBell> bell{};  ///< rings when samples have come from files
-  std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
-  TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
-  std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
-
-  /// Whether what is kept are records as they were read: the whole plan goes on from there.
-  bool keeps_records() const { return at.form == autotune::CacheForm::kRecords; }
-  /// Whether a sample of the record that was kept is not to be taken, since it was damaged once.
-  bool distrusts(std::uint64_t source) const;
-  /// A sample that was kept is not whole: its record is computed from its source from now on, or is met again where
-  /// memory is short.
-  void distrust(std::uint64_t source);
-  std::atomic<std::uint64_t> damaged{0};  ///< records whose samples were not whole
-  mutable Mutex distrusting;
-  std::set<std::uint64_t> distrusted GUARDED_BY(distrusting);
-};
 
 /// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
 std::uint64_t capacity_of(const CacheOptions& options);
@@ -138,6 +93,9 @@ class StreamCache {
   /// report() says from now on what was so before.
   void close();
 
+  /// What is known of the storages of its files, for the next stream.
+  std::vector<StorageProfile> storages() const;
+
   /// The place, what the others would cost, and what came of it, as a JSON object (docs/cache.md).
   std::string report() const;
 
@@ -145,17 +103,30 @@ class StreamCache {
   StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
   Status check_place() const REQUIRES(deciding_);
   std::string report_now() const REQUIRES(deciding_);
+  /// Where samples are kept: behind which ops, in which form, and in which files beside memory.
+  struct Held {
+    autotune::CachePoint at{};
+    bool disk = false, shared = false;
+    bool operator==(const Held&) const = default;
+  };
+  static Held held_by(const autotune::CachePlace& place);
+  std::optional<Held> held_now() const;
   std::vector<autotune::CachePoint> places_now() const REQUIRES(deciding_);
   Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
   void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
   void correct(autotune::CacheInputs& facts, const PlanProfile& known) REQUIRES(deciding_);
-  void turn_to(std::optional<autotune::CachePoint> at) REQUIRES(deciding_);
+  void add_tiers(autotune::CacheInputs& facts) const REQUIRES(deciding_);
+  void pay_filled(autotune::CacheInputs& facts) REQUIRES(deciding_);
+  void measure_storages(const autotune::CacheInputs& facts) REQUIRES(deciding_);
+  void turn_to(const std::optional<Held>& held) REQUIRES(deciding_);
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
-  std::optional<std::size_t> present(const autotune::CacheInputs& facts) const;
+  std::size_t choice_of(const autotune::CacheInputs& facts, const std::optional<Held>& held) const;
+  bool may_be_in_files(const autotune::CachePoint& at) const REQUIRES(deciding_);
   std::uint64_t capacity() const;
   bool part_at(const autotune::CachePoint& at, KeptPlace& place) const REQUIRES(deciding_);
   std::string form_of(const KeptPlace& place) const REQUIRES(deciding_);
-  std::shared_ptr<const KeptFiles> open_files(const KeptPlace& place) const REQUIRES(deciding_);
+  std::shared_ptr<const KeptFiles> open_files(const KeptPlace& place, const Held& held) const
+      REQUIRES(deciding_);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
   const StreamCacheOptions options_;
@@ -163,11 +134,14 @@ class StreamCache {
 
   mutable Mutex deciding_;  // held while look() or report() works
   std::vector<std::size_t> order_ GUARDED_BY(deciding_);
-  autotune::CacheInputs facts_ GUARDED_BY(deciding_);   // of the last decision
-  autotune::CacheChoice choice_ GUARDED_BY(deciding_);  // the last one
-  std::string why_ GUARDED_BY(deciding_);               // in a line
-  int changes_ GUARDED_BY(deciding_) = 0;
-  bool has_jpegs_ GUARDED_BY(deciding_) = false;  // JPEGs were decoded by this stream
+  autotune::CacheInputs facts_ GUARDED_BY(deciding_);              // of the last decision
+  autotune::CacheChoice choice_ GUARDED_BY(deciding_);             // the last one
+  std::string why_ GUARDED_BY(deciding_);                          // in a line
+  int changes_ GUARDED_BY(deciding_) = 0;                          // since the storages are what they are
+  std::optional<std::optional<Held>> left_ GUARDED_BY(deciding_);  // by the last change
+  std::int64_t left_ns_ GUARDED_BY(deciding_) = 0;
+  std::optional<CacheStorages> storages_ GUARDED_BY(deciding_);  // set by create()
+  bool has_jpegs_ GUARDED_BY(deciding_) = false;                 // JPEGs were decoded by this stream
   std::map<autotune::CachePoint, autotune::CachePlace> measured_ GUARDED_BY(deciding_);  // places that ran
   ReadCost read_ GUARDED_BY(deciding_);                                                  // of a record
 

@@ -37,6 +37,7 @@ Result<std::shared_ptr<PlanInUse>> StreamPlanner::first_plan() {
     else if (earlier.error().code != Code::kNotFound)
       note(earlier.error().message + "; begun without it");
     kept_overflow_ = earlier_.overflow;
+    kept_storages_ = earlier_.storages;
   }
   if (!options_.frozen_order.empty()) {
     TRY(check_frozen_order(*pipeline_, options_.frozen_order, options_.reorder));
@@ -118,10 +119,13 @@ void StreamPlanner::keep(const PlanProfile& measured) {
   const std::uint64_t samples = timed_samples(measured);
   const double demand = demand_per_s_;
   const PlanProfile all = profile(measured);
-  if (samples == kept_samples_ && demand == kept_demand_ && all.overflow == kept_overflow_) return;
+  if (samples == kept_samples_ && demand == kept_demand_ && all.overflow == kept_overflow_ &&
+      all.storages == kept_storages_)
+    return;
   kept_samples_ = samples;
   kept_demand_ = demand;
   kept_overflow_ = all.overflow;
+  kept_storages_ = all.storages;
   if (const Status kept = store_profile(path_, all, ProfileMachine::here()); !kept)
     note("profile not kept: " + kept.error().message);
   else if (!std::exchange(pruned_, true))
@@ -140,12 +144,18 @@ PlanProfile StreamPlanner::profile(const PlanProfile& measured) const {
       joined(joined(all.rates, measured.rates), {.demand_per_s = demand_per_s_, .demand_at_s = unix_s()});
   const MutexLock lock(saying_);
   if (overflow_) all.overflow = overflow_;
+  all.add(storages_);
   return all;
 }
 
 void StreamPlanner::note_overflow(OverflowProfile known) {
   const MutexLock lock(saying_);
   overflow_ = std::move(known);
+}
+
+void StreamPlanner::note_storages(std::vector<StorageProfile> known) {
+  const MutexLock lock(saying_);
+  storages_ = std::move(known);
 }
 
 std::optional<autotune::EarlierRun> StreamPlanner::earlier_overflow(

@@ -58,6 +58,8 @@ class StreamPlanner {
   void note_demand(double per_s);
   /// What this stream knows of its workers by now.
   void note_overflow(OverflowProfile known);
+  /// What this stream knows of the storages of its files by now.
+  void note_storages(std::vector<StorageProfile> known);
   /// Keep the profile for the next stream.
   void close(const PlanProfile& measured);
 
@@ -92,6 +94,7 @@ class StreamPlanner {
       0;  // timed samples of this stream when it was kept last
   double kept_demand_ GUARDED_BY(planning_) = 0;
   std::optional<OverflowProfile> kept_overflow_ GUARDED_BY(planning_);
+  std::vector<StorageProfile> kept_storages_ GUARDED_BY(planning_);
   bool pruned_ GUARDED_BY(planning_) = false;  // the folder has been looked through for old profiles
 
   // Decide when look() is called, in monotonic_ns(); 0: nothing was computed yet.
@@ -103,6 +106,7 @@ class StreamPlanner {
 
   mutable Mutex saying_;
   std::optional<OverflowProfile> overflow_ GUARDED_BY(saying_);  // of this stream
+  std::vector<StorageProfile> storages_ GUARDED_BY(saying_);     // too
   std::deque<std::string> lines_ GUARDED_BY(saying_);
 };
 

@@ -76,16 +76,19 @@ struct RowWork {
         std::memcpy(memory, sample.data(), sample.size());
         place.samples->publish(source, sample.size());
       }
-    if (found.tier == 0 || !place.files->wants(source)) return;
+    if (found.tier == 0 || !wanted_by_files()) return;
     if (const std::shared_ptr<std::byte> copy = place.files->room(sample.size())) {
       std::memcpy(copy.get(), sample.data(), sample.size());
       place.files->offer(source, copy, {copy.get(), sample.size()});
     }
   }
 
+  bool wanted_by_files() const { return chunk.place->fills_more && chunk.place->files->wants(source); }
+
   /// Whether a sample that is made now is kept somewhere.
   bool may_keep() const {
-    return (chunk.fills && chunk.place->samples->admits(source)) || chunk.place->files->wants(source);
+    return chunk.place->fills_more &&
+           ((chunk.fills && chunk.place->samples->admits(source)) || chunk.place->files->wants(source));
   }
 
   /// Compute the sample, keep it, and go on from there. Returns whether that was done; if not, the row is to be
@@ -135,7 +138,7 @@ Status compute_row(const RowWork& row, std::size_t task) {
   const Chunk& chunk = row.chunk;
   if (chunk.has_kept(task)) {
     const KeptSample& kept = chunk.kept[task];
-    if (chunk.place->files->wants(row.source)) chunk.place->files->offer(row.source, kept.memory, kept.bytes);
+    if (row.wanted_by_files()) chunk.place->files->offer(row.source, kept.memory, kept.bytes);
     return timed(chunk.place->hits, [&] { return row.from_kept(kept.bytes); });
   }
   if (chunk.has_found(task)) {

@@ -33,6 +33,7 @@ constexpr std::array kRanges{
     NumberRange{"Attach.options.cache.disk.bytes", 0, kWhole},
     NumberRange{"Attach.options.cache.share", 0, 1},
     NumberRange{"Attach.options.cache.shared.bytes", 0, kWhole},
+    NumberRange{"Attach.options.cache.write_bytes_per_day", 0, kWhole},
     NumberRange{"Attach.options.decode_index.budget_share", 0, 1},
     NumberRange{"Attach.options.decode_index.spacing", 0, transforms::kIndexSpacingMax},
     NumberRange{"Attach.options.epoch", 0, kWhole},

@@ -268,6 +268,7 @@ class JobOptions:
     cache_share: float  # of the memory that is free
     cache_disk: tuple[str, int]  # a folder and the most bytes in it; "": none
     cache_shared: tuple[str, int]
+    cache_write_budget: int  # bytes a day; 0: no limit
     cache_after: str  # the label of an operation; "": where it pays most
     cache_form: str  # "any", "raw", "coefficients" or "records"
     host_price: float  # $ per hour, which what stores charge is compared with

@@ -144,25 +144,37 @@ def cache_options(value: Any) -> dict[str, Any]:
     {'cache': 'on', 'cache_bytes': 4000000000, 'cache_form': 'coefficients'}
     >>> cache_options({"disk": ("/nvme/carya", "500GB")})
     {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('/nvme/carya', 500000000000)}
-    >>> cache_options({"disk": "500GB"})
-    {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('', 500000000000)}
+    >>> cache_options({"disk": "500GB", "write_budget": "2TB/day"})
+    {'cache': 'on', 'cache_share': 0.0, 'cache_disk': ('', 500000000000), 'cache_write_budget': 2000000000000}
+    >>> cache_options({"place": "auto", "disk": ("/nvme/carya", "500GB")})
+    {'cache': 'auto', 'cache_disk': ('/nvme/carya', 500000000000)}
     """
     if isinstance(value, str) and value in ("off", "auto"):
         return {"cache": value}
     tiers = {"memory", "disk", "shared"}
-    if not isinstance(value, Mapping) or not tiers & set(value) or not set(value) <= {*tiers, "after", "form"}:
+    known = {*tiers, "after", "form", "place", "write_budget"}
+    if not isinstance(value, Mapping) or not tiers & set(value) or not set(value) <= known:
         raise invalid(
             "Loader: cache",
             value,
             '"off", "auto", {"memory": "20%"}, {"memory": "4GB", "after": "decode_image"}, '
-            '{"memory": "4GB", "form": "coefficients"}, {"memory": "4GB", "form": "records"} or {"memory": "20%", "disk": ("/nvme/carya", "500GB")}',
+            '{"memory": "4GB", "form": "coefficients"}, {"memory": "4GB", "form": "records"}, {"memory": "20%", "disk": ("/nvme/carya", "500GB")} '
+            'or {"place": "auto", "disk": ("/nvme/carya", "500GB"), "write_budget": "2TB/day"}',
         )
-    options: dict[str, Any] = {"cache": "on"}
+    chosen = "place" in value and choice('cache: "place"', value["place"], ("auto",)) == "auto"
+    options: dict[str, Any] = {"cache": "auto" if chosen else "on"}
     after = value.get("after", "")
-    options |= _cache_memory(value["memory"]) if "memory" in value else {"cache_share": 0.0}
+    if chosen and after:
+        raise invalid('Loader: cache: "after"', after, 'only one of "after" and "place"')
+    if "memory" in value:
+        options |= _cache_memory(value["memory"])
+    elif not chosen:
+        options["cache_share"] = 0.0
     for tier in ("disk", "shared"):
         if tier in value:
             options[f"cache_{tier}"] = _cache_folder(tier, value[tier])
+    if "write_budget" in value:
+        options["cache_write_budget"] = _cache_write_budget(value["write_budget"], value)
     if not isinstance(after, str):
         raise invalid('Loader: cache: "after"', after, 'the name of an operation, such as "decode_image"')
     if after:
@@ -184,6 +196,15 @@ def _cache_folder(tier: str, value: Any) -> tuple[str, int]:
             f"Loader: {name}", value, 'a folder and a size, such as ("/nvme/carya", "500GB"), or a size alone'
         )
     return os.path.abspath(os.fspath(value[0])), byte_size(f'cache: "{tier}"', value[1])
+
+
+def _cache_write_budget(budget: Any, given: Mapping[str, Any]) -> int:
+    """Bytes a day."""
+    if not {"disk", "shared"} & set(given):
+        raise invalid('Loader: cache: "write_budget"', budget, '"disk" or "shared" beside it: memory does not wear out')
+    if isinstance(budget, str):
+        budget = re.sub(r"\s*/\s*day\s*$", "", budget)
+    return byte_size('cache: "write_budget"', budget)
 
 
 def _cache_memory(memory: Any) -> dict[str, Any]:

@@ -150,6 +150,7 @@ void add_job(py::module_& module) {
   def_inside(options, "cache_bytes", &JobOptions::cache, &loader::CacheOptions::bytes);
   def_inside(options, "cache_share", &JobOptions::cache, &loader::CacheOptions::share);
   def_inside(options, "cache_after", &JobOptions::cache, &loader::CacheOptions::after);
+  def_inside(options, "cache_write_budget", &JobOptions::cache, &loader::CacheOptions::write_bytes_per_day);
   def_cache_folder(options, "cache_disk", &loader::CacheOptions::disk);
   def_cache_folder(options, "cache_shared", &loader::CacheOptions::shared);
 }

@@ -225,15 +225,17 @@ py::dict choose_cache(const py::dict& wanted) {
                               .epochs_left = number(wanted, "epochs_left")};
   for (const py::handle one : wanted["places"]) {
     const auto place = py::cast<py::dict>(one);
-    facts.places.push_back({.at = {.ops = facts.places.size()},
-                            .fill_s = number(place, "fill_s"),
-                            .hit_s = number(place, "hit_s"),
-                            .bytes = number(place, "bytes"),
-                            .fetch_s = or_zero(place, "fetch_s"),
-                            .put_s = or_zero(place, "put_s"),
-                            .capacity_bytes = or_zero(place, "capacity_bytes")});
+    facts.places.push_back(
+        {.at = {.ops = facts.places.size()},
+         .fill_s = number(place, "fill_s"),
+         .hit_s = number(place, "hit_s"),
+         .bytes = number(place, "bytes"),
+         .tiers = {{.capacity_bytes = place.contains("capacity_bytes") ? number(place, "capacity_bytes")
+                                                                       : facts.capacity_bytes,
+                    .fetch_s = or_zero(place, "fetch_s"),
+                    .put_s = or_zero(place, "put_s")}}});
   }
-  const autotune::CacheChoice choice = unwrap(autotune::choose_cache(facts, std::nullopt));
+  const autotune::CacheChoice choice = unwrap(autotune::choose_cache(facts));
   py::dict said;
   said["place"] = choice.chosen.place;
   said["share"] = choice.chosen.share;

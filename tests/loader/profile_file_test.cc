@@ -180,6 +180,44 @@ TEST(ProfileFile, WhatCannotBeKnownOfWorkersIsLeftOutOrRefused) {
     EXPECT_EQ(load(from, to).error().code, Code::kCorrupt) << to;
 }
 
+TEST(ProfileFile, WhatIsKnownOfStoragesIsKeptAndCheckedWhenRead) {
+  const io::TempDir folder;
+  const auto pipeline = pipeline_of("x", "[9,9]");
+  const std::string path = profile_path(folder.path(), *pipeline, kMachine);
+  PlanProfile profile = small_profile();
+  const StorageRates rates{.time = {{{1e-5, 1e-10}, {1e-4, 1e-9}, {1e-4, 2e-9}}},
+                           .cpu = {{{0, 3e-10}, {0, 5e-10}, {0, 5e-10}}},
+                           .measured_at_s = 1500};
+  for (int i = 0; i < 10; ++i)
+    profile.add(std::vector<StorageProfile>{{.folder = "/nvme/" + std::to_string(i), .rates = rates}});
+  profile.add(std::vector<StorageProfile>{{.folder = "/nvme/5", .rates = rates}});
+  ASSERT_EQ(profile.storages.size(), kStoragesKept);
+  EXPECT_EQ(profile.storages.back().folder, "/nvme/5");
+  ASSERT_TRUE(store_profile(path, profile, kMachine));
+  const auto kept = load_profile(path, *pipeline, 2000);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->storages, profile.storages);
+  EXPECT_EQ(load_profile(path, *pipeline, 1200)->storages[0].rates.measured_at_s, 1200);
+  const std::string good = read(path);
+  const auto load = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write(path, text.replace(at, from.size(), to));
+    return load_profile(path, *pipeline, 2000);
+  };
+  for (const char* lie : {"-1e-05", "1e300", "100000.0"}) {
+    const auto loaded = load("\"fixed_s\": 1e-05", "\"fixed_s\": " + std::string(lie));
+    ASSERT_TRUE(loaded) << lie;
+    EXPECT_EQ(loaded->storages.size(), kStoragesKept - 1) << lie;
+  }
+  for (const char* bad : {"null", "\"1\"", "[]", "1e999"})
+    EXPECT_EQ(load("\"fixed_s\": 1e-05", "\"fixed_s\": " + std::string(bad)).error().code, Code::kCorrupt)
+        << bad;
+  EXPECT_EQ(load("\"storages\": [", "\"storages\": [7, ").error().code, Code::kCorrupt);
+  EXPECT_EQ(load("\"folder\": \"/nvme/2\"", "\"folder\": 2").error().code, Code::kCorrupt);
+}
+
 TEST(ProfileFile, MuchThatWasKeptWeighsLittle) {
   const io::TempDir folder;
   const auto pipeline = pipeline_of("x", "[9,9]");

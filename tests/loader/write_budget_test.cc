@@ -50,6 +50,33 @@ TEST(WriteBudget, ALowerLimitHoldsForWhatComes) {
   EXPECT_TRUE(take(budget, 500, 26 * kHour));
 }
 
+TEST(WriteBudget, AJobsOwnIsBelowThatOfWhoServesIt) {
+  const auto all = std::make_shared<WriteBudget>(100);
+  const auto one = WriteBudget::of_job(1, 60, all), other = WriteBudget::of_job(2, 60, all);
+  EXPECT_EQ(WriteBudget::of_job(1, 60, all), one) << "its ranks share it";
+  EXPECT_NE(one, other);
+  EXPECT_TRUE(take(*one, 60, kHour));
+  EXPECT_FALSE(take(*one, 1, kHour));
+  EXPECT_EQ(all->written(at(kHour)), 60);
+  EXPECT_FALSE(take(*other, 41, kHour)) << "all of them together";
+  EXPECT_EQ(other->written(at(kHour)), 0) << "what is refused does not count";
+  EXPECT_TRUE(take(*other, 40, kHour));
+  other->give_back("/nowhere/at all", 10, at(kHour));
+  EXPECT_EQ(all->written(at(kHour)), 90);
+  EXPECT_EQ(other->written(at(kHour)), 30);
+}
+
+TEST(WriteBudget, AJobsOwnOutlivesItWhereNothingIsAbove) {
+  const io::TempDir dir;
+  const auto free = std::make_shared<WriteBudget>(WriteBudget::kNoLimit);
+  for (const auto& above : {std::shared_ptr<WriteBudget>(), free}) {
+    WriteBudget budget(100, above);
+    budget.open_folder(dir.path(), at(kHour));
+    EXPECT_EQ(budget.take(dir.path(), 80, at(kHour)), above == nullptr)
+        << "the second finds what the first wrote";
+  }
+}
+
 TEST(WriteBudget, ADaysBytesOutliveWhoWroteThem) {
   const io::TempDir dir;
   const auto take_here = [&](WriteBudget& budget, std::uint64_t bytes, std::int64_t ns) {

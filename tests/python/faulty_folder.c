@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,8 +27,10 @@ static struct {
   _Atomic uint64_t changes;  // calls so far
   _Atomic uint64_t reads;
   _Atomic uint64_t spoilt;  // of these, those that failed or hung
+  _Atomic uint64_t delay_us;  // that each of either kind takes, one after the other
 } *control;
 static int source;
+static pthread_mutex_t delaying = PTHREAD_MUTEX_INITIALIZER;
 
 static const char* below(const char* path) {
   return path[1] == 0 ? "." : path + 1;
@@ -40,6 +43,11 @@ static int fails(_Atomic uint64_t* count, _Atomic uint64_t* from, _Atomic uint64
   if (control->hangs != 0) {
     ++control->spoilt;
     while (control->hangs != 0) usleep(5000);
+  }
+  if (control->delay_us != 0) {
+    pthread_mutex_lock(&delaying);
+    usleep((useconds_t)control->delay_us);
+    pthread_mutex_unlock(&delaying);
   }
   if (*from == 0 || number < *from) return 0;
   ++control->spoilt;

@@ -91,6 +91,23 @@ def test_no_more_is_written_in_a_day_than_the_file_allows(photos: Path, tmp_path
     assert tier_bytes(tmp_path / "kept") < 120_000
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_a_loader_s_own_budget_is_of_all_that_it_writes(photos: Path, tmp_path: Path, served: bool) -> None:  # noqa: F811
+    """Its next run has what is left of the day; the daemon's own budget is above it."""
+    cache = {"disk": (tmp_path / "kept", "64MB"), "after": "decode_image"}
+    file = configured(tmp_path, f'[cache]\ndisk = "{tmp_path / "kept"}"\n')
+    with running("--config", file) as daemon:
+        place = str(daemon.socket) if served else "embedded"
+        for budget, least, most in (("60KB/day", 40_000, 60_000), ("60KB/day", 0, 20_000), ("120KB", 40_000, 80_000)):
+            asked = {**cache, "write_budget": budget}
+            with carya.Loader(crops(photos), epochs=EPOCHS, daemon=place, job=budget, cache=asked) as loader:
+                assert stream(loader) == expected(photos)
+                until(lambda: loader.stats()["cache"]["files"][0]["over_budget"])
+                told = loader.stats()["cache"]
+                assert least <= told["files"][0]["written_bytes"] <= most
+                assert "that of this loader or of the daemon is used" in str(loader.explain())
+
+
 def test_what_was_written_in_a_day_outlives_the_daemon(photos: Path, tmp_path: Path) -> None:  # noqa: F811
     """The next one adds nothing to a day that is used, and one with more to write adds the difference."""
     cache = {"disk": "64MB", "after": "decode_image"}

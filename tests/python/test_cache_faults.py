@@ -23,7 +23,17 @@ from test_cache_files import EPOCHS, PHOTOS, crops, photos, rows, run, tier_byte
 import carya
 
 SOURCE = Path(__file__).with_name("faulty_folder.c")
-FIELDS = ("changes_from", "changes_errno", "reads_from", "reads_errno", "hangs", "changes", "reads", "spoilt")
+FIELDS = (
+    "changes_from",
+    "changes_errno",
+    "reads_from",
+    "reads_errno",
+    "hangs",
+    "changes",
+    "reads",
+    "spoilt",
+    "delay_us",
+)
 HOST = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
 
 
@@ -67,7 +77,7 @@ class Storage:
         self[f"{kind}_from"] = self[kind] + number
 
     def heal(self) -> None:
-        self["changes_from"] = self["reads_from"] = self["hangs"] = 0
+        self["changes_from"] = self["reads_from"] = self["hangs"] = self["delay_us"] = 0
 
     def close(self) -> None:
         self.heal()

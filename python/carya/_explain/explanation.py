@@ -141,9 +141,12 @@ def _order(report: Explanation) -> Iterator[str]:
 
 def _kept_after(place: Any) -> str:
     """A place of the cache: "decode_image", or "reading, as packed coefficients"."""
-    return f"{place['after']}{_FORMS.get(place['form'], '')}"
+    files = [name for tier, name in _FILES.items() if place.get(tier)]
+    beside = f", on {' and '.join(files)} too" if files else ""
+    return f"{place['after']}{_FORMS.get(place['form'], '')}{beside}"
 
 
+_FILES = {"disk": "the disk", "shared": "the shared folder"}
 _FORMS = {"coefficients": ", as packed coefficients", "records": ", as the records are"}
 
 
@@ -180,11 +183,17 @@ def _cache(report: Explanation) -> Iterator[str]:
         yield f"{line[0].upper()}{line[1:]}."
     for tier in cache["files"]:
         if tier["over_budget"]:
-            yield f"Nothing more is written to {tier['path']} today: [cache] write_budget of the daemon is used."
+            whose = (
+                "that of this loader or of the daemon"
+                if cache["write_budget"]
+                else "[cache] write_budget of the daemon"
+            )
+            yield f"Nothing more is written to {tier['path']} today: {whose} is used."
         yield (
             f"In files of {tier['path']}: {tier['records']:,} samples, {size(tier['bytes'])} of "
             f"{size(tier['capacity_bytes'])}; {tier['hit_share']:.1%} of the look-ups found one there."
         )
+    yield from _storages(cache)
     for choice in cache["choices"][1:]:
         back = choice["pays_back_epochs"]
         when = "never" if back is None else f"after {back:.1f} epochs"
@@ -192,6 +201,25 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"  after {_kept_after(choice)}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit, "
             f"{microseconds(choice['later_us'])} us in a later epoch; paid back {when}."
         )
+
+
+def _storages(cache: Mapping[str, Any]) -> Iterator[str]:
+    """What the storages give that "auto" may use, and what writing to them brought."""
+    for storage in cache["storages"]:
+        if storage["known"]:
+            yield (
+                f"{storage['path']} gives samples of {size(storage['sample_bytes'])} at {size(storage['read_bytes_per_s'])}/s, "
+                f"{size(storage['cached_bytes_per_s'])}/s of what is in memory, and takes {size(storage['write_bytes_per_s'])}/s: "
+                f"measured {age(storage['age_s'])}."
+            )
+        else:
+            yield f"{storage['path']} is not weighed: {storage['trouble'] or 'its rates are being measured'}."
+    written = sum(tier["written_bytes"] for tier in cache["files"])
+    saved = sum(tier["saved_cpu_s"] or 0.0 for tier in cache["files"])
+    if written and saved > 0:
+        yield f"{size(written)} were written to save {saved:.1f} CPU seconds: {size(written / saved)} for each."
+    if cache["files"] and not cache["fills_more"]:
+        yield "Nothing more is put there: it would not pay before the run ends."
 
 
 def _difference(report: Explanation) -> Iterator[str]:

@@ -83,6 +83,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
 _PASSED_ON = (
     "rank", "world_size", "epochs", "read_ahead", "seed", "prefetch_epochs", "io_timeout", "io_engine", "decode_index",
     "cache_dir", "reorder", "order", "cache", "cache_bytes", "cache_share", "cache_after", "cache_form", "cache_disk", "cache_shared",
+    "cache_write_budget",
 )  # fmt: skip
 _PASSED_ON_REMOTE = [name for name in dir(_core.RemoteOptions) if not name.startswith("_")]
 # The slots of native threads take this part of the memory that is left, at most.

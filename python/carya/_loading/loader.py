@@ -83,7 +83,7 @@ class Loader(Delivery, DataLoaderAttributes):
     cache: samples kept for later epochs, behind operations that give the same in each; they change no bit. "off";
     "auto" keeps what pays by what was measured; {"memory": "20%"} (of what is free) or {"memory": "4GB"} keeps from the first
     batch on, where it pays most, or {"memory": ..., "after": "decode_image"}, or with "form": "coefficients" the JPEGs
-    without their entropy coding, at 1.1 times their bytes, or "records" as they were read, so that nothing is asked of a store again. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes; a size alone, "500GB", where the daemon keeps them, else in the cache folder. Beside `remote` workers, what this machine computes is kept, and chunks of which most was kept stay here.
+    without their entropy coding, at 1.1 times their bytes, or "records" as they were read, so that nothing is asked of a store again. "disk": ("/nvme/carya", "500GB") and "shared" keep them in files of a folder, also for later runs and other processes; a size alone, "500GB", where the daemon keeps them, else in the cache folder; with "place": "auto" where that pays by the rates that they have. "write_budget": "2TB/day" bounds what is written to files. Beside `remote` workers, what this machine computes is kept, and chunks of which most was kept stay here.
     reorder: "exact" runs the operations in the cheapest order that gives the same bits (`Pipeline.explain()`, `carya
     explain`), by what they were measured to cost here, also while it runs; "off" as they are written. "rounding" also
     exchanges neighbours that differ by at most one level, "relaxed" those that keep the distribution by kind and change
