@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include "base/unique_fd.h"
 #include "io/segments/segment_folder.h"
 #include "tests/io/temp_dir.h"
+#include "tests/store/answered_calls.h"
 
 namespace carya::io {
 namespace {
@@ -378,6 +381,26 @@ TEST(SegmentTrouble, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_FALSE(SegmentStore::open(options));
   options.capacity_bytes = 0;
   EXPECT_FALSE(SegmentStore::open(options));
+}
+
+TEST(SegmentTrouble, ASegmentThatCannotBeReadIsSaidAndTriedAgain) {
+  const TempDir dir;
+  const auto reader = open_segments(options_in(dir)), writer = open_segments(options_in(dir));
+  ASSERT_TRUE(writer->append(identity_of(1), bytes_of(1)));
+  writer->seal();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!answer_calls(SYS_pread64, SECCOMP_RET_ERRNO | EIO)) ::_exit(3);
+    const Status looked = reader->refresh();
+    ::_exit(!looked && looked.error().sys_errno == EIO ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 3) GTEST_SKIP() << "needs seccomp";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ASSERT_TRUE(reader->refresh());
+  EXPECT_TRUE(has(*reader, 1)) << "where reads work it is there";
 }
 
 TEST(SegmentTrouble, WhatIsNoSegmentIsLeftAlone) {

@@ -3,9 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,12 +12,12 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "tests/io/temp_dir.h"
+#include "tests/store/answered_calls.h"
 
 namespace carya::io {
 namespace {
@@ -134,19 +131,6 @@ void look_at_lock(int) {
                                                                                                          : 2);
 }
 
-/// Writes at an offset raise SIGSYS in this process from now on.
-bool trap_writes() {
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{.len = std::size(rules), .filter = rules};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST(WriteLedger, IsLockedWhileItIsWritten) {
   const TempDir dir;
   WriteLedger ledger = open_ledger(dir);
@@ -155,7 +139,7 @@ TEST(WriteLedger, IsLockedWhileItIsWritten) {
   const pid_t child = ::fork();
   if (child == 0) {
     std::signal(SIGSYS, look_at_lock);
-    if (!trap_writes()) ::_exit(3);
+    if (!answer_calls(SYS_pwrite64, SECCOMP_RET_TRAP)) ::_exit(3);
     static_cast<void>(ledger.add(1, 100, kNow));
     ::_exit(0);
   }
