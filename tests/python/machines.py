@@ -58,6 +58,11 @@ class Machine:
         assert self._group is not None
         (self._group / "cpu.cfs_quota_us").write_text(str(max(_QUOTA_US_MIN, round(cores * _PERIOD_US))))
 
+    def set_weight(self, weight: int) -> None:
+        """Beside what else this machine does: a task of its own has 1,024."""
+        assert self._group is not None
+        (self._group / "cpu.shares").write_text(str(weight))
+
     def inside(self, *command: str) -> list[str]:
         """The command line that runs `command` there."""
         netns = ["ip", "netns", "exec", self.name, *command]  # it hides the groups from what it runs

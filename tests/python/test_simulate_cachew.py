@@ -13,7 +13,7 @@ import commands
 import pytest
 
 from carya import InvalidArgument, _core
-from carya._simulate import cachew, caching, experiments
+from carya._simulate import cachew, caching, experiments, pool
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -147,3 +147,11 @@ def test_tables_and_plots_have_all_of_it(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_figures_and_another_one_others(found: dict[str, Any]) -> None:
     assert json.loads(_simulate("--json").stdout) == found
     assert [row["world"] for row in caching.grid(2, 7)] == [7, 8]
+
+
+def test_a_world_of_other_rates_has_its_worker_seconds() -> None:
+    """What bench/two_jobs.py holds its own against."""
+    published = pool.fig10()["worker_s"]["Cachew"]
+    assert pool.fig10_by_cachew(583 / 2560) == (pytest.approx(published), pytest.approx(250.2, abs=0.1))
+    strong, _ = pool.fig10_by_cachew(1.0)
+    assert strong < published / 2, "a worker that serves the trainer alone"

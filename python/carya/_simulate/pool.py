@@ -226,8 +226,16 @@ def fig10() -> dict[str, Any]:
     return {"ideal_s": ideal, "published": FIG10_PUBLISHED, "lines": lines, "worker_s": total}
 
 
-def _cachew_fig10(demands: dict[str, float]) -> Iterator[Line]:
-    rates = {"profile": _COMPUTING, "put": _COMPUTING, "get": _READING}
+def fig10_by_cachew(of_trainer: float) -> tuple[float, float]:
+    """Fig. 10 by Cachew's policy in a world where one worker makes that share of what job 1's trainer takes, and reads in the
+    published proportion: worker-seconds of both jobs, and how long job 1's epoch would be."""
+    demands = {"job 1": _BATCH / 0.1, "job 2": _BATCH / 0.05}
+    lines = _cachew_fig10(demands, computing=of_trainer * demands["job 1"])
+    return sum(line.worker_s for line in lines), _FIG10_IMAGES / demands["job 1"]
+
+
+def _cachew_fig10(demands: dict[str, float], computing: float = _COMPUTING) -> Iterator[Line]:
+    rates = {"profile": computing, "put": computing, "get": computing * _READING / _COMPUTING}
     first = CachewJob("job 1", demands["job 1"], cachew.modes("full", _EPOCHS), _FIG10_IMAGES, rates, _POOL)
     second = CachewJob("job 2", demands["job 2"], ["get"] * _EPOCHS, _FIG10_IMAGES, rates, _POOL)
     return _together(first, second)
