@@ -43,7 +43,9 @@ try:
     else:
         carya.text(f"{url}/{{a,b}}.txt")
 except KeyboardInterrupt:
-    print("interrupted", threading.active_count(), flush=True)
+    # A thread of pyarrow's that logged something counts as a dummy for good: it is none that Python waits for.
+    ours = [one.name for one in threading.enumerate() if not isinstance(one, threading._DummyThread)]
+    print("interrupted", *ours, flush=True)
 """
 
 
@@ -134,5 +136,5 @@ def test_ctrl_c_ends_what_other_threads_ask(store: FaultStore, kind: str) -> Non
         child.stdin.flush()
     until(lambda: store.dripping)
     child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=300)[0] == "interrupted 1\n"
+    assert child.communicate(timeout=300)[0] == "interrupted MainThread\n"
     until(lambda: store.cut)

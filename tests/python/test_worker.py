@@ -360,7 +360,7 @@ def test_a_chunk_that_takes_too_long_is_given_back(photo: Path) -> None:
     with running("--max-seconds", "0.1") as worker:
         with Host(worker.address) as host:
             client = Registered(host, slow, 3)
-            client.ask([photo.read_bytes()] * 400, ROW, 1)
+            client.ask([photo.read_bytes()] * 40, ROW, 1)
             kind, said, _, _ = client.answer()
             assert kind == "ChunkFailed"
             assert said["error"]["code"] == 5  # timeout
