@@ -119,6 +119,29 @@ TEST(StreamCache, WhatWasMeasuredNotToPayIsLeftAndNotTakenAgain) {
   }
 }
 
+TEST(StreamCache, NothingMoreIsPutThereWhereThatNoLongerPaysBeforeTheEnd) {
+  StreamCacheOptions one_place = options(Mode::kAuto, 10);
+  one_place.cache.after = "resize";
+  const auto cache = made(one_place);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
+  const auto place = cache->place();
+  ASSERT_TRUE(place);
+  for (int sample = 0; sample < 100; ++sample) {
+    place->fills.add(1'500'000);
+    place->hits.add(20'000);
+  }
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 6});  // 980 us more once, 500 us less three times
+  EXPECT_EQ(cache->place(), place);
+  EXPECT_TRUE(place->fills_more);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 8});
+  EXPECT_FALSE(place->fills_more);
+  const auto asked = made(options(Mode::kOn, 10));
+  const auto kept = asked->place();
+  for (int sample = 0; sample < 100; ++sample) kept->fills.add(1'500'000), kept->hits.add(20'000);
+  asked->look(measured(500), {0, 1, 2}, {.epoch = 9});
+  EXPECT_TRUE(kept->fills_more) << "what was asked for is for later runs too";
+}
+
 TEST(StreamCache, WhatIsAskedForIsKeptFromTheBeginningWhetherItPaysOrNot) {
   const auto cache = made(options(Mode::kOn, 2));
   const auto place = cache->place();

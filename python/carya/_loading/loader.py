@@ -209,7 +209,8 @@ class Loader(Delivery, DataLoaderAttributes):
             for _, dtype, _ in pipeline.native.outputs():
                 numpy_dtype(dtype)  # before the work begins
         options = LoaderOptions(pipeline, given, self._label_dtype)
-        self._has_tiers = bool(options.job.cache_disk[1] or options.job.cache_shared[1])
+        # A daemon may have a disk for "auto".
+        self._has_tiers = bool(options.job.cache_disk[1] or options.job.cache_shared[1]) or options.job.cache == "auto"
         self._cache_dir: str | None = options.job.cache_dir  # None once its trouble was looked for
         self._pipeline, self._native = pipeline, pipeline.native
         self._functions = BatchFunctions(pipeline._maps)
