@@ -6,6 +6,7 @@ What happens to bytes that lie there is in test_cache_files.py; kills are, too.
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 import os
 import shutil
@@ -112,10 +113,19 @@ def serves(photos: Path, cache: Any, hits: int, epochs: int = EPOCHS) -> None:  
     until(found_all)
 
 
-def one_epoch(photos: Path, cache: Any) -> tuple[list[bytes], Any]:  # noqa: F811
-    """The batches, and what the loader says once all is written or trouble was met."""
+def is_late(loader: carya.Loader) -> bool:
+    """Whether the tier is opened later than its loader begins, on a busy machine: what it meets then shows nothing."""
+    (tier,) = loader.stats()["cache"]["files"]
+    return not tier["open"] and tier["trouble"] is None
+
+
+def one_epoch(photos: Path, cache: Any) -> tuple[list[bytes], Any] | None:  # noqa: F811
+    """The batches, and what the loader says once all is written or trouble was met; None where the tier is late."""
     with carya.Loader(crops(photos), epochs=1, threads=1, daemon="embedded", cache=cache) as loader:
+        late = is_late(loader)
         found = rows(loader, 1)
+        if late:
+            return None
 
         def settled() -> bool:
             (tier,) = loader.stats()["cache"]["files"]
@@ -135,12 +145,15 @@ def test_the_first_second_third_change_that_fails_costs_no_bit(
     """A full disk, a broken one and one that has become read-only, at every call that changes anything."""
     expected, _ = run(photos, "off", 1)
     number, step = 1, 1 if code == errno.ENOSPC else 7
-    while True:
-        cache = {"disk": (storage.path / f"tier{number}", "64MB")}
+    for attempt in itertools.count():
+        cache = {"disk": (storage.path / f"tier{attempt}", "64MB")}
         storage.fail("changes", number, code)
-        found, tier = one_epoch(photos, cache)
-        said, spoilt = tier["trouble"], storage["spoilt"]
+        made, spoilt = one_epoch(photos, cache), storage["spoilt"]
         storage.heal()
+        if made is None:
+            continue
+        found, tier = made
+        said = tier["trouble"]
         assert found == expected, number
         if spoilt == 0:
             break
@@ -159,11 +172,14 @@ def test_the_first_second_third_read_that_fails_costs_no_bit(photos: Path, stora
     while True:
         storage.fail("reads", number, errno.EIO)
         with carya.Loader(crops(photos), epochs=1, threads=1, daemon="embedded", cache=cache) as loader:
+            late = is_late(loader)
             assert rows(loader, 1) == expected, number
             (tier,) = loader.stats()["cache"]["files"]
         del loader  # with its tier, which the next one would share
         spoilt = storage["spoilt"]
         storage.heal()
+        if late:
+            continue
         if spoilt == 0:
             break
         assert tier["fetch_failures"] > 0 or os.strerror(errno.EIO) in (tier["trouble"] or ""), (number, tier)
@@ -176,7 +192,10 @@ def test_a_read_only_folder_gives_what_it_has(photos: Path, storage: Storage) ->
     cache = filled(photos, storage)
     storage.fail("changes", 1, errno.EROFS)
     serves(photos, cache, EPOCHS * PHOTOS)
-    found, tier = one_epoch(photos, {"disk": (storage.path / "another", "64MB")})
+    made = None
+    while made is None:
+        made = one_epoch(photos, {"disk": (storage.path / "another", "64MB")})
+    found, tier = made
     assert found == run(photos, "off", 1)[0]
     assert os.strerror(errno.EROFS) in tier["trouble"]
 
