@@ -105,6 +105,9 @@ TEST_F(SharedStreams, StreamsThatMeetBecomeOne) {
   const auto next = drain_second_epoch();
   const auto first = open(sharing(), parks);
   EXPECT_EQ(take(*first, 1), rows(0, 1));
+  EXPECT_TRUE(eventually(daemon_, [](const DaemonStatus& now) {
+    return now.jobs.at(0).ranks.at(0).samples >= 20;  // the slot of the first batch has the fifth one
+  }));
   const auto late = open(sharing(), parks);  // its place is gone
   EXPECT_TRUE(are({1, 1}));
   EXPECT_EQ(drain(*late), expected_);
