@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -66,6 +67,13 @@ std::string read_about(const std::string& place) {
 }
 
 }  // namespace
+
+std::error_code make_tier_folder(const std::string& folder) {
+  std::error_code made, ignored;
+  if (std::filesystem::create_directories(folder, made))
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, ignored);
+  return made;
+}
 
 std::string place_name(Hash128 place) {
   return std::string(kPrefix) + place.hex();

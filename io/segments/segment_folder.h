@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -37,6 +38,9 @@ struct SegmentName {
   double changed_s = 0;  ///< when it was last written, seconds since the epoch in the file system's time
 };
 
+/// Make the folder of a tier, unless it is there, for this user alone: what is kept there is data. Who wants to share it
+/// with other users makes it for them. Errors: those of mkdir().
+std::error_code make_tier_folder(const std::string& folder);
 /// "samples-<32 hex digits>", the name of a place's folder.
 std::string place_name(Hash128 place);
 /// The places inside `folder`, by path. A folder that is not there has none. Errors: kPermission, kIo.

@@ -39,10 +39,7 @@ Result<std::unique_ptr<SegmentStore>> SegmentStore::open(const SegmentStoreOptio
     return fail(Code::kInvalidArgument, "cache: got a capacity of 0 B; give 1 or more");
   auto store = std::unique_ptr<SegmentStore>(new SegmentStore(options));
   const MutexLock lock(store->working_);
-  std::error_code made, ignored;
-  // Who wants to share it with other users makes it for them: what is kept here is data.
-  if (std::filesystem::create_directories(options.folder, made))
-    std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all, ignored);
+  std::error_code made = make_tier_folder(options.folder);
   if (!made) std::filesystem::create_directories(store->folder_, made);
   if (Status looked = store->look(); !looked && store->stats().entries == 0)
     return made ? Result<std::unique_ptr<SegmentStore>>(fail_errno("make " + store->folder_, made.value()))

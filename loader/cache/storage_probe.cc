@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cerrno>
 #include <ctime>
-#include <filesystem>
 #include <span>
 #include <thread>
 #include <utility>
@@ -18,8 +17,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "base/philox.h"
 #include "base/unique_fd.h"
 #include "io/segments/block_read.h"
+#include "io/segments/segment_folder.h"
+#include "io/store/store_file.h"
 #include "loader/cache/own_thread.h"
 
 namespace carya::loader {
@@ -92,25 +94,9 @@ struct Part {
 /// Bytes that no file system makes less of.
 std::vector<std::byte> noise(std::uint64_t bytes) {
   std::vector<std::byte> out(bytes);
-  std::uint64_t state = static_cast<std::uint64_t>(monotonic_ns()) | 1;
-  for (std::byte& byte : out) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    byte = static_cast<std::byte>(state >> 24);
-  }
+  SampleRng random({}, static_cast<std::uint64_t>(monotonic_ns()), 0, 0);
+  for (std::byte& byte : out) byte = static_cast<std::byte>(random.next_u32() & 0xff);
   return out;
-}
-
-Status transfer(int fd, std::span<std::byte> bytes, std::uint64_t offset, bool writes) {
-  while (!bytes.empty()) {
-    const ssize_t step = writes ? ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset))
-                                : ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (step < 0 && errno == EINTR) continue;
-    if (step < 0) return fail_errno("cache: probe", errno);
-    if (step == 0) return fail(Code::kIo, "cache: probe: the file became shorter");
-    bytes = bytes.subspan(static_cast<std::size_t>(step));
-    offset += static_cast<std::uint64_t>(step);
-  }
-  return {};
 }
 
 /// Write the pieces; their number becomes that of those that were written.
@@ -118,10 +104,11 @@ Result<Took> write(int fd, Pieces& pieces, std::vector<std::byte>& memory,
                    const std::atomic<bool>& stopping) {
   Part part{.pieces = pieces, .stopping = stopping};
   std::uint64_t sum = 0;
-  part.run([&](std::size_t piece) {
+  part.run([&](std::size_t piece) -> Status {
     const std::span bytes = std::span(memory).first(pieces.bytes);
     sum += hash64(bytes);
-    return transfer(fd, bytes, pieces.at(piece), true);
+    const io::Written written = io::write_whole(fd, bytes, pieces.at(piece));
+    return written.sys_errno == 0 ? Status() : fail_errno("cache: probe", written.sys_errno);
   });
   if (::fdatasync(fd) != 0 || sum == 0) return fail_errno("cache: probe", errno);
   Result<Took> took = part.took();
@@ -139,7 +126,7 @@ Result<Took> read(int fd, bool past_page_cache, const Pieces& pieces, const std:
       if (past_page_cache)
         TRY(io::read_blocks(fd, memory, pieces.at(piece), blocks));
       else
-        TRY(transfer(fd, memory, pieces.at(piece), false));
+        TRY(io::read_whole(fd, memory, pieces.at(piece)));
       return hash64(memory) == 0 ? fail(Code::kCorrupt, "cache: probe: no bytes") : Status();
     });
   };
@@ -161,9 +148,8 @@ Result<StorageRates> measure(const StorageProbeOptions& options, const std::atom
   Pieces small = pieces_of(options.small_bytes, kSmallBytes, 0);
   Pieces large = pieces_of(options.large_bytes, kLargeBytes, small.end());
   static_assert(kSmallBytes + kLargeBytes + 2 * kPieceMax <= StorageProbe::kBytesMax);
-  std::error_code made, ignored;
-  if (std::filesystem::create_directories(options.folder, made))
-    std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all, ignored);
+  static_cast<void>(
+      io::make_tier_folder(options.folder));  // one that cannot be made shows when the file is opened
   if (options.budget && !options.budget->take(options.folder, large.end(), WriteBudget::Moment::now()))
     return fail(Code::kExhausted, "cache: " + options.folder + ": the day's bytes are written");
   const std::string path = fmt::format("{}/probe-{}-{}", options.folder, ::getpid(), number++);
