@@ -15,9 +15,8 @@ using Json = nlohmann::json;
 /// Of the tier of a place in this storage; null: it has none there.
 const FileTier* tier_of(const KeptPlace* kept, CacheStorage storage) {
   if (kept == nullptr) return nullptr;
-  const TierKind kind = storage == CacheStorage::kDisk ? TierKind::kDisk : TierKind::kShared;
   for (const auto& tier : kept->files->tiers())
-    if (tier->options().kind == kind) return tier.get();
+    if (storage_of(tier->options().kind) == storage) return tier.get();
   return nullptr;
 }
 

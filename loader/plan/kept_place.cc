@@ -34,9 +34,9 @@ void KeptPlace::distrust(std::uint64_t source) {
 }
 
 bool KeptPlace::uses(autotune::CacheStorage storage) const {
-  const TierKind kind = storage == autotune::CacheStorage::kDisk ? TierKind::kDisk : TierKind::kShared;
   return storage == autotune::CacheStorage::kMemory ||
-         std::ranges::any_of(files->tiers(), [&](const auto& tier) { return tier->options().kind == kind; });
+         std::ranges::any_of(files->tiers(),
+                             [&](const auto& tier) { return storage_of(tier->options().kind) == storage; });
 }
 
 double KeptPlace::mean_bytes() const {

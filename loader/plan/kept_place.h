@@ -37,6 +37,11 @@ class TimedSamples {
   std::atomic<std::int64_t> ns_{0};
 };
 
+/// Where the files of such a tier are.
+inline autotune::CacheStorage storage_of(TierKind kind) {
+  return kind == TierKind::kDisk ? autotune::CacheStorage::kDisk : autotune::CacheStorage::kShared;
+}
+
 /// A place where samples are kept: the parts of the plan before and behind it, and the samples. Constant but for the
 /// samples and figures. Threads: thread-safe.
 struct KeptPlace {

@@ -311,7 +311,7 @@ void StreamCache::pay_filled(autotune::CacheInputs& facts) {
     if (place.at != kept->at) continue;
     auto records = static_cast<double>(kept->samples->stats().records);
     for (const auto& tier : kept->files->tiers())
-      if (place.uses(tier->options().kind == TierKind::kDisk ? CacheStorage::kDisk : CacheStorage::kShared))
+      if (place.uses(storage_of(tier->options().kind)))
         records += static_cast<double>(tier->stats().store.entries);
     double share = autotune::cache_share(facts, place);
     const double filled = std::min(share, records / facts.records);
