@@ -38,11 +38,14 @@ CacheInputs photos(double epochs) {
           .epochs_left = epochs};
 }
 
+/// Even in its logarithm.
+double drawn(std::mt19937_64& random, double low, double high) {
+  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+}
+
 TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
   std::mt19937_64 random(7);
-  const auto draw = [&](double low, double high) {
-    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
-  };
+  const auto draw = [&](double low, double high) { return drawn(random, low, high); };
   int kept = 0;
   for (int world = 0; world < 400; ++world) {
     CacheInputs facts{.sample_s = draw(1e-5, 1e-2), .records = std::floor(draw(1, 200))};
@@ -159,9 +162,7 @@ TEST(CacheChoice, NearerTiersAreFilledFirstAndTheSlowestDecides) {
 
 TEST(CacheChoice, OfDrawnTiersTheBestOfPlayingThemIsTaken) {
   std::mt19937_64 random(11);
-  const auto draw = [&](double low, double high) {
-    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
-  };
+  const auto draw = [&](double low, double high) { return drawn(random, low, high); };
   int on_files = 0;
   for (int world = 0; world < 400; ++world) {
     CacheInputs facts{.sample_s = draw(1e-4, 1e-2), .records = 40 + std::floor(draw(1, 100))};

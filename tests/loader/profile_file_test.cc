@@ -69,6 +69,15 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+/// What is loaded of a file with `good` in it, but `to` in the place of its first `from`.
+Result<PlanProfile> load_changed(const std::string& path, const transforms::Pipeline& pipeline,
+                                 const std::string& good, const std::string& from, const std::string& to) {
+  const std::size_t at = good.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  write(path, std::string(good).replace(at, from.size(), to));
+  return load_profile(path, pipeline, 2000);
+}
+
 TEST(ProfileFile, GivesBackWhatWasKept) {
   const io::TempDir folder;
   const auto pipeline = pipeline_of("x", "[9,9]");
@@ -154,11 +163,7 @@ TEST(ProfileFile, WhatCannotBeKnownOfWorkersIsLeftOutOrRefused) {
   ASSERT_TRUE(store_profile(path, profile, kMachine));
   const std::string good = read(path);
   const auto load = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    const std::size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    write(path, text.replace(at, from.size(), to));
-    return load_profile(path, *pipeline, 2000);
+    return load_changed(path, *pipeline, good, from, to);
   };
   for (const auto& [from, to] : {std::pair{"\"workers\": 3", "\"workers\": 4000000000"},
                                  {"\"workers\": 3", "\"workers\": 18446744073709551615"},
@@ -200,11 +205,7 @@ TEST(ProfileFile, WhatIsKnownOfStoragesIsKeptAndCheckedWhenRead) {
   EXPECT_EQ(load_profile(path, *pipeline, 1200)->storages[0].rates.measured_at_s, 1200);
   const std::string good = read(path);
   const auto load = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    const std::size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    write(path, text.replace(at, from.size(), to));
-    return load_profile(path, *pipeline, 2000);
+    return load_changed(path, *pipeline, good, from, to);
   };
   for (const char* lie : {"-1e-05", "1e300", "100000.0"}) {
     const auto loaded = load("\"fixed_s\": 1e-05", "\"fixed_s\": " + std::string(lie));
