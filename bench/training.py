@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -54,10 +55,6 @@ class Trainer:
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
-
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
 
 def _model(name: str) -> torch.nn.Module:
@@ -116,7 +113,7 @@ def trained(
     with side(paths, batch, trainer.device) as batches:
         for _ in range(5):
             trainer.step(next(batches), labels)
-        trainer.wait()
+        _synchronize(trainer.device)
         steps, waited, cpu, begun = 0, 0.0, process_tree_cpu_s(), time.perf_counter()
         while time.perf_counter() - begun < seconds:
             asked = time.perf_counter()
@@ -124,7 +121,7 @@ def trained(
             waited += time.perf_counter() - asked
             trainer.step(images, labels)
             steps += 1
-        trainer.wait()
+        _synchronize(trainer.device)
         wall = time.perf_counter() - begun
         return {
             "samples_per_s": steps * batch / wall,
@@ -239,7 +236,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         options.seconds, options.rounds, options.batch = 0.05, 1, 8
-    options.model = options.model or (["small"] if options.smoke else ["resnet50", "resnet18"])
+    small = options.smoke or importlib.util.find_spec("torchvision") is None
+    options.model = options.model or (["small"] if small else ["resnet50", "resnet18"])
     device = torch.device(options.device)
     with tempfile.TemporaryDirectory() as scratch:
         paths = find_photos(Options(data=options.data, smoke=options.smoke), Path(scratch)) * options.repeat
