@@ -427,6 +427,7 @@ def test_who_takes_no_seat_reads_nothing_with_what_others_lend(
                 client.send(STATUS)  # whose answers fill the socket
             client.attach(first)
             until(lambda: [job["job"] for job in daemon.status()["jobs"]] == ["ours"])
+            until(lambda: daemon.status()["connections"] == 1)  # that of the question: its seat is given up
             set_keys(monkeypatch, OTHER, OTHER_SECRET, "")
             with carya.Loader(ours, job="ours", daemon=daemon.socket) as loader:
                 next(iter(loader))
