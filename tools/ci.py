@@ -2,17 +2,16 @@
 """Everything that must hold before a change is taken: .ci/run. `--all` (make all-checks): the full thing, for hours.
 
 A normal run takes at most 40 minutes on two cores from a cold cache. Every test of the shipped build runs each time.
-Each sanitizer runs a rotating set of the folders of tests, and where the change of the last day reaches few modules
-those of them that are below the loader; the summary names the others. Of the loader's folders, which are the dearest,
-each run has a half under one of the two. Under both, tests that compare a lot of data look at a part of it. Fuzzing has
-a budget of time, shared by all targets, and so has a rotating tenth of the mutants (tools/mutants.py). clang-tidy looks
-at a rotating quarter of the sources in batches, and at a tenth one by one. GCC and aarch64 build what decides bits and
-compare digests, each first in turn. Faults under running jobs and the long forms of tests take turns. Of the packages,
+One of the two sanitizers, in turn, runs a rotating set of the folders of tests, and where the change of the last day
+reaches few modules those of them that are below the loader; the summary names the others. Under both, tests that compare
+a lot of data look at a part of it. Fuzzing has a budget of time, shared by all targets, and so has a rotating tenth of
+the mutants (tools/mutants.py). clang-tidy looks at a rotating eighth of the sources in batches, and at a twentieth one
+by one. GCC and aarch64 build what decides bits and compare digests, each first in turn. Faults under running jobs and the long forms of tests take turns. Of the packages,
 those are tried whose own files changed, and one in turn. The full thing runs all of it, and the tests of what has
 states under load. The summary says what was left out.
 
 Two lanes run at a time. Tests wait a good part of their time: for other processes, clocks, bounds of waiting. Meanwhile
-the second lane, of lower priority, computes: it also builds what the sanitizers' tests in the first one need.
+the second lane, of lower priority, computes: it also builds what the sanitizer's tests in the first one need.
 tools/build.sh and tools/setup.sh keep the two out of each other's way.
 
 No run passes END_S. A part that may wait for a later run (`rotating`) is left out, by name, when the time so far
@@ -66,17 +65,19 @@ TESTS = {
     "remote": ("remote",),
     "loader": ("loader", "overflow", "daemon", "faults"),
 }
-# Sets of folders that take about as long as each other, one a run. Rings and leases, on which all else stands, are in most.
+# One sanitizer a run, with one of its sets of folders. Rings and leases, on which all else stands, are in most. What is below
+# the loader goes twice under the thread sanitizer, whose sets are fewer.
 LOW = ("base", "shm", "io", "store", "remote")
-SETS = {
-    "asan": (
-        ("shm", "loader"),
-        ("jpeg", "coefficients", "text", "transforms", "autotune"),
-        ("shm", "overflow", "daemon", "faults"),
-        LOW,
-    ),
-    "tsan": (LOW, ("shm", "loader"), LOW, ("shm", "overflow", "daemon", "faults")),
-}
+SETS = (
+    ("asan", ("shm", "loader")),
+    ("tsan", LOW),
+    ("asan", ("jpeg", "coefficients", "text", "transforms", "autotune")),
+    ("tsan", ("shm", "loader")),
+    ("asan", ("shm", "overflow", "daemon", "faults")),
+    ("tsan", LOW),
+    ("asan", LOW),
+    ("tsan", ("shm", "overflow", "daemon", "faults")),
+)
 WITHOUT_THREADS = {"jpeg", "coefficients", "text", "transforms", "autotune"}
 # The trials of packages, and the files that are their own.
 PACKAGES = {
@@ -136,20 +137,14 @@ def a_part(things: list[str], of: int, turn: int) -> set[str]:
     return {thing for place, thing in enumerate(things) if place % of == turn % of}
 
 
-def sanitized_folders(files: list[str], turn: int) -> dict[str, list[str]]:
-    """By sanitizer: the folders of tests that it runs."""
+def sanitized_folders(files: list[str], turn: int) -> tuple[str, list[str]]:
+    """The sanitizer of this run, and the folders of tests that it looks at."""
+    name, folders = SETS[turn % len(SETS)]
     reached = reached_modules(files)
     few = reached - {"loader"} if 2 * len(reached) <= len(TESTS) else set()
-    own = {folder for module in few for folder in TESTS[module]}
-    return {
-        name: [
-            folder
-            for folders in TESTS.values()
-            for folder in folders
-            if folder in own.union(sets[turn % len(sets)]) and (name == "asan" or folder not in WITHOUT_THREADS)
-        ]
-        for name, sets in SETS.items()
-    }
+    chosen = {*folders, *(folder for module in few for folder in TESTS[module])}
+    useless = WITHOUT_THREADS if name == "tsan" else set()
+    return name, [folder for folders in TESTS.values() for folder in folders if folder in chosen - useless]
 
 
 def tried_packages(files: list[str], turn: int) -> list[Part]:
@@ -161,15 +156,10 @@ def tried_packages(files: list[str], turn: int) -> list[Part]:
     return [Part(name, ["make", name, "PYTHONS=3.11"], rotating=True) for name in PACKAGES if name in chosen]
 
 
-def built_ahead(sanitizer: str, folders: list[str]) -> Part:
-    """What `make asan` or `make tsan` builds, before it comes to it."""
-    return Part(f"{sanitizer}-build", ["tools/build.sh", sanitizer, *(f"{one}_test" for one in folders)], computes=True)
-
-
 def parts(everything: bool) -> tuple[list[Part], list[str]]:
     """The parts, of each lane in the order of what fails most, and what they leave to later runs, in words."""
     files, turn = changed_files(), int(git("rev-list", "--count", "HEAD"))
-    run = sanitized_folders(files, turn)
+    sanitizer, folders = sanitized_folders(files, turn)
     targets = len(list((ROOT / "tests" / "fuzz").glob("*_fuzz.cc")))
     seconds = max(5, FUZZ_BUDGET_S * (os.cpu_count() or 1) // targets)
     test, docs = Part("test", ["make", "test"]), Part("docs", ["make", "docs"], computes=True)
@@ -189,33 +179,38 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
         ], []
     packages = tried_packages(files, turn)
     bits = ("armbits", "gccbits") if turn % 2 else ("gccbits", "armbits")
-    folders = [folder for folders in TESTS.values() for folder in folders]
-    left = [f"{name} of {', '.join(rest)}" for name in run if (rest := left_out(name, folders, run))]
+    left = [
+        f"{name} of {', '.join(rest)}"
+        for name in ("asan", "tsan")
+        if (rest := left_out(name, folders if name == sanitizer else []))
+    ]
     left += [" ".join(part.command[1:]) for part in LONG if part != LONG[turn % len(LONG)]]
     left += [name for name in PACKAGES if name not in {part.name for part in packages}]
     left += [
         "nine tenths of the mutants",
-        "clang-tidy on nine tenths of the sources one by one, and on three quarters of their batches",
+        "clang-tidy on nineteen of twenty sources one by one, and on seven eighths of their batches",
     ]
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
         test,
         Part("mutants", ["make", "mutants", f"MUTANTS=--tenth {turn} --seconds {MUTANTS_BUDGET_S}"], rotating=True),
-        *(Part(name, ["make", name, f"FOLDERS={' '.join(run[name])}"]) for name in run if run[name]),
+        Part(sanitizer, ["make", sanitizer, f"FOLDERS={' '.join(folders)}"]),
         LONG[turn % len(LONG)],
         *packages,
-        Part("lint", ["make", "lint", "LINT=--tenth"], computes=True),
+        Part("lint", ["make", "lint", "LINT=--part"], computes=True),
         docs,
-        *(built_ahead(name, run[name]) for name in run if run[name]),
+        # What `make asan` or `make tsan` builds, before the first lane comes to it.
+        Part(f"{sanitizer}-build", ["tools/build.sh", sanitizer, *(f"{one}_test" for one in folders)], computes=True),
         Part(bits[0], ["make", bits[0]], rotating=True, computes=True),
         Part("fuzz", ["make", "fuzz", f"FUZZ_SECONDS={seconds}"], rotating=True, computes=True),
         Part(bits[1], ["make", bits[1]], rotating=True, computes=True),
     ], left
 
 
-def left_out(sanitizer: str, folders: list[str], run: dict[str, list[str]]) -> list[str]:
+def left_out(sanitizer: str, run: list[str]) -> list[str]:
+    """The folders of tests that the sanitizer is for and does not look at in this run."""
     useless = WITHOUT_THREADS if sanitizer == "tsan" else set()
-    return [folder for folder in folders if folder not in run[sanitizer] and folder not in useless]
+    return [one for folders in TESTS.values() for one in folders if one not in useless.union(run)]
 
 
 def recorded(chosen: list[Part]) -> dict[str, Taken]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh [--each | --tenth]: clang-format, clang-tidy (.clang-tidy; the options are those of tidy.py), ruff, mypy. Needs a
+# lint.sh [--each | --part]: clang-format, clang-tidy (.clang-tidy; the options are those of tidy.py), ruff, mypy. Needs a
 # configured build/release.
 set -euo pipefail
 cd "$(dirname "$0")/.."

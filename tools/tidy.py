@@ -4,8 +4,8 @@
 Sources are looked at in batches, as one source that includes them: most of the time goes into headers, which a batch
 reads once. A batch that does not compile, as two of its sources use one name for different things, is halved. What a
 batch cannot show is an #include that a source lacks and another one of the batch has, and a using-declaration that only
-another one needs: --each looks at every source by itself. --tenth, for who has little time, looks at a tenth of them by
-itself and at a quarter of the batches, other ones with each commit.
+another one needs: --each looks at every source by itself. --part, for who has little time, looks at a twentieth of them by
+itself and at an eighth of the batches, other ones with each commit.
 
 What was clean is kept in ~/.cache/carya-tidy, by the contents of the sources, of all that the compiler read for them, of
 .clang-tidy and of the command. Needs a configured build/release; a source that was not built there is always looked at.
@@ -163,16 +163,16 @@ def commits() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", action="store_true", help="every source by itself")
-    parser.add_argument("--tenth", action="store_true", help="a tenth by themselves, a quarter of the batches")
+    parser.add_argument("--part", action="store_true", help="a twentieth by themselves, an eighth of the batches")
     options = parser.parse_args()
     sources = sorted(path for folder in MODULES for path in (ROOT / folder).rglob("*.cc"))
     if not sources:
         sys.exit("carya: no sources found")
-    alone = set(sources if options.each else sources[commits() % 10 :: 10] if options.tenth else [])
+    alone = set(sources if options.each else sources[commits() % 20 :: 20] if options.part else [])
     tidy = Tidy()
     work = batches(sources, tidy.known, alone)
-    if options.tenth:
-        work = [batch for at, batch in enumerate(work) if set(batch) <= alone or at % 4 == commits() % 4]
+    if options.part:
+        work = [batch for at, batch in enumerate(work) if set(batch) <= alone or at % 8 == commits() % 8]
     left = [batch for batch in work if not (key := tidy.key(batch)) or not key.exists()]
     failed = 0
     with ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count() or 1)) as pool:
