@@ -193,7 +193,9 @@ def parts(everything: bool) -> tuple[list[Part], list[str]]:
     left += ["gcc and arm but for what decides bits", "stress"]
     return [
         test,
-        Part("mutants", ["make", "mutants", f"MUTANTS=--tenth {turn} --seconds {MUTANTS_BUDGET_S}"], rotating=True),
+        Part(
+            "mutants", ["make", "mutants", f"MUTANTS=--tenth {turn % 10} --seconds {MUTANTS_BUDGET_S}"], rotating=True
+        ),
         Part(sanitizer, ["make", sanitizer, f"FOLDERS={' '.join(folders)}"]),
         LONG[turn % len(LONG)],
         *packages,
@@ -213,18 +215,34 @@ def left_out(sanitizer: str, run: list[str]) -> list[str]:
     return [one for folders in TESTS.values() for one in folders if one not in useless.union(run)]
 
 
+def rows() -> dict[tuple[str, str], Taken]:
+    """What .ci/seconds.tsv has, by name and by the command of the part; a step has its part's."""
+    lines = SECONDS.read_text().splitlines() if SECONDS.exists() else []
+    found = [line.split("\t") for line in lines if line and line[0] != "#"]
+    return {(row[0], row[3]): Taken(float(row[1]), float(row[2])) for row in found}
+
+
 def recorded(chosen: list[Part]) -> dict[str, Taken]:
     """What is known of these parts and their steps. One that takes turns is compared with the same turn, by its command."""
-    lines = SECONDS.read_text().splitlines() if SECONDS.exists() else []
-    rows = [line.split("\t") for line in lines if line and line[0] != "#"]
     commands = {part.name: " ".join(part.command) for part in chosen}
-    same = {row[0] for row in rows if len(row) == 4 and commands.get(row[0]) == row[3]}
-    return {row[0]: Taken(float(row[1]), float(row[2])) for row in rows if row[0].split()[0] in same}
+    return {name: taken for (name, command), taken in rows().items() if commands.get(name.split()[0]) == command}
+
+
+def expected(chosen: list[Part]) -> dict[str, Taken]:
+    """What a part may take: as much as the same turn did, or else as the dearest one."""
+    found: dict[str, Taken] = {}
+    for (name, _), taken in rows().items():
+        if name not in found or taken.cpu > found[name].cpu:
+            found[name] = taken
+    return found | recorded(chosen)
 
 
 def record(chosen: list[Part], taken: dict[str, Taken]) -> None:
-    commands = {part.name: "\t" + " ".join(part.command) for part in chosen}
-    lines = [f"{name}\t{one.wall:.0f}\t{one.cpu:.0f}{commands.get(name, '')}" for name, one in sorted(taken.items())]
+    """Those of this run, in place of what was known of the same turns."""
+    commands = {part.name: " ".join(part.command) for part in chosen if part.name in taken}
+    known = {key: one for key, one in rows().items() if commands.get(key[0].split()[0]) != key[1]}
+    known |= {(name, commands[name.split()[0]]): one for name, one in taken.items()}
+    lines = [f"{name}\t{one.wall:.0f}\t{one.cpu:.0f}\t{command}" for (name, command), one in sorted(known.items())]
     head = "# Wall and CPU seconds of each part of .ci/run and its steps, on two cores from a cold cache: tools/ci.py --record"
     SECONDS.write_text("\n".join([head, *lines, ""]))
 
@@ -249,10 +267,13 @@ def yield_to_others(pid: int) -> None:
 class Run:
     """Runs the parts, a lane at a time in each of two threads."""
 
-    def __init__(self, chosen: list[Part], before: dict[str, Taken], end_s: float) -> None:
+    def __init__(
+        self, chosen: list[Part], before: dict[str, Taken], end_s: float, expects: dict[str, Taken] | None = None
+    ) -> None:
         self.chosen = chosen
         self.lanes = [[part for part in chosen if part.computes == computes] for computes in (False, True)]
         self.before = before
+        self.expects = before | (expects or {})
         self.start = time.monotonic()
         self.end_s = end_s
         self.ended = False
@@ -305,8 +326,8 @@ class Run:
         before = sum(self.before[name].wall for name in known)
         slowness = max(1.0, sum(self.taken[name].wall for name in known) / before) if before else 1.0
         wanted = [rest[0], *(part for part in rest[1:] if not part.rotating)]
-        expected = sum(self.before[part.name].wall if part.name in self.before else UNKNOWN_S for part in wanted)
-        return time.monotonic() - self.start + slowness * expected <= GUARD_S
+        more = sum(self.expects[part.name].wall if part.name in self.expects else UNKNOWN_S for part in wanted)
+        return time.monotonic() - self.start + slowness * more <= GUARD_S
 
     def has_processors(self, part: Part) -> bool:
         """Whether the processors are expected to do this part by GUARD_S beside all that must be done, and what runs now."""
@@ -316,7 +337,7 @@ class Run:
         slowness = max(1.0, sum(taken.cpu for taken in ended.values()) / before) if before else 1.0
         wanted = 0.0
         for one in self.chosen:
-            known = self.before.get(one.name, Taken(UNKNOWN_S, UNKNOWN_S))
+            known = self.expects.get(one.name, Taken(UNKNOWN_S, UNKNOWN_S))
             if one == part or one.name in self.begun or not (one.rotating or one.name in self.taken):
                 elapsed = time.monotonic() - self.begun.get(one.name, time.monotonic())
                 wanted += known.cpu * max(0.0, 1 - elapsed / max(known.wall * slowness, 1))
@@ -410,7 +431,11 @@ def main() -> int:
     os.environ["CI"] = "true"  # tools/build.sh and the tests know it
     chosen, left = parts(options.all)
     chosen = [part for part in chosen if re.search(options.only, part.name)]
-    run = Run(chosen, {} if options.all else recorded(chosen), threading.TIMEOUT_MAX if options.all else END_S)
+    run = (
+        Run(chosen, {}, threading.TIMEOUT_MAX)
+        if options.all
+        else Run(chosen, recorded(chosen), END_S, expected(chosen))
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is ended, too
     run.all_of_it()
     show(run, left)

@@ -145,8 +145,17 @@ def test_a_part_that_takes_turns_is_compared_with_the_same_turn(
     taken = {"asan": ci.Taken(10, 20), "asan build asan": ci.Taken(5, 9)}
     ci.record([turn], taken)
     assert ci.recorded([turn]) == taken
-    assert ci.recorded([ci.Part("asan", ["make", "asan", "FOLDERS=shm"])]) == {}
+    other = ci.Part("asan", ["make", "asan", "FOLDERS=shm"])
+    assert ci.recorded([other]) == {}
     assert ci.recorded([]) == {}
+    # Of a turn that is not known, it is expected to take as much as the dearest that is.
+    assert ci.expected([other])["asan"] == ci.Taken(10, 20)
+    dearer = {"asan": ci.Taken(30, 60), "asan build asan": ci.Taken(6, 10)}
+    ci.record([other, ci.Part("not run", [])], dearer)
+    assert ci.recorded([turn]) == taken
+    assert ci.recorded([other]) == dearer
+    assert ci.expected([turn])["asan"] == ci.Taken(10, 20)
+    assert ci.expected([ci.Part("asan", ["make", "asan", "FOLDERS=jpeg"])])["asan"] == ci.Taken(30, 60)
 
 
 def shell(name: str, script: str, rotating: bool = False, computes: bool = False) -> object:
