@@ -6,6 +6,8 @@
 
 namespace carya {
 
+inline constexpr std::int64_t kNsPerMs = 1'000'000;
+
 /// Nanoseconds since boot (CLOCK_MONOTONIC). Threads: thread-safe.
 inline std::int64_t monotonic_ns() {
   timespec now;

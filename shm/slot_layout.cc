@@ -55,7 +55,7 @@ const char* complaint(const SlotTensor& tensor) {
   return nullptr;
 }
 
-Status corrupt(const std::string& what) {
+Status corrupt_table(const std::string& what) {
   return fail(Code::kCorrupt, "slot table: " + what);
 }
 
@@ -66,19 +66,19 @@ Status take_entry(const TableEntry& entry, std::uint64_t end, std::uint64_t slot
   tensor.name.assign(entry.name, strnlen(entry.name, sizeof(entry.name)));
   tensor.dtype = static_cast<DType>(entry.dtype);
   if (entry.dimensions > kDimensionsMax)
-    return corrupt(fmt::format("a tensor has {} dimensions", entry.dimensions));
+    return corrupt_table(fmt::format("a tensor has {} dimensions", entry.dimensions));
   tensor.shape.assign(entry.shape, entry.shape + entry.dimensions);
   tensor.offset = entry.offset;
-  if (const char* why = complaint(tensor)) return corrupt(why);
+  if (const char* why = complaint(tensor)) return corrupt_table(why);
   const std::uint64_t bytes = tensor.bytes();
   const auto stop = checked_add(entry.offset, bytes);
   if (bytes != entry.bytes || entry.offset % kTensorAlign != 0 || entry.offset < end || !stop ||
       *stop > slot_bytes) {
-    return corrupt(fmt::format("{} @{} of {} B does not fit its shape or its slot of {} B", tensor.name,
-                               entry.offset, entry.bytes, slot_bytes));
+    return corrupt_table(fmt::format("{} @{} of {} B does not fit its shape or its slot of {} B", tensor.name,
+                                     entry.offset, entry.bytes, slot_bytes));
   }
   for (const SlotTensor& other : tensors) {
-    if (other.name == tensor.name) return corrupt(tensor.name + " is there twice");
+    if (other.name == tensor.name) return corrupt_table(tensor.name + " is there twice");
   }
   tensors.push_back(std::move(tensor));
   return {};

@@ -10,7 +10,6 @@ namespace carya::autotune {
 namespace {
 
 constexpr double kHorizonS = 3600;  // that a change has to pay for itself in, if there is so much work left
-constexpr double kSecondsPerHour = 3600;
 constexpr double kConfidence = 0.95;
 constexpr double kUndoS = 600;  // a change is not undone for so long, unless the world changed for certain
 constexpr double kUndoConfidence = 0.999, kUndoGain = 0.15;
@@ -29,7 +28,7 @@ constexpr double kWholeMatters = 0.1;
 constexpr double kNoMatter = 0.02;
 
 template <typename... Numbers>
-std::string text(const char* format, Numbers... numbers) {
+std::string worded(const char* format, Numbers... numbers) {
   char buffer[200];
   std::snprintf(buffer, sizeof buffer, format, numbers...);
   return buffer;
@@ -359,8 +358,8 @@ void Controller::ask_first(const Choice& choice, double now_s) {
           ? 1
           : std::min(options_.first_workers, workers_allowed(options_.prices, options_.goal));
   decision_.run = {.cut = choice.cut, .workers = tried, .cores = options_.model.cores};
-  decision_.why =
-      text("%u workers would help; %u %s measured before", choice.workers, tried, tried == 1 ? "is" : "are");
+  decision_.why = worded("%u workers would help; %u %s measured before", choice.workers, tried,
+                         tried == 1 ? "is" : "are");
   workers_known_ = false;
   estimate_.forget_workers();
   estimate_.forget_whole();
@@ -391,8 +390,8 @@ void Controller::ask(const Choice& choice, const Case& change, double now_s) {
                   (change.serves ? std::string("; it ends the trainer's waiting")
                    : !std::isfinite(change.saving)
                        ? std::string("; nothing was made before")
-                       : text("; it saves $%.3g in %.3g h", change.saving, horizon_s_ / kSecondsPerHour)) +
-                  text(", the change costs $%.3g; %.3g %% sure", change.cost, 100 * change.confidence);
+                       : worded("; it saves $%.3g in %.3g h", change.saving, horizon_s_ / kSecondsPerHour)) +
+                  worded(", the change costs $%.3g; %.3g %% sure", change.cost, 100 * change.confidence);
 }
 
 void Controller::set_choice(const Choice& choice) {
@@ -420,7 +419,7 @@ void Controller::settle(const PlacementInputs& facts, const Choice& present, boo
   settled_whole_ = estimate_.whole();
   decision_.looks_again_s = now_s + kLookS;
   decision_.why = choice_text(facts, present) +
-                  text("; %.3g %% sure that no neighbour is better", 100 * decision_.confidence);
+                  worded("; %.3g %% sure that no neighbour is better", 100 * decision_.confidence);
 }
 
 Choice Controller::choice_of(const Running& run) const {

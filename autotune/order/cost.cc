@@ -11,7 +11,7 @@
 namespace carya::autotune {
 namespace {
 
-double per_second(double work, double cost) {
+double work_per_second(double work, double cost) {
   return cost > 0 ? work / cost : std::numeric_limits<double>::infinity();
 }
 
@@ -108,7 +108,7 @@ Result<PlanCost> cost(const StageModel& model, const Plan& plan, const Machine& 
   for (const Stage& stage : plan.stages) {
     StageCost costs = stage_cost(model, stage, at);
     costs.cpu_s *= seconds_per_ns;
-    costs.rate = per_second(machine.cores, costs.cpu_s);
+    costs.rate = work_per_second(machine.cores, costs.cpu_s);
     for (OpCost& op : costs.ops) {
       op.cpu_s *= seconds_per_ns;
       if (model.chain().op(op.op).random) cut.repeatable = false;
@@ -121,9 +121,9 @@ Result<PlanCost> cost(const StageModel& model, const Plan& plan, const Machine& 
     total.cuts.push_back(cut);
     total.stages.push_back(std::move(costs));
   }
-  total.rate = per_second(machine.cores, total.cpu_s);
+  total.rate = work_per_second(machine.cores, total.cpu_s);
   if (machine.read_bytes_per_s > 0)
-    total.rate = std::min(total.rate, per_second(machine.read_bytes_per_s, source_bytes));
+    total.rate = std::min(total.rate, work_per_second(machine.read_bytes_per_s, source_bytes));
   return total;
 }
 

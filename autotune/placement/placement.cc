@@ -10,7 +10,6 @@ namespace carya::autotune {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kSecondsPerHour = 3600;
 /// Differences below this share are rounding.
 constexpr double kSame = 1e-9;
 

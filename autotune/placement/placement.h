@@ -39,6 +39,7 @@ struct Prices {
 /// The prices where nobody gave any. Source: Google Cloud us-central1, on demand, of v2-8 and n2-standard-8, with which
 /// Pecan (USENIX ATC 2024) was evaluated.
 inline constexpr Prices kAssumedPrices{.host_per_hour = 4.96, .worker_per_hour = 0.427319};
+inline constexpr double kSecondsPerHour = 3600;
 
 enum class Objective : std::uint8_t {
   kCost,          ///< least cost per sample, among those that make the trainer wait <= 2 %, if there are any

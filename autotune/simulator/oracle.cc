@@ -3,12 +3,6 @@
 #include "autotune/simulator/policy.h"
 
 namespace carya::autotune::simulator {
-namespace {
-
-constexpr double kHour = 3600;
-
-}  // namespace
-
 OraclePolicy::OraclePolicy(const World& world, double horizon_s) : horizon_s_(horizon_s) {
   run_.cores = world.spec().truth.cores;
   told(world);
@@ -18,8 +12,8 @@ OraclePolicy::Value OraclePolicy::value(const World& world, const Running& run) 
   const WorldSpec& spec = world.spec();
   const double rate = world.rate(run, run.workers);
   const double demand = spec.truth.demand;
-  return {(spec.prices.host_per_hour + run.workers * spec.prices.worker_per_hour) / kHour / rate, rate,
-          !(demand > 0) || rate >= demand * (1 - kStallMax)};
+  return {(spec.prices.host_per_hour + run.workers * spec.prices.worker_per_hour) / kSecondsPerHour / rate,
+          rate, !(demand > 0) || rate >= demand * (1 - kStallMax)};
 }
 
 void OraclePolicy::observe(const Measurements& /*seen*/, double now_s) {
@@ -43,9 +37,9 @@ void OraclePolicy::told(const World& world) {
       if (wins(its, least)) least = its, best = other;
     }
   const double more = best.workers > run_.workers ? best.workers - run_.workers : 0;
-  const double cost = more * spec.prices.worker_per_hour * spec.fleet.start_s / kHour;
+  const double cost = more * spec.prices.worker_per_hour * spec.fleet.start_s / kSecondsPerHour;
   const double saving =
-      (present.cost_per_sample - least.cost_per_sample) * least.rate * std::min(kHour, left_s_);
+      (present.cost_per_sample - least.cost_per_sample) * least.rate * std::min(kSecondsPerHour, left_s_);
   const bool serves = least.fits && !present.fits;
   const bool unpaid = best.workers < run_.workers && best.workers < world.paid_workers();
   if ((serves || saving > cost) && !unpaid) run_ = best;

@@ -10,9 +10,9 @@ constexpr double kImageNet = 1'281'167, kCoco = 118'272, kSpeech = 281'241;
 constexpr Prices kV2 = kAssumedPrices;
 constexpr Prices kV3{.host_per_hour = 8.8, .worker_per_hour = kAssumedPrices.worker_per_hour};
 constexpr double kLocalWorkers = 10;
-constexpr double kWorkerCores = 8;
-constexpr double kStepNoise = 0.02;    // of a second; 0.4 % of a window of 500 elements of ResNet-50
-constexpr double kWorkerStartS = 2.5;  // half of the heartbeat of a worker that waits in the pool
+constexpr double kPaperWorkerCores = 8;
+constexpr double kStepNoise = 0.02;        // of a second; 0.4 % of a window of 500 elements of ResNet-50
+constexpr double kPoolWorkerStartS = 2.5;  // half of the heartbeat of a worker that waits in the pool
 
 /// Its runs of "AutoOrder only" ended with 7 or with 8 workers (7.6 on average): 7 give what the last test of
 /// 3 % needs.
@@ -47,15 +47,15 @@ WorldSpec world_of(const Workload& workload, Baseline baseline, std::uint64_t se
   const bool collocated = baseline == Baseline::kCollocated || baseline == Baseline::kFastFlow;
   const double local = collocated ? workload.collocated : (order ? workload.local : workload.local_plain);
   WorldSpec spec{.prices = workload.prices,
-                 .fleet = {.start_s = kWorkerStartS, .size = workload.pool},
+                 .fleet = {.start_s = kPoolWorkerStartS, .size = workload.pool},
                  .noise = kStepNoise,
                  .seed = seed};
   spec.truth = {.local_cpu_s = kLocalWorkers / local,
                 .cores = kLocalWorkers,
                 .demand = order ? workload.demand : workload.demand_plain,
-                .worker_cores = kWorkerCores};
-  spec.truth.cuts = {
-      {.ops_remote = 1, .worker_cpu_s = kWorkerCores / (order ? workload.worker : workload.worker_plain)}};
+                .worker_cores = kPaperWorkerCores};
+  spec.truth.cuts = {{.ops_remote = 1,
+                      .worker_cpu_s = kPaperWorkerCores / (order ? workload.worker : workload.worker_plain)}};
   return spec;
 }
 

@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kTwoPi = 6.283185307179586;
-constexpr double kHour = 3600;
 
 double or_infinite(double limit) {
   return limit > 0 ? limit : kInfinite;
@@ -51,7 +50,7 @@ World::Flow World::flow(const Running& run, std::uint32_t ready, double part) co
 
 Moment World::moment(const Running& run, std::uint32_t ready) const {
   const double per_hour = spec_.prices.host_per_hour + run.workers * spec_.prices.worker_per_hour;
-  return {now_s_, run.workers, per_hour / kHour / rate(run, ready)};
+  return {now_s_, run.workers, per_hour / kSecondsPerHour / rate(run, ready)};
 }
 
 double World::workers_busy(const Running& run) const {
@@ -63,7 +62,7 @@ double World::workers_busy(const Running& run) const {
 
 World::Worker World::new_worker() {
   const double life = spec_.fleet.fails_per_hour > 0
-                          ? -det_log(1 - random_.next_double()) * kHour / spec_.fleet.fails_per_hour
+                          ? -det_log(1 - random_.next_double()) * kSecondsPerHour / spec_.fleet.fails_per_hour
                           : kInfinite;
   const double up = now_s_ + spec_.fleet.start_s;
   return {now_s_, up, up + life};
@@ -75,7 +74,8 @@ void World::scale(std::uint32_t workers) {
   while (workers_.size() > wanted) {
     const auto oldest = workers_.begin();
     const double unpaid = spec_.fleet.billed_s_min - (now_s_ - oldest->asked_s);
-    bill_.workers += std::max(0.0, unpaid) * spec_.fleet.paid * spec_.prices.worker_per_hour / kHour;
+    bill_.workers +=
+        std::max(0.0, unpaid) * spec_.fleet.paid * spec_.prices.worker_per_hour / kSecondsPerHour;
     workers_.erase(oldest);
   }
 }
@@ -122,9 +122,9 @@ Measurements World::step(const Running& run, double seconds) {
   const double demand = truth.demand;
   const double stall_s = demand > 0 ? seconds * std::max(0.0, 1 - now.rate / demand) : 0;
   now_s_ += seconds;
-  bill_.host += spec_.prices.host_per_hour * seconds / kHour;
+  bill_.host += spec_.prices.host_per_hour * seconds / kSecondsPerHour;
   const double paid = static_cast<double>(workers_.size()) * spec_.fleet.paid;
-  bill_.workers += paid * spec_.prices.worker_per_hour * seconds / kHour;
+  bill_.workers += paid * spec_.prices.worker_per_hour * seconds / kSecondsPerHour;
   bill_.samples += now.rate * seconds;
   bill_.stall_s += stall_s;
   const double local = (now.rate - now.remote) * seconds;

@@ -24,16 +24,6 @@ constexpr std::int64_t kNearMs = 2000;  // an address of this machine or its lin
 constexpr const char* kContainerHost = "http://169.254.170.2";
 constexpr const char* kMetadata = "http://169.254.169.254";
 
-std::string value_of(const Values& values, const char* name) {
-  const auto found = values.find(name);
-  return found == values.end() ? "" : found->second;
-}
-
-std::string text_of(const nlohmann::json& document, const char* name) {
-  const auto found = document.find(name);
-  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Without line ends, as files of tokens may have them.
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));

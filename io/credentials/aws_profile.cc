@@ -37,11 +37,6 @@ void take_section(const std::string& path, const std::string& section,
   }
 }
 
-std::string value_of(const std::map<std::string, std::string>& values, const char* name) {
-  const auto found = values.find(name);
-  return found == values.end() ? "" : found->second;
-}
-
 std::string first_of(std::initializer_list<std::string> values) {
   for (const std::string& value : values)
     if (!value.empty()) return value;
@@ -54,6 +49,11 @@ Grant whole(Grant keys) {
 }
 
 }  // namespace
+
+std::string value_of(const std::map<std::string, std::string>& values, const char* name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "" : found->second;
+}
 
 std::map<std::string, std::string> aws_profile_values(const Environment& environment,
                                                       const std::string& profile) {

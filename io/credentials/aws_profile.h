@@ -30,6 +30,8 @@ AwsProfile read_aws_profile(const Environment& environment);
 /// What the files say of one profile.
 std::map<std::string, std::string> aws_profile_values(const Environment& environment,
                                                       const std::string& profile);
+/// One of them; "" where there is none.
+std::string value_of(const std::map<std::string, std::string>& values, const char* name);
 /// The keys in them; none where one is missing.
 Grant profile_keys(const std::map<std::string, std::string>& values);
 /// Those of the variables; none where one is missing.

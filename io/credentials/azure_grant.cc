@@ -12,10 +12,10 @@
 namespace carya::io {
 namespace {
 
-constexpr std::int64_t kNearMs = 2000;
-constexpr const char* kScope = "https://storage.azure.com/.default";
+constexpr std::int64_t kAzureNearMs = 2000;
+constexpr const char* kAzureScope = "https://storage.azure.com/.default";
 constexpr const char* kAuthority = "https://login.microsoftonline.com";
-constexpr const char* kMetadata = "http://169.254.169.254";
+constexpr const char* kAzureMetadata = "http://169.254.169.254";
 constexpr const char* kAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 // What the firmware of all machines of Azure says. Source: Azure, "Instance Metadata Service".
 constexpr const char* kAssetTag = "7783-7084-3265-9085-8269-3286-77";
@@ -53,7 +53,7 @@ Result<Grant> by_entra(const Environment& environment, const Fetch& fetch) {
   while (authority.ends_with('/')) authority.pop_back();
   if (!is_private_url(authority))
     return fail(Code::kInvalidArgument, "AZURE_AUTHORITY_HOST: no https:// URL; give one");
-  Query form = {{"grant_type", "client_credentials"}, {"client_id", client}, {"scope", kScope}};
+  Query form = {{"grant_type", "client_credentials"}, {"client_id", client}, {"scope", kAzureScope}};
   if (!path.empty()) {
     ASSIGN(const std::string token, small_file(path));  // read each time: it is renewed
     form.emplace_back("client_assertion_type", kAssertionType);
@@ -73,14 +73,15 @@ Result<Grant> by_managed_identity(const Environment& environment, const Fetch& f
   if (host.empty()) {
     const auto tag = small_file("/sys/class/dmi/id/chassis_asset_tag");
     if (!tag || !tag->starts_with(kAssetTag)) return Grant{};
-    host = kMetadata;
+    host = kAzureMetadata;
   }
   while (host.ends_with('/')) host.pop_back();
   std::string url = host + "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=" +
                     percent_encoded("https://storage.azure.com/");
   if (const std::string& client = environment.get("AZURE_CLIENT_ID"); !client.empty())
     url += "&client_id=" + percent_encoded(client);
-  const auto answer = fetch({.url = url, .headers = {"Metadata: true"}, .limit_ms = kNearMs, .direct = true});
+  const auto answer =
+      fetch({.url = url, .headers = {"Metadata: true"}, .limit_ms = kAzureNearMs, .direct = true});
   if (answer && (answer->status == 400 || answer->status == 404))
     return Grant{};  // a machine without an identity
   return token_of(answer, "the metadata service of Azure");

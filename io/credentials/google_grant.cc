@@ -18,11 +18,6 @@ constexpr const char* kScope = "https://www.googleapis.com/auth/devstorage.read_
 constexpr const char* kTokenUri = "https://oauth2.googleapis.com/token";
 constexpr const char* kJwtGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-std::string text_of(const nlohmann::json& document, const char* name) {
-  const auto found = document.find(name);
-  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 FetchQuestion token_question(const std::string& url, const Query& form) {
   return {.url = url,
           .method = "POST",

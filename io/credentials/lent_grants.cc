@@ -11,17 +11,13 @@
 namespace carya::io {
 namespace {
 
-constexpr std::int64_t kAgainNs = 1'000'000'000;
+constexpr std::int64_t kWishAgainNs = 1'000'000'000;
 constexpr std::size_t kGrantsMax = 64, kAccountMax = 64, kWhyMax = 1 << 10;
-
-std::int64_t now_s() {
-  return static_cast<std::int64_t>(std::time(nullptr));
-}
 
 }  // namespace
 
 bool LentGrants::Kept::is_good() const {
-  return !lent.for_now && (lent.grant.expires_s == 0 || now_s() < good_until_s);
+  return !lent.for_now && (lent.grant.expires_s == 0 || unix_time_s() < good_until_s);
 }
 
 Status LentGrants::lend(std::vector<LentGrant> grants) {
@@ -38,7 +34,7 @@ Status LentGrants::lend(std::vector<LentGrant> grants) {
     if (!is_sendable(one.grant))
       return fail(Code::kInvalidArgument,
                   "credentials: they hold characters that no header may; give them anew");
-    const GrantTimes times = times_of(one.grant, now_s());
+    const GrantTimes times = times_of(one.grant, unix_time_s());
     kept.push_back({.lent = std::move(one), .due_s = times.renew_s, .good_until_s = times.good_until_s});
   }
   const MutexLock lock(mutex_);
@@ -62,7 +58,7 @@ const LentGrants::Kept* LentGrants::find(std::string_view account) const {
 /// Once a second at most.
 void LentGrants::wish(bool refused) {
   const std::int64_t now = monotonic_ns();
-  if (!ask_ || (wished_ns_ != 0 && now - wished_ns_ < kAgainNs)) return;
+  if (!ask_ || (wished_ns_ != 0 && now - wished_ns_ < kWishAgainNs)) return;
   wished_ns_ = now;
   wish_ = Wish{.refused = refused || (wish_ && wish_->refused)};
   ask_();
@@ -72,7 +68,7 @@ Grant LentGrants::current(std::string_view account) {
   const MutexLock lock(mutex_);
   const Kept* const found = find(account);
   if (found == nullptr) return {};
-  if (!found->is_good() || (found->due_s != 0 && now_s() >= found->due_s)) wish(false);
+  if (!found->is_good() || (found->due_s != 0 && unix_time_s() >= found->due_s)) wish(false);
   return found->is_good() ? found->lent.grant : Grant{};
 }
 

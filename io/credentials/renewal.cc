@@ -20,10 +20,6 @@ namespace {
 
 constexpr std::int64_t kAgainNs = 1'000'000'000;
 
-std::int64_t now_s() {
-  return static_cast<std::int64_t>(std::time(nullptr));
-}
-
 }  // namespace
 
 Renewal::~Renewal() {
@@ -36,11 +32,11 @@ Renewal::~Renewal() {
 }
 
 bool Renewal::is_good() const {
-  return known_ && (grant_.expires_s == 0 || now_s() < good_until_s_);
+  return known_ && (grant_.expires_s == 0 || unix_time_s() < good_until_s_);
 }
 
 bool Renewal::is_due() const {
-  return renew_s_ != 0 && now_s() >= renew_s_ && monotonic_ns() - asked_ns_ >= kAgainNs;
+  return renew_s_ != 0 && unix_time_s() >= renew_s_ && monotonic_ns() - asked_ns_ >= kAgainNs;
 }
 
 Grant Renewal::current() {
@@ -68,7 +64,7 @@ void Renewal::ask_now() {
     if ((is_good() && !is_due()) || (tried && failure_)) return;
     asked_ns_ = monotonic_ns();
   }
-  const std::int64_t begun_s = now_s();
+  const std::int64_t begun_s = unix_time_s();
   Result<Grant> answer = ask_();
   if (answer && !is_sendable(*answer))
     answer =
@@ -83,8 +79,8 @@ void Renewal::ask_now() {
   known_ = true;
   grant_ = *answer;
   // Where the answer says how long a token lasts, that began with the question at the latest.
-  if (grant_.expires_s != 0) grant_.expires_s -= now_s() - begun_s;
-  const GrantTimes times = times_of(grant_, now_s());
+  if (grant_.expires_s != 0) grant_.expires_s -= unix_time_s() - begun_s;
+  const GrantTimes times = times_of(grant_, unix_time_s());
   renew_s_ = times.renew_s;
   good_until_s_ = times.good_until_s;
 }

@@ -41,7 +41,7 @@ std::string_view bytes(const Digest& digest) {
 }
 
 /// Without blanks at the ends, and with one for each run of them inside.
-std::string trimmed(std::string_view value) {
+std::string canonical_value(std::string_view value) {
   std::string text;
   for (const char c : value)
     if (c != ' ' || (!text.empty() && text.back() != ' ')) text += c;
@@ -72,7 +72,7 @@ std::string sigv4_authorization(const SigningInput& input, const Grant& keys, co
                           canonical_query(input.query) + "\n";
   std::string names;
   for (const auto& [name, value] : headers) {
-    canonical += name + ":" + trimmed(value) + "\n";
+    canonical += name + ":" + canonical_value(value) + "\n";
     names += (names.empty() ? "" : ";") + name;
   }
   canonical += "\n" + names + "\n" + std::string(input.payload_sha256);

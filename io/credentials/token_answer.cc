@@ -24,6 +24,11 @@ std::int64_t number(const nlohmann::json& document, const char* name) {
 
 }  // namespace
 
+std::string text_of(const nlohmann::json& document, const char* name) {
+  const auto found = document.find(name);
+  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 Error fetch_error(const Result<FetchAnswer>& answer, std::string_view subject) {
   if (!answer) return {Code::kIo, fmt::format("{}: {}", subject, answer.error().message)};
   const bool busy = answer->status == 429 || answer->status >= 500;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ Result<Grant> token_of(const Result<FetchAnswer>& answer, std::string_view subje
 
 /// The same of an answer that is no success; for those that have another form.
 Error fetch_error(const Result<FetchAnswer>& answer, std::string_view subject);
+
+/// A text of a JSON object; "" where it has none of that name.
+std::string text_of(const nlohmann::json& document, const char* name);
 
 /// The text of a file of at most 1 MiB. Errors: as open(2); kInvalidArgument (too long).
 Result<std::string> small_file(const std::string& path);

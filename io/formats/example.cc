@@ -9,7 +9,7 @@ namespace carya::io {
 namespace {
 
 using Kind = RecordField::Kind;
-using Type = WireReader::Type;
+using WireType = WireReader::Type;
 using Bytes = std::span<const std::byte>;
 
 // Field numbers of the messages.
@@ -36,8 +36,8 @@ template <typename Take>
 bool for_each_integer(Bytes list, const Take& take) {
   return for_each_field(list, [&](const WireReader::Field& field) {
     if (field.number != kValue) return true;
-    if (field.type == Type::kVarint) return take(field.value), true;
-    if (field.type != Type::kBytes) return true;
+    if (field.type == WireType::kVarint) return take(field.value), true;
+    if (field.type != WireType::kBytes) return true;
     WireReader packed(field.bytes);
     while (!packed.at_end()) {
       const auto value = packed.varint();
@@ -52,11 +52,11 @@ template <typename Take>  // take(bytes of some floats)
 bool for_each_floats(Bytes list, const Take& take) {
   return for_each_field(list, [&](const WireReader::Field& field) {
     if (field.number != kValue) return true;
-    if (field.type == Type::kFixed32) {
+    if (field.type == WireType::kFixed32) {
       const auto bits = static_cast<std::uint32_t>(field.value);
       return take(std::as_bytes(std::span(&bits, 1))), true;
     }
-    if (field.type != Type::kBytes) return true;
+    if (field.type != WireType::kBytes) return true;
     if (field.bytes.size() % 4 != 0) return false;
     return take(field.bytes), true;
   });
@@ -65,7 +65,7 @@ bool for_each_floats(Bytes list, const Take& take) {
 template <typename Take>
 bool for_each_bytes(Bytes list, const Take& take) {
   return for_each_field(list, [&](const WireReader::Field& field) {
-    if (field.number == kValue && field.type == Type::kBytes) take(field.bytes);
+    if (field.number == kValue && field.type == WireType::kBytes) take(field.bytes);
     return true;
   });
 }
@@ -82,7 +82,7 @@ bool ExampleParser::take_entry(Bytes entry) {
   std::string_view key;
   bool parts = false;
   const bool good = for_each_field(entry, [&](const WireReader::Field& field) {
-    if (field.type != Type::kBytes) return true;
+    if (field.type != WireType::kBytes) return true;
     if (field.number == kKey) key = text_of(field.bytes);
     parts = parts || field.number == kFeature;
     return true;
@@ -93,7 +93,7 @@ bool ExampleParser::take_entry(Bytes entry) {
     wanted.seen = true;
     wanted.parts.clear();
     for_each_field(entry, [&](const WireReader::Field& field) {
-      if (field.type == Type::kBytes && field.number == kFeature) wanted.parts.push_back(field.bytes);
+      if (field.type == WireType::kBytes && field.number == kFeature) wanted.parts.push_back(field.bytes);
       return true;
     });
   }
@@ -102,7 +102,7 @@ bool ExampleParser::take_entry(Bytes entry) {
 
 bool ExampleParser::take_features(Bytes features) {
   return for_each_field(features, [&](const WireReader::Field& field) {
-    return field.number != kEntry || field.type != Type::kBytes || take_entry(field.bytes);
+    return field.number != kEntry || field.type != WireType::kBytes || take_entry(field.bytes);
   });
 }
 
@@ -112,7 +112,7 @@ bool ExampleParser::take_values(const Wanted& wanted) {
   values_.lists.clear();
   for (const Bytes part : wanted.parts) {
     const bool good = for_each_field(part, [&](const WireReader::Field& field) {
-      if (field.type != Type::kBytes || field.number > kInt64List) return true;
+      if (field.type != WireType::kBytes || field.number > kInt64List) return true;
       const int kind = static_cast<int>(field.number);
       if (kind != values_.kind) values_.lists.clear();
       values_.kind = kind;
@@ -200,7 +200,7 @@ void ExampleParser::parse(Bytes message, RecordIndex::Range place, RecordIndex& 
   WireReader reader(message);
   bool good = true;
   while (const auto field = good ? reader.next() : std::nullopt)
-    if (field->number == kFeatures && field->type == Type::kBytes) {
+    if (field->number == kFeatures && field->type == WireType::kBytes) {
       const std::byte* const at = field->bytes.data();
       good = take_features(field->bytes);
       got_ = static_cast<std::uint64_t>(at - message_);
@@ -228,12 +228,12 @@ std::string describe_example(Bytes message) {
   };
   const auto entries = [&](Bytes features, const auto& describe) {
     return for_each_field(features, [&](const WireReader::Field& field) {
-      if (field.number != kEntry || field.type != Type::kBytes) return true;
+      if (field.number != kEntry || field.type != WireType::kBytes) return true;
       std::string_view key;
       Bytes value;
       const bool good = for_each_field(field.bytes, [&](const WireReader::Field& part) {
-        if (part.number == kKey && part.type == Type::kBytes) key = text_of(part.bytes);
-        if (part.number == kFeature && part.type == Type::kBytes) value = part.bytes;
+        if (part.number == kKey && part.type == WireType::kBytes) key = text_of(part.bytes);
+        if (part.number == kFeature && part.type == WireType::kBytes) value = part.bytes;
         return true;
       });
       if (good) add(key, describe(value));
@@ -244,7 +244,7 @@ std::string describe_example(Bytes message) {
     std::uint64_t count = 0;
     std::string kind = "empty";
     for_each_field(value, [&](const WireReader::Field& list) {
-      if (list.type != Type::kBytes) return true;
+      if (list.type != WireType::kBytes) return true;
       count = 0;
       if (list.number == kBytesList && for_each_bytes(list.bytes, [&](Bytes) { ++count; }))
         kind = std::to_string(count) + " bytes";
@@ -258,7 +258,7 @@ std::string describe_example(Bytes message) {
     return kind;
   };
   const bool good = for_each_field(message, [&](const WireReader::Field& field) {
-    if (field.type != Type::kBytes) return true;
+    if (field.type != WireType::kBytes) return true;
     if (field.number == kFeatures) return entries(field.bytes, feature);
     if (field.number == kFeatureLists)
       return entries(field.bytes, [](Bytes) { return std::string("a list of a SequenceExample, not read"); });

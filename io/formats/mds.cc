@@ -14,8 +14,8 @@ using Kind = RecordField::Kind;
 using Bytes = std::span<const std::byte>;
 
 constexpr std::uint64_t kConfigBytesMax = 1 << 20;
-constexpr std::size_t kColumnsMax = 1024;
-constexpr std::uint64_t kTellEvery = 1024;
+constexpr std::size_t kMdsColumnsMax = 1024;
+constexpr std::uint64_t kTellEverySamples = 1024;
 constexpr std::uint64_t kOffsetsAtOnce = 4096;
 
 struct Column {
@@ -85,7 +85,8 @@ class Shard {
     for (std::uint64_t i = 0; i < count_; ++i) {
       if (i % kOffsetsAtOnce == 0) TRY(read_offsets(i, &offsets));
       TRY(take_sample(offsets[i % kOffsetsAtOnce], offsets[i % kOffsetsAtOnce + 1]));
-      if (index_.count() % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
+      if (index_.count() % kTellEverySamples == 0 && !progress.add(kTellEverySamples))
+        return listing_stopped();
     }
     return std::move(index_);
   }
@@ -132,7 +133,8 @@ class Shard {
     if (!object.is_object()) return no_shard("no JSON object behind the offsets");
     const auto list = [&object](const char* key) -> const Json* {
       const auto found = object.find(key);
-      return found != object.end() && found->is_array() && found->size() <= kColumnsMax ? &*found : nullptr;
+      return found != object.end() && found->is_array() && found->size() <= kMdsColumnsMax ? &*found
+                                                                                           : nullptr;
     };
     const Json *names = list("column_names"), *encodings = list("column_encodings"),
                *sizes = list("column_sizes");

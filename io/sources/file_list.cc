@@ -17,7 +17,7 @@
 namespace carya::io {
 namespace {
 
-constexpr std::uint64_t kBlock = 1024;  // files per task
+constexpr std::uint64_t kFilesPerTask = 1024;  // files per task
 
 std::unexpected<Error> no_file(const std::string& path, const struct stat& status) {
   if (S_ISDIR(status.st_mode))
@@ -59,10 +59,10 @@ Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths
                                            const ListingOptions& options) {
   ListingProgress progress(options.progress);
   std::vector<SourceStamp> stamps(paths.size());
-  const std::uint64_t blocks = (paths.size() + kBlock - 1) / kBlock;
+  const std::uint64_t blocks = (paths.size() + kFilesPerTask - 1) / kFilesPerTask;
   TRY(for_each_index(blocks, listing_threads(options.threads), progress, [&](std::uint64_t block) -> Status {
-    const std::uint64_t end = std::min<std::uint64_t>(paths.size(), (block + 1) * kBlock);
-    for (std::uint64_t i = block * kBlock; i < end; ++i) {
+    const std::uint64_t end = std::min<std::uint64_t>(paths.size(), (block + 1) * kFilesPerTask);
+    for (std::uint64_t i = block * kFilesPerTask; i < end; ++i) {
       struct stat status;
       if (options.may_read) {
         ASSIGN(const UniqueFd file, folder.open_file(paths[i], O_PATH | O_CLOEXEC));
@@ -73,7 +73,7 @@ Result<std::vector<SourceStamp>> stamps_of(const std::vector<std::string>& paths
       if (!S_ISREG(status.st_mode)) return no_file(paths[i], status);
       stamps[i] = stamp_of(status);
     }
-    progress.add(end - block * kBlock);
+    progress.add(end - block * kFilesPerTask);
     return {};
   }));
   return stamps;

@@ -36,7 +36,7 @@ constexpr std::uint32_t kFailuresInRow = 8;
 /// From so many reads on that it has to do, storage gives what it can.
 constexpr std::size_t kMany = FileTier::kReaders / 2;
 /// The mean size of samples is believed after so many.
-constexpr std::uint64_t kLearnAfter = 8;
+constexpr std::uint64_t kLearnAfterFills = 8;
 /// Some more are admitted than the mean says will fit: what is too much finds no room.
 constexpr double kAdmitMore = 1.02;
 
@@ -145,7 +145,7 @@ void FileTier::State::settle_all() {
 double FileTier::State::admitted() const {
   const io::SegmentStore* const known = store.load(std::memory_order_acquire);
   const std::uint64_t count = sizes.load(std::memory_order_relaxed);
-  if (known == nullptr || count < kLearnAfter) return 1;
+  if (known == nullptr || count < kLearnAfterFills) return 1;
   const double mean =
       static_cast<double>(sizes_bytes.load(std::memory_order_relaxed)) / static_cast<double>(count);
   const std::uint64_t others = std::min(known->stats().other_bytes, options.capacity_bytes);

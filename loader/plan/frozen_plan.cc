@@ -13,7 +13,7 @@
 namespace carya::loader {
 namespace {
 
-using transforms::Json;
+using PlanJson = transforms::Json;
 using transforms::Op;
 using transforms::Params;
 using transforms::Pipeline;
@@ -37,35 +37,35 @@ std::string fingerprint_of(const Pipeline& pipeline) {
 }
 
 /// Of an op and of those that it does.
-void add_versions(const Op& op, Json::Array& versions) {
+void add_versions(const Op& op, PlanJson::Array& versions) {
   versions.emplace_back(static_cast<std::int64_t>(op.traits().version));
   for (const auto& inner : op.inner()) add_versions(*inner, versions);
 }
 
-Json version_of(const Op& op) {
-  Json::Array versions;
+PlanJson version_of(const Op& op) {
+  PlanJson::Array versions;
   add_versions(op, versions);
-  return versions.size() == 1 ? versions.front() : Json(std::move(versions));
+  return versions.size() == 1 ? versions.front() : PlanJson(std::move(versions));
 }
 
-Json parameters_of(const Op& op) {
-  Json::Object parameters;
-  const Json whole = transforms::parse_json(op.json()).value_or(Json());
-  if (const auto* members = whole.get<Json::Object>())
+PlanJson parameters_of(const Op& op) {
+  PlanJson::Object parameters;
+  const PlanJson whole = transforms::parse_json(op.json()).value_or(PlanJson());
+  if (const auto* members = whole.get<PlanJson::Object>())
     std::ranges::copy_if(*members, std::back_inserter(parameters),
-                         [](const Json::Member& member) { return member.first != "op"; });
+                         [](const PlanJson::Member& member) { return member.first != "op"; });
   return parameters;
 }
 
-Json::Array codecs() {
-  Json::Array names;
+PlanJson::Array codecs() {
+  PlanJson::Array names;
   for (std::string& name : transforms::codec_versions()) names.emplace_back(std::move(name));
   return names;
 }
 
-Status compare_codecs(const Json& written) {
-  const Json::Array here = codecs();
-  const auto* list = written.get<Json::Array>();
+Status compare_codecs(const PlanJson& written) {
+  const PlanJson::Array here = codecs();
+  const auto* list = written.get<PlanJson::Array>();
   for (std::size_t i = 0; list && i < std::min(list->size(), here.size()); ++i)
     if ((*list)[i].text() != here[i].text())
       return differs("was made with " + (*list)[i].excerpt() + ", and here is " + here[i].excerpt());
@@ -77,12 +77,12 @@ std::string place(std::size_t index, const std::string& name) {
 }
 
 // The first parameter that is not the same, with both values.
-Status compare_parameters(const std::string& where, const Json& written, const Json& here) {
-  const auto* theirs = written.get<Json::Object>();
-  const auto* ours = here.get<Json::Object>();
+Status compare_parameters(const std::string& where, const PlanJson& written, const PlanJson& here) {
+  const auto* theirs = written.get<PlanJson::Object>();
+  const auto* ours = here.get<PlanJson::Object>();
   if (!theirs || !ours) return refuse(where + ": parameters: got " + written.excerpt() + "; give an object");
   for (const auto& [key, value] : *ours) {
-    const Json* other = written.find(key);
+    const PlanJson* other = written.find(key);
     if (!other) return differs(where + ": has no " + key + " in the plan");
     if (other->text() != value.text())
       return differs(where + ": has " + key + " = " + other->excerpt() + " in the plan and " +
@@ -93,25 +93,25 @@ Status compare_parameters(const std::string& where, const Json& written, const J
   return {};
 }
 
-Status compare_op(std::size_t index, const Json& written, const Op& here) {
+Status compare_op(std::size_t index, const PlanJson& written, const Op& here) {
   Params params(place(index, here.name()), written, "");
   if (!params.ok()) return refuse(params.fault().error().message);
   const std::string name = params.string("op");
-  const Json& version = params.raw("version");
-  const Json& parameters = params.raw("parameters");
+  const PlanJson& version = params.raw("version");
+  const PlanJson& parameters = params.raw("parameters");
   if (const Status read = params.finish(); !read) return refuse(read.error().message);
   if (name != here.name())
-    return differs(fmt::format("operation {} is {} in the plan and {} here", index + 1, Json(name).excerpt(),
-                               Json(here.name()).excerpt()));
+    return differs(fmt::format("operation {} is {} in the plan and {} here", index + 1,
+                               PlanJson(name).excerpt(), PlanJson(here.name()).excerpt()));
   TRY(compare_parameters(params.subject(), parameters, parameters_of(here)));
-  if (const Json ours = version_of(here); version.text() != ours.text())
+  if (const PlanJson ours = version_of(here); version.text() != ours.text())
     return differs(params.subject() + ": is of version " + version.excerpt() + " in the plan and " +
                    ours.excerpt() + " here; its results may be others");
   return {};
 }
 
-Status compare_ops(const Json& written, const Pipeline& pipeline) {
-  const auto* list = written.get<Json::Array>();
+Status compare_ops(const PlanJson& written, const Pipeline& pipeline) {
+  const auto* list = written.get<PlanJson::Array>();
   if (!list) return refuse("ops: got " + written.excerpt() + "; give a list of operations");
   const auto& ops = pipeline.ops();
   for (std::size_t i = 0; i < std::min(list->size(), ops.size()); ++i)
@@ -121,11 +121,11 @@ Status compare_ops(const Json& written, const Pipeline& pipeline) {
   return {};
 }
 
-Result<std::vector<std::size_t>> read_order(const Json& written, const Pipeline& pipeline) {
-  const auto* list = written.get<Json::Array>();
+Result<std::vector<std::size_t>> read_order(const PlanJson& written, const Pipeline& pipeline) {
+  const auto* list = written.get<PlanJson::Array>();
   if (!list) return refuse("order: got " + written.excerpt() + "; give a list of {index, op}");
   std::vector<std::size_t> order;
-  for (const Json& entry : *list) {
+  for (const PlanJson& entry : *list) {
     Params params("order", entry, "");
     if (!params.ok()) return refuse(params.fault().error().message);
     const std::int64_t index =
@@ -151,37 +151,37 @@ Status check_frozen_order(const Pipeline& pipeline, const std::vector<std::size_
 
 Result<std::string> freeze_plan(const Pipeline& pipeline, const FrozenPlan& plan) {
   TRY(check_frozen_order(pipeline, plan.order, plan.sense));
-  Json::Array ops;
+  PlanJson::Array ops;
   for (const auto& op : pipeline.ops())
-    ops.emplace_back(
-        Json::Object{{"op", op->name()}, {"version", version_of(*op)}, {"parameters", parameters_of(*op)}});
-  Json::Array order;
+    ops.emplace_back(PlanJson::Object{
+        {"op", op->name()}, {"version", version_of(*op)}, {"parameters", parameters_of(*op)}});
+  PlanJson::Array order;
   for (const std::size_t index : plan.order)
     order.emplace_back(
-        Json::Object{{"index", static_cast<std::int64_t>(index)}, {"op", pipeline.ops()[index]->name()}});
-  return Json(Json::Object{{"carya_plan", kVersion},
-                           {"pipeline", fingerprint_of(pipeline)},
-                           {"codecs", codecs()},
-                           {"reorder", std::string(autotune::sense_name(plan.sense))},
-                           {"ops", std::move(ops)},
-                           {"order", std::move(order)}})
+        PlanJson::Object{{"index", static_cast<std::int64_t>(index)}, {"op", pipeline.ops()[index]->name()}});
+  return PlanJson(PlanJson::Object{{"carya_plan", kVersion},
+                                   {"pipeline", fingerprint_of(pipeline)},
+                                   {"codecs", codecs()},
+                                   {"reorder", std::string(autotune::sense_name(plan.sense))},
+                                   {"ops", std::move(ops)},
+                                   {"order", std::move(order)}})
       .text();
 }
 
 Result<FrozenPlan> read_plan(const Pipeline& pipeline, std::string_view text) {
-  const Result<Json> parsed = transforms::parse_json(text);
+  const Result<PlanJson> parsed = transforms::parse_json(text);
   if (!parsed) return refuse(parsed.error().message + kWhatItIs);
-  const Json* version = parsed->find("carya_plan");
+  const PlanJson* version = parsed->find("carya_plan");
   if (!version) return refuse(std::string("has no key carya_plan, so it is no plan") + kWhatItIs);
   if (const auto* number = version->get<std::int64_t>(); !number || *number != kVersion)
     return differs(
         fmt::format("is of format {}, and this Carya reads format {}", version->excerpt(), kVersion));
   Params params("plan", *parsed, "carya_plan");
   const std::string fingerprint = params.string("pipeline");
-  const Json& written_codecs = params.raw("codecs");
+  const PlanJson& written_codecs = params.raw("codecs");
   const std::string reorder = params.string("reorder");
-  const Json& ops = params.raw("ops");
-  const Json& order = params.raw("order");
+  const PlanJson& ops = params.raw("ops");
+  const PlanJson& order = params.raw("order");
   for (const char* note : {"chosen_by", "machine", "date", "made_by"}) params.raw(note);
   TRY(params.finish());
   FrozenPlan plan;

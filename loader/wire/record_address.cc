@@ -10,7 +10,7 @@
 namespace carya::loader {
 namespace {
 
-constexpr std::uint64_t kFilesMax = 16;
+constexpr std::uint64_t kFilesLookedAt = 16;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ std::vector<RemoteFile> source_files(const Dataset& dataset) {
   for (const Dataset::Field& field : dataset.fields()) {
     if (field.kind != transforms::SourceField::Kind::kEncoded) continue;
     const std::uint64_t count = field.manifest->count();
-    const std::uint64_t looked = std::min(count, kFilesMax);
+    const std::uint64_t looked = std::min(count, kFilesLookedAt);
     for (std::uint64_t i = 0; i < looked; ++i) {
       auto address = record_address(*field.manifest, i * count / looked);
       if (!address) return {};

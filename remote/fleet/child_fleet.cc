@@ -27,10 +27,9 @@ constexpr std::size_t kUnsentBytesMax = 1 << 20;
 constexpr std::size_t kMembersMax = 10'000;
 constexpr std::size_t kTextBytesMax = 2000;
 constexpr int kWaitMs = 250;  // between two looks at the clock
-constexpr std::int64_t kMs = 1'000'000;
 
 std::int64_t ns_of(std::uint64_t ms) {
-  return static_cast<std::int64_t>(ms) * kMs;
+  return static_cast<std::int64_t>(ms) * kNsPerMs;
 }
 
 /// What a socket says of a process that is gone, the second when it left something unread.

@@ -10,15 +10,13 @@
 namespace carya::remote {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
-constexpr std::int64_t kRatesNs = 1'000 * kMs;
+constexpr std::int64_t kRatesNs = 1'000 * kNsPerMs;
 /// Of requests that wait in the kernel, and as many in the connection; frames that wait there.
 constexpr int kUnsentBytes = 256 << 10;
 constexpr std::size_t kUnsentFrames = 2;
 
 using State = WorkerStats::State;
 
-constexpr std::uint32_t kBodyBytesMax = 256 << 10;
 /// What is free of a worker is the mean of the last so many Pongs.
 constexpr double kPongs = 4;
 
@@ -202,7 +200,7 @@ void PoolMember::tick(std::int64_t now_ns) {
 }
 
 Status PoolMember::judge(std::int64_t now_ns) {
-  const auto limit_ns = static_cast<std::int64_t>(shared_.options.connect_ms) * kMs;
+  const auto limit_ns = static_cast<std::int64_t>(shared_.options.connect_ms) * kNsPerMs;
   if (!welcome_ && now_ns - connecting_since_ns_ > limit_ns)
     return fail(Code::kTimeout, fmt::format("no Welcome within {} ms", shared_.options.connect_ms));
   if (welcome_ && heartbeat_.is_silent(*connection_, now_ns))
@@ -239,7 +237,7 @@ std::int64_t PoolMember::next_delay_ns(bool parked) {
     const std::uint64_t doublings = std::min<std::uint64_t>(failures, 20);
     wait_ms = std::min(options.backoff_max_ms, options.backoff_min_ms << (doublings > 0 ? doublings - 1 : 0));
   }
-  const std::uint64_t half_ns = wait_ms * static_cast<std::uint64_t>(kMs) / 2;
+  const std::uint64_t half_ns = wait_ms * static_cast<std::uint64_t>(kNsPerMs) / 2;
   return static_cast<std::int64_t>(half_ns + (half_ns > 0 ? random_.next_below(half_ns) : 0));
 }
 

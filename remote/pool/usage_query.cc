@@ -13,9 +13,6 @@
 namespace carya::remote {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
-constexpr std::uint32_t kBodyBytesMax = 256 << 10;
-
 /// What a worker says to who only wants to know who uses it.
 class Asker final : public FrameSink {
  public:
@@ -62,9 +59,9 @@ class Asker final : public FrameSink {
 };
 
 Status talk(Asker& asker, std::uint64_t limit_ms) {
-  const std::int64_t end_ns = monotonic_ns() + static_cast<std::int64_t>(limit_ms) * kMs;
+  const std::int64_t end_ns = monotonic_ns() + static_cast<std::int64_t>(limit_ms) * kNsPerMs;
   while (!asker.answer) {
-    const std::int64_t left_ms = (end_ns - monotonic_ns()) / kMs;
+    const std::int64_t left_ms = (end_ns - monotonic_ns()) / kNsPerMs;
     if (left_ms <= 0) return fail(Code::kTimeout, fmt::format("no answer within {} ms", limit_ms));
     Connection& connection = *asker.connection;
     pollfd watched{.fd = connection.fd(), .events = POLLIN, .revents = 0};

@@ -1,9 +1,9 @@
 #include "remote/protocol/address.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/un.h>
 #include <unistd.h>
 

@@ -17,6 +17,9 @@
 
 namespace carya::remote {
 
+/// The longest body of a frame between a host and a worker, in bytes.
+inline constexpr std::uint32_t kBodyBytesMax = 256 << 10;
+
 /// Bytes to send. `owner` keeps them alive; nobody changes them until they are sent or the connection has ended.
 struct Payload {
   std::vector<std::span<const std::byte>> parts;

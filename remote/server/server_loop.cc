@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kListenerTag = 1;
 constexpr std::uint64_t kFirstPeer = 2;
-constexpr std::int64_t kMs = 1'000'000;
 
 }  // namespace
 
@@ -84,7 +83,7 @@ void ChunkServer::Loop::run() {
     dispatch();
     const std::int64_t now = monotonic_ns();
     share_window(now);
-    if (now - tick_ns < tick_ms_ * kMs) continue;
+    if (now - tick_ns < tick_ms_ * kNsPerMs) continue;
     tick_ns = now;
     tick(now);
   }
@@ -261,7 +260,9 @@ UsageIs ChunkServer::Loop::usage() const {
   for (const auto& [id, entry] : peers_) {
     const ServerPeer& peer = *entry.peer;
     if (!peer.is_welcome() || peer.only_asks() || ++out.clients_all > UsageIs::kClientsMax) continue;
-    const auto ms_since = [&](std::int64_t ns) { return static_cast<std::uint64_t>((now_ns - ns) / kMs); };
+    const auto ms_since = [&](std::int64_t ns) {
+      return static_cast<std::uint64_t>((now_ns - ns) / kNsPerMs);
+    };
     out.clients.push_back({.client = peer.name(),
                            .address = entry.from,
                            .since_ms = ms_since(peer.since_ns()),
@@ -272,7 +273,7 @@ UsageIs ChunkServer::Loop::usage() const {
                            .worth = peer.worth(),
                            .share = static_cast<std::uint64_t>(peer.share * Pong::kAll),
                            .in_flight = peer.in_flight(),
-                           .thread_ms = static_cast<std::uint64_t>(peer.used_ns / kMs)});
+                           .thread_ms = static_cast<std::uint64_t>(peer.used_ns / kNsPerMs)});
   }
   return out;
 }
@@ -288,7 +289,7 @@ Window ChunkServer::Loop::window_for(double share) const {
 
 /// Whether anything was said, begun or ended that client_shares() depends on.
 bool ChunkServer::Loop::claims_changed(std::int64_t now_ns) {
-  const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kMs;
+  const std::int64_t recent_ns = now_ns - static_cast<std::int64_t>(options_.heartbeat_ms) * kNsPerMs;
   bool changed = std::exchange(peers_changed_, false);
   for (const auto& [id, entry] : peers_) {
     ServerPeer& peer = *entry.peer;
@@ -335,7 +336,7 @@ void ChunkServer::Loop::tick(std::int64_t now_ns) {
     wanted = drain_wanted_;
   }
   if (wanted && !drains_) start_draining();
-  const auto grace_ns = static_cast<std::int64_t>(options_.grace_ms) * kMs;
+  const auto grace_ns = static_cast<std::int64_t>(options_.grace_ms) * kNsPerMs;
   if (drains_ && !gave_back_ && now_ns - drains_since_ns_ >= grace_ns) give_back();
   if (!accepting_ && !drains_)
     accepting_ = poller_.watch(listener_.get(), kListenerTag, true, false).has_value();
@@ -355,7 +356,7 @@ void ChunkServer::Loop::tick(std::int64_t now_ns) {
 
 Status ChunkServer::Loop::judge(ServerPeer& peer, std::int64_t now_ns) const {
   const auto late = [&](std::int64_t since_ns, std::uint64_t limit_ms) {
-    return now_ns - since_ns > static_cast<std::int64_t>(limit_ms) * kMs;
+    return now_ns - since_ns > static_cast<std::int64_t>(limit_ms) * kNsPerMs;
   };
   if (!peer.is_welcome() && late(peer.since_ns(), options_.hello_ms))
     return fail(Code::kTimeout, fmt::format("no Hello within {} ms", options_.hello_ms));

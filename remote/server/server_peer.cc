@@ -8,7 +8,6 @@
 namespace carya::remote {
 namespace {
 
-constexpr std::uint32_t kBodyBytesMax = 256 << 10;
 constexpr std::size_t kNameBytesMax = 200;
 // A client's weight, in thousandths: those of Loader(weight=), of which the ranks of a host have a part each.
 constexpr std::uint64_t kWeightMin = 1, kWeightMax = 100'000;

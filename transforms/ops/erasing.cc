@@ -9,7 +9,7 @@
 namespace carya::transforms {
 namespace {
 
-double uniform(SampleRng& rng, double low, double high) {
+double drawn_between(SampleRng& rng, double low, double high) {
   return low + (high - low) * rng.next_double();
 }
 
@@ -57,8 +57,8 @@ void RandomErasing::draw(SampleRng& rng, ImageSize size, std::int64_t, ColorStep
   if (rng.next_double() >= options_.p) return;
   const double area = static_cast<double>(size.height) * static_cast<double>(size.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * uniform(rng, options_.scale[0], options_.scale[1]);
-    const double aspect = det_exp(uniform(rng, options_.log_ratio[0], options_.log_ratio[1]));
+    const double target = area * drawn_between(rng, options_.scale[0], options_.scale[1]);
+    const double aspect = det_exp(drawn_between(rng, options_.log_ratio[0], options_.log_ratio[1]));
     const double height = std::rint(std::sqrt(target * aspect));
     const double width = std::rint(std::sqrt(target / aspect));
     if (height >= static_cast<double>(size.height) || width >= static_cast<double>(size.width)) continue;

@@ -18,7 +18,7 @@ namespace {
 
 using Inputs = std::span<const std::span<const std::byte>>;
 using Outputs = std::span<std::byte* const>;
-using Fields = std::array<std::span<const std::byte>, kFieldsMax>;
+using FieldBytes = std::array<std::span<const std::byte>, kFieldsMax>;
 
 class TranscodedPlan final : public Plan {
  public:
@@ -42,14 +42,14 @@ class TranscodedPlan final : public Plan {
   Status run(Scratch& scratch, const SampleId& id, Inputs inputs, Outputs outputs,
              std::span<FieldIndex> indexes) const override {
     CHECK(rest_ != nullptr);
-    Fields fields;
+    FieldBytes fields;
     TRY(transcode(scratch.impl(), inputs, indexes, fields));
     return rest_->run(scratch, id, std::span(fields).first(inputs.size()), outputs);
   }
 
   Status pack(Scratch& scratch, const SampleId& id, Inputs inputs, const PackRoom& room,
               std::span<FieldIndex> indexes) const override {
-    Fields fields;
+    FieldBytes fields;
     TRY(transcode(scratch.impl(), inputs, indexes, fields));
     if (rest_) return rest_->pack(scratch, id, std::span(fields).first(inputs.size()), room);
     std::array<std::uint64_t, kFieldsMax> offsets{};
@@ -77,7 +77,7 @@ class TranscodedPlan final : public Plan {
 
   Result<std::vector<OwnedTensor>> sample(const SampleId& id, Inputs inputs) const override {
     Scratch scratch;
-    Fields fields;
+    FieldBytes fields;
     TRY(transcode(scratch.impl(), inputs, {}, fields));
     if (rest_) return rest_->sample(id, std::span(fields).first(inputs.size()));
     std::vector<OwnedTensor> tensors;
@@ -121,7 +121,8 @@ class TranscodedPlan final : public Plan {
   }
 
  private:
-  Status transcode(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes, Fields& fields) const {
+  Status transcode(Scratch::Impl& impl, Inputs inputs, std::span<FieldIndex> indexes,
+                   FieldBytes& fields) const {
     CHECK(inputs.size() == inputs_.size());
     for (FieldIndex& index : indexes) {  // nothing is learned of the files, and nothing was used
       index.made.clear();

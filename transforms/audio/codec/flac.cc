@@ -13,7 +13,7 @@
 namespace carya::transforms {
 namespace {
 
-constexpr const char* kFormat = "FLAC";
+constexpr const char* kFlac = "FLAC";
 
 struct FlacLibrary {
   decltype(&FLAC__stream_decoder_new) create;
@@ -26,9 +26,9 @@ struct FlacLibrary {
   decltype(&FLAC__stream_decoder_flush) flush;
 };
 
-Result<FlacLibrary> load() {
+Result<FlacLibrary> load_flac() {
   ASSIGN(SharedLibrary library,
-         SharedLibrary::load(kFormat, {"libFLAC.so.12", "libFLAC.so.14", "libFLAC.so.8"}, "libflac12"));
+         SharedLibrary::load(kFlac, {"libFLAC.so.12", "libFLAC.so.14", "libFLAC.so.8"}, "libflac12"));
   FlacLibrary flac{};
   library.take("FLAC__stream_decoder_new", flac.create);
   library.take("FLAC__stream_decoder_delete", flac.destroy);
@@ -212,9 +212,9 @@ Status FlacReader::open() {
   if (!flac_.process_metadata(decoder_) || !has_info_)
     return fail(Code::kCorrupt,
                 std::string("FLAC: ") + (fault_ != nullptr ? fault_ : "no stream information"));
-  TRY(check_audio_info(kFormat, info_));
+  TRY(check_audio_info(kFlac, info_));
   if (info_.frames == 0) TRY(count_frames());
-  return check_audio_info(kFormat, info_);
+  return check_audio_info(kFlac, info_);
 }
 
 // A file whose writer did not know its length: all blocks are decoded once.
@@ -273,14 +273,14 @@ Status FlacReader::read(std::int64_t begin, std::int64_t count, float* out) {
   out_ = nullptr;
   if (fault_ != nullptr)
     return fail(Code::kCorrupt, fmt::format("FLAC: {} (behind frame {})", fault_, filled_));
-  if (filled_ < last_) return audio_ends_early(kFormat, filled_, info_.frames);
+  if (filled_ < last_) return audio_ends_early(kFlac, filled_, info_.frames);
   return {};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_flac(AudioBytes bytes) {
-  ASSIGN(const FlacLibrary* flac, loaded_once<load>());
+  ASSIGN(const FlacLibrary* flac, loaded_once<load_flac>());
   auto reader = std::make_unique<FlacReader>(*flac, bytes);
   TRY(reader->open());
   return reader;

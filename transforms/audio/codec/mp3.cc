@@ -11,7 +11,7 @@
 namespace carya::transforms {
 namespace {
 
-constexpr const char* kFormat = "MP3";
+constexpr const char* kMp3 = "MP3";
 
 struct MpgLibrary {
   decltype(&mpg123_init) init;
@@ -32,8 +32,8 @@ struct MpgLibrary {
   const char* decoder = nullptr;  // the one that every machine of this architecture has
 };
 
-Result<MpgLibrary> load() {
-  ASSIGN(SharedLibrary library, SharedLibrary::load(kFormat, {"libmpg123.so.0"}, "libmpg123-0"));
+Result<MpgLibrary> load_mpg123() {
+  ASSIGN(SharedLibrary library, SharedLibrary::load(kMp3, {"libmpg123.so.0"}, "libmpg123-0"));
   MpgLibrary mpg{};
   decltype(&mpg123_supported_decoders) supported = nullptr;
   library.take("mpg123_init", mpg.init);
@@ -128,7 +128,7 @@ Status Mp3Reader::open() {
   info_ = {.rate = rate, .channels = channels};
   if (mpg_.scan(handle_) != MPG123_OK) return fail(Code::kCorrupt, "MP3: frames that cannot be counted");
   info_.frames = mpg_.length(handle_);
-  return check_audio_info(kFormat, info_);
+  return check_audio_info(kMp3, info_);
 }
 
 Status Mp3Reader::read(std::int64_t begin, std::int64_t count, float* out) {
@@ -145,7 +145,7 @@ Status Mp3Reader::read(std::int64_t begin, std::int64_t count, float* out) {
         (result == MPG123_NEW_FORMAT && done == 0 && left > 0 && mpg_.tell(handle_) == begin))
       continue;
     if (left == 0) break;
-    if (result == MPG123_DONE) return audio_ends_early(kFormat, mpg_.tell(handle_), info_.frames);
+    if (result == MPG123_DONE) return audio_ends_early(kMp3, mpg_.tell(handle_), info_.frames);
     return fail(Code::kCorrupt, "MP3: damage behind frame " + std::to_string(mpg_.tell(handle_)));
   }
   return {};
@@ -154,7 +154,7 @@ Status Mp3Reader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_mp3(AudioBytes bytes) {
-  ASSIGN(const MpgLibrary* mpg, loaded_once<load>());
+  ASSIGN(const MpgLibrary* mpg, loaded_once<load_mpg123>());
   auto reader = std::make_unique<Mp3Reader>(*mpg, bytes);
   TRY(reader->open());
   return reader;

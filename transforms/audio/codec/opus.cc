@@ -11,7 +11,7 @@
 namespace carya::transforms {
 namespace {
 
-constexpr const char* kFormat = "Opus";
+constexpr const char* kOpus = "Opus";
 constexpr std::int64_t kRate = 48'000;
 constexpr std::int64_t kPreRoll = kRate / 2;  // frames that are decoded before a place
 
@@ -26,8 +26,8 @@ struct OpusLibrary {
   decltype(&op_read_float) read;
 };
 
-Result<OpusLibrary> load() {
-  ASSIGN(SharedLibrary library, SharedLibrary::load(kFormat, {"libopusfile.so.0"}, "libopusfile0"));
+Result<OpusLibrary> load_opus() {
+  ASSIGN(SharedLibrary library, SharedLibrary::load(kOpus, {"libopusfile.so.0"}, "libopusfile0"));
   OpusLibrary opus{};
   library.take("op_open_memory", opus.open);
   library.take("op_free", opus.free);
@@ -65,7 +65,7 @@ Status OpusReader::check() {
   for (int i = 1; i < opus_.link_count(file_); ++i)
     if (opus_.channel_count(file_, i) != info_.channels)
       return fail(Code::kCorrupt, "Opus: a chain of streams with different channels");
-  return check_audio_info(kFormat, info_);
+  return check_audio_info(kOpus, info_);
 }
 
 // What a decoder remembers fades slowly: what is decoded before the place is thrown away.
@@ -89,7 +89,7 @@ Status OpusReader::read(std::int64_t begin, std::int64_t count, float* out) {
     const std::size_t values = static_cast<std::size_t>(count - done) * width;
     const int got = opus_.read(file_, out + static_cast<std::size_t>(done) * width,
                                static_cast<int>(std::min<std::size_t>(values, 1 << 20)), nullptr);
-    if (got == 0) return audio_ends_early(kFormat, begin + done, info_.frames);
+    if (got == 0) return audio_ends_early(kOpus, begin + done, info_.frames);
     if (got < 0) return fail(Code::kCorrupt, "Opus: damage behind frame " + std::to_string(begin + done));
     done += got;
   }
@@ -99,7 +99,7 @@ Status OpusReader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_opus(AudioBytes bytes) {
-  ASSIGN(const OpusLibrary* opus, loaded_once<load>());
+  ASSIGN(const OpusLibrary* opus, loaded_once<load_opus>());
   int error = 0;
   OggOpusFile* const file =
       opus->open(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), &error);

@@ -12,7 +12,7 @@
 namespace carya::transforms {
 namespace {
 
-constexpr const char* kFormat = "Vorbis";
+constexpr const char* kVorbis = "Vorbis";
 
 struct VorbisLibrary {
   decltype(&ov_open_callbacks) open;
@@ -25,8 +25,8 @@ struct VorbisLibrary {
   decltype(&ov_read_float) read;
 };
 
-Result<VorbisLibrary> load() {
-  ASSIGN(SharedLibrary library, SharedLibrary::load(kFormat, {"libvorbisfile.so.3"}, "libvorbisfile3"));
+Result<VorbisLibrary> load_vorbis() {
+  ASSIGN(SharedLibrary library, SharedLibrary::load(kVorbis, {"libvorbisfile.so.3"}, "libvorbisfile3"));
   VorbisLibrary vorbis{};
   library.take("ov_open_callbacks", vorbis.open);
   library.take("ov_clear", vorbis.clear);
@@ -102,7 +102,7 @@ Status VorbisReader::open() {
     info_ = {.rate = said->rate, .channels = said->channels};
   }
   info_.frames = vorbis_.total(&file_, -1);
-  return check_audio_info(kFormat, info_);
+  return check_audio_info(kVorbis, info_);
 }
 
 Status VorbisReader::read(std::int64_t begin, std::int64_t count, float* out) {
@@ -113,7 +113,7 @@ Status VorbisReader::read(std::int64_t begin, std::int64_t count, float* out) {
     float** channels = nullptr;
     const long got = vorbis_.read(&file_, &channels,
                                   static_cast<int>(std::min<std::int64_t>(count - done, 4096)), nullptr);
-    if (got == 0) return audio_ends_early(kFormat, begin + done, info_.frames);
+    if (got == 0) return audio_ends_early(kVorbis, begin + done, info_.frames);
     if (got < 0) return fail(Code::kCorrupt, "Vorbis: damage behind frame " + std::to_string(begin + done));
     for (std::size_t c = 0; c < width; ++c)
       for (long i = 0; i < got; ++i) out[static_cast<std::size_t>(done + i) * width + c] = channels[c][i];
@@ -125,7 +125,7 @@ Status VorbisReader::read(std::int64_t begin, std::int64_t count, float* out) {
 }  // namespace
 
 Result<std::unique_ptr<AudioReader>> open_vorbis(AudioBytes bytes) {
-  ASSIGN(const VorbisLibrary* vorbis, loaded_once<load>());
+  ASSIGN(const VorbisLibrary* vorbis, loaded_once<load_vorbis>());
   auto reader = std::make_unique<VorbisReader>(*vorbis, bytes);
   TRY(reader->open());
   return reader;

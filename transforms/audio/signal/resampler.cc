@@ -22,7 +22,7 @@ struct SoxrLibrary {
   decltype(&soxr_runtime_spec) runtime_spec;
 };
 
-Result<SoxrLibrary> load() {
+Result<SoxrLibrary> load_soxr() {
   ASSIGN(SharedLibrary library, SharedLibrary::load("resample", {"libsoxr.so.0"}, "libsoxr0"));
   SoxrLibrary soxr{};
   library.take("soxr_create", soxr.create);
@@ -55,12 +55,12 @@ std::int64_t resampled_frames(std::int64_t frames, std::int64_t from_rate, std::
 }
 
 Resampler::~Resampler() {
-  for (const Kept& kept : kept_) (*loaded_once<load>())->destroy(static_cast<soxr_t>(kept.soxr));
+  for (const Kept& kept : kept_) (*loaded_once<load_soxr>())->destroy(static_cast<soxr_t>(kept.soxr));
 }
 
 Status Resampler::run(const float* in, std::int64_t frames, std::int64_t from_rate, std::int64_t to_rate,
                       float* out) {
-  ASSIGN(const SoxrLibrary* library, loaded_once<load>());
+  ASSIGN(const SoxrLibrary* library, loaded_once<load_soxr>());
   auto kept = std::ranges::find_if(
       kept_, [&](const Kept& k) { return k.from_rate == from_rate && k.to_rate == to_rate; });
   if (kept == kept_.end()) {

@@ -12,8 +12,8 @@ namespace carya::transforms {
 namespace {
 
 // Eight values side by side: the loops over them are vectors in every compiler's hands.
-constexpr int kSide = DCTSIZE;
-using Block = std::int16_t[kSide][kSide];
+constexpr int kBlockSide = DCTSIZE;
+using Block = std::int16_t[kBlockSide][kBlockSide];
 
 // Units of 2^-13.
 constexpr int kBits = 13;
@@ -42,7 +42,7 @@ std::int16_t scaled(std::uint32_t sum) {
 // One dimension, of eight columns at once: in[k][i] is coefficient k of column i.
 template <int kShift>
 void transform(const Block& in, Block& out) {
-  for (int i = 0; i < kSide; ++i) {
+  for (int i = 0; i < kBlockSide; ++i) {
     const std::int16_t c0 = in[0][i], c1 = in[1][i], c2 = in[2][i], c3 = in[3][i];
     const std::int16_t c4 = in[4][i], c5 = in[5][i], c6 = in[6][i], c7 = in[7][i];
     const std::uint32_t low2 = pair(c2, k0541, c6, k0541 - k1847);
@@ -65,8 +65,8 @@ void transform(const Block& in, Block& out) {
 }
 
 void transpose(const Block& in, Block& out) {
-  for (int i = 0; i < kSide; ++i)
-    for (int k = 0; k < kSide; ++k) out[k][i] = in[i][k];
+  for (int i = 0; i < kBlockSide; ++i)
+    for (int k = 0; k < kBlockSide; ++k) out[k][i] = in[i][k];
 }
 
 // The member of the library's state that its public header only names. Source: jpegint.h of
@@ -88,23 +88,23 @@ void inverse_dct(const std::int16_t* coefficients, const std::uint16_t* quantise
                  std::uint32_t column) {
   Block values, between, turned;
   std::int16_t waves = 0;  // coefficients behind the first row
-  for (int k = 0; k < kSide; ++k) {
-    for (int i = 0; i < kSide; ++i) {
-      values[k][i] = wrapped(coefficients[kSide * k + i] * quantisers[kSide * k + i]);
-      if (k > 0) waves = static_cast<std::int16_t>(waves | coefficients[kSide * k + i]);
+  for (int k = 0; k < kBlockSide; ++k) {
+    for (int i = 0; i < kBlockSide; ++i) {
+      values[k][i] = wrapped(coefficients[kBlockSide * k + i] * quantisers[kBlockSide * k + i]);
+      if (k > 0) waves = static_cast<std::int16_t>(waves | coefficients[kBlockSide * k + i]);
     }
   }
   if (waves == 0) {  // wraps where the whole transform saturates
     for (auto& row : between)
-      for (int i = 0; i < kSide; ++i) row[i] = wrapped(values[0][i] * (1 << kPass1Bits));
+      for (int i = 0; i < kBlockSide; ++i) row[i] = wrapped(values[0][i] * (1 << kPass1Bits));
   } else {
     transform<kShift1>(values, between);
   }
   transpose(between, turned);
   transform<kShift2>(turned, values);
-  for (int y = 0; y < kSide; ++y) {
+  for (int y = 0; y < kBlockSide; ++y) {
     std::uint8_t* out = rows[y] + column;
-    for (int x = 0; x < kSide; ++x)
+    for (int x = 0; x < kBlockSide; ++x)
       out[x] = static_cast<std::uint8_t>(std::clamp<int>(values[x][y], -128, 127) + 128);
   }
 }

@@ -60,11 +60,11 @@ JpegWriter::Encoding& encoding_of(j_compress_ptr cinfo) {
   return *static_cast<JpegWriter::Encoding*>(cinfo->client_data);
 }
 
-void on_error(j_common_ptr cinfo) {
+void on_writing_error(j_common_ptr cinfo) {
   std::longjmp(static_cast<JpegWriter::Encoding*>(cinfo->client_data)->jump, 1);
 }
-void on_message(j_common_ptr, int) {}
-void on_output(j_common_ptr) {}
+void on_writing_message(j_common_ptr, int) {}
+void on_writing_output(j_common_ptr) {}
 
 void begin(j_compress_ptr cinfo) {
   JpegWriter::Encoding& encoding = encoding_of(cinfo);
@@ -83,9 +83,9 @@ void end(j_compress_ptr) {}
 
 JpegWriter::Encoding::Encoding() {
   cinfo.err = jpeg_std_error(&errors);
-  errors.error_exit = on_error;
-  errors.emit_message = on_message;
-  errors.output_message = on_output;
+  errors.error_exit = on_writing_error;
+  errors.emit_message = on_writing_message;
+  errors.output_message = on_writing_output;
   cinfo.client_data = this;
   CHECK(guarded([this] { jpeg_create_compress(&cinfo); }));
   target.init_destination = begin;
