@@ -36,7 +36,8 @@ WEIGHT = 20_000  # of the groups, where a task has 1,024
 DEMAND = 1.8  # of job 1, in what the host makes alone; job 2 takes twice that
 EPOCHS, JOIN = 4, 2  # job 2 begins when so many epochs of job 1 are over
 ROWS, SIDE = 32, 96
-KEPT = {"memory": "2GB", "after": "resize#1"}  # Cachew's user marks the place, too
+KEPT = {"memory": "2GB"}
+MARKED = {**KEPT, "after": "resize#1"}  # Cachew's user marks the place, too
 WITHIN, CHANGES_MAX, OF_CACHEW = 1.05, 3, 0.7
 
 
@@ -133,8 +134,8 @@ def judge(job: Job, trainer: Trainer, digests: list[int]) -> None:
 class Fig10:
     """The world, its daemon, and its two jobs."""
 
-    def __init__(self, bench: Bench, scratch: Path, epoch_s: float) -> None:
-        self._bench, self._scratch, self._epoch_s = bench, scratch, epoch_s
+    def __init__(self, bench: Bench, scratch: Path, epoch_s: float, kept: dict[str, str]) -> None:
+        self._bench, self._scratch, self._epoch_s, self._kept = bench, scratch, epoch_s, kept
 
     def task(self, folder: Path, epochs: int, step_s: float = 0.0, **loader: Any) -> dict[str, Any]:
         return {"folder": str(folder), "epochs": epochs, "step_s": step_s, "loader": loader}
@@ -182,7 +183,7 @@ class Fig10:
             folder = self.records(batches * ROWS)
             host = world.machines.host
             host.set_cores(os.cpu_count() or 1)
-            alone_task = self.task(folder, EPOCHS, daemon="embedded", cache=KEPT)
+            alone_task = self.task(folder, EPOCHS, daemon="embedded", cache=MARKED)
             digests = self.done(host.inside, alone_task).lines[-1]["digests"]
             host.set_cores(HOST_CORES)
             jobs = self.jobs(world, folder, batches * step_s, step_s, digests)
@@ -214,7 +215,7 @@ class Fig10:
                 time.sleep(0.05)
 
             def begin(job: str, step_s: float) -> Trainer:
-                loader = {"daemon": str(socket), "job": job, "threads": 1, "cache": KEPT}
+                loader = {"daemon": str(socket), "job": job, "threads": 1, "cache": self._kept}
                 trainers.append(self.trainer(world.machines.host.inside, self.task(folder, EPOCHS, step_s, **loader)))
                 return trainers[-1]
 
@@ -260,6 +261,7 @@ def report(jobs: list[Job], figures: dict[str, float]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epoch", type=float, default=80, help="seconds of job 1's ideal epoch (default 80)")
+    parser.add_argument("--unmarked", action="store_true", help="each job chooses by itself where samples are kept")
     parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
     parser.add_argument("--smoke", action="store_true", help="epochs of a second; its figures mean nothing")
     parser.add_argument("--job", help=argparse.SUPPRESS)
@@ -274,7 +276,8 @@ def main() -> int:
     options.seconds = 0.0
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(options, Path(scratch))
-        jobs, figures = Fig10(bench, Path(scratch), 1.0 if options.smoke else options.epoch).play()
+        epoch_s = 1.0 if options.smoke else options.epoch
+        jobs, figures = Fig10(bench, Path(scratch), epoch_s, KEPT if options.unmarked else MARKED).play()
     report(jobs, figures)
     return 0 if all(job.same_bits and job.once for job in jobs) else 1
 

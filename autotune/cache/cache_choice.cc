@@ -30,6 +30,7 @@ Status check(const CacheInputs& facts) {
     TRY(check(where + "fill_s", place.fill_s, 0));
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
+    TRY(check(where + "kept", place.kept, 0));
     for (const CacheTier& tier : place.tiers) {
       TRY(check(where + "capacity_bytes", tier.capacity_bytes, 0));
       TRY(check(where + "read_cpu_s", tier.read_cpu_s, 0));
@@ -86,14 +87,28 @@ double mixed_s(const CacheInputs& facts, const CachePlace& place, const Kept& ke
   return epoch_s(facts, compute_s, 1 - hits * kept.share, std::max(hits * kept.fetch_s, fills * kept.put_s));
 }
 
+/// Of what is kept in the end, the part that is there already.
+double part_of(const CachePlace& place, const Kept& kept) {
+  return kept.share > 0 ? std::min(1.0, place.kept / kept.share) : 0;
+}
+
+/// CPU seconds per record of the epochs that are left, where what is not there yet is put there. Of ranks that keep apart,
+/// each meets some of the rest in every epoch.
+double filled_run_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept) {
+  const double part = part_of(place, kept);
+  return facts.filling_epochs * mixed_s(facts, place, kept, part, 1 - part) +
+         (facts.epochs_left - facts.filling_epochs) * mixed_s(facts, place, kept, 1, 0);
+}
+
 CacheCost cost_of(const CacheInputs& facts, std::size_t index, const Factors& factors = kAsThought) {
   const CachePlace& place = facts.places[index];
   const Kept kept = kept_by(facts, place, factors);
   const double without_s = epoch_s(facts, facts.sample_s, 1);
-  const double filling_s = mixed_s(facts, place, kept, 0, 1);
-  CacheCost cost{.place = index, .share = kept.share, .written_bytes = kept.written_bytes};
+  const double part = part_of(place, kept);
+  const double filling_s = mixed_s(facts, place, kept, part, 1 - part);
+  CacheCost cost{.place = index, .share = kept.share, .written_bytes = (1 - part) * kept.written_bytes};
   cost.later_s = mixed_s(facts, place, kept, 1, 0);
-  cost.run_s = facts.filling_epochs * filling_s + (facts.epochs_left - facts.filling_epochs) * cost.later_s;
+  cost.run_s = filled_run_s(facts, place, kept);
   const double extra = filling_s - without_s, saved = without_s - cost.later_s;
   if (extra <= 0)
     cost.pays_back_epochs = 0;
@@ -147,14 +162,11 @@ double cache_share(const CacheInputs& facts, const CachePlace& place) {
   return kept_by(facts, place, kAsThought).share;
 }
 
-bool pays_to_fill(const CacheInputs& facts, const CachePlace& place, double filled) {
+bool pays_to_fill(const CacheInputs& facts, const CachePlace& place) {
   const Kept kept = kept_by(facts, place, kAsThought);
-  if (!(kept.share > filled)) return false;
-  const double part = std::max(0.0, filled) / kept.share;
-  const double stops_s = facts.epochs_left * mixed_s(facts, place, kept, part, 0);
-  // Of ranks that keep apart, each meets some of the rest in every epoch.
-  const double goes_on_s = facts.filling_epochs * mixed_s(facts, place, kept, part, 1 - part) +
-                           (facts.epochs_left - facts.filling_epochs) * mixed_s(facts, place, kept, 1, 0);
+  if (!(kept.share > place.kept)) return false;
+  const double stops_s = facts.epochs_left * mixed_s(facts, place, kept, part_of(place, kept), 0);
+  const double goes_on_s = filled_run_s(facts, place, kept);
   return goes_on_s < stops_s;
 }
 

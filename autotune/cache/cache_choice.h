@@ -47,6 +47,8 @@ struct CachePlace {
   double fill_s = 0;  ///< to compute it, keep it and go on: above what it costs where nothing is kept
   double hit_s = 0;   ///< to go on from the kept bytes
   double bytes = 0;   ///< of the kept sample; above 0
+  /// The share of all records whose samples are there already, whoever put them: hits from the present epoch on.
+  double kept = 0;
   /// Nearest first: each keeps what those before it have no room for. None: memory, of CacheInputs::capacity_bytes.
   std::vector<CacheTier> tiers{};
   bool uses(CacheStorage storage) const {
@@ -66,7 +68,7 @@ struct CacheInputs {
   double records = 0;         ///< of one epoch, above 0
   double capacity_bytes = 0;  ///< of memory, for all kept samples together
   double epochs_left = 1;     ///< the present one included, at least 1; see expected_epochs()
-  /// As many epochs' samples have to be put in, 1 to epochs_left; see filling_epochs().
+  /// As many epochs' samples have to be put in where nothing is kept yet, 1 to epochs_left; see filling_epochs().
   double filling_epochs = 1;
 };
 
@@ -76,7 +78,7 @@ struct CacheCost {
   double share = 0;                    ///< of the records that are kept
   double run_s = 0;          ///< CPU seconds per record, with what reading costs, over the epochs left
   double later_s = 0;        ///< of these, in one epoch after the present one
-  double written_bytes = 0;  ///< to files, per record
+  double written_bytes = 0;  ///< to files, per record, beyond what is there
   /// After so many epochs in all what filling cost is paid back; 0: filling costs nothing; none: never.
   std::optional<double> pays_back_epochs{};
 };
@@ -109,9 +111,9 @@ double filling_epochs(double ranks, double epochs);
 /// The share of the records that a place keeps: all its tiers together.
 double cache_share(const CacheInputs& facts, const CachePlace& place);
 
-/// Whether it still pays to keep more at a place of which the share `filled` of all records is kept: for the rest of the run,
-/// against going on with that.
-bool pays_to_fill(const CacheInputs& facts, const CachePlace& place, double filled);
+/// Whether it still pays to keep more at a place than what is there already: for the rest of the run, against going on
+/// with that.
+bool pays_to_fill(const CacheInputs& facts, const CachePlace& place);
 
 /// The choice with the least run_s, or the present one if that is not surely worse by the margin of a change. Pure.
 /// Errors: kInvalidArgument (numbers that cannot be, with their names).

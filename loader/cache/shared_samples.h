@@ -22,4 +22,7 @@ std::shared_ptr<SampleCache> shared_samples(const SharedSamplesKey& key, std::ui
                                             std::uint64_t wanted_bytes,
                                             const std::shared_ptr<SharedBudget>& budget);
 
+/// Those that some stream of this process keeps for this key now; null: none does. Threads: thread-safe.
+std::shared_ptr<SampleCache> find_shared_samples(const SharedSamplesKey& key);
+
 }  // namespace carya::loader

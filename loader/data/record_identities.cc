@@ -1,5 +1,6 @@
 #include "loader/data/record_identities.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <utility>
@@ -92,6 +93,15 @@ std::optional<Hash128> RecordIdentities::of(std::uint64_t source) const {
   thread_local Hasher128 hasher;
   hasher.reset();
   return add(source, hasher) ? std::optional(hasher.digest()) : std::nullopt;
+}
+
+std::vector<Hash128> RecordIdentities::some(std::size_t most) const {
+  std::vector<Hash128> names;
+  const std::uint64_t records = dataset_->count(), count = std::min<std::uint64_t>(most, records);
+  for (std::uint64_t i = 0; i < count; ++i)
+    if (const auto name = of(dataset_->source_index(records / count * i + records % count * i / count)))
+      names.push_back(*name);
+  return names;
 }
 
 /// All that names the record; false: its file has no version.

@@ -29,6 +29,8 @@ class RecordIdentities {
   /// The name of a record, by its index in the source; none if its file has no version.
   /// Of URLs, which clients choose, by a hash for which nobody finds two that are alike (SHA-256).
   std::optional<Hash128> of(std::uint64_t source) const;
+  /// The names of so many records of the dataset, or of all, evenly spread: to find out how many of them files have.
+  std::vector<Hash128> some(std::size_t most) const;
   /// Whether the record's files are as they were listed; asked once for each record.
   bool may_take(std::uint64_t source) const;
   /// Whether bytes that were read since this object was made are those of the version that was listed: the files are as

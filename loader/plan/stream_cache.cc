@@ -13,9 +13,7 @@
 #include "loader/plan/cache_places.h"
 #include "loader/plan/order_choice.h"
 #include "shm/memory_limit.h"
-#include "transforms/op/order_hints.h"
 #include "transforms/ops/encoded/transcode.h"
-#include "transforms/pipeline/codec_versions.h"
 #include "transforms/plan/source_parts.h"
 
 namespace carya::loader {
@@ -35,33 +33,15 @@ constexpr int kChangesMax = 4;
 constexpr std::int64_t kUndoNs = 600'000'000'000;
 /// Samples that were asked for are kept as if the run were long.
 constexpr double kManyEpochs = 100;
+/// A smaller share of samples that were there already is not said.
+constexpr double kSaidShare = 0.005;
 constexpr double kMicro = 1e6;
-/// The name of the place before all ops.
-constexpr char kReading[] = "reading";
-/// What packed records are, in the names of places in files; another one when their bytes change.
-constexpr char kCoefficients[] = "coefficients 1";
-constexpr char kRecords[] = "records 1";
+/// So many records are looked for in files, to know how many are there: to a twentieth.
+constexpr std::size_t kCensusRecords = 512;
+constexpr std::int64_t kCensusEveryNs = 60'000'000'000;
 
 Json figure(double seconds) {
   return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
-}
-
-const char* form_name(const CachePoint& at) {
-  switch (at.form) {
-    case CacheForm::kResults:
-      return "raw";
-    case CacheForm::kCoefficients:
-      return "coefficients";
-    case CacheForm::kRecords:
-      return "records";
-  }
-  return "";
-}
-
-void hash_op(Hasher128& hasher, const transforms::Op& op) {
-  hasher.update(std::string_view(op.json()));
-  hasher.update(static_cast<std::uint64_t>(op.traits().version));
-  for (const auto& inner : op.inner()) hash_op(hasher, *inner);
 }
 
 }  // namespace
@@ -127,8 +107,7 @@ Status StreamCache::check_place() const {
 }
 
 std::string StreamCache::label_of(std::size_t ops) const {
-  if (ops == 0) return kReading;
-  return transforms::op_labels(pipeline_->ops())[order_[ops - 1]];
+  return place_label(*pipeline_, order_, ops);
 }
 
 /// The place behind the op that the options name.
@@ -221,13 +200,19 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   facts->read_s = read_.cpu_s + read_.money_s;
   facts->wait_s = read_.wait_s;
   facts->records = static_cast<double>(options_.records);
-  facts->capacity_bytes = static_cast<double>(capacity());
-  facts->epochs_left =
-      asked_for ? kManyEpochs : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
-  facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
+  facts->capacity_bytes = static_cast<double>(room());
   correct(*facts, known);
+  find_kept(*facts);
   if (!asked_for) measure_storages(*facts);
+  count_files(*facts);
   add_tiers(*facts);
+  // What others keep already is worth what this run has of it, also where samples are kept whether it pays or not.
+  const bool others_keep =
+      !place() && std::ranges::any_of(facts->places, [](const auto& place) { return place.kept > 0; });
+  facts->epochs_left = asked_for && !others_keep
+                           ? kManyEpochs
+                           : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
+  facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
   pay_filled(*facts);
   const std::size_t now = choice_of(*facts, held_now());
   const bool undoes = left_ && monotonic_ns() - left_ns_ < kUndoNs;
@@ -276,6 +261,44 @@ void StreamCache::measure_storages(const autotune::CacheInputs& facts) {
   storages_->probe(place().get(), small->bytes, large->bytes, unix_s());
 }
 
+/// The memory of each place, and what is kept there already by whichever stream of this process.
+void StreamCache::find_kept(autotune::CacheInputs& facts) const {
+  for (autotune::CachePlace& place : facts.places) {
+    double capacity = facts.capacity_bytes;
+    if (const auto samples =
+            find_shared_samples({options_.dataset, place_names(pipeline_, order_, place.at).memory})) {
+      const SampleCacheStats there = samples->stats();
+      const auto records = static_cast<double>(there.records);
+      if (records > 0) place.bytes = static_cast<double>(there.bytes) / records;
+      place.kept = std::min(1.0, records / facts.records);
+      capacity = std::min(static_cast<double>(there.capacity_bytes),
+                          there.admitted_share * facts.records * place.bytes);
+    }
+    place.tiers = {{.capacity_bytes = capacity}};
+  }
+}
+
+/// Find out what lies in files that this stream does not use. Only one whose place is chosen once waits for that.
+void StreamCache::count_files(const autotune::CacheInputs& facts) {
+  const auto now = held_now();
+  const bool asked_for = options_.cache.mode == Mode::kOn;
+  if (!options_.identities || monotonic_ns() < count_ns_ || (now && (asked_for || now->disk || now->shared)))
+    return;
+  count_ns_ = monotonic_ns() + kCensusEveryNs;
+  std::vector<Hash128> places;
+  for (const autotune::CachePlace& place : facts.places)
+    if (may_be_in_files(place.at)) places.push_back(place_names(pipeline_, order_, place.at).files);
+  if (places.empty()) return;
+  for (const CacheFolder* folder : {&options_.cache.disk, &options_.cache.shared})
+    if (folder->bytes > 0)
+      censuses_[folder->path] =
+          FolderCensus::begin(folder->path, places, options_.identities->some(kCensusRecords));
+  if (!asked_for) return;
+  const std::int64_t until_ns = monotonic_ns() + FileTier::kOpenNs;
+  for (const auto& [folder, census] : censuses_)
+    census->wait(std::max<std::int64_t>(0, until_ns - monotonic_ns()));
+}
+
 /// Each place in memory alone, and with files behind it. What was asked for has the files that were.
 void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
   const bool asked_for = options_.cache.mode == Mode::kOn;
@@ -283,6 +306,7 @@ void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
   std::vector<autotune::CachePlace> all;
   for (const autotune::CachePlace& place : facts.places) {
     std::vector<autotune::CacheTier> files;
+    std::vector<double> kept;
     for (const auto& [storage, folder] : {std::pair{CacheStorage::kDisk, options_.cache.disk},
                                           std::pair{CacheStorage::kShared, options_.cache.shared}}) {
       if (folder.bytes == 0 || !may_be_in_files(place.at)) continue;
@@ -290,19 +314,27 @@ void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
         files.push_back({.capacity_bytes = static_cast<double>(folder.bytes), .storage = storage});
       else if (const auto tier = storages_->tier(storage, place.bytes, facts.records, memory_bytes))
         files.push_back(*tier);
+      else
+        continue;
+      const auto census = censuses_.find(folder.path);
+      kept.push_back(census == censuses_.end()
+                         ? 0
+                         : census->second->share(place_names(pipeline_, order_, place.at).files).value_or(0));
     }
     const std::size_t sets = std::size_t{1} << files.size();
     for (std::size_t set = asked_for ? sets - 1 : 0; set < sets; ++set) {
       autotune::CachePlace& one = all.emplace_back(place);
-      one.tiers = {{.capacity_bytes = facts.capacity_bytes}};
-      for (std::size_t i = 0; i < files.size(); ++i)
-        if ((set >> i & 1) != 0) one.tiers.push_back(files[i]);
+      for (std::size_t i = 0; i < files.size(); ++i) {
+        if ((set >> i & 1) == 0) continue;
+        one.tiers.push_back(files[i]);
+        one.kept = std::min(1.0, one.kept + kept[i]);
+      }
     }
   }
   facts.places = std::move(all);
 }
 
-/// What was filled is paid: only the rest still costs more than it would without. It goes on where that pays.
+/// What this stream's own place has, its files too. Filling goes on where that pays.
 void StreamCache::pay_filled(autotune::CacheInputs& facts) {
   const auto kept = place();
   if (!kept) return;
@@ -313,21 +345,15 @@ void StreamCache::pay_filled(autotune::CacheInputs& facts) {
     for (const auto& tier : kept->files->tiers())
       if (place.uses(storage_of(tier->options().kind)))
         records += static_cast<double>(tier->stats().store.entries);
-    double share = autotune::cache_share(facts, place);
-    const double filled = std::min(share, records / facts.records);
-    if (held == held_by(place)) {
-      kept->fills_more =
-          options_.cache.mode == Mode::kOn || filled >= share || autotune::pays_to_fill(facts, place, filled);
-      if (!kept->fills_more && filled > 0) {  // then it stays with what it has
-        const double all_bytes = facts.records * place.bytes;
-        for (autotune::CacheTier& tier : place.tiers)
-          tier.capacity_bytes = std::min(tier.capacity_bytes, all_bytes) * filled / share;
-        share = filled;
-      }
-    }
-    const double rest = share > 0 ? 1 - filled / share : 0;
-    place.fill_s = facts.sample_s + rest * (place.fill_s - facts.sample_s);
-    for (autotune::CacheTier& tier : place.tiers) tier.put_s *= rest, tier.write_cpu_s *= rest;
+    const double share = autotune::cache_share(facts, place);
+    place.kept = std::min(share, std::max(place.kept, records / facts.records));
+    if (held != held_by(place)) continue;
+    kept->fills_more =
+        options_.cache.mode == Mode::kOn || place.kept >= share || autotune::pays_to_fill(facts, place);
+    if (kept->fills_more || !(place.kept > 0)) continue;
+    const double all_bytes = facts.records * place.bytes;  // it stays with what it has
+    for (autotune::CacheTier& tier : place.tiers)
+      tier.capacity_bytes = std::min(tier.capacity_bytes, all_bytes) * place.kept / share;
   }
 }
 
@@ -357,20 +383,13 @@ void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known
   }
 }
 
-/// The room for samples: what there is of it, or would be.
-std::uint64_t StreamCache::capacity() const {
-  if (const auto kept = place()) return kept->samples->stats().capacity_bytes;
-  return options_.budget ? std::min(options_.capacity_bytes, options_.budget->left())
-                         : options_.capacity_bytes;
-}
-
-/// What is kept at a place, in words that name it: "" for the results of ops.
-std::string StreamCache::form_of(const KeptPlace& place) const {
-  if (place.at.form == CacheForm::kResults) return "";
-  if (place.keeps_records()) return kRecords;
-  std::string form = kCoefficients;
-  for (const std::size_t field : place.packed) form += " " + pipeline_->fields()[field].spec.name;
-  return form;
+/// The memory for samples of a place where nobody keeps any: what is left, and what this stream would give back.
+std::uint64_t StreamCache::room() const {
+  if (!options_.budget) return options_.capacity_bytes;
+  const auto kept = place();
+  const bool alone = kept && kept->samples.use_count() == 1;
+  const std::uint64_t own = alone ? kept->samples->stats().capacity_bytes : 0;
+  return std::min(options_.capacity_bytes, options_.budget->left() + own);
 }
 
 /// Whether samples of a place can be in files: the records have names, and nothing before it may change under its own.
@@ -385,30 +404,9 @@ bool StreamCache::may_be_in_files(const CachePoint& at) const {
   return true;
 }
 
-/// The files of samples of a place. What they are is said by their form, the ops before them with their versions, in the
-/// order that runs, the codecs, and the fields that the ops take.
-std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place, const Held& held) const {
-  if ((!held.disk && !held.shared) || !may_be_in_files(place.at)) return std::make_shared<KeptFiles>();
-  Hasher128 hasher;
-  const std::size_t ops = place.at.ops;
-  hasher.update(std::string_view("carya samples 1"));
-  if (const std::string form = form_of(place); !form.empty()) hasher.update(std::string_view(form));
-  Json names = Json::array();
-  for (std::size_t i = 0; i < ops; ++i) {
-    const transforms::Op& op = *pipeline_->ops()[order_[i]];
-    hash_op(hasher, op);
-    names.push_back(Json::parse(op.json()));
-  }
-  if (!place.keeps_records())
-    for (const std::string& codec : transforms::codec_versions()) hasher.update(std::string_view(codec));
-  for (const transforms::SourceField& field : pipeline_->fields()) {
-    hasher.update(static_cast<std::uint64_t>(field.kind));
-    hasher.update(std::string_view(field.spec.name));
-    hasher.update(std::string_view(field.spec.to_string()));
-  }
-  const std::string about =
-      Json{{"version", 1}, {"after", label_of(ops)}, {"ops", std::move(names)}, {"form", form_name(place.at)}}
-          .dump();
+/// The files of samples of a place.
+std::shared_ptr<const KeptFiles> StreamCache::open_files(const Held& held, const PlaceNames& names) const {
+  if ((!held.disk && !held.shared) || !may_be_in_files(held.at)) return std::make_shared<KeptFiles>();
   std::vector<std::shared_ptr<FileTier>> tiers;
   for (const auto& [kind, folder, used] : {std::tuple{TierKind::kDisk, options_.cache.disk, held.disk},
                                            std::tuple{TierKind::kShared, options_.cache.shared, held.shared}})
@@ -416,8 +414,8 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const KeptPlace& place,
       tiers.push_back(FileTier::open({.kind = kind,
                                       .folder = folder.path,
                                       .capacity_bytes = folder.bytes,
-                                      .place = hasher.digest(),
-                                      .about = about,
+                                      .place = names.files,
+                                      .about = names.about,
                                       .records = options_.records,
                                       .budget = options_.write_budget,
                                       .page_cache_bytes = shm::available_memory_bytes()}));
@@ -469,25 +467,33 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
                             choice_.all.front().later_s * kMicro)
               : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
                             facts_.epochs_left);
+  const bool changes = held != now && changes_ < kChangesMax;
+  if (changes) found_share_ = held ? facts_.places[*choice_.chosen.place].kept : 0;
+  if (found_share_ >= kSaidShare)
+    why_ += fmt::format("; {:.0f} % of the samples were there already", 100 * found_share_);
   if (!options_.stores.empty())
     why_ += fmt::format("; reading a record from its store counts as {:.0f} us of money, {:.0f} of time",
                         read_.money_s * kMicro, std::max(read_.cpu_s, read_.wait_s) * kMicro);
-  if (held == now || changes_ >= kChangesMax) return;
+  if (!changes) return;
   std::shared_ptr<KeptPlace> next;
   if (held) {
     const CachePoint& at = held->at;
-    next = std::make_shared<KeptPlace>();
-    next->order = order_;
-    next->at = at;
-    if (!part_at(at, *next)) return;  // places_now() has tried
-    std::string names = form_of(*next);
-    for (std::size_t i = 0; i < at.ops; ++i) names += pipeline_->ops()[order_[i]]->json();
-    next->samples = shared_samples({options_.dataset, std::move(names)}, options_.records,
-                                   options_.capacity_bytes, options_.budget);
-    next->files = open_files(*next, *held);
-    next->bell = bell_;
+    const PlaceNames names = place_names(pipeline_, order_, at);
+    const SharedSamplesKey key{options_.dataset, names.memory};
+    // What this stream alone keeps elsewhere comes back when its last chunk ends: until then it keeps nothing.
+    const bool waits = now && now->at != at && options_.budget && options_.budget->left() < room() &&
+                       !find_shared_samples(key);
+    if (!waits) {
+      next = std::make_shared<KeptPlace>();
+      next->order = order_;
+      next->at = at;
+      if (!part_at(at, *next)) return;  // places_now() has tried
+      next->samples = shared_samples(key, options_.records, options_.capacity_bytes, options_.budget);
+      next->files = open_files(*held, names);
+      next->bell = bell_;
+    }
   }
-  ++changes_;
+  if (next || !held) ++changes_;
   left_ = now;
   left_ns_ = monotonic_ns();
   const MutexLock lock(placing_);
@@ -528,6 +534,7 @@ std::string StreamCache::report_now() const {
          {"disk", at && at->uses(CacheStorage::kDisk)},
          {"shared", at && at->uses(CacheStorage::kShared)},
          {"share", cost.share},
+         {"kept_share", at ? at->kept : 0},
          {"written_bytes", cost.written_bytes * facts_.records},
          {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
          {"hit_us", at ? figure(at->hit_s) : Json(nullptr)},
@@ -539,7 +546,8 @@ std::string StreamCache::report_now() const {
               {"after", kept ? Json(label_of(kept->at.ops)) : Json(nullptr)},
               {"form", kept ? Json(form_name(kept->at)) : Json(nullptr)},
               {"why", why_},
-              {"capacity_bytes", capacity()},
+              {"found_share", kept ? found_share_ : 0},
+              {"capacity_bytes", kept ? kept->samples->stats().capacity_bytes : room()},
               {"epochs_expected", facts_.epochs_left},
               {"sample_us", figure(facts_.sample_s)},
               {"expected_share", choice_.chosen.place ? choice_.chosen.share : 0},

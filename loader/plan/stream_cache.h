@@ -13,6 +13,7 @@
 #include "autotune/cache/cache_choice.h"
 #include "base/mutex.h"
 #include "loader/cache/cache_options.h"
+#include "loader/cache/folder_census.h"
 #include "loader/cache/kept_files.h"
 #include "loader/cache/sample_cache.h"
 #include "loader/cache/shared_samples.h"
@@ -21,6 +22,7 @@
 #include "loader/plan/cache_places.h"
 #include "loader/plan/cache_storages.h"
 #include "loader/plan/kept_place.h"
+#include "loader/plan/place_names.h"
 #include "loader/plan/plan_profile.h"
 #include "transforms/plan/plan.h"
 
@@ -115,6 +117,8 @@ class StreamCache {
   Result<std::size_t> named_place(const std::vector<std::size_t>& places) const REQUIRES(deciding_);
   void decide(const PlanProfile& known, std::uint64_t epoch) REQUIRES(deciding_);
   void correct(autotune::CacheInputs& facts, const PlanProfile& known) REQUIRES(deciding_);
+  void find_kept(autotune::CacheInputs& facts) const REQUIRES(deciding_);
+  void count_files(const autotune::CacheInputs& facts) REQUIRES(deciding_);
   void add_tiers(autotune::CacheInputs& facts) const REQUIRES(deciding_);
   void pay_filled(autotune::CacheInputs& facts) REQUIRES(deciding_);
   void measure_storages(const autotune::CacheInputs& facts) REQUIRES(deciding_);
@@ -122,10 +126,9 @@ class StreamCache {
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
   std::size_t choice_of(const autotune::CacheInputs& facts, const std::optional<Held>& held) const;
   bool may_be_in_files(const autotune::CachePoint& at) const REQUIRES(deciding_);
-  std::uint64_t capacity() const;
+  std::uint64_t room() const;
   bool part_at(const autotune::CachePoint& at, KeptPlace& place) const REQUIRES(deciding_);
-  std::string form_of(const KeptPlace& place) const REQUIRES(deciding_);
-  std::shared_ptr<const KeptFiles> open_files(const KeptPlace& place, const Held& held) const
+  std::shared_ptr<const KeptFiles> open_files(const Held& held, const PlaceNames& names) const
       REQUIRES(deciding_);
 
   const std::shared_ptr<const transforms::Pipeline> pipeline_;
@@ -143,7 +146,10 @@ class StreamCache {
   std::optional<CacheStorages> storages_ GUARDED_BY(deciding_);  // set by create()
   bool has_jpegs_ GUARDED_BY(deciding_) = false;                 // JPEGs were decoded by this stream
   std::map<autotune::CachePoint, autotune::CachePlace> measured_ GUARDED_BY(deciding_);  // places that ran
-  ReadCost read_ GUARDED_BY(deciding_);                                                  // of a record
+  double found_share_ GUARDED_BY(deciding_) = 0;  // was at the place already when it was turned to
+  std::map<std::string, std::shared_ptr<const FolderCensus>> censuses_ GUARDED_BY(deciding_);  // by folder
+  std::int64_t count_ns_ GUARDED_BY(deciding_) = 0;  // when files are counted next
+  ReadCost read_ GUARDED_BY(deciding_);              // of a record
 
   bool ended_ GUARDED_BY(deciding_) = false;
   std::string last_report_ GUARDED_BY(deciding_);  // made as the stream ended

@@ -77,6 +77,58 @@ TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
   EXPECT_GT(kept, 50);
 }
 
+/// A second job of the same data: it plays on from what the first has put at its place, where it has no room of its own
+/// at others beyond what the first has left.
+TEST(CacheChoice, WhatOthersKeepAlreadyIsFoundFromTheFirstEpochOn) {
+  std::mt19937_64 random(23);
+  const auto draw = [&](double low, double high) { return drawn(random, low, high); };
+  int same = 0, other = 0;
+  for (int world = 0; world < 400; ++world) {
+    CacheInputs facts{.sample_s = draw(1e-4, 1e-2), .records = 20 + std::floor(draw(1, 200))};
+    facts.epochs_left = 2 + static_cast<double>(random() % 8);
+    for (std::size_t ops = 1; ops <= 2 + random() % 5; ++ops) {
+      const double hit = facts.sample_s * draw(0.01, 0.9);
+      facts.places.push_back({.at = {ops},
+                              .fill_s = facts.sample_s + draw(1e-6, 1e-3),
+                              .hit_s = hit,
+                              .bytes = std::floor(draw(1e3, 1e6))});
+    }
+    // The first job keeps whole records at one place, and has filled a part of them.
+    const std::size_t taken = random() % facts.places.size();
+    const double fits = std::floor(draw(1, facts.records + 1)), there = std::floor(draw(1, fits + 1));
+    const double left_bytes = random() % 2 == 0 ? 0 : draw(1e4, 1e8);
+    for (CachePlace& place : facts.places) place.tiers = {{.capacity_bytes = left_bytes}};
+    CachePlace& live = facts.places[taken];
+    live.tiers = {{.capacity_bytes = fits * live.bytes}};
+    live.kept = there / facts.records;
+    const auto played_on = [&](std::size_t index) {
+      const CachePlace& place = facts.places[index];
+      double sum = 0, kept = index == taken ? there : 0;
+      const double most = std::min(facts.records, place.tiers[0].capacity_bytes / place.bytes);
+      for (int epoch = 0; epoch < static_cast<int>(facts.epochs_left); ++epoch) {
+        sum += kept * place.hit_s + (most - kept) * place.fill_s + (facts.records - most) * facts.sample_s;
+        kept = most;
+      }
+      return sum / facts.records;
+    };
+    const auto choice = choose_cache(facts);
+    ASSERT_TRUE(choice) << choice.error().message;
+    const double nothing = facts.epochs_left * facts.sample_s;
+    double best = nothing;
+    for (std::size_t i = 0; i < facts.places.size(); ++i) {
+      EXPECT_NEAR(choice->all[i + 1].run_s, played_on(i), 1e-9 * nothing) << world << " " << i;
+      best = std::min(best, played_on(i));
+    }
+    EXPECT_LE(choice->chosen.run_s, best + kCacheMargin * nothing);
+    EXPECT_LE(choice->chosen.run_s, played_on(taken) + kCacheMargin * nothing)
+        << "what marking it would cost";
+    if (left_bytes == 0 && choice->chosen.place) EXPECT_EQ(choice->chosen.place, taken);
+    if (choice->chosen.place) ++(choice->chosen.place == taken ? same : other);
+  }
+  EXPECT_GT(same, 100);
+  EXPECT_GT(other, 20);
+}
+
 TEST(CacheChoice, ReadsThatAreSavedCountInMoneyAndTime) {
   CacheInputs facts = photos(10);
   facts.places[0] = {.at = {.form = CacheForm::kRecords}, .fill_s = 430e-6, .hit_s = 425e-6, .bytes = 1e5};
@@ -227,11 +279,12 @@ TEST(CacheChoice, FillingStopsWhenItNoLongerPaysBeforeTheRunEnds) {
   CacheInputs facts = photos(10);
   facts.places[0].tiers = {
       {.capacity_bytes = 0.8 * 580e6, .write_cpu_s = 90e-6, .storage = CacheStorage::kDisk}};
-  const CachePlace& place = facts.places[0];
+  CachePlace& place = facts.places[0];
   int pays = 0;
   for (double left = 1; left <= 10; ++left)
     for (const double filled : {0.0, 0.2, 0.5, 0.79, 0.8, 1.0}) {
       facts.epochs_left = left;
+      place.kept = filled;
       const auto played_on = [&](bool fills) {
         double sum = 0, kept = std::min(filled, 0.8);
         for (int epoch = 0; epoch < left; ++epoch) {
@@ -242,11 +295,13 @@ TEST(CacheChoice, FillingStopsWhenItNoLongerPaysBeforeTheRunEnds) {
         return sum;
       };
       const bool better = filled < 0.8 && played_on(true) < played_on(false);
-      EXPECT_EQ(pays_to_fill(facts, place, filled), better) << left << " epochs, filled " << filled;
+      EXPECT_EQ(pays_to_fill(facts, place), better) << left << " epochs, filled " << filled;
       pays += better ? 1 : 0;
     }
   EXPECT_GT(pays, 10);
   EXPECT_LT(pays, 40);
+  EXPECT_EQ(choose_cache(facts)->all[1].written_bytes, 0) << "all is there";
+  place.kept = 0;
   EXPECT_NEAR(choose_cache(facts)->all[1].written_bytes, 0.8 * 580e3, 1e-6);
 }
 

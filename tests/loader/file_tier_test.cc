@@ -24,13 +24,13 @@ using Rows = std::vector<std::vector<std::uint64_t>>;
 constexpr int kTierPhotos = 24;
 constexpr char kTierOps[] = R"({"op":"decode_image"},{"op":"random_resized_crop","size":[16,16]})";
 
-Opened open_long_unchanged(const PhotoFolder& folder) {
+Opened open_long_unchanged(const PhotoFolder& folder, const std::string& ops = kTierOps) {
   const auto long_ago = std::filesystem::file_time_type::clock::now() - 1h;
   for (int record = 0; record < kTierPhotos; ++record)
     std::filesystem::last_write_time(folder.file(record), long_ago);
   const std::string json = R"({"version":1,"source":{"type":"image_folder","path":")" +
-                           folder.path().string() + R"("},"views":[],"shuffle":{"seed":5},"ops":[)" +
-                           kTierOps + R"(],"batch":)" + kBatch4 + "}";
+                           folder.path().string() + R"("},"views":[],"shuffle":{"seed":5},"ops":[)" + ops +
+                           R"(],"batch":)" + kBatch4 + "}";
   auto pipeline = transforms::Pipeline::parse(json);
   EXPECT_TRUE(pipeline) << (pipeline ? "" : pipeline.error().message);
   auto dataset = Dataset::open(**pipeline, {});
@@ -78,6 +78,33 @@ TEST(FileTier, SamplesServeLaterStreamsWithTheSameBits) {
   EXPECT_EQ(drain_epochs(*job, 2), expected);
   EXPECT_GE(tier_of(*job)["hits"], 2 * kTierPhotos);
   EXPECT_EQ(tier_of(*job)["written"], 0);
+}
+
+TEST(FileTier, ALaterStreamTakesThePlaceThatAnEarlierOneHasFilled) {
+  const PhotoFolder photos(kTierPhotos);
+  const Opened opened = open_long_unchanged(photos, R"({"op":"decode_image"},{"op":"resize","size":[24,24]},)"
+                                                    R"({"op":"grayscale","num_output_channels":3})");
+  for (const std::string marked : {"decode_image", "resize", "grayscale"}) {
+    const TierFolder folder;
+    JobOptions first = on_disk(folder);
+    first.cache.after = marked;
+    drain_epochs(*start(opened, first), 2);
+    JobOptions second = on_disk(folder);
+    second.epochs = 2;
+    const auto job = start(opened, second);
+    EXPECT_EQ(nlohmann::json::parse(job->stats().cache)["after"], marked);
+    EXPECT_EQ(nlohmann::json::parse(job->stats().cache)["found_share"], 1);
+    drain_epochs(*job, 1);
+    EXPECT_EQ(tier_of(*job)["written"], 0);
+  }
+}
+
+TEST(FileTier, OfAnotherDatasetNothingIsThere) {
+  const PhotoFolder photos(kTierPhotos), others(kTierPhotos);
+  const TierFolder folder;
+  drain_epochs(*start(open_long_unchanged(photos), on_disk(folder)), 2);
+  const auto job = start(open_long_unchanged(others), on_disk(folder));
+  EXPECT_EQ(nlohmann::json::parse(job->stats().cache)["found_share"], 0) << "its records are others";
 }
 
 TEST(FileTier, SeeksMayComeWhileSamplesAreOnTheirWay) {

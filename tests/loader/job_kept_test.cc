@@ -300,6 +300,25 @@ TEST(JobKept, ABudgetBoundsWhatIsKept) {
   EXPECT_EQ(nlohmann::json::parse((*none)->stats()->cache)["capacity_bytes"], 0);
 }
 
+TEST(JobKept, ALaterStreamWithoutRoomOfItsOwnKeepsWhereTheFirstDoes) {
+  const PhotoFolder folder(kKeptPhotos);
+  const Opened opened = open_with(folder.path(), kHeavy);
+  const auto budget = SharedBudget::create(1 << 20);
+  const auto after = [&](const CacheOptions& cache, std::shared_ptr<LocalStream>& stream) {
+    auto made = LocalStream::create(opened.pipeline, opened.dataset, {.threads = 2, .cache = cache},
+                                    {.cache_budget = budget});
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    stream = std::move(*made);
+    return nlohmann::json::parse(stream->stats()->cache)["after"].get<std::string>();
+  };
+  for (const std::string marked : {"decode_image", "resize", "grayscale"}) {
+    std::shared_ptr<LocalStream> first, second;
+    EXPECT_EQ(after(keep(kAll, marked), first), marked);
+    EXPECT_EQ(after(keep(kAll), second), marked) << "elsewhere nothing is left";
+    EXPECT_EQ(nlohmann::json::parse(second->stats()->cache)["capacity_bytes"], 1 << 20);
+  }
+}
+
 TEST(JobKept, AutoKeepsNothingThatWasNotMeasured) {
   const PhotoFolder folder(kKeptPhotos);
   const Opened opened = open_with(folder.path(), kRandomCrop);

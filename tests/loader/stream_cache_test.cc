@@ -280,6 +280,71 @@ TEST(StreamCache, ADistrustedRecordStaysSo) {
   EXPECT_EQ(place.damaged, 1U);
 }
 
+/// Put so many samples of these bytes into the place of a stream, with nothing in them.
+void fill(const StreamCache& cache, std::uint64_t samples, std::uint64_t bytes = 1000) {
+  for (std::uint64_t record = 0; record < samples; ++record)
+    if (cache.place()->samples->reserve(record, bytes) != nullptr)
+      cache.place()->samples->publish(record, bytes);
+}
+
+TEST(StreamCache, ALaterOneTakesWhatTheFirstHasFilled) {
+  for (const Mode mode : {Mode::kOn, Mode::kAuto})
+    for (const char* const marked : {"decode_image", "resize"}) {
+      StreamCacheOptions asked = options(Mode::kOn, 4);
+      asked.budget = SharedBudget::create(asked.capacity_bytes = 2 << 20);
+      asked.cache.after = marked;
+      const auto first = made(asked, measured(500));
+      fill(*first, 900);
+      asked.cache = {.mode = mode};
+      const auto second = made(asked, measured(500));
+      second->look(measured(500), {0, 1, 2}, {.epoch = 0});
+      ASSERT_TRUE(second->place());
+      EXPECT_EQ(second->place()->samples, first->place()->samples);
+      const auto report = nlohmann::json::parse(second->report());
+      EXPECT_EQ(report["after"], marked) << "the first has all the room";
+      EXPECT_NEAR(report["found_share"], 0.9, 1e-9);
+      EXPECT_NE(report["why"].get<std::string>().find("90 % of the samples were there already"),
+                std::string::npos);
+      for (const auto& choice : report["choices"])
+        EXPECT_NEAR(choice["kept_share"], choice["after"] == marked ? 0.9 : 0, 1e-9);
+    }
+}
+
+TEST(StreamCache, WhatOthersKeepIsWeighedBesideABetterPlace) {
+  const auto after = [](double filled, std::uint64_t epochs) {
+    StreamCacheOptions asked = options(Mode::kOn, epochs);
+    asked.cache.after = "decode_image";
+    const auto first = made(asked, measured(500));
+    fill(*first, static_cast<std::uint64_t>(filled * 1000));
+    asked.cache = {.mode = Mode::kAuto};
+    const auto second = made(asked);
+    second->look(measured(500), {0, 1, 2}, {.epoch = 0});
+    return nlohmann::json::parse(second->report())["after"].get<std::string>();
+  };
+  EXPECT_EQ(after(1, 3), "decode_image") << "nothing has to be filled there";
+  EXPECT_EQ(after(0, 3), "resize");
+  EXPECT_EQ(after(1, 1000), "resize") << "it saves more in so many epochs";
+}
+
+TEST(StreamCache, WhatItLeavesComesBackBeforeItTakesAnotherPlace) {
+  StreamCacheOptions asked = options(Mode::kAuto, 90);
+  asked.budget = SharedBudget::create(asked.capacity_bytes);
+  const auto cache = made(asked);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
+  auto place = cache->place();
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->at.ops, 2U);
+  EXPECT_EQ(asked.budget->left(), 0U);
+  for (int sample = 0; sample < 100; ++sample) place->hits.add(450'000), place->fills.add(900'000);
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
+  EXPECT_FALSE(cache->place()) << "its memory is in use by a chunk until here";
+  place.reset();
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
+  ASSERT_TRUE(cache->place());
+  EXPECT_EQ(cache->place()->at.ops, 1U);
+  EXPECT_EQ(cache->place()->samples->stats().capacity_bytes, asked.capacity_bytes);
+}
+
 TEST(StreamCache, ItsReportHasEveryPlace) {
   const auto report = nlohmann::json::parse(made(options(Mode::kOn), measured(500))->report());
   ASSERT_EQ(report["choices"].size(), 3U);

@@ -76,6 +76,44 @@ def test_a_job_gets_the_daemon_s_folder_and_no_more_than_its_size(
     assert 0 < tier_bytes(kept) <= 16_000_000
 
 
+@pytest.mark.parametrize("marked", ["decode_image", "resize"])
+@pytest.mark.parametrize("mode", ["on", "auto"])
+def test_a_second_job_keeps_where_the_first_has_filled(
+    photos: Path,  # noqa: F811
+    tmp_path: Path,
+    marked: str,
+    mode: str,
+) -> None:
+    """It has no room of its own: unmarked it gets what a marked one does, from its first epoch on."""
+    file = configured(tmp_path, '[cache]\nmemory = "8MB"\n')
+
+    def pipeline() -> carya.Pipeline:
+        return carya.image_folder(str(photos)).shuffle(seed=1).decode_image().resize(40).random_crop(32).batch(16)
+
+    with carya.Loader(pipeline(), epochs=EPOCHS, threads=1, daemon="embedded") as loader:
+        alone = stream(loader)
+    asked = {"memory": "8MB"} if mode == "on" else "auto"
+    with (
+        running("--config", file) as daemon,
+        carya.Loader(
+            pipeline(), epochs=EPOCHS, daemon=daemon.socket, job="first", cache={"memory": "8MB", "after": marked}
+        ) as first,
+    ):
+        assert stream(first) == alone
+        epochs = EPOCHS if mode == "on" else None  # "auto" has measured something after some epochs
+        with carya.Loader(pipeline(), epochs=epochs, daemon=daemon.socket, job="second", cache=asked) as second:
+            if mode == "on":
+                assert stream(second) == alone
+            else:
+                until(lambda: [0 for _ in second] and second.stats()["cache"]["after"])
+            told = second.stats()["cache"]
+            assert told["after"] == marked
+            assert told["found_share"] == 1
+            assert told["filled"] == PHOTOS
+            assert "100 % of the samples were there already" in told["why"]
+            assert "100% of the samples were there already" in str(second.explain())
+
+
 def test_no_more_is_written_in_a_day_than_the_file_allows(photos: Path, tmp_path: Path) -> None:  # noqa: F811
     """A quarter of what would be, for two jobs together."""
     file = configured(tmp_path, f'[cache]\ndisk = "{tmp_path / "kept"}"\nwrite_budget = "60KB"\n')

@@ -146,6 +146,7 @@ def _kept_after(place: Any) -> str:
     return f"{place['after']}{_FORMS.get(place['form'], '')}{beside}"
 
 
+_SAID_SHARE = 0.005  # less is not said
 _FILES = {"disk": "the disk", "shared": "the shared folder"}
 _FORMS = {"coefficients": ", as packed coefficients", "records": ", as the records are"}
 
@@ -163,6 +164,11 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"Kept after {_kept_after(cache)}: {cache['records']:,} samples, {size(cache['bytes'])} of "
             f"{size(cache['capacity_bytes'])}; {found:.1%} of the look-ups found one."
         )
+        if cache["found_share"] >= _SAID_SHARE:
+            yield (
+                f"{cache['found_share']:.0%} of the samples were there already when this loader began to keep them: "
+                "by other loaders, or by an earlier run."
+            )
     if cache["hit_us"] and cache["sample_us"]:
         filled = f"; to keep it took {microseconds(cache['fill_us'])}" if cache["fill_us"] else ""
         saved = f" {cache['saved_cpu_s']:.1f} CPU seconds were saved." if cache["saved_cpu_s"] is not None else ""
@@ -197,8 +203,9 @@ def _cache(report: Explanation) -> Iterator[str]:
     for choice in cache["choices"][1:]:
         back = choice["pays_back_epochs"]
         when = "never" if back is None else f"after {back:.1f} epochs"
+        there = f", {choice['kept_share']:.0%} of all are there" if choice["kept_share"] >= _SAID_SHARE else ""
         yield (
-            f"  after {_kept_after(choice)}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit, "
+            f"  after {_kept_after(choice)}: {size(choice['bytes'])} a sample, {choice['share']:.0%} of them fit{there}, "
             f"{microseconds(choice['later_us'])} us in a later epoch; paid back {when}."
         )
 

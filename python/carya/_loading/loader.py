@@ -458,7 +458,7 @@ class Loader(Delivery, DataLoaderAttributes):
         CPU time of a sample without, from the cache, and on its way into it; `saved_cpu_s` in all; `expected_share`,
         `bounded`: what was asked for and the daemon does not give, in words; `asked_bytes` of memory; `age_s`: since its first sample.
         `files`: each tier of files, with `age_s` (of its oldest file), `over_budget` (nothing more is written today), `past_page_cache` (it is read with O_DIRECT), and `bytes` of `capacity_bytes`, `hits`, `hit_share`, `written`, `damaged`, `saved_cpu_s`,
-        `trouble` and others; `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, costs and `pays_back_epochs`.
+        `trouble` and others; `found_share`: of all samples, that were there already when it turned to the place; `epochs_expected` and `choices`: nothing, and each place, with its `bytes`, `share`, `kept_share` (of all samples that are there already, by whoever), costs and `pays_back_epochs`.
         """
         stats = self._job.stats()
         cache = json.loads(stats["cache"]) if stats.get("cache") else None
