@@ -95,7 +95,8 @@ class Job {
   World world;
   Controller controller;
   const std::uint32_t user;
-  double starved_s = 0;  ///< without a break until now
+  double starved_s = 0;     ///< without a break until now
+  double worker_hours = 0;  ///< paid for
   std::vector<Work> work;
   double cost_local = 0;
 
@@ -353,6 +354,7 @@ class FleetRun {
       FleetUser& user = result_.users[job->user];
       user.workers.back() += has / kMinuteS;
       user.worker_hours += has / 3600;
+      job->worker_hours += has / 3600;
       const bool starves =
           job->workers() > 0 && job->workers() * job->part() < kStarvedPart && job->ideal().workers > 0;
       job->starved_s = starves ? job->starved_s + 1 : 0;
@@ -368,6 +370,7 @@ class FleetRun {
     --running_[job.user];
     result_.users[job.user].cost += job.world.bill().total();
     result_.cost_local += job.cost_local;
+    result_.cost_best_jobs += least_cost(job.work, job.worker_hours);
     stall_s_ += job.world.bill().stall_s;
     std::ranges::move(job.work, std::back_inserter(work_[job.user]));
   }

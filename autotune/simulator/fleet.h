@@ -71,6 +71,9 @@ struct FleetResult {
   double cost_local = 0;       ///< without workers
   double cost_best = 0;        ///< at least what who knows all pays if each user has its part: knows_all.h
   double cost_best_money = 0;  ///< the same of whoever owes users nothing
+  /// The same if each job has the worker-hours that it had: what is above cost_best comes of sharing, what the cost is
+  /// above this of each job by itself.
+  double cost_best_jobs = 0;
   std::vector<FleetUser> users;
 };
 

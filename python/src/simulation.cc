@@ -192,6 +192,7 @@ py::dict simulate_fleet(std::uint32_t hosts, std::uint32_t workers, std::uint32_
   said["cost_local"] = result.cost_local;
   said["cost_best"] = result.cost_best;
   said["cost_best_money"] = result.cost_best_money;
+  said["cost_best_jobs"] = result.cost_best_jobs;
   py::list users;
   for (const simulator::FleetUser& user : result.users) {
     py::dict one;

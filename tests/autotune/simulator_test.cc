@@ -156,6 +156,8 @@ TEST(FleetSimulation, CostsLessThanLocalAndNearlyTheLeastAndNobodyStarves) {
   EXPECT_LT(fleet.cost, 1.03 * fleet.cost_best);
   EXPECT_GE(fleet.cost, fleet.cost_best);
   EXPECT_GE(fleet.cost_best, fleet.cost_best_money);
+  EXPECT_GE(fleet.cost_best_jobs, fleet.cost_best);
+  EXPECT_GE(fleet.cost, fleet.cost_best_jobs);
   EXPECT_EQ(fleet.starved_s, 0);
   EXPECT_GT(fleet.jobs, 90U);
   EXPECT_GT(fleet.jobs_kept, 20U);

@@ -27,7 +27,7 @@ def play(seed: int, progress: Callable[[float, float, str], Any]) -> list[dict[s
 
 def tables(fleets: list[dict[str, Any]]) -> list[Table]:
     """Title, heads, rows, and what is to be said of it."""
-    heads = ["workers", "in use", "$", "beside who knows all", "and owes nobody", "beside no workers", "starved s", "Jain", "Jain of limited"]  # fmt: skip
+    heads = ["workers", "in use", "$", "beside who knows all", "and owes nobody", "of each job", "beside no workers", "starved s", "Jain", "Jain of limited"]  # fmt: skip
     rows = [
         [
             f"{one['workers']:,}",
@@ -35,6 +35,7 @@ def tables(fleets: list[dict[str, Any]]) -> list[Table]:
             f"{one['cost']:,.0f}",
             f"{one['cost'] / one['cost_best']:.4f}",
             f"{one['cost'] / one['cost_best_money']:.4f}",
+            f"{one['cost'] / one['cost_best_jobs']:.4f}",
             f"{one['cost'] / one['cost_local']:.3f}",
             f"{one['starved_s']:.0f}",
             f"{one['jain']:.4f}",
@@ -46,7 +47,8 @@ def tables(fleets: list[dict[str, Any]]) -> list[Table]:
     said = (
         f"{first['hosts']:,} hosts, {first['jobs']:,} jobs of {len(first['users'])} users in an hour, {first['jobs_kept']:,} "
         "keep samples. Workers share themselves as real ones do. Who knows all pays no start, loses no worker, and gives each "
-        "user its part by weight; beside it one who owes users nothing. Starved: the longest time that a job which gains by a "
+        "user its part by weight; beside it one who owes users nothing, and one who gives each job the worker-hours that it "
+        "had: the rest comes of sharing. Starved: the longest time that a job which gains by a "
         "worker asked, and had less than a tenth of one. Jain's index of worker-hours by each user's part; of users that always "
         "wanted more, by weight."
     )
