@@ -5,7 +5,9 @@ Job 2 takes twice what job 1 takes, and begins with its third epoch; the host ma
 that never wait. Bars: each first epoch at most 1.05 of its ideal, at most 3 changes each, workers not begun anew when epochs
 are served from what is kept, worker-seconds at most 0.7 of what Cachew's policy takes (simulated, in the same ratios), all
 batches those of a run alone. Network namespaces are the machines, groups with a share of the CPU their cores (overflow.py); a
-weight keeps what else the machine does from them, as far as it can. Needs what overflow.py needs.
+weight keeps what else the machine does from them, as far as it can. A trainer shares its host's group, and wakes late where
+that has used its share: its device has a step in hand, so that only waits for batches, and what is later than a step, hold it
+up. Needs what overflow.py needs.
 """
 
 from __future__ import annotations
@@ -60,13 +62,13 @@ def train(task: dict[str, Any]) -> None:
             state = {"at_s": time.monotonic() - begin, "samples": samples, "waited_s": waited_s, "epochs": epochs}
             print(json.dumps({**state, "placement": loader.placement(), **more}), flush=True)
 
+        busy_until = asked = begin  # of the device, which has a step in hand
         for _ in range(task["epochs"]):
-            epoch_s, seen = time.monotonic(), []
-            busy_until = asked = epoch_s
+            epoch_s, seen = busy_until, []
             for batch in loader:
                 came = time.monotonic()
                 waited_s += came - asked
-                busy_until = max(busy_until, came) + step_s
+                busy_until = max(busy_until + came - asked, came - step_s) + step_s
                 seen += batch.records.tolist()
                 samples += len(batch.records)
                 digest.add(batch)
@@ -75,7 +77,7 @@ def train(task: dict[str, Any]) -> None:
                     say()
                 time.sleep(max(0.0, busy_until - time.monotonic()))
                 asked = time.monotonic()
-            epochs.append(time.monotonic() - epoch_s)
+            epochs.append(busy_until - epoch_s)
             not_once += sorted(seen) != list(range(len(photos)))
             say()
         kept = loader.stats().get("cache")
