@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,25 @@ TEST(BpeEncoder, WhatIsRememberedIsWhatRulesSay) {
     }
     ASSERT_EQ(encoded(encoder, text), expected) << text;
     ASSERT_EQ(encoded(small, text), expected) << text;
+  }
+}
+
+// Pretokens are looked for some at a time.
+TEST(BpeEncoder, TheFirstIdsOfManyPretokensAreThoseOfTheWholeText) {
+  const auto rules = letter_rules(60, 1);
+  const auto bpe = Bpe::create(vocabulary_of(rules));
+  ASSERT_TRUE(bpe);
+  BpeEncoder encoder(*bpe);
+  std::mt19937 random(3);
+  for (std::size_t words = 0; words < 70; ++words) {
+    std::string text;
+    for (std::size_t word = 0; word < words; ++word) text += " " + letters(random, 1 + random() % 24);
+    const std::vector<std::uint32_t> whole = encoded(encoder, text);
+    for (std::size_t most = 0; most <= whole.size(); ++most) {
+      const auto first = encoder.encode(text, most);
+      ASSERT_TRUE(first);
+      ASSERT_TRUE(std::ranges::equal(*first, std::span(whole).first(most))) << text << ", " << most;
+    }
   }
 }
 

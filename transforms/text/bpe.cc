@@ -261,24 +261,39 @@ Result<std::span<const std::uint32_t>> BpeEncoder::encode(std::string_view text,
   return std::span(ids_.get(), std::min(most, static_cast<std::size_t>(end - ids_.get())));
 }
 
+// Sets lie anywhere in 16 MiB, so that each would be waited for: those of some pretokens are asked for together.
 template <Pretokens kKind>
 std::uint32_t* BpeEncoder::encode_as(std::string_view text, std::size_t most) {
   const char* const end = text.data() + text.size();
   const PretokenScanner<kKind> scanner(end);
+  std::array<Found, kAhead> ahead;
   std::uint32_t* to = ids_.get();
-  for (const char* at = text.data(); at < end && static_cast<std::size_t>(to - ids_.get()) < most;) {
-    const char* const next = scanner.next(at);
-    to = add({at, next}, end, to);
-    at = next;
+  for (const char* at = text.data(); at < end;) {
+    std::size_t count = 0;
+    for (; count < kAhead && at < end; ++count) {
+      const char* const next = scanner.next(at);
+      ahead[count] = found({at, next}, end);
+      at = next;
+    }
+    for (const Found& one : std::span(ahead.data(), count)) {
+      if (static_cast<std::size_t>(to - ids_.get()) >= most) return to;
+      to = one.set == nullptr ? add_long(one.pretoken, to) : add(one, to);
+    }
   }
   return to;
 }
 
-std::uint32_t* BpeEncoder::add(std::string_view pretoken, const char* end, std::uint32_t* to) {
-  if (pretoken.size() > kShortBytes) return add_long(pretoken, to);
+BpeEncoder::Found BpeEncoder::found(std::string_view pretoken, const char* end) {
+  if (pretoken.size() > kShortBytes) return {.pretoken = pretoken};
   const std::array<std::uint64_t, 2> key = short_key(pretoken, end);
   const std::uint64_t hash = mixed(key[0] + pretoken.size(), key[1]);
   Short* const set = &shorts_[2 * (hash & (sets_ - 1))];
+  __builtin_prefetch(set);
+  return {pretoken, key, hash, set};
+}
+
+std::uint32_t* BpeEncoder::add(const Found& found, std::uint32_t* to) {
+  const auto& [pretoken, key, hash, set] = found;
   for (const Short* one = set; one != set + 2; ++one)
     if (one->low == key[0] && one->high == key[1] && one->bytes == pretoken.size()) {
       std::memcpy(to, one->ids.data(),

@@ -83,6 +83,7 @@ class BpeEncoder {
 
  private:
   static constexpr std::size_t kShortBytes = 16, kShortIds = 3, kSpare = kShortIds;
+  static constexpr std::size_t kAhead = 16;  ///< pretokens that are looked for together
   /// A pretoken of few bytes and ids. Free while it has no bytes.
   struct Short {
     std::uint64_t low = 0, high = 0;
@@ -95,11 +96,19 @@ class BpeEncoder {
     std::uint32_t bytes = 0, count = 0, bytes_at = 0, ids_at = 0;
   };
 
+  /// A pretoken, and where it is remembered if it is short, as far as that is on its way to the cache.
+  struct Found {
+    std::string_view pretoken{};
+    std::array<std::uint64_t, 2> key{};
+    std::uint64_t hash = 0;
+    Short* set = nullptr;  ///< none: it is long
+  };
+
   template <Pretokens kKind>
   std::uint32_t* encode_as(std::string_view text, std::size_t most);
-  // They write ids to `to`, where there is room for one per byte and kSpare more, and return the end of the ids. The text
-  // ends at `end`.
-  std::uint32_t* add(std::string_view pretoken, const char* end, std::uint32_t* to);
+  Found found(std::string_view pretoken, const char* end);  // the text ends at `end`
+  // They write ids to `to`, where there is room for one per byte and kSpare more, and return the end of the ids.
+  std::uint32_t* add(const Found& found, std::uint32_t* to);
   std::uint32_t* add_long(std::string_view pretoken, std::uint32_t* to);
 
   struct Free {
