@@ -175,6 +175,38 @@ class Bpe:
         Errors: Exhausted: more than 1 GiB; UnicodeEncodeError: lone surrogates.
         """
 
+    def encode_joined(
+        self,
+        texts: bytes,
+        ends: np.ndarray[Any, np.dtype[np.int64]],
+        most: int,
+        before: Sequence[int],
+        behind: Sequence[int],
+    ) -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """The same of texts of UTF-8 one behind the other, text i ending at `ends[i]`; nothing is cut out of them.
+
+        Errors: InvalidArgument: ends that fall or lie outside; SampleError: no UTF-8; Exhausted.
+        """
+
+def read_lines(
+    files: np.ndarray[Any, np.dtype[np.int64]],
+    begins: np.ndarray[Any, np.dtype[np.int64]],
+    ends: np.ndarray[Any, np.dtype[np.int64]],
+) -> tuple[bytes, np.ndarray[Any, np.dtype[np.int64]]] | None:
+    """The line that each record of text begins with, one behind the other without LF or CR LF, and where each ends.
+
+    Record i is the bytes `begins[i]` to `ends[i]` of the descriptor `files[i]`. None: one is not there as a whole, is no UTF-8, or
+    all of them are more than 1 GiB. Errors: InvalidArgument: arrays of different lengths.
+    """
+
+def copy_rows(
+    values: np.ndarray[Any, Any], ends: np.ndarray[Any, np.dtype[np.int64]], rows: np.ndarray[Any, Any]
+) -> None:
+    """Write arrays that lie one behind the other, the i-th ending at `ends[i]`, to the rows of an array, cut at their length.
+
+    The rest of a row stays as it is. Errors: InvalidArgument: arrays of different kinds, ends that fall or lie outside.
+    """
+
 class Sampler:
     """Single samples of a native pipeline, one after the other. Threads: one at a time."""
 

@@ -1,4 +1,4 @@
-"""Many samples at once: columns of them, and arrays of several lengths as one."""
+"""Many samples at once: columns of them, and arrays or texts of several lengths as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+
+from . import _core
 
 Array = np.ndarray[Any, Any]
 
@@ -65,18 +67,40 @@ class Joined(Sequence[Array]):
 
     def padded(self, length: int, value: Any) -> Array:
         """[n, length]: the first `length` elements of each, and `value` behind them."""
-        lengths = self.lengths
         made = np.full((len(self), length), value, self.values.dtype)
-        values = self.values
-        if len(lengths) and int(lengths.max()) > length:
-            lengths = np.minimum(lengths, length)
-            values = np.concatenate([values[:0], *(one[:length] for one in self)])
-        made[np.arange(length) < lengths[:, None]] = values
+        _core.copy_rows(self.values, self.ends, made)
         return made
 
 
+class JoinedTexts(Sequence[str]):
+    """Texts, one for each sample, whose UTF-8 lies one behind the other in `data`; that of text i ends at `ends[i]`.
+
+    >>> texts = JoinedTexts("aüb".encode(), np.array([3, 4]))
+    >>> texts[0], len(texts), [*texts]
+    ('aü', 2, ['aü', 'b'])
+    """
+
+    def __init__(self, data: bytes, ends: Array) -> None:
+        self.data, self.ends = data, ends
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        at = range(len(self))[index]
+        return self.data[int(self.ends[at - 1]) if at else 0 : int(self.ends[at])].decode()
+
+
 def as_lists(batch: Any) -> Any:
-    """A batch with lists of arrays in place of joined ones."""
-    if isinstance(batch, dict) and any(isinstance(column, Joined) for column in batch.values()):
-        return {name: [*column] if isinstance(column, Joined) else column for name, column in batch.items()}
+    """A batch with lists of arrays and texts in place of joined ones."""
+    if isinstance(batch, dict) and any(isinstance(column, Joined | JoinedTexts) for column in batch.values()):
+        return {
+            name: [*column] if isinstance(column, Joined | JoinedTexts) else column for name, column in batch.items()
+        }
     return batch

@@ -4,7 +4,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -27,6 +31,17 @@ namespace py = pybind11;
 
 using Ids = py::array_t<std::uint32_t, py::array::c_style | py::array::forcecast>;
 using Ends = py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>;
+using Places = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
+
+constexpr std::int64_t kLinesBytesMax = 1 << 30;
+
+std::span<const std::int64_t> span_of(const Places& places) {
+  return {places.data(), static_cast<std::size_t>(places.size())};
+}
+
+py::array_t<std::int64_t> array_of(std::span<const std::int64_t> places) {
+  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(places.size()), places.data());
+}
 
 Result<text::Pretokens> pretokens_from_name(const std::string& name) {
   if (name == "gpt2") return text::Pretokens::kGpt2;
@@ -75,19 +90,25 @@ class PyBpe {
       }
       parts.back().ends = true;
     }
-    std::vector<std::uint32_t> ids;
-    std::vector<std::int64_t> ends;
-    unwrap([&]() -> Status {
-      const WithoutGil unlocked;
-      const std::lock_guard lock(mutex_);
-      if (!encoder_) encoder_.emplace(bpe_);
-      return encode_parts(parts, most, before, behind, ids, ends);
-    }());
-    py::array_t<std::int32_t> all(static_cast<py::ssize_t>(ids.size()));
-    if (!ids.empty()) std::memcpy(all.mutable_data(), ids.data(), ids.size() * sizeof(std::uint32_t));
-    py::array_t<std::int64_t> bounds(static_cast<py::ssize_t>(ends.size()));
-    if (!ends.empty()) std::memcpy(bounds.mutable_data(), ends.data(), ends.size() * sizeof(std::int64_t));
-    return py::make_tuple(all, bounds);
+    return encoded(parts, most, before, behind);
+  }
+
+  /// The same for texts of UTF-8 that lie one behind the other, nothing of which is to be cut out.
+  /// Errors: InvalidArgument: ends that fall or lie outside; SampleError: one is no UTF-8.
+  py::tuple encode_joined(const py::bytes& texts, const Places& ends, std::size_t most,
+                          const std::vector<std::uint32_t>& before,
+                          const std::vector<std::uint32_t>& behind) {
+    const auto all = static_cast<std::string_view>(texts);
+    std::vector<Part> parts;
+    std::size_t begin = 0;
+    for (const std::int64_t end : span_of(ends)) {
+      if (end < 0 || static_cast<std::size_t>(end) < begin || static_cast<std::size_t>(end) > all.size())
+        raise(Error{Code::kInvalidArgument, "ends: give where each text ends, in ascending order"});
+      const auto behind_it = static_cast<std::size_t>(end);
+      parts.push_back({.text = all.substr(begin, behind_it - begin), .is_text = true, .ends = true});
+      begin = behind_it;
+    }
+    return encoded(parts, most, before, behind);
   }
 
  private:
@@ -104,6 +125,21 @@ class PyBpe {
     if (!data) throw py::error_already_set();
     held.push_back(py::reinterpret_borrow<py::object>(text));
     return {.text = {data, static_cast<std::size_t>(size)}, .is_text = true};
+  }
+
+  py::tuple encoded(std::span<const Part> parts, std::size_t most, std::span<const std::uint32_t> before,
+                    std::span<const std::uint32_t> behind) {
+    std::vector<std::uint32_t> ids;
+    std::vector<std::int64_t> ends;
+    unwrap([&]() -> Status {
+      const WithoutGil unlocked;
+      const std::lock_guard lock(mutex_);
+      if (!encoder_) encoder_.emplace(bpe_);
+      return encode_parts(parts, most, before, behind, ids, ends);
+    }());
+    py::array_t<std::int32_t> all(static_cast<py::ssize_t>(ids.size()));
+    if (!ids.empty()) std::memcpy(all.mutable_data(), ids.data(), ids.size() * sizeof(std::uint32_t));
+    return py::make_tuple(all, array_of(ends));
   }
 
   Status encode_parts(std::span<const Part> parts, std::size_t most, std::span<const std::uint32_t> before,
@@ -137,6 +173,79 @@ class PyBpe {
   std::optional<text::BpeEncoder> encoder_;
 };
 
+/// Whether so many bytes of a file are there.
+bool read_all(int fd, std::int64_t offset, std::size_t bytes, char* to) {
+  for (std::size_t have = 0; have < bytes;) {
+    const ssize_t got = ::pread(fd, to + have, bytes - have, offset + static_cast<std::int64_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    have += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+/// The line that each record of text begins with, one behind the other without their ends (LF or CR LF), and where each
+/// of them ends. Record i is the bytes from begins[i] to ends[i] of the open file files[i].
+/// None, where one by one has to tell what is wrong: a record that is not there as a whole, or that is no UTF-8.
+py::object read_lines(const Places& files, const Places& begins, const Places& ends) {
+  const auto from = span_of(begins), until = span_of(ends), fds = span_of(files);
+  if (from.size() != fds.size() || until.size() != fds.size())
+    raise(Error{Code::kInvalidArgument, "files, begins, ends: give as many of each"});
+  std::int64_t room = 0;
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (from[i] < 0 || until[i] < from[i] || until[i] - from[i] > kLinesBytesMax - room) return py::none();
+    room += until[i] - from[i];
+  }
+  PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(room));
+  if (made == nullptr) throw py::error_already_set();
+  char* const first = PyBytes_AS_STRING(made);
+  std::vector<std::int64_t> lines;
+  lines.reserve(fds.size());
+  const bool sound = [&] {
+    const WithoutGil unlocked;
+    char* at = first;
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      const std::string_view record(at, static_cast<std::size_t>(until[i] - from[i]));
+      if (!read_all(static_cast<int>(fds[i]), from[i], record.size(), at)) return false;
+      if (text::valid_utf8_bytes(record) != record.size()) return false;
+      std::string_view line = record.substr(0, record.find('\n'));
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      at += line.size();
+      lines.push_back(at - first);
+    }
+    return true;
+  }();
+  if (!sound) {
+    Py_DECREF(made);
+    return py::none();
+  }
+  if (_PyBytes_Resize(&made, lines.empty() ? 0 : lines.back()) != 0) throw py::error_already_set();
+  return py::make_tuple(py::reinterpret_steal<py::bytes>(made), array_of(lines));
+}
+
+/// Arrays that lie one behind the other in `values`, of which each ends at `ends`, to the rows of an array: what is
+/// longer than a row is cut, and what is shorter leaves the rest of its row as it is.
+void copy_rows(const py::array& values, const Places& ends, py::array& rows) {
+  const auto until = span_of(ends);
+  const bool fits = values.ndim() == 1 && rows.ndim() == 2 && values.itemsize() == rows.itemsize() &&
+                    (values.flags() & rows.flags() & py::array::c_style) != 0 && rows.writeable() &&
+                    static_cast<std::size_t>(rows.shape(0)) == until.size();
+  if (!fits)
+    raise(Error{Code::kInvalidArgument, "values, rows: give arrays of one kind, a row for each end"});
+  const std::int64_t width = rows.shape(1), item = values.itemsize();
+  const auto* const from = static_cast<const std::byte*>(values.data());
+  auto* to = static_cast<std::byte*>(rows.mutable_data());
+  std::int64_t begin = 0;
+  for (const std::int64_t end : until) {
+    if (end < begin || end > values.shape(0))
+      raise(Error{Code::kInvalidArgument, "ends: give where each array ends, in ascending order"});
+    const auto bytes = static_cast<std::size_t>(std::min(end - begin, width) * item);
+    if (bytes != 0) std::memcpy(to, from + begin * item, bytes);
+    to += width * item;
+    begin = end;
+  }
+}
+
 }  // namespace
 
 void bind_bpe(py::module_& module) {
@@ -144,7 +253,11 @@ void bind_bpe(py::module_& module) {
       .def(py::init<const std::string&, const Ids&, const Ids&, std::string_view, const Ends&, const Ids&>(),
            py::kw_only(), py::arg("pretokens"), py::arg("byte_ids"), py::arg("merges"), py::arg("whole"),
            py::arg("whole_ends"), py::arg("whole_ids"))
-      .def("encode", &PyBpe::encode, py::arg("texts"), py::arg("most"), py::arg("before"), py::arg("behind"));
+      .def("encode", &PyBpe::encode, py::arg("texts"), py::arg("most"), py::arg("before"), py::arg("behind"))
+      .def("encode_joined", &PyBpe::encode_joined, py::arg("texts"), py::arg("ends"), py::arg("most"),
+           py::arg("before"), py::arg("behind"));
+  module.def("read_lines", &read_lines, py::arg("files"), py::arg("begins"), py::arg("ends"));
+  module.def("copy_rows", &copy_rows, py::arg("values"), py::arg("ends"), py::arg("rows"));
   module.attr("unicode_source") = std::string(text::kUnicodeSource);
 }
 

@@ -4,7 +4,8 @@
 
 namespace carya::python {
 
-/// `_core.Bpe`: byte-level byte-pair encoding, which carya.Tokenizer makes of a tokenizer's file.
+/// `_core.Bpe`: byte-level byte-pair encoding, which carya.Tokenizer makes of a tokenizer's file; and many texts at once on
+/// their way to it and from it: `read_lines`, `copy_rows`.
 void bind_bpe(pybind11::module_& module);
 
 }  // namespace carya::python

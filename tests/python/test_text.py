@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import os
 from pathlib import Path
 
 import pytest
@@ -105,14 +104,32 @@ def test_real_text_has_all_its_lines() -> None:
         assert [pipeline[n]["text"] for n in range(0, len(expected), 7)] == expected[::7]
 
 
-def test_a_read_that_gave_less_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(9)))
-    texts = TextLines([look_at("text", str(tmp_path / "a.txt"))], "line")
-    whole, calls = os.pread, []
+def test_lines_read_at_once_are_those_read_one_by_one(tmp_path: Path) -> None:
+    names = [f"{number}.txt" for number in range(70)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(f"{number}\r\nzwei ü\n\n\r\n".encode() + b"last" * number)
+    texts = TextLines([look_at("text", str(tmp_path / name)) for name in names], "line")
+    for wanted in ([5], [3, 4, 3, 0], [*range(0, 120, 2)], [*range(60, 120)], [*range(9)]):
+        found = texts.columns(wanted)
+        assert found is not None
+        assert list(found["text"]) == [texts[index]["text"] for index in wanted]
+    assert texts.columns(range(len(texts))) is None  # of more files than a process has open
 
-    def short_once(fd: int, size: int, offset: int) -> bytes:
-        calls.append(offset)
-        return whole(fd, size, offset)[: 3 if len(calls) == 2 else size]
 
-    monkeypatch.setattr(os, "pread", short_once)
-    assert texts.columns([4, 7, 1]) == {"text": ["line 4", "line 7", "line 1"]}
+def test_a_record_that_is_broken_is_told_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    texts = TextLines([look_at("text", str(path))], "line")
+    assert texts.columns([0, 1, 2]) is not None
+    with path.open("r+b") as file:
+        file.seek(4)
+        file.write(b"\xff")
+    assert texts.columns([0, 1]) is None
+    found = texts.columns([0, 2])
+    assert found is not None
+    assert list(found["text"]) == ["one", "three"]
+    with path.open("r+b") as file:
+        file.truncate(10)
+    assert texts.columns([0, 2]) is None
+    with pytest.raises(carya.IoError, match=r"a\.txt @8: wanted 6 B, got 2 B"):
+        texts[2]

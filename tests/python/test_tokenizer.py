@@ -7,7 +7,7 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from streams import epoch_digest
 
 import carya
 from carya import _core
+from carya._joined import JoinedTexts
 from carya._text.tokenizer_file import PATTERNS
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -180,6 +181,36 @@ def test_normalization_is_that_of_the_reference() -> None:
     check(
         made, own, ["e\u0301 o\u0302", "on\u0303e oñe", "<e\u0301> <é>", "ﬁ Å \u212b 가 \u1100\u1161", *drawn(9, 300)]
     )
+
+
+def joined(texts: Sequence[str]) -> JoinedTexts:
+    data = [text.encode() for text in texts]
+    return JoinedTexts(b"".join(data), np.cumsum([len(one) for one in data], dtype=np.int64))
+
+
+@pytest.mark.parametrize("nfc", [False, True])
+@pytest.mark.parametrize("most", [None, 1, 17, 40])
+def test_texts_that_lie_one_behind_the_other_have_the_ids_of_each(nfc: bool, most: int | None) -> None:
+    made = trained("qwen2")
+    if nfc:
+        made.normalizer = normalizers.NFC()
+    made.add_special_tokens(["<s>"])
+    made.add_tokens([AddedToken("oñe", normalized=True)])
+    own = carya.Tokenizer(made, truncate=most)
+    plain = ["", "Hello world, " * 9, "x", "", "12 345"]
+    for texts in (plain, [*plain, "é ü"], [*plain, "e\u0301"], [*plain, "a<s>b"], ["on\u0303e oñe", *plain], [""], []):
+        found = own.encode_many(joined(texts))
+        assert [one.tolist() for one in found] == [own.encode(text).tolist() for text in texts]
+        assert list(joined(texts)) == texts
+
+
+def test_texts_that_cannot_lie_one_behind_the_other_are_refused() -> None:
+    own = carya.Tokenizer(trained("gpt2"))
+    for ends in ([2, 1, 3], [4], [-1]):
+        with pytest.raises(carya.InvalidArgument, match="ends: give"):
+            own.encode_many(JoinedTexts(b"abc", np.array(ends, np.int64)))
+    with pytest.raises(carya.SampleError, match="no character of UTF-8"):
+        own.encode_many(JoinedTexts(b"a\xff", np.array([2], np.int64)))
 
 
 def with_model(model: Any) -> Any:

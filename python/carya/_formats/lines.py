@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import SampleError, invalid
-from .._joined import ByColumns
+from .._joined import ByColumns, JoinedTexts
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
@@ -78,10 +78,8 @@ class TextLines(TextRecords, ByColumns):
     def columns(self, given: Any) -> dict[str, Any] | None:
         if not self._by_line:
             return None
-        read = self._texts.read_small(given)
-        if read is None:
-            return None
-        return {"text": [data.decode().partition("\n")[0].removesuffix("\r") for data in read]}
+        read = self._texts.read_lines(given)
+        return None if read is None else {"text": JoinedTexts(*read)}
 
 
 def _whole(path: str) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from .. import _core
 from .._errors import Exhausted, IoError, SampleError, Unsupported
 from .._pipeline.dataset import cache_dir
 from .kept import Listed, has_room, kept_name, make_once
@@ -70,32 +71,27 @@ class Texts:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fds": {}}
 
-    def read_small(self, indices: Sequence[int]) -> list[bytes] | None:
-        """The bytes of some records; None where they are large together. Errors: as of `read`."""
+    def read_lines(self, indices: Sequence[int]) -> tuple[bytes, Array] | None:
+        """The first line of some records, one behind the other without line ends, and where each ends.
+
+        None, where one by one will do only: they are large together or in many files, or one of them is broken.
+        """
         wanted = np.asarray(indices, np.int64)
-        numbers = np.searchsorted(self._firsts, wanted, "right") - 1
-        found: list[bytes] = [b""] * len(wanted)
-        left = _SMALL_MAX
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            starts = self._texts[number].starts
-            inside = wanted[places] - (self._firsts[number] - self._skip)
-            begins, ends = starts[inside], starts[inside + 1]
-            sizes = ends - begins
-            left -= int(sizes.sum())
-            if left < 0:
+        if len(self._texts) == 1:
+            inside, starts = wanted + self._skip, self._texts[0].starts
+            begins, ends, files = starts[inside], starts[inside + 1], np.full(len(wanted), self._files([0])[0])
+        else:
+            numbers = np.searchsorted(self._firsts, wanted, "right") - 1
+            some, which = np.unique(numbers, return_inverse=True)
+            if len(some) > _FILES_MAX:
                 return None
-            fd = self._fds.get(number)
-            read = itertools.repeat(self._file(number) if fd is None else fd)
-            made = [*map(os.pread, read, sizes.tolist(), begins.tolist())]
-            if [*map(len, made)] != sizes.tolist():  # one by one tells which record it is
-                spans = zip(itertools.repeat(number), begins.tolist(), ends.tolist(), strict=False)
-                made = [*map(self._read, wanted[places].tolist(), spans)]
-            if len(made) == len(found):
-                return made
-            for place, one in zip(places.tolist(), made, strict=True):
-                found[place] = one
-        return found
+            begins, ends = np.empty_like(wanted), np.empty_like(wanted)
+            for number in some.tolist():
+                places = numbers == number
+                inside, starts = wanted[places] - self._firsts[number] + self._skip, self._texts[number].starts
+                begins[places], ends[places] = starts[inside], starts[inside + 1]
+            files = np.array(self._files(some.tolist()))[which]
+        return None if int((ends - begins).sum()) > _SMALL_MAX else _core.read_lines(files, begins, ends)
 
     def read(self, index: int) -> bytes:
         """The bytes of a record. Errors: IoError (the file is another one by now), SampleError (more than 1 GiB)."""
@@ -113,7 +109,7 @@ class Texts:
         if end - begin > _RECORD_MAX:
             raise SampleError(f"{self.place(index)}: got a record of {end - begin:,} B; give records of at most 1 GiB")
         fd = self._fds.get(number)
-        data = os.pread(self._file(number) if fd is None else fd, end - begin, begin)
+        data = os.pread(self._files([number])[0] if fd is None else fd, end - begin, begin)
         if len(data) != end - begin:
             raise IoError(f"{self.place(index)}: wanted {end - begin:,} B, got {len(data):,} B; make the pipeline anew")
         return data
@@ -144,13 +140,20 @@ class Texts:
                 )
         return found
 
-    def _file(self, number: int) -> int:
-        text = self._texts[number]
-        text.listed.check(self._kind)
-        if len(self._fds) >= _FILES_MAX:
-            os.close(self._fds.pop(next(iter(self._fds))))
-        self._fds[number] = os.open(text.path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._fds[number]
+    def _files(self, numbers: Sequence[int]) -> list[int]:
+        """Descriptors of at most `_FILES_MAX` files, all of them open until the next call."""
+        found = []
+        for number in numbers:
+            fd = self._fds.pop(number, None)
+            if fd is None:
+                text = self._texts[number]
+                text.listed.check(self._kind)
+                if len(self._fds) >= _FILES_MAX:
+                    os.close(self._fds.pop(next(iter(self._fds))))
+                fd = os.open(text.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fds[number] = fd  # the last one to be closed
+            found.append(fd)
+        return found
 
     def __del__(self) -> None:
         for fd in getattr(self, "_fds", {}).values():

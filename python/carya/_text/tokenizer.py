@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
-from .._joined import ByColumns, Joined
+from .._joined import ByColumns, Joined, JoinedTexts
 from . import rank_file
 from .reference import HuggingFace, Reference, SentencePiece, TikToken, is_model
 from .tokenizer_file import JSON_MAX, Finder, NotNative, Tables, finder, read_json, tables
@@ -166,6 +166,8 @@ class Tokenizer:
         """The ids of several texts, int32, in one array. Errors: InvalidArgument: neither str nor bytes."""
         if self._bpe is None:
             return Joined.of([np.array(self._by_reference(text), np.int32) for text in texts], np.int32)
+        if isinstance(texts, JoinedTexts) and self._as_they_are(texts.data):
+            return Joined(*self._bpe.encode_joined(texts.data, texts.ends, self._most, *self._around))
         parts = [self._parts(text) for text in texts]
         try:
             return Joined(*self._bpe.encode(parts, self._most, *self._around))
@@ -177,6 +179,12 @@ class Tokenizer:
         reference: Any = self._reference
         ids: list[int] = reference.encode(_sound(_as_str(text)), self._state["special"])
         return ids
+
+    def _as_they_are(self, texts: bytes) -> bool:
+        """Whether texts of UTF-8 are encoded as a whole, unchanged: as `_parts` has them."""
+        if self._nfc and not texts.isascii():
+            return False
+        return not any(found is not None and found.start.encode() in texts for found in (self._raw, self._normalized))
 
     def _parts(self, text: str | bytes) -> str | list[str | int]:
         """A text as it is encoded: cut at added tokens, in whose place are their ids."""
