@@ -207,6 +207,14 @@ std::size_t Bpe::merge_long(std::string_view pretoken, std::uint32_t* ids) const
 namespace {
 
 constexpr std::size_t kLongs = std::size_t{1} << 16;
+/// Of the first and of the last eight of 16 bytes, what belongs to the first `n` of all.
+constexpr std::array<std::array<std::uint64_t, 2>, 17> kFirstBytes = [] {
+  std::array<std::array<std::uint64_t, 2>, 17> masks{};
+  for (std::size_t n = 1; n <= 16; ++n)
+    for (std::size_t i = 0; i < n; ++i) masks[n][i / 8] |= std::uint64_t{255} << (i % 8 * 8);
+  return masks;
+}();
+
 /// At most 16 bytes, with zeros behind them. The text goes on up to `end`, so that two loads do in most cases.
 std::array<std::uint64_t, 2> short_key(std::string_view bytes, const char* end) {
   std::array<std::uint64_t, 2> key{};
@@ -214,12 +222,9 @@ std::array<std::uint64_t, 2> short_key(std::string_view bytes, const char* end) 
     std::memcpy(key.data(), bytes.data(), bytes.size());
     return key;
   }
-  const auto first = [](std::uint64_t value, std::size_t count) {  // of 1 to 8 bytes
-    return value & ~std::uint64_t{0} >> (64 - 8 * count);
-  };
   std::memcpy(key.data(), bytes.data(), 16);
-  if (bytes.size() <= 8) return {first(key[0], bytes.size()), 0};
-  return {key[0], first(key[1], bytes.size() - 8)};
+  const auto& first = kFirstBytes[bytes.size()];
+  return {key[0] & first[0], key[1] & first[1]};
 }
 
 constexpr std::size_t kLongBytesMax = 6 << 20, kLongIdsMax = kLongBytesMax / 6;  // with the tables 28 MiB
@@ -277,7 +282,7 @@ std::uint32_t* BpeEncoder::encode_as(std::string_view text, std::size_t most) {
     }
     for (const Found& one : std::span(ahead.data(), count)) {
       if (static_cast<std::size_t>(to - ids_.get()) >= most) return to;
-      to = one.set == nullptr ? add_long(one.pretoken, to) : add(one, to);
+      to = add(one, to);
     }
   }
   return to;
@@ -294,27 +299,29 @@ BpeEncoder::Found BpeEncoder::found(std::string_view pretoken, const char* end) 
 
 std::uint32_t* BpeEncoder::add(const Found& found, std::uint32_t* to) {
   const auto& [pretoken, key, hash, set] = found;
-  for (const Short* one = set; one != set + 2; ++one)
+  for (const Short* one = set; set != nullptr && one != set + 2; ++one)
     if (one->low == key[0] && one->high == key[1] && one->bytes == pretoken.size()) {
       std::memcpy(to, one->ids.data(),
                   sizeof one->ids);  // all of them, which is quicker than to look how many
       return to + one->count;
     }
-  const std::size_t count = bpe_->merge(pretoken, to);
-  if (count > kShortIds) return add_long(pretoken, to);
-  Short& place = set[0].bytes == 0 ? set[0] : set[1].bytes == 0 ? set[1] : set[hash >> 63];
-  place = {
-      key[0], key[1], {}, static_cast<std::uint16_t>(pretoken.size()), static_cast<std::uint16_t>(count)};
-  std::copy_n(to, count, place.ids.begin());
-  return to + count;
+  return add_other(found, to);
 }
 
-std::uint32_t* BpeEncoder::add_long(std::string_view pretoken, std::uint32_t* to) {
+std::uint32_t* BpeEncoder::add_other(const Found& found, std::uint32_t* to) {
+  const auto& [pretoken, key, short_hash, set] = found;
   const std::uint64_t hash = hash_of(pretoken) | 1;
   Long& place = longs_[(hash >> 20) & (kLongs - 1)];
   if (place.hash == hash && pretoken == std::string_view(long_bytes_.data() + place.bytes_at, place.bytes))
     return std::copy_n(long_ids_.begin() + place.ids_at, place.count, to);
   const std::size_t count = bpe_->merge(pretoken, to);
+  if (set != nullptr && count <= kShortIds) {
+    Short& free = set[0].bytes == 0 ? set[0] : set[1].bytes == 0 ? set[1] : set[short_hash >> 63];
+    free = {
+        key[0], key[1], {}, static_cast<std::uint16_t>(pretoken.size()), static_cast<std::uint16_t>(count)};
+    std::copy_n(to, count, free.ids.begin());
+    return to + count;
+  }
   if (pretoken.size() > kShortMergeMax) return to + count;  // it will hardly come again
   if (long_bytes_.size() + pretoken.size() > kLongBytesMax || long_ids_.size() + count > kLongIdsMax) {
     longs_.assign(kLongs, {});  // begin anew, since nothing of the bytes is given back

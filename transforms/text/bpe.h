@@ -109,7 +109,7 @@ class BpeEncoder {
   Found found(std::string_view pretoken, const char* end);  // the text ends at `end`
   // They write ids to `to`, where there is room for one per byte and kSpare more, and return the end of the ids.
   std::uint32_t* add(const Found& found, std::uint32_t* to);
-  std::uint32_t* add_long(std::string_view pretoken, std::uint32_t* to);
+  std::uint32_t* add_other(const Found& found, std::uint32_t* to);  // which is in no set
 
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
