@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -40,10 +41,12 @@ class Joined(Sequence[Array]):
         ends = np.cumsum([len(array) for array in arrays], dtype=np.int64)
         return cls(np.concatenate([np.zeros(0, dtype), *arrays]), ends)
 
-    @property
+    @functools.cached_property
     def lengths(self) -> Array:
         """int64 [n]."""
-        return np.diff(self.ends, prepend=0)
+        lengths: Array = self.ends.copy()
+        lengths[1:] -= self.ends[:-1]
+        return lengths
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -51,11 +54,12 @@ class Joined(Sequence[Array]):
     @overload
     def __getitem__(self, index: int) -> Array: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
-        """Views."""
+    def __getitem__(self, index: slice) -> Joined: ...
+    def __getitem__(self, index: int | slice) -> Array | Joined:
+        """Views. Of slices those without a step."""
         if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
+            begin, ends = _span(self.ends, index)
+            return Joined(self.values[begin : begin + int(ends[-1])] if len(ends) else self.values[:0], ends)
         at = range(len(self))[index]
         return self.values[self.ends[at - 1] if at else 0 : self.ends[at]]
 
@@ -89,12 +93,23 @@ class JoinedTexts(Sequence[str]):
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: slice) -> JoinedTexts: ...
+    def __getitem__(self, index: int | slice) -> str | JoinedTexts:
+        """Of slices those without a step."""
         if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
+            begin, ends = _span(self.ends, index)
+            return JoinedTexts(self.data[begin : begin + int(ends[-1])] if len(ends) else b"", ends)
         at = range(len(self))[index]
         return self.data[int(self.ends[at - 1]) if at else 0 : int(self.ends[at])].decode()
+
+
+def _span(ends: Array, index: slice) -> tuple[int, Array]:
+    """Where a slice of what ends at `ends` begins, and where what is in it ends, from there on."""
+    first, until, step = index.indices(len(ends))
+    if step != 1:
+        raise ValueError(f"a slice with the step {step}; take those without one")
+    begin = int(ends[first - 1]) if first else 0
+    return begin, ends[first:until] - begin
 
 
 def as_lists(batch: Any) -> Any:

@@ -129,7 +129,10 @@ class PyBpe {
 
   py::tuple encoded(std::span<const Part> parts, std::size_t most, std::span<const std::uint32_t> before,
                     std::span<const std::uint32_t> behind) {
+    std::size_t bytes = 0;
+    for (const Part& part : parts) bytes += part.text.size();
     std::vector<std::uint32_t> ids;
+    ids.reserve(bytes / 4);  // as many as English has
     std::vector<std::int64_t> ends;
     unwrap([&]() -> Status {
       const WithoutGil unlocked;

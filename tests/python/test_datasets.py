@@ -172,6 +172,35 @@ def test_a_memory_map_travels_by_its_path(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate([b["x"] for b in batches(pipeline)]), np.arange(4000).reshape(1000, 4) ** 2)
 
 
+def test_batches_of_plain_arrays_travel_without_a_pickle() -> None:
+    from carya._processes.transport import Packed, unpacked
+
+    wide = np.arange(12, dtype=np.float32).reshape(3, 4)
+    plain = {"a": wide, "none": np.zeros((0, 3), np.int16), "one": np.array(True), "z": wide[:2].astype(np.complex64)}
+    others = [
+        {"a": wide.T},
+        {"a": wide[:, ::2]},
+        {"a": wide, "b": [1]},
+        {"a": np.array(["x"])},
+        {1: wide},
+        [wide],
+        {"a": 1},
+    ]
+    for value in (plain, {}, *others):
+        packed = Packed(value, plain=True)
+        assert isinstance(packed.text, bytes) == any(value is other for other in others)
+        memory = bytearray(packed.size + 64)
+        packed.write(memory, 64)
+        found = unpacked(packed.text, packed.places, np.frombuffer(memory, np.uint8), 64)
+        assert type(found) is type(value)
+        if value is plain:
+            for name, array in plain.items():
+                assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+                assert np.array_equal(found[name], array)
+            memory[64:68] = np.float32(7).tobytes()
+            assert found["a"][0, 0] == 7, "arrays are views of the memory"
+
+
 def test_a_dataset_that_opens_a_file_has_it_in_each_process(tmp_path: Path) -> None:
     path = tmp_path / "numbers"
     path.write_bytes(b"".join(i.to_bytes(8, "little") for i in range(200)))

@@ -309,3 +309,19 @@ def test_native_threads_that_make_another_stream_are_found_out() -> None:
     schedule.made_ahead(1, 0, 8, 0)
     with pytest.raises(RuntimeError, match="native threads made the step to"):
         schedule.next_chunk()
+
+
+def test_who_has_something_to_do_waits_for_as_many_steps_as_are_worth_a_message() -> None:
+    schedule = Schedule(shape(6400, 64, 1, 0, True, False), 20, whole=True, epochs=1, prefetch_epochs=True)
+    schedule.seek(1, 0, 0)
+    first = schedule.next_chunks(8, waits=False)
+    assert len(first) == 1, "nobody knows yet what a step takes"
+    for _ in range(40):
+        schedule.note_cost(64e-6, 64e-6, 64)
+    assert [len(schedule.next_chunks(8, waits=False)) for _ in range(3)] == [8, 8, 0], "three slots are left"
+    assert len(schedule.next_chunks(8, waits=True)) == 3
+    assert schedule.next_chunks(8, waits=True) == []
+    slow = Schedule(shape(6400, 64, 1, 0, True, False), 24, whole=True, epochs=1, prefetch_epochs=True)
+    slow.seek(1, 0, 0)
+    slow.note_cost(0.64, 0.64, 64)
+    assert [len(slow.next_chunks(8, waits=False)) for _ in range(24)] == [1] * 24, "each is worth a message"

@@ -413,6 +413,31 @@ def test_a_broken_line_among_those_made_at_once_is_the_only_one(tmp_path: Path) 
             pass
 
 
+@pytest.mark.parametrize("to", [None, 6])
+def test_steps_that_are_made_together_are_those_of_their_records(to: int | None, tmp_path: Path) -> None:
+    path, broken = saved(tmp_path), {701, 1402}
+    lines = [b"line %d" % n + b" word" * (n % 5) for n in range(2000)]
+    data = [b"\xff" + line if n in broken else line for n, line in enumerate(lines)]
+    (tmp_path / "a.txt").write_bytes(b"\n".join(data))
+    plain = carya.text(tmp_path / "a.txt").shuffle(seed=1).tokenize(path)
+    tokenizer, seen = carya.Tokenizer(path), []
+    # Steps of two lines take so little that a message to a worker speaks of several.
+    with carya.Loader(
+        plain.pad_sequences("ids", to=to, truncate=to is not None).batch(2), threads=2, on_error="mask"
+    ) as loader:
+        for batch in loader:
+            ids, lengths = batch["ids"], batch["ids_length"]
+            for row, record in enumerate(batch.records.tolist()):
+                expected = [] if record in broken else tokenizer.encode(lines[record])[:to].tolist()
+                assert batch.valid[row] == (record not in broken)
+                assert ids[row, : lengths[row]].tolist() == expected
+                assert not ids[row, lengths[row] :].any()
+            assert ids.shape[1] == (to or lengths.max())
+            seen += batch.records.tolist()
+        assert {entry["record"] for entry in loader.quarantine()} == broken
+    assert sorted(seen) == list(range(2000))
+
+
 def test_samples_without_the_text_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path)
     with pytest.raises(carya.InvalidArgument, match=r"the sample has no 'text'; it has 'x'"):

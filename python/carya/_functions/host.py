@@ -297,16 +297,16 @@ class Host:
             for one in self._crew:
                 if one.retiring or one.why_killed or one.away or one.messages > depth:
                     continue
-                if not self._give_one(one) and (schedule is None or not schedule.owned) and not one.afar:
+                if not self._give_one(one, depth == 0) and (schedule is None or not schedule.owned) and not one.afar:
                     return
 
-    def _give_one(self, one: Worker) -> bool:
+    def _give_one(self, one: Worker, waits: bool) -> bool:
         if self._tasks and not one.afar:
             number, message = self._tasks.pop(0)
             one.give([(number, message)], message)
             return True
         schedule = self._schedule
-        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max, one.number, bool(one.afar))
+        chunks = [] if schedule is None else schedule.next_chunks(self._chunks_max, one.number, bool(one.afar), waits)
         if not chunks:
             return False
         # The fields of RowsTasks: plain tuples are smaller pickles.

@@ -49,8 +49,8 @@ _OF_NATIVE = (
     "jpeg_decodes", "decode_index", "io_engine", "order", "plan_switches", "plan_log", "ahead_chunks", "cache", "remote_chunks",
     "remote_bytes", "store",
 )  # fmt: skip
-# Bytes of slots of which there are some more, so that one message speaks of several.
-_SLOT_SMALL = 1 << 19
+# Bytes of slots of which there are some more, so that one message speaks of several; and of those of which there are many.
+_SLOT_SMALL, _SLOT_TINY = 1 << 19, 1 << 17
 
 
 @dataclass
@@ -215,9 +215,10 @@ class FunctionJob:
         else:
             layout = Layout(self.fields, rows)
         is_small = layout.size <= _SLOT_SMALL and not (spec.whole and not arena)
-        least = 4 * workers + 8 if is_small else workers + 4
+        is_tiny = is_small and layout.size <= _SLOT_TINY
+        least = (16 if is_tiny else 4) * workers + 8 if is_small else workers + 4
         slots = self._asked.slots or min(256, least if spec.whole else max(6, least))
-        self._give_back = GiveBack(self._link, min(4, max(1, slots // 3)))
+        self._give_back = GiveBack(self._link, min(8 if is_tiny else 4, max(1, slots // 3)))
         self._ring = Ring(layout, slots, self._give_back, self._asked.defer_release)
         self.slots = slots
         epochs = {"epochs": self._asked.epochs, "prefetch_epochs": self._asked.prefetch_epochs}

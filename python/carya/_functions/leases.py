@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._processes.transport import Channel, mapped_private, memory_file, unpacked
-from .layout import Layout
+from .layout import Layout, SlotViews
 
 Array = np.ndarray[Any, Any]
 
@@ -131,7 +131,7 @@ class _Lease:
 class SlotBatch:
     """One batch: as `_core.Batch`, with objects too, or with what a function of whole batches made (`value`)."""
 
-    __slots__ = ("_bytes", "_fields", "_views", "place", "rows", "value")
+    __slots__ = ("_bytes", "_fields", "_layout", "_views", "place", "rows", "value")
 
     def __init__(
         self,
@@ -139,22 +139,24 @@ class SlotBatch:
         slot: int,
         place: tuple[int, int, int],
         rows: int,
-        parts: Sequence[tuple[bytes, Sequence[tuple[int, int]], int]],
+        parts: Sequence[tuple[Any, Sequence[tuple[int, int]], int]],
         whole: bool,
     ) -> None:
-        """`parts`: pickles, where their buffers lie, and the memory file that has them (-1: the slot's arena)."""
+        """`parts`: the `text` of what was packed, where its buffers lie, and the memory file that has them (-1: the slot's arena)."""
         self.place, self.rows = place, rows
         self._bytes: Array = np.asarray(ring.lease(slot))
-        layout = ring.layout
-        self._views = layout.views(self._bytes, 0)
+        self._layout = layout = ring.layout
+        self._views: SlotViews | None = None
         self.value: Any = None
-        self._fields: dict[str, Any] = {name: view[:rows] for name, view in self._views.fields.items()}
+        self._fields: dict[str, Any]
         if whole:
             ((text, places, fd),) = parts
             memory: Any = self._bytes if fd < 0 else mapped_private(fd)
             self.value = unpacked(text, places, memory, layout.arena_at if fd < 0 else 0)
             self._fields = dict(self.value) if isinstance(self.value, Mapping) else {}
-        elif layout.objects:
+            return
+        self._fields = {name: view[:rows] for name, view in self._own().fields.items()}
+        if layout.objects:
             columns: dict[str, list[Any]] = {name: [] for name in layout.objects}
             for text, places, fd in parts:
                 made, at = unpacked(text, places, mapped_private(fd))
@@ -167,6 +169,12 @@ class SlotBatch:
                         columns[name][row] = value
             self._fields |= columns
             self._fields = {field.name: self._fields[field.name] for field in layout.fields}
+
+    def _own(self) -> SlotViews:
+        """Made when they are asked for, which those of a batch that a function made as a whole seldom are."""
+        if self._views is None:
+            self._views = self._layout.views(self._bytes, 0)
+        return self._views
 
     @property
     def step(self) -> int:
@@ -182,11 +190,11 @@ class SlotBatch:
 
     @property
     def records(self) -> Array:
-        return self._views.records[: self.rows]
+        return self._own().records[: self.rows]
 
     @property
     def valid(self) -> Array:
-        return self._views.valid[: self.rows]
+        return self._own().valid[: self.rows]
 
     def names(self) -> list[str]:
         return list(self._fields)

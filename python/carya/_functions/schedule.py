@@ -97,7 +97,7 @@ class Schedule:
         self._owners = owners
         self._shape, self._whole, self._chunk_rows_min, self._workers = shape, whole, chunk_rows_min, workers
         self._epochs, self._prefetch_epochs = epochs, prefetch_epochs
-        self._free = deque(range(slots))
+        self._free, self._slots = deque(range(slots)), slots
         self._steps: deque[Step] = deque()  # begun and not yet published, in stream order
         self._again: deque[Chunk] = deque()  # whose worker died
         self._numbers = 0
@@ -176,8 +176,16 @@ class Schedule:
         pad = step.rows - step.count if owner == 0 else 0
         return Chunk(self._numbers, step, 0, step.count, pad, owner=owner)
 
-    def next_chunks(self, most: int, owner: int = -1, afar: bool = False) -> list[Chunk]:
-        """The chunks that are due for one worker: several, where they take a moment only and there are enough for all."""
+    def next_chunks(self, most: int, owner: int = -1, afar: bool = False, waits: bool = True) -> list[Chunk]:
+        """The chunks that are due for one worker: several, where they take a moment only and there are enough for all.
+
+        `waits`: it has nothing to do; else it gets as many steps as are worth a message, or none yet.
+        """
+        if self._whole and not waits and self._row_seconds is not None:
+            step_s = max(self._row_seconds * self._shape.rank_rows_max, 1e-9)
+            enough = min(most, int(_MESSAGE_S / step_s), self._slots // (2 * self._workers))
+            if 1 + len(self._free) // self._workers < enough:
+                return []
         first = self.next_chunk(owner, afar)
         if first is None:
             return []

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -97,6 +97,16 @@ class RowsTask(NamedTuple):
     ahead: int = -1  # in which slot of native threads the same rows lie, before the functions
 
 
+class _Given(NamedTuple):
+    """What is known of a task before its samples are made one by one."""
+
+    records: list[int]
+    keys: Sequence[tuple[int, int, Any]]  # what keys their random numbers, and which part of a record each is
+    columns: dict[str, Any] | None = None  # all its samples, where they were made at once
+    seconds: float = 0.0  # what that took
+    cpu_seconds: float = 0.0
+
+
 class _Worker:
     def __init__(self, link: Channel, spec: StreamSpec, source: Source, cells: Any) -> None:
         self._link, self._spec, self._cells = link, spec, cells
@@ -135,7 +145,8 @@ class _Worker:
             answers = self._refused(kind, self._unfit, rest)
         elif kind in ("rows", "step"):
             make = self._rows if kind == "rows" else self._step
-            answers = [self._done(make(RowsTask(*told))) for told in rest[0]]
+            tasks = [RowsTask(*told) for told in rest[0]]
+            answers = [self._done(make(task, given)) for task, given in zip(tasks, self._given(tasks), strict=True)]
         else:
             answer = getattr(self, f"_{kind}")(*rest, *fds)
             answers = [] if answer is None else [self._done(answer)]
@@ -312,21 +323,20 @@ class _Worker:
                 if not self._chain.collates:
                     batch = [rows.check(self._chain.leaves(one), self._chain.label) for one in batch]
                     batch = rows.stacked(batch, count)
-            size = -(-Packed(self._chain.batch(batch, (0, 0, 0), count), dumps_result).size // count)
+            size = -(-Packed(self._chain.batch(batch, (0, 0, 0), count), dumps_result, plain=True).size // count)
         return {"number": number, "row_bytes": size}
 
     # Making ------------------------------------------------------------------------------------------------------------
 
-    def _rows(self, task: RowsTask) -> dict[str, Any]:
-        """Make rows of a slot, one by one."""
+    def _rows(self, task: RowsTask, given: _Given) -> dict[str, Any]:
+        """Make rows of a slot, one by one where they were not made at once."""
         assert self._layout is not None
         self._cells[TASK] = task.number
-        begin, seconds = time.perf_counter(), time.thread_time()
+        begin, seconds = time.perf_counter() - given.seconds, time.thread_time() - given.cpu_seconds
         made = _Made()
         views, columns = self._slots[task.slot], self._columns[task.slot]
-        (records, keys), valid = self._places(task), []
+        records, keys, at_once, valid = given.records, given.keys, given.columns, []
         mine: Sequence[int] = range(len(records))
-        at_once = self._columns_of(task, records)
         if task.owner >= 0 and self._placed is not None:
             owners = self._placed.owners(np.array(records, np.int64), self._spec.workers)
             mine = np.flatnonzero(owners == task.owner).tolist()
@@ -369,15 +379,14 @@ class _Worker:
             answer |= {"part": (packed.text, packed.places), "fds": [packed.to_file("objects")]}
         return answer
 
-    def _step(self, task: RowsTask) -> dict[str, Any]:
+    def _step(self, task: RowsTask, given: _Given) -> dict[str, Any]:
         """Make a step as a whole: its samples, then what the functions of whole batches make of them."""
         assert self._layout is not None
         self._cells[TASK] = task.number
-        begin, seconds = time.perf_counter(), time.thread_time()
+        begin, seconds = time.perf_counter() - given.seconds, time.thread_time() - given.cpu_seconds
         made = _Made()
         views = self._slots[task.slot]
-        records, keys = self._places(task)
-        columns = None if self._chain.collates else self._columns_of(task, records)
+        records, keys, columns = given.records, given.keys, given.columns
         samples: list[Any] = []
         for i in range(task.length if columns is None else 0):
             self._chain.timing = i == 0
@@ -396,7 +405,7 @@ class _Worker:
             try:
                 batch: Any = samples if self._chain.collates else columns or self._put.stacked(samples, rows)
                 batch = self._chain.batch(batch, (task.epoch, task.first, 0), task.length)
-                packed = Packed(batch, dumps_result)
+                packed = Packed(batch, dumps_result, plain=True)
                 answer |= self._packed_batch(packed, task.slot)
             except BaseException as error:
                 fault = self._fault(0, records[0] if task.length else 0, error)
@@ -404,22 +413,48 @@ class _Worker:
                 made.faults.append(fault)
         return made.answer(task, begin, seconds) | answer | self._timed()
 
-    def _columns_of(self, task: RowsTask, records: Sequence[int]) -> dict[str, Any] | None:
-        """All samples of a task, where the chain makes them at once and they are like the first one; else they are made one by one."""
-        if (
-            task.pad
-            or task.ahead >= 0
-            or task.owner >= 0
-            or not records
-            or self._placed is not None
-            or self._units is not None
-        ):
-            return None
-        self._at(records[0])
+    def _given(self, tasks: list[RowsTask]) -> Iterator[_Given]:
+        """Of each task, when it is its turn, its records, and its samples where the chain makes those of many at once.
+
+        Those of all tasks are made together, which costs little more than those of one; where that fails, since one of them is
+        broken, or they are large, each task tries it by itself, and then makes them one by one.
+        """
+        if len(tasks) > 1 and all(map(self._is_plain, tasks)):
+            together = self._made_at_once(tasks, [_Given(*self._places(task)) for task in tasks])
+            if together is not None:
+                yield from together
+                return
+        for task in tasks:
+            given = _Given(*self._places(task))
+            alone = self._made_at_once([task], [given]) if self._is_plain(task) else None
+            yield given if alone is None else alone[0]
+
+    def _is_plain(self, task: RowsTask) -> bool:
+        """Whether its samples may be made at once, as far as the task says."""
+        if self._chain.collates or self._placed is not None or self._units is not None:
+            return False
+        return not task.pad and task.ahead < 0 and task.owner < 0 and task.length > 0
+
+    def _made_at_once(self, tasks: list[RowsTask], given: list[_Given]) -> list[_Given] | None:
+        """The same with the columns of each; None where they are not made at once, or not like the first sample."""
+        self._cells[TASK] = tasks[0].number
+        self._at(given[0].records[0])
+        begin, cpu_begin = time.perf_counter(), time.thread_time()
+        records = [record for one in given for record in one.records]
         self._chain.timing = True
         columns = self._chain.columns(records)
         self._chain.timing = False
-        return columns if columns is not None and self._put.fits(columns, len(records)) else None
+        if columns is None or not self._put.fits(columns, len(records)):
+            return None
+        seconds = (time.perf_counter() - begin) / len(records)
+        cpu_seconds = (time.thread_time() - cpu_begin) / len(records)
+        made, at = [], 0
+        for one in given:
+            count = len(one.records)
+            part = {name: column[at : at + count] for name, column in columns.items()} if len(given) > 1 else columns
+            made.append(one._replace(columns=part, seconds=seconds * count, cpu_seconds=cpu_seconds * count))
+            at += count
+        return made
 
     def _sample(
         self, task: RowsTask, i: int, record: int, key: tuple[int, int, Any], made: _Made, columns: Any

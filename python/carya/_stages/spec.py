@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -55,7 +56,7 @@ class StreamSpec:
         """The stage behind which positions are no single records."""
         return next((stage for stage in self.stages if stage.kind in REGROUPS), None)
 
-    @property
+    @functools.cached_property
     def weighted(self) -> Weighted | Repeated | None:
         """How the records of an epoch are drawn or repeated, where they are."""
         found: Any = next((stage.fn for stage in self.stages if stage.kind == "weighted"), None)
@@ -101,7 +102,7 @@ class StreamSpec:
     def collates(self) -> bool:
         return any(stage.kind == "collate" for stage in self.stages)
 
-    @property
+    @functools.cached_property
     def whole(self) -> bool:
         """A function makes each step as a whole."""
         return any(stage.whole for stage in self.stages)
