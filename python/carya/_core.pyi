@@ -199,12 +199,17 @@ def read_lines(
     all of them are more than 1 GiB. Errors: InvalidArgument: arrays of different lengths.
     """
 
-def copy_rows(
-    values: np.ndarray[Any, Any], ends: np.ndarray[Any, np.dtype[np.int64]], rows: np.ndarray[Any, Any]
-) -> None:
-    """Write arrays that lie one behind the other, the i-th ending at `ends[i]`, to the rows of an array, cut at their length.
+def pad_rows(
+    values: np.ndarray[Any, Any],
+    ends: np.ndarray[Any, np.dtype[np.int64]],
+    to: int,
+    multiple_of: int,
+    filling: np.ndarray[Any, Any],
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, np.dtype[np.int64]]]:
+    """Arrays that lie one behind the other, the i-th ending at `ends[i]`, as rows with `filling` behind them, and their lengths.
 
-    The rest of a row stays as it is. Errors: InvalidArgument: arrays of different kinds, ends that fall or lie outside.
+    Rows have `to` elements, at which they are cut; 0: as many as the longest, at least one, rounded up to a multiple.
+    Errors: InvalidArgument: ends that fall or lie outside, objects, a filling of another size.
     """
 
 class Sampler:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -41,12 +40,10 @@ class Joined(Sequence[Array]):
         ends = np.cumsum([len(array) for array in arrays], dtype=np.int64)
         return cls(np.concatenate([np.zeros(0, dtype), *arrays]), ends)
 
-    @functools.cached_property
+    @property
     def lengths(self) -> Array:
         """int64 [n]."""
-        lengths: Array = self.ends.copy()
-        lengths[1:] -= self.ends[:-1]
-        return lengths
+        return np.diff(self.ends, prepend=0)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -69,11 +66,12 @@ class Joined(Sequence[Array]):
             yield self.values[begin:end]
             begin = end
 
-    def padded(self, length: int, value: Any) -> Array:
-        """[n, length]: the first `length` elements of each, and `value` behind them."""
-        made = np.full((len(self), length), value, self.values.dtype)
-        _core.copy_rows(self.values, self.ends, made)
-        return made
+    def padded(self, to: int | None, multiple_of: int, value: Array) -> tuple[Array, Array]:
+        """[n, to]: the first elements of each, `value` behind them; and how many, int64 [n].
+
+        `to` None: as many as the longest has, at least one, rounded up to a multiple.
+        """
+        return _core.pad_rows(self.values, self.ends, to or 0, multiple_of, value)
 
 
 class JoinedTexts(Sequence[str]):

@@ -226,27 +226,41 @@ py::object read_lines(const Places& files, const Places& begins, const Places& e
   return py::make_tuple(py::reinterpret_steal<py::bytes>(made), array_of(lines));
 }
 
-/// Arrays that lie one behind the other in `values`, of which each ends at `ends`, to the rows of an array: what is
-/// longer than a row is cut, and what is shorter leaves the rest of its row as it is.
-void copy_rows(const py::array& values, const Places& ends, py::array& rows) {
+/// Arrays that lie one behind the other in `values`, of which each ends at `ends`, as the rows of one array with `filling`
+/// behind them, and their lengths there. Rows have `to` elements, and what is longer is cut; 0: as many as the longest
+/// array, at least one, rounded up to a multiple.
+py::tuple pad_rows(const py::array& values, const Places& ends, std::int64_t to, std::int64_t multiple_of,
+                   const py::array& filling) {
   const auto until = span_of(ends);
-  const bool fits = values.ndim() == 1 && rows.ndim() == 2 && values.itemsize() == rows.itemsize() &&
-                    (values.flags() & rows.flags() & py::array::c_style) != 0 && rows.writeable() &&
-                    static_cast<std::size_t>(rows.shape(0)) == until.size();
-  if (!fits)
-    raise(Error{Code::kInvalidArgument, "values, rows: give arrays of one kind, a row for each end"});
-  const std::int64_t width = rows.shape(1), item = values.itemsize();
-  const auto* const from = static_cast<const std::byte*>(values.data());
-  auto* to = static_cast<std::byte*>(rows.mutable_data());
-  std::int64_t begin = 0;
+  const std::int64_t item = values.itemsize();
+  if (values.ndim() != 1 || (values.flags() & py::array::c_style) == 0 || values.dtype().kind() == 'O' ||
+      filling.size() != 1 || filling.itemsize() != item || to < 0 || multiple_of < 1)
+    raise(Error{Code::kInvalidArgument, "values, filling: give an array of numbers, and one of them"});
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(until.size());
+  std::int64_t begin = 0, longest = 1;
   for (const std::int64_t end : until) {
     if (end < begin || end > values.shape(0))
       raise(Error{Code::kInvalidArgument, "ends: give where each array ends, in ascending order"});
-    const auto bytes = static_cast<std::size_t>(std::min(end - begin, width) * item);
-    if (bytes != 0) std::memcpy(to, from + begin * item, bytes);
-    to += width * item;
+    lengths.push_back(to == 0 ? end - begin : std::min(end - begin, to));
+    longest = std::max(longest, end - begin);
     begin = end;
   }
+  const std::int64_t width = to == 0 ? (longest + multiple_of - 1) / multiple_of * multiple_of : to;
+  py::array rows(values.dtype(), {static_cast<std::int64_t>(until.size()), width});
+  const auto* const from = static_cast<const std::byte*>(values.data());
+  auto* row = static_cast<std::byte*>(rows.mutable_data());
+  begin = 0;
+  for (std::size_t i = 0; i < until.size(); ++i) {
+    const std::int64_t used = lengths[i] * item, all = width * item;
+    if (used != 0) std::memcpy(row, from + begin * item, static_cast<std::size_t>(used));
+    if (used != all) std::memcpy(row + used, filling.data(), static_cast<std::size_t>(item));
+    for (std::int64_t have = item; used + have < all; have *= 2)  // as much again as is there
+      std::memcpy(row + used + have, row + used, static_cast<std::size_t>(std::min(have, all - used - have)));
+    row += all;
+    begin = until[i];
+  }
+  return py::make_tuple(rows, array_of(lengths));
 }
 
 }  // namespace
@@ -260,7 +274,8 @@ void bind_bpe(py::module_& module) {
       .def("encode_joined", &PyBpe::encode_joined, py::arg("texts"), py::arg("ends"), py::arg("most"),
            py::arg("before"), py::arg("behind"));
   module.def("read_lines", &read_lines, py::arg("files"), py::arg("begins"), py::arg("ends"));
-  module.def("copy_rows", &copy_rows, py::arg("values"), py::arg("ends"), py::arg("rows"));
+  module.def("pad_rows", &pad_rows, py::arg("values"), py::arg("ends"), py::arg("to"), py::arg("multiple_of"),
+             py::arg("filling"));
   module.attr("unicode_source") = std::string(text::kUnicodeSource);
 }
 

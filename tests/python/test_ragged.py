@@ -13,6 +13,7 @@ from streams import copied, digest, epoch_digest, killed_and_resumed
 
 import carya
 from carya import _core
+from carya._joined import Joined
 from carya._stages.units import BestFit, Buckets, Many, Packed
 
 COUNT = 37
@@ -357,3 +358,33 @@ def test_fingerprints_tell_them_apart() -> None:
         p.pad_sequences("tokens", to=8),
     ]
     assert len({one.batch(4, lists=("tokens",)).native.fingerprint("raise") for one in made}) == len(made)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "int32", "float64", "complex128"])
+@pytest.mark.parametrize(("to", "multiple_of"), [(None, 1), (None, 4), (3, 1), (40, 1)])
+def test_joined_arrays_are_padded_as_each_by_itself(dtype: str, to: int | None, multiple_of: int) -> None:
+    random = np.random.default_rng(5)
+    for lengths in ([], [0], [0, 0], [1], [5, 0, 17, 2], random.integers(0, 30, 20).tolist()):
+        arrays = [random.integers(0, 2**15, length).astype(dtype) for length in lengths]
+        rows, found = Joined.of(arrays, dtype).padded(to, multiple_of, np.array(7).astype(dtype))
+        longest = max([1, *lengths])
+        width = to or -(-longest // multiple_of) * multiple_of
+        expected = np.full((len(arrays), width), np.array(7).astype(dtype))
+        for row, array in zip(expected, arrays, strict=True):
+            row[: len(array)] = array[:width]
+        assert (rows.dtype, rows.shape) == (expected.dtype, expected.shape)
+        assert np.array_equal(rows, expected)
+        assert found.tolist() == [min(length, width) for length in lengths]
+
+
+def test_what_cannot_be_padded_is_refused() -> None:
+    for values, ends, filling in (
+        (np.arange(4), [2, 1, 4], np.array(0)),
+        (np.arange(4), [5], np.array(0)),
+        (np.arange(4), [-1], np.array(0)),
+        (np.arange(4), [4], np.array(0, np.int8)),
+        (np.arange(8)[::2], [4], np.array(0)),
+        (np.array([1, "a"], object), [2], np.array(0, object)),
+    ):
+        with pytest.raises(carya.InvalidArgument, match="give"):
+            Joined(values, np.array(ends, np.int64)).padded(None, 1, filling)

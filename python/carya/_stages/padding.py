@@ -52,11 +52,9 @@ class Pad(ByColumns):
         made = dict(given)
         for name in self.fields:
             column = given[name]
-            lengths = column.lengths
-            if not self.truncate and int(lengths.max(initial=0)) > self.to:
+            if not self.truncate and int(column.lengths.max(initial=0)) > self.to:
                 raise ValueError(name)
-            made[name] = column.padded(self.to, self._filling(column.values))
-            made[f"{name}_length"] = np.minimum(lengths, self.to)
+            made[name], made[f"{name}_length"] = column.padded(self.to, 1, self._filling(column.values))
         return made
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -67,9 +65,8 @@ class Pad(ByColumns):
                 made[name] = column
                 continue
             if isinstance(column, Joined):
-                lengths = column.lengths
-                made[name] = column.padded(self._rounded(lengths), self._filling(column.values))
-                made[f"{name}_length"] = lengths
+                filling = self._filling(column.values)
+                made[name], made[f"{name}_length"] = column.padded(None, self.multiple_of, filling)
                 continue
             arrays = [None if one is None else self._array(name, one) for one in column]
             like = next((one for one in arrays if one is not None), np.zeros(0))
