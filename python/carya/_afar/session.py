@@ -17,6 +17,7 @@ from typing import Any
 from .._errors import Error
 from .._functions import worker
 from .._functions.crew import Worker
+from .._functions.schedule import RowsTask
 from .._functions.start import start_worker
 from .._processes.system import environment, how_it_ended, memory_kills
 from .._processes.transport import Channel, file_of, mapped_private, memory_file
@@ -155,11 +156,11 @@ class _Session:
         tasks = self._worker.answered()
         blobs: list[Any] = []
         for task, answer in zip(tasks, answers, strict=True):
-            self._rows(worker.RowsTask(*task), answer, fds, blobs)
+            self._rows(RowsTask(*task), answer, fds, blobs)
         self._said = time.monotonic()
         self._wire.send(("done", answers, used), blobs)
 
-    def _rows(self, task: worker.RowsTask, answer: dict[str, Any], fds: list[int], blobs: list[Any]) -> None:
+    def _rows(self, task: RowsTask, answer: dict[str, Any], fds: list[int], blobs: list[Any]) -> None:
         """What a task has made, as bytes."""
         if answer["faults"]:
             return

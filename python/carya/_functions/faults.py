@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import traceback
 from typing import Any
 
@@ -110,3 +111,22 @@ def raised(fault: Fault, where: str) -> Exception:
 
 def out_of_memory(subject: str) -> Exhausted:
     return Exhausted(f"{subject}: out of memory; give fewer threads=, a smaller batch, or raise the memory limit")
+
+
+class Made:
+    """What came of a chunk: faults, entries of the quarantine, and what its worker answers."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.entries: list[dict[str, Any]] = []
+
+    def answer(self, number: int, rows: int, begin: float, cpu_begin: float) -> dict[str, Any]:
+        return {
+            "number": number,
+            "faults": self.faults,
+            "entries": self.entries,
+            "rows": rows,
+            "began": begin,
+            "seconds": time.perf_counter() - begin,
+            "cpu_seconds": time.thread_time() - cpu_begin,
+        }

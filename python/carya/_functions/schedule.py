@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .faults import Fault
 from .steps import Steps
@@ -62,6 +62,22 @@ class Chunk:
     pad: int  # rows behind them that hold nothing
     attempts: int = 0
     owner: int = -1  # the worker that makes it: of all rows of the step those that are its own
+
+
+class RowsTask(NamedTuple):
+    """A chunk as its worker is told: `length` positions of `epoch` from `first` on, into rows `row` and following of a slot."""
+
+    number: int
+    epoch: int
+    first: int
+    length: int
+    slot: int
+    row: int
+    pad: int  # rows behind them that hold nothing
+    repeated: bool
+    policy: str
+    owner: int = -1  # of all these positions only those whose records are its own
+    ahead: int = -1  # in which slot of native threads the same rows lie, before the functions
 
 
 class Schedule:

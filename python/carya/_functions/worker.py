@@ -34,8 +34,9 @@ from .._traits.proof import compared, tried
 from .ahead import AheadRows, Tensors
 from .code import dumps_result
 from .counting import ask_shard
-from .faults import Fault
+from .faults import Fault, Made
 from .layout import Field, Layout, Rows
+from .schedule import RowsTask
 
 _SUBSTITUTES = 16
 _SPREAD = 64  # records by which the size of a batch is guessed, where they are made at once
@@ -79,22 +80,6 @@ def serve(link: Channel, spec: StreamSpec, source: Source, cells: Any, dump: int
             worker.do(message, fds)
     except ConnectionError:  # of the link, whose host is gone: those of functions are told
         return
-
-
-class RowsTask(NamedTuple):
-    """A chunk as its worker is told: `length` positions of `epoch` from `first` on, into rows `row` and following of a slot."""
-
-    number: int
-    epoch: int
-    first: int
-    length: int
-    slot: int
-    row: int
-    pad: int  # rows behind them that hold nothing
-    repeated: bool
-    policy: str
-    owner: int = -1  # of all these positions only those whose records are its own
-    ahead: int = -1  # in which slot of native threads the same rows lie, before the functions
 
 
 class _Given(NamedTuple):
@@ -166,9 +151,11 @@ class _Worker:
             return [{"number": rest[0], "fields": None, "tree": (), "faults": [fault]}]
         answers = []
         for task in [RowsTask(*told) for told in rest[0]]:
-            made = _Made()
+            made = Made()
             made.faults.append(fault)
-            answers.append(made.answer(task, time.perf_counter(), time.thread_time()) | self._timed())
+            answers.append(
+                made.answer(task.number, task.length, time.perf_counter(), time.thread_time()) | self._timed()
+            )
         return answers
 
     def _done(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -333,7 +320,7 @@ class _Worker:
         assert self._layout is not None
         self._cells[TASK] = task.number
         begin, seconds = time.perf_counter() - given.seconds, time.thread_time() - given.cpu_seconds
-        made = _Made()
+        made = Made()
         views, columns = self._slots[task.slot], self._columns[task.slot]
         records, keys, at_once, valid = given.records, given.keys, given.columns, []
         mine: Sequence[int] = range(len(records))
@@ -370,7 +357,7 @@ class _Worker:
             self._clear(views, row)
             for listed in objects.values():
                 listed.append(None)
-        answer = made.answer(task, begin, seconds) | self._timed() | {"rows": len(mine)}
+        answer = made.answer(task.number, task.length, begin, seconds) | self._timed() | {"rows": len(mine)}
         if objects and not made.faults:
             rows = None
             if task.owner >= 0:
@@ -384,10 +371,9 @@ class _Worker:
         assert self._layout is not None
         self._cells[TASK] = task.number
         begin, seconds = time.perf_counter() - given.seconds, time.thread_time() - given.cpu_seconds
-        made = _Made()
+        made = Made()
         views = self._slots[task.slot]
-        records, keys, columns = given.records, given.keys, given.columns
-        samples: list[Any] = []
+        records, keys, columns, samples = given.records, given.keys, given.columns, list[Any]()
         for i in range(task.length if columns is None else 0):
             self._chain.timing = i == 0
             record, leaves = self._sample(task, i, records[i], keys[i], made, None)
@@ -411,7 +397,7 @@ class _Worker:
                 fault = self._fault(0, records[0] if task.length else 0, error)
                 fault.kind = "fatal"  # no record of it is known to be broken
                 made.faults.append(fault)
-        return made.answer(task, begin, seconds) | answer | self._timed()
+        return made.answer(task.number, task.length, begin, seconds) | answer | self._timed()
 
     def _given(self, tasks: list[RowsTask]) -> Iterator[_Given]:
         """Of each task, when it is its turn, its records, and its samples where the chain makes those of many at once.
@@ -457,7 +443,7 @@ class _Worker:
         return made
 
     def _sample(
-        self, task: RowsTask, i: int, record: int, key: tuple[int, int, Any], made: _Made, columns: Any
+        self, task: RowsTask, i: int, record: int, key: tuple[int, int, Any], made: Made, columns: Any
     ) -> tuple[int, Any]:
         """The record whose sample row `i` of the task is in the end, and the sample; None where it is masked.
 
@@ -596,25 +582,6 @@ class _Worker:
         skipped = getattr(self._placed, "skipped", 0)
         former, self._skipped = self._skipped, skipped
         return {"stage_seconds": seconds, "timed": timed, "skipped": skipped - former}
-
-
-class _Made:
-    """What came of a chunk."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-        self.entries: list[dict[str, Any]] = []
-
-    def answer(self, task: RowsTask, begin: float, cpu_begin: float) -> dict[str, Any]:
-        return {
-            "number": task.number,
-            "faults": self.faults,
-            "entries": self.entries,
-            "rows": task.length,
-            "began": begin,
-            "seconds": time.perf_counter() - begin,
-            "cpu_seconds": time.thread_time() - cpu_begin,
-        }
 
 
 def _told_of(leaf: Any) -> bytes:

@@ -29,7 +29,7 @@ _AGAIN_S, _AGAIN_MAX_S = 1.0, 30.0
 _SILENT_S = 8.0  # the other side says something each two seconds
 _ROWS_JUDGED, _SHARE_MAX = 64, 0.7  # what bringing a row may cost of what making it does
 
-_SLOT, _ROW, _COUNT, _PAD, _AHEAD = 4, 5, 3, 6, 10  # places in a task (`worker.RowsTask`)
+_SLOT, _ROW, _COUNT, _PAD, _AHEAD = 4, 5, 3, 6, 10  # places in a task (`schedule.RowsTask`)
 
 
 def main(link: int, host: int) -> None:
