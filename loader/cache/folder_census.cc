@@ -14,10 +14,10 @@
 namespace carya::loader {
 namespace {
 
-struct Hasher {
+struct RecordHasher {
   std::size_t operator()(Hash128 identity) const { return identity.low; }
 };
-using Identities = std::unordered_set<Hash128, Hasher>;
+using Identities = std::unordered_set<Hash128, RecordHasher>;
 
 }  // namespace
 

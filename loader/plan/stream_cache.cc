@@ -35,13 +35,13 @@ constexpr std::int64_t kUndoNs = 600'000'000'000;
 constexpr double kManyEpochs = 100;
 /// A smaller share of samples that were there already is not said.
 constexpr double kSaidShare = 0.005;
-constexpr double kMicro = 1e6;
+constexpr double kUs = 1e6;
 /// So many records are looked for in files, to know how many are there: to a twentieth.
 constexpr std::size_t kCensusRecords = 512;
 constexpr std::int64_t kCensusEveryNs = 60'000'000'000;
 
-Json figure(double seconds) {
-  return seconds > 0 ? Json(seconds * kMicro) : Json(nullptr);
+Json us_of(double seconds) {
+  return seconds > 0 ? Json(seconds * kUs) : Json(nullptr);
 }
 
 }  // namespace
@@ -463,8 +463,8 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
                              : held->shared               ? ", in files of a shared folder too"
                                                           : "";
   why_ = held ? fmt::format("kept after {}{}: {:.0f} us per sample later, {:.0f} without",
-                            label_of(held->at.ops), beside, choice_.chosen.later_s * kMicro,
-                            choice_.all.front().later_s * kMicro)
+                            label_of(held->at.ops), beside, choice_.chosen.later_s * kUs,
+                            choice_.all.front().later_s * kUs)
               : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
                             facts_.epochs_left);
   const bool changes = held != now && changes_ < kChangesMax;
@@ -473,7 +473,7 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
     why_ += fmt::format("; {:.0f} % of the samples were there already", 100 * found_share_);
   if (!options_.stores.empty())
     why_ += fmt::format("; reading a record from its store counts as {:.0f} us of money, {:.0f} of time",
-                        read_.money_s * kMicro, std::max(read_.cpu_s, read_.wait_s) * kMicro);
+                        read_.money_s * kUs, std::max(read_.cpu_s, read_.wait_s) * kUs);
   if (!changes) return;
   std::shared_ptr<KeptPlace> next;
   if (held) {
@@ -536,10 +536,10 @@ std::string StreamCache::report_now() const {
          {"share", cost.share},
          {"kept_share", at ? at->kept : 0},
          {"written_bytes", cost.written_bytes * facts_.records},
-         {"fill_us", at ? figure(at->fill_s) : Json(nullptr)},
-         {"hit_us", at ? figure(at->hit_s) : Json(nullptr)},
-         {"run_us", figure(cost.run_s)},
-         {"later_us", figure(cost.later_s)},
+         {"fill_us", at ? us_of(at->fill_s) : Json(nullptr)},
+         {"hit_us", at ? us_of(at->hit_s) : Json(nullptr)},
+         {"run_us", us_of(cost.run_s)},
+         {"later_us", us_of(cost.later_s)},
          {"pays_back_epochs", cost.pays_back_epochs ? Json(*cost.pays_back_epochs) : Json(nullptr)}});
   }
   Json report{{"mode", options_.cache.mode == Mode::kAuto ? "auto" : "on"},
@@ -549,7 +549,7 @@ std::string StreamCache::report_now() const {
               {"found_share", kept ? found_share_ : 0},
               {"capacity_bytes", kept ? kept->samples->stats().capacity_bytes : room()},
               {"epochs_expected", facts_.epochs_left},
-              {"sample_us", figure(facts_.sample_s)},
+              {"sample_us", us_of(facts_.sample_s)},
               {"expected_share", choice_.chosen.place ? choice_.chosen.share : 0},
               {"choices", std::move(choices)}};
   const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
@@ -581,11 +581,10 @@ std::string StreamCache::report_now() const {
   const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
   report["read"] = nullptr;
   if (!options_.stores.empty())
-    report["read"] = {{"cpu_us", read_.cpu_s * kMicro},
-                      {"money_us", read_.money_s * kMicro},
-                      {"wait_us", read_.wait_s * kMicro}};
-  report["hit_us"] = figure(hit_s);
-  report["fill_us"] = figure(fill_s);
+    report["read"] = {
+        {"cpu_us", read_.cpu_s * kUs}, {"money_us", read_.money_s * kUs}, {"wait_us", read_.wait_s * kUs}};
+  report["hit_us"] = us_of(hit_s);
+  report["fill_us"] = us_of(fill_s);
   // Of what was timed here; until a sample without a cache was timed, nothing can be said.
   const double hits = kept ? static_cast<double>(kept->hits.count()) : 0;
   const double fills = kept ? static_cast<double>(kept->fills.count()) : 0;
