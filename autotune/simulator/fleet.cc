@@ -41,7 +41,7 @@ struct Kept {
 /// A job on its host, from its first second to its last.
 class Job {
  public:
-  Job(const Scenario& scenario, std::uint32_t user, const Kept& kept)
+  Job(const Scenario& scenario, std::uint32_t whose, const Kept& kept)
       : world(scenario.world),
         controller(Controller::create({.model = scenario.model,
                                        .prices = scenario.world.prices,
@@ -49,7 +49,7 @@ class Job {
                                        .worker_start_s = scenario.world.fleet.start_s,
                                        .worker_billed_s_min = scenario.world.fleet.billed_s_min})
                        .value()),
-        user(user),
+        user(whose),
         kept_(kept),
         best_(scenario.world.truth) {}
 

@@ -64,7 +64,8 @@ class PyBpe {
     std::memcpy(vocabulary.byte_ids.data(), byte_ids.data(), sizeof(vocabulary.byte_ids));
     std::vector<text::BpeMerge> rules(static_cast<std::size_t>(merges.shape(0)));
     static_assert(sizeof(text::BpeMerge) == 4 * sizeof(std::uint32_t));
-    if (!rules.empty()) std::memcpy(rules.data(), merges.data(), rules.size() * sizeof(text::BpeMerge));
+    if (!rules.empty())
+      std::memcpy(static_cast<void*>(rules.data()), merges.data(), rules.size() * sizeof(text::BpeMerge));
     vocabulary.merges = rules;
     vocabulary.whole = whole;
     vocabulary.whole_ends = {whole_ends.data(), static_cast<std::size_t>(whole_ends.size())};
