@@ -110,6 +110,13 @@ std::string StreamCache::label_of(std::size_t ops) const {
   return place_label(*pipeline_, order_, ops);
 }
 
+/// Made once of each place in the present order.
+const PlaceNames& StreamCache::names_of(const CachePoint& at) const {
+  auto found = names_.find(at);
+  if (found == names_.end()) found = names_.emplace(at, place_names(pipeline_, order_, at)).first;
+  return found->second;
+}
+
 /// The place behind the op that the options name.
 Result<std::size_t> StreamCache::named_place(const std::vector<std::size_t>& places) const {
   const std::string& name = options_.cache.after;
@@ -148,7 +155,7 @@ void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>&
     kept->files->look();
   }
   // Never the order of another stream, which may have other bits. What is kept belongs to the order of its place.
-  if (!place()) order_ = order;
+  if (!place() && order_ != order) order_ = order, names_.clear();
   has_jpegs_ = seen.has_jpegs;
   if (storages_->look(place().get(), unix_s())) {
     changes_ = 0;
@@ -265,8 +272,7 @@ void StreamCache::measure_storages(const autotune::CacheInputs& facts) {
 void StreamCache::find_kept(autotune::CacheInputs& facts) const {
   for (autotune::CachePlace& place : facts.places) {
     double capacity = facts.capacity_bytes;
-    if (const auto samples =
-            find_shared_samples({options_.dataset, place_names(pipeline_, order_, place.at).memory})) {
+    if (const auto samples = find_shared_samples({options_.dataset, names_of(place.at).memory})) {
       const SampleCacheStats there = samples->stats();
       const auto records = static_cast<double>(there.records);
       if (records > 0) place.bytes = static_cast<double>(there.bytes) / records;
@@ -287,12 +293,11 @@ void StreamCache::count_files(const autotune::CacheInputs& facts) {
   count_ns_ = monotonic_ns() + kCensusEveryNs;
   std::vector<Hash128> places;
   for (const autotune::CachePlace& place : facts.places)
-    if (may_be_in_files(place.at)) places.push_back(place_names(pipeline_, order_, place.at).files);
+    if (may_be_in_files(place.at)) places.push_back(names_of(place.at).files);
   if (places.empty()) return;
+  const std::vector<Hash128> some = options_.identities->some(kCensusRecords);
   for (const CacheFolder* folder : {&options_.cache.disk, &options_.cache.shared})
-    if (folder->bytes > 0)
-      censuses_[folder->path] =
-          FolderCensus::begin(folder->path, places, options_.identities->some(kCensusRecords));
+    if (folder->bytes > 0) censuses_[folder->path] = FolderCensus::begin(folder->path, places, some);
   if (!asked_for) return;
   const std::int64_t until_ns = monotonic_ns() + FileTier::kOpenNs;
   for (const auto& [folder, census] : censuses_)
@@ -317,9 +322,8 @@ void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
       else
         continue;
       const auto census = censuses_.find(folder.path);
-      kept.push_back(census == censuses_.end()
-                         ? 0
-                         : census->second->share(place_names(pipeline_, order_, place.at).files).value_or(0));
+      kept.push_back(census == censuses_.end() ? 0
+                                               : census->second->share(names_of(place.at).files).value_or(0));
     }
     const std::size_t sets = std::size_t{1} << files.size();
     for (std::size_t set = asked_for ? sets - 1 : 0; set < sets; ++set) {
@@ -478,7 +482,7 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
   std::shared_ptr<KeptPlace> next;
   if (held) {
     const CachePoint& at = held->at;
-    const PlaceNames names = place_names(pipeline_, order_, at);
+    const PlaceNames& names = names_of(at);
     const SharedSamplesKey key{options_.dataset, names.memory};
     // What this stream alone keeps elsewhere comes back when its last chunk ends: until then it keeps nothing.
     const bool waits = now && now->at != at && options_.budget && options_.budget->left() < room() &&

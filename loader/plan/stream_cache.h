@@ -124,6 +124,7 @@ class StreamCache {
   void measure_storages(const autotune::CacheInputs& facts) REQUIRES(deciding_);
   void turn_to(const std::optional<Held>& held) REQUIRES(deciding_);
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
+  const PlaceNames& names_of(const autotune::CachePoint& at) const REQUIRES(deciding_);
   std::size_t choice_of(const autotune::CacheInputs& facts, const std::optional<Held>& held) const;
   bool may_be_in_files(const autotune::CachePoint& at) const REQUIRES(deciding_);
   std::uint64_t room() const;
@@ -137,9 +138,10 @@ class StreamCache {
 
   mutable Mutex deciding_;  // held while look() or report() works
   std::vector<std::size_t> order_ GUARDED_BY(deciding_);
-  autotune::CacheInputs facts_ GUARDED_BY(deciding_);              // of the last decision
-  autotune::CacheChoice choice_ GUARDED_BY(deciding_);             // the last one
-  std::string why_ GUARDED_BY(deciding_);                          // in a line
+  mutable std::map<autotune::CachePoint, PlaceNames> names_ GUARDED_BY(deciding_);  // in that order
+  autotune::CacheInputs facts_ GUARDED_BY(deciding_);                               // of the last decision
+  autotune::CacheChoice choice_ GUARDED_BY(deciding_);                              // the last one
+  std::string why_ GUARDED_BY(deciding_);                                           // in a line
   int changes_ GUARDED_BY(deciding_) = 0;                          // since the storages are what they are
   std::optional<std::optional<Held>> left_ GUARDED_BY(deciding_);  // by the last change
   std::int64_t left_ns_ GUARDED_BY(deciding_) = 0;
