@@ -55,10 +55,9 @@ class Joined(Sequence[Array]):
     def __getitem__(self, index: int | slice) -> Array | Joined:
         """Views. Of slices those without a step."""
         if isinstance(index, slice):
-            begin, ends = _span(self.ends, index)
-            return Joined(self.values[begin : begin + int(ends[-1])] if len(ends) else self.values[:0], ends)
-        at = range(len(self))[index]
-        return self.values[self.ends[at - 1] if at else 0 : self.ends[at]]
+            inside, ends = _span(self.ends, index)
+            return Joined(self.values[inside], ends)
+        return self.values[_place(self.ends, index)]
 
     def __iter__(self) -> Iterator[Array]:
         begin = 0
@@ -95,19 +94,25 @@ class JoinedTexts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | JoinedTexts:
         """Of slices those without a step."""
         if isinstance(index, slice):
-            begin, ends = _span(self.ends, index)
-            return JoinedTexts(self.data[begin : begin + int(ends[-1])] if len(ends) else b"", ends)
-        at = range(len(self))[index]
-        return self.data[int(self.ends[at - 1]) if at else 0 : int(self.ends[at])].decode()
+            inside, ends = _span(self.ends, index)
+            return JoinedTexts(self.data[inside], ends)
+        return self.data[_place(self.ends, index)].decode()
 
 
-def _span(ends: Array, index: slice) -> tuple[int, Array]:
-    """Where a slice of what ends at `ends` begins, and where what is in it ends, from there on."""
+def _place(ends: Array, index: int) -> slice:
+    """Where the element of what ends at `ends` lies."""
+    at = range(len(ends))[index]
+    return slice(int(ends[at - 1]) if at else 0, int(ends[at]))
+
+
+def _span(ends: Array, index: slice) -> tuple[slice, Array]:
+    """Where a slice of what ends at `ends` lies, and where what is in it ends, from there on."""
     first, until, step = index.indices(len(ends))
     if step != 1:
         raise ValueError(f"a slice with the step {step}; take those without one")
     begin = int(ends[first - 1]) if first else 0
-    return begin, ends[first:until] - begin
+    inside = ends[first:until] - begin
+    return slice(begin, begin + (int(inside[-1]) if len(inside) else 0)), inside
 
 
 def as_lists(batch: Any) -> Any:

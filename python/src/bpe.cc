@@ -4,10 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +19,7 @@
 
 #include "errors.h"
 #include "gil.h"
+#include "io/store/store_file.h"
 #include "transforms/text/bpe.h"
 
 namespace carya::python {
@@ -177,17 +175,6 @@ class PyBpe {
   std::optional<text::BpeEncoder> encoder_;
 };
 
-/// Whether so many bytes of a file are there.
-bool read_all(int fd, std::int64_t offset, std::size_t bytes, char* to) {
-  for (std::size_t have = 0; have < bytes;) {
-    const ssize_t got = ::pread(fd, to + have, bytes - have, offset + static_cast<std::int64_t>(have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    have += static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
 /// The line that each record of text begins with, one behind the other without their ends (LF or CR LF), and where each
 /// of them ends. Record i is the bytes from begins[i] to ends[i] of the open file files[i].
 /// None, where one by one has to tell what is wrong: a record that is not there as a whole, or that is no UTF-8.
@@ -210,7 +197,8 @@ py::object read_lines(const Places& files, const Places& begins, const Places& e
     char* at = first;
     for (std::size_t i = 0; i < fds.size(); ++i) {
       const std::string_view record(at, static_cast<std::size_t>(until[i] - from[i]));
-      if (!read_all(static_cast<int>(fds[i]), from[i], record.size(), at)) return false;
+      const auto out = std::as_writable_bytes(std::span(at, record.size()));
+      if (!io::read_whole(static_cast<int>(fds[i]), out, static_cast<std::uint64_t>(from[i]))) return false;
       if (text::valid_utf8_bytes(record) != record.size()) return false;
       std::string_view line = record.substr(0, record.find('\n'));
       if (line.ends_with('\r')) line.remove_suffix(1);
