@@ -17,6 +17,11 @@ struct Hash128 {
   std::string hex() const;
 };
 
+/// For tables of hashes.
+struct HashOfHash {
+  std::size_t operator()(Hash128 hash) const { return hash.low; }
+};
+
 /// XXH3-64 of bytes. Source: xxHash 0.8 (its output is frozen).
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);

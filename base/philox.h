@@ -34,6 +34,8 @@ class SampleRng {
   std::uint32_t next_u32();
   /// A uniform number in [0, 1), with the top 53 bits of two draws (the first is the low half).
   double next_double();
+  /// A uniform number in [low, high).
+  double next_between(double low, double high) { return low + (high - low) * next_double(); }
   /// A uniform number in [0, bound), bound >= 1, without bias. Lemire's rejection on 64 bits takes at least two draws.
   std::uint64_t next_below(std::uint64_t bound);
 

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 namespace carya::autotune {
@@ -26,13 +25,6 @@ constexpr double kCoresMarginMax = 0.05;
 constexpr double kWholeMatters = 0.1;
 /// A neighbour that is better by less is as good: no look would tell them apart, and none is needed.
 constexpr double kNoMatter = 0.02;
-
-template <typename... Numbers>
-std::string worded(const char* format, Numbers... numbers) {
-  char buffer[200];
-  std::snprintf(buffer, sizeof buffer, format, numbers...);
-  return buffer;
-}
 
 bool same_answer(const Choice& a, const Choice& b) {
   return a.workers == b.workers && (a.workers == 0 || a.cut == b.cut);

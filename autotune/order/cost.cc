@@ -3,17 +3,12 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
 
 namespace carya::autotune {
 namespace {
-
-double work_per_second(double work, double cost) {
-  return cost > 0 ? work / cost : std::numeric_limits<double>::infinity();
-}
 
 /// Every op once, and only neighbours that fuse in one stage.
 Status check(const Chain& chain, const Plan& plan) {
@@ -108,7 +103,7 @@ Result<PlanCost> cost(const StageModel& model, const Plan& plan, const Machine& 
   for (const Stage& stage : plan.stages) {
     StageCost costs = stage_cost(model, stage, at);
     costs.cpu_s *= seconds_per_ns;
-    costs.rate = work_per_second(machine.cores, costs.cpu_s);
+    costs.rate = per_second(machine.cores, costs.cpu_s);
     for (OpCost& op : costs.ops) {
       op.cpu_s *= seconds_per_ns;
       if (model.chain().op(op.op).random) cut.repeatable = false;
@@ -121,9 +116,9 @@ Result<PlanCost> cost(const StageModel& model, const Plan& plan, const Machine& 
     total.cuts.push_back(cut);
     total.stages.push_back(std::move(costs));
   }
-  total.rate = work_per_second(machine.cores, total.cpu_s);
+  total.rate = per_second(machine.cores, total.cpu_s);
   if (machine.read_bytes_per_s > 0)
-    total.rate = std::min(total.rate, work_per_second(machine.read_bytes_per_s, source_bytes));
+    total.rate = std::min(total.rate, per_second(machine.read_bytes_per_s, source_bytes));
   return total;
 }
 

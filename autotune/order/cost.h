@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -50,6 +51,11 @@ struct StageCost {
   double rate = 0;   ///< samples per second if all cores run only this stage; infinite without cost
   std::vector<OpCost> ops;
 };
+
+/// A rate that something of which a sample needs so much can keep up; infinite where it needs none.
+inline double per_second(double available, double of_a_sample) {
+  return of_a_sample > 0 ? available / of_a_sample : std::numeric_limits<double>::infinity();
+}
 
 /// A place between two stages, at which a sample lies in memory.
 struct Cut {

@@ -7,22 +7,22 @@
 namespace carya::autotune {
 namespace {
 
-bool usable_number(double number) {
-  return std::isfinite(number) && number >= 0;
-}
-
 std::unexpected<Error> unusable(const std::string& subject, std::string_view part, double number) {
   return fail(Code::kInvalidArgument,
               fmt::format("{}: {} is {}; it must be a finite number of at least 0", subject, part, number));
 }
 
 Status check(const Change& change, const std::string& subject, std::string_view part) {
-  if (!usable_number(change.scale)) return unusable(subject, std::string(part) + " scale", change.scale);
-  if (!usable_number(change.add)) return unusable(subject, std::string(part) + " add", change.add);
+  if (!usable(change.scale)) return unusable(subject, std::string(part) + " scale", change.scale);
+  if (!usable(change.add)) return unusable(subject, std::string(part) + " add", change.add);
   return {};
 }
 
 }  // namespace
+
+bool usable(double number) {
+  return std::isfinite(number) && number >= 0;
+}
 
 std::string_view sense_name(Sense sense) {
   switch (sense) {
@@ -77,7 +77,7 @@ Status check(const FittedCost& cost, const std::string& subject) {
                                                        {"per_byte_out_ns", cost.per_byte_out_ns},
                                                        {"per_element_out_ns", cost.per_element_out_ns}};
   for (const auto& [part, number] : parts)
-    if (!usable_number(number)) return unusable(subject, part, number);
+    if (!usable(number)) return unusable(subject, part, number);
   return {};
 }
 

@@ -9,6 +9,9 @@
 
 namespace carya::autotune {
 
+/// Whether it is finite and at least 0.
+bool usable(double number);
+
 /// How far two ops may change places when they are neighbours (DESIGN section 7), from never to freely.
 enum class Commutes : std::uint8_t {
   kNever,

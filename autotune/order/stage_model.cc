@@ -5,12 +5,10 @@
 #include <cmath>
 #include <string>
 
+#include "autotune/order/op_model.h"
+
 namespace carya::autotune {
 namespace {
-
-bool usable(double number) {
-  return std::isfinite(number) && number >= 0;
-}
 
 Status check(const Profile& profile) {
   const Size& source = profile.source;

@@ -2,18 +2,10 @@
 
 #include <fmt/core.h>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 namespace carya::autotune {
 namespace {
-
-template <typename... Numbers>
-std::string text(const char* format, Numbers... numbers) {
-  char buffer[160];
-  std::snprintf(buffer, sizeof buffer, format, numbers...);
-  return buffer;
-}
 
 std::string cut_name(const PlacementInputs& facts, std::size_t cut) {
   const RemoteCut& costs = facts.cuts[cut];
@@ -24,20 +16,20 @@ std::string cut_name(const PlacementInputs& facts, std::size_t cut) {
 std::string why(const PlacementGoal& goal, const Choice& other, const Choice& chosen, bool reachable) {
   constexpr double kPercent = 100;
   if (goal.objective == Objective::kCost && reachable && other.stall > kStallMax && chosen.stall <= kStallMax)
-    return text("the trainer would wait %.3g %% of the time", kPercent * other.stall);
+    return worded("the trainer would wait %.3g %% of the time", kPercent * other.stall);
   if (!(other.rate > 0)) return "it makes nothing";
   if (!(chosen.rate > 0)) return "it makes something; the chosen makes nothing";
   const bool by_rate = goal.objective != Objective::kCost;
   const double slower = 1 - other.rate / chosen.rate;
   if (by_rate && std::abs(slower) > 1e-9)
-    return text(slower > 0 ? "%.3g %% slower" : "%.3g %% faster", kPercent * std::abs(slower));
+    return worded(slower > 0 ? "%.3g %% slower" : "%.3g %% faster", kPercent * std::abs(slower));
   const double dearer = by_rate ? other.cost_per_hour / chosen.cost_per_hour - 1
                                 : other.cost_per_sample / chosen.cost_per_sample - 1;
   if (!std::isfinite(dearer) && other.cost_per_hour > 0)  // beside what costs nothing a share says nothing
-    return text("$%.3g an hour more", other.cost_per_hour - chosen.cost_per_hour);
+    return worded("$%.3g an hour more", other.cost_per_hour - chosen.cost_per_hour);
   if (!(std::abs(dearer) > 1e-9)) return "the same cost; fewer workers, then the earlier cut, are taken";
-  return text(dearer > 0 ? "%.3g %% more per sample" : "%.3g %% less per sample",
-              kPercent * std::abs(dearer));
+  return worded(dearer > 0 ? "%.3g %% more per sample" : "%.3g %% less per sample",
+                kPercent * std::abs(dearer));
 }
 
 }  // namespace
@@ -73,11 +65,11 @@ std::string choice_text(const PlacementInputs& facts, const Choice& choice) {
   const double per_million = 1e6 * choice.cost_per_sample;
   std::string said = "all local";
   if (choice.cut && choice.workers > 0)
-    said = text("%u worker%s, ", choice.workers, choice.workers == 1 ? "" : "s") +
-           cut_name(facts, *choice.cut) + text(", %.3g %% of the samples", 100 * choice.remote_share);
-  return said + text("; %.3g cores here; %.4g samples/s, limited by ", choice.cores, choice.rate) +
-         std::string(limit_name(choice.limit)) + text("; $%.4g an hour", choice.cost_per_hour) +
-         (std::isfinite(per_million) ? text(", $%.4g per million samples", per_million) : "");
+    said = worded("%u worker%s, ", choice.workers, choice.workers == 1 ? "" : "s") +
+           cut_name(facts, *choice.cut) + worded(", %.3g %% of the samples", 100 * choice.remote_share);
+  return said + worded("; %.3g cores here; %.4g samples/s, limited by ", choice.cores, choice.rate) +
+         std::string(limit_name(choice.limit)) + worded("; $%.4g an hour", choice.cost_per_hour) +
+         (std::isfinite(per_million) ? worded(", $%.4g per million samples", per_million) : "");
 }
 
 }  // namespace carya::autotune

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,14 @@ struct Neighbour {
 /// samples remote. Numbers must have been checked. Pure.
 std::vector<Neighbour> neighbours(const PlacementInputs& facts, const Prices& prices,
                                   const PlacementGoal& goal, const Choice& chosen, bool reachable);
+
+/// A short text with numbers, as printf writes them.
+template <typename... Numbers>
+std::string worded(const char* format, Numbers... numbers) {
+  char buffer[200];
+  std::snprintf(buffer, sizeof buffer, format, numbers...);
+  return buffer;
+}
 
 /// A choice in words and numbers: "3 workers from the cut after 2 ops, 61 % of the samples; ...".
 std::string choice_text(const PlacementInputs& facts, const Choice& choice);

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "autotune/order/cost.h"
+
 namespace carya::autotune {
 namespace {
 
@@ -16,11 +18,6 @@ constexpr double kSame = 1e-9;
 /// A limit that may be unknown.
 double limit(double number) {
   return std::isfinite(number) && number > 0 ? number : kInfinite;
-}
-
-/// A rate that something of which a sample needs so much can keep up.
-double per_second(double available, double of_a_sample) {
-  return of_a_sample > 0 ? available / of_a_sample : kInfinite;
 }
 
 Status wrong(const std::string& subject, const char* part, double number, const char* wanted) {

@@ -17,7 +17,7 @@ constexpr double kWatchedEachS = 1000;
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(op_key(seed, "autotune/scenario", 0), 0, 0, 0) {}
-  double between(double low, double high) { return low + (high - low) * random_.next_double(); }
+  double between(double low, double high) { return random_.next_between(low, high); }
   /// Even in the logarithm.
   double scale(double low, double high) { return low * det_exp(random_.next_double() * det_log(high / low)); }
   bool chance(double share) { return random_.next_double() < share; }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/clock.h"
 #include "base/escape.h"
 #include "io/credentials/aws_profile.h"
 #include "io/credentials/percent_encoding.h"
@@ -64,7 +65,7 @@ Result<Grant> ask_sts(const Environment& environment, const Fetch& fetch, const 
   FetchQuestion question{.url = endpoint + "/", .method = "POST", .body = canonical_query(form)};
   question.headers = {"Content-Type: application/x-www-form-urlencoded"};
   const std::string host = endpoint.substr(endpoint.find("://") + 3);
-  const auto now = static_cast<std::int64_t>(std::time(nullptr));
+  const std::int64_t now = unix_s();
   for (std::string& line : sigv4_headers(
            {.method = "POST", .host = host, .path = "/", .body = question.body, .unix_seconds = now}, keys,
            profile.region, "sts"))

@@ -1,9 +1,9 @@
 #include "io/credentials/google_grant.h"
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/clock.h"
 #include "base/escape.h"
 #include "io/credentials/jwt.h"
 #include "io/credentials/percent_encoding.h"
@@ -48,7 +48,7 @@ Result<Grant> token_by_file(const std::string& path, const Fetch& fetch) {
                 shown +
                     ": it is of no service account and no user; give such a file by "
                     "GOOGLE_APPLICATION_CREDENTIALS, or a token by GOOGLE_OAUTH_ACCESS_TOKEN");
-  const auto now = static_cast<std::int64_t>(std::time(nullptr));
+  const std::int64_t now = unix_s();
   const nlohmann::json header = {
       {"alg", "RS256"}, {"typ", "JWT"}, {"kid", text_of(document, "private_key_id")}};
   const nlohmann::json claims = {{"iss", text_of(document, "client_email")},

@@ -20,10 +20,6 @@ void wipe(std::string& secret) {
   secret.clear();
 }
 
-std::int64_t unix_time_s() {
-  return static_cast<std::int64_t>(std::time(nullptr));
-}
-
 GrantTimes times_of(const Grant& grant, std::int64_t now_s) {
   if (grant.expires_s == 0) return {};
   const std::int64_t left = grant.expires_s - now_s;

@@ -27,9 +27,6 @@ struct Grant {
   }
 };
 
-/// Seconds since 1970.
-std::int64_t unix_time_s();
-
 /// When a grant that begins to be used at `now_s` is asked for again, and from when on it signs nothing: 5 minutes and 10 s
 /// before it expires, or half and a quarter of its time where that is less. 0: never, as for one that never expires.
 struct GrantTimes {

@@ -1,7 +1,6 @@
 #include "io/credentials/lent_grants.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,7 +16,7 @@ constexpr std::size_t kGrantsMax = 64, kAccountMax = 64, kWhyMax = 1 << 10;
 }  // namespace
 
 bool LentGrants::Kept::is_good() const {
-  return !lent.for_now && (lent.grant.expires_s == 0 || unix_time_s() < good_until_s);
+  return !lent.for_now && (lent.grant.expires_s == 0 || unix_s() < good_until_s);
 }
 
 Status LentGrants::lend(std::vector<LentGrant> grants) {
@@ -34,7 +33,7 @@ Status LentGrants::lend(std::vector<LentGrant> grants) {
     if (!is_sendable(one.grant))
       return fail(Code::kInvalidArgument,
                   "credentials: they hold characters that no header may; give them anew");
-    const GrantTimes times = times_of(one.grant, unix_time_s());
+    const GrantTimes times = times_of(one.grant, unix_s());
     kept.push_back({.lent = std::move(one), .due_s = times.renew_s, .good_until_s = times.good_until_s});
   }
   const MutexLock lock(mutex_);
@@ -68,7 +67,7 @@ Grant LentGrants::current(std::string_view account) {
   const MutexLock lock(mutex_);
   const Kept* const found = find(account);
   if (found == nullptr) return {};
-  if (!found->is_good() || (found->due_s != 0 && unix_time_s() >= found->due_s)) wish(false);
+  if (!found->is_good() || (found->due_s != 0 && unix_s() >= found->due_s)) wish(false);
   return found->is_good() ? found->lent.grant : Grant{};
 }
 

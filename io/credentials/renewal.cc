@@ -9,7 +9,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -32,11 +31,11 @@ Renewal::~Renewal() {
 }
 
 bool Renewal::is_good() const {
-  return known_ && (grant_.expires_s == 0 || unix_time_s() < good_until_s_);
+  return known_ && (grant_.expires_s == 0 || unix_s() < good_until_s_);
 }
 
 bool Renewal::is_due() const {
-  return renew_s_ != 0 && unix_time_s() >= renew_s_ && monotonic_ns() - asked_ns_ >= kAgainNs;
+  return renew_s_ != 0 && unix_s() >= renew_s_ && monotonic_ns() - asked_ns_ >= kAgainNs;
 }
 
 Grant Renewal::current() {
@@ -64,7 +63,7 @@ void Renewal::ask_now() {
     if ((is_good() && !is_due()) || (tried && failure_)) return;
     asked_ns_ = monotonic_ns();
   }
-  const std::int64_t begun_s = unix_time_s();
+  const std::int64_t begun_s = unix_s();
   Result<Grant> answer = ask_();
   if (answer && !is_sendable(*answer))
     answer =
@@ -79,8 +78,8 @@ void Renewal::ask_now() {
   known_ = true;
   grant_ = *answer;
   // Where the answer says how long a token lasts, that began with the question at the latest.
-  if (grant_.expires_s != 0) grant_.expires_s -= unix_time_s() - begun_s;
-  const GrantTimes times = times_of(grant_, unix_time_s());
+  if (grant_.expires_s != 0) grant_.expires_s -= unix_s() - begun_s;
+  const GrantTimes times = times_of(grant_, unix_s());
   renew_s_ = times.renew_s;
   good_until_s_ = times.good_until_s;
 }

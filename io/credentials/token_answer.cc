@@ -4,9 +4,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/clock.h"
 
 namespace carya::io {
 namespace {
@@ -43,7 +44,7 @@ Result<Grant> token_of(const Result<FetchAnswer>& answer, std::string_view subje
   const auto token = document.find("access_token");
   if (token == document.end() || !token->is_string() || token->get_ref<const std::string&>().empty())
     return none();
-  const auto now = static_cast<std::int64_t>(std::time(nullptr));
+  const std::int64_t now = unix_s();
   Grant grant{.token = token->get<std::string>()};
   grant.expires_s = now + std::min(number(document, "expires_in"), kSecondsMax);
   if (const std::int64_t on = number(document, "expires_on"); on > now)

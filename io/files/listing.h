@@ -15,6 +15,9 @@
 
 namespace carya::io {
 
+/// Who reads a long index tells it that many records at a time.
+inline constexpr std::uint64_t kTellEvery = 1024;
+
 /// Counts what the threads of one listing have seen, and tells the caller every `tell_every_ns`.
 ///
 /// Threads: thread-safe. The caller's function is called by the thread that made the object, in its add(): Python

@@ -21,7 +21,6 @@ constexpr std::uint32_t kMark = 0xffffffff;  // begins each message
 constexpr std::uint64_t kHeadBytes = 8;      // of a message: the mark and the size of its metadata
 constexpr std::int32_t kMetadataBytesMax = 64 << 20;
 constexpr std::uint8_t kSchemaMessage = 1, kRecordBatchMessage = 3;
-constexpr std::uint64_t kTellEvery = 1024;
 
 class ArrowFile {
  public:

@@ -15,7 +15,6 @@ using Bytes = std::span<const std::byte>;
 
 constexpr std::uint64_t kConfigBytesMax = 1 << 20;
 constexpr std::size_t kMdsColumnsMax = 1024;
-constexpr std::uint64_t kTellEverySamples = 1024;
 constexpr std::uint64_t kOffsetsAtOnce = 4096;
 
 struct Column {
@@ -85,8 +84,7 @@ class Shard {
     for (std::uint64_t i = 0; i < count_; ++i) {
       if (i % kOffsetsAtOnce == 0) TRY(read_offsets(i, &offsets));
       TRY(take_sample(offsets[i % kOffsetsAtOnce], offsets[i % kOffsetsAtOnce + 1]));
-      if (index_.count() % kTellEverySamples == 0 && !progress.add(kTellEverySamples))
-        return listing_stopped();
+      if (index_.count() % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
     }
     return std::move(index_);
   }

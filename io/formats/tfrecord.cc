@@ -11,7 +11,6 @@ namespace {
 constexpr std::uint64_t kHead = 12;                           // length and its checksum
 constexpr std::uint64_t kTail = 4;                            // checksum of the data
 constexpr std::uint64_t kLoadedMax = std::uint64_t{1} << 30;  // a record is in memory while it is looked at
-constexpr std::uint64_t kTellEveryRecords = 1024;
 
 bool holds(std::span<const std::byte> bytes, std::uint32_t stored) {
   return masked_crc(crc32c(bytes)) == stored;
@@ -92,7 +91,7 @@ Result<RecordIndex> index_tfrecord(const std::string& subject, FileWindow& file,
       if (sound && whole && (index.faults().empty() || index.faults().back().record != index.count() - 1))
         index.set_range(*whole, place);
     }
-    if (index.count() % kTellEveryRecords == 0 && !progress.add(kTellEveryRecords)) return listing_stopped();
+    if (index.count() % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
   }
   return index;
 }

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/escape.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
@@ -282,7 +282,7 @@ Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request)
 
 Signature StoreAccess::sign(const StoreUrl& url, const UnsignedRequest& request, const Grant& found) {
   UnsignedRequest now = request;
-  now.unix_seconds = static_cast<std::int64_t>(std::time(nullptr)) + clock_off_s_.load();
+  now.unix_seconds = unix_s() + clock_off_s_.load();
   if (url.kind == StoreKind::kS3) return {.headers = sigv4_headers(now, found, terms_.settings.region, "s3")};
   if (found.in_query) return {.query = found.token};
   if (found.access_key.empty() && !found.token.empty())
@@ -324,7 +324,7 @@ std::string StoreAccess::advice(const StoreUrl& url) {
 
 void StoreAccess::refused(const StoreUrl& url, const Answer& answer, const std::shared_ptr<LentGrants>& by) {
   if (const auto theirs = http_date_seconds(answer.date)) {
-    const std::int64_t off = *theirs - static_cast<std::int64_t>(std::time(nullptr));
+    const std::int64_t off = *theirs - unix_s();
     if (std::abs(off - clock_off_s_.load()) > kClockOffMax) clock_off_s_ = off;
   }
   if (Renewal* const from = renewal(url)) from->refused();

@@ -101,9 +101,6 @@ class SegmentStore {
     bool own = false;   // this process writes it
     bool seen = false;  // in the last listing
   };
-  struct Hasher {
-    std::size_t operator()(Hash128 identity) const { return identity.low; }
-  };
   explicit SegmentStore(const SegmentStoreOptions& options);
   Status prepare() REQUIRES(working_);
   Status look() REQUIRES(working_);
@@ -123,7 +120,7 @@ class SegmentStore {
   std::int64_t said_used_ns_ GUARDED_BY(working_) = 0;
 
   mutable SharedMutex table_;  // held for moments
-  std::unordered_map<Hash128, SegmentEntry, Hasher> entries_ GUARDED_BY(table_);
+  std::unordered_map<Hash128, SegmentEntry, HashOfHash> entries_ GUARDED_BY(table_);
   SegmentStoreStats stats_ GUARDED_BY(table_);
 };
 

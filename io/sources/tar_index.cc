@@ -15,8 +15,7 @@
 namespace carya::io {
 namespace {
 
-constexpr std::uint64_t kNumberBytesMax = 32;      // no decimal integer of 64 bits with its blanks is longer
-constexpr std::uint64_t kTellEveryMembers = 1024;  // members
+constexpr std::uint64_t kNumberBytesMax = 32;  // no decimal integer of 64 bits with its blanks is longer
 
 /// Reads of headers and small members, a page at a time: a small member lies in the page of its header.
 class PageReader {
@@ -82,7 +81,7 @@ Result<std::vector<std::byte>> scan(const std::string& tar, const SourceFile& fi
       number = parse_number({text.data(), member.bytes});
     }
     builder.add({.name = member.name, .bytes = member.bytes, .label = number, .offset = member.offset});
-    if (++seen % kTellEveryMembers == 0 && !progress.add(kTellEveryMembers)) return listing_stopped();
+    if (++seen % kTellEvery == 0 && !progress.add(kTellEvery)) return listing_stopped();
     return {};
   };
   FileWindow window(file.stamp.bytes, file.read);

@@ -40,10 +40,6 @@ constexpr std::uint64_t kLearnAfterFills = 8;
 /// Some more are admitted than the mean says will fit: what is too much finds no room.
 constexpr double kAdmitMore = 1.02;
 
-struct Hasher {
-  std::size_t operator()(Hash128 identity) const { return identity.low; }
-};
-
 /// The threads have nobody who would catch what is thrown.
 template <typename T, typename Work>
 Result<T> without_throwing(Work work) {
@@ -77,7 +73,7 @@ struct FileTier::State {
   std::int64_t counted_ns GUARDED_BY(mutex) = 0, many_ns GUARDED_BY(mutex) = 0;
   std::uint64_t many_reads GUARDED_BY(mutex) = 0, many_bytes GUARDED_BY(mutex) = 0;
   std::deque<TierWrite> writes GUARDED_BY(mutex);
-  std::unordered_set<Hash128, Hasher> queued GUARDED_BY(mutex);  // identities of writes
+  std::unordered_set<Hash128, HashOfHash> queued GUARDED_BY(mutex);  // identities of writes
   std::int64_t answered_ns GUARDED_BY(mutex) = 0;
   std::int64_t writing_ns GUARDED_BY(mutex) = 0;  // since when the keeper waits for storage; 0: it does not
   std::int64_t alone_ns GUARDED_BY(mutex) = kAloneFirstNs;

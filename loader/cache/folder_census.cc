@@ -14,10 +14,7 @@
 namespace carya::loader {
 namespace {
 
-struct RecordHasher {
-  std::size_t operator()(Hash128 identity) const { return identity.low; }
-};
-using Identities = std::unordered_set<Hash128, RecordHasher>;
+using Identities = std::unordered_set<Hash128, HashOfHash>;
 
 }  // namespace
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <ctime>
 #include <span>
 #include <thread>
 #include <utility>
@@ -158,7 +157,7 @@ Result<StorageRates> measure(const StorageProbeOptions& options, const std::atom
   const UniqueFd past(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_DIRECT));
   ::unlink(path.c_str());  // the file lives as long as it is open
   std::vector<std::byte> memory = noise(kPieceMax);
-  StorageRates rates{.measured_at_s = std::time(nullptr)};
+  StorageRates rates{.measured_at_s = unix_s()};
   const auto keep = [&](StorageWork work, const Took& of_small, const Took& of_large) {
     rates.time.at(static_cast<std::size_t>(work)) = line(small, of_small.time_s, large, of_large.time_s);
     rates.cpu.at(static_cast<std::size_t>(work)) = line(small, of_small.cpu_s, large, of_large.cpu_s);

@@ -1,7 +1,6 @@
 #include "loader/cache/write_budget.h"
 
 #include <algorithm>
-#include <ctime>
 #include <tuple>
 #include <utility>
 
@@ -10,7 +9,7 @@
 namespace carya::loader {
 
 WriteBudget::Moment WriteBudget::Moment::now() {
-  return {.monotonic_ns = carya::monotonic_ns(), .wall_s = std::time(nullptr)};
+  return {.monotonic_ns = carya::monotonic_ns(), .wall_s = unix_s()};
 }
 
 void WriteBudget::go_on_to(Moment now) {

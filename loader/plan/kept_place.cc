@@ -1,10 +1,10 @@
 #include "loader/plan/kept_place.h"
 
 #include <algorithm>
-#include <ctime>
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "loader/plan/order_choice.h"
 
 namespace carya::loader {
@@ -62,34 +62,33 @@ std::string tier_report(const KeptPlace& place, std::size_t number, double sampl
   const FileTierStats stats = tier.stats();
   const double count = static_cast<double>(hits.count());
   const double saved = count * (sample_s - hits.mean_s()) - stats.read_cpu_s - stats.write_cpu_s;
-  const Json report{
-      {"tier", tier.options().kind == TierKind::kDisk ? "disk" : "shared"},
-      {"path", tier.options().folder},
-      {"capacity_bytes", tier.options().capacity_bytes},
-      {"bytes", stats.store.tier_bytes},
-      {"records", stats.store.entries},
-      {"hits", hits.count()},
-      {"hit_share", looked > 0 ? count / static_cast<double>(looked) : 0.0},
-      {"hit_us", microseconds(hits.mean_s())},
-      {"fetched", stats.fetched},
-      {"fetched_bytes", stats.fetched_bytes},
-      {"fetch_failures", stats.fetch_failures},
-      {"written", stats.store.written},
-      {"written_bytes", stats.store.written_bytes},
-      {"write_failures", stats.write_failures},
-      {"damaged", stats.store.damaged},
-      {"admitted_share", stats.admitted_share},
-      {"past_page_cache", stats.past_page_cache},
-      {"full", stats.is_full},
-      {"over_budget", stats.is_over_budget},
-      {"age_s", stats.store.oldest_s > 0
-                    ? Json(std::max(0.0, static_cast<double>(std::time(nullptr)) - stats.store.oldest_s))
-                    : Json(nullptr)},
-      {"open", stats.is_open},
-      {"read_cpu_s", stats.read_cpu_s},
-      {"write_cpu_s", stats.write_cpu_s},
-      {"saved_cpu_s", hits.timed() > 0 && sample_s > 0 ? Json(saved) : Json(nullptr)},
-      {"trouble", stats.trouble.empty() ? Json(nullptr) : Json(stats.trouble)}};
+  const Json report{{"tier", tier.options().kind == TierKind::kDisk ? "disk" : "shared"},
+                    {"path", tier.options().folder},
+                    {"capacity_bytes", tier.options().capacity_bytes},
+                    {"bytes", stats.store.tier_bytes},
+                    {"records", stats.store.entries},
+                    {"hits", hits.count()},
+                    {"hit_share", looked > 0 ? count / static_cast<double>(looked) : 0.0},
+                    {"hit_us", microseconds(hits.mean_s())},
+                    {"fetched", stats.fetched},
+                    {"fetched_bytes", stats.fetched_bytes},
+                    {"fetch_failures", stats.fetch_failures},
+                    {"written", stats.store.written},
+                    {"written_bytes", stats.store.written_bytes},
+                    {"write_failures", stats.write_failures},
+                    {"damaged", stats.store.damaged},
+                    {"admitted_share", stats.admitted_share},
+                    {"past_page_cache", stats.past_page_cache},
+                    {"full", stats.is_full},
+                    {"over_budget", stats.is_over_budget},
+                    {"age_s", stats.store.oldest_s > 0
+                                  ? Json(std::max(0.0, static_cast<double>(unix_s()) - stats.store.oldest_s))
+                                  : Json(nullptr)},
+                    {"open", stats.is_open},
+                    {"read_cpu_s", stats.read_cpu_s},
+                    {"write_cpu_s", stats.write_cpu_s},
+                    {"saved_cpu_s", hits.timed() > 0 && sample_s > 0 ? Json(saved) : Json(nullptr)},
+                    {"trouble", stats.trouble.empty() ? Json(nullptr) : Json(stats.trouble)}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/clock.h"
 #include "loader/host/host.h"
 #include "loader/plan/frozen_plan.h"
 #include "loader/plan/order_choice.h"

@@ -1,11 +1,11 @@
 #include "loader/plan/plan_profile.h"
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "autotune/order/fit.h"
+#include "base/clock.h"
 #include "transforms/op/order_hints.h"
 
 namespace carya::loader {
@@ -312,10 +312,6 @@ std::string facts_json(const transforms::Pipeline& pipeline, const PlanProfile& 
                  {"pictures", facts.pictures},         {"machine", facts.machine}, {"ops", std::move(ops)},
                  {"orders", std::move(orders)}};
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::int64_t unix_s() {
-  return static_cast<std::int64_t>(std::time(nullptr));
 }
 
 }  // namespace carya::loader

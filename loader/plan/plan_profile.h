@@ -87,7 +87,4 @@ std::string facts_json(const transforms::Pipeline& pipeline, const PlanProfile& 
 /// Add the sums of one stage to those of another.
 void add_to(transforms::OpProfile& total, const transforms::OpProfile& more);
 
-/// Unix time in seconds.
-std::int64_t unix_s();
-
 }  // namespace carya::loader

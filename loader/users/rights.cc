@@ -22,7 +22,6 @@ constexpr int kSoPeerGroups = SO_PEERGROUPS;
 #else
 constexpr int kSoPeerGroups = 59;  // include/uapi/asm-generic/socket.h
 #endif
-constexpr uid_t kNobodyUid = 65534;  // /proc/sys/kernel/overflowuid: who has no number here
 
 std::vector<gid_t> in_order(std::vector<gid_t> groups) {
   std::ranges::sort(groups);
@@ -46,7 +45,7 @@ Result<Rights> peer_rights(int socket) {
   socklen_t size = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return fail(Code::kPermission, "the kernel does not say who connected", errno);
-  if (peer.uid == kNobodyUid || peer.uid == static_cast<uid_t>(-1))
+  if (peer.uid == kNobody || peer.uid == static_cast<uid_t>(-1))
     return fail(Code::kPermission, "who connected has no number in this user namespace");
   Rights rights{peer.uid, peer.gid, std::vector<gid_t>(64)};
   for (;;) {

@@ -13,6 +13,9 @@
 
 namespace carya::loader {
 
+/// Who has no number in this user namespace (/proc/sys/kernel/overflowuid).
+inline constexpr uid_t kNobody = 65534;
+
 /// What a process may do with files, as the kernel sees it: its user and its groups.
 struct Rights {
   uid_t uid = 0;

@@ -42,7 +42,6 @@ constexpr std::int64_t kPageAgainNs = 1'000'000'000;
 /// and the next who comes starts another.
 constexpr std::int64_t kMemoryPauseNs = 10'000'000'000;
 constexpr auto kNoUser = static_cast<uid_t>(-1);
-constexpr uid_t kNobody = 65534;
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
 }  // namespace

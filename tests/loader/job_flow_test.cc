@@ -1,6 +1,7 @@
 // How much of a batch is one chunk: by what was measured, here and in earlier streams.
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "loader/plan/profile_file.h"
 #include "tests/io/temp_dir.h"
 #include "tests/loader/job_reading.h"

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "autotune/order/order.h"
+#include "base/clock.h"
 #include "loader/plan/order_choice.h"
 #include "loader/plan/profile_file.h"
 #include "tests/io/temp_dir.h"

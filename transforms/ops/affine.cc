@@ -14,7 +14,7 @@ constexpr double kScaleMax = 1e3;
 constexpr auto kCoordinateMax = static_cast<double>(kSideMax);
 
 double uniform(SampleRng& rng, std::array<double, 2> range) {
-  return range[0] + (range[1] - range[0]) * rng.next_double();
+  return rng.next_between(range[0], range[1]);
 }
 
 // Never -0, which would be written as another document.

@@ -55,7 +55,7 @@ GaussianBlur::GaussianBlur(Json::Object canonical, std::array<std::int32_t, 2> k
       sigma_(sigma) {}
 
 void GaussianBlur::draw(SampleRng& rng, ImageSize, std::int64_t, ColorSteps& steps) const {
-  const double sigma = sigma_[0] + (sigma_[1] - sigma_[0]) * rng.next_double();
+  const double sigma = rng.next_between(sigma_[0], sigma_[1]);
   steps.add({.kind = ColorStep::Kind::kBlur, .factor = static_cast<float>(sigma), .kernel = kernel_});
 }
 

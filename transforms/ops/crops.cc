@@ -36,10 +36,6 @@ void add_window(StepList& steps, ImageSize in, std::int64_t top, std::int64_t le
   step.left = left;
 }
 
-double uniform(SampleRng& rng, double low, double high) {
-  return low + (high - low) * rng.next_double();
-}
-
 // Of a square picture; where a large window does not fit at its ratio, a smaller one is drawn instead.
 constexpr double kFits = 0.8;
 
@@ -78,8 +74,8 @@ ImageSize RandomPart::draw(SampleRng& rng, ImageSize in, StepList& steps) const 
   std::int64_t top = 0;
   std::int64_t left = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * uniform(rng, ranges_.scale[0], ranges_.scale[1]);
-    const double aspect = det_exp(uniform(rng, log_ratio_[0], log_ratio_[1]));
+    const double target = area * rng.next_between(ranges_.scale[0], ranges_.scale[1]);
+    const double aspect = det_exp(rng.next_between(log_ratio_[0], log_ratio_[1]));
     const double width = std::rint(std::sqrt(target * aspect));
     const double height = std::rint(std::sqrt(target / aspect));
     if (width < 1 || height < 1 || width > static_cast<double>(in.width) ||
@@ -308,7 +304,7 @@ Status RandomIouCrop::resolve(SampleRng&, ImageSize, StepList&) const {
 // A window of whole pixels; empty where it is too small or its sides are not within the ratios.
 Box RandomIouCrop::draw(SampleRng& rng, ImageSize in) const {
   const auto part = [&](std::int64_t side) {
-    return std::floor(static_cast<double>(side) * uniform(rng, options_.scale[0], options_.scale[1]));
+    return std::floor(static_cast<double>(side) * rng.next_between(options_.scale[0], options_.scale[1]));
   };
   const double width = part(in.width), height = part(in.height);
   const double spare_columns = static_cast<double>(in.width) - width;

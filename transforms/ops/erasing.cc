@@ -9,10 +9,6 @@
 namespace carya::transforms {
 namespace {
 
-double drawn_between(SampleRng& rng, double low, double high) {
-  return low + (high - low) * rng.next_double();
-}
-
 std::vector<std::uint8_t> read_value(Params& params) {
   std::vector<std::uint8_t> value;
   if (params.word("value", "random")) return value;
@@ -57,8 +53,8 @@ void RandomErasing::draw(SampleRng& rng, ImageSize size, std::int64_t, ColorStep
   if (rng.next_double() >= options_.p) return;
   const double area = static_cast<double>(size.height) * static_cast<double>(size.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * drawn_between(rng, options_.scale[0], options_.scale[1]);
-    const double aspect = det_exp(drawn_between(rng, options_.log_ratio[0], options_.log_ratio[1]));
+    const double target = area * rng.next_between(options_.scale[0], options_.scale[1]);
+    const double aspect = det_exp(rng.next_between(options_.log_ratio[0], options_.log_ratio[1]));
     const double height = std::rint(std::sqrt(target * aspect));
     const double width = std::rint(std::sqrt(target / aspect));
     if (height >= static_cast<double>(size.height) || width >= static_cast<double>(size.width)) continue;

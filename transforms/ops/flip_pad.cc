@@ -117,7 +117,7 @@ RandomZoomOut::RandomZoomOut(Json::Object canonical, Fill fill, std::array<doubl
 Status RandomZoomOut::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
   const bool zooms = rng.next_double() < p_;
   if (!zooms) return {};
-  const double factor = side_range_[0] + (side_range_[1] - side_range_[0]) * rng.next_double();
+  const double factor = rng.next_between(side_range_[0], side_range_[1]);
   const auto grown = [&](std::int64_t side) {
     return std::max(side, static_cast<std::int64_t>(std::floor(static_cast<double>(side) * factor)));
   };

@@ -161,7 +161,7 @@ ScaleJitter::ScaleJitter(Json::Object canonical, ImageSize target, std::array<do
       resize_(resize) {}
 
 Status ScaleJitter::resolve(SampleRng& rng, ImageSize in, StepList& steps) const {
-  const double share = scale_range_[0] + (scale_range_[1] - scale_range_[0]) * rng.next_double();
+  const double share = rng.next_between(scale_range_[0], scale_range_[1]);
   const double fits = std::min(static_cast<double>(target_.height) / static_cast<double>(in.height),
                                static_cast<double>(target_.width) / static_cast<double>(in.width));
   return add_scaled(name(), in, fits * share, resize_, steps);

@@ -13,7 +13,6 @@
 namespace carya::transforms {
 namespace {
 
-constexpr std::int64_t kRecordsMax = std::int64_t{1} << 48;
 constexpr std::int64_t kBatchMax = 1 << 20;
 constexpr std::int64_t kPartsMax = 1 << 20;
 constexpr std::int64_t kReuseMax = std::int64_t{1} << 48;

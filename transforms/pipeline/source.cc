@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kNameBytesMax = 64;
 constexpr std::size_t kDimensionsMax = 8;
 constexpr std::int64_t kRowBytesMax = std::int64_t{1} << 32;
-constexpr std::int64_t kSourceRecordsMax = std::int64_t{1} << 48;
 
 SourceField encoded(std::string name) {
   return {SourceField::Kind::kEncoded, {std::move(name), DType::kUint8, {-1}}};
@@ -176,7 +175,7 @@ Result<SourceSpec> parse_files(Params& params, const Json& object) {
 }
 
 Result<SourceSpec> parse_arrays(Params& params) {
-  const std::int64_t count = params.integer("count", 0, kSourceRecordsMax);
+  const std::int64_t count = params.integer("count", 0, kRecordsMax);
   const Json& given = params.raw("arrays");
   const auto* arrays = given.get<Json::Object>();
   if (!arrays) params.reject("arrays", "an object of {name: {\"dtype\", \"shape\", \"fingerprint\"}}");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "transforms/pipeline/pipeline.h"
 
 namespace carya::transforms {
+
+/// The most records that a source or a view has.
+inline constexpr std::int64_t kRecordsMax = std::int64_t{1} << 48;
 
 /// The "source" object of the pipeline document after its check.
 struct SourceSpec {

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,6 +28,9 @@ namespace carya::transforms {
 
 /// One stage for the decode, one for each op on pictures, one for the result, one for arrays.
 inline constexpr std::size_t kStagesMax = kOpsMax + 3;
+
+/// The bytes of each field of a record.
+using FieldBytes = std::array<std::span<const std::byte>, kFieldsMax>;
 
 /// The costs of one plan on this thread since they were last collected.
 struct StageCounters {

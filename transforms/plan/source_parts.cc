@@ -199,14 +199,14 @@ class BehindSource final : public Plan {
 
   Status run(Scratch& scratch, const SampleId& id, Inputs inputs, Outputs outputs,
              std::span<FieldIndex>) const override {
-    std::array<Bytes, kFieldsMax> fields;
+    FieldBytes fields;
     std::span<FieldIndex> indexes;
     TRY(begin(scratch.impl(), inputs, fields, indexes));
     return end(indexes, whole_->run(scratch, id, std::span(fields).first(inputs.size()), outputs, indexes));
   }
   Status pack(Scratch& scratch, const SampleId& id, Inputs inputs, const PackRoom& room,
               std::span<FieldIndex>) const override {
-    std::array<Bytes, kFieldsMax> fields;
+    FieldBytes fields;
     std::span<FieldIndex> indexes;
     TRY(begin(scratch.impl(), inputs, fields, indexes));
     return end(indexes, whole_->pack(scratch, id, std::span(fields).first(inputs.size()), room, indexes));
@@ -234,8 +234,7 @@ class BehindSource final : public Plan {
     return fail(Code::kNotFound, "a record that was kept is not whole");
   }
 
-  Status begin(Scratch::Impl& impl, Inputs inputs, std::array<Bytes, kFieldsMax>& fields,
-               std::span<FieldIndex>& indexes) const {
+  Status begin(Scratch::Impl& impl, Inputs inputs, FieldBytes& fields, std::span<FieldIndex>& indexes) const {
     CHECK(inputs.size() == fields_.all.size());
     impl.kept_indexes.resize(inputs.size());
     for (std::size_t f = 0; f < inputs.size(); ++f) {

@@ -18,7 +18,6 @@ namespace {
 
 using Inputs = std::span<const std::span<const std::byte>>;
 using Outputs = std::span<std::byte* const>;
-using FieldBytes = std::array<std::span<const std::byte>, kFieldsMax>;
 
 class TranscodedPlan final : public Plan {
  public:

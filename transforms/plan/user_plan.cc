@@ -17,7 +17,6 @@ namespace {
 
 using Inputs = std::span<const std::span<const std::byte>>;
 using Outputs = std::span<std::byte* const>;
-using FieldSpans = std::array<std::span<const std::byte>, kFieldsMax>;
 
 /// The random numbers of one call, as the interface has them.
 struct Random : carya_random {
@@ -96,7 +95,7 @@ class UserPlan final : public Plan {
 
   Status run(Scratch& scratch, const SampleId& id, Inputs inputs, Outputs outputs,
              std::span<FieldIndex> indexes) const override {
-    FieldSpans fields;
+    FieldBytes fields;
     TRY(run_before_last(scratch, id, inputs, indexes, fields, ends_with_step_ ? outputs : Outputs{}));
     if (ends_with_step_) return {};
     return parts_.back()->run(scratch, id, std::span(fields).first(parts_.back()->inputs().size()), outputs);
@@ -104,7 +103,7 @@ class UserPlan final : public Plan {
 
   Status pack(Scratch& scratch, const SampleId& id, Inputs inputs, const PackRoom& room,
               std::span<FieldIndex> indexes) const override {
-    FieldSpans fields;
+    FieldBytes fields;
     TRY(run_before_last(scratch, id, inputs, indexes, fields, {}));
     if (ends_with_step_) return pack_as_they_are(std::span(fields).first(outputs().size()), room);
     return parts_.back()->pack(scratch, id, std::span(fields).first(parts_.back()->inputs().size()), room);
@@ -132,7 +131,7 @@ class UserPlan final : public Plan {
       }
       if (part_is_empty_[k + 1]) continue;
       const std::vector<std::vector<std::byte>> packed = packed_for(*parts_[k + 1], tensors);
-      FieldSpans fields;
+      FieldBytes fields;
       for (std::size_t f = 0; f < packed.size(); ++f) fields[f] = packed[f];
       ASSIGN(tensors, parts_[k + 1]->sample(id, std::span(fields).first(packed.size())));
     }
@@ -193,7 +192,7 @@ class UserPlan final : public Plan {
 
   // All but the last part. With `outputs` the last step writes there, and what it does not take is copied.
   Status run_before_last(Scratch& scratch, const SampleId& id, Inputs inputs, std::span<FieldIndex> indexes,
-                         FieldSpans& fields, Outputs outputs) const {
+                         FieldBytes& fields, Outputs outputs) const {
     Scratch::Impl& impl = scratch.impl();
     StageCounters& counters = impl.counters_of(number_);
     const bool timed = counters.untimed == 0;
@@ -226,7 +225,7 @@ class UserPlan final : public Plan {
     return {};
   }
 
-  Status run_timed(Scratch::Impl& impl, bool timed, std::size_t k, const SampleId& id, FieldSpans& fields,
+  Status run_timed(Scratch::Impl& impl, bool timed, std::size_t k, const SampleId& id, FieldBytes& fields,
                    Outputs outputs) const {
     const std::int64_t begin_ns = timed ? impl.cpu_ns() : 0;
     TRY(run_step(steps_[k], id, impl.between[k % 2].made,
@@ -236,7 +235,7 @@ class UserPlan final : public Plan {
     return {};
   }
 
-  // FieldSpans between two parts are as pack() leaves them.
+  // FieldBytes between two parts are as pack() leaves them.
   static Status pack_as_they_are(Inputs fields, const PackRoom& room) {
     std::uint64_t end = 0;
     for (const auto& field : fields) end = align_up(end, std::uint64_t{kPackAlign}) + field.size();
