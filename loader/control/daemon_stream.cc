@@ -355,6 +355,7 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
     job.epoch = epoch;
     job.position = position;
     job.on_error = on_error;
+    if (job.node == kNoNode) job.node = own_node();
     if (state->attached && state->lost_ns == 0) {
       state->lost_ns = monotonic_ns();
       state->back_off_ns = kBackOffMinNs;

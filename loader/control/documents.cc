@@ -54,7 +54,7 @@ CARYA_FIELDS(StorePricesGiven) {
 }
 CARYA_FIELDS(JobOptions) {
   a("rank", d.rank), a("world_size", d.world_size), a("epochs", d.epochs), a("threads", d.threads);
-  a("weight", d.weight);
+  a("weight", d.weight), a("node", d.node);
   a("slots", d.slots), a("read_ahead_bytes", d.read_ahead_bytes), a("on_error", d.on_error),
       a("seed", d.seed);
   a("prefetch_epochs", d.prefetch_epochs), a("io_timeout_s", d.io_timeout_s), a("io_engine", d.io_engine);
@@ -200,10 +200,14 @@ CARYA_FIELDS(LocalPressure) {
   a("cpu", d.cpu), a("io", d.io), a("memory", d.memory), a("runnable", d.runnable), a("cores", d.cores);
   a("throttled_share", d.throttled_share), a("throttled_s", d.throttled_s);
 }
+CARYA_FIELDS(NodeShare) {
+  a("node", d.node), a("share", d.share);
+}
 CARYA_FIELDS(StreamStats) {
   if constexpr (!std::is_const_v<Given>) a("production", d.scheduler);  // the earlier name is only read
   a("scheduler", d.scheduler), a("ring", d.ring), a("io_engine", d.io_engine), a("threads", d.threads);
-  a("slots", d.slots), a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
+  a("slots", d.slots), a("slots_node", d.slots_node), a("slots_nodes", d.slots_nodes);
+  a("decode_index", d.decode_index), a("order", d.order), a("indices", d.indices),
       a("plan_lines", d.plan_lines);
   a("plan_profile", d.plan_profile), a("rates", d.rates), a("pressure", d.pressure);
   a("placement", d.placement), a("cache", d.cache);

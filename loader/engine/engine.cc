@@ -171,7 +171,16 @@ std::size_t Engine::compute_limit() const {
   return std::max(most, std::min<std::size_t>(all, cores_));
 }
 
+/// The compute threads run where the streams want their batches, each on one node, which has its scratch memory too.
+void Engine::spread_over_nodes() {
+  if (nodes_.size() < 2) return;
+  std::vector<NodeDemand> demands;
+  for (const auto& stream : streams_) demands.push_back(stream->node_demand());
+  node_of_ = spread_threads(nodes_, demands, std::max(compute_threads_, compute_limit()));
+}
+
 Status Engine::start_compute_threads() {
+  spread_over_nodes();
   spares_.reserve(compute_limit());
   for (; compute_threads_ < compute_limit(); ++compute_threads_) TRY(start_thread(&Engine::compute_loop));
   return {};
@@ -388,13 +397,17 @@ void Engine::compute_loop() {
   Spare spare(*this);
   BandCrew crew(spare);
   Task task;
+  std::size_t number = 0;
+  const Node* at = nullptr;  // any
   {
     const MutexLock lock(mutex_);
+    number = spares_.size();
     spares_.push_back(&spare);  // start_compute_threads() made room
   }
   std::int64_t cpu_ns = thread_cpu_ns();
   while (true) {
     std::uint32_t runnable = 0;
+    const Node* node = nullptr;
     lock_soon();
     {
       MutexLock lock(mutex_, std::adopt_lock);
@@ -404,7 +417,9 @@ void Engine::compute_loop() {
       spare.stream = task.stream;
       crew.set_threads(task.stream->parallelism().threads());
       runnable = take_runnable_count();
+      if (number < node_of_.size()) node = &nodes_[node_of_[number]];
     }
+    if (node != std::exchange(at, node)) run_on(*node);
     ring_work(runnable);
     task.scratch->transforms.set_bands(&crew);
     // Asking for CPU time is a system call, so a chunk's time begins where the last one's ended, and includes its

@@ -15,6 +15,7 @@
 #include "io/read/read_engine.h"
 #include "loader/engine/band_crew.h"
 #include "loader/engine/turns.h"
+#include "loader/host/nodes.h"
 #include "loader/read/read_scheduler.h"
 #include "loader/stream/stream_scheduler.h"
 
@@ -76,6 +77,7 @@ class Engine {
   /// Wait a moment for the reads under way. Returns whether all have ended.
   bool wait_for_reads();
   Status start_thread(void (Engine::*loop)());
+  void spread_over_nodes() REQUIRES(mutex_);
   std::size_t compute_limit() const REQUIRES(mutex_);
   Status start_compute_threads() REQUIRES(mutex_);
   void pump_locked(StreamScheduler& stream) REQUIRES(mutex_);
@@ -153,6 +155,9 @@ class Engine {
   std::size_t computing_ GUARDED_BY(mutex_) = 0;
   std::size_t helping_ GUARDED_BY(mutex_) = 0;           // threads beside them that help with large pictures
   std::vector<const Spare*> spares_ GUARDED_BY(mutex_);  // of each compute thread
+  const std::vector<Node> nodes_ = read_nodes();
+  std::vector<std::size_t> node_of_
+      GUARDED_BY(mutex_);  // of each compute thread, by index; none on a machine of one node
   std::uint32_t cores_ GUARDED_BY(mutex_) = 1;
   bool keeps_ GUARDED_BY(mutex_) = false;  // the maintenance thread was started
 };

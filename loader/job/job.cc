@@ -36,6 +36,7 @@ Attach attach_embedded(std::shared_ptr<const transforms::Pipeline> pipeline,
     options.epoch = epoch;
     options.position = position;
     options.on_error = on_error;
+    if (options.node == kNoNode) options.node = own_node();
     ASSIGN(const auto stream, LocalStream::create(pipeline, dataset, options, {}, parts));
     ASSIGN(const std::uint32_t index, stream->attach_reader());
     const shm::SlotRing::ReaderFds fds = stream->reader_fds(index);

@@ -13,6 +13,7 @@
 #include "loader/data/decode_index.h"
 #include "loader/data/store_sources.h"
 #include "loader/host/host.h"
+#include "loader/host/nodes.h"
 #include "loader/overflow/remote_options.h"
 #include "transforms/pipeline/pipeline.h"
 
@@ -28,6 +29,9 @@ struct JobOptions {
   /// The job's part of the cores beside other jobs of the process: twice the weight of another, twice its thread time.
   /// From kWeightMin to kWeightMax.
   double weight = 1;
+  /// The NUMA node that batches are wanted on: that of the reader's accelerator. kNoNode: the one of all cores that the
+  /// reader may use, where there is one.
+  std::int32_t node = kNoNode;
   std::uint32_t slots = 0;  ///< 0: by the size of a batch; else at least 2
   std::uint64_t read_ahead_bytes = 64'000'000;
   transforms::OnError on_error = transforms::OnError::kRaise;

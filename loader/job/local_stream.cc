@@ -73,6 +73,9 @@ Status check_options(const transforms::Pipeline& pipeline, const JobOptions& opt
   if (!(options.weight >= kWeightMin && options.weight <= kWeightMax))
     return fail(Code::kInvalidArgument,
                 fmt::format("weight: got {}; give {} to {}", options.weight, kWeightMin, kWeightMax));
+  if (options.node < kNoNode || options.node > kNodeMax)
+    return fail(Code::kInvalidArgument, fmt::format("node: got {}; give that of a device, 0 to {}, or {}",
+                                                    options.node, kNodeMax, kNoNode));
   if (!(options.io_timeout_s >= 0))
     return fail(Code::kInvalidArgument,
                 fmt::format("io_timeout: got {}; give seconds, 0 or more", options.io_timeout_s));
@@ -177,7 +180,8 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
        .threads = stream->threads_,
        .read_ahead_bytes = options.read_ahead_bytes,
        .io_timeout_ns = static_cast<std::int64_t>(std::min(options.io_timeout_s, kIoTimeoutMaxS) * 1e9),
-       .label_int32 = options.label_int32});
+       .label_int32 = options.label_int32,
+       .node = options.node});
   stream->scheduler_->seek(options.epoch, options.position);
   return stream;
 }
@@ -246,6 +250,8 @@ Status LocalStream::open_ring(const transforms::Plan& plan, const JobOptions& op
   // is a second place for each reader, which it takes when it comes again.
   const bool shared = limits.readers > 1;
   const std::uint32_t readers = shared ? std::min(2 * limits.readers, shm::kReadersMax) : 1;
+  const MemoryOfNode memory(options.node);
+  node_ = memory.works() ? options.node : kNoNode;
   ASSIGN(ring_,
          shm::SlotRing::create(layout, {.slots = slots, .readers = readers, .readers_may_write = !shared}));
   return {};
@@ -417,6 +423,10 @@ Result<StreamStats> LocalStream::stats() const {
   stats.decode_index = index_->stats();  // it reads files, so it is called without the engine's lock
   stats.plan_lines = planner_->lines();
   stats.pressure = read_local_pressure();
+  std::vector<std::span<const std::byte>> memory;
+  for (std::uint32_t slot = 0; slot < ring_->slots(); ++slot)
+    memory.emplace_back(ring_->data(slot), ring_->layout().slot_bytes());
+  stats.slots_nodes = node_shares(memory);
   stats.placement = placement();
   stats.cache = cache();
   PlanProfile profile = planner_->profile(measured());
@@ -455,6 +465,7 @@ StreamStats LocalStream::figures() const {
     stats.io_engine = io_name();
     stats.threads = threads_;
     stats.slots = ring_->slots();
+    stats.slots_node = node_;
     return stats;
   });
 }

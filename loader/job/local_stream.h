@@ -171,6 +171,7 @@ class LocalStream : public Stream, private StreamControl {
   std::uint64_t read_ahead_bytes_ = 0;
   std::uint32_t cores_ = 1;  // of this process, when it was made
   Turn turn_;
+  std::int32_t node_ = kNoNode;  // where its slots are
   std::atomic<std::uint32_t> threads_{1};
   std::atomic<std::uint32_t> share_{UINT32_MAX};
   bool started_ = false;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "loader/data/record_error.h"
+#include "loader/host/nodes.h"
 #include "loader/host/pressure.h"
 #include "loader/stream/stream_scheduler.h"
 #include "shm/slot_ring.h"
@@ -21,6 +22,8 @@ struct StreamStats {
   std::string io_engine;
   std::uint32_t threads = 0;
   std::uint32_t slots = 0;
+  std::int32_t slots_node = kNoNode;     ///< the NUMA node that they were to be on; kNoNode: any
+  std::vector<NodeShare> slots_nodes{};  ///< node_shares() of their memory
   DecodeIndexStats decode_index;
   std::vector<std::string> order;         ///< names of the ops, in the order in which they run now
   std::vector<std::size_t> indices{};     ///< the declared places of the same ops

@@ -9,6 +9,7 @@
 #include "loader/data/dataset.h"
 #include "loader/data/decode_index.h"
 #include "loader/data/store_sources.h"
+#include "loader/host/nodes.h"
 #include "loader/plan/stream_cache.h"
 #include "loader/plan/stream_planner.h"
 #include "loader/read/read_client.h"
@@ -34,6 +35,7 @@ struct SchedulerOptions {
   std::uint64_t read_ahead_bytes = 0;
   std::int64_t io_timeout_ns = 0;
   bool label_int32 = false;
+  std::int32_t node = kNoNode;  ///< on which its batches are wanted
 };
 
 /// The parts of a stream. All but `executor`, `cached_reads`, `plan_chooser`, `cache` and `stores` must be set.
@@ -137,6 +139,8 @@ class StreamScheduler final : public ReadClient {
   const ChunkTable& chunks() const { return chunks_; }
   ReadAhead& read_ahead() { return read_ahead_; }
   Parallelism& parallelism() { return parallelism_; }
+  /// What it wants of which node.
+  NodeDemand node_demand() const { return {options_.node, parallelism_.threads()}; }
   PlanLedger& plans() { return plans_; }
 
   SchedulerStats stats() const;

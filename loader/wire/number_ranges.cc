@@ -8,6 +8,7 @@
 
 #include "autotune/placement/placement.h"
 #include "loader/host/host.h"
+#include "loader/host/nodes.h"
 #include "loader/trace/trace.h"
 #include "loader/wire/chunk_message.h"
 #include "shm/slot_ring.h"
@@ -39,6 +40,7 @@ constexpr std::array kRanges{
     NumberRange{"Attach.options.epoch", 0, kWhole},
     NumberRange{"Attach.options.epochs", 1, kWhole},
     NumberRange{"Attach.options.io_timeout_s", 0, kFinite},
+    NumberRange{"Attach.options.node", kNoNode, kNodeMax},
     NumberRange{"Attach.options.order[]", 0, kOps - 1},
     NumberRange{"Attach.options.position", 0, kWhole},
     NumberRange{"Attach.options.rank", 0, kWhole},

@@ -284,6 +284,7 @@ class JobOptions:
     threads: int  # 0: automatic
     slots: int  # 0: automatic
     weight: float
+    node: int  # the NUMA node on which batches are wanted; -1: by the cores that this process may use
     read_ahead: int  # bytes
     on_error: str
     seed: int | None

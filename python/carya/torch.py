@@ -17,7 +17,7 @@ from ._dtypes import BFLOAT16
 from ._errors import Error, InvalidArgument
 from ._loading.batch import Batch
 from ._loading.delivery import Taken
-from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases
+from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases, node_of_pci
 from ._loading.loader import Loader as _Loader
 from ._loading.state import Place
 from ._pipeline.pipeline import Pipeline
@@ -82,6 +82,7 @@ class Loader(_Loader):
         self._staged: deque[_Staged] = deque()
         if self._backend is not None:
             self._drain = self._backend.close
+            self._node = getattr(self._backend, "node", -1)
         super().__init__(
             pipeline,
             rank=group[0] if rank is None else rank,
@@ -245,6 +246,10 @@ class CudaBackend:
         self._device = device
         self._stream = torch.cuda.Stream(device)
         self._pinned: dict[int, int] = {}
+        about: Any = torch.cuda.get_device_properties(device)
+        self.node = -1
+        if hasattr(about, "pci_bus_id"):  # older torch does not say
+            self.node = node_of_pci(about.pci_domain_id, about.pci_bus_id, about.pci_device_id)
 
     def copy(self, tensors: Sequence[Any]) -> tuple[list[Any], Event]:
         with torch.cuda.stream(self._stream):

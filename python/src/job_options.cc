@@ -105,6 +105,7 @@ void add_job(py::module_& module) {
       .def_readwrite("threads", &JobOptions::threads)
       .def_readwrite("slots", &JobOptions::slots)
       .def_readwrite("weight", &JobOptions::weight)
+      .def_readwrite("node", &JobOptions::node)
       .def_readwrite("read_ahead", &JobOptions::read_ahead_bytes)
       .def_readwrite("seed", &JobOptions::seed)
       .def_readwrite("prefetch_epochs", &JobOptions::prefetch_epochs)

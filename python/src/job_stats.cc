@@ -133,6 +133,10 @@ py::dict stream_figures(const loader::JobStats& stats) {
   slots["ready"] = stats.ring.ready;
   slots["held"] = stats.ring.held;
   slots["bytes"] = stats.ring.bytes;
+  slots["node"] = stats.slots_node == loader::kNoNode ? py::object(py::none()) : py::int_(stats.slots_node);
+  py::dict nodes;
+  for (const auto& [node, share] : stats.slots_nodes) nodes[py::int_(node)] = share;
+  slots["nodes"] = nodes;
   py::dict all;
   all["batches"] = stats.trainer.steps;
   all["samples_produced"] = stats.scheduler.samples;

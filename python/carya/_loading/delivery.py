@@ -63,6 +63,8 @@ class Delivery:
     _defer_release: bool = False
     # True: `_wrap` has a type for the two bytes of a bfloat16 ("V2" where ml_dtypes is not installed).
     _takes_bfloat16: bool = False
+    # The NUMA node beside which the device is; -1: nobody knows, and the cores that this process may use say it.
+    _node: int = -1
     # Waits for what a device still reads of the slots; called once, before the engine lets go of them, also while the
     # interpreter ends. Must not refer to the loader.
     _drain: Callable[[], None] | None = None

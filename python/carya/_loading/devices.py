@@ -29,7 +29,8 @@ class Event(Protocol):
 
 
 class Backend(Protocol):
-    """What a kind of device must offer. Called by the trainer's thread only."""
+    """What a kind of device must offer. Called by the trainer's thread only. One that has a `node: int` says on which NUMA node
+    the device is; -1: nobody knows."""
 
     def copy(self, tensors: Sequence[Any]) -> tuple[list[Any], Event]:
         """Start copies on the loader's own stream; tensors on the device, and the event behind them."""
@@ -50,6 +51,19 @@ class Backend(Protocol):
     def close(self) -> None:
         """Wait for what is under way and unregister what was pinned."""
         ...
+
+
+def node_of_pci(domain: int, bus: int, device: int, folder: str = "/sys/bus/pci/devices") -> int:
+    """The NUMA node of a PCI device; -1 where the kernel does not say, or has one node only.
+
+    >>> node_of_pci(0xFFFF, 0xFF, 0x1F)
+    -1
+    """
+    try:
+        with open(f"{folder}/{domain:04x}:{bus:02x}:{device:02x}.0/numa_node") as file:
+            return max(-1, int(file.read()))
+    except (OSError, ValueError):
+        return -1
 
 
 class RetiredLeases:

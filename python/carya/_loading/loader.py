@@ -222,6 +222,7 @@ class Loader(Delivery, DataLoaderAttributes):
         self._hold_timeout, self._fields, self._tuple = options.hold_timeout, options.fields, options.as_tuple
         for name, value in measuring.items():
             setattr(options.job, name, value)
+        options.job.node = self._node
         if pipeline.has_functions:
             from .function_job import start_function_job  # most loaders have none
 
