@@ -124,11 +124,4 @@ class ReadEngine {
   virtual void wake() = 0;
 };
 
-/// Whether another process or machine answers for a path (FUSE, NFS, SMB, 9p, Ceph, Lustre, ...).
-///
-/// Calls of io_uring then wait in the caller's thread, one after the other. After a short read, io_uring may ask for
-/// the rest at offset 0 (FUSE with direct I/O, Linux 6.18). The pool's threads do neither. False for "", and if the
-/// kernel cannot say. Source: linux/magic.h.
-bool storage_is_remote(const std::string& path);
-
 }  // namespace carya::io

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "io/files/source_folder.h"
 #include "io/http/store_access.h"
+#include "io/read/remote_storage.h"
 #include "loader/host/host.h"
 #include "loader/host/leak.h"
 #include "loader/overflow/placement_loop.h"

@@ -23,9 +23,9 @@ namespace carya::io {
 /// then. Source: include/uapi/linux/fuse.h, protocol 7.31.
 class StuckFolder {
  public:
-  /// `named_s`: for how long the kernel need not ask where the file is.
-  explicit StuckFolder(std::string content, std::uint64_t named_s = 0)
-      : content_(std::move(content)), named_s_(named_s) {
+  /// `named_s`: for how long the kernel need not ask where the file is. `tells_size`: it answers statfs().
+  explicit StuckFolder(std::string content, std::uint64_t named_s = 0, bool tells_size = false)
+      : content_(std::move(content)), named_s_(named_s), tells_size_(tells_size) {
     std::string name = (std::filesystem::temp_directory_path() / "carya_stuck_XXXXXX").string();
     path_ = ::mkdtemp(name.data());
     device_ = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -117,6 +117,10 @@ class StuckFolder {
         asked_.notify_all();
         return;
       }
+      case FUSE_STATFS: {
+        const fuse_statfs_out out{.st = {.bsize = 4096, .namelen = 255, .frsize = 4096}};
+        return tells_size_ ? answer(head, &out, sizeof out) : answer(head, nullptr, 0, -ENOSYS);
+      }
       case FUSE_RELEASE:
       case FUSE_RELEASEDIR:
         return answer(head, nullptr, 0);
@@ -143,6 +147,7 @@ class StuckFolder {
 
   const std::string content_;
   const std::uint64_t named_s_;
+  const bool tells_size_;
   std::string path_;
   int device_ = -1;
   bool mounted_ = false;
