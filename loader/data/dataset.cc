@@ -7,6 +7,7 @@
 
 #include "base/permutation.h"
 #include "io/files/record_file.h"
+#include "io/sources/ranges.h"
 
 namespace carya::loader {
 namespace {
@@ -101,6 +102,45 @@ Result<ArrayMemory> Dataset::open_array(const transforms::SourceField& field,
   return array;
 }
 
+// The places, names and labels of a `ranges` source, which may come from a socket.
+Result<std::vector<std::shared_ptr<const io::Manifest>>> Dataset::open_ranges(
+    const transforms::Pipeline& pipeline, const DatasetOptions& options) {
+  const Json source = Json::parse(pipeline.source_json());
+  io::FoundRanges found{.kind = source.at("kind"),
+                        .paths = source.at("paths"),
+                        .marks = {},
+                        .fields = source.at("encoded").size(),
+                        .count = source.at("count")};
+  const Json& stamps = source.at("stamps");
+  for (std::size_t i = 0; i + 3 < stamps.size(); i += 4)
+    found.marks.push_back({.version = {stamps[i].get<std::uint64_t>(), stamps[i + 1]},
+                           .at = stamps[i + 2],
+                           .value = stamps[i + 3]});
+  const auto memory = [&](const std::string& name,
+                          std::size_t alignment) -> Result<std::span<const std::byte>> {
+    const auto given = options.arrays.find(name);
+    const bool aligned = given != options.arrays.end() &&
+                         reinterpret_cast<std::uintptr_t>(given->second.data) % alignment == 0;
+    if (aligned) return std::span(given->second.data, given->second.rows * given->second.row_bytes);
+    return fail(Code::kInvalidArgument,
+                found.kind + ": " + name + " were not handed over; make the pipeline anew");
+  };
+  ASSIGN(const auto places, memory("places", sizeof(std::uint64_t)));
+  ASSIGN(const auto names, memory("names", 1));
+  found.places = {reinterpret_cast<const std::uint64_t*>(places.data()),
+                  places.size() / sizeof(std::uint64_t)};
+  found.names = {reinterpret_cast<const char*>(names.data()), names.size()};
+  found.name_bytes = names.size() / found.count;
+  if (source.at("label")) {
+    ASSIGN(const auto labels, memory("labels", sizeof(std::int64_t)));
+    found.labels = {reinterpret_cast<const std::int64_t*>(labels.data()),
+                    labels.size() / sizeof(std::int64_t)};
+  }
+  ASSIGN(io::RangeSource listed, io::list_ranges(found, options.listing));
+  marked_ = std::move(listed.files);
+  return std::move(listed.manifests);
+}
+
 // The source document was checked by Pipeline::parse, so its keys and types are as FORMAT.md says.
 Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options) {
   const Json source = Json::parse(pipeline.source_json());
@@ -134,6 +174,11 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
     ASSIGN(records_, io::list_records(source.at("paths").get<std::vector<std::string>>(),
                                       record_spec(source, pipeline), options.listing, &report_));
     labelled = records_->records();
+  } else if (type == "ranges") {
+    ASSIGN(auto listed, open_ranges(pipeline, options));
+    const auto names = source.at("encoded").get<std::vector<std::string>>();
+    for (std::size_t i = 0; i < names.size(); ++i) manifests[names[i]] = listed[i];
+    labelled = listed.front();
   } else {
     count_ = source.at("count").get<std::uint64_t>();
   }
@@ -228,10 +273,10 @@ const std::vector<std::string>& Dataset::class_names() const {
   return kNone;
 }
 
-// Only in tars: a list of files has the labels that the user gave, and records have their own, whatever they
-// are.
+// Only in tars: a list of files has the labels that the user gave, and records and ranges have their own, whatever
+// they are.
 bool Dataset::broken_label(const io::RecordAddress& address) const {
-  return !records_ && address.container != UINT32_MAX && address.label == io::kNoNumber;
+  return !records_ && !marked_ && address.container != UINT32_MAX && address.label == io::kNoNumber;
 }
 
 const io::Manifest* Dataset::addressed() const {
@@ -273,6 +318,15 @@ Status Dataset::check_as_listed(std::uint64_t record) const {
 Status Dataset::check_arrays() const {
   for (const Field& field : fields_)
     if (field.array.file) TRY(field.array.file->check());
+  return {};
+}
+
+Status Dataset::check_marks(std::uint64_t record, std::uint32_t& checked) const {
+  if (!marked_) return {};
+  const std::uint32_t file = addressed()->record(source_index(record)).container;
+  if (file == checked) return {};
+  TRY(marked_->check(file));
+  checked = file;
   return {};
 }
 

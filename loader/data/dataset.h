@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "io/files/marked_files.h"
 #include "io/manifest/manifest.h"
 #include "io/sources/record_files.h"
 #include "loader/data/mapped_file.h"
@@ -81,6 +82,11 @@ class Dataset {
   Status check_as_listed(std::uint64_t record) const;
   /// Errors: kIo if a file behind an array is not what it was.
   Status check_arrays() const;
+  /// Asked behind each read of a record of a `ranges` source. Errors: kIo if its file is not the one in which it was
+  /// found. `checked`: the file that was asked about last, UINT32_MAX before, which is not asked about again.
+  Status check_marks(std::uint64_t record, std::uint32_t& checked) const;
+  /// The files of a `ranges` source, by the manifests' containers; else null.
+  const io::MarkedFiles* marked_files() const { return marked_.get(); }
   /// The address of the first encoded field, or of the whole record if it has none. Its path is relative to the
   /// manifest's root. Empty for arrays.
   io::RecordAddress address(std::uint64_t record) const;
@@ -90,6 +96,8 @@ class Dataset {
  private:
   Result<ArrayMemory> open_array(const transforms::SourceField& field, const DatasetOptions& options) const;
   Status open_source(const transforms::Pipeline& pipeline, const DatasetOptions& options);
+  Result<std::vector<std::shared_ptr<const io::Manifest>>> open_ranges(const transforms::Pipeline& pipeline,
+                                                                       const DatasetOptions& options);
   Status apply_views(const std::string& views_json);
   void make_fingerprint(const transforms::Pipeline& pipeline);
   bool broken_label(const io::RecordAddress& address) const;
@@ -99,6 +107,7 @@ class Dataset {
   std::uint64_t count_ = 0;
   std::vector<Field> fields_;
   std::shared_ptr<const io::RecordSource> records_;  // of files of records; its columns are fields' arrays
+  std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges
   std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
   Hash128 fingerprint_;
   io::ListingReport report_;

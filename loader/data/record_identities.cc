@@ -135,6 +135,8 @@ bool RecordIdentities::add(std::uint64_t source, Hasher& hasher) const {
     if (!version) return false;
     hasher.update(version->bytes);
     hasher.update(static_cast<std::uint64_t>(version->mtime_ns));
+    if (const io::MarkedFiles* const marked = dataset_->marked_files(); marked != nullptr)
+      hasher.update(marked->mark(address.container));
   }
   return true;
 }

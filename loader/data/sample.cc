@@ -71,6 +71,8 @@ Result<SampleInputs> read_inputs(const Dataset& dataset, std::uint64_t record) {
       inputs.spans.emplace_back(inputs.files.back().data(), field.manifest->record(source).bytes);
     }
   }
+  std::uint32_t checked = UINT32_MAX;
+  TRY(dataset.check_marks(record, checked));
   return inputs;
 }
 

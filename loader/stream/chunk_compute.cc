@@ -160,6 +160,14 @@ Status compute_row(const RowWork& row, std::size_t task) {
   return row.from_record();
 }
 
+/// Whether what was read for the chunk, which is over now, is of the data that was listed.
+Status check_sources(const Dataset& dataset, const Chunk& chunk) {
+  TRY(dataset.check_arrays());
+  std::uint32_t checked = UINT32_MAX;
+  for (const RowTask& task : chunk.tasks) TRY(dataset.check_marks(task.record, checked));
+  return {};
+}
+
 /// The chunk has a task whose sample is damaged: all of it is to be computed again, and that one from its record.
 void miss(Chunk& chunk, std::size_t task, std::uint64_t source) {
   chunk.place->distrust(source);
@@ -175,7 +183,7 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
   const std::size_t fields = parts.plan.inputs().size();
   const bool from_record = !chunk.is_rest();
   SlotRows::Row row;
-  const Status arrays = parts.dataset.check_arrays();
+  const Status sources = check_sources(parts.dataset, chunk);
   for (std::size_t t = 0; t < chunk.tasks.size(); ++t) {
     const RowTask& task = chunk.tasks[t];
     if (parts.prefetches && t + 1 < chunk.tasks.size())
@@ -184,7 +192,7 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
     const transforms::SampleId id{step.epoch, task.record, task.occurrence};
     const std::uint64_t source = parts.dataset.source_index(task.record);
     Status status = run_caught([&]() -> Status {
-      TRY(arrays);
+      TRY(sources);
       TRY(parts.dataset.check_record(task.record));
       const auto inputs = std::span(chunk.inputs).subspan(t * fields, fields);
       const auto outputs = std::span(row.outputs.data(), parts.rows.outputs());

@@ -421,14 +421,15 @@ const Step* StreamScheduler::waited_for() const {
   return parts_.ring->stats().ready == 0 ? steps.front().get() : nullptr;
 }
 
-/// Whether another machine may compute the chunk. Records, files or index entries that are wrong are found on this
-/// machine.
+/// Whether another machine may compute the chunk. Records, files or index entries that are wrong are found on this one.
 bool StreamScheduler::may_go(const Chunk& chunk, bool with_entries) const {
-  return chunk.is_fresh() && parts_.dataset->check_arrays() &&
+  const Dataset& data = *parts_.dataset;
+  std::uint32_t checked = UINT32_MAX;
+  return chunk.is_fresh() && data.check_arrays() &&
          std::ranges::all_of(chunk.tasks, [&](const RowTask& task) {
-           const std::uint64_t source = parts_.dataset->source_index(task.record);
-           return parts_.dataset->check_record(task.record) &&
-                  !(with_entries && parts_.index->verifies(source, chunk.step->epoch));
+           return data.check_record(task.record) && data.check_marks(task.record, checked) &&
+                  !(with_entries &&
+                    parts_.index->verifies(data.source_index(task.record), chunk.step->epoch));
          });
 }
 

@@ -222,6 +222,29 @@ Result<SourceSpec> parse_records(Params& params, const std::string& type) {
   return spec;
 }
 
+// Ranges of files that a reader in Python found; their numbers are handed over beside the document.
+Result<SourceSpec> parse_ranges(Params& params) {
+  const std::string kind = params.string("kind");
+  const std::vector<std::string> paths = params.strings("paths", std::nullopt);
+  params.integers("stamps", 4 * paths.size(), 4 * paths.size(), INT64_MIN, INT64_MAX,
+                  "size, time of change, place and value of the mark of each path");
+  const std::vector<std::string> encoded_fields = params.strings("encoded", std::nullopt);
+  const bool labelled = params.boolean("label", false);
+  const std::int64_t count = params.integer("count", 1, kRecordsMax);
+  const Json& given = params.raw("arrays");
+  const auto* arrays = given.get<Json::Object>();
+  if (!arrays) params.reject("arrays", "an object of {name: {\"dtype\", \"shape\", \"fingerprint\"}}");
+  TRY(params.finish());
+  SourceSpec spec{"", fmt::format("{}({} records in {} files)", kind, count, paths.size()), {}};
+  for (const std::string& name : encoded_fields) spec.fields.push_back(encoded(name));
+  if (labelled) spec.fields.push_back(label());
+  SourceSpec beside;  // no fields of the records
+  Json::Object canonical;
+  TRY(parse_array_fields(*arrays, beside, canonical));
+  params.set_canonical("arrays", Json(std::move(canonical)));
+  return spec;
+}
+
 }  // namespace
 
 Result<SourceSpec> parse_source(const Json& object) {
@@ -229,14 +252,16 @@ Result<SourceSpec> parse_source(const Json& object) {
   TRY(params.fault());
   const Json* type = object.find("type");
   const std::string* name = type ? type->get<std::string>() : nullptr;
-  Result<SourceSpec> spec = fail(
-      Code::kInvalidArgument, "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
-                                  "; give image_folder, files, webdataset, tfrecord, mds, arrow or arrays");
+  Result<SourceSpec> spec =
+      fail(Code::kInvalidArgument,
+           "source: type" + (type ? ": got " + type->excerpt() : " is missing") +
+               "; give image_folder, files, webdataset, tfrecord, mds, arrow, ranges or arrays");
   if (name && *name == "image_folder") spec = parse_image_folder(params);
   if (name && *name == "files") spec = parse_files(params, object);
   if (name && *name == "webdataset") spec = parse_webdataset(params);
   if (name && (*name == "tfrecord" || *name == "mds" || *name == "arrow"))
     spec = parse_records(params, *name);
+  if (name && *name == "ranges") spec = parse_ranges(params);
   if (name && *name == "arrays") spec = parse_arrays(params);
   if (!spec) return spec;
   TRY(check_names(spec->fields));

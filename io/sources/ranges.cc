@@ -1,0 +1,109 @@
+#include "io/sources/ranges.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <fmt/core.h>
+#include <cstring>
+#include <utility>
+
+#include "base/checked.h"
+#include "io/files/listing.h"
+#include "io/files/source_folder.h"
+#include "io/manifest/manifest_builder.h"
+#include "io/manifest/manifest_image.h"
+
+namespace carya::io {
+namespace {
+
+/// The numbers of a record in `places`: its file, and two for each field.
+std::size_t row_of(const FoundRanges& found) {
+  return 1 + 2 * found.fields;
+}
+
+std::string_view name_of(const FoundRanges& found, std::uint64_t record) {
+  const char* const name = found.names.data() + record * found.name_bytes;
+  return {name, ::strnlen(name, found.name_bytes)};
+}
+
+Status check_sizes(const FoundRanges& found) {
+  const auto is = [&](std::size_t got, std::uint64_t row) {
+    const auto wanted = checked_mul(found.count, row);
+    return wanted && got == *wanted;
+  };
+  if (found.count > 0 && found.fields > 0 && !found.paths.empty() &&
+      found.marks.size() == found.paths.size() && is(found.places.size(), row_of(found)) &&
+      found.name_bytes > 0 && is(found.names.size(), found.name_bytes) &&
+      (found.labels.empty() || is(found.labels.size(), 1)))
+    return {};
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("{}: {} records of {} fields in {} files: {} numbers, {} B of names, {} labels; give a "
+                  "row for each record",
+                  found.kind, found.count, found.fields, found.paths.size(), found.places.size(),
+                  found.names.size(), found.labels.size()));
+}
+
+Status check_record(const FoundRanges& found, std::uint64_t record) {
+  const auto row = found.places.subspan(record * row_of(found), row_of(found));
+  if (row[0] >= found.paths.size())
+    return fail(Code::kInvalidArgument, fmt::format("{}: record {}: file {}; give 0 to {}", found.kind,
+                                                    record, row[0], found.paths.size() - 1));
+  if (name_of(found, record).empty())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: record {} has no name; give each one", found.kind, record));
+  const std::uint64_t end = found.marks[row[0]].version.bytes;
+  for (std::size_t f = 0; f < found.fields; ++f) {
+    const std::uint64_t offset = row[1 + 2 * f], bytes = row[2 + 2 * f];
+    if (bytes > end || offset > end - bytes)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: record {}: {} B at {}, and {} has {} B; give ranges inside of their file",
+                              found.kind, record, bytes, offset, found.paths[row[0]], end));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RangeSource> list_ranges(const FoundRanges& found, const ListingOptions& options) {
+  TRY(check_sizes(found));
+  for (const std::string& path : found.paths)
+    if (path.find('\0') != std::string::npos)
+      return fail(Code::kInvalidArgument, found.kind + ": a path with a NUL; give it without");
+  for (std::uint64_t i = 0; i < found.count; ++i) TRY(check_record(found, i));
+  ASSIGN(const SourceFolder folder, SourceFolder::open(found.paths, options));
+  auto files = std::make_shared<MarkedFiles>();
+  std::vector<SourceStamp> stamps;
+  for (std::size_t i = 0; i < found.paths.size(); ++i) {
+    ASSIGN(UniqueFd file, folder.open_file(found.paths[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status;
+    if (::fstat(file.get(), &status) != 0) return fail_errno(found.paths[i], errno);
+    if (!S_ISREG(status.st_mode))
+      return fail(Code::kInvalidArgument,
+                  found.paths[i] + ": no regular file; give " + found.kind + " files");
+    stamps.push_back(stamp_of(status));
+    TRY(files->add(std::move(file), found.kind, found.paths[i], found.marks[i]));
+  }
+  RangeSource source{.manifests = {}, .files = std::move(files)};
+  for (std::size_t f = 0; f < found.fields; ++f) {
+    ManifestBuilder builder;
+    builder.root = folder.path();
+    for (std::size_t i = 0; i < found.paths.size(); ++i) {
+      builder.containers.push_back(folder.below(found.paths[i]));
+      builder.add_source(found.paths[i], stamps[i]);
+    }
+    builder.reserve(found.count, found.names.size());
+    for (std::uint64_t i = 0; i < found.count; ++i) {
+      const auto row = found.places.subspan(i * row_of(found), row_of(found));
+      builder.add({.name = name_of(found, i),
+                   .bytes = row[2 + 2 * f],
+                   .label = found.labels.empty() ? -1 : found.labels[i],
+                   .offset = row[1 + 2 * f],
+                   .container = static_cast<std::uint32_t>(row[0])});
+    }
+    source.manifests.push_back(ManifestImage::from(builder.build()));
+  }
+  return source;
+}
+
+}  // namespace carya::io
