@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ._containers.beton import beton
     from ._containers.lance_rows import lance
     from ._containers.litdata import litdata
+    from ._containers.lmdb_store import lmdb
     from ._containers.video import video
     from ._detection.coco import coco
     from ._detection.open_images import open_images
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from ._formats.hdf5 import hdf5
     from ._formats.jsonl import jsonl
     from ._formats.lines import text
-    from ._formats.lmdb_store import lmdb
     from ._formats.npy import npy, npz
     from ._formats.parquet import parquet
     from ._formats.token_blocks import token_blocks
@@ -154,7 +154,7 @@ _LATER = {
     "hdf5": "_formats.hdf5",
     "iterable": "_iterables.iterable",
     "jsonl": "_formats.jsonl",
-    "lmdb": "_formats.lmdb_store",
+    "lmdb": "_containers.lmdb_store",
     "npy": "_formats.npy",
     "npz": "_formats.npy",
     "text": "_formats.lines",

@@ -22,7 +22,7 @@ MODULES = [
     "carya._formats.csv_rows",
     "carya._formats.hdf5",
     "carya._formats.jsonl",
-    "carya._formats.lmdb_store",
+    "carya._containers.lmdb_store",
     "carya._formats.npy",
     "carya._formats.parquet",
     "carya._records.recognise",
@@ -34,6 +34,7 @@ MODULES = [
     "carya._inspect.terminal",
     "carya._inspect.texts",
     "carya._records.crc32c",
+    "carya._containers.addresses",
     "carya._containers.array_record",
     "carya._containers.beton",
     "carya._containers.codecs",
@@ -79,7 +80,7 @@ NEEDED = {"carya.torch": "torch", "carya.jax": "jax", "carya._formats.parquet": 
 NEEDED |= {"carya._torch.dataloader": "torch", "carya._torch.orders": "torch"}
 NEEDED |= {"carya._containers.codecs": "pyarrow", "carya._containers.array_record": "array_record"}
 NEEDED |= {"carya._containers.video": "av", "carya._containers.lance_rows": "lance"}
-NEEDED |= {"carya._formats.hdf5": "h5py", "carya._formats.lmdb_store": "lmdb"}
+NEEDED |= {"carya._formats.hdf5": "h5py", "carya._containers.lmdb_store": "lmdb"}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -10,18 +10,20 @@ import math
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import SampleError, Unsupported, invalid
-from .._formats.kept import digest, source_files
+from .._formats.kept import Listed, digest, source_files
 from .._formats.needed import needed
 from .._formats.values import checked_names, native_order
 from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import encoded_fields
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
+from .addresses import at_addresses, record_name
 from .ranges import File, Ranges
 
 NAMED = re.compile(r"^[^.].*\.beton$")
@@ -41,6 +43,7 @@ _STORED = {
     "float": np.dtype("<f8"), "int": np.dtype("<i8"), "image": _IMAGE, "bytes": _SPAN, "array": np.dtype("<u8"), "json": _SPAN,
 }  # fmt: skip
 _AXES = 32
+_ENCODED = "a field of images that were written as JPEG, or of bytes"
 
 Array = np.ndarray[Any, Any]
 
@@ -48,23 +51,31 @@ Array = np.ndarray[Any, Any]
 def beton(
     paths: PathLike | Sequence[PathLike],
     *,
+    image: str | None = None,
+    label: str | None = None,
+    encoded: Mapping[str, str] | None = None,
     fields: str | Sequence[str] | None = None,
     decode: bool = True,
     endpoint: str | None = None,
 ) -> Pipeline:
-    """Samples of FFCV's files in any order, read in worker processes by a reader of our own.
+    """Samples of FFCV's files in any order, read in worker processes by a reader of our own; or their JPEGs, read natively.
 
     `paths`: files, a glob pattern, braces, or a folder (its files called "*.beton", bytewise), all with the fields of the first,
     their samples one behind the other. `fields`: only these; None: all. Images are uint8 (height, width, 3) in RGB, those that were
     written as JPEG decoded by Pillow (`pip install carya[augment]`), or with `decode=False` their bytes; integers and floats;
     arrays and tensors as arrays; bytes; JSON as lists and dicts.
 
+    `image`: the field whose JPEGs become the field `image` for `decode_image`, read as the files of a folder are: by io_uring,
+    without worker processes; `encoded`: further ones by field, which geometric ops treat alike, also fields of bytes; `label`: a
+    field of integers, which becomes `label`. Other fields are left out. Where they lie is read when the pipeline is made.
+
     A sample whose image is cut off or cannot be decoded is a broken record (`Loader(on_error=)`), named by file, place and field.
     A file that changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
     folder as a whole, once for each version.
     Errors: NotFound (also a field that there is not: those that there are are named), InvalidArgument (fields that differ, no
-    sample), SampleError (no file of FFCV, one that was cut off), Unsupported (other versions, fields of types of one's own).
+    sample, a field of another type), SampleError (no file of FFCV, one that was cut off), Unsupported (other versions, fields of
+    types of one's own, raw pixels in the field of `image`).
     Reference: ffcv.reader.Reader, and PIL.Image.open for JPEG.
 
     >>> import carya, pathlib, struct, tempfile
@@ -73,11 +84,23 @@ def beton(
     >>> size = name.write_bytes(struct.pack("<HHIQQ", 2, 1, 1 << 21, 2, 0) + field + struct.pack("<qq", 5, 7))
     >>> carya.beton(name)[1]["label"]
     array(7)
+    >>> carya.beton(name, image="label")
+    Traceback (most recent call last):
+    ...
+    carya.InvalidArgument: beton: image, encoded: got {'label': 'int'}; give a field of images that were written as JPEG, or of bytes
     """
     if not isinstance(decode, bool):
         raise invalid("beton: decode", decode, "True or False")
+    columns = encoded_fields(image, encoded)
+    if (columns or label is not None) and (fields is not None or not decode or not columns):
+        wanted = (
+            'image="photo" or encoded={...}, which leave all other fields but label= out and take no fields= or decode='
+        )
+        raise invalid("beton: image, encoded, label, fields, decode", (image, encoded, label, fields, decode), wanted)
     files = source_files("beton", paths, NAMED, "*.beton", endpoint)
     rows = BetonSamples(files, checked_names("beton: fields", fields, "names of fields"), decode)
+    if columns:
+        return rows.native(columns, label)
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
 
@@ -148,6 +171,29 @@ class BetonSamples:
         row = index - self._starts[number]
         return f"beton: {self._ranges.files[number].path} @{self._heads[number].begin + row * self._row.itemsize}, sample {row}"
 
+    def native(self, columns: Mapping[str, str | None], label: str | None) -> Pipeline:
+        """Images and bytes as ranges of their files. Errors: InvalidArgument, NotFound, Unsupported."""
+        wanted = [self._column(column, ("image", "bytes"), _ENCODED) for column in columns.values()]
+        labelled = None if label is None else self._column(label, ("int",), "a field of integers")
+        places, names, labels = [], [], []
+        for number, head in enumerate(self._heads):
+            at, size = head.begin, head.samples * self._row.itemsize
+            rows = np.frombuffer(self._ranges.read(number, at, size), self._row)
+            lies = [np.full((len(rows), 1), number, np.uint64)]
+            broken: dict[int, bytes] = {}
+            for field in wanted:
+                lies.append(self._lies(number, self._fields[field], rows[f"f{field}"], broken))
+            for lie in lies[1:]:
+                lie[list(broken)] = 0
+            places.append(np.hstack(lies))
+            names += [record_name(row, broken.get(row, b"")) for row in range(len(rows))]
+            if labelled is not None:
+                labels.append(rows[f"f{labelled}"])
+        self._ranges.close()
+        files = [file for file in self._ranges.files if isinstance(file, Listed)]
+        found = None if labelled is None else np.concatenate(labels)
+        return at_addresses("beton", files, list(columns), np.concatenate(places), np.array(names), labels=found)
+
     def _value(self, number: int, field: _Field, stored: Any) -> Any:
         """Errors: ValueError, Unsupported (Pillow is missing), IoError."""
         if field.kind in ("int", "float"):
@@ -173,6 +219,46 @@ class BetonSamples:
         data = self._data(number, at, self._size_of(number, at))
         return _decoded(data, width, height) if self._decode else data
 
+    def _column(self, name: Any, kinds: Sequence[str], wanted: str) -> int:
+        """The number of a field. Errors: InvalidArgument (no such field, one of another kind)."""
+        subject = "beton: label" if "int" in kinds else "beton: image, encoded"
+        found = [i for i, field in enumerate(self._fields) if field.name == name]
+        if not found:
+            raise invalid(subject, name, f"one of {', '.join(field.name for field in self._fields)}")
+        if (kind := self._fields[found[0]].kind) not in kinds:
+            raise invalid(subject, {name: kind}, wanted)
+        return found[0]
+
+    def _lies(self, number: int, field: _Field, stored: Array, broken: dict[int, bytes]) -> Array:
+        """Where each value lies and its size, 0 of what is broken, whose reason is put there. Errors: Unsupported, SampleError."""
+        file = self._ranges.files[number]
+        at = stored["at"].astype(np.uint64)
+        good = np.ones(len(at), bool)
+        if field.kind == "bytes":
+            size = stored["size"].astype(np.uint64)
+        else:
+            if (raw := np.flatnonzero(stored["mode"] == _RAW)).size:
+                raise Unsupported(
+                    f"beton: {file.path}: {field.name} of sample {raw[0]} is raw pixels, and no JPEG; leave image= out, or write it "
+                    'with RGBImageField(write_mode="jpg")'
+                )
+            good &= stored["mode"] == _JPEG
+            try:
+                all_places, all_sizes = self._allocated(number)
+            except ValueError as error:
+                raise SampleError(f"beton: {file.path}: {error}; copy the file again") from error
+            found = np.minimum(np.searchsorted(all_places, at), max(len(all_places) - 1, 0))
+            good &= len(all_places) > 0
+            size = np.zeros_like(at)
+            if len(all_places):
+                good &= all_places[found] == at
+                size = all_sizes[found].astype(np.uint64)
+        end = np.uint64(file.size)
+        good &= (size <= end) & (at <= end - np.minimum(size, end))
+        for row in np.flatnonzero(~good).tolist():
+            broken.setdefault(row, f"({field.name} lies nowhere)".encode())
+        return np.stack([at, size], axis=1)
+
     def _data(self, number: int, at: int, size: int) -> bytes:
         self._check(number, at, size)
         return self._ranges.read(number, at, size)
@@ -184,6 +270,14 @@ class BetonSamples:
 
     def _size_of(self, number: int, at: int) -> int:
         """Bytes of what was allocated at a place. Errors: ValueError."""
+        places, sizes = self._allocated(number)
+        found = int(np.searchsorted(places, np.uint64(at)))
+        if found == len(places) or places[found] != at:
+            raise ValueError(f"nothing was allocated at {at:,}, where its image begins")
+        return int(sizes[found])
+
+    def _allocated(self, number: int) -> tuple[Array, Array]:
+        """Places in ascending order, and bytes of each. Errors: ValueError."""
         if number not in self._sizes:
             head, size = self._heads[number], self._ranges.files[number].size
             begin, end = head.allocations, head.begin + head.samples * self._row.itemsize
@@ -199,11 +293,7 @@ class BetonSamples:
             )
             order = np.argsort(table["at"], kind="stable")
             self._sizes[number] = table["at"][order], table["size"][order]
-        places, sizes = self._sizes[number]
-        found = int(np.searchsorted(places, np.uint64(at)))
-        if found == len(places) or places[found] != at:
-            raise ValueError(f"nothing was allocated at {at:,}, where its image begins")
-        return int(sizes[found])
+        return self._sizes[number]
 
     def _head(self, number: int) -> _Head:
         """Errors: SampleError, Unsupported."""

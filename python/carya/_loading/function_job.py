@@ -126,7 +126,8 @@ def _not_ahead(pipeline: Pipeline, options: FunctionOptions, spec: StreamSpec) -
         return "Python makes the samples"
     if not spec.has_ops:
         return "no native operation stands before the functions"
-    if spec.arrays is not None and not options.asked_native:
+    in_memory = spec.arrays is not None and pipeline._document()["source"]["type"] != "ranges"
+    if in_memory and not options.asked_native:
         return "the arrays are in memory, where the workers take them for less than a row of another process costs"
     if spec.filters or spec.regroup is not None or spec.budget is not None:
         return "a filter or a stage that regroups samples says which record has which position"

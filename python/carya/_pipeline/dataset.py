@@ -148,6 +148,11 @@ def _absolute(source: Document) -> Document:
 
 def _check_memory(source: Document, arrays: dict[str, np.ndarray[Any, Any]] | None) -> None:
     if source.get("arrays") and arrays is None:
+        if source["type"] == "ranges":
+            raise InvalidArgument(
+                f"{source['kind']}: the document does not say where the records lie; make the pipeline by carya.{source['kind']}, or "
+                "write it as a pickle"
+            )
         raise InvalidArgument(
             "arrays: the document has no memory of its own; give it with Pipeline.from_json(text, arrays={...})"
         )

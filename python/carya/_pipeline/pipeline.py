@@ -608,7 +608,7 @@ class Pipeline(Functions, Ops):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, arrays: Mapping[str, Any] | None = None) -> Self:
-        """The pipeline of a document. `arrays` hands over the memory of an `arrays` source.
+        """The pipeline of a document. `arrays` hands over the memory of an `arrays` source. (A pickle of a pipeline brings its own.)
 
         Errors: InvalidArgument (the document is hostile until checked; unknown keys are named).
 
@@ -630,6 +630,9 @@ class Pipeline(Functions, Ops):
             if source["type"] == "files":
                 memory, described = file_arrays(arrays, len(source["paths"]))
                 given = {**source, "arrays": described}
+            elif source["type"] == "ranges":
+                memory = array_memory(arrays)
+                given = {**source, **arrays_document(memory), "type": "ranges"}
             else:
                 memory = array_memory(arrays)
                 given = arrays_document(memory)

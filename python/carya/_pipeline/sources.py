@@ -87,7 +87,7 @@ def files(
     listed = url_paths("paths", paths, endpoint) or path_list("paths", paths)
     values: list[int] | None = None
     if callable(labels):
-        values = [_label(labels(path), path) for path in listed]
+        values = [checked_label(labels(path), "files", path) for path in listed]
     elif labels is not None:
         given = plain(labels)
         if not isinstance(given, list):
@@ -96,7 +96,7 @@ def files(
             )
         if len(given) != len(listed):
             raise invalid("files: labels", f"{len(given)} labels", f"one per path ({len(listed)})")
-        values = [_label(value, path) for value, path in zip(given, listed, strict=True)]
+        values = [checked_label(value, "files", path) for value, path in zip(given, listed, strict=True)]
     columns = {}
     for name, column in (extra or {}).items():
         urls = url_paths(f"extra[{name!r}]", column, endpoint if is_url(listed[0]) else None)
@@ -206,7 +206,7 @@ def tfrecord(
     >>> carya.tfrecord("a.tfrecord", image="image/encoded", label="label", tensors={"box": ("box", "float32", (4,))}).outputs
     [('image', 'uint8', (None,)), ('box', 'float32', (4,)), ('label', 'int64', ())]
     """
-    keys = _encoded(image, encoded)
+    keys = encoded_fields(image, encoded)
     if record is not None:
         keys[record] = None
     if not keys and not tensors:
@@ -347,7 +347,7 @@ def _whole(path: str) -> bytes:
         return file.read()
 
 
-def _encoded(image: str | None, encoded: Mapping[str, str] | None) -> dict[str, str | None]:
+def encoded_fields(image: str | None, encoded: Mapping[str, str] | None) -> dict[str, str | None]:
     """Name in the record of each encoded field."""
     return {**({} if image is None else {"image": image}), **(encoded or {})}
 
@@ -359,7 +359,7 @@ def _columns(
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None,
 ) -> dict[str, str | None]:
     """The same, of a format of columns. Errors: InvalidArgument, when nothing is to be read."""
-    keys = _encoded(image, encoded)
+    keys = encoded_fields(image, encoded)
     if not keys and not tensors:
         raise invalid(f"{kind}: image, encoded, tensors", None, 'the columns to read, such as image="image"')
     return keys
@@ -512,7 +512,8 @@ def mix(
     return Pipeline._of_dataset(MixSpec(remade(counts), specs, fingerprints, remade))
 
 
-def _label(value: Any, path: str) -> int:
+def checked_label(value: Any, kind: str, place: str) -> int:
+    """Errors: InvalidArgument (no integer of 64 bits)."""
     try:
         if isinstance(value, bool | float | str):
             raise TypeError
@@ -522,7 +523,7 @@ def _label(value: Any, path: str) -> int:
         return number
     except (TypeError, AttributeError):
         raise invalid(
-            f"files: label of {path}", value, "an integer of 64 bits; map class names to numbers first"
+            f"{kind}: label of {place}", value, "an integer of 64 bits; map class names to numbers first"
         ) from None
 
 

@@ -13,6 +13,7 @@ from .._containers.beton import beton
 from .._containers.examples import parsed
 from .._containers.lance_rows import lance
 from .._containers.litdata import litdata
+from .._containers.lmdb_store import lmdb
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
 from .._errors import SampleError, Unsupported
@@ -21,7 +22,6 @@ from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
 from .._formats.kept import look_at
 from .._formats.lines import text
-from .._formats.lmdb_store import lmdb
 from .._formats.npy import npy, npz
 from .._formats.parquet import Parquet
 from .._pipeline.pipeline import Pipeline

@@ -17,6 +17,7 @@ from .._containers.beton import NAMED as BETONS
 from .._containers.beton import beton
 from .._containers.lance_rows import lance
 from .._containers.litdata import litdata
+from .._containers.lmdb_store import lmdb
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
 from .._errors import Error, InvalidArgument, IoError, NotFound, Permission, Unsupported
@@ -24,7 +25,6 @@ from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
 from .._formats.lines import text
-from .._formats.lmdb_store import lmdb
 from .._formats.npy import npy, npz
 from .._formats.parquet import parquet
 from .._pipeline.pipeline import Pipeline

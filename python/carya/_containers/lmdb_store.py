@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import array
 import bisect
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._errors import Error, IoError, SampleError, Unsupported, invalid
+from .._formats.kept import Listed, digest, look_at
+from .._formats.needed import needed
 from .._pipeline.pipeline import Pipeline
+from .._pipeline.sources import checked_label, encoded_fields
 from .._sources.paths import PathLike, path_list
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, look_at
-from .needed import needed
+from .addresses import at_addresses, record_name
+from .lmdb_pages import LmdbPages
+from .ranges import Ranges
 
 _KEYS_MAX = 1 << 32  # bytes of the keys of a database
 _MAGIC, _MAGIC_AT = (0xBEEFC0DE).to_bytes(4, "little"), 16
 
 
-def lmdb(paths: PathLike | Sequence[PathLike], *, name: str | bytes | None = None) -> Pipeline:
-    """Entries of LMDB databases in any order: fields `key` and `value`, both bytes. Needs lmdb: `pip install carya[lmdb]`.
+def lmdb(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    name: str | bytes | None = None,
+    image: str | None = None,
+    encoded: Mapping[str, str] | None = None,
+    label: Callable[[bytes], int] | None = None,
+) -> Pipeline:
+    """Entries of LMDB databases in any order: fields `key` and `value`, both bytes; or values as encoded pictures, read natively.
 
     `paths`: folders with a "data.mdb", or the file itself; several are one behind the other. `name`: of a named database inside,
     None for the main one. Records are in the order of their keys, which are read once when the pipeline is made and kept in
     memory; values are read in worker processes, where each opens the database read only and without locks. What they mean is
-    for a function to say: `.map(decode, fields="value")`. Pickles among them are never loaded.
+    for a function to say: `.map(decode, fields="value")`. Pickles among them are never loaded. Needs lmdb: `pip install
+    carya[lmdb]`.
 
-    A database that was written to since is an IoError under every policy.
-    Errors: NotFound (also a named database), InvalidArgument (no entry), SampleError (no LMDB database, a damaged one), Unsupported
-    (lmdb is missing; several values per key).
+    `image="value"`: each value is an encoded picture as a whole, and becomes the field `image` for `decode_image`;
+    `encoded={"audio": "value"}`: the same under another name, as for sound. Then where values lie is found by a reader of the file's
+    pages, and they are read as the files of a folder are: by io_uring, without worker processes and without lmdb. `label`: a
+    function of a key, called for each when the pipeline is made, whose integer is the field `label`. An empty value, and one
+    that cannot be decoded, is a broken record (`Loader(on_error=)`), named by file, offset, number and key.
+
+    A database that was written to since is an IoError under every policy: with `image` or `encoded` no batch has anything that
+    another transaction than the listed one wrote, also while a writer is there (decision 037); else each worker process looks
+    when it opens the database.
+    Errors: NotFound, InvalidArgument (no entry, also no such named database), SampleError (no LMDB database, a damaged one),
+    Unsupported (lmdb is missing; several values per key; of `image`: a database of LMDB 1.0).
     Reference: lmdb.Transaction.cursor.
 
     >>> import carya, lmdb, pathlib, tempfile
@@ -41,16 +62,61 @@ def lmdb(paths: PathLike | Sequence[PathLike], *, name: str | bytes | None = Non
     [True, True]
     >>> carya.lmdb(folder)[1]
     {'key': b'b', 'value': b'bb'}
+    >>> carya.lmdb(folder, image="value", label=lambda key: ord(key)).outputs
+    [('image', 'uint8', (None,)), ('label', 'int64', ())]
     """
-    needed("lmdb", "lmdb", "lmdb")
     if name is not None and not isinstance(name, str | bytes):
         raise invalid("lmdb: name", name, "the name of a database, or None")
+    fields = encoded_fields(image, encoded)
+    if set(fields.values()) - {"value"}:
+        raise invalid("lmdb: image, encoded", fields, '"value": the whole value of an entry is the picture')
+    if label is not None and not (fields and callable(label)):
+        raise invalid("lmdb: label", label, 'a function of a key, beside image="value"; else .map(...) may make labels')
+    inner = name.encode() if isinstance(name, str) else name
+    if not fields:
+        needed("lmdb", "lmdb", "lmdb")
+        entries = LmdbEntries(_files(paths), inner)
+        return Pipeline._of_dataset(checked_dataset(entries, None, False, entries.version))
+    return _native(_files(paths), inner, list(fields), label)
+
+
+def _files(paths: PathLike | Sequence[PathLike]) -> list[Listed]:
     files = []
     for path in path_list("lmdb: paths", paths):
         inside = os.path.join(path, "data.mdb")
         files.append(look_at("lmdb", inside if os.path.isdir(path) else path))
-    entries = LmdbEntries(files, name.encode() if isinstance(name, str) else name)
-    return Pipeline._of_dataset(checked_dataset(entries, None, False, entries.version))
+    return files
+
+
+def _native(
+    files: Sequence[Listed], name: bytes | None, fields: Sequence[str], label: Callable[[bytes], int] | None
+) -> Pipeline:
+    """Values as ranges of their files."""
+    ranges = Ranges("lmdb", files)
+    lies, labels = array.array("Q"), array.array("q")
+    names: list[bytes] = []
+    marks = []
+    for number, file in enumerate(files):
+        pages = LmdbPages(ranges, number, name)
+        for row, entry in enumerate(pages.entries()):
+            lies.extend((number, entry.at, entry.size))
+            names.append(record_name(row, b"%r" % entry.key))
+            if label is not None:
+                labels.append(checked_label(label(entry.key), "lmdb", f"{entry.key!r} in {file.path}"))
+        marks.append(pages.mark)
+    ranges.close()
+    if not names:
+        raise invalid("lmdb: paths", [file.path for file in files], "databases with at least one entry")
+    places = np.frombuffer(lies, np.uint64).reshape(-1, 3)
+    return at_addresses(
+        "lmdb",
+        files,
+        fields,
+        np.hstack([places, *[places[:, 1:]] * (len(fields) - 1)]),
+        np.array(names),
+        labels=None if label is None else np.frombuffer(labels, np.int64),
+        marks=marks,
+    )
 
 
 class LmdbEntries:

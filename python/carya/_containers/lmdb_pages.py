@@ -1,0 +1,204 @@
+"""Where the values of an LMDB database lie in its file: a reader of its pages, without its library."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .._errors import Error, IoError, SampleError, Unsupported, invalid
+from .._formats.kept import Listed
+from .ranges import Ranges
+
+# Source: liblmdb/mdb.c of LMDB 0.9, on machines of 64 bits, little-endian. A page begins with its number, pad, flags, and where its
+# free space begins and ends; numbers of 16 bits behind that say where its nodes are.
+_PAGE = struct.Struct("<QHHHH")
+_BRANCH, _LEAF, _META, _KINDS = 1, 2, 8, 1 | 2 | 4 | 8 | 0x20
+# A node: low and high half of a size (of a branch: with the flags, the number of a page), flags, bytes of its key.
+_NODE = struct.Struct("<HHHH")
+_FAR, _DATABASE, _MANY = 1, 2, 4  # the value has pages of its own; it is a database; it is several values
+# A database: pad (of the first: bytes of a page), flags, depth, pages of each kind, entries, first page.
+_TREE = struct.Struct("<IHHQQQQQ")
+_DUPSORT, _NO_PAGE = 4, (1 << 64) - 1
+# What the first two pages hold: magic, version, two numbers that are not used here, the free list, the main database, last page,
+# transaction.
+_META_AT, _TREES_AT, _LAST_AT = _PAGE.size, _PAGE.size + 24, _PAGE.size + 24 + 2 * _TREE.size
+_TRANSACTION_AT = _LAST_AT + 8
+_META_BYTES = _TRANSACTION_AT + 8
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_PAGE_MIN, _PAGE_MAX, _DEPTH_MAX = 512, 1 << 16, 32
+
+
+class Entry(NamedTuple):
+    key: bytes
+    at: int  # of its value in the file
+    size: int
+
+
+class _Tree(NamedTuple):
+    flags: int
+    depth: int
+    entries: int
+    root: int
+
+
+class _Meta(NamedTuple):
+    transaction: int
+    page_bytes: int
+    last_page: int
+    main: _Tree
+
+
+class LmdbPages:
+    """The entries of the version of a database that was committed last, in the order of its keys.
+
+    `mark`: where the file has eight bytes, and what they are, that the next writer changes when it commits: the number of the
+    transaction in the older of the two first pages. Pages of this version are written over by later transactions only, so whoever
+    finds the mark as it was behind a read has read this version.
+
+    No memory is mapped and every number is compared with the file's size, so that any bytes are entries or an error.
+    Errors: SampleError (no LMDB, damaged, cut off), Unsupported (another version of the format, several values per key),
+    InvalidArgument (no such named database), IoError (a writer was there meanwhile).
+    """
+
+    def __init__(self, ranges: Ranges, number: int, name: bytes | None) -> None:
+        self._ranges, self._number = ranges, number
+        listed = ranges.files[number]
+        assert isinstance(listed, Listed)
+        self._path, self._size = listed.path, listed.size
+        try:
+            self._meta, self.mark = self._newest()
+        except ValueError as error:
+            if isinstance(error, Error):
+                raise
+            raise self._damaged(error) from error
+        self._name = name
+
+    def entries(self) -> Iterator[Entry]:
+        try:
+            tree = self._meta.main if self._name is None else self._named(self._name)
+            if tree.flags & _DUPSORT:
+                raise Unsupported(f"lmdb: {self._path}: it has several values per key; write one with a key for each")
+            found = 0
+            for key, flags, at, size in self._nodes(tree):
+                if flags & _DATABASE:
+                    raise invalid(
+                        f"lmdb: {self._path}: name", self._name, f"that of a database inside, such as {key!r}"
+                    )
+                found += 1
+                yield Entry(key, at, size)
+            if found != tree.entries:
+                raise ValueError(f"wanted {tree.entries:,} entries, got {found:,}")
+        except ValueError as error:
+            if isinstance(error, Error):
+                raise
+            self.check()  # a writer that is there explains it better
+            raise self._damaged(error) from error
+        self.check()
+
+    def check(self) -> None:
+        """Errors: IoError, when a writer has committed since this object was made."""
+        at, value = self.mark
+        if int.from_bytes(self._ranges.read(self._number, at, 8), "little") != value:
+            raise IoError(f"lmdb: {self._path}: it was written to since it was listed; make the pipeline anew")
+
+    def _damaged(self, error: ValueError) -> SampleError:
+        return SampleError(f"lmdb: {self._path}: {error}; copy the database again")
+
+    def _newest(self) -> tuple[_Meta, tuple[int, int]]:
+        """What the newer of the first pages says, and the mark. Errors: ValueError, Unsupported."""
+        first = self._meta_of(0, 0)
+        metas = [first, self._meta_of(1, first.page_bytes)]
+        newest = metas[metas[0].transaction < metas[1].transaction]
+        # The transaction behind it takes the place of the other.
+        older = (newest.transaction + 1) % 2
+        mark = older * first.page_bytes + _TRANSACTION_AT, metas[older].transaction
+        if (wanted := (newest.last_page + 1) * newest.page_bytes) > self._size:
+            raise ValueError(f"wanted {wanted:,} B, got {self._size:,} B")
+        return newest, mark
+
+    def _meta_of(self, page: int, at: int) -> _Meta:
+        if at + _META_BYTES > self._size:
+            raise ValueError(f"it does not begin as LMDB does: it has {self._size:,} B")
+        data = self._ranges.read(self._number, at, _META_BYTES)
+        magic, version = struct.unpack_from("<II", data, _META_AT)
+        if magic != _MAGIC or not _PAGE.unpack_from(data)[2] & _META:
+            raise ValueError("it does not begin as LMDB does; give a folder that lmdb.open made")
+        if version != _VERSION:
+            raise Unsupported(f"lmdb: {self._path}: the version of its format is {version}; write it by LMDB 0.9")
+        page_bytes = _TREE.unpack_from(data, _TREES_AT)[0]
+        if page_bytes & (page_bytes - 1) or not _PAGE_MIN <= page_bytes <= _PAGE_MAX:
+            raise ValueError(f"it says pages of {page_bytes:,} B")
+        last, transaction = struct.unpack_from("<QQ", data, _LAST_AT)
+        return _Meta(transaction, page_bytes, last, _tree(data, _TREES_AT + _TREE.size))
+
+    def _named(self, name: bytes) -> _Tree:
+        for key, flags, at, size in self._nodes(self._meta.main):
+            if key == name and flags & _DATABASE:
+                if size != _TREE.size:
+                    raise ValueError(f"its database {name!r} is described by {size:,} B")
+                return _tree(self._ranges.read(self._number, at, size), 0)
+        raise invalid(f"lmdb: {self._path}: name", name, "the name of a database that is there")
+
+    def _nodes(self, tree: _Tree) -> Iterator[tuple[bytes, int, int, int]]:
+        """Of each entry its key, flags, and where its value lies. Errors: ValueError, IoError."""
+        if tree.root == _NO_PAGE:
+            return
+        if not 0 < tree.depth <= _DEPTH_MAX:
+            raise ValueError(f"its tree is {tree.depth:,} pages deep")
+        page_bytes, pages = self._meta.page_bytes, self._meta.last_page + 1
+        visited = 0
+        path = [iter([tree.root])]  # of each level, the pages that are still to be visited
+        while path:
+            number = next(path[-1], None)
+            if number is None:
+                path.pop()
+                continue
+            visited += 1
+            if number >= pages or visited > pages:
+                raise ValueError(f"its tree has a page {number:,}, or one twice, of {pages:,}")
+            page = self._ranges.read(self._number, number * page_bytes, page_bytes)
+            said, _, kind, lower, _ = _PAGE.unpack_from(page)
+            if said != number or not _PAGE.size <= lower <= page_bytes:
+                raise ValueError(f"page {number:,} has a damaged head")
+            if kind & _KINDS == _LEAF and len(path) == tree.depth:
+                yield from self._of_leaf(page, number, lower)
+            elif kind & _KINDS == _BRANCH and len(path) < tree.depth:
+                path.append(iter(list(_children(page, lower))))
+            else:
+                raise ValueError(f"page {number:,} is of another kind than its place in the tree")
+
+    def _of_leaf(self, page: bytes, number: int, lower: int) -> Iterator[tuple[bytes, int, int, int]]:
+        begin, limit = number * len(page), (self._meta.last_page + 1) * len(page)
+        for at, (low, high, flags, key_bytes) in _heads(page, lower):
+            if flags & _MANY:
+                raise ValueError(f"page {number:,} has several values per key")
+            value, size = at + _NODE.size + key_bytes, low | high << 16
+            far = flags & _FAR
+            if value + (8 if far else size) > len(page):
+                raise ValueError(f"page {number:,} has an entry that ends behind it")
+            key = page[at + _NODE.size : value]
+            place = begin + value
+            if far:
+                place = int.from_bytes(page[value : value + 8], "little") * len(page) + _PAGE.size
+                if place + size > limit:
+                    raise ValueError(f"the value of {key!r} ends behind the last page")
+            yield key, flags, place, size
+
+
+def _heads(page: bytes, lower: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+    """Where each node of a page begins, and its head. Errors: ValueError."""
+    for (at,) in struct.iter_unpack("<H", page[_PAGE.size : lower & ~1]):
+        if not lower <= at <= len(page) - _NODE.size:
+            raise ValueError(f"a page has an entry at {at:,} of {len(page):,} B")
+        yield at, _NODE.unpack_from(page, at)
+
+
+def _children(page: bytes, lower: int) -> Iterator[int]:
+    for _, (low, high, flags, _) in _heads(page, lower):
+        yield low | high << 16 | flags << 32
+
+
+def _tree(data: bytes, at: int) -> _Tree:
+    _, flags, depth, _, _, _, entries, root = _TREE.unpack_from(data, at)
+    return _Tree(flags, depth, entries, root)
