@@ -176,11 +176,6 @@ def test_several_databases_named_ones_and_fields(tmp_path: Path, values: dict[by
         carya.lmdb(tmp_path / "a", name="inner", image="value", label=lambda one: "cat")  # type: ignore[arg-type, return-value]
 
 
-def test_without_lmdb_it_reads_too(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "lmdb", None)
-    assert native(database).decode_image()[1]["label"] == 1
-
-
 def test_damaged_pictures_are_entries_with_file_key_and_offset(tmp_path: Path, values: dict[bytes, bytes]) -> None:
     broken = {**values, key(4): b"", key(5): values[key(5)][:200], key(7): b"no picture" * 999}
     path = put(tmp_path, broken)

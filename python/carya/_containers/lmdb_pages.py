@@ -33,6 +33,7 @@ class Entry(NamedTuple):
     key: bytes
     at: int  # of its value in the file
     size: int
+    is_database: bool  # a named one: the value describes it
 
 
 class _Tree(NamedTuple):
@@ -65,7 +66,7 @@ class LmdbPages:
         self._ranges, self._number = ranges, number
         listed = ranges.files[number]
         assert isinstance(listed, Listed)
-        self._path, self._size = listed.path, listed.size
+        self.path, self._size = listed.path, listed.size
         try:
             self._meta, self.mark = self._newest()
         except ValueError as error:
@@ -78,37 +79,31 @@ class LmdbPages:
         try:
             tree = self._meta.main if self._name is None else self._named(self._name)
             if tree.flags & _DUPSORT:
-                raise Unsupported(f"lmdb: {self._path}: it has several values per key; write one with a key for each")
+                raise Unsupported(f"lmdb: {self.path}: it has several values per key; write one with a key for each")
             found = 0
             for key, flags, at, size in self._nodes(tree):
-                if flags & _DATABASE:
-                    raise invalid(
-                        f"lmdb: {self._path}: name", self._name, f"that of a database inside, such as {key!r}"
-                    )
                 found += 1
-                yield Entry(key, at, size)
+                yield Entry(key, at, size, bool(flags & _DATABASE))
             if found != tree.entries:
                 raise ValueError(f"wanted {tree.entries:,} entries, got {found:,}")
         except ValueError as error:
             if isinstance(error, Error):
                 raise
-            self.check()  # a writer that is there explains it better
+            check_mark(self._ranges, self._number, self.mark)  # a writer that is there explains it better
             raise self._damaged(error) from error
-        self.check()
-
-    def check(self) -> None:
-        """Errors: IoError, when a writer has committed since this object was made."""
-        at, value = self.mark
-        if int.from_bytes(self._ranges.read(self._number, at, 8), "little") != value:
-            raise IoError(f"lmdb: {self._path}: it was written to since it was listed; make the pipeline anew")
+        check_mark(self._ranges, self._number, self.mark)
 
     def _damaged(self, error: ValueError) -> SampleError:
-        return SampleError(f"lmdb: {self._path}: {error}; copy the database again")
+        return SampleError(f"lmdb: {self.path}: {error}; copy the database again")
 
     def _newest(self) -> tuple[_Meta, tuple[int, int]]:
         """What the newer of the first pages says, and the mark. Errors: ValueError, Unsupported."""
         first = self._meta_of(0, 0)
         metas = [first, self._meta_of(1, first.page_bytes)]
+        if metas != [
+            self._meta_of(page, page * first.page_bytes) for page in range(2)
+        ]:  # one was read while it was written
+            raise IoError(f"lmdb: {self.path}: it is being written to; make the pipeline when the writer is done")
         newest = metas[metas[0].transaction < metas[1].transaction]
         # The transaction behind it takes the place of the other.
         older = (newest.transaction + 1) % 2
@@ -125,7 +120,7 @@ class LmdbPages:
         if magic != _MAGIC or not _PAGE.unpack_from(data)[2] & _META:
             raise ValueError("it does not begin as LMDB does; give a folder that lmdb.open made")
         if version != _VERSION:
-            raise Unsupported(f"lmdb: {self._path}: the version of its format is {version}; write it by LMDB 0.9")
+            raise Unsupported(f"lmdb: {self.path}: the version of its format is {version}; write it by LMDB 0.9")
         page_bytes = _TREE.unpack_from(data, _TREES_AT)[0]
         if page_bytes & (page_bytes - 1) or not _PAGE_MIN <= page_bytes <= _PAGE_MAX:
             raise ValueError(f"it says pages of {page_bytes:,} B")
@@ -138,7 +133,7 @@ class LmdbPages:
                 if size != _TREE.size:
                     raise ValueError(f"its database {name!r} is described by {size:,} B")
                 return _tree(self._ranges.read(self._number, at, size), 0)
-        raise invalid(f"lmdb: {self._path}: name", name, "the name of a database that is there")
+        raise invalid(f"lmdb: {self.path}: name", name, "the name of a database that is there")
 
     def _nodes(self, tree: _Tree) -> Iterator[tuple[bytes, int, int, int]]:
         """Of each entry its key, flags, and where its value lies. Errors: ValueError, IoError."""
@@ -184,6 +179,14 @@ class LmdbPages:
                 if place + size > limit:
                     raise ValueError(f"the value of {key!r} ends behind the last page")
             yield key, flags, place, size
+
+
+def check_mark(ranges: Ranges, number: int, mark: tuple[int, int]) -> None:
+    """Behind a read. Errors: IoError, when a writer has committed since the mark was read."""
+    at, value = mark
+    if int.from_bytes(ranges.read(number, at, 8), "little") != value:
+        path = ranges.files[number].path
+        raise IoError(f"lmdb: {path}: it was written to since it was listed; make the pipeline anew")
 
 
 def _heads(page: bytes, lower: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
