@@ -90,7 +90,7 @@ class LmdbEntries:
     def __init__(self, files: Sequence[Listed], name: bytes | None) -> None:
         self._files, self._name = list(files), name
         self._ranges = Ranges("lmdb", files)
-        self._keys: list[Array] = []  # of each file all keys, one behind the other
+        self._keys: list[bytes] = []  # of each file all keys, one behind the other
         self._ends: list[Array] = []
         self._lies: list[Array] = []  # place and size of each value
         self._marks: list[tuple[int, int]] = []
@@ -101,7 +101,7 @@ class LmdbEntries:
         self._starts = [0, *itertools.accumulate(map(len, self._lies))]
         if not len(self):
             raise invalid("lmdb: paths", [file.path for file in files], "databases with at least one entry")
-        keys = [(len(ends), digest(found.tobytes())) for ends, found in zip(self._ends, self._keys, strict=True)]
+        keys = [(len(ends), digest(found)) for ends, found in zip(self._ends, self._keys, strict=True)]
         self.version = f"lmdb 1 {digest(keys, name)}"
 
     def __len__(self) -> int:
@@ -109,8 +109,8 @@ class LmdbEntries:
 
     def __getitem__(self, index: int) -> dict[str, bytes]:
         number, row = self._at(index)
-        at, size = self._lies[number][row].tolist()
-        value = self._ranges.read(number, at, size)
+        lies = self._lies[number]
+        value = self._ranges.read(number, lies.item(row, 0), lies.item(row, 1))
         check_mark(self._ranges, number, self._marks[number])
         return {"key": self._key(number, row), "value": value}
 
@@ -153,8 +153,8 @@ class LmdbEntries:
         return number, index - self._starts[number]
 
     def _key(self, number: int, row: int) -> bytes:
-        begin, end = self._ends[number][row : row + 2]
-        return self._keys[number][begin:end].tobytes()
+        ends = self._ends[number]
+        return self._keys[number][ends.item(row) : ends.item(row + 1)]
 
     def _walk(self, number: int) -> None:
         """Read where the entries of a file lie. Errors: of `LmdbPages`; Unsupported (too many keys)."""
@@ -168,7 +168,7 @@ class LmdbEntries:
                 self._databases.setdefault(number, entry.key)
             if len(keys) > _KEYS_MAX:
                 raise Unsupported(f"lmdb: {pages.path}: its keys have more than 4 GiB; give several databases")
-        self._keys.append(np.frombuffer(keys, np.uint8))
+        self._keys.append(bytes(keys))
         self._ends.append(np.array(ends, np.int64))
         self._lies.append(np.array(lies, np.uint64).reshape(-1, 2))
         self._marks.append(pages.mark)
