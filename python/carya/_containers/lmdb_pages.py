@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,11 +30,8 @@ _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _PAGE_MIN, _PAGE_MAX, _DEPTH_MAX = 512, 1 << 16, 32
 
 
-class Entry(NamedTuple):
-    key: bytes
-    at: int  # of its value in the file
-    size: int
-    is_database: bool  # a named one: the value describes it
+# Key, place of the value in the file, its size, and whether it is a named database, which the value describes.
+Entry = tuple[bytes, int, int, bool]
 
 
 class _Tree(NamedTuple):
@@ -81,9 +79,9 @@ class LmdbPages:
             if tree.flags & _DUPSORT:
                 raise Unsupported(f"lmdb: {self.path}: it has several values per key; write one with a key for each")
             found = 0
-            for key, flags, at, size in self._nodes(tree):
-                found += 1
-                yield Entry(key, at, size, bool(flags & _DATABASE))
+            for leaf in self._leaves(tree):
+                found += len(leaf)
+                yield from leaf
             if found != tree.entries:
                 raise ValueError(f"wanted {tree.entries:,} entries, got {found:,}")
         except ValueError as error:
@@ -128,15 +126,15 @@ class LmdbPages:
         return _Meta(transaction, page_bytes, last, _tree(data, _TREES_AT + _TREE.size))
 
     def _named(self, name: bytes) -> _Tree:
-        for key, flags, at, size in self._nodes(self._meta.main):
-            if key == name and flags & _DATABASE:
+        for key, at, size, is_database in itertools.chain.from_iterable(self._leaves(self._meta.main)):
+            if key == name and is_database:
                 if size != _TREE.size:
                     raise ValueError(f"its database {name!r} is described by {size:,} B")
                 return _tree(self._ranges.read(self._number, at, size), 0)
         raise invalid(f"lmdb: {self.path}: name", name, "the name of a database that is there")
 
-    def _nodes(self, tree: _Tree) -> Iterator[tuple[bytes, int, int, int]]:
-        """Of each entry its key, flags, and where its value lies. Errors: ValueError, IoError."""
+    def _leaves(self, tree: _Tree) -> Iterator[list[Entry]]:
+        """The entries of each page that has some. Errors: ValueError, IoError."""
         if tree.root == _NO_PAGE:
             return
         if not 0 < tree.depth <= _DEPTH_MAX:
@@ -157,28 +155,28 @@ class LmdbPages:
             if said != number or not _PAGE.size <= lower <= page_bytes:
                 raise ValueError(f"page {number:,} has a damaged head")
             if kind & _KINDS == _LEAF and len(path) == tree.depth:
-                yield from self._of_leaf(page, number, lower)
+                yield self._of_leaf(page, number, lower)
             elif kind & _KINDS == _BRANCH and len(path) < tree.depth:
-                path.append(iter(list(_children(page, lower))))
+                path.append(iter(_children(page, lower)))
             else:
                 raise ValueError(f"page {number:,} is of another kind than its place in the tree")
 
-    def _of_leaf(self, page: bytes, number: int, lower: int) -> Iterator[tuple[bytes, int, int, int]]:
-        begin, limit = number * len(page), (self._meta.last_page + 1) * len(page)
-        for at, (low, high, flags, key_bytes) in _heads(page, lower):
+    def _of_leaf(self, page: bytes, number: int, lower: int) -> list[Entry]:
+        page_bytes, limit = len(page), (self._meta.last_page + 1) * len(page)
+        entries = []
+        for node in _places(page, lower):
+            low, high, flags, key_bytes = _NODE.unpack_from(page, node)
+            key, size = node + _NODE.size, low | high << 16
+            value = key + key_bytes
+            at, last = number * page_bytes + value, value + size
+            if flags & _FAR:
+                at, last = int.from_bytes(page[value : value + 8], "little") * page_bytes + _PAGE.size, value + 8
+            if last > page_bytes or at + size > limit:
+                raise ValueError(f"page {number:,} has an entry that leads out of it, or out of the file")
             if flags & _MANY:
                 raise ValueError(f"page {number:,} has several values per key")
-            value, size = at + _NODE.size + key_bytes, low | high << 16
-            far = flags & _FAR
-            if value + (8 if far else size) > len(page):
-                raise ValueError(f"page {number:,} has an entry that ends behind it")
-            key = page[at + _NODE.size : value]
-            place = begin + value
-            if far:
-                place = int.from_bytes(page[value : value + 8], "little") * len(page) + _PAGE.size
-                if place + size > limit:
-                    raise ValueError(f"the value of {key!r} ends behind the last page")
-            yield key, flags, place, size
+            entries.append((page[key:value], at, size, flags & _DATABASE != 0))
+        return entries
 
 
 def check_mark(ranges: Ranges, number: int, mark: tuple[int, int]) -> None:
@@ -189,17 +187,18 @@ def check_mark(ranges: Ranges, number: int, mark: tuple[int, int]) -> None:
         raise IoError(f"lmdb: {path}: it was written to since it was listed; make the pipeline anew")
 
 
-def _heads(page: bytes, lower: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-    """Where each node of a page begins, and its head. Errors: ValueError."""
-    for (at,) in struct.iter_unpack("<H", page[_PAGE.size : lower & ~1]):
-        if not lower <= at <= len(page) - _NODE.size:
-            raise ValueError(f"a page has an entry at {at:,} of {len(page):,} B")
-        yield at, _NODE.unpack_from(page, at)
+def _places(page: bytes, lower: int) -> tuple[int, ...]:
+    """Where each node of a page begins. Errors: ValueError."""
+    count = (lower - _PAGE.size) // 2
+    places: tuple[int, ...] = struct.unpack_from(f"<{count}H", page, _PAGE.size)
+    if places and not lower <= min(places) <= max(places) <= len(page) - _NODE.size:
+        raise ValueError(f"a page has an entry at {min(places):,} or {max(places):,} of {len(page):,} B")
+    return places
 
 
-def _children(page: bytes, lower: int) -> Iterator[int]:
-    for _, (low, high, flags, _) in _heads(page, lower):
-        yield low | high << 16 | flags << 32
+def _children(page: bytes, lower: int) -> list[int]:
+    nodes = [_NODE.unpack_from(page, at) for at in _places(page, lower)]
+    return [low | high << 16 | flags << 32 for low, high, flags, _ in nodes]
 
 
 def _tree(data: bytes, at: int) -> _Tree:

@@ -160,12 +160,13 @@ class LmdbEntries:
         """Read where the entries of a file lie. Errors: of `LmdbPages`; Unsupported (too many keys)."""
         pages = LmdbPages(self._ranges, number, self._name)
         keys, ends, lies = bytearray(), array.array("q", [0]), array.array("Q")
-        for entry in pages.entries():
-            keys += entry.key
+        for key, at, size, is_database in pages.entries():
+            keys += key
             ends.append(len(keys))
-            lies.extend((entry.at, entry.size))
-            if entry.is_database:
-                self._databases.setdefault(number, entry.key)
+            lies.append(at)
+            lies.append(size)
+            if is_database:
+                self._databases.setdefault(number, key)
             if len(keys) > _KEYS_MAX:
                 raise Unsupported(f"lmdb: {pages.path}: its keys have more than 4 GiB; give several databases")
         self._keys.append(bytes(keys))
