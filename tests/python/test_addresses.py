@@ -453,6 +453,27 @@ def test_beton_images_that_lie_nowhere_and_files_that_change(tmp_path: Path) -> 
             read_on(loader)
 
 
+def test_damaged_beton_files_are_places_in_the_file_or_an_error(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    whole = path.read_bytes()
+    head = 24 + 9 * 1041 + 12 * 112  # with fields and rows
+    used = [n for n in [*range(head), *range(len(whole) - 4000, len(whole))] if whole[n]]
+    draw = random.Random(1)
+    good = 0
+    for _ in range(80):
+        data = bytearray(whole)
+        for at_ in draw.sample(used, draw.randint(1, 8)):
+            data[at_] = draw.choice((0, 255, draw.randrange(256)))
+        path.write_bytes(data)
+        with contextlib.suppress(carya.SampleError, carya.Unsupported, carya.InvalidArgument):
+            dataset = carya.beton(path, image="photo", label="label").open()
+            for n in range(dataset.count):
+                address = dataset.address(n)
+                assert address["offset"] + address["bytes"] <= len(whole)
+            good += 1
+    assert 0 < good < 80
+
+
 def test_the_walk_reads_no_values(tmp_path: Path) -> None:
     """An index of large values costs the pages of the tree, and not the file."""
     put(tmp_path, {key(n): bytes([n]) * 100_000 for n in range(40)})
