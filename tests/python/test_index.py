@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import picture
 from PIL import Image
+from test_beton import stored
 
 import carya
 
@@ -72,6 +73,20 @@ def test_images_in_parquet_get_a_decode_index_too(tmp_path: Path) -> None:
     assert [int(pipeline[i]["label"]) for i in (0, 59)] == [0, 59]
     assert {name: time for name, time in kept_files().items() if name in before} == before
     assert not [name for name in kept_files() if name.endswith(".arrow") and name not in before]
+
+
+def test_images_in_lmdb_and_beton_get_one(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    out = io.BytesIO()
+    Image.fromarray(picture(1, 80, 80)).save(out, "jpeg")
+    with lmdb.open(str(tmp_path / "db")) as env, env.begin(write=True) as transaction:
+        for n in range(5):
+            transaction.put(b"%d" % n, out.getvalue())
+    told = index(tmp_path / "db", "--image", "value", "--decode-index", "8")
+    assert (told["records"], told["decode_index"]) == (5, 8)
+    told = index(stored(tmp_path), "--image", "photo", "--label", "label", "--decode-index", "8")
+    assert (told["records"], told["decode_index"]) == (12, 8)
+    assert "keeps nothing" in run(tmp_path / "db")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "text"])

@@ -48,12 +48,10 @@ def _columns_of(path: str) -> str:
 
 def _source(path: str, image: str | None, label: str | None, kind: str) -> Pipeline:
     """What lies at `path`, told by its name and by the features or columns that were named."""
-    if kind == "parquet":
+    if kind in _WITH_IMAGES:
         if image is None:
             raise InvalidArgument("index: --image: got none; give the column of the image too, such as --image image")
-        from .._formats.parquet import parquet
-
-        return parquet(path, image=image, label=label)
+        return open_source(path, image=image, label=label)
     sources: dict[str | None, Callable[..., Pipeline]] = {"mds": mds, "hf": hf_dataset, "arrow": arrow}
     columns = sources.get(_columns_of(path))
     if columns is not None:
@@ -85,6 +83,7 @@ _OVER_ROWS = (
     "beton",
     "lance",
 )
+_WITH_IMAGES = ("parquet", "lmdb", "beton")  # their images are decoded natively: there is a decode index of them
 
 
 def _over_library(path: str) -> str:
@@ -113,7 +112,7 @@ def index_dataset(
         raise InvalidArgument(
             f"index: --columns: got {columns!r}; give it of Parquet files alone, and not with --image"
         )
-    if kind and (kind != "parquet" or (image is None and label is None)):
+    if kind and (kind not in _WITH_IMAGES or (image is None and label is None)):
         if image is not None or label is not None:
             raise InvalidArgument(f"index: --image, --label: {kind} has no such columns; leave them out")
         _index_rows(kind, path, columns, start, as_json)

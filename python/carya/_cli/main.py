@@ -162,7 +162,9 @@ def _add_index(app: Any, typer: Any) -> None:
             ...,
             help="A file, a URL, a pattern, or a folder of any format that carya.open knows.",
         ),
-        image: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the image."),
+        image: str = typer.Option(
+            None, help="TFRecord, MDS, Arrow, Parquet, LMDB, beton: the feature or column of the image."
+        ),
         label: str = typer.Option(None, help="TFRecord, MDS, Arrow, Parquet: the feature or column of the label."),
         columns: str = typer.Option(
             None, help="Parquet: the columns= of the training, as x,y; what is unpacked is kept by them."
