@@ -10,6 +10,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET openssl>=3.0)
 find_path(CARYA_BOOST_DIR boost/interprocess/mapped_region.hpp REQUIRED)  # headers only: nothing of Boost is linked
 find_path(CARYA_CURL_DIR curl/curl.h REQUIRED)  # the header only: libcurl is loaded when a URL is opened

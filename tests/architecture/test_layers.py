@@ -19,6 +19,7 @@ THIRD_PARTY = {
     "jmorecfg.h": ("transforms",),
     "turbojpeg.h": ("transforms",),
     "spng.h": ("transforms",),
+    "zlib.h": ("transforms",),
     "FLAC/": ("transforms/audio",),
     "mpg123.h": ("transforms/audio",),
     "vorbis/": ("transforms/audio",),

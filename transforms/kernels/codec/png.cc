@@ -1,5 +1,6 @@
 #include "transforms/kernels/codec/png.h"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "transforms/kernels/codec/color_rows.h"
 #include "transforms/kernels/codec/exif.h"
+#include "transforms/kernels/codec/png_rows.h"
 #include "transforms/kernels/image/arena.h"
 #include "transforms/kernels/image/row_buffer.h"
 
@@ -19,7 +21,8 @@ namespace {
 constexpr std::size_t kPieceHeader = 64;  // holds the size, for realloc; keeps the alignment
 constexpr std::size_t kChunkBytesMax = std::size_t{16} << 20;  // one chunk of metadata, also unpacked
 constexpr std::size_t kChunksBytesMax = std::size_t{64} << 20;
-constexpr int kGivenUp = INT_MIN;     // none of the library's numbers: nobody wants the picture any more
+constexpr int kGivenUp = INT_MIN;  // none of the library's numbers: nobody wants the picture any more
+constexpr int kNotOurs = INT_MIN + 1;
 constexpr std::int64_t kInflate = 8;  // a byte of a row takes as long as this many of a resize
 
 // libspng's allocation hooks carry no context: the arena of the call that is running on this thread.
@@ -85,7 +88,8 @@ struct PngReader::State {
   ImageInfo info;
   spng_ihdr header{};
   std::array<std::array<std::uint8_t, 3>, 256> palette{};
-  RowBuffer raw;       // one row as stored, or the whole picture when interlaced
+  PngRows rows;
+  RowBuffer raw;       // rows as stored: two, or one by libspng, or the whole picture when interlaced
   RowBuffer plane;     // what decode_view() gives out
   RowBuffer expanded;  // one row of 8-bit samples
   bool opened = false;
@@ -96,6 +100,8 @@ struct PngReader::State {
   int start();
   int read_palette();
   void emit(const std::uint8_t* row, const Region& region, ColorMode mode, std::uint8_t* out);
+  std::size_t stored_row_bytes() const;
+  int decode_ordinary(const Region& region, ColorMode mode, const MutableImageView& out);
   int decode_rows(const Region& region, ColorMode mode, const MutableImageView& out);
 };
 
@@ -149,6 +155,10 @@ void PngReader::State::emit(const std::uint8_t* row, const Region& region, Color
   }
   const int stored = info.channels;
   const int kept = stored <= 2 ? 1 : 3;  // without alpha
+  if (bits == 8 && kept == stored) {
+    convert_row(row + first * stored, kept, mode, region.width, out);
+    return;
+  }
   const int stretch = bits < 8 ? 255 / ((1 << bits) - 1) : 1;
   for (std::int64_t x = 0; x < region.width; ++x) {
     for (int c = 0; c < kept; ++c) {
@@ -158,11 +168,40 @@ void PngReader::State::emit(const std::uint8_t* row, const Region& region, Color
   convert_row(wide, kept, mode, region.width, out);
 }
 
+std::size_t PngReader::State::stored_row_bytes() const {
+  return (static_cast<std::size_t>(header.width) *
+              static_cast<std::size_t>(info.channels * header.bit_depth) +
+          7) /
+         8;
+}
+
+// By our own unpacking. kNotOurs: libspng has to read the picture; its context is as it was.
+int PngReader::State::decode_ordinary(const Region& region, ColorMode mode, const MutableImageView& out) {
+  const std::size_t row_bytes = stored_row_bytes();
+  const auto pixel_bytes = static_cast<std::size_t>(std::max(1, info.channels * header.bit_depth / 8));
+  if (header.interlace_method != 0 || !rows.begin(bytes, row_bytes, pixel_bytes, header.height))
+    return kNotOurs;
+  // Whole rows that are stored as they are wanted need no row of their own.
+  const bool as_wanted = header.bit_depth == 8 && header.color_type != SPNG_COLOR_TYPE_INDEXED &&
+                         info.channels == out.channels && region.width == info.width;
+  const std::size_t stride = row_bytes + RowBuffer::kBefore;
+  if (!raw.reserve(2 * stride) || !expanded.reserve(static_cast<std::size_t>(region.width) * 3))
+    return SPNG_EMEM;
+  const std::uint8_t* above = nullptr;
+  for (std::int64_t y = 0; y < info.height; ++y) {
+    const bool inside = y >= region.top && y < region.top + region.height;
+    std::uint8_t* row =
+        inside && as_wanted ? out.row(y - region.top) : raw.data() + static_cast<std::size_t>(y % 2) * stride;
+    if (!rows.next(above, row)) return kNotOurs;
+    if (inside && !as_wanted) emit(row, region, mode, out.row(y - region.top));
+    above = row;
+    if (!goes_on(patience, static_cast<std::int64_t>(row_bytes) * kInflate)) return kGivenUp;
+  }
+  return 0;
+}
+
 int PngReader::State::decode_rows(const Region& region, ColorMode mode, const MutableImageView& out) {
-  const std::size_t row_bytes =
-      (static_cast<std::size_t>(header.width) * static_cast<std::size_t>(info.channels * header.bit_depth) +
-       7) /
-      8;
+  const std::size_t row_bytes = stored_row_bytes();
   const bool interlaced = header.interlace_method != 0;
   if (!raw.reserve(interlaced ? row_bytes * header.height : row_bytes) ||
       !expanded.reserve(static_cast<std::size_t>(region.width) * 3)) {
@@ -263,10 +302,13 @@ Status PngReader::decode_region(const Region& region, ColorMode mode, const Muta
     return fail(Code::kInvalidArgument, "PNG: out is not of the region's shape");
   }
   int status = s.fresh ? 0 : s.start();
-  s.fresh = false;
   const ArenaScope scope(&s.arena);
   if (status == 0) status = s.read_palette();
-  if (status == 0) status = s.decode_rows(region, mode, out);
+  if (status == 0) status = s.decode_ordinary(region, mode, out);
+  if (status == kNotOurs) {
+    s.fresh = false;
+    status = s.decode_rows(region, mode, out);
+  }
   if (status != 0) return refused(status);
   return {};
 }
