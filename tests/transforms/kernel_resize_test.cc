@@ -299,6 +299,46 @@ TEST(KernelResize, NearestTakesTheFloorIndex) {
   }
 }
 
+TEST(KernelResize, NearestTakesMirroredPicturesWithinTheirMemoryOnEveryTarget) {
+  Noise noise(31);
+  for (const std::string& target : simd_targets()) {
+    ASSERT_TRUE(force_simd_target(target));
+    Resizer resizer;  // kept, so that each case finds the tables of the one before
+    for (int turn = 0; turn < 300; ++turn) {
+      const std::int64_t channels =
+          std::array<std::int64_t, 3>{1, 3, 4}[static_cast<std::size_t>(turn % 5 / 2)];
+      const Case c{1 + noise.below(9), 1 + noise.below(turn % 7 == 0 ? 400 : 90), 1 + noise.below(9),
+                   turn % 11 == 0 ? 16 : 1 + noise.below(90), channels};
+      const auto pixels = photo_like(c, 3);
+      const GuardedBytes in(pixels.size());
+      std::copy(pixels.begin(), pixels.end(), in.data());
+      const GuardedBytes out(static_cast<std::size_t>(c.out_height * c.out_width * channels));
+      ResizeSpec spec{c.out_height, c.out_width, Interpolation::kNearest};
+      spec.flip_horizontal = turn % 2 == 1;
+      spec.flip_vertical = turn % 3 == 1;
+      resizer.resize({in.data(), c.in_height, c.in_width, channels, c.in_width * channels}, spec,
+                     {out.data(), c.out_height, c.out_width, channels, c.out_width * channels});
+      for (std::int64_t y = 0; y < c.out_height; ++y) {
+        for (std::int64_t x = 0; x < c.out_width; ++x) {
+          // floor(i * in / out) with one rounding of the scale, as torch has it.
+          const auto from = [](std::int64_t i, std::int64_t size, std::int64_t made, bool mirrored) {
+            const float scale = static_cast<float>(size) / static_cast<float>(made);
+            const auto at = std::min(size - 1, static_cast<std::int64_t>(static_cast<float>(i) * scale));
+            return mirrored ? size - 1 - at : at;
+          };
+          const std::int64_t at_y = from(y, c.in_height, c.out_height, spec.flip_vertical);
+          const std::int64_t at_x = from(x, c.in_width, c.out_width, spec.flip_horizontal);
+          for (std::int64_t k = 0; k < channels; ++k)
+            ASSERT_EQ(out.data()[(y * c.out_width + x) * channels + k],
+                      pixels[static_cast<std::size_t>((at_y * c.in_width + at_x) * channels + k)])
+                << target << ' ' << turn;
+        }
+      }
+    }
+  }
+  ASSERT_TRUE(force_simd_target(""));
+}
+
 TEST(KernelResize, ReadsOnlyThePicture) {
   for (const std::string& target : simd_targets()) {
     ASSERT_TRUE(force_simd_target(target));

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <utility>
 
 #include "transforms/kernels/codec/exif.h"
 #include "transforms/kernels/image/pad.h"
@@ -181,7 +182,16 @@ Status Picture::pad(const Step& step, const Region& window) {
   return {};
 }
 
-// A resize is not exactly symmetric, so what comes before it is done before it.
+// A resize is not exactly symmetric, so what comes before it is done before it, or on its way.
+Status Picture::before_resize(const Step& step, Interpolation interpolation, ResizeSpec& spec) {
+  spec = {step.height, step.width, interpolation, step.antialias};
+  TRY(materialize());
+  if (interpolation != Interpolation::kNearest) return unflip();
+  spec.flip_horizontal = std::exchange(flip_horizontal_, false);
+  spec.flip_vertical = std::exchange(flip_vertical_, false);
+  return {};
+}
+
 Status Picture::unflip() {
   if (!flip_horizontal_ && !flip_vertical_) return {};
   MutableImageView out;
@@ -196,10 +206,9 @@ Status Picture::unflip() {
   return {};
 }
 
-Status Picture::resize(const Step& step, Interpolation interpolation) {
+Status Picture::resize(const ResizeSpec& spec) {
   MutableImageView out;
-  TRY(next_buffer({step.height, step.width}, view_.channels, out));
-  const ResizeSpec spec{step.height, step.width, interpolation, step.antialias};
+  TRY(next_buffer({spec.out_height, spec.out_width}, view_.channels, out));
   if (wants_bands())
     scratch_.resizer.resize_in_bands(view_, spec, out, *scratch_.bands);
   else
@@ -249,10 +258,11 @@ Status Picture::warp_waiting() {
   return {};
 }
 
-Status Picture::stream(const Step& step, Interpolation interpolation, std::span<const Step> rest,
-                       StoreSpec spec, std::byte* out) {
-  size_ = {step.height, step.width};
-  Region kept{0, 0, step.height, step.width};
+Status Picture::stream(const ResizeSpec& resize_spec, std::span<const Step> rest, StoreSpec spec,
+                       std::byte* out) {
+  const Region whole{0, 0, resize_spec.out_height, resize_spec.out_width};
+  size_ = {whole.height, whole.width};
+  Region kept = whole;
   for (const Step& later : rest) {
     if ((later.fields & source_.field) == 0) continue;
     if (later.kind == Step::Kind::kFlip) {
@@ -269,8 +279,7 @@ Status Picture::stream(const Step& step, Interpolation interpolation, std::span<
   spec.flip_horizontal = flip_horizontal_;
   spec.flip_vertical = flip_vertical_;
   RowStore store(spec, out);
-  const ResizeSpec resize_spec{step.height, step.width, interpolation, step.antialias};
-  if (kept == Region{0, 0, step.height, step.width}) {
+  if (kept == whole) {
     scratch_.resizer.resize_rows(view_, resize_spec, store.sink());
   } else {
     CutRows cut{&store, kept, kept.left * channels_};
@@ -308,14 +317,14 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
       TRY(wait_with(step, extra ? step.extra_interpolation : step.interpolation));
     } else {
       const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
-      TRY(materialize());
-      TRY(unflip());
+      ResizeSpec resize_spec;
+      TRY(before_resize(step, interpolation, resize_spec));
       const auto rest = steps.subspan(i + 1);
       // Bands end in any order, and a store takes its rows in order.
       if (!wants_bands() && only_cuts(rest, {step.height, step.width})) {
-        return stream(step, interpolation, rest, spec, out);
+        return stream(resize_spec, rest, spec, out);
       }
-      TRY(resize(step, interpolation));
+      TRY(resize(resize_spec));
     }
     size_ = {step.height, step.width};
     mark(step);

@@ -38,7 +38,8 @@ struct PictureSource {
 ///
 /// 1. Windows inside the picture only narrow the region that is still to be read. Flips only change a flag (a flip
 ///    passes a window, which moves to the mirrored place).
-/// 2. The region is decoded when a step needs pixels: a resize, a window that reaches outside, or the end.
+/// 2. The region is decoded when a step needs pixels: a resize, a window that reaches outside, or the end. Flips before a
+///    nearest resize are done by the columns and rows that it takes.
 /// 3. A resize that is followed only by windows inside and flips goes row by row into the store.
 /// 4. A color op whose values depend on their own pixel waits for the windows and flips after it, and for other color
 ///    ops like it. A large picture then goes through all of them band by band, while a band is in the cache. Any other
@@ -81,8 +82,9 @@ class Picture {
   Status read_pixels();
   Status decode_region(const Region& region, ImageView& view);
   Status pad(const Step& step, const Region& window);
+  Status before_resize(const Step& step, Interpolation interpolation, ResizeSpec& spec);
   Status unflip();
-  Status resize(const Step& step, Interpolation interpolation);
+  Status resize(const ResizeSpec& spec);
   /// Whether view_ is large, and may go through its next pass in bands on several cores.
   bool wants_bands() const;
   Status wait_with(const Step& step, Interpolation interpolation);
@@ -96,8 +98,7 @@ class Picture {
   void mark_changes(std::int64_t at_ns);
   /// Whether `steps`, for a picture of this size, only crop and mirror.
   bool only_cuts(std::span<const Step> steps, ImageSize size) const;
-  Status stream(const Step& step, Interpolation interpolation, std::span<const Step> rest, StoreSpec spec,
-                std::byte* out);
+  Status stream(const ResizeSpec& resize_spec, std::span<const Step> rest, StoreSpec spec, std::byte* out);
   /// The place of `window` in a picture of this size, before the flips that wait.
   Region mirrored(Region window, ImageSize size) const;
   void narrow(const Region& window);

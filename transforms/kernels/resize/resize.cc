@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "transforms/kernels/image/row_buffer.h"
+#include "transforms/kernels/resize/nearest.h"
 #include "transforms/kernels/resize/resize_groups.h"
 #include "transforms/kernels/resize/resize_simd.h"
 #include "transforms/kernels/resize/resize_taps.h"
@@ -21,13 +22,6 @@ constexpr std::uint8_t kSigned = 0x00;
 
 void reserve(RowBuffer& buffer, std::int64_t bytes) {
   if (!buffer.reserve(static_cast<std::size_t>(bytes))) throw std::bad_alloc();
-}
-
-template <int kChannels>
-void pick_pixels(const std::uint8_t* in, const std::int32_t* columns, std::int64_t width, std::uint8_t* out) {
-  for (std::int64_t x = 0; x < width; ++x) {
-    for (int c = 0; c < kChannels; ++c) out[kChannels * x + c] = in[kChannels * columns[x] + c];
-  }
 }
 
 // Gives each finished row to the sink one row late. Stores leave a core in order, and a load that straddles
@@ -88,14 +82,12 @@ struct Resizer::State {
   ResizeTaps columns;  // horizontal
   ResizeGroups groups;
   bool grouped = false;  // groups are those of columns: building them may run out of memory
-  std::vector<std::int32_t> nearest_columns;
-  std::int64_t nearest_in = 0;
+  NearestColumns nearest_columns;
 
   RowsMemory memory;
   std::vector<RowsMemory> lanes;  // of bands
 
   void prepare(const ImageView& in, const ResizeSpec& spec);
-  void prepare_nearest(const ImageView& in, const ResizeSpec& spec);
   void prepare_columns(std::int64_t in_width, int channels, const ResizeSpec& spec);
   void run(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
            const RowSink& sink) const;
@@ -113,32 +105,13 @@ struct Resizer::State {
                      const RowSink& sink) const;
 };
 
-void Resizer::State::prepare_nearest(const ImageView& in, const ResizeSpec& spec) {
-  if (nearest_in == in.width && nearest_columns.size() == static_cast<std::size_t>(spec.out_width)) return;
-  nearest_columns.resize(static_cast<std::size_t>(spec.out_width));
-  for (std::int64_t x = 0; x < spec.out_width; ++x) {
-    nearest_columns[static_cast<std::size_t>(x)] =
-        static_cast<std::int32_t>(nearest_index(x, in.width, spec.out_width));
-  }
-  nearest_in = in.width;
-}
-
 void Resizer::State::nearest(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
                              const RowSink& sink) const {
   reserve(m.finished, spec.out_width * in.channels);
   for (std::int64_t y = range.begin; y < range.end; ++y) {
-    const std::uint8_t* row = in.row(nearest_index(y, in.height, spec.out_height));
-    switch (in.channels) {
-      case 1:
-        pick_pixels<1>(row, nearest_columns.data(), spec.out_width, m.finished.data());
-        break;
-      case 3:
-        pick_pixels<3>(row, nearest_columns.data(), spec.out_width, m.finished.data());
-        break;
-      default:
-        pick_pixels<4>(row, nearest_columns.data(), spec.out_width, m.finished.data());
-        break;
-    }
+    const std::int64_t from = nearest_index(y, in.height, spec.out_height);
+    const std::uint8_t* row = in.row(spec.flip_vertical ? in.height - 1 - from : from);
+    nearest_columns.pick(row, in.channels, m.finished.data());
     sink(y, m.finished.data());
     if (!goes_on(m.patience, spec.out_width * in.channels)) return;
   }
@@ -254,8 +227,9 @@ void Resizer::State::prepare(const ImageView& in, const ResizeSpec& spec) {
   CHECK(in.channels == 1 || in.channels == 3 || in.channels == 4);
   const bool same_height = in.height == spec.out_height;
   const bool same_width = in.width == spec.out_width;
-  if (same_height && same_width) return;
-  if (spec.interpolation == Interpolation::kNearest) return prepare_nearest(in, spec);
+  if (same_height && same_width && !spec.flip_horizontal && !spec.flip_vertical) return;
+  if (spec.interpolation == Interpolation::kNearest)
+    return nearest_columns.update(in.width, spec.out_width, spec.flip_horizontal);
   if (!same_height) rows.update(in.height, spec.out_height, spec.interpolation, spec.antialias);
   if (!same_width) prepare_columns(in.width, static_cast<int>(in.channels), spec);
 }
@@ -264,7 +238,7 @@ void Resizer::State::run(RowsMemory& m, RowRange range, const ImageView& in, con
                          const RowSink& sink) const {
   const bool same_height = in.height == spec.out_height;
   const bool same_width = in.width == spec.out_width;
-  if (same_height && same_width) {
+  if (same_height && same_width && !spec.flip_horizontal && !spec.flip_vertical) {
     for (std::int64_t y = range.begin; y < range.end; ++y) sink(y, in.row(y));
     return;
   }

@@ -26,6 +26,8 @@ struct ResizeSpec {
   /// true: the filter widens with the scale, as in Pillow's resize (bicubic a = -0.5). false: torch's interpolate with
   /// align_corners=False (bicubic a = -0.75; no Lanczos). Nearest has no filter: floor(i * in / out), as in torch.
   bool antialias = true;
+  bool flip_horizontal = false;  ///< nearest only: the input is mirrored before
+  bool flip_vertical = false;    ///< nearest only
 };
 
 /// Separable fixed-point resize. It keeps its tables and bands of rows between pictures.

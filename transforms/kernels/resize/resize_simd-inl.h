@@ -359,6 +359,42 @@ void FilterRow(const std::uint8_t* in, const ResizeTaps& taps, const ResizeGroup
 
 #endif
 
+// kBlocks is the number of reads of 16 bytes for 16 columns.
+template <int kBlocks>
+HWY_INLINE void LookUp16(const std::uint8_t* in, const std::uint8_t* lookups, std::uint8_t* out) {
+#if CARYA_SIMD_VECTORS
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Full128<std::uint8_t> d;
+  auto found = hn::Zero(d);
+  for (int k = 0; k < kBlocks; ++k)
+    found = hn::Or(found, hn::TableLookupBytesOr0(hn::LoadU(d, in + 16 * k), hn::LoadU(d, lookups + 16 * k)));
+  hn::StoreU(found, d, out);
+#else
+  for (int k = 0; k < kBlocks; ++k) {
+    for (int i = 0; i < 16; ++i) {
+      if (lookups[16 * k + i] < 16) out[i] = in[16 * k + lookups[16 * k + i]];
+    }
+  }
+#endif
+}
+
+template <int kBlocks>
+HWY_INLINE void LookUpRow(const std::uint8_t* in, const std::int32_t* firsts, const std::uint8_t* lookups,
+                          std::int64_t width, std::uint8_t* out) {
+  for (std::int64_t x = 0; x < width; x += 16) {
+    LookUp16<kBlocks>(in + *firsts++, lookups, out + (x + 16 <= width ? x : width - 16));
+    lookups += 16 * kBlocks;
+  }
+}
+
+void LookUpColumns(const std::uint8_t* in, const std::int32_t* firsts, const std::uint8_t* lookups,
+                   int blocks, std::int64_t width, std::uint8_t* out) {
+  if (blocks == 1) return LookUpRow<1>(in, firsts, lookups, width, out);
+  if (blocks == 2) return LookUpRow<2>(in, firsts, lookups, width, out);
+  if (blocks == 3) return LookUpRow<3>(in, firsts, lookups, width, out);
+  LookUpRow<4>(in, firsts, lookups, width, out);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace carya::transforms
 HWY_AFTER_NAMESPACE();

@@ -22,6 +22,7 @@ HWY_EXPORT(CombineRows);
 HWY_EXPORT(CombineRowsWide);
 HWY_EXPORT(FilterRow);
 HWY_EXPORT(FlipSign);
+HWY_EXPORT(LookUpColumns);
 
 std::uint8_t wide_result(std::int64_t sum, int bias, std::uint8_t out_xor) {
   const std::int64_t half = std::int64_t{1} << (ResizeTaps::kWideBits - 1);
@@ -49,6 +50,11 @@ void combine_rows_wide(const std::uint8_t* const* rows, const std::int32_t* weig
 void filter_row(const std::uint8_t* in, const ResizeTaps& taps, const ResizeGroups& groups,
                 std::uint8_t out_xor, std::uint8_t* out) {
   HWY_DYNAMIC_DISPATCH(FilterRow)(in, taps, groups, out_xor, out);
+}
+
+void look_up_columns(const std::uint8_t* in, const std::int32_t* firsts, const std::uint8_t* lookups,
+                     int blocks, std::int64_t width, std::uint8_t* out) {
+  HWY_DYNAMIC_DISPATCH(LookUpColumns)(in, firsts, lookups, blocks, width, out);
 }
 
 void filter_row_wide(const std::uint8_t* in, const ResizeTaps& taps, int channels, std::uint8_t out_xor,
