@@ -20,6 +20,7 @@
 #include "tests/transforms/kernel_memory.h"
 #include "tests/transforms/png_reference.h"
 #include "transforms/kernels/codec/image_codec.h"
+#include "transforms/simd/targets.h"
 
 namespace carya::transforms {
 namespace {
@@ -146,7 +147,14 @@ std::string decoded(ImageDecoder& decoder, const Bytes& file, Bytes& pixels) {
   return status ? "" : status.error().message;
 }
 
-TEST(KernelPngRows, AreLibspngsForEveryKindFilterAndSize) {
+// On each SIMD target.
+class KernelPngRowsOf : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(force_simd_target(GetParam())); }
+  void TearDown() override { ASSERT_TRUE(force_simd_target("")); }
+};
+
+TEST_P(KernelPngRowsOf, EveryKindFilterAndSizeAreLibspngs) {
   Noise noise(21);
   for (const Kind& kind : kKinds) {
     for (int turn = 0; turn < 40; ++turn) {
@@ -170,6 +178,9 @@ TEST(KernelPngRows, AreLibspngsForEveryKindFilterAndSize) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, KernelPngRowsOf, ::testing::ValuesIn(simd_targets()),
+                         [](const auto& target) { return target.param; });
 
 TEST(KernelPngRows, DamageHasTheVerdictOfLibspngInItsWords) {
   Noise noise(4);

@@ -29,7 +29,9 @@ HWY_INLINE void CopyMatch(std::uint8_t* out, std::size_t distance, std::size_t l
     // The first `distance` bytes of each copy are right, and the next one begins behind them.
     const std::size_t step = distance < 16 ? distance : 16;
     do {
-      std::memcpy(out, from, 16);
+      std::uint64_t some[2];  // the two places overlap
+      std::memcpy(some, from, 16);
+      std::memcpy(out, some, 16);
       out += step;
       from += step;
     } while (out < end);

@@ -1,12 +1,25 @@
 #include "transforms/kernels/codec/png_rows.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include <zlib.h>
 
+#include "transforms/simd/config.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "transforms/kernels/codec/png_rows.cc"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include "transforms/kernels/codec/png_rows-inl.h"
+
+#if HWY_ONCE
+
 namespace carya::transforms {
 namespace {
+
+HWY_EXPORT(UndoFilter);
 
 constexpr std::size_t kSignature = 8;
 
@@ -30,76 +43,11 @@ struct Chunk {
 
 Chunk chunk_at(std::span<const std::byte> file, std::size_t at) {
   constexpr std::size_t kFrame = 12;  // length, type, CRC
+  constexpr std::uint32_t kBytesMax = 0x7FFFFFFF;
   if (file.size() - at < kFrame) return {};
   const std::uint32_t bytes = Chunk::big_endian(file.data() + at);
-  if (bytes > file.size() - at - kFrame) return {};
+  if (bytes > kBytesMax || bytes > file.size() - at - kFrame) return {};
   return {file.data() + at, bytes, at + kFrame + bytes};
-}
-
-// Source: PNG specification, 9.2. `a` is the sample to the left, `b` above, `c` above to the left.
-void add_above(const std::uint8_t* in, const std::uint8_t* above, std::size_t bytes, std::uint8_t* row) {
-  for (std::size_t i = 0; i < bytes; ++i) row[i] = static_cast<std::uint8_t>(in[i] + above[i]);
-}
-
-template <std::size_t kPixel>
-void add_left(const std::uint8_t* in, std::size_t bytes, std::uint8_t* row) {
-  std::uint8_t a[kPixel] = {};
-  for (std::size_t i = 0; i < bytes; i += kPixel) {
-    for (std::size_t c = 0; c < kPixel; ++c) row[i + c] = a[c] = static_cast<std::uint8_t>(in[i + c] + a[c]);
-  }
-}
-
-template <std::size_t kPixel>
-void add_average(const std::uint8_t* in, const std::uint8_t* above, std::size_t bytes, std::uint8_t* row) {
-  unsigned a[kPixel] = {};
-  for (std::size_t i = 0; i < bytes; i += kPixel) {
-    for (std::size_t c = 0; c < kPixel; ++c)
-      a[c] = row[i + c] = static_cast<std::uint8_t>(in[i + c] + ((a[c] + above[i + c]) >> 1));
-  }
-}
-
-template <std::size_t kPixel>
-void add_paeth(const std::uint8_t* in, const std::uint8_t* above, std::size_t bytes, std::uint8_t* row) {
-  int left[kPixel] = {};
-  int corner[kPixel] = {};
-  for (std::size_t i = 0; i < bytes; i += kPixel) {
-    for (std::size_t k = 0; k < kPixel; ++k) {
-      const int a = left[k];
-      const int b = above[i + k];
-      const int c = corner[k];
-      const int to_a = std::abs(b - c);
-      const int to_b = std::abs(a - c);
-      const int to_c = std::abs(a + b - 2 * c);
-      const int nearer = to_b <= to_c ? b : c;
-      left[k] = row[i + k] =
-          static_cast<std::uint8_t>(in[i + k] + (to_a <= to_b && to_a <= to_c ? a : nearer));
-      corner[k] = b;
-    }
-  }
-}
-
-template <std::size_t kPixel>
-bool undo(unsigned filter, const std::uint8_t* in, const std::uint8_t* above, std::size_t bytes,
-          std::uint8_t* row) {
-  switch (filter) {
-    case 0:
-      std::memcpy(row, in, bytes);
-      return true;
-    case 1:
-      add_left<kPixel>(in, bytes, row);
-      return true;
-    case 2:
-      add_above(in, above, bytes, row);
-      return true;
-    case 3:
-      add_average<kPixel>(in, above, bytes, row);
-      return true;
-    case 4:
-      add_paeth<kPixel>(in, above, bytes, row);
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -140,21 +88,16 @@ bool PngRows::begin(std::span<const std::byte> file, std::size_t row_bytes, std:
 bool PngRows::next(const std::uint8_t* above, std::uint8_t* row) {
   const std::uint8_t* in = inflater_.take(row_bytes_ + 1);
   if (in == nullptr) return false;
-  if (above == nullptr) above = zeros_.data();
-  switch (pixel_bytes_) {
-    case 1:
-      return undo<1>(in[0], in + 1, above, row_bytes_, row);
-    case 2:
-      return undo<2>(in[0], in + 1, above, row_bytes_, row);
-    case 3:
-      return undo<3>(in[0], in + 1, above, row_bytes_, row);
-    case 4:
-      return undo<4>(in[0], in + 1, above, row_bytes_, row);
-    case 6:
-      return undo<6>(in[0], in + 1, above, row_bytes_, row);
-    default:
-      return undo<8>(in[0], in + 1, above, row_bytes_, row);
+  if (in[0] > 4) return false;
+  if (in[0] == 0) {
+    std::memcpy(row, in + 1, row_bytes_);
+    return true;
   }
+  if (above == nullptr) above = zeros_.data();
+  HWY_DYNAMIC_DISPATCH(UndoFilter)(in[0], pixel_bytes_, in + 1, above, row_bytes_, row);
+  return true;
 }
 
 }  // namespace carya::transforms
+
+#endif  // HWY_ONCE
