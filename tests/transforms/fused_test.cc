@@ -198,6 +198,33 @@ TEST(FusedPlan, EqualsOpByOpForRandomChainsOnAllTargets) {
             400);  // of 900: the folder holds broken files too, but the comparison is not one of refusals
 }
 
+TEST(FusedPlan, FlipsBeforeANearestResizeAreDoneOnItsWay) {
+  const std::string across = R"(,{"op":"random_horizontal_flip","p":1})",
+                    down = R"(,{"op":"random_vertical_flip","p":1})";
+  const auto resize = [](const char* size) {
+    return std::string(R"(,{"op":"resize","interpolation":"nearest","size":)") + size + "}";
+  };
+  const std::string crop = R"(,{"op":"center_crop","size":[40,30]})";
+  Scratch scratch;
+  for (const std::string& chain :
+       {across + resize("[60,50]"), down + resize("[60,50]"), across + down + resize("[500,333]") + across,
+        across + crop + resize("[40,30]"), down + crop + resize("[40,90]") + crop + across,
+        across + resize("[60,50]") + down + R"(,{"op":"gaussian_blur","kernel_size":3})" + down +
+            resize("[30,60]")}) {
+    for (const char* mode : {"L", "RGB"}) {
+      const std::string json =
+          document(R"({"op":"decode_image","mode":")" + std::string(mode) + R"("})" + chain);
+      const auto fused = plan_of(json, {.image_pixels_max = 4'000'000});
+      const auto whole = plan_of(json, {.fuse = false, .image_pixels_max = 4'000'000});
+      std::uint64_t record = 0;
+      int good = 0;
+      for (const NamedBytes& picture : test_pictures(20, 300'000))
+        expect_same(*fused, *whole, scratch, {.record = record++}, picture.bytes, picture.name + json, good);
+      EXPECT_GT(good, 3);
+    }
+  }
+}
+
 TEST(FusedPlan, MainJobEqualsOpByOpOnEveryPicture) {
   const std::string json = document(
       R"({"op":"decode_image","apply_exif":true},{"op":"random_resized_crop","size":[64,64]},)"

@@ -282,6 +282,10 @@ TEST_P(KernelInflate, RefusesCodesThatZlibRefuses) {
     return w;
   };
   check("before the first byte", back(3), back(4), Bytes(7, 'a'));
+  for (int before = 0; before < 256; ++before) {  // whatever lies there
+    const Bytes data{'a', 'a', 'a', 'a', static_cast<std::uint8_t>(before), 'a', 'a'};
+    ASSERT_FALSE(reads(back(4).with_sum(data), data)) << before;
+  }
 
   Writer stored;
   stored.bytes.insert(stored.bytes.end(), {1, 1, 0, 0xFE, 0xFF, 'a'});
@@ -300,7 +304,8 @@ TEST_P(KernelInflate, RefusesHeadersThatZlibRefuses) {
   int read = 0;
   for (unsigned first = 0; first < 256; ++first) {
     for (unsigned second = 0; second < 256; ++second) {
-      if ((first * 256 + second) % 31 != 0 && second % 16 != 3) continue;  // of those with a wrong check, some
+      if ((first * 256 + second) % 31 != 0 && second % 16 != 3)
+        continue;  // of those with a wrong check, some
       Bytes stream = good;
       stream[0] = static_cast<std::uint8_t>(first);
       stream[1] = static_cast<std::uint8_t>(second);

@@ -229,6 +229,39 @@ TEST(KernelPngRows, DamageHasTheVerdictOfLibspngInItsWords) {
   EXPECT_GT(behind, 10);  // damage behind what libspng looks at
 }
 
+TEST(KernelPngRows, TheViewOfAGrayPictureHasItsRowsAndItsVerdict) {
+  Noise noise(6);
+  ImageDecoder decoder;
+  const Kind gray{0, 8, 1};
+  for (int turn = 0; turn < 60; ++turn) {
+    const bool large = turn % 20 == 0;  // more than is unpacked in one piece
+    const auto width = static_cast<std::uint32_t>(1 + noise.below(large ? 1100 : 90));
+    const auto height = static_cast<std::uint32_t>(large ? 700 : 1 + noise.below(60));
+    const Bytes rows = drawn_rows(noise, width, height, turn % 3);
+    Bytes file = png(gray, width, height, rows, {.filter = turn % 6, .part = 300});
+    const bool damaged = turn % 4 == 3;
+    if (damaged) {
+      file[file.size() - 18] ^= 0x40;  // the checksum of the pixels
+      correct_sums(file);
+    }
+    const GuardedBytes in(file.size());
+    std::copy(file.begin(), file.end(), in.data());
+    const auto info = decoder.open(std::as_bytes(std::span(in.data(), file.size())), {});
+    ASSERT_TRUE(info);
+    for (const Region& region : {Region{0, 0, height, width}, Region{height / 2, width / 3, 1, 1}}) {
+      const auto view = decoder.decode_view(region, ColorMode::kL);
+      const PngReference reference(file);
+      ASSERT_EQ(view ? "" : view.error().message, reference.words()) << turn;
+      for (std::int64_t y = 0; view && y < view->height; ++y)
+        ASSERT_EQ(
+            std::memcmp(view->row(y), &rows[static_cast<std::size_t>((region.top + y) * width + region.left)],
+                        static_cast<std::size_t>(view->width)),
+            0)
+            << turn;
+    }
+  }
+}
+
 TEST(KernelPngRows, AMissingRowIsLibspngsErrorInItsWords) {
   const Kind gray{0, 8, 1};
   ImageDecoder decoder;

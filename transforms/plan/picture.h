@@ -38,8 +38,8 @@ struct PictureSource {
 ///
 /// 1. Windows inside the picture only narrow the region that is still to be read. Flips only change a flag (a flip
 ///    passes a window, which moves to the mirrored place).
-/// 2. The region is decoded when a step needs pixels: a resize, a window that reaches outside, or the end. Flips before a
-///    nearest resize are done by the columns and rows that it takes.
+/// 2. The region is decoded when a step needs pixels: a resize, a window that reaches outside, or the end. Flips before
+///    a nearest resize are done by the columns and rows that it takes.
 /// 3. A resize that is followed only by windows inside and flips goes row by row into the store.
 /// 4. A color op whose values depend on their own pixel waits for the windows and flips after it, and for other color
 ///    ops like it. A large picture then goes through all of them band by band, while a band is in the cache. Any other

@@ -38,8 +38,8 @@ HWY_INLINE void CopyMatch(std::uint8_t* out, std::size_t distance, std::size_t l
   }
 }
 
-// Decode symbols until `until` is reached, or passed by at most one match and three bytes. Returns 1 at the end of the
-// block, 0 at `until`, -1 for what is no such stream.
+// Decode symbols until `until` is reached, or passed by at most one match and three bytes. Returns 1 at the end of
+// the block, 0 at `until`, -1 for what is no such stream.
 int RunCodes(InflateState& state, const std::uint8_t* begin, const std::uint8_t* until) {
   using S = InflateState;
   constexpr std::uint64_t kSymbolMask = (1U << S::kSymbolBits) - 1;
@@ -143,7 +143,8 @@ std::uint32_t Adler(std::uint32_t before, const std::uint8_t* bytes, std::size_t
     const std::size_t some = count < kSome ? count : kSome;
     std::size_t done = 0;
 #if CARYA_SIMD_VECTORS
-    // Of a step of n bytes a grows by their sum, and b by n times the a before it and by n x0 + (n-1) x1 + ... + 1 x(n-1).
+    // Of a step of n bytes a grows by their sum, and b by n times the a before it and by n x0 + (n-1) x1 + ... + 1
+    // x(n-1).
     const hn::CappedTag<std::uint8_t, 32> d8;
     const hn::RepartitionToWide<decltype(d8)> d16;
     const hn::Repartition<std::int16_t, decltype(d8)> d16s;

@@ -64,8 +64,9 @@ std::uint32_t length_entry(int symbol, int bits) {  // of the code of code lengt
   return static_cast<std::uint32_t>(symbol << 16 | bits);
 }
 
-// The codes of these lengths, as a first table of `first_bits` and second ones behind it. Returns false for lengths that make no
-// complete code; `lone`: none at all, or one of a single bit, are all right, and the other bits are no code.
+// The codes of these lengths, as a first table of `first_bits` and second ones behind it. Returns false for lengths
+// that make no complete code; `lone`: none at all, or one of a single bit, are all right, and the other bits are no
+// code.
 bool make_table(std::span<const std::uint8_t> lengths, int first_bits,
                 std::uint32_t (*entry)(int symbol, int bits), bool lone, std::uint32_t* table) {
   std::array<int, S::kCodeBitsMax + 1> counts{};

@@ -23,7 +23,8 @@ constexpr std::size_t kChunkBytesMax = std::size_t{16} << 20;  // one chunk of m
 constexpr std::size_t kChunksBytesMax = std::size_t{64} << 20;
 constexpr int kGivenUp = INT_MIN;  // none of the library's numbers: nobody wants the picture any more
 constexpr int kNotOurs = INT_MIN + 1;
-constexpr std::int64_t kInflate = 8;  // a byte of a row takes as long as this many of a resize
+constexpr std::int64_t kViewBytesMax = 512 << 10;  // what is in the cache when it has been unpacked
+constexpr std::int64_t kInflate = 8;               // a byte of a row takes as long as this many of a resize
 
 // libspng's allocation hooks carry no context: the arena of the call that is running on this thread.
 thread_local Arena* running_arena = nullptr;
@@ -101,6 +102,7 @@ struct PngReader::State {
   int read_palette();
   void emit(const std::uint8_t* row, const Region& region, ColorMode mode, std::uint8_t* out);
   std::size_t stored_row_bytes() const;
+  int view_all(const Region& region, ColorMode mode, ImageView& view);
   int decode_ordinary(const Region& region, ColorMode mode, const MutableImageView& out);
   int decode_rows(const Region& region, ColorMode mode, const MutableImageView& out);
 };
@@ -198,6 +200,19 @@ int PngReader::State::decode_ordinary(const Region& region, ColorMode mode, cons
     if (!goes_on(patience, static_cast<std::int64_t>(row_bytes) * kInflate)) return kGivenUp;
   }
   return 0;
+}
+
+// All of a small gray picture, where it was unpacked. kNotOurs: decode_region() has to be asked.
+int PngReader::State::view_all(const Region& region, ColorMode mode, ImageView& view) {
+  if (!opened || header.interlace_method != 0 || header.bit_depth != 8 ||
+      header.color_type != SPNG_COLOR_TYPE_GRAYSCALE || mode != ColorMode::kL ||
+      !(region == Region{0, 0, info.height, info.width}) || info.height * info.width > kViewBytesMax) {
+    return kNotOurs;
+  }
+  const std::uint8_t* pixels = rows.all(bytes, stored_row_bytes(), header.height);
+  if (pixels == nullptr) return kNotOurs;
+  view = {pixels, info.height, info.width, 1, info.width + 1};
+  return goes_on(patience, info.height * info.width * kInflate) ? 0 : kGivenUp;
 }
 
 int PngReader::State::decode_rows(const Region& region, ColorMode mode, const MutableImageView& out) {
@@ -317,6 +332,10 @@ Result<ImageView> PngReader::decode_view(const Region& region, ColorMode mode) {
   State& s = *state_;
   const std::int64_t channels = color_channels(mode);
   if (!region.inside(s.info.height, s.info.width)) return fail(Code::kInvalidArgument, "PNG: region outside");
+  ImageView view;
+  const int status = s.view_all(region, mode, view);
+  if (status == 0) return view;
+  if (status != kNotOurs) return refused(status);
   if (!s.plane.reserve(static_cast<std::size_t>(region.height * region.width * channels))) {
     return fail(Code::kExhausted, "PNG: no memory for the picture");
   }

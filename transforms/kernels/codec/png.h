@@ -10,9 +10,10 @@
 
 namespace carya::transforms {
 
-/// Decodes PNG: rows without interlacing by our own unpacking (PngRows), all others, and whatever is odd, by libspng, whose
-/// verdict, words and pixels are the reference. 16-bit samples keep their high byte, alpha and tRNS are dropped, gray below 8 bits is
-/// stretched to 0..255. An index past the palette is the gray of that index, as in Pillow.
+/// Decodes PNG: rows without interlacing by our own unpacking (PngRows), all others, and whatever is odd, by libspng,
+/// whose verdict, words and pixels are the reference. 16-bit samples keep their high byte, alpha and tRNS are
+/// dropped, gray below 8 bits is stretched to 0..255. An index past the palette is the gray of that index, as in
+/// Pillow.
 ///
 /// Broken:  whatever the library refuses up to the end of the image data: signature, header, order, CRC, too little
 ///          data. The whole image is always decoded, so the verdict is the same for every region.

@@ -33,9 +33,9 @@ struct Average {
 #endif
 };
 
-// The nearest of a, b and c to a + b - c, the first of those that are as near. With `to` = 3 c - a - b: the larger of a and b
-// if the smaller is at least `to`, the smaller if the larger is at most `to`, else c. (The distances of a and b are each
-// other's: |b - c| and |a - c|.)
+// The nearest of a, b and c to a + b - c, the first of those that are as near. With `to` = 3 c - a - b: the larger of
+// a and b if the smaller is at least `to`, the smaller if the larger is at most `to`, else c. (The distances of a and
+// b are each other's: |b - c| and |a - c|.)
 struct Paeth {
   static int from(int a, int b, int c) {
     const int to = 3 * c - a - b;
@@ -76,8 +76,8 @@ HWY_INLINE void UndoPlain(const std::uint8_t* in, const std::uint8_t* above, std
 
 #if CARYA_SIMD_VECTORS
 
-// Pixels of 3 or 4 bytes: all samples of one at the same time. Reads and writes 4 bytes, so that the last pixel of 3 is
-// left. Returns the bytes that are done.
+// Pixels of 3 or 4 bytes: all samples of one at the same time. Reads and writes 4 bytes, so that the last pixel of 3
+// is left. Returns the bytes that are done.
 template <int kPixel, typename Filter>
 HWY_INLINE std::size_t UndoVectors(const std::uint8_t* in, const std::uint8_t* above, std::size_t bytes,
                                    std::uint8_t* row) {

@@ -52,8 +52,8 @@ Chunk chunk_at(std::span<const std::byte> file, std::size_t at) {
 
 }  // namespace
 
-// All image data in one piece. libspng looks at the CRC of a chunk when it goes on to the next one, so that the last one's does
-// not count.
+// All image data in one piece. libspng looks at the CRC of a chunk when it goes on to the next one, so that the last
+// one's does not count.
 bool PngRows::gather(std::span<const std::byte> file) {
   if (file.size() < kSignature) return false;
   Chunk chunk = chunk_at(file, kSignature);
@@ -75,27 +75,49 @@ bool PngRows::gather(std::span<const std::byte> file) {
   return true;
 }
 
-bool PngRows::begin(std::span<const std::byte> file, std::size_t row_bytes, std::size_t pixel_bytes,
-                    std::uint32_t height) {
+bool PngRows::begin_rows(std::span<const std::byte> file, std::size_t row_bytes, std::size_t pixel_bytes,
+                         std::uint32_t height, std::uint32_t at_once) {
   row_bytes_ = row_bytes;
   pixel_bytes_ = pixel_bytes;
   if (row_bytes > kRowBytesMax || !zeros_.reserve(row_bytes) || !gather(file)) return false;
   std::memset(zeros_.data(), 0, row_bytes);
   return inflater_.begin({packed_.data(), packed_bytes_}, (row_bytes + 1) * std::uint64_t{height},
-                         row_bytes + 1);
+                         (row_bytes + 1) * at_once);
 }
 
-bool PngRows::next(const std::uint8_t* above, std::uint8_t* row) {
-  const std::uint8_t* in = inflater_.take(row_bytes_ + 1);
-  if (in == nullptr) return false;
+bool PngRows::begin(std::span<const std::byte> file, std::size_t row_bytes, std::size_t pixel_bytes,
+                    std::uint32_t height) {
+  return begin_rows(file, row_bytes, pixel_bytes, height, 1);
+}
+
+// A row behind its filter's number. `row` is another one, or of pixels of one byte the same.
+bool PngRows::undo(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* row) const {
   if (in[0] > 4) return false;
   if (in[0] == 0) {
-    std::memcpy(row, in + 1, row_bytes_);
+    if (row != in + 1) std::memcpy(row, in + 1, row_bytes_);
     return true;
   }
   if (above == nullptr) above = zeros_.data();
   HWY_DYNAMIC_DISPATCH(UndoFilter)(in[0], pixel_bytes_, in + 1, above, row_bytes_, row);
   return true;
+}
+
+bool PngRows::next(const std::uint8_t* above, std::uint8_t* row) {
+  const std::uint8_t* in = inflater_.take(row_bytes_ + 1);
+  return in != nullptr && undo(in, above, row);
+}
+
+const std::uint8_t* PngRows::all(std::span<const std::byte> file, std::size_t row_bytes,
+                                 std::uint32_t height) {
+  const std::size_t stride = row_bytes + 1;
+  if (!begin_rows(file, row_bytes, 1, height, height)) return nullptr;
+  std::uint8_t* rows = inflater_.take(stride * height);
+  if (rows == nullptr) return nullptr;
+  for (std::uint32_t y = 0; y < height; ++y) {
+    std::uint8_t* in = rows + stride * y;
+    if (!undo(in, y == 0 ? nullptr : in + 1 - stride, in + 1)) return nullptr;
+  }
+  return rows + 1;
 }
 
 }  // namespace carya::transforms

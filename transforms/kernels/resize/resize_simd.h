@@ -31,8 +31,8 @@ void filter_row(const std::uint8_t* in, const ResizeTaps& taps, const ResizeGrou
 void filter_row_wide(const std::uint8_t* in, const ResizeTaps& taps, int channels, std::uint8_t out_xor,
                      std::uint8_t* out);
 
-/// Columns of a row of bytes, 16 at a time (`width` is at least 16; the last ones end with the row): of `blocks` (1 to 4)
-/// times 16 bytes from the group's first on, those that its lookups name, one of each 16 bytes or none (0x80).
+/// Columns of a row of bytes, 16 at a time (`width` is at least 16; the last ones end with the row): of `blocks` (1
+/// to 4) times 16 bytes from the group's first on, those that its lookups name, one of each 16 bytes or none (0x80).
 void look_up_columns(const std::uint8_t* in, const std::int32_t* firsts, const std::uint8_t* lookups,
                      int blocks, std::int64_t width, std::uint8_t* out);
 
