@@ -102,7 +102,7 @@ InputWindow resize_window(const ResizeFilter& filter, std::int64_t i, double* we
 
 std::int64_t nearest_index(std::int64_t i, std::int64_t in_size, std::int64_t out_size) {
   const float scale = static_cast<float>(in_size) / static_cast<float>(out_size);
-  const auto at = static_cast<std::int64_t>(std::floor(static_cast<float>(i) * scale));
+  const auto at = static_cast<std::int64_t>(static_cast<float>(i) * scale);  // its floor: it is not negative
   return at < in_size - 1 ? at : in_size - 1;
 }
 
