@@ -51,7 +51,7 @@ TEST(Nodes, AreReadWithTheCoresThatMayBeUsed) {
   };
   add("node10", std::to_string(cores.front()));
   add("node2", "0-1023");
-  add("node3", "");                                 // memory alone
+  add("node3", "");                                   // memory alone
   add("node4", "1000-1001,x,-3,5-,7-6,99999999999");  // nothing that may be used
   add("node1024", "0");
   add("nodes", "0");
@@ -122,7 +122,9 @@ TEST(Nodes, SharesCountThePagesThatAreThere) {
   double sum = 0;
   const std::vector<NodeShare> shares = node_shares(pieces);
   for (const NodeShare& one : shares) sum += one.share;
-  if (policy()) EXPECT_NEAR(sum, 1, 1e-9);
+  if (policy()) {
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
   munmap(memory, kBytes);
 }
 
@@ -160,7 +162,9 @@ TEST(Nodes, AStreamsSlotsAreWhereItsReaderWantsThem) {
   EXPECT_EQ(stats.slots_node, may_prefer() ? 0 : kNoNode);
   double sum = 0;
   for (const NodeShare& one : stats.slots_nodes) sum += one.share;
-  if (policy()) EXPECT_NEAR(sum, 1, 1e-9);
+  if (policy()) {
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
   // A node that this machine has not: said, and nothing is lost.
   const auto other = start(opened, {.node = kNodeMax});
   EXPECT_TRUE(other->next(60'000));

@@ -197,13 +197,18 @@ TEST(KernelPngRows, DamageHasTheVerdictOfLibspngInItsWords) {
     if (reference.bytes == 0 || reference.header.interlace_method != 0) return;
     const bool read = own_rows(file, reference.header, reference.bytes, own);
     ASSERT_TRUE(!read || reference.status == 0) << "what we read, libspng refuses: " << reference.words();
-    if (read) ASSERT_EQ(own, reference.rows);
+    if (read) {
+      ASSERT_EQ(own, reference.rows);
+    }
     if (!read && reference.status == 0) ++behind;
     if (reference.status != 0 || reference.header.bit_depth != 8) return;
     // Whoever read it: the pixels are those of libspng's rows.
-    if (reference.header.color_type == SPNG_COLOR_TYPE_TRUECOLOR) ASSERT_EQ(pixels, reference.rows);
-    if (reference.header.color_type == SPNG_COLOR_TYPE_GRAYSCALE)
+    if (reference.header.color_type == SPNG_COLOR_TYPE_TRUECOLOR) {
+      ASSERT_EQ(pixels, reference.rows);
+    }
+    if (reference.header.color_type == SPNG_COLOR_TYPE_GRAYSCALE) {
       for (std::size_t i = 0; i < reference.rows.size(); ++i) ASSERT_EQ(pixels[3 * i + 1], reference.rows[i]);
+    }
   };
   for (const Kind kind : {Kind{0, 8, 1}, Kind{2, 8, 3}, Kind{3, 4, 1}, Kind{6, 16, 4}, Kind{0, 1, 1}}) {
     for (const bool plain : {false, true}) {
@@ -306,7 +311,9 @@ TEST(KernelPngRows, ReadsTheOrdinaryFilesOfTheCorpusAsLibspng) {
     ++files;
     ImageDecoder decoder;
     Bytes pixels, own;
-    if (file.size() >= 8) EXPECT_EQ(decoded(decoder, file, pixels), reference.words()) << entry.path();
+    if (file.size() >= 8) {
+      EXPECT_EQ(decoded(decoder, file, pixels), reference.words()) << entry.path();
+    }
     if (reference.bytes == 0 || reference.header.interlace_method != 0) continue;
     plain += reference.status == 0;
     if (!own_rows(file, reference.header, reference.bytes, own)) continue;
