@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/cgroup.h"
 
 namespace carya::loader {
 namespace {
@@ -66,10 +67,9 @@ std::vector<Node> read_nodes(const std::filesystem::path& folder) {
     if (!name.starts_with("node")) continue;
     const auto node = number(std::string_view(name).substr(4));
     if (!node || *node > kNodeMax) continue;
-    std::ifstream file(entry->path() / "cpulist");
-    std::string list;
-    std::getline(file, list);
-    Node found{.number = *node, .cores = cores_of(list, allowed)};
+    const std::string list = kernel_text((entry->path() / "cpulist").string());
+    Node found{.number = *node,
+               .cores = cores_of(std::string_view(list).substr(0, list.find('\n')), allowed)};
     if (!found.cores.empty()) nodes.push_back(std::move(found));
   }
   std::ranges::sort(nodes, {}, &Node::number);

@@ -24,6 +24,12 @@ void reserve(RowBuffer& buffer, std::int64_t bytes) {
   if (!buffer.reserve(static_cast<std::size_t>(bytes))) throw std::bad_alloc();
 }
 
+// Whether each row stays as it is.
+bool is_copy(const ImageView& in, const ResizeSpec& spec) {
+  return in.height == spec.out_height && in.width == spec.out_width && !spec.flip_horizontal &&
+         !spec.flip_vertical;
+}
+
 // Gives each finished row to the sink one row late. Stores leave a core in order, and a load that straddles
 // two recent stores waits for both: behind the sink's burst of stores to memory, the next row's passes would
 // stand still. Half of a row's passes now lies between the burst and the first load that it holds up.
@@ -225,24 +231,23 @@ void Resizer::set_patience(Patience* patience) {
 void Resizer::State::prepare(const ImageView& in, const ResizeSpec& spec) {
   CHECK(in.height > 0 && in.width > 0 && spec.out_height > 0 && spec.out_width > 0);
   CHECK(in.channels == 1 || in.channels == 3 || in.channels == 4);
-  const bool same_height = in.height == spec.out_height;
-  const bool same_width = in.width == spec.out_width;
-  if (same_height && same_width && !spec.flip_horizontal && !spec.flip_vertical) return;
+  if (is_copy(in, spec)) return;
   if (spec.interpolation == Interpolation::kNearest)
     return nearest_columns.update(in.width, spec.out_width, spec.flip_horizontal);
-  if (!same_height) rows.update(in.height, spec.out_height, spec.interpolation, spec.antialias);
-  if (!same_width) prepare_columns(in.width, static_cast<int>(in.channels), spec);
+  if (in.height != spec.out_height)
+    rows.update(in.height, spec.out_height, spec.interpolation, spec.antialias);
+  if (in.width != spec.out_width) prepare_columns(in.width, static_cast<int>(in.channels), spec);
 }
 
 void Resizer::State::run(RowsMemory& m, RowRange range, const ImageView& in, const ResizeSpec& spec,
                          const RowSink& sink) const {
-  const bool same_height = in.height == spec.out_height;
-  const bool same_width = in.width == spec.out_width;
-  if (same_height && same_width && !spec.flip_horizontal && !spec.flip_vertical) {
+  if (is_copy(in, spec)) {
     for (std::int64_t y = range.begin; y < range.end; ++y) sink(y, in.row(y));
     return;
   }
   if (spec.interpolation == Interpolation::kNearest) return nearest(m, range, in, spec, sink);
+  const bool same_height = in.height == spec.out_height;
+  const bool same_width = in.width == spec.out_width;
   if (!same_height) m.taps.resize(static_cast<std::size_t>(rows.taps_max()));
   if (same_width) return rows_only(m, range, in, sink);
   if (same_height) return columns_only(m, range, in, spec, sink);
