@@ -34,7 +34,10 @@ __all__ = [
 
 
 class WorkerDied(Error):
-    """The process that ran a Python function ended, and so did another one on the same record (`record`)."""
+    """The process that ran a Python function ended, and so did another one on the same record (`record`).
+
+    Where a SIGKILL ended it, which anybody may have sent, three others did so.
+    """
 
     code = "worker_died"
     record: int = -1

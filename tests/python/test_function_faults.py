@@ -181,13 +181,14 @@ def test_a_worker_that_dies_once_costs_nothing(what: str, tmp_path: Path) -> Non
     ("what", "how"), [("kills", "was killed by SIGKILL"), ("ends", "ended with status 7"), ("crashes", "SIGSEGV")]
 )
 @pytest.mark.parametrize("policy", ["raise", "mask"])
-def test_a_record_that_ends_two_workers_is_named(what: str, how: str, policy: Any) -> None:
+def test_a_record_that_ends_workers_again_is_named(what: str, how: str, policy: Any) -> None:
     with carya.Loader(doing(what, 13), threads=2, on_error=policy) as loader:
         with pytest.raises(carya.WorkerDied, match=rf"record 13: .*map\(Doing\) {how}|record 13: .*{how}") as raised:
             values(loader)
         error: Any = raised.value
         assert (error.record, error.stage, error.code) == (13, "map(Doing)", "worker_died")
         assert loader.state_dict()["position"] == 8
+        assert ("so did three others" if what == "kills" else "so did a second one") in str(error)
         if what == "crashes":
             assert "user_code.py" in str(error), "the stack of the crash"
 
@@ -212,7 +213,7 @@ def test_a_first_sample_that_hangs_or_dies_is_an_error_of_the_loader() -> None:
 
 
 def test_killed_workers_at_any_moment_change_no_bit() -> None:
-    """A record that is lost with two workers is an error. So the next one dies when all that lay in the hands of the last
+    """A record that is lost with four workers is an error. So the next one dies when all that lay in the hands of the last
     one has come: a batch more than there are slots."""
     pipeline = carya.dataset(code.Squares(800)).map(code.noisy).map(code.Sleeping(0.001)).shuffle(seed=2).batch(16)
     with carya.Loader(pipeline, threads=2, epochs=1) as loader:

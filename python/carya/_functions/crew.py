@@ -12,7 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._processes.system import end_with_parent, how_it_ended, memory_kills, own_bytes
 from .._processes.transport import Channel, memory_file
@@ -108,6 +108,14 @@ class Worker:
         """What faulthandler wrote into its memory file."""
         size = min(os.fstat(self.dump).st_size, _DUMP_MAX)
         return os.pread(self.dump, size, 0).decode(errors="replace").strip()
+
+
+class End(NamedTuple):
+    """How a worker ended."""
+
+    how: str  # for the user: "was killed by SIGSEGV"
+    dump: str  # what faulthandler wrote
+    stray: bool  # by a SIGKILL that is not known to be for what its record did: anybody may have sent it
 
 
 class Crew:
@@ -231,8 +239,8 @@ class Crew:
         if not one.afar:
             one.end_if_stuck(self._spec.function_timeout, self._spec.rss_max)
 
-    def ended(self, one: Worker) -> tuple[str, str]:
-        """How a process that is gone went, and the dump that it left; its descriptors are closed."""
+    def ended(self, one: Worker) -> End:
+        """How a process that is gone went; its descriptors are closed."""
         one.gone = True
         _, status = os.waitpid(one.pid, 0)
         kills = memory_kills()
@@ -242,7 +250,8 @@ class Crew:
         one.link.close()
         os.close(one.pidfd)
         os.close(one.dump)
-        return how, dump
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return End(how, dump, killed and not one.why_killed and not for_memory)
 
     def replace(self, one: Worker, retired: bool) -> None:
         """A new one in its place."""

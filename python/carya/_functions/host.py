@@ -25,7 +25,7 @@ from .._processes.wire import Place, versions
 from .._stages.randomness import make_global_random_lazy
 from .._tracing.calls import step_key
 from .ahead import AheadSpec, Feeder
-from .crew import Crew, Worker
+from .crew import Crew, End, Worker
 from .faults import Fault
 from .layout import Field, Layout
 from .opening import Opened, find_kept, open_payload, probe
@@ -42,8 +42,8 @@ _CHUNKS_MAX = 8
 _FDS_MAX = 64
 # Chunks that take longer are given one at a time, so that none waits behind another.
 _LONG_S = 0.2
-# A record whose calls have ended so many workers is at fault.
-_DEATHS_MAX = 2
+# A record is at fault when its calls have ended two workers; four, where somebody else may have killed them (`End.stray`).
+_BLAME_MAX = 4
 # Packages that decide bits, by the module that says whether they are used: another machine has the same versions.
 _COMPARED = {
     **{name: name for name in ("numpy", "torch", "torchvision", "torchaudio", "scipy", "albumentations", "tokenizers", "jax")},
@@ -99,7 +99,7 @@ class Host:
         self._tasks: list[tuple[int, tuple[Any, ...]]] = []  # that are no chunks, still to be given
         self._answers: dict[int, Any] = {}  # to those
         self._numbers = 0  # of those, downwards
-        self._deaths: dict[tuple[int, int], int] = {}  # of workers, by epoch and record
+        self._deaths: dict[tuple[int, int], list[End]] = {}  # of workers, by epoch and record
         self._fruitless = 0
         self._watched = 0.0
         self._told_at = 0.0  # when the trainer was told the figures
@@ -472,8 +472,7 @@ class Host:
             if not one.deaf:
                 self._poll.unregister(one.link)
             self._poll.unregister(one.pidfd)
-            how, _ = self._crew.ended(one)
-            self._afar_away(one, f"{one.afar}: the process for it {how}")
+            self._afar_away(one, f"{one.afar}: the process for it {self._crew.ended(one).how}")
             self._crew.replace(one, True)
             return
         while not one.deaf and one.link.readable():  # what it answered before it died
@@ -482,23 +481,24 @@ class Host:
         if not one.deaf:
             self._poll.unregister(one.link)
         self._poll.unregister(one.pidfd)
-        how, dump = self._crew.ended(one)
+        end = self._crew.ended(one)
         if not retired:
             self._fruitless += 1
-            self._redo(one, how, dump, blamed)
+            self._redo(one, end, blamed)
         self._crew.replace(one, retired)
 
-    def _redo(self, one: Worker, how: str, dump: str, blamed: tuple[int, int, int] | None) -> None:
-        """Its tasks go to others, but for one whose record has ended a worker before."""
+    def _redo(self, one: Worker, end: End, blamed: tuple[int, int, int] | None) -> None:
+        """Its tasks go to others, but for one whose record has ended too many workers."""
         record, stage, busy = blamed or (-1, 0, 0)
         for task in one.chunks:
             epoch, number = (task.step.epoch, task.number) if isinstance(task, Chunk) else (-1, task[0])
             error = None
             if number == busy:
-                self._deaths[epoch, record] = self._deaths.get((epoch, record), 0) + 1
-            guilty = number == busy and self._deaths[epoch, record] >= _DEATHS_MAX
+                ends = self._deaths.setdefault((epoch, record), [])
+                ends.append(end)
+            guilty = number == busy and sum(1 if each.stray else 2 for each in ends) >= _BLAME_MAX
             if guilty or self._fruitless > _FRUITLESS_MAX:
-                error = _death(self._opened.labels[stage], record, how, dump, one.timed_out)
+                error = _death(self._opened.labels[stage], record, ends, one.timed_out)
             if not isinstance(task, Chunk):
                 if error is None:
                     self._tasks.insert(0, task)
@@ -528,8 +528,10 @@ def opening_afar(opened: Opened, records: list[int]) -> dict[str, Any]:
     }
 
 
-def _death(stage: str, record: int, how: str, dump: str, timed_out: bool) -> Any:
-    text = f"the worker process that ran {stage} {how}, and so did a second one"
+def _death(stage: str, record: int, ends: list[End], timed_out: bool) -> Any:
+    how, dump, _ = ends[-1]
+    before = {2: ", and so did a second one", 3: ", and so did two others", 4: ", and so did three others"}
+    text = f"the worker process that ran {stage} {how}{before.get(len(ends), '')}"
     advice = (
         "give function_timeout= more seconds if it needs them"
         if timed_out
