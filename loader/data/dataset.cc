@@ -241,6 +241,19 @@ Status Dataset::apply_views(const std::string& views_json) {
   return {};
 }
 
+Result<std::shared_ptr<const Dataset>> Dataset::keep(std::vector<std::uint64_t> records) const {
+  if (records.empty())
+    return fail(Code::kInvalidArgument, "keep: got no records; give those that streams go through");
+  if (std::ranges::adjacent_find(records, std::ranges::greater_equal()) != records.end())
+    return fail(Code::kInvalidArgument, "keep: the records do not rise; give each once, in order");
+  if (records.back() >= count_)
+    return fail(Code::kInvalidArgument,
+                fmt::format("keep: got record {}; give 0 to {}", records.back(), count_ - 1));
+  auto chosen = std::make_shared<Dataset>(*this);
+  chosen->kept_ = std::move(records);
+  return chosen;
+}
+
 void Dataset::make_fingerprint(const transforms::Pipeline& pipeline) {
   Hasher128 hasher;
   for (std::size_t i = 0; i < fields_.size(); ++i) {

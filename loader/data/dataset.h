@@ -60,7 +60,15 @@ class Dataset {
   static Result<std::shared_ptr<const Dataset>> open(const transforms::Pipeline& pipeline,
                                                      const DatasetOptions& options);
 
+  /// The same, but that streams go through these records only, each of which keeps its number, its address and its random
+  /// numbers. `records` rise. Errors: kInvalidArgument (none, one that does not rise, one that there is not).
+  Result<std::shared_ptr<const Dataset>> keep(std::vector<std::uint64_t> records) const;
+
   std::uint64_t count() const { return count_; }
+  /// How many records a stream goes through in an epoch, and the record at an index below that: all, unless keep() has
+  /// chosen.
+  std::uint64_t kept_count() const { return kept_.empty() ? count_ : kept_.size(); }
+  std::uint64_t kept_record(std::uint64_t index) const { return kept_.empty() ? index : kept_[index]; }
   Hash128 fingerprint() const { return fingerprint_; }
   const std::vector<std::string>& class_names() const;
   const io::ListingReport& report() const { return report_; }
@@ -109,6 +117,7 @@ class Dataset {
   std::shared_ptr<const io::RecordSource> records_;  // of files of records; its columns are fields' arrays
   std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges
   std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
+  std::vector<std::uint64_t> kept_;                  // records that streams go through; empty for all
   Hash128 fingerprint_;
   io::ListingReport report_;
 };

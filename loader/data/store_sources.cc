@@ -55,7 +55,7 @@ std::shared_ptr<const StoreSources> StoreSources::create(std::shared_ptr<const D
                                .use = {.tally = std::make_shared<io::StoreTally>(), .access = access}});
       found = made->stores_.end() - 1;
     }
-    const std::uint64_t records = dataset->count() / std::max<std::uint64_t>(1, ranks);
+    const std::uint64_t records = dataset->kept_count() / std::max<std::uint64_t>(1, ranks);
     found->known.epoch_records = records;
     found->known.epoch_reads += records;
     found->known.epoch_bytes +=

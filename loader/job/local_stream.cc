@@ -133,7 +133,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   const transforms::BatchSpec& batch = *pipeline->batch();
   auto stream = std::shared_ptr<LocalStream>(new LocalStream());
   ASSIGN(stream->shape_,
-         StreamShape::create(dataset->count(), static_cast<std::uint64_t>(batch.batch_size),
+         StreamShape::create(dataset->kept_count(), static_cast<std::uint64_t>(batch.batch_size),
                              static_cast<std::uint64_t>(batch.global_size), options.world_size, options.rank,
                              batch.drop_last, batch.pad_last));
   stream->turn_ = {.job = limits.job, .weight = options.weight};
@@ -206,7 +206,7 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
       .bounded = limits.bounded,
       .seed = seed_,
       .fuse = options.fuse,
-      .records = std::max<std::uint64_t>(1, dataset->count()),
+      .records = std::max<std::uint64_t>(1, dataset->kept_count()),
       // In a daemon the ranks of a host share what they keep.
       .ranks = pipeline_->shuffled() && !limits.cache_budget ? options.world_size : 1,
       .epochs = options.epochs,

@@ -19,7 +19,9 @@ bool draw_substitute(RowTask& task, const BrokenRowRules& rules, std::uint64_t e
   if (task.draws == kSubstituteDraws) return false;
   static constexpr std::string_view kName = "carya.replace";
   SampleRng rng(op_key(rules.seed, kName, 0), epoch, task.position, 1 + task.position);
-  for (std::uint32_t k = 0; k <= task.draws; ++k) task.record = rng.next_below(rules.dataset.count());
+  std::uint64_t index = 0;
+  for (std::uint32_t k = 0; k <= task.draws; ++k) index = rng.next_below(rules.dataset.kept_count());
+  task.record = rules.dataset.kept_record(index);
   ++task.draws;
   task.occurrence = 1 + task.position;
   return true;

@@ -49,12 +49,12 @@ void Sequencer::drop() {
 }
 
 std::uint64_t Sequencer::record_at(std::uint64_t epoch, std::uint64_t position) {
-  if (!options_.shuffled) return position;
+  if (!options_.shuffled) return dataset_->kept_record(position);
   if (!permutation_ || permutation_epoch_ != epoch) {
     permutation_.emplace(options_.seed, epoch, options_.shape.records);
     permutation_epoch_ = epoch;
   }
-  return (*permutation_)(position);
+  return dataset_->kept_record((*permutation_)(position));
 }
 
 Step* Sequencer::open_step() const {

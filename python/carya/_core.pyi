@@ -84,6 +84,11 @@ class Dataset:
     def skipped_examples(self) -> list[str]: ...
     @property
     def from_cache(self) -> bool: ...
+    def keep(self, records: np.ndarray[Any, Any]) -> Dataset:
+        """The same, but that streams go through these records (int64, rising) only. Errors: InvalidArgument."""
+
+    @property
+    def kept_count(self) -> int: ...
     def address(self, index: int) -> dict[str, Any]: ...
     def source_index(self, index: int) -> int:
         """The record's index in the source, before the views."""
@@ -217,6 +222,12 @@ class Sampler:
 
     def __init__(self, pipeline: Pipeline, dataset: Dataset, seed: int, order: Sequence[int] = ()) -> None: ...
     def compute(self, record: int, epoch: int, occurrence: int) -> dict[str, np.ndarray[Any, Any]]: ...
+    @property
+    def in_memory(self) -> list[str]:
+        """The fields of a sample that are in memory and that no operation takes."""
+
+    def facts(self, record: int, names: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+        """Some of those of a record, whose bytes are not read. Errors: SampleError, of a record that is broken whatever they are."""
 
 class Part:
     """Operations of a pipeline whose source is one row of arrays, on arrays that are given. Threads: one at a time."""

@@ -213,6 +213,16 @@ void bind_dataset(py::module_& module) {
           [](const PyDataset& self) { return path_list(self.dataset->report().skipped_examples); })
       .def_property_readonly("from_cache",
                              [](const PyDataset& self) { return self.dataset->report().from_cache; })
+      .def(
+          "keep",
+          [](const PyDataset& self, const py::array_t<std::int64_t, py::array::c_style>& records) {
+            std::vector<std::uint64_t> kept(static_cast<std::size_t>(records.size()));
+            for (py::ssize_t i = 0; i < records.size(); ++i)  // what is negative is past the end
+              kept[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(records.data()[i]);
+            return PyDataset{unwrap(self.dataset->keep(std::move(kept))), self.arrays};
+          },
+          py::arg("records"))
+      .def_property_readonly("kept_count", [](const PyDataset& self) { return self.dataset->kept_count(); })
       .def("address", &address, py::arg("index"))
       .def(
           "source_index",

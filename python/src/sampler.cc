@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <ranges>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/permutation.h"
@@ -20,6 +23,7 @@
 #include "loader/host/host.h"
 #include "loader/stream/stream_shape.h"
 #include "shm/memory_limit.h"
+#include "transforms/pipeline/unchanged_fields.h"
 #include "transforms/plan/plan.h"
 
 namespace carya::python {
@@ -144,7 +148,14 @@ class Sampler {
       : plan_(unwrap(transforms::Plan::compile(pipeline.pipeline, {.seed = seed, .order = order}))),
         dataset_(dataset.cast<const PyDataset&>().dataset),
         owner_(std::move(dataset)),
-        fixed_(all_fixed(*plan_)) {}
+        fixed_(all_fixed(*plan_)) {
+    const std::vector<std::string> unchanged = transforms::unchanged_fields(*pipeline.pipeline);
+    const auto& fields = pipeline.pipeline->fields();
+    for (std::size_t f = 0; f < fields.size(); ++f)
+      if (fields[f].kind != Kind::kEncoded &&
+          std::ranges::find(unchanged, fields[f].spec.name) != unchanged.end())
+        in_memory_.emplace(fields[f].spec.name, Fact{f, fields[f].spec});
+  }
 
   /// Name -> array of its own memory. Same bits as a stream's row.
   py::dict compute(std::uint64_t record, std::uint64_t epoch, std::uint64_t occurrence) {
@@ -152,7 +163,46 @@ class Sampler {
     return fixed_ ? run(id) : sample(id);
   }
 
+  /// The fields of a sample that are in memory and that no operation takes.
+  std::vector<std::string> in_memory() const {
+    const auto names = in_memory_ | std::views::keys;
+    return {names.begin(), names.end()};
+  }
+
+  /// Name -> array of its own memory, of some fields of in_memory(). The record's bytes are not read.
+  py::dict facts(std::uint64_t record, const std::vector<std::string>& names) const {
+    if (record >= dataset_->count()) throw py::index_error("record " + std::to_string(record));
+    if (const Status checked = dataset_->check_record(record); !checked)
+      refuse(checked.error(), {.epoch = 0, .record = record});
+    py::dict made;
+    for (const std::string& name : names) {
+      const auto found = in_memory_.find(name);
+      if (found == in_memory_.end()) throw py::key_error(name);
+      const auto& [index, spec] = found->second;
+      const loader::Dataset::Field& field = dataset_->fields()[index];
+      const std::int64_t label = field.kind == Kind::kLabel ? dataset_->label(record) : 0;
+      const auto bytes = field.kind == Kind::kLabel ? std::as_bytes(std::span(&label, 1))
+                                                    : field.array.of(dataset_->source_index(record));
+      std::vector<py::ssize_t> shape(spec.shape.begin(), spec.shape.end());
+      auto row = static_cast<py::ssize_t>(dtype_bytes(spec.dtype));
+      for (std::size_t d = 1; d < shape.size(); ++d) row *= shape[d];
+      if (!shape.empty() && shape[0] < 0)
+        shape[0] = row == 0 ? 0 : static_cast<py::ssize_t>(bytes.size()) / row;
+      py::array array(numpy_dtype(spec.dtype), shape);
+      CHECK(static_cast<std::size_t>(array.nbytes()) == bytes.size());
+      std::ranges::copy(bytes, static_cast<std::byte*>(array.mutable_data()));
+      made[py::str(name)] = std::move(array);
+    }
+    return made;
+  }
+
  private:
+  using Kind = transforms::SourceField::Kind;
+  struct Fact {
+    std::size_t field;
+    TensorSpec spec;
+  };
+
   py::dict run(const transforms::SampleId& id) {
     std::vector<std::byte*> outputs;
     py::dict made = arrays_for(plan_->outputs(), outputs);
@@ -188,6 +238,7 @@ class Sampler {
   std::shared_ptr<const loader::Dataset> dataset_;
   py::object owner_;  // of memory that the dataset reads
   bool fixed_;        // all shapes are known: the fused plan runs
+  std::map<std::string, Fact> in_memory_;
   transforms::Scratch scratch_;
 };
 
@@ -329,7 +380,9 @@ void bind_sampler(py::module_& module) {
       .def(py::init<const PyPipeline&, py::object, std::uint64_t, const std::vector<std::size_t>&>(),
            py::arg("pipeline"), py::arg("dataset"), py::arg("seed"),
            py::arg("order") = std::vector<std::size_t>{})
-      .def("compute", &Sampler::compute, py::arg("record"), py::arg("epoch"), py::arg("occurrence"));
+      .def("compute", &Sampler::compute, py::arg("record"), py::arg("epoch"), py::arg("occurrence"))
+      .def_property_readonly("in_memory", &Sampler::in_memory)
+      .def("facts", &Sampler::facts, py::arg("record"), py::arg("names"));
   py::class_<Part>(module, "Part")
       .def(py::init<const PyPipeline&, std::uint64_t>(), py::arg("pipeline"), py::arg("seed"))
       .def("compute", &Part::compute, py::arg("inputs"), py::arg("record"), py::arg("epoch"),

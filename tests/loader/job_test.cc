@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -49,6 +50,27 @@ TEST(Job, RanksTogetherGiveTheSingleStream) {
                       part.begin() + static_cast<long>((step + 1) * rows));
     EXPECT_EQ(joined, expected);
   }
+}
+
+TEST(Job, StreamsOfKeptRecordsHaveTheirRowsOfTheWholeStream) {
+  const PhotoFolder folder(21);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  auto expected = drain(*start(opened, {}));
+  std::vector<std::uint64_t> kept, others;
+  for (std::uint64_t record = 0; record < 21; ++record) (record % 3 == 1 ? kept : others).push_back(record);
+  std::vector<std::uint64_t> rows;
+  for (const auto& records : {kept, others}) {
+    const auto chosen = opened.dataset->keep(records);
+    ASSERT_TRUE(chosen);
+    const auto job = start({opened.pipeline, *chosen}, {.threads = 2});
+    EXPECT_EQ(job->shape().records, records.size());
+    const auto part = drain(*job);
+    EXPECT_EQ(part.size(), records.size());
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  std::ranges::sort(rows);
+  std::ranges::sort(expected);
+  EXPECT_EQ(rows, expected);
 }
 
 TEST(Job, RankWithoutPositionsInTheLastStepGetsPaddingWhenNothingFollows) {

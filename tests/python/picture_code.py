@@ -70,3 +70,21 @@ def fussy(image: np.ndarray) -> np.ndarray:
     if image.shape[0] < 42:
         raise ValueError("a picture is too small")
     return image
+
+
+def not_the_last_class(label: np.ndarray) -> bool:
+    return int(label) < 2
+
+
+def narrow(image: np.ndarray) -> bool:
+    return image.shape[1] < 130
+
+
+def twice(sample: dict[str, Any]) -> list[dict[str, Any]]:
+    return [sample, sample]
+
+
+def narrow_or_raises(sample: dict[str, Any]) -> bool:
+    if sample["label"] == 1:
+        raise ValueError("a label that it does not know")
+    return True

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._dtypes import numpy_dtype
-from .._processes.transport import Channel
+from .._processes.transport import Channel, file_of
 from .._stages.source import row_of
 from .start import command
 
@@ -41,10 +41,11 @@ class Feeder:
         self,
         spec: AheadSpec,
         arrays: tuple[tuple[Any, ...], int],
+        kept: np.ndarray[Any, Any] | None,
         told: Callable[[tuple[Any, ...], int], None],
         ready: Callable[[int, int, int, int], None],
     ) -> None:
-        """`told`: tells every worker something. `ready`: session, epoch, first position behind the step, and slot of what was made."""
+        """`kept`: records that the stream goes through, None for all. `told`: tells every worker something. `ready`: session, epoch, first position behind the step, and slot of what was made."""
         self._told, self._ready = told, ready
         self.why = ""
         self.stats: dict[str, Any] = {}
@@ -56,7 +57,10 @@ class Feeder:
         finally:
             its.close()
         self.link = Channel(mine)
-        self._say(("open", spec, arrays[0]), [arrays[1]])
+        files = [arrays[1]] if kept is None else [arrays[1], file_of("kept", kept)]
+        self._say(("open", spec, arrays[0]), files)
+        for fd in files[1:]:
+            os.close(fd)
 
     @property
     def figures(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from .._processes.system import end_with_parent
 from .._processes.transport import Channel, mapped_private, unpacked
@@ -40,7 +42,8 @@ def main(control: int, host: int) -> None:
 def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
     _, spec, (text, places) = message
     try:
-        job = _open(spec, unpacked(text, places, mapped_private(fds[0]).toreadonly()))
+        kept = None if len(fds) < 2 else np.frombuffer(mapped_private(fds[1]), np.int64)
+        job = _open(spec, unpacked(text, places, mapped_private(fds[0]).toreadonly()), kept)
         feed = _Feed(link, job)
     except Exception as error:  # the workers make everything, and raise what there is to be raised
         link.send(("failed", f"{type(error).__name__}: {error}"))
@@ -49,7 +52,7 @@ def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
     feed.run()
 
 
-def _open(spec: AheadSpec, arrays: Any) -> _core.Job:
+def _open(spec: AheadSpec, arrays: Any, kept: np.ndarray[Any, Any] | None) -> _core.Job:
     options = _core.JobOptions()
     for name, value in spec.job.items():
         setattr(options, name, value)
@@ -63,7 +66,7 @@ def _open(spec: AheadSpec, arrays: Any) -> _core.Job:
     )
     if dataset.fingerprint != spec.fingerprint:
         raise RuntimeError("the data are not what they were when the loader was made")
-    return _core.Job(pipeline, dataset, options)
+    return _core.Job(pipeline, dataset if kept is None else dataset.keep(kept), options)
 
 
 class _Feed:

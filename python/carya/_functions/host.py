@@ -93,7 +93,8 @@ class Host:
         self._feeder: Feeder | None = None
         self._why_not_ahead = ""
         self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
-        self._sizes: np.ndarray[Any, Any] | None = None  # of records, where they say where a step ends
+        # What the trainer is told: the sizes of records, where they say where a step ends; the records, where only those are asked for.
+        self._sizes: np.ndarray[Any, Any] | None = None
         self._asked_shape: dict[str, Any] = {}
         self._policy = "raise"
         self._tasks: list[tuple[int, tuple[Any, ...]]] = []  # that are no chunks, still to be given
@@ -132,7 +133,8 @@ class Host:
                 self._link.receive()  # the trainer closes its end when it has read it
                 return
             end_with_parent(None, wanted=False)  # a loader may be made by a thread that ends before it
-            self._link.send(("opened", told), fds := self._sizes_fds())
+            fds = [] if self._sizes is None else [file_of("sizes", self._sizes)]
+            self._link.send(("opened", told), fds)
             for fd in fds:
                 os.close(fd)
             while True:
@@ -146,17 +148,14 @@ class Host:
         self._crew = Crew(self._opened, self._hired, self._close_in_child)
         self._crew.fill()
         kept = find_kept(self._opened.spec, self.ask, self._crew.tell)
+        if self._opened.spec.asks_only:
+            self._sizes = None if kept.raised else kept.records
+            return {}
         if self._opened.spec.budget is not None:
             self._sizes = kept.sizes
         found = probe(self._opened.spec, kept, self.ask)
         self._compared = found.pop("compared")
         return {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
-
-    def _sizes_fds(self) -> list[int]:
-        """The sizes of records, which the trainer needs where they say where a batch ends."""
-        if self._sizes is None:
-            return []
-        return [file_of("sizes", self._sizes)]
 
     def ask(self, messages: list[tuple[Any, ...]]) -> list[Any]:
         """Have workers do tasks that are no chunks; the answers, in order. Errors: WorkerDied, Timeout."""
@@ -240,7 +239,7 @@ class Host:
         if isinstance(ahead, str):
             self._why_not_ahead = ahead
         else:
-            self._feeder = Feeder(ahead, self._opened.arrays, self._crew.tell, self._schedule.made_ahead)
+            self._feeder = Feeder(ahead, self._opened.arrays, spec.kept, self._crew.tell, self._schedule.made_ahead)
             self._poll.register(self._feeder.link, selectors.EVENT_READ, self._fed)
         if places:
             self._numbers -= 1
@@ -493,6 +492,7 @@ class Host:
         for task in one.chunks:
             epoch, number = (task.step.epoch, task.number) if isinstance(task, Chunk) else (-1, task[0])
             error = None
+            ends = [end]
             if number == busy:
                 ends = self._deaths.setdefault((epoch, record), [])
                 ends.append(end)

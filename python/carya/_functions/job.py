@@ -106,7 +106,12 @@ class FunctionJob:
                 "Loader: a worker process came to make it, since it runs the script to find the functions in it; put what makes "
                 'loaders and trains under `if __name__ == "__main__":`, or install cloudpickle'
             )
+        self.kept: np.ndarray[Any, Any] | None = (
+            None  # where filters are asked and none has raised: the records that they keep
+        )
         self._start(asked.epoch)
+        if spec.asks_only:
+            return
         try:
             self.seek(asked.epoch, asked.position)
         except BaseException:
@@ -128,6 +133,8 @@ class FunctionJob:
         self._end = weakref.finalize(self, _end_host, self._process, self._link, self._dump, self._pid)
         try:
             self._open(code, arrays)
+            if spec.asks_only:
+                return
             self.shape, self._turned = self._shape_of(epoch), epoch
             self._check_groups()
             self._make_slots()
@@ -177,6 +184,9 @@ class FunctionJob:
         (kind, told), fds = self._wait_for()
         if kind == "failed":
             raise raised(told, "opening")
+        if self._spec.asks_only:
+            self.kept = np.array(np.frombuffer(mapped_private(fds[0]), np.int64)) if fds else None
+            return
         if told["fields"] is None:
             raise InvalidArgument("functions: no sample could be made")
         for fd in fds:  # where sizes of records say where a batch ends

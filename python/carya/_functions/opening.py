@@ -101,6 +101,7 @@ class Kept:
 
     records: np.ndarray[Any, Any] | None = None
     sizes: np.ndarray[Any, Any] | None = None
+    raised: int = 0  # of those, whose filters raised, and are asked again
     shards: Counted | None = None
     parts: dict[int, np.ndarray[Any, Any]] = field(
         default_factory=dict
@@ -131,6 +132,10 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
         )
     if spec.weighted is not None:
         spec.weighted.check(spec.count)
+    if spec.kept is not None:
+        fd = file_of("survivors", spec.kept)
+        tell(("survivors_are", len(spec.kept), 0, -1), fd)
+        return Kept(spec.kept)
     regroup = spec.regroup
     if not spec.filters and regroup is None:
         return Kept()
@@ -150,7 +155,7 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
             raise InvalidArgument(
                 f"{regroup.label}: nothing is left of the records; give a dataset with samples that are not empty"
             )
-    kept = Kept(records, of)
+    kept = Kept(records, of, len(raised))
     fd = file_of("survivors", *(part for part in (records, raised, of) if part is not None))
     counts = (-1 if records is None else len(records), len(raised), -1 if of is None else len(of))
     tell(("survivors_are", *counts), fd)
@@ -204,6 +209,12 @@ def _asked(spec: StreamSpec, ask: Ask, part: int = -1) -> tuple[np.ndarray[Any, 
         if not len(raised):  # else the next loader asks anew
             _keep(spec, sizes)
     return sizes, raised
+
+
+def known_records(spec: StreamSpec) -> np.ndarray[Any, Any] | None:
+    """Those that filters keep, where an earlier loader has asked them; None elsewhere."""
+    sizes = _known_before(spec)
+    return None if sizes is None else np.flatnonzero(sizes >= 0)
 
 
 def _known_before(spec: StreamSpec) -> np.ndarray[Any, Any] | None:

@@ -5,26 +5,57 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import _core
 from .._dtypes import numpy_dtype
 from .._errors import Error, Unsupported
 from .._functions.ahead import AheadSpec
 from .._functions.job import FunctionJob, JobSpec, no_mask
+from .._functions.opening import known_records
 from .._pipeline.dataset import cache_dir
 from .._pipeline.document import dump
 from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
+from .._stages.source import survivors_digest
 from .._stages.spec import StreamSpec
-from .._traits.moves import moved
+from .._traits.moves import moved, without_filters
 from .function_options import FunctionOptions, worker_count
 from .loader_options import LoaderOptions
 
 
-def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> FunctionJob:
-    """A host process with its workers. Errors: those of `FunctionJob`, and of opening the source."""
+class FilteredJob:
+    """A native job of the records that filters keep, with what a loader asks of a `FunctionJob` beside."""
+
+    def __init__(self, job: _core.Job, native: _core.Pipeline, kept: np.ndarray[Any, Any]) -> None:
+        self._job, self._native = job, native
+        self.next = job.next  # asked for each batch
+        self.fields = [NamedField(name) for name, _, _ in native.outputs()]
+        self.dataset_fingerprint = identity([job.dataset_fingerprint, survivors_digest(kept)])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._job, name)
+
+    def stats(self) -> dict[str, Any]:
+        return {**self._job.stats(), "native": {"by": "threads", "why": "", "pid": None}}
+
+    def explain(self, _: Any, reorder: str) -> str:
+        return str(self._job.explain(self._native, reorder))
+
+
+class NamedField(NamedTuple):
+    name: str
+
+
+def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> FunctionJob | FilteredJob:
+    """A host process with its workers; or native threads alone, where filters are all that is not native and have had their say.
+
+    Errors: those of `FunctionJob`, and of opening the source.
+    """
     asked, functions = options.job, options.functions
     assert functions is not None
     assert pipeline._batch is not None
@@ -51,6 +82,11 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
     if options.reorder != "off":
         spec = moved(spec, options.reorder if options.order else "exact")
+    spec = _filtered(pipeline, options, spec, dataset)
+    if spec.kept is not None and not (spec.stages or spec.lists):
+        native = _core.Pipeline.parse(dump(json.loads(spec.native) | {"batch": pipeline._batch}))
+        if not _ragged(native):
+            return _start_native(native, options, spec, dataset.keep(spec.kept), spec.kept, defer_release)
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,
@@ -79,6 +115,44 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     )
 
 
+def _filtered(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, dataset: _core.Dataset) -> StreamSpec:
+    """The same behind its filters, where native threads could make of it what is native: which records they keep is known before.
+
+    Filters stay in the workers where one of them raises, which is to happen at the record's place in the stream.
+    """
+    assert options.functions is not None
+    plain = spec.dataset is None and spec.regroup is None and spec.weighted is None and spec.budget is None
+    if not spec.filters or not plain or pipeline._order is not None or options.functions.native == "workers":
+        return spec
+    kept = known_records(spec)
+    if kept is None:
+        asking = replace(spec, asks_only=True)
+        job = FunctionJob(JobSpec(asking, dataset, {}, 0, None, False, "raise", 0, 0, False))
+        kept = job.kept
+        job.close()
+    return spec if kept is None or not len(kept) else without_filters(spec, kept)
+
+
+def _start_native(
+    native: _core.Pipeline,
+    options: LoaderOptions,
+    spec: StreamSpec,
+    dataset: _core.Dataset,
+    kept: np.ndarray[Any, Any],
+    defer_release: bool,
+) -> FilteredJob:
+    job = options.job
+    job.order = spec.order
+    if options.reorder != "off":
+        job.reorder = options.reorder if spec.order else "exact"
+    return FilteredJob(_core.Job(native, dataset, job, defer_release=defer_release), native, kept)
+
+
+def _ragged(native: _core.Pipeline) -> list[str]:
+    """Outputs that have a size of their own in each record, as far as is known before any is made."""
+    return [name for name, _, sizes in native.outputs() if None in sizes]
+
+
 # What native threads before the functions are told of what was asked for; the rest is of the stream behind the functions.
 _PASSED_ON = (
     "rank", "world_size", "epochs", "read_ahead", "seed", "prefetch_epochs", "io_timeout", "io_engine", "decode_index",
@@ -100,7 +174,8 @@ def _chosen_ahead(
     if functions.native == "workers":
         return 'native="workers" was given'
     why = _not_ahead(pipeline, functions, spec)
-    written = pipeline._document() if spec.declared is None else json.loads(spec.native)
+    as_written = spec.declared is None and spec.kept is None
+    written = pipeline._document() if as_written else json.loads(spec.native)
     document = dump(written | {"batch": {**batch, "pad_last": shape["pad_last"]}})
     job = {name: getattr(options.job, name) for name in _PASSED_ON}
     job |= {"threads": spec.workers, "on_error": "mask", "trains": False, "order": spec.order}
@@ -139,13 +214,14 @@ def _not_ahead(pipeline: Pipeline, options: FunctionOptions, spec: StreamSpec) -
 def _slots_ahead(document: str, rows: int) -> tuple[str, int]:
     """Why there can be no slots of so many rows, and how many there are: 0 for as many as they choose."""
     try:
-        outputs = _core.Pipeline.parse(document).outputs()
+        native = _core.Pipeline.parse(document)
     except Error as error:  # such as a size that is another one in each record
         return str(error), 0
-    ragged = [name for name, _, sizes in outputs if None in sizes]
-    if ragged:
+    if ragged := _ragged(native):
         return f"{ragged[0]} has a size of its own in each record", 0
-    row = sum(numpy_dtype(dtype).itemsize * math.prod(size or 0 for size in sizes) for _, dtype, sizes in outputs)
+    row = sum(
+        numpy_dtype(dtype).itemsize * math.prod(size or 0 for size in sizes) for _, dtype, sizes in native.outputs()
+    )
     fit = _core.available_slot_bytes() // _MEMORY_PARTS // max(1, row * rows)
     if fit < _SLOTS_MIN:
         return f"a batch has {row * rows >> 20} MiB before them, too much for this machine's memory", 0

@@ -92,6 +92,7 @@ class Chain:
         self._batch_steps = [step for step in steps if step.stage.whole and step.stage.kind != "collate"]
         asked = [i for i, step in enumerate(self._steps) if step.stage.kind == "filter" or _asks(step.stage)]
         self._last_asked = max(asked, default=-1)
+        self._by_facts, self._facts = self._known_early(source)
         functions: list[Any] = [step.stage.fn for step in self._maps]
         self._by_columns = (
             at < 0
@@ -107,6 +108,17 @@ class Chain:
         self._since = 0.0
         self.seconds = [0.0] * len(self.labels)
         self.timed = 0
+
+    def _known_early(self, source: Any) -> tuple[int, list[str]]:
+        """How many filters at the beginning ask for no more of a sample than what its source has in memory, and for what."""
+        in_memory: frozenset[str] = getattr(source, "in_memory", frozenset())
+        fields: list[str] = []
+        for number, step in enumerate(self._steps):
+            asked = step.stage.fields
+            if step.stage.kind != "filter" or self._names is not None or not asked or not in_memory.issuperset(asked):
+                return number, fields
+            fields += [name for name in asked if name not in fields]
+        return len(self._steps), fields
 
     def _mark(self, index: int) -> None:
         if self.timing:
@@ -245,8 +257,19 @@ class Chain:
     def size(self, record: int) -> int:
         """By the numbers of epoch 0: -1 where a filter drops the record, else what the stage that regroups asks for, else 1."""
         self._begin()
-        value, place = self._from_source(record, 0, 0), (0, record, 0)
-        for step in self._steps[: self._last_asked + 1]:
+        place = (0, record, 0)
+        if self._by_facts:
+            source: Any = self._source
+            value = source.facts(record, self._facts)
+            for step in self._steps[: self._by_facts]:
+                self._mark(step.index)
+                if not step.call(self._arguments(step.stage, value), place):
+                    return -1
+            if self._by_facts > self._last_asked:
+                return 1
+            self._mark(0)
+        value = self._from_source(record, 0, 0)
+        for step in self._steps[self._by_facts : self._last_asked + 1]:
             self._mark(step.index)
             if step.stage.kind == "flat_map":
                 return len(self._many(step, value, place))

@@ -203,6 +203,8 @@ class NativeSource:
 
     def __init__(self, pipeline: _core.Pipeline, dataset: _core.Dataset, seed: int, order: Sequence[int]) -> None:
         self._sampler = _core.Sampler(pipeline, dataset, seed, order)
+        self.in_memory = frozenset(self._sampler.in_memory)
+        self.facts = self._sampler.facts  # fields of `in_memory`: a record's bytes are not read for them
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         return self._sampler.compute(record, epoch, occurrence)

@@ -46,6 +46,9 @@ class StreamSpec:
     views: bool = False
     declared: Any = None  # what was written, where operations have passed functions (`Declared` of _traits/moves.py)
     fingerprint: str = ""  # of the native dataset, as the trainer has opened it; "": it is not asked for
+    # Records that filters have left, which are no stages any more (`without_filters` of _traits/moves.py); None: they were not asked.
+    kept: np.ndarray[Any, Any] | None = None
+    asks_only: bool = False  # the host asks filters, says what they keep, and makes nothing
 
     @property
     def filters(self) -> bool:

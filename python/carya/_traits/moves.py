@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import _core
 from .._dtypes import numpy_dtype
 from .._errors import Error
@@ -147,6 +149,16 @@ def moved(spec: StreamSpec, sense: str = "exact") -> StreamSpec:
     if native and sense != "exact":
         spec.order = _core.Pipeline.parse(spec.native).fixed_order(sense)
     return spec
+
+
+def without_filters(spec: StreamSpec, kept: np.ndarray[Any, Any]) -> StreamSpec:
+    """The chain of the records that its filters keep: it needs no filter, and operations behind them stand before the functions."""
+    document = json.loads(spec.native)
+    chain = [one for one in _chain(document["ops"], spec.stages) if isinstance(one, _Op) or one.kind != "filter"]
+    before, stages = _rebuilt(chain, native=True)
+    order = spec.order and [*spec.order, *range(len(spec.order), sum(one["op"] not in _ENTRIES for one in before))]
+    native = json.dumps(document | {"ops": before})
+    return replace(spec, native=native, has_ops=bool(before), stages=tuple(stages), order=order, kept=kept)
 
 
 def as_written(spec: StreamSpec) -> StreamSpec:

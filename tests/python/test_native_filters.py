@@ -1,0 +1,172 @@
+"""Filters beside native operations: when they have had their say, native threads make what is native, with the bits of workers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from picture_code import bright, marked, mean_of, narrow, narrow_or_raises, not_the_last_class
+from streams import digest, epoch_digest
+
+import carya
+
+Made = Callable[..., carya.Pipeline]
+
+
+def folder(photos: Path) -> carya.Pipeline:
+    return carya.image_folder(str(photos))
+
+
+# Each ends without a batch. `alone`: filters are all that is not native.
+ALONE: dict[str, Callable[[Path], carya.Pipeline]] = {
+    "by label": lambda at: folder(at).shuffle(seed=3).decode_image().resize((40, 40)).filter(not_the_last_class, fields="label"),
+    "by what is drawn": lambda at: folder(at).decode_image().random_resized_crop(40).filter(bright).shuffle(seed=3),
+    "between operations": lambda at: folder(at).shuffle(seed=2).decode_image().filter(narrow, fields="image").random_resized_crop(40)
+    .random_horizontal_flip(),
+    "twice": lambda at: folder(at).decode_image().filter(not_the_last_class, fields="label").resize((40, 40))
+    .filter(bright).random_crop(32).to_dtype("float32"),
+    "of a view": lambda at: folder(at).subset(range(20, 2, -1)).decode_image().resize((40, 40))
+    .filter(not_the_last_class, fields="label"),
+    "arrays": lambda _: carya.arrays({"x": np.arange(60).reshape(30, 2), "label": np.arange(30) % 3}).shuffle(seed=1)
+    .filter(not_the_last_class, fields="label"),
+}  # fmt: skip
+BESIDE: dict[str, Callable[[Path], carya.Pipeline]] = {
+    "map": lambda at: folder(at).shuffle(seed=3).decode_image().filter(not_the_last_class, fields="label")
+    .random_resized_crop(40).map(marked, fields="image").random_crop(32),
+    "filter, map": lambda at: folder(at).shuffle(seed=3).decode_image().random_resized_crop(40).filter(bright)
+    .random_horizontal_flip().map(marked, fields="image"),
+}  # fmt: skip
+
+
+def both(made: carya.Pipeline, **options: Any) -> dict[str, Any]:
+    """The statistics of the loader by threads. Errors: AssertionError, where they give other bits than workers, or another state."""
+    found = []
+    for native in ("auto", "workers"):
+        with carya.Loader(made, native=native, epochs=2, **options) as loader:  # type: ignore[arg-type]
+            assert len(loader) > 0
+            digests = [digest(loader)]
+            state = loader.state_dict()
+            named = ("record", "path", "epoch", "position", "substitute")  # workers call the stage by what is native
+            entries = [[entry[name] for name in named] for entry in loader.quarantine()]
+            found.append((*digests, digest(loader), state, entries, len(loader)))
+            if native == "auto":
+                stats = loader.stats()
+                assert stats["native"]["by"] == "threads"
+            else:
+                assert loader.stats()["native"]["by"] == "workers"
+    assert found[0] == found[1]
+    return stats
+
+
+@pytest.mark.parametrize("name", [*ALONE, *BESIDE])
+@pytest.mark.parametrize(
+    ("batch", "options"),
+    [
+        ({"batch_size": 4}, {"threads": 2}),
+        ({"batch_size": 5, "drop_last": True}, {"threads": 1, "slots": 2, "seed": 9}),
+        ({"global_size": 6, "pad_last": True}, {"threads": 2, "rank": 1, "world_size": 2}),
+    ],
+)
+def test_native_threads_give_the_bits_of_workers(
+    photos: Path, name: str, batch: dict[str, Any], options: dict[str, Any]
+) -> None:
+    made = (ALONE | BESIDE)[name](photos).batch(**batch)
+    stats = both(made, **options)
+    assert ("workers" in stats) == (name in BESIDE)
+
+
+def test_whole_batches_of_what_is_left(photos: Path) -> None:
+    made = ALONE["by label"](photos)
+    assert "workers" in both(made.batch(4).map_batches(mean_of), threads=2)
+    assert "workers" in both(made.batch(4, lists=["label"]), threads=2)
+
+
+def test_a_state_goes_on_by_whichever_threads(photos: Path) -> None:
+    made: Made = lambda **batch: ALONE["between operations"](photos).batch(**batch)  # noqa: E731
+    with carya.Loader(made(global_size=6), native="workers", threads=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        state = loader.state_dict()
+        rest = digest(iterator)
+    for ranks in (1, 2):
+        parts = []
+        for rank in range(ranks):
+            with carya.Loader(made(global_size=6), state=state, rank=rank, world_size=ranks, threads=2) as loader:
+                assert "workers" not in loader.stats()
+                parts.append([batch.records.tolist() for batch in loader])
+                loader.load_state_dict(state)
+                if ranks == 1:
+                    assert digest(loader) == rest
+        records = [record for step in zip(*parts, strict=True) for part in step for record in part]
+        with carya.Loader(made(global_size=6), state=state, threads=1, native="workers") as loader:
+            assert records == [record for batch in loader for record in batch.records.tolist()]
+    other = (
+        folder(photos).shuffle(seed=2).decode_image().filter(bright).random_resized_crop(40).random_horizontal_flip()
+    )
+    with pytest.raises(carya.InvalidArgument, match=r"pipeline differs|dataset differs"):
+        carya.Loader(other.batch(global_size=6), state=state)
+
+
+@pytest.mark.parametrize("policy", ["mask", "replace"])
+def test_broken_records_that_filters_keep(damaged: list[str], policy: Any) -> None:
+    labels = np.arange(12) % 3
+    made = carya.files(damaged, labels=labels).shuffle(seed=5).decode_image().random_crop(16)
+    made = made.filter(not_the_last_class, fields="label").batch(4)
+    both(made, threads=2, on_error=policy)
+    with carya.Loader(made, on_error=policy, epochs=1) as loader:
+        batches = [(batch.records.copy(), batch.valid.copy()) for batch in loader]
+        entries = loader.quarantine()
+    assert {entry["record"] for entry in entries} == {3}, "5 and 8 are of the last class, and nobody reads them"
+    assert all(labels[records[valid]].max() < 2 for records, valid in batches)
+    assert policy == "mask" or all(labels[entry["substitute"]] < 2 for entry in entries)
+
+
+def test_what_a_filter_asks_of_memory_reads_no_file(photos: Path, tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    shutil.copytree(photos, root)
+    made = folder(root).filter(not_the_last_class, fields="label").decode_image().resize((32, 32)).batch(4)
+    expected = epoch_digest(made, threads=1)
+    shutil.rmtree(root / "class_c")  # all of the class that the filter drops, after the listing
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    with carya.Loader(made, threads=2, epochs=1) as loader:
+        assert digest(loader) == expected
+
+
+def test_a_filter_that_raises_is_asked_again_at_its_record(photos: Path) -> None:
+    made = folder(photos).shuffle(seed=1).decode_image().resize((32, 32)).filter(narrow_or_raises).batch(4)
+    with carya.Loader(made, threads=2, epochs=1) as loader:
+        with pytest.raises(ValueError, match="a label that it does not know"):
+            digest(loader)
+        assert loader.stats()["native"]["by"] == "workers"
+    with carya.Loader(made, threads=2, epochs=1, on_error="mask") as loader:
+        rows = sum(int(batch.valid.sum()) for batch in loader)
+        assert (rows, len(loader.quarantine())) == (18, 9)
+
+
+def test_options_of_native_threads_and_reports(photos: Path) -> None:
+    made = ALONE["by label"](photos).batch(4)
+    expected = epoch_digest(made, 2, native="workers", threads=1)
+    with carya.Loader(
+        made, threads=2, cache={"memory": "100MB"}, read_ahead="1MB", as_tuple=("image", "label")
+    ) as loader:
+        assert [len(row) for _, row in zip(range(2), loader, strict=False)] == [2, 2]
+        loader.set_epoch(0)
+        assert sum(1 for _ in range(2) for _ in loader) == 10
+        assert "decode_image" in str(loader.explain())
+        assert loader.stats()["bytes_read"] > 0
+        assert loader.stats()["cache"]["hits"] > 0
+    assert epoch_digest(made, 2, threads=3, reorder="off") == expected
+    with pytest.raises(carya.InvalidArgument, match="native"):
+        carya.Loader(made, native="workers", cache={"memory": "1MB"})
+
+
+def test_what_is_kept_is_checked() -> None:
+    dataset = carya.arrays({"x": np.arange(5)}).dataset
+    assert dataset.keep(np.array([1, 4])).kept_count == 2
+    for records, told in (([], "no records"), ([2, 2], "do not rise"), ([0, 5], "got record 5"), ([-1], "got record")):
+        with pytest.raises(carya.InvalidArgument, match=told):
+            dataset.keep(np.array(records, np.int64))
