@@ -254,6 +254,15 @@ Result<std::shared_ptr<const Dataset>> Dataset::keep(std::vector<std::uint64_t> 
   return chosen;
 }
 
+Result<std::shared_ptr<const Dataset>> Dataset::draw(DrawnOrder order) const {
+  if (order.records() != kept_count())
+    return fail(Code::kInvalidArgument,
+                fmt::format("draw: got an order of {} records; there are {}", order.records(), kept_count()));
+  auto chosen = std::make_shared<Dataset>(*this);
+  chosen->drawn_ = std::move(order);
+  return chosen;
+}
+
 void Dataset::make_fingerprint(const transforms::Pipeline& pipeline) {
   Hasher128 hasher;
   for (std::size_t i = 0; i < fields_.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "io/files/marked_files.h"
 #include "io/manifest/manifest.h"
 #include "io/sources/record_files.h"
+#include "loader/data/drawn_order.h"
 #include "loader/data/mapped_file.h"
 #include "transforms/pipeline/pipeline.h"
 
@@ -64,11 +66,18 @@ class Dataset {
   /// numbers. `records` rise. Errors: kInvalidArgument (none, one that does not rise, one that there is not).
   Result<std::shared_ptr<const Dataset>> keep(std::vector<std::uint64_t> records) const;
 
+  /// The same, whose streams have at each position the record that `order` draws of those that they go through. Errors:
+  /// kInvalidArgument, if it is an order of another number of records.
+  Result<std::shared_ptr<const Dataset>> draw(DrawnOrder order) const;
+
   std::uint64_t count() const { return count_; }
   /// How many records a stream goes through in an epoch, and the record at an index below that: all, unless keep() has
   /// chosen.
   std::uint64_t kept_count() const { return kept_.empty() ? count_ : kept_.size(); }
   std::uint64_t kept_record(std::uint64_t index) const { return kept_.empty() ? index : kept_[index]; }
+  const std::optional<DrawnOrder>& drawn() const { return drawn_; }
+  /// Positions of an epoch.
+  std::uint64_t positions() const { return drawn_ ? drawn_->positions() : kept_count(); }
   Hash128 fingerprint() const { return fingerprint_; }
   const std::vector<std::string>& class_names() const;
   const io::ListingReport& report() const { return report_; }
@@ -118,6 +127,7 @@ class Dataset {
   std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges
   std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
   std::vector<std::uint64_t> kept_;                  // records that streams go through; empty for all
+  std::optional<DrawnOrder> drawn_;                  // none: each comes once
   Hash128 fingerprint_;
   io::ListingReport report_;
 };

@@ -133,7 +133,7 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   const transforms::BatchSpec& batch = *pipeline->batch();
   auto stream = std::shared_ptr<LocalStream>(new LocalStream());
   ASSIGN(stream->shape_,
-         StreamShape::create(dataset->kept_count(), static_cast<std::uint64_t>(batch.batch_size),
+         StreamShape::create(dataset->positions(), static_cast<std::uint64_t>(batch.batch_size),
                              static_cast<std::uint64_t>(batch.global_size), options.world_size, options.rank,
                              batch.drop_last, batch.pad_last));
   stream->turn_ = {.job = limits.job, .weight = options.weight};

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/permutation.h"
 #include "base/philox.h"
 
 namespace carya::loader {
@@ -19,9 +20,15 @@ bool draw_substitute(RowTask& task, const BrokenRowRules& rules, std::uint64_t e
   if (task.draws == kSubstituteDraws) return false;
   static constexpr std::string_view kName = "carya.replace";
   SampleRng rng(op_key(rules.seed, kName, 0), epoch, task.position, 1 + task.position);
+  const Dataset& dataset = rules.dataset;
   std::uint64_t index = 0;
-  for (std::uint32_t k = 0; k <= task.draws; ++k) index = rng.next_below(rules.dataset.kept_count());
-  task.record = rules.dataset.kept_record(index);
+  for (std::uint32_t k = 0; k <= task.draws; ++k) index = rng.next_below(dataset.positions());
+  if (dataset.drawn()) {  // else any record is as good as the one at a position
+    index = dataset.drawn()->index(epoch, index);
+    if (rules.shuffled && dataset.drawn()->in_order())
+      index = Permutation(rules.seed, epoch, dataset.kept_count())(index);
+  }
+  task.record = dataset.kept_record(index);
   ++task.draws;
   task.occurrence = 1 + task.position;
   return true;

@@ -13,6 +13,7 @@ struct BrokenRowRules {
   const Dataset& dataset;
   transforms::OnError on_error;
   std::uint64_t seed;
+  bool shuffled;
 };
 
 /// The decision about a broken row.

@@ -25,7 +25,7 @@ struct RowTask {
   std::uint64_t row = 0;         ///< the index in this rank's batch
   std::uint64_t position = 0;    ///< the position in the epoch
   std::uint64_t record = 0;      ///< the record that is read now
-  std::uint64_t occurrence = 0;  ///< 0: the position's own record; else 1 + position
+  std::uint64_t occurrence = 0;  ///< of a substitute 1 + position; else 0, or of a DrawnOrder
   std::uint32_t draws = 0;       ///< substitutes drawn so far
   std::int64_t changed_ns = 0;   ///< when its file was first found changed; 0: it was not
   std::int64_t due_ns = 0;       ///< the row is not read earlier

@@ -48,13 +48,17 @@ void Sequencer::drop() {
   }
 }
 
-std::uint64_t Sequencer::record_at(std::uint64_t epoch, std::uint64_t position) {
-  if (!options_.shuffled) return dataset_->kept_record(position);
-  if (!permutation_ || permutation_epoch_ != epoch) {
-    permutation_.emplace(options_.seed, epoch, options_.shape.records);
-    permutation_epoch_ = epoch;
+Sequencer::Row Sequencer::row_at(std::uint64_t epoch, std::uint64_t position) {
+  const std::optional<DrawnOrder>& drawn = dataset_->drawn();
+  std::uint64_t index = drawn ? drawn->index(epoch, position) : position;
+  if (options_.shuffled && (!drawn || drawn->in_order())) {
+    if (!permutation_ || permutation_epoch_ != epoch) {
+      permutation_.emplace(options_.seed, epoch, dataset_->kept_count());
+      permutation_epoch_ = epoch;
+    }
+    index = (*permutation_)(index);
   }
-  return dataset_->kept_record((*permutation_)(position));
+  return {.record = dataset_->kept_record(index), .occurrence = drawn ? DrawnOrder::kAgain + position : 0};
 }
 
 Step* Sequencer::open_step() const {

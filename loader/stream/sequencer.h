@@ -59,8 +59,12 @@ class Sequencer {
   /// The policy for broken rows changed during this session.
   void note_mixed() { mixed_ = true; }
 
-  /// The record at a position of an epoch.
-  std::uint64_t record_at(std::uint64_t epoch, std::uint64_t position);
+  /// The row at a position of an epoch: its record, and which random numbers that has.
+  struct Row {
+    std::uint64_t record;
+    std::uint64_t occurrence;
+  };
+  Row row_at(std::uint64_t epoch, std::uint64_t position);
   /// The step whose rows are issued next; null if there is none, or if nothing may begin now.
   Step* open_step() const;
   /// Begin the next step. There is no open step. Returns null if the stream has no step now. May throw std::bad_alloc;

@@ -135,9 +135,9 @@ void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint
   const Step& step = *chunk.step;
   chunk.tasks.clear();
   for (std::uint64_t row = first_row; row < first_row + count; ++row) {
-    RowTask task{.row = row, .position = step.part.first + row};
-    task.record = sequencer_.record_at(step.epoch, task.position);
-    chunk.tasks.push_back(task);
+    const std::uint64_t position = step.part.first + row;
+    const auto [record, occurrence] = sequencer_.row_at(step.epoch, position);
+    chunk.tasks.push_back({.row = row, .position = position, .record = record, .occurrence = occurrence});
   }
   look_up(chunk);
 }
@@ -326,7 +326,7 @@ bool StreamScheduler::ask_again(RowTask& task, const Error& error) {
 void StreamScheduler::settle_broken(Chunk& chunk) {
   Step& step = *chunk.step;
   std::vector<RowTask> again;
-  const BrokenRowRules rules{*parts_.dataset, options_.on_error, options_.seed};
+  const BrokenRowRules rules{*parts_.dataset, options_.on_error, options_.seed, parts_.pipeline->shuffled()};
   for (auto& [index, error] : chunk.broken) {
     RowTask task = chunk.tasks[index];
     if (trace_on()) trace_moment(TraceKind::kBroken, traced_as(), task.record);

@@ -222,6 +222,23 @@ void bind_dataset(py::module_& module) {
             return PyDataset{unwrap(self.dataset->keep(std::move(kept))), self.arrays};
           },
           py::arg("records"))
+      .def(
+          "draw",
+          [](const PyDataset& self, const py::array_t<std::int64_t, py::array::c_style>& ends,
+             std::uint64_t positions, std::uint64_t key) {
+            std::vector<std::int64_t> given(ends.data(), ends.data() + ends.size());
+            auto order = unwrap(loader::DrawnOrder::weighted(std::move(given), positions, key));
+            return PyDataset{unwrap(self.dataset->draw(std::move(order))), self.arrays};
+          },
+          py::arg("ends"), py::arg("positions"), py::arg("key"))
+      .def(
+          "repeat",
+          [](const PyDataset& self, std::uint64_t times, std::uint64_t within, std::uint64_t positions) {
+            auto order =
+                unwrap(loader::DrawnOrder::repeated(self.dataset->kept_count(), times, within, positions));
+            return PyDataset{unwrap(self.dataset->draw(std::move(order))), self.arrays};
+          },
+          py::arg("times"), py::arg("within"), py::arg("positions"))
       .def_property_readonly("kept_count", [](const PyDataset& self) { return self.dataset->kept_count(); })
       .def("address", &address, py::arg("index"))
       .def(

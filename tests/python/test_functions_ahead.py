@@ -82,7 +82,7 @@ def test_it_is_what_files_with_operations_get_and_the_reason_is_told_elsewhere(p
         "in memory": arrays.random_crop(2).map(cut, fields="image").batch(4),
         "no native operation": arrays.map(cut, fields="image").batch(4),
         "filter": prefix(photos).filter(bright).flat_map(twice).batch(4),
-        "sampler": prefix(photos).map(marked, fields="image").weighted([1.0] * 27).batch(4),
+        "sampler": prefix(photos).map(marked, fields="image").weighted([1.0] * 27, replacement=False).batch(4),
         "size of its own": carya.image_folder(str(photos)).decode_image().map(cut, fields="image").batch(4),
     }
     for why, made in told.items():

@@ -12,14 +12,19 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._dtypes import numpy_dtype
-from .._processes.transport import Channel, file_of
+from .._processes.transport import Channel, Packed
 from .._stages.source import row_of
+from .code import dumps_result
 from .start import command
+
+if TYPE_CHECKING:
+    from .._orders.draws import Draws
+    from .._orders.repeated import Repeats
 
 Tensors = tuple[tuple[str, str, tuple[int, ...], int], ...]
 
@@ -41,11 +46,11 @@ class Feeder:
         self,
         spec: AheadSpec,
         arrays: tuple[tuple[Any, ...], int],
-        kept: np.ndarray[Any, Any] | None,
+        order: tuple[np.ndarray[Any, Any] | None, Draws | Repeats | None],
         told: Callable[[tuple[Any, ...], int], None],
         ready: Callable[[int, int, int, int], None],
     ) -> None:
-        """`kept`: records that the stream goes through, None for all. `told`: tells every worker something. `ready`: session, epoch, first position behind the step, and slot of what was made."""
+        """`order`: the records that the stream goes through, None for all, and how they are drawn of those. `told`: tells every worker something. `ready`: session, epoch, first position behind the step, and slot of what was made."""
         self._told, self._ready = told, ready
         self.why = ""
         self.stats: dict[str, Any] = {}
@@ -57,10 +62,10 @@ class Feeder:
         finally:
             its.close()
         self.link = Channel(mine)
-        files = [arrays[1]] if kept is None else [arrays[1], file_of("kept", kept)]
-        self._say(("open", spec, arrays[0]), files)
-        for fd in files[1:]:
-            os.close(fd)
+        packed = Packed(order, dumps_result)
+        fd = packed.to_file("order")
+        self._say(("open", spec, arrays[0], (packed.text, packed.places)), [arrays[1], fd])
+        os.close(fd)
 
     @property
     def figures(self) -> dict[str, Any]:

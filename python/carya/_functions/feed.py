@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from .._processes.system import end_with_parent
 from .._processes.transport import Channel, mapped_private, unpacked
 from .ahead import AheadSpec
 from .start import channel_of
+
+if TYPE_CHECKING:
+    from .._orders.draws import Draws
+    from .._orders.repeated import Repeats
 
 # How long it waits for a batch before it looks whether another place is wanted.
 _SLICE_S = 0.05
@@ -40,10 +44,13 @@ def main(control: int, host: int) -> None:
 
 
 def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
-    _, spec, (text, places) = message
+    _, spec, *parts = message
     try:
-        kept = None if len(fds) < 2 else np.frombuffer(mapped_private(fds[1]), np.int64)
-        job = _open(spec, unpacked(text, places, mapped_private(fds[0]).toreadonly()), kept)
+        arrays, order = (
+            unpacked(text, places, mapped_private(fd).toreadonly())
+            for (text, places), fd in zip(parts, fds, strict=True)
+        )
+        job = _open(spec, arrays, order)
         feed = _Feed(link, job)
     except Exception as error:  # the workers make everything, and raise what there is to be raised
         link.send(("failed", f"{type(error).__name__}: {error}"))
@@ -52,7 +59,13 @@ def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
     feed.run()
 
 
-def _open(spec: AheadSpec, arrays: Any, kept: np.ndarray[Any, Any] | None) -> _core.Job:
+def in_order(dataset: _core.Dataset, kept: np.ndarray[Any, Any] | None, draws: Draws | Repeats | None) -> _core.Dataset:
+    """The dataset, whose streams go through the records that filters keep, as they are drawn."""
+    chosen = dataset if kept is None else dataset.keep(kept)
+    return chosen if draws is None else draws.on(chosen)
+
+
+def _open(spec: AheadSpec, arrays: Any, order: Any) -> _core.Job:
     options = _core.JobOptions()
     for name, value in spec.job.items():
         setattr(options, name, value)
@@ -66,7 +79,7 @@ def _open(spec: AheadSpec, arrays: Any, kept: np.ndarray[Any, Any] | None) -> _c
     )
     if dataset.fingerprint != spec.fingerprint:
         raise RuntimeError("the data are not what they were when the loader was made")
-    return _core.Job(pipeline, dataset if kept is None else dataset.keep(kept), options)
+    return _core.Job(pipeline, in_order(dataset, *order), options)
 
 
 class _Feed:

@@ -239,7 +239,8 @@ class Host:
         if isinstance(ahead, str):
             self._why_not_ahead = ahead
         else:
-            self._feeder = Feeder(ahead, self._opened.arrays, spec.kept, self._crew.tell, self._schedule.made_ahead)
+            order = (spec.kept, spec.draws(spec.kept))
+            self._feeder = Feeder(ahead, self._opened.arrays, order, self._crew.tell, self._schedule.made_ahead)
             self._poll.register(self._feeder.link, selectors.EVENT_READ, self._fed)
         if places:
             self._numbers -= 1

@@ -14,6 +14,7 @@ from .. import _core
 from .._dtypes import numpy_dtype
 from .._errors import Error, Unsupported
 from .._functions.ahead import AheadSpec
+from .._functions.feed import in_order
 from .._functions.job import FunctionJob, JobSpec, no_mask
 from .._functions.opening import known_records
 from .._pipeline.dataset import cache_dir
@@ -23,19 +24,20 @@ from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.source import survivors_digest
 from .._stages.spec import StreamSpec
-from .._traits.moves import moved, without_filters
+from .._traits.moves import moved, settled
 from .function_options import FunctionOptions, worker_count
 from .loader_options import LoaderOptions
 
 
 class FilteredJob:
-    """A native job of the records that filters keep, with what a loader asks of a `FunctionJob` beside."""
+    """A native job of the records that filters keep and samplers draw, with what a loader asks of a `FunctionJob` beside."""
 
-    def __init__(self, job: _core.Job, native: _core.Pipeline, kept: np.ndarray[Any, Any]) -> None:
+    def __init__(self, job: _core.Job, native: _core.Pipeline, kept: np.ndarray[Any, Any] | None) -> None:
         self._job, self._native = job, native
         self.next = job.next  # asked for each batch
         self.fields = [NamedField(name) for name, _, _ in native.outputs()]
-        self.dataset_fingerprint = identity([job.dataset_fingerprint, survivors_digest(kept)])
+        base = job.dataset_fingerprint
+        self.dataset_fingerprint = base if kept is None else identity([base, survivors_digest(kept)])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._job, name)
@@ -52,7 +54,7 @@ class NamedField(NamedTuple):
 
 
 def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> FunctionJob | FilteredJob:
-    """A host process with its workers; or native threads alone, where filters are all that is not native and have had their say.
+    """A host process with its workers; or native threads alone, where filters and samplers are all that is not native.
 
     Errors: those of `FunctionJob`, and of opening the source.
     """
@@ -82,11 +84,12 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
     if options.reorder != "off":
         spec = moved(spec, options.reorder if options.order else "exact")
-    spec = _filtered(pipeline, options, spec, dataset)
-    if spec.kept is not None and not (spec.stages or spec.lists):
+    spec = _settled(pipeline, options, spec, dataset)
+    draws = spec.draws(spec.kept) if spec.settled else None
+    if spec.settled and not spec.lists and (draws is None or draws.is_native) and spec.has_no_functions:
         native = _core.Pipeline.parse(dump(json.loads(spec.native) | {"batch": pipeline._batch}))
         if not _ragged(native):
-            return _start_native(native, options, spec, dataset.keep(spec.kept), spec.kept, defer_release)
+            return _start_native(native, options, spec, in_order(dataset, spec.kept, draws), defer_release)
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,
@@ -115,22 +118,27 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     )
 
 
-def _filtered(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, dataset: _core.Dataset) -> StreamSpec:
-    """The same behind its filters, where native threads could make of it what is native: which records they keep is known before.
+def _settled(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, dataset: _core.Dataset) -> StreamSpec:
+    """The same behind its filters and samplers, where native threads could make of it what is native: which record has which
+    position is known before.
 
     Filters stay in the workers where one of them raises, which is to happen at the record's place in the stream.
     """
     assert options.functions is not None
-    plain = spec.dataset is None and spec.regroup is None and spec.weighted is None and spec.budget is None
-    if not spec.filters or not plain or pipeline._order is not None or options.functions.native == "workers":
+    plain = spec.dataset is None and spec.regroup is None and spec.budget is None and pipeline._order is None
+    if not plain or not (spec.filters or spec.weighted) or options.functions.native == "workers":
         return spec
+    if spec.weighted is not None:
+        spec.weighted.check(spec.count)
+    if not spec.filters:
+        return settled(spec, None)
     kept = known_records(spec)
     if kept is None:
         asking = replace(spec, asks_only=True)
         job = FunctionJob(JobSpec(asking, dataset, {}, 0, None, False, "raise", 0, 0, False))
         kept = job.kept
         job.close()
-    return spec if kept is None or not len(kept) else without_filters(spec, kept)
+    return spec if kept is None or not len(kept) else settled(spec, kept)
 
 
 def _start_native(
@@ -138,14 +146,13 @@ def _start_native(
     options: LoaderOptions,
     spec: StreamSpec,
     dataset: _core.Dataset,
-    kept: np.ndarray[Any, Any],
     defer_release: bool,
 ) -> FilteredJob:
     job = options.job
     job.order = spec.order
     if options.reorder != "off":
         job.reorder = options.reorder if spec.order else "exact"
-    return FilteredJob(_core.Job(native, dataset, job, defer_release=defer_release), native, kept)
+    return FilteredJob(_core.Job(native, dataset, job, defer_release=defer_release), native, spec.kept)
 
 
 def _ragged(native: _core.Pipeline) -> list[str]:
@@ -174,7 +181,7 @@ def _chosen_ahead(
     if functions.native == "workers":
         return 'native="workers" was given'
     why = _not_ahead(pipeline, functions, spec)
-    as_written = spec.declared is None and spec.kept is None
+    as_written = spec.declared is None and not spec.settled
     written = pipeline._document() if as_written else json.loads(spec.native)
     document = dump(written | {"batch": {**batch, "pad_last": shape["pad_last"]}})
     job = {name: getattr(options.job, name) for name in _PASSED_ON}
@@ -206,7 +213,8 @@ def _not_ahead(pipeline: Pipeline, options: FunctionOptions, spec: StreamSpec) -
         return "the arrays are in memory, where the workers take them for less than a row of another process costs"
     if spec.filters or spec.regroup is not None or spec.budget is not None:
         return "a filter or a stage that regroups samples says which record has which position"
-    if spec.weighted is not None or pipeline._order is not None:
+    draws = spec.draws(spec.kept) if spec.settled else None
+    if pipeline._order is not None or (spec.weighted is not None and not (draws and draws.is_native)):
         return "a sampler says which record has which position"
     return ""
 

@@ -85,6 +85,16 @@ class Draws:
         self._ends = np.cumsum(np.where(weights > 0, np.maximum(whole, 1), 0))
         self._order: tuple[int, Array] = (-1, np.zeros(0, np.int64))
 
+    @property
+    def is_native(self) -> bool:
+        """Whether native streams can have this order: without replacement an epoch's is made as a whole."""
+        return self._replacement
+
+    def on(self, dataset: _core.Dataset) -> _core.Dataset:
+        """The dataset, whose streams have this order."""
+        key = np.random.Philox(key=[self._key, 0]).state["state"]["key"][0]  # numpy rounds what is 2^63 or more
+        return dataset.draw(self._ends, self.count, int(key))
+
     def at(self, epoch: int, first: int, count: int) -> Array:
         """The records at these positions, int64."""
         if not self._replacement:

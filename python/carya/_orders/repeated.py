@@ -62,13 +62,20 @@ class Repeats:
     [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]
     """
 
+    is_native = True
+
     def __init__(self, of: Repeated, records: int, seed: int | None) -> None:
         """`records`: how many there are. `seed`: of the shuffle; None: none."""
+        self._times = of.times
         self.count = of.positions(records)
         self.lowest = list(range(min(records, 64)))
         self._within, self._apart = of.within, of.within // of.times
         self._records, self._seed = records, seed
         self._order: tuple[int, Any] = (-1, None)
+
+    def on(self, dataset: _core.Dataset) -> _core.Dataset:
+        """The dataset, whose streams have this order."""
+        return dataset.repeat(self._times, self._within, self.count)
 
     def at(self, epoch: int, first: int, count: int) -> Array:
         """The records at these positions, int64."""

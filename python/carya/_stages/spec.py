@@ -46,7 +46,8 @@ class StreamSpec:
     views: bool = False
     declared: Any = None  # what was written, where operations have passed functions (`Declared` of _traits/moves.py)
     fingerprint: str = ""  # of the native dataset, as the trainer has opened it; "": it is not asked for
-    # Records that filters have left, which are no stages any more (`without_filters` of _traits/moves.py); None: they were not asked.
+    # Filters have had their say, and are no stages any more (`settled` of _traits/moves.py). `kept`: what they have left, None for all.
+    settled: bool = False
     kept: np.ndarray[Any, Any] | None = None
     asks_only: bool = False  # the host asks filters, says what they keep, and makes nothing
 
@@ -72,6 +73,11 @@ class StreamSpec:
         """
         found = self.weighted
         return None if found is None else found.draws(self.seed, survivors, self.records, bool(self.shuffle))
+
+    @property
+    def has_no_functions(self) -> bool:
+        """Whether nothing but what says which record has which position is left of the stages."""
+        return all(stage.kind == "weighted" for stage in self.stages)
 
     @property
     def budget(self) -> Budget | None:

@@ -151,14 +151,19 @@ def moved(spec: StreamSpec, sense: str = "exact") -> StreamSpec:
     return spec
 
 
-def without_filters(spec: StreamSpec, kept: np.ndarray[Any, Any]) -> StreamSpec:
-    """The chain of the records that its filters keep: it needs no filter, and operations behind them stand before the functions."""
+def settled(spec: StreamSpec, kept: np.ndarray[Any, Any] | None) -> StreamSpec:
+    """The chain of the records that its filters keep: it needs no filter, and operations behind filters and samplers stand before
+    the functions. `kept`: None where there are no filters."""
     document = json.loads(spec.native)
-    chain = [one for one in _chain(document["ops"], spec.stages) if isinstance(one, _Op) or one.kind != "filter"]
+    aside = ("filter", "weighted")
+    chain = [one for one in _chain(document["ops"], spec.stages) if isinstance(one, _Op) or one.kind not in aside]
     before, stages = _rebuilt(chain, native=True)
+    samplers = [stage for stage in spec.stages if stage.kind == "weighted"]
     order = spec.order and [*spec.order, *range(len(spec.order), sum(one["op"] not in _ENTRIES for one in before))]
     native = json.dumps(document | {"ops": before})
-    return replace(spec, native=native, has_ops=bool(before), stages=tuple(stages), order=order, kept=kept)
+    return replace(
+        spec, native=native, has_ops=bool(before), stages=(*stages, *samplers), order=order, kept=kept, settled=True
+    )
 
 
 def as_written(spec: StreamSpec) -> StreamSpec:

@@ -1,4 +1,4 @@
-"""Filters beside native operations: when they have had their say, native threads make what is native, with the bits of workers."""
+"""Filters and samplers beside native operations: native threads make what is native, with the bits of workers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from picture_code import bright, marked, mean_of, narrow, narrow_or_raises, not_
 from streams import digest, epoch_digest
 
 import carya
+from carya._orders.draws import Draws
 
 Made = Callable[..., carya.Pipeline]
 
@@ -33,12 +34,21 @@ ALONE: dict[str, Callable[[Path], carya.Pipeline]] = {
     .filter(not_the_last_class, fields="label"),
     "arrays": lambda _: carya.arrays({"x": np.arange(60).reshape(30, 2), "label": np.arange(30) % 3}).shuffle(seed=1)
     .filter(not_the_last_class, fields="label"),
+    "drawn": lambda at: folder(at).weighted(np.arange(27), samples=50).decode_image().random_resized_crop(40),
+    "drawn of what is left": lambda at: folder(at).decode_image().resize((40, 40)).filter(bright)
+    .balanced(np.arange(27) % 3).random_crop(32),
+    "several times": lambda at: folder(at).shuffle(seed=1).decode_image().random_resized_crop(40).repeated(3, within=6),
+    "several times of what is left": lambda at: folder(at).subset(range(1, 20)).decode_image().random_resized_crop(40)
+    .filter(not_the_last_class, fields="label").repeated(2, samples=21),
 }  # fmt: skip
 BESIDE: dict[str, Callable[[Path], carya.Pipeline]] = {
     "map": lambda at: folder(at).shuffle(seed=3).decode_image().filter(not_the_last_class, fields="label")
     .random_resized_crop(40).map(marked, fields="image").random_crop(32),
     "filter, map": lambda at: folder(at).shuffle(seed=3).decode_image().random_resized_crop(40).filter(bright)
     .random_horizontal_flip().map(marked, fields="image"),
+    "drawn, map": lambda at: folder(at).decode_image().weighted(np.arange(27)).random_resized_crop(40).map(marked, fields="image"),
+    "several times, map": lambda at: folder(at).shuffle(seed=1).decode_image().random_resized_crop(40).repeated(3)
+    .map(marked, fields="image"),
 }  # fmt: skip
 
 
@@ -111,6 +121,33 @@ def test_a_state_goes_on_by_whichever_threads(photos: Path) -> None:
         carya.Loader(other.batch(global_size=6), state=state)
 
 
+def test_records_are_drawn_as_numpy_draws_them() -> None:
+    random = np.random.default_rng(8)
+    weights = random.random(1000) ** 4 * (random.random(1000) < 0.9)
+    made = carya.arrays({"x": np.arange(1000)}).shuffle(seed=2**63 + 5).weighted(weights, samples=7001).batch(7001)
+    expected = Draws(weights, 7001, True, 2**63 + 5)
+    with carya.Loader(made, threads=1, epochs=3) as loader:
+        assert "workers" not in loader.stats()
+        for epoch in range(3):
+            (found,) = [batch.records.tolist() for batch in loader]
+            assert found == expected.at(epoch, 0, 7001).tolist()
+
+
+def test_records_drawn_once_are_the_workers(photos: Path) -> None:
+    made = folder(photos).decode_image().resize((40, 40)).weighted(np.arange(27), replacement=False)
+    with carya.Loader(made.batch(4), threads=1, epochs=1) as loader:
+        assert sorted(record for batch in loader for record in batch.records.tolist()) == list(range(1, 27))
+        assert loader.stats()["native"]["by"] == "workers"
+        assert "sampler" in loader.stats()["native"]["why"]
+
+
+@pytest.mark.parametrize("policy", ["mask", "replace"])
+def test_broken_records_that_are_drawn(damaged: list[str], policy: Any) -> None:
+    made = carya.files(damaged).shuffle(seed=5).decode_image().random_crop(16)
+    both(made.repeated(3, within=6).batch(4), threads=2, on_error=policy)
+    both(made.weighted(np.arange(12), samples=30).batch(4), threads=2, on_error=policy)
+
+
 @pytest.mark.parametrize("policy", ["mask", "replace"])
 def test_broken_records_that_filters_keep(damaged: list[str], policy: Any) -> None:
     labels = np.arange(12) % 3
@@ -170,3 +207,10 @@ def test_what_is_kept_is_checked() -> None:
     for records, told in (([], "no records"), ([2, 2], "do not rise"), ([0, 5], "got record 5"), ([-1], "got record")):
         with pytest.raises(carya.InvalidArgument, match=told):
             dataset.keep(np.array(records, np.int64))
+    for ends in ([], [1, 2], [0, 0, 0, 0, 0], [3, 2, 4, 5, 6], [-1, 1, 2, 3, 4], [1, 2, 3, 4, 2**53 + 1]):
+        with pytest.raises(carya.InvalidArgument, match="draw: "):
+            dataset.draw(np.array(ends, np.int64), 3, 1)
+    for times, within, positions in ((0, 1, 1), (2, 3, 1), (2, 2, 11), (2, 2, 0)):
+        with pytest.raises(carya.InvalidArgument, match="repeat: got "):
+            dataset.repeat(times, within, positions)
+    assert dataset.repeat(2, 2, 10).count == 5
