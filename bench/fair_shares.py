@@ -3,14 +3,17 @@
 
 Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
 and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
-over 10 s. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
+over 10 s. `--functions`: jobs of Python functions, by the CPU time of their processes. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
 jobs that share their batches (`Loader(share=)`): the daemon's thread time beside that for one job; at most 1.05 of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import select
 import statistics
 import subprocess
 import sys
@@ -107,6 +110,60 @@ def train(task: dict[str, object]) -> None:
     print(json.dumps(came), flush=True)
 
 
+def burn(x: np.ndarray) -> np.ndarray:
+    """A function that computes: some 100 us."""
+    sum(range(5000))
+    return x
+
+
+def call(task: dict[str, object]) -> None:
+    """A trainer with a Python function: says which process is its workers' host, then takes batches until its input ends."""
+    rows = carya.arrays({"x": np.zeros((4096, 8), np.float32)}).map(burn, fields="x").batch(32)
+    with carya.Loader(rows, threads=os.cpu_count() or 1, weight=float(str(task["calls"]))) as loader:
+        print(loader._job._process.pid, flush=True)  # type: ignore[attr-defined]
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            for _ in loader:
+                if select.select([sys.stdin], [], [], 0)[0]:
+                    break
+
+
+def of_session(leader: int) -> float:
+    """CPU seconds of all processes of a session."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == leader else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def functions(weights: list[float], seconds: float) -> None:
+    """Jobs with Python functions, which take all that they can get."""
+    trainers = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--train", json.dumps({"calls": weight})],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for weight in weights
+    ]  # fmt: skip
+    hosts = []
+    for trainer in trainers:
+        assert trainer.stdout is not None
+        hosts.append(int(trainer.stdout.readline()))
+    time.sleep(1)
+    before = [of_session(host) for host in hosts]
+    time.sleep(seconds)
+    had_s = [of_session(host) - begin for host, begin in zip(hosts, before, strict=True)]
+    for trainer in trainers:
+        trainer.communicate("end\n")
+    rows = []
+    for weight, took in zip(weights, had_s, strict=True):
+        of_share = took / sum(had_s) / (weight / sum(weights))
+        rows.append({"weight": weight, "cpu_s": took, "of_share": of_share})
+        print(f"a function, weight {weight:5}: {took:6.2f} CPU s, {of_share:.3f} of its share")
+    print(json.dumps({"bench": "fair_shares", "functions": rows}), flush=True)
+
+
 def had(daemon: Daemon) -> dict[str, float]:
     """Thread seconds so far, by job."""
     return {job["job"]: sum(rank["compute_s"] for rank in job["ranks"]) for job in daemon.status()["jobs"]}
@@ -157,6 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", action="append", type=int, default=[], help="number of jobs (default 2, 4, 16)")
     parser.add_argument("--sweep", action="store_true", help="only equal jobs that share their batches")
+    parser.add_argument("--functions", action="store_true", help="only jobs with Python functions")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
     parser.add_argument("--smoke", action="store_true", help="two jobs for a moment; the figures mean nothing")
@@ -164,7 +222,12 @@ def main() -> int:
     options = parser.parse_args()
     if options.train:
         task = json.loads(options.train)
-        follow(task) if "share" in task else train(task)
+        call(task) if "calls" in task else follow(task) if "share" in task else train(task)
+        return 0
+    if options.functions or options.smoke:
+        for weights in [[1.0, 0.5]] if options.smoke else [[1.0, 1.0], [1.0, 0.5], [1.0, 0.5, 0.25, 0.1]]:
+            functions(weights, 0.5 if options.smoke else options.seconds)
+    if options.functions:
         return 0
     counts = options.jobs or ([2] if options.smoke else [2, 4, 16])
     with tempfile.TemporaryDirectory() as scratch:

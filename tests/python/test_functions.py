@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -338,3 +339,22 @@ def test_pipelines_with_functions_print_compare_and_have_no_json() -> None:
 
     again = pickle.loads(pickle.dumps(carya.dataset(code.Squares(6)).map(code.noisy).batch(3)))
     assert columns(again)["y"].tolist() == [i * i for i in range(6)]
+
+
+@pytest.mark.parametrize(("weight", "steps"), [(1.0, 0), (0.5, 3), (0.1, 10)])
+def test_the_weight_of_a_job_is_how_nice_its_processes_are(weight: float, steps: int) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with carya.Loader(carya.dataset(code.Squares(64)).map(code.noisy).batch(4), threads=2, weight=weight) as loader:
+        next(iter(loader))
+        job: Any = loader._job
+        host = job._process.pid
+        pids = [host, *job._figures["pids"]]
+        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids] == [min(19, own + steps)] * 3
+        group = Path(f"/proc/{host}/autogroup")
+        if group.exists() and steps:  # what counts where the system shares the cores among sessions first
+            assert group.read_text().endswith(f"nice {steps}\n")
+
+
+def test_a_weight_of_more_than_one_is_refused_for_functions() -> None:
+    with pytest.raises(carya.Unsupported, match=r"weight: got 2 .* give 0\.01 to 1"):
+        carya.Loader(carya.dataset(code.Squares(8)).batch(4), weight=2)

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._core import StreamShape
 from .._errors import Timeout, WorkerDied
-from .._processes.system import end_with_parent
+from .._processes.system import be_nicer, end_with_parent
 from .._processes.transport import Channel, file_of
 from .._processes.wire import Place, versions
 from .._stages.randomness import make_global_random_lazy
@@ -142,6 +142,7 @@ class Host:
 
     def _open(self, message: tuple[Any, ...], fds: list[int]) -> dict[str, Any]:
         self._opened = open_payload(message, fds, self._dump)
+        be_nicer(self._opened.spec.niceness)
         gc.collect()
         gc.freeze()  # pages of what exists stay shared with the workers
         self._figures["stages"] = [0.0] * len(self._opened.labels)

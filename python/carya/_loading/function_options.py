@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,6 @@ TIMEOUT_S = 300.0
 # What is refused where it was given, since it would be ignored.
 _NOT_HERE = {
     "plan": "leave it out: Python functions run in the order in which they are written",
-    "weight": "leave it out: Python functions run in processes, which share the cores as the system has it",
     "share": "leave it out: no daemon runs a user's Python functions",
     "job": "leave it out: no daemon runs a user's Python functions",
 }
@@ -29,7 +29,8 @@ NATIVE = ("auto", "threads", "workers")
 
 
 class FunctionOptions:
-    """timeout: seconds that one call may take, None without a limit. rss_max: bytes of a worker's own memory, or None.
+    """timeout: seconds that one call may take, None without a limit. rss_max: bytes of a worker's own memory, or None. niceness: of the
+    job's processes.
 
     Errors: InvalidArgument, Unsupported, which name the option.
     """
@@ -57,6 +58,7 @@ class FunctionOptions:
                 f'Loader: {self.asked_native}: got {given[self.asked_native]!r} beside native="workers", which does without native '
                 "threads; leave one of them out"
             )
+        self.niceness = niceness_of(given.get("weight", 1.0))
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
         self.places = _places(given.get("function_workers", ()), given.get("function_tls"))
         self.rss_max: int | None = byte_size("max_rss", given["max_rss"]) if "max_rss" in given else None
@@ -97,6 +99,19 @@ def _places(addresses: Any, proof: Any) -> tuple[Place, ...]:
             )
     token = read_token(os.fspath(proof["token"]))
     return tuple(Place(address, token, ca, str(proof.get("server_name", ""))) for address in listed)
+
+
+def niceness_of(weight: float) -> int:
+    """How much nicer the processes of a job of this weight are: the system gives 1.25 times the time for each step.
+
+    Errors: Unsupported, where they would have to be less nice, which users may not.
+    """
+    if weight > 1:
+        raise Unsupported(
+            f"Loader: weight: got {weight!r} for a pipeline with Python functions; give 0.01 to 1: processes can have less of the cores "
+            "than others, so the job that is to have most says 1"
+        )
+    return round(-math.log(weight) / math.log(1.25))
 
 
 def checked_timeout(value: Any) -> float | None:

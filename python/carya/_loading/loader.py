@@ -68,7 +68,8 @@ class Loader(Delivery, DataLoaderAttributes):
     threads: CPU threads that decode and transform; "auto" is the cores allowed divided by the local ranks. A trainer that
     needs fewer has the others asleep.
     weight: this job's part of the cores beside the other jobs of the daemon (or of the process), 0.01 to 100: with 2
-    beside 1 it gets twice the thread time where both want more than there is.
+    beside 1 it gets twice the thread time where both want more than there is. With Python functions 0.01 to 1, beside other jobs
+    with functions, whose processes are 1 by default.
     slots: batches of shared memory; read_ahead: bytes read ahead of the threads ("64MB");
     what they decode at the moment comes on top.
     on_error: what a broken record does: "raise" SampleError, "replace" by another record, "mask" (zeros, valid=False).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -79,6 +80,17 @@ def memory_kills() -> int:
         return int(events.split("oom_kill ")[1].split()[0])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def be_nicer(steps: int) -> None:
+    """This process, and what it starts from now on. Where the system shares the cores among sessions first (autogroups, without
+    cgroups), also the session, which this process has to lead."""
+    if steps <= 0:
+        return
+    os.nice(steps)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # no autogroups, or not for us
+            Path("/proc/self/autogroup").write_text(str(min(19, steps)))
 
 
 def how_it_ended(status: int, killed_for_memory: bool) -> str:

@@ -49,6 +49,7 @@ class StreamSpec:
     # Filters have had their say, and are no stages any more (`settled` of _traits/moves.py). `kept`: what they have left, None for all.
     settled: bool = False
     kept: np.ndarray[Any, Any] | None = None
+    niceness: int = 0  # by how much its processes are nicer than the trainer
     asks_only: bool = False  # the host asks filters, says what they keep, and makes nothing
 
     @property
