@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -358,3 +361,25 @@ def test_the_weight_of_a_job_is_how_nice_its_processes_are(weight: float, steps:
 def test_a_weight_of_more_than_one_is_refused_for_functions() -> None:
     with pytest.raises(carya.Unsupported, match=r"weight: got 2 .* give 0\.01 to 1"):
         carya.Loader(carya.dataset(code.Squares(8)).batch(4), weight=2)
+
+
+def test_a_long_pass_before_the_first_batch_shows_how_far_it_is(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, carya\n"
+        "def slow(sample):\n    time.sleep(0.01)\n    return sample < 300\n"
+        "if __name__ == '__main__':\n"
+        "    with carya.Loader(carya.dataset(range(512)).filter(slow).batch(100), threads=2, epochs=1) as loader:\n"
+        "        print(len(loader))\n"
+    )
+    screen, terminal = os.openpty()
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(screen, 4096):
+                shown += part
+        os.close(screen)
+        assert process.stdout is not None
+        assert process.stdout.read() == b"3\n"
+    assert re.search(rb"asking filter\(slow\) before the first batch: [1-9]\d?%", shown), shown

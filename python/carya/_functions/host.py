@@ -36,6 +36,8 @@ from .steps import ListedSteps, Steps, budget_steps
 _WATCH_S = 0.2
 # The trainer is told of figures not more often.
 _FIGURES_S = 0.02
+# How often the trainer is told how far a pass over all records is.
+_PROGRESS_S = 0.2
 # Chunks that a worker is given by one message, and that one message answers, where they take a moment only.
 _CHUNKS_MAX = 8
 # Descriptors of one message to the trainer, but for those of a single step; it has room for 128 of them.
@@ -165,8 +167,15 @@ class Host:
             self._numbers -= 1
             numbers.append(self._numbers)
             self._tasks.append((self._numbers, (kind, self._numbers, *rest)))
-        while not all(number in self._answers for number in numbers):
+        done, told_at = 0, time.monotonic()
+        while done < len(numbers):
+            if numbers[done] in self._answers:
+                done += 1
+                continue
             self._turn()
+            if (now := time.monotonic()) - told_at >= _PROGRESS_S:
+                told_at = now
+                self._link.send(("progress", done / len(numbers)))
         answers = [self._answers.pop(number) for number in numbers]
         for answer in answers:
             if isinstance(answer, Exception):

@@ -21,6 +21,7 @@ from .. import _core
 from .._errors import Closed, ForkedError, InvalidArgument, Timeout, WorkerDied
 from .._processes.transport import Channel, Packed, file_of, mapped_private
 from .._processes.wire import Place
+from .._sources.progress import Progress
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
 from .._stages.mixing import Mixing
@@ -182,6 +183,10 @@ class FunctionJob:
             for fd in files:
                 os.close(fd)
         (kind, told), fds = self._wait_for()
+        with Progress() as progress:
+            while kind == "progress":
+                progress.show(f"asking {self._spec.asks} before the first batch: {told:.0%}")
+                (kind, told), fds = self._wait_for()
         if kind == "failed":
             raise raised(told, "opening")
         if self._spec.asks_only:

@@ -1,36 +1,34 @@
-"""A progress line for listings that take over a second."""
+"""A progress line for what a loader does before its first batch, where that takes over a second."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-class ListingProgress:
-    """Called with the number of entries seen; shows nothing for the first second, and nothing without a terminal.
+class Progress:
+    """Shows nothing for the first second, and nothing without a terminal. Uses rich when it is installed, else one plain line on
+    stderr."""
 
-    Uses rich when it is installed, else one plain line on stderr.
-    """
-
-    def __init__(self, subject: str, delay_s: float = 1.0) -> None:
-        self._subject = subject
+    def __init__(self, delay_s: float = 1.0) -> None:
         self._due = time.monotonic() + delay_s
         self._shown = False
         self._status: Any = None
 
-    def __enter__(self) -> ListingProgress:
+    def __enter__(self) -> Self:
         return self
 
-    def __call__(self, seen: int) -> bool:
+    def show(self, text: str) -> None:
+        """How far it is."""
         now = time.monotonic()
-        if now >= self._due and sys.stderr.isatty():
-            self._due = now + 0.1
-            self._show(f"listing {self._subject}: {seen:,} files")
-        return True
-
-    def _show(self, text: str) -> None:
+        if now < self._due or not sys.stderr.isatty():
+            return
+        self._due = now + 0.1
         if not self._shown:
             self._shown = True
             try:
@@ -52,3 +50,15 @@ class ListingProgress:
             self._status.stop()
         elif self._shown:
             print(file=sys.stderr)
+
+
+class ListingProgress(Progress):
+    """Called with the number of entries seen."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__()
+        self._subject = subject
+
+    def __call__(self, seen: int) -> bool:
+        self.show(f"listing {self._subject}: {seen:,} files")
+        return True

@@ -92,6 +92,11 @@ class StreamSpec:
         return self.regroup is not None and getattr(self.regroup.fn, "lengths", None) is None
 
     @property
+    def asks(self) -> str:
+        """The stages that are asked of every record before the first batch, for persons."""
+        return ", ".join(stage.label for stage in self.stages if stage.kind in ("filter", *REGROUPS)) or "functions"
+
+    @property
     def asks_shards(self) -> bool:
         """Whether the samples of shards are counted, or asked of filters, before the first batch."""
         of = self.dataset
