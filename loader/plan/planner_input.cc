@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autotune/order/fit.h"
+#include "transforms/ops/encoded/decode_raw.h"
 #include "transforms/pipeline/source.h"
 
 namespace carya::loader {
@@ -255,12 +256,12 @@ PlannerInput planner_input(const transforms::Pipeline& pipeline, const PipelineI
   }
   for (std::size_t first = 0; first < ops.size(); ++first)
     for (const std::size_t second : notes)
-      if (first != second && (ops[first]->traits().kind == OpKind::kDecode || ops[first]->traits().waits))
+      if (first != second && (decodes_picture(*ops[first]) || ops[first]->traits().waits))
         input.chain.fusing.push_back({first, second});
   // At most 820 stages: the planner looks at them from everywhere.
   const std::size_t notes_max = notes.size() <= 10 ? 3 : notes.size() <= 28 ? 2 : 1;
   for (std::size_t i = 0; i < ops.size(); ++i)
-    if (ops[i]->traits().kind == OpKind::kDecode) add_narrow_decodes(input, {i}, notes, notes_max);
+    if (decodes_picture(*ops[i])) add_narrow_decodes(input, {i}, notes, notes_max);
   NarrowWaiting(input, pipeline).add();
   return input;
 }

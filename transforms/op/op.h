@@ -64,7 +64,7 @@ inline constexpr std::string_view kMainField = "image";
 
 /// The effect of an op on a sample's tensors. It decides how a plan runs the op.
 enum class OpKind : std::uint8_t {
-  kDecode,     ///< encoded bytes -> image
+  kDecode,     ///< encoded bytes -> image, array
   kGeometric,  ///< moves the pixels of HWC images, in the same way in all images of a sample
   kColor,      ///< changes the values of HWC images in place, each image by itself
   kPoint,      ///< changes each value by itself, or its place: cast, normalize, layout

@@ -20,6 +20,7 @@
 #include "transforms/ops/color.h"
 #include "transforms/ops/crops.h"
 #include "transforms/ops/decode.h"
+#include "transforms/ops/encoded/decode_raw.h"
 #include "transforms/ops/encoded/transcode.h"
 #include "transforms/ops/erasing.h"
 #include "transforms/ops/flip_pad.h"
@@ -49,6 +50,7 @@ constexpr Entry kOps[] = {
     {"crop_audio", AudioWindow::parse_crop},
     {"decode_audio", DecodeAudio::parse},
     {"decode_image", DecodeImage::parse},
+    {"decode_raw", DecodeRaw::parse},
     {"equalize", FixedColor::parse_equalize},
     {"gain", Gain::parse},
     {"gaussian_blur", GaussianBlur::parse},

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "transforms/op/params.h"
+#include "transforms/ops/encoded/decode_raw.h"
 #include "transforms/ops/encoded/transcode.h"
 #include "transforms/ops/geometry.h"
 #include "transforms/ops/registry.h"
@@ -318,7 +319,7 @@ Hash128 Pipeline::fingerprint(OnError on_error, const std::vector<std::size_t>& 
   for (const auto& op : ops_) {
     hasher.update(std::string_view(op->json()));
     hash_versions(hasher, *op);
-    decodes |= op->traits().kind == OpKind::kDecode || as_transcode(*op) != nullptr;
+    decodes |= decodes_picture(*op) || as_transcode(*op) != nullptr;
   }
   if (reuse_epochs_ > 1) {  // of one epoch each: the bits of a pipeline without
     hasher.update(kReuse);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/checked.h"
+#include "transforms/op/array_row.h"
 #include "transforms/op/params.h"
 
 namespace carya::transforms {
@@ -95,31 +95,10 @@ Result<SourceSpec> parse_webdataset(Params& params) {
   return spec;
 }
 
-/// The "dtype" and "shape" of one row. A fault is in `params`.
-TensorSpec read_row(Params& params, const std::string& name) {
-  const std::string type = params.string("dtype");
-  std::optional<DType> dtype = dtype_from_name(type);
-  if (dtype == DType::kBfloat16) dtype.reset();  // of what is made, not of what is read
-  if (!dtype)
-    params.reject("dtype", "a numpy name of bool, int, uint or float of 8 to 64 bits, as \"uint8\"");
-  std::vector<std::int64_t> shape = params.integers("shape", 0, kDimensionsMax, 1, kRowBytesMax,
-                                                    "the shape of one row, at most 8 dimensions");
-  std::int64_t bytes = dtype ? static_cast<std::int64_t>(dtype_bytes(*dtype)) : 1;
-  for (const std::int64_t dimension : shape) {
-    const auto product = checked_mul(bytes, dimension);
-    if (!product || *product > kRowBytesMax) {
-      params.reject("shape", fmt::format("at most {} B per row", kRowBytesMax));
-      break;
-    }
-    bytes = *product;
-  }
-  return {name, dtype.value_or(DType::kUint8), std::move(shape)};
-}
-
 // With "rows_max", each record has a number of such rows, at most so many.
 Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
   Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
-  SourceField field{SourceField::Kind::kTensor, read_row(params, name)};
+  SourceField field{SourceField::Kind::kTensor, read_array_row(params, name)};
   params.string("fingerprint");
   if (given.find("rows_max") != nullptr) {
     field.rows_max = params.integer("rows_max", 0, kRowBytesMax);
@@ -212,7 +191,7 @@ Result<SourceSpec> parse_records(Params& params, const std::string& type) {
   for (const auto& [name, given] : *tensors) {
     Params tensor("source: tensors[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
     tensor.string("key");
-    TensorSpec row = read_row(tensor, name);
+    TensorSpec row = read_array_row(tensor, name);
     TRY(tensor.finish());
     canonical.emplace_back(name, Json(tensor.take_canonical()));
     spec.fields.push_back({SourceField::Kind::kTensor, std::move(row)});
@@ -271,24 +250,13 @@ Result<SourceSpec> parse_source(const Json& object) {
 
 std::vector<FieldState> initial_states(const std::vector<SourceField>& fields) {
   std::vector<FieldState> states;
-  const auto may_be_image = [](const SourceField& field) {
-    const auto& shape = field.spec.shape;
-    return field.kind == SourceField::Kind::kTensor && field.spec.dtype == DType::kUint8 &&
-           field.rows_max < 0 && shape.size() == 3 && (shape[2] == 1 || shape[2] == 3 || shape[2] == 4);
-  };
-  const SourceField* main = nullptr;
-  for (const SourceField& field : fields)
-    if (field.spec.name == kMainField && may_be_image(field)) main = &field;
   for (const SourceField& field : fields) {
     FieldState state{.spec = field.spec, .rows_max = field.rows_max};
     if (field.kind == SourceField::Kind::kLabel) state.form = FieldState::Form::kLabel;
-    if (field.kind == SourceField::Kind::kTensor) {
-      const bool image = main && may_be_image(field) && field.spec.shape[0] == main->spec.shape[0] &&
-                         field.spec.shape[1] == main->spec.shape[1];
-      state.form = image ? FieldState::Form::kImage : FieldState::Form::kTensor;
-    }
+    if (field.kind == SourceField::Kind::kTensor) state.form = FieldState::Form::kTensor;
     states.push_back(std::move(state));
   }
+  find_pictures(states);
   return states;
 }
 

@@ -279,6 +279,7 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
       CHECK(tensor.spec.bytes() == static_cast<std::int64_t>(bytes.size()));
     sample.tensors.push_back(std::move(tensor));
   }
+  TRY(check_raws(program, inputs));
   TRY(run_sounds(program, id, inputs, sample));
   if (program.objects.op != nullptr && !program.objects.from_source)
     TRY(begin_objects(program, inputs, sample));
@@ -291,7 +292,9 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
       static_cast<const ObjectOp*>(entry.op)->apply(sample.objects);
     }
     for (const std::size_t f : entry.fields) {
-      if (kind == OpKind::kDecode)
+      if (const DecodeRaw* const raw = as_decode_raw(*entry.op))
+        sample.tensors[f].spec = raw->row_of(sample.tensors[f].spec.name);
+      else if (kind == OpKind::kDecode)
         TRY(decode(program, static_cast<const DecodeImage&>(*entry.op), price, sample, sample.tensors[f]));
       if (kind == OpKind::kColor) TRY(recolor(entry, id, patience, price, sample.tensors[f]));
       if (kind == OpKind::kPoint) compute(entry, f, sample.tensors[f]);

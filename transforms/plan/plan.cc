@@ -37,6 +37,7 @@ class CompiledPlan final : public Plan {
     Scratch::Impl& impl = scratch.impl();
     StageTimer timer = begin(impl, inputs, indexes);
     if (!program_.options.fuse) return run_whole(impl, timer, id, inputs, outputs);
+    TRY(check_raws(program_, inputs));
     if (has_steps()) {
       TRY(prepare_pictures(impl, timer, id, inputs, indexes));
       TRY(run_pictures(impl, timer, id, inputs, outputs));
@@ -51,6 +52,7 @@ class CompiledPlan final : public Plan {
     Scratch::Impl& impl = scratch.impl();
     StageTimer timer = begin(impl, inputs, indexes);
     if (!program_.options.fuse) return pack_whole(impl, timer, id, inputs, room);
+    TRY(check_raws(program_, inputs));
     if (has_steps()) TRY(prepare_pictures(impl, timer, id, inputs, indexes));
     std::array<ImageSize, kFieldsMax> sizes;
     for (const std::size_t f : program_.pictures) sizes[f] = made_size(impl, f);
@@ -417,7 +419,7 @@ Status CompiledPlan::run_pictures(Scratch::Impl& impl, StageTimer& timer, const 
     return run_views(impl, timer, id, inputs, outputs);
   for (const std::size_t f : program_.pictures) {
     const FieldProgram& field = program_.fields[f];
-    if (!field.decode) CHECK(inputs[f].size() == packed_bytes(program_.inputs[f].spec, impl.sizes[f]));
+    if (!field.decode) CHECK(inputs[f].size() == pixel_bytes(field, impl.sizes[f]));
     impl.trace.clear();
     TRY(render(impl, source_of(impl, id, f, inputs[f]), f, timer.timed() ? &impl.trace : nullptr,
                outputs[f]));
@@ -440,7 +442,7 @@ Status CompiledPlan::run_views(Scratch::Impl& impl, StageTimer& timer, const Sam
     timer.add(0, bytes, impl.trace.decoded_bytes, impl.trace.decoded_at_ns);
     bytes = impl.trace.decoded_bytes;
   } else {
-    CHECK(input.size() == packed_bytes(program_.inputs[views[0]].spec, impl.sizes[views[0]]));
+    CHECK(input.size() == pixel_bytes(program_.fields[views[0]], impl.sizes[views[0]]));
   }
   for (std::size_t v = 0; v < views.size(); ++v) {
     impl.trace.clear();

@@ -260,7 +260,13 @@ FieldProgram compile_field(Program& program, std::size_t index, const FieldState
     const OpKind kind = entry.op->traits().kind;
     if (kind == OpKind::kViews) taken_as = index;
     const bool takes = std::find(entry.fields.begin(), entry.fields.end(), taken_as) != entry.fields.end();
-    if (takes && kind == OpKind::kDecode) {
+    const DecodeRaw* const raw = takes ? as_decode_raw(*entry.op) : nullptr;
+    if (raw != nullptr) {  // from here on as an array of the source
+      const TensorSpec row = raw->row_of(field.name);
+      field.source_shape = row.shape;
+      field.in_bytes = row.bytes();
+      field.first_step_op = steps_seen;
+    } else if (takes && kind == OpKind::kDecode) {
       field.decode = static_cast<const DecodeImage*>(entry.op);
       field.decoder = second_view ? program.fields[origin].decoder : program.decoders++;
       field.first_step_op = steps_seen;
@@ -306,7 +312,7 @@ std::vector<PictureOp> picture_ops(const Program& program) {
     const bool steps = is_step(kind);
     const bool in_picture = std::ranges::any_of(
         entry.fields, [&](std::size_t f) { return program.fields[f].kind == FieldProgram::Kind::kPicture; });
-    if (in_picture && kind != OpKind::kDecode && entry.view != 1)  // those of the first view
+    if (in_picture && !decodes_picture(*entry.op) && entry.view != 1)  // those of the first view
       ops.push_back({entry.op, entry.index, steps_seen, steps, entry.gate.group != nullptr});
     steps_seen += steps;
   }
@@ -337,6 +343,10 @@ void name_picture_stages(Program& program, Program::Stage& decode) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = *ops[i].op;
     const OpTraits& traits = op.traits();
+    if (traits.kind == OpKind::kDecode) {  // decode_raw, in whose place a picture decodes nothing
+      add_op(stage, op.name(), ops[i].index);
+      continue;
+    }
     if (ops[i].grouped) {
       add_op(stage, "random_apply[" + op.name() + "]", ops[i].index);
     } else if (windows_only && traits.is_window && traits.is_resize) {
@@ -375,7 +385,7 @@ void name_stages(Program& program) {
   Program::Stage decode;
   Program::Stage arrays;
   for (const Program::OpProgram& entry : program.ops) {
-    if (entry.op->traits().kind == OpKind::kDecode) {
+    if (decodes_picture(*entry.op)) {
       add_op(decode, decode.name.empty() ? entry.op->name() : "", entry.index);
     } else if (std::ranges::all_of(entry.fields, [&](std::size_t f) {
                  return program.fields[f].kind != FieldProgram::Kind::kPicture;
@@ -458,6 +468,7 @@ Result<Program> compile_program(std::shared_ptr<const Pipeline> pipeline, const 
       if (state.form == FieldState::Form::kTensor && state.spec.bytes() < 0)
         return fail(Code::kInvalidArgument, "plan: " + state.spec.name + " is " + state.spec.to_string() +
                                                 "; give it one shape: put boxes(...) behind decode_image");
+  find_raws(program);
   find_objects(program, before, states);
   program.options.fuse &= !has_float_steps(program);
   for (std::size_t i = 0; i < states.size(); ++i)

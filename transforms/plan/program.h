@@ -11,6 +11,7 @@
 #include "transforms/ops/audio/audio_op.h"
 #include "transforms/ops/color.h"
 #include "transforms/ops/decode.h"
+#include "transforms/ops/encoded/decode_raw.h"
 #include "transforms/ops/geometry.h"
 #include "transforms/ops/objects/boxes.h"
 #include "transforms/pipeline/pipeline.h"
@@ -118,6 +119,12 @@ struct Program {
   std::vector<StepOp> step_ops;
   std::vector<FieldProgram> fields;
   std::vector<std::size_t> pictures;  ///< the indices of fields of kPicture
+  /// The inputs whose bytes are taken for arrays, by their index.
+  struct RawField {
+    std::size_t field = 0;
+    const DecodeRaw* op = nullptr;
+  };
+  std::vector<RawField> raws;
   /// The two fields that the views of one picture become. The second is the last field. Before the op that makes it,
   /// ops that take the first field take it too.
   std::optional<std::array<std::size_t, 2>> views;
@@ -155,6 +162,14 @@ Result<std::vector<OwnedTensor>> run_op_by_op(const Program& program, const Samp
 /// Errors: those of Plan::run(), with op and field; kUnsupported (a library is not on this machine).
 Status run_audio(const FieldProgram& field, const SampleId& id, std::span<const std::byte> input,
                  std::span<const std::byte> length, AudioClip& clip);
+
+/// Note the inputs that the ops take for arrays.
+void find_raws(Program& program);
+/// Check the lengths of the inputs that are taken for arrays. Errors: kCorrupt.
+Status check_raws(const Program& program, std::span<const std::span<const std::byte>> inputs);
+
+/// The bytes of the input of a picture that is decoded already and has this size.
+std::uint64_t pixel_bytes(const FieldProgram& field, ImageSize size);
 
 /// Begin the objects of a sample, whose main image has this size before the op boxes. Errors: kCorrupt.
 Status load_objects(const ObjectProgram& program, std::span<const std::span<const std::byte>> inputs,

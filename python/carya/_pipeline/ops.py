@@ -23,6 +23,11 @@ PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 Layout = Literal["CHW", "HWC"]
 
 
+def _type_name(dtype: Any) -> str:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).removeprefix("torch.")
+
+
 class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
     """Methods that append an operation. Every parameter, and every shape the op is given, is checked at once.
 
@@ -65,6 +70,30 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         ('image', 'uint8', (None, None, 3))
         """
         return self._with_op("decode_image", order, mode=mode, apply_exif=apply_exif, fields=plain(fields))
+
+    def decode_raw(
+        self,
+        dtype: Any,
+        shape: Sequence[int] = (),
+        fields: Sequence[str] | None = None,
+        **order: Unpack[OrderHints],
+    ) -> Self:
+        """Take the bytes of a record for an array: little-endian values, row by row, with nothing in front of them.
+
+        Shape: encoded bytes -> `shape`, of `dtype`: bool, int, uint or float of 8 to 64 bits. `fields`: None takes every encoded
+        field. A uint8 (height, width, 1, 3 or 4) called `image` is a picture from then on, and so are others of its size, as
+        in `carya.arrays`.
+        Errors: InvalidArgument here; a record of another length is bad data when its sample is made (`on_error`).
+        Reference: numpy.frombuffer(data, dtype).reshape(shape) / tf.io.decode_raw.
+
+        >>> import carya, numpy as np, pathlib, tempfile
+        >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.bin"
+        >>> name.write_bytes(np.arange(6, dtype="<f4").tobytes())
+        24
+        >>> carya.files([name], field="value").decode_raw("float32", (2, 3))[0]["value"][1]
+        array([3., 4., 5.], dtype=float32)
+        """
+        return self._with_op("decode_raw", order, dtype=_type_name(dtype), shape=plain(shape), fields=plain(fields))
 
     def transcode(
         self,
@@ -375,8 +404,7 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         >>> carya.image_folder("photos").decode_image().to_dtype("float32", scale=True).outputs[0]
         ('image', 'float32', (None, None, 3))
         """
-        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-        return self._with_op("to_dtype", order, dtype=name.removeprefix("torch."), scale=scale, fields=plain(fields))
+        return self._with_op("to_dtype", order, dtype=_type_name(dtype), scale=scale, fields=plain(fields))
 
     def to_layout(self, layout: Layout, fields: Sequence[str] | None = None, **order: Unpack[OrderHints]) -> Self:
         """Order of the axes: "CHW" (planes, as torch wants it) or "HWC" (interleaved, as decoded).
