@@ -16,9 +16,16 @@
 namespace carya::io {
 namespace {
 
-/// The numbers of a record in `places`: its file, and two for each field.
-std::size_t row_of(const FoundRanges& found) {
-  return 1 + 2 * found.fields;
+constexpr std::size_t kNumbers = 3;  // of a field in `places`
+
+/// A field of a record, as it was found.
+struct Place {
+  std::uint64_t file, offset, bytes;
+};
+
+Place place_of(const FoundRanges& found, std::uint64_t record, std::size_t field) {
+  const auto numbers = found.places.subspan((record * found.fields + field) * kNumbers, kNumbers);
+  return {numbers[0], numbers[1], numbers[2]};
 }
 
 std::string_view name_of(const FoundRanges& found, std::uint64_t record) {
@@ -32,7 +39,7 @@ Status check_sizes(const FoundRanges& found) {
     return wanted && got == *wanted;
   };
   if (found.count > 0 && found.fields > 0 && !found.paths.empty() &&
-      found.marks.size() == found.paths.size() && is(found.places.size(), row_of(found)) &&
+      found.marks.size() == found.paths.size() && is(found.places.size(), kNumbers * found.fields) &&
       found.name_bytes > 0 && is(found.names.size(), found.name_bytes) &&
       (found.labels.empty() || is(found.labels.size(), 1)))
     return {};
@@ -45,20 +52,19 @@ Status check_sizes(const FoundRanges& found) {
 }
 
 Status check_record(const FoundRanges& found, std::uint64_t record) {
-  const auto row = found.places.subspan(record * row_of(found), row_of(found));
-  if (row[0] >= found.paths.size())
-    return fail(Code::kInvalidArgument, fmt::format("{}: record {}: file {}; give 0 to {}", found.kind,
-                                                    record, row[0], found.paths.size() - 1));
   if (name_of(found, record).empty())
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: record {} has no name; give each one", found.kind, record));
-  const std::uint64_t end = found.marks[row[0]].version.bytes;
   for (std::size_t f = 0; f < found.fields; ++f) {
-    const std::uint64_t offset = row[1 + 2 * f], bytes = row[2 + 2 * f];
+    const auto [file, offset, bytes] = place_of(found, record, f);
+    if (file >= found.paths.size())
+      return fail(Code::kInvalidArgument, fmt::format("{}: record {}: file {}; give 0 to {}", found.kind,
+                                                      record, file, found.paths.size() - 1));
+    const std::uint64_t end = found.marks[file].version.bytes;
     if (bytes > end || offset > end - bytes)
       return fail(Code::kInvalidArgument,
                   fmt::format("{}: record {}: {} B at {}, and {} has {} B; give ranges inside of their file",
-                              found.kind, record, bytes, offset, found.paths[row[0]], end));
+                              found.kind, record, bytes, offset, found.paths[file], end));
   }
   return {};
 }
@@ -94,12 +100,12 @@ Result<RangeSource> list_ranges(const FoundRanges& found, const ListingOptions& 
     }
     builder.reserve(found.count, found.names.size());
     for (std::uint64_t i = 0; i < found.count; ++i) {
-      const auto row = found.places.subspan(i * row_of(found), row_of(found));
+      const Place place = place_of(found, i, f);
       builder.add({.name = name_of(found, i),
-                   .bytes = row[2 + 2 * f],
+                   .bytes = place.bytes,
                    .label = found.labels.empty() ? -1 : found.labels[i],
-                   .offset = row[1 + 2 * f],
-                   .container = static_cast<std::uint32_t>(row[0])});
+                   .offset = place.offset,
+                   .container = static_cast<std::uint32_t>(place.file)});
     }
     source.manifests.push_back(ManifestImage::from(builder.build()));
   }

@@ -20,7 +20,7 @@ struct FoundRanges {
   std::vector<FileMark> marks;     ///< one for each path
   std::size_t fields = 1;          ///< of each record
   std::uint64_t count = 0;
-  /// For each record the number of its file, and of each field where it begins and how many bytes it has. None: a broken
+  /// For each field of each record the number of its file, where it begins and how many bytes it has. None: a broken
   /// record, as everywhere.
   std::span<const std::uint64_t> places;
   /// For each record its name in rows of so many bytes, zeros behind it: what a person finds it by.

@@ -345,10 +345,13 @@ Status Dataset::check_arrays() const {
 
 Status Dataset::check_marks(std::uint64_t record, std::uint32_t& checked) const {
   if (!marked_) return {};
-  const std::uint32_t file = addressed()->record(source_index(record)).container;
-  if (file == checked) return {};
-  TRY(marked_->check(file));
-  checked = file;
+  for (const Field& field : fields_) {
+    if (field.kind != Kind::kEncoded) continue;
+    const std::uint32_t file = field.manifest->record(source_index(record)).container;
+    if (file == checked) continue;
+    TRY(marked_->check(file));
+    checked = file;
+  }
   return {};
 }
 

@@ -23,7 +23,7 @@ struct Found {
   TempDir dir;
   std::string a = dir.write("a.db", "0123456789abcdef");
   std::string b = dir.write("b.db", "ghijklmnopqrstuv");
-  std::vector<std::uint64_t> places = {1, 0, 16, 4, 4, 0, 8, 3, 16, 0};
+  std::vector<std::uint64_t> places = {1, 0, 16, 1, 4, 4, 0, 8, 3, 1, 16, 0};
   std::string names = std::string("two\0", 4) + "one ";
   std::vector<std::int64_t> labels = {7, -2};
   FoundRanges ranges{.kind = "test",
@@ -54,23 +54,28 @@ TEST(Ranges, AreManifestsOfEachField) {
   EXPECT_EQ(first.offset, 0u);
   EXPECT_EQ(first.bytes, 16u);
   EXPECT_EQ(first.label, 7);
+  EXPECT_EQ(second.path, "b.db");
   EXPECT_EQ(second.offset, 4u);
   EXPECT_EQ(second.bytes, 4u);
   EXPECT_EQ(listed->manifests[0]->record(1).member, "one ");
+  EXPECT_EQ(listed->manifests[0]->record(1).path, "a.db");
+  EXPECT_EQ(listed->manifests[1]->record(1).path, "b.db");  // fields may lie in different files
   EXPECT_EQ(listed->manifests[1]->record(1).bytes, 0u);
   EXPECT_EQ(listed->manifests[0]->file_version(1), found.ranges.marks[0].version);
+  EXPECT_EQ(listed->manifests[1]->file_version(1), found.ranges.marks[1].version);
   EXPECT_EQ(listed->files->count(), 2u);
 }
 
 TEST(Ranges, ThatLieAreRefused) {
-  const std::array<std::function<void(Found&)>, 12> lies = {
+  const std::array<std::function<void(Found&)>, 13> lies = {
       [](Found& f) { f.places[0] = 2; },
+      [](Found& f) { f.places[9] = 2; },
       [](Found& f) { f.places[2] = 17; },
       [](Found& f) { f.places[1] = 1; },
-      [](Found& f) { f.places[3] = UINT64_MAX; },
-      [](Found& f) { f.places[8] = 17; },
+      [](Found& f) { f.places[4] = UINT64_MAX; },
+      [](Found& f) { f.places[10] = 17; },
       [](Found& f) { f.names[0] = '\0'; },
-      [](Found& f) { f.ranges.places = std::span(f.places).first(9); },
+      [](Found& f) { f.ranges.places = std::span(f.places).first(11); },
       [](Found& f) { f.ranges.names = std::span(f.names).first(7); },
       [](Found& f) { f.ranges.labels = std::span(f.labels).first(1); },
       [](Found& f) { f.ranges.count = UINT64_MAX / 2; },

@@ -24,8 +24,8 @@ from test_beton import stored
 from test_remote import at, read_until_remote
 
 import carya
-from carya._containers.addresses import at_addresses, record_name
 from carya._containers.ranges import Ranges
+from carya._formats.addresses import at_addresses, record_name
 from carya._formats.kept import look_at
 
 lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed")
@@ -368,7 +368,7 @@ def test_addresses_that_lie_are_refused(tmp_path: Path) -> None:
     listed = look_at("test", str(path))
 
     def opened(place: list[int], name: bytes = b"#0", **options: Any) -> Any:
-        return at_addresses("test", [listed], ["image"], np.array([place]), np.array([name]), **options).open()
+        return at_addresses("test", [listed], ["image"], np.array([[place]]), np.array([name]), **options).open()
 
     assert opened([0, 40, 60]).address(0)["bytes"] == 60
     for place, wanted in (
@@ -385,7 +385,7 @@ def test_addresses_that_lie_are_refused(tmp_path: Path) -> None:
         opened([0, 0, 1], marks=[(0, 7)])
     with pytest.raises(carya.IoError, match="it was cut off"):
         opened([0, 0, 1], marks=[(96, 0)])
-    text = at_addresses("test", [listed], ["image"], np.array([[0, 0, 1]]), np.array([b"#0"])).to_json()
+    text = at_addresses("test", [listed], ["image"], np.array([[[0, 0, 1]]]), np.array([b"#0"])).to_json()
     with pytest.raises(
         carya.InvalidArgument, match=r"does not say where the records lie; make the pipeline by carya\.test"
     ):

@@ -37,7 +37,7 @@ TEST(Pipeline, CanonicalTextIsAFixedPoint) {
       R"({"op":"pad","padding":[1,2,3,4],"fill":7,"padding_mode":"reflect"},{"op":"random_crop","size":[8,8]}]})",
       R"({"version":1,"source":{"type":"webdataset","tars":["a.tar"]},"ops":[{"op":"decode_image"}]})",
       R"({"version":1,"source":{"type":"ranges","kind":"lmdb","paths":["data.mdb"],"stamps":[100,-5,4240,7],)"
-      R"("encoded":["image","mask"],"label":true,"count":3,"arrays":{"places":{"dtype":"uint64","shape":[5],)"
+      R"("encoded":["image","mask"],"label":true,"count":3,"arrays":{"places":{"dtype":"uint64","shape":[6],)"
       R"("fingerprint":"00"},"names":{"dtype":"uint8","shape":[4],"fingerprint":"01"}}},"ops":[{"op":"decode_image"}]})",
       document(
           R"({"op":"normalize","mean":1e-5,"std":100000})", "null",

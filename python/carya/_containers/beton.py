@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import SampleError, Unsupported, invalid
+from .._formats.addresses import at_addresses, record_name
 from .._formats.kept import Listed, digest, source_files
 from .._formats.needed import needed
 from .._formats.values import checked_names, native_order
@@ -23,7 +24,6 @@ from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import encoded_fields
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .addresses import at_addresses, record_name
 from .ranges import File, Ranges
 
 NAMED = re.compile(r"^[^.].*\.beton$")
@@ -179,13 +179,14 @@ class BetonSamples:
         for number, head in enumerate(self._heads):
             at, size = head.begin, head.samples * self._row.itemsize
             rows = np.frombuffer(self._ranges.read(number, at, size), self._row)
-            lies = [np.full((len(rows), 1), number, np.uint64)]
+            lies: list[Array] = []
             broken: dict[int, bytes] = {}
             for field in wanted:
                 lies.append(self._lies(number, self._fields[field], rows[f"f{field}"], broken))
-            for lie in lies[1:]:
+            for lie in lies:
                 lie[list(broken)] = 0
-            places.append(np.hstack(lies))
+            numbers = np.full((len(rows), 1), number, np.uint64)
+            places.append(np.stack([np.hstack([numbers, lie]) for lie in lies], axis=1))
             names += [record_name(row, broken.get(row, b"")) for row in range(len(rows))]
             if labelled is not None:
                 labels.append(rows[f"f{labelled}"])

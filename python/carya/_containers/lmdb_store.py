@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from .._errors import Unsupported, invalid
+from .._formats.addresses import at_addresses, record_name
 from .._formats.kept import Listed, digest, look_at
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import checked_label, encoded_fields
 from .._sources.paths import PathLike, path_list
 from .._stages.source import checked_dataset
-from .addresses import at_addresses, record_name
 from .lmdb_pages import LmdbPages, check_mark
 from .ranges import Ranges
 
@@ -141,7 +141,7 @@ class LmdbEntries:
             "lmdb",
             self._files,
             fields,
-            np.hstack([numbers[:, None], *[np.concatenate(self._lies)] * len(fields)]),
+            np.stack([np.hstack([numbers[:, None], np.concatenate(self._lies)])] * len(fields), axis=1),
             np.array(names),
             labels=None if label is None else np.frombuffer(labels, np.int64),
             marks=self._marks,

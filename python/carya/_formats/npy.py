@@ -21,6 +21,7 @@ from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
+from .addresses import RawRows, row_names, row_places, rows_at_addresses, why_not_raw
 from .kept import Listed, digest, kept_name, make_once, source_files
 from .texts import copy_with_room
 from .values import checked_names, native_order
@@ -40,6 +41,7 @@ def npy(
     paths: PathLike | Sequence[PathLike] | Mapping[str, PathLike | Sequence[PathLike]],
     *,
     record: Record = "row",
+    native: bool = False,
     endpoint: str | None = None,
 ) -> Pipeline:
     """Arrays in .npy files: rows of all of them one behind the other, or each file a record. They are mapped, not read.
@@ -49,13 +51,17 @@ def npy(
     `record="row"`: records are rows, along the first axis, all of one dtype and shape. `record="file"`: each file, whatever its
     shape. The field is "value", or those of `paths`. Numbers of any dtype, also of the other byte order and in Fortran's order;
     arrays of objects are pickles, which are never loaded.
-    For one file per field, `carya.arrays({"x": "x.npy"})` reads natively, without worker processes.
+
+    `native=True`: rows are read by io_uring where they lie and never touch Python, as members of tars are: without worker
+    processes, with `cache=`, `remote=` and operations on pictures. The fields and their bits are the same, and a sample has them
+    by name. It takes numbers of at most 8 bytes, little-endian, in C order, and keeps each file open. A field "label" of int64
+    numbers is held in memory. For one file per field that fits in memory, `carya.arrays({"x": "x.npy"})` maps it in this process.
 
     A file that changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
     folder as a whole, once for each version.
     Errors: NotFound, InvalidArgument (numbers of files or rows, dtypes or shapes that differ, no row), SampleError (no .npy file,
-    one that was cut off), Unsupported (objects, text, structured dtypes).
+    one that was cut off), Unsupported (objects, text, structured dtypes; with `native` what it does not take).
     Reference: numpy.load(allow_pickle=False).
 
     >>> import carya, numpy as np, pathlib, tempfile
@@ -63,6 +69,8 @@ def npy(
     >>> for i in range(2): np.save(folder / f"x{i}.npy", np.arange(6, dtype=np.int16).reshape(3, 2) + 10 * i)
     >>> carya.npy(folder)[4]["value"]
     array([12, 13], dtype=int16)
+    >>> carya.npy(folder, native=True).outputs
+    [('value', 'int16', (2,))]
     """
     by_name = paths if isinstance(paths, Mapping) else {"": paths}
     listed = {name: source_files("npy", given, _NPY, "*.npy", endpoint) for name, given in by_name.items()}
@@ -72,6 +80,12 @@ def npy(
     parts = []
     for row in zip(*listed.values(), strict=True):
         parts.append({name: _npy_array(file) for name, file in zip(listed, row, strict=True)})
+    if not isinstance(native, bool):
+        raise invalid("npy: native", native, "True or False")
+    if native and record == "row":
+        return _native(parts)
+    if native and record == "file":
+        raise Unsupported('npy: native=True: files are records of any shape; leave native= out, or give record="row"')
     return _pipeline("npy", parts, record)
 
 
@@ -120,6 +134,43 @@ def _pipeline(kind: str, parts: list[dict[str, _Stored]], record: Record) -> Pip
         raise invalid(f"{kind}: record", record, '"row" or "file"')
     rows = ArrayFiles(kind, parts, record)
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
+
+
+def _native(parts: list[dict[str, _Stored]]) -> Pipeline:
+    """Rows as ranges of their files. Errors: InvalidArgument, Unsupported."""
+    first = parts[0]
+    counts = [_rows("npy", part, first) for part in parts]
+    for part in parts:
+        for one in part.values():
+            why = why_not_raw(one.dtype, one.shape[1:])
+            if one.fortran and len(one.shape) > 1:
+                why = "it is in Fortran's order"
+            if why:
+                raise Unsupported(f"npy: {one.subject}: native=True: {why}; leave native= out")
+    if not sum(counts):
+        raise invalid("npy: paths", [next(iter(part.values())).file.path for part in parts], "files with a row")
+    files: list[Listed] = []
+    fields, labels = [], None
+    for name, like in first.items():
+        stored = [part[name] for part in parts]
+        if name == "label" and like.dtype == np.int64 and len(like.shape) == 1 and len(first) > 1:
+            labels = np.concatenate([_values(one) for one in stored])
+            continue
+        size = like.dtype.itemsize * math.prod(like.shape[1:])
+        places = [row_places(len(files) + i, one.offset, one.shape[0], size) for i, one in enumerate(stored)]
+        files += [one.file for one in stored]
+        fields.append(RawRows(name or "value", like.dtype, like.shape[1:], np.concatenate(places)))
+    return rows_at_addresses("npy", files, fields, row_names(counts), labels)
+
+
+def _values(one: _Stored) -> Array:
+    with open(one.file.path, "rb") as source:
+        source.seek(one.offset)
+        values = np.fromfile(source, one.dtype, one.shape[0])
+    one.file.check("npy")
+    if len(values) != one.shape[0]:
+        raise SampleError(f"npy: {one.subject}: it was cut off; copy it again")
+    return values
 
 
 class _Stored(NamedTuple):
