@@ -103,6 +103,11 @@ def why_not_raw(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
     return "" if len(shape) <= _DIMENSIONS_MAX else f"its rows have {len(shape)} dimensions"
 
 
+def is_label(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], fields: int) -> bool:
+    """Whether a field of so many is the one that is held in memory: `label`, with the type that it has of other sources."""
+    return name == "label" and dtype == np.int64 and not shape and fields > 1
+
+
 def row_places(file: int, offset: int, rows: int, size: int) -> Array:
     """Of rows of so many bytes that lie one behind the other.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from .._options import integer
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
+from .addresses import RawRows, is_label, row_names, rows_at_addresses, why_not_raw
 from .kept import Listed, digest, source_files
 from .needed import needed
 from .values import native_order
@@ -25,11 +27,14 @@ _NAMED = re.compile(r"^[^.].*\.(h5|hdf5|hdf|he5)$")
 _OPEN_MAX = 16  # files that a process has open
 _CHUNK_CACHE = 64 << 20
 
+Array = np.ndarray[Any, Any]
+
 
 def hdf5(
     paths: PathLike | Sequence[PathLike],
     datasets: str | Sequence[str] | Mapping[str, str] | None = None,
     *,
+    native: bool = False,
     chunk_cache: int = _CHUNK_CACHE,
     endpoint: str | None = None,
 ) -> Pipeline:
@@ -46,13 +51,18 @@ def hdf5(
     never before a fork, read only and without locks; external links, virtual datasets and external storage, which read other
     files, are refused.
 
+    `native=True`: h5py says where rows lie, once when the pipeline is made, and io_uring reads them there, as members of tars are:
+    without worker processes, with `cache=`, `remote=` and operations on pictures. The fields and their bits are the same. It takes
+    numbers of at most 8 bytes, little-endian, of datasets in one piece or in chunks of whole rows without filters, and keeps each
+    file open. A dataset "label" of int64 numbers is held in memory, however it is stored.
+
     A row that cannot be decoded is a broken record (`Loader(on_error=)`), named by file, dataset and row. A file that changes
     while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
     folder as a whole, once for each version.
     Errors: NotFound (also a dataset that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
     shapes that differ, no row), SampleError (no HDF5 file, one that was cut off), Unsupported (h5py is missing, structured
-    types, links to other files).
+    types, links to other files; with `native` what it does not take).
     Reference: h5py.Dataset.__getitem__.
 
     >>> import carya, h5py, numpy as np, pathlib, tempfile
@@ -62,6 +72,8 @@ def hdf5(
     ...     file["train/y"] = ["a", "b", "c"]
     >>> carya.hdf5(name, {"x": "train/x", "y": "train/y"})[1]
     {'x': array([2, 3], dtype=int16), 'y': 'b'}
+    >>> carya.hdf5(name, {"x": "train/x"}, native=True).outputs
+    [('x', 'int16', (2,))]
     """
     needed("hdf5", "h5py", "hdf5")
     integer("hdf5: chunk_cache", chunk_cache, 0, "bytes of 0 or more")
@@ -70,6 +82,10 @@ def hdf5(
     if wanted is None:
         wanted = _all(files[0])
     rows = Hdf5Rows(files, wanted, chunk_cache)
+    if not isinstance(native, bool):
+        raise invalid("hdf5: native", native, "True or False")
+    if native:
+        return rows.native()
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
 
@@ -144,6 +160,35 @@ class Hdf5Rows:
         number = bisect.bisect_right(self._starts, index) - 1
         return f"hdf5: {self._files[number].path}, row {index - self._starts[number]}"
 
+    def native(self) -> Pipeline:
+        """Rows as ranges of their files. Errors: InvalidArgument, Unsupported, SampleError."""
+        places: dict[str, list[Array]] = {}
+        labels: list[Array] = []
+        like: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        for number, file in enumerate(self._files):
+            try:
+                with _open(file.path, 0) as opened:
+                    in_memory = None
+                    for name, path in self._datasets.items():
+                        dataset = opened[path]
+                        like[name] = dataset.dtype, tuple(dataset.shape[1:])
+                        if is_label(name, *like[name], len(self._datasets)):
+                            in_memory = dataset
+                        else:
+                            found = _places(f"hdf5: {file.path}, {path}", dataset, number, file)
+                            places.setdefault(name, []).append(found)
+                    if in_memory is not None:  # behind the others: the file has bytes for as many rows of those
+                        labels.append(in_memory[:])
+            except Error:
+                raise
+            except Exception as error:
+                raise _no_file(file, error) from error
+            file.check("hdf5")
+        fields = [RawRows(name, *like[name], np.concatenate(lies)) for name, lies in places.items()]
+        counts = [end - begin for begin, end in itertools.pairwise(self._starts)]
+        in_all = np.concatenate(labels) if labels else None
+        return rows_at_addresses("hdf5", self._files, fields, row_names(counts), in_all)
+
     def _opened(self, number: int) -> Any:
         self._files[number].check("hdf5")
         if len(self._open) >= _OPEN_MAX:
@@ -170,6 +215,65 @@ def _open(path: str, cache: int) -> Any:
     import h5py
 
     return h5py.File(path, "r", locking=False, rdcc_nbytes=cache, rdcc_nslots=10007)
+
+
+def _places(subject: str, dataset: Any, number: int, file: Listed) -> Array:
+    """Where the rows of a dataset lie. Errors: Unsupported (not in one piece each), SampleError (behind the end)."""
+    dtype, shape = dataset.dtype, tuple(dataset.shape[1:])
+    rows, size = int(dataset.shape[0]), dtype.itemsize * math.prod(shape)
+    why = why_not_raw(dtype, shape)
+    if not why and dataset.id.get_create_plist().get_nfilters():
+        why = "it is compressed, or has another filter"
+    if not why and dataset.chunks and dataset.chunks[1:] != shape:
+        why = f"its chunks of {dataset.chunks} have parts of rows"
+    begins: Array | None = None  # of pieces of `each` rows
+    each = dataset.chunks[0] if dataset.chunks else max(rows, 1)
+    if not why and rows * size > file.size:
+        why = "its values were never written as a whole"
+    if not why:
+        begins = _chunks(dataset, -(-rows // each)) if dataset.chunks else _piece(dataset)
+        why = "" if begins is not None else "some of its values were never written, or stand in its header"
+    if begins is None:
+        raise Unsupported(f"{subject}: native=True: {why}; leave native= out")
+    places = np.empty((rows, 3), np.uint64)
+    places[:, 0], places[:, 2] = number, size
+    row = np.arange(rows, dtype=np.uint64)
+    places[:, 1] = begins[row // np.uint64(each)] + row % np.uint64(each) * np.uint64(size)
+    if rows and int(places[:, 1].max()) > file.size - size:
+        raise SampleError(f"{subject}: it ends behind the end of the file; copy it again")
+    with open(
+        file.path, "rb"
+    ) as raw:  # the library may count from elsewhere: behind a user's block, in a file of parts
+        for at in {0, rows - 1} if rows else ():
+            raw.seek(int(places[at, 1]))
+            if raw.read(size) != np.asarray(dataset[at]).tobytes():
+                raise Unsupported(f"{subject}: native=True: row {at} is not where h5py says; leave native= out")
+    return places
+
+
+def _piece(dataset: Any) -> Array | None:
+    begin = dataset.id.get_offset() if dataset.shape[0] else 0
+    return None if begin is None else np.array([begin], np.uint64)
+
+
+def _chunks(dataset: Any, count: int) -> Array | None:
+    """Where each of so many chunks begins; None where one is missing."""
+    if dataset.id.get_num_chunks() != count:
+        return None
+    begins = np.zeros(count, np.uint64)
+    seen = np.zeros(count, bool)
+
+    def take(info: Any) -> None:
+        number = info.chunk_offset[0] // dataset.chunks[0]
+        if info.byte_offset is not None and 0 <= number < count:
+            begins[number], seen[number] = info.byte_offset, True
+
+    if hasattr(dataset.id, "chunk_iter"):
+        dataset.id.chunk_iter(take)
+    else:
+        for i in range(count):
+            take(dataset.id.get_chunk_info(i))
+    return begins if seen.all() else None
 
 
 def _no_file(file: Listed, error: Exception) -> Exception:

@@ -21,7 +21,7 @@ from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .addresses import RawRows, row_names, row_places, rows_at_addresses, why_not_raw
+from .addresses import RawRows, is_label, row_names, row_places, rows_at_addresses, why_not_raw
 from .kept import Listed, digest, kept_name, make_once, source_files
 from .texts import copy_with_room
 from .values import checked_names, native_order
@@ -153,7 +153,7 @@ def _native(parts: list[dict[str, _Stored]]) -> Pipeline:
     fields, labels = [], None
     for name, like in first.items():
         stored = [part[name] for part in parts]
-        if name == "label" and like.dtype == np.int64 and len(like.shape) == 1 and len(first) > 1:
+        if is_label(name, like.dtype, like.shape[1:], len(first)):
             labels = np.concatenate([_values(one) for one in stored])
             continue
         size = like.dtype.itemsize * math.prod(like.shape[1:])
