@@ -38,7 +38,7 @@ def test_every_operation_takes_them() -> None:
         for name in dir(type(carya.ops()))
         if not name.startswith("_") and "OrderHints" in str(inspect.signature(getattr(carya.ops(), name)))
     ]
-    assert len(methods) == 55
+    assert len(methods) == 56
     assert all(callable(getattr(carya.Pipeline, name)) for name in methods)
 
 
