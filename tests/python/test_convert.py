@@ -216,16 +216,19 @@ def wait_for_end(processes: list[int]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("to", FORMATS)
-def test_killed_at_any_moment_and_run_again_it_makes_the_same_files(lines: Path, tmp_path: Path, to: str) -> None:
+# Some forty shards each: three times seven, and what was begun, leave the last run something to do.
+@pytest.mark.parametrize(("to", "shard"), [("webdataset", "9k"), ("mds", "1k"), ("tfrecord", "1k")])
+def test_killed_at_any_moment_and_run_again_it_makes_the_same_files(
+    lines: Path, tmp_path: Path, to: str, shard: str
+) -> None:
     seed = int(os.environ.get("CARYA_SEED", time.time_ns() % 2**32))
     print("CARYA_SEED", seed)
     moments = random.Random(seed)
-    words = ["--to", to, "--shard-bytes", "3k", "--workers", "2"]
+    words = ["--to", to, "--shard-bytes", shard, "--workers", "2"]
     run(lines, tmp_path / "whole", *words)
     out = tmp_path / "out"
     ended = 0
-    for _ in range(4):
+    for _ in range(3):
         with subprocess.Popen(
             [*COMMAND, str(lines), str(out), *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         ) as process:
