@@ -21,6 +21,16 @@ def test_import_loads_numpy_and_nothing_else_from_outside() -> None:
     assert run(code) == "['carya']\n"
 
 
+def test_what_few_need_is_not_loaded_by_every_process() -> None:
+    """Each host of functions imports carya anew: what other machines and kept counts need takes a third of its start."""
+    code = (
+        "import sys, numpy; before = set(sys.modules); import carya._functions.host\n"
+        "few = {'ssl', 'secrets', 'ipaddress', 'importlib.metadata', 'email', 'zipfile', 'tempfile'}\n"
+        "print(sorted(few & (set(sys.modules) - before)))"
+    )
+    assert run(code) == "[]\n"
+
+
 def test_frameworks_are_loaded_when_asked_for() -> None:
     code = (
         "import sys, carya\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +112,8 @@ def _known_before(spec: StreamSpec, shards: int) -> Counted | None:
     """What an earlier loader found; None when it was not of as many shards, or is damaged."""
     if not spec.survivors_path:
         return None
+    import zipfile
+
     try:
         with np.load(spec.survivors_path, allow_pickle=False) as file:
             lengths = np.array(file["lengths"], np.int64)
@@ -137,6 +137,8 @@ def _keep(spec: StreamSpec, found: Counted) -> None:
 
 def write_kept(path: str, **arrays: Any) -> None:
     """What a pass has found, for the next loader; a folder that cannot be written is logged."""
+    import tempfile
+
     name = ""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -221,6 +220,8 @@ def _known_before(spec: StreamSpec) -> np.ndarray[Any, Any] | None:
     """What an earlier loader found; None when it was not the same number of records, or is damaged."""
     if not spec.survivors_path:
         return None
+    import zipfile
+
     try:
         with np.load(spec.survivors_path, allow_pickle=False) as file:
             if spec.asks_sizes:

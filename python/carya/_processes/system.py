@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import signal
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
@@ -40,10 +39,15 @@ def environment() -> dict[str, str]:
     return {**dict.fromkeys(_THREAD_COUNTS, "1"), **os.environ}
 
 
+def _text(path: str) -> str:
+    with open(path) as file:  # not by pathlib, which nothing else here needs and whose import takes time
+        return file.read()
+
+
 def own_bytes(pid: int | str = "self") -> int:
     """Memory of a process that no other shares; 0 when it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/statm").read_text().split()
+        fields = _text(f"/proc/{pid}/statm").split()
     except OSError:
         return 0
     return (int(fields[1]) - int(fields[2])) * _PAGE if len(fields) > 2 else 0
@@ -75,8 +79,8 @@ def open_files() -> set[str]:
 def memory_kills() -> int:
     """How often the kernel has ended a process of this cgroup for want of memory."""
     try:
-        line = Path("/proc/self/cgroup").read_text().split("::", 1)
-        events = Path("/sys/fs/cgroup", line[1].strip().lstrip("/"), "memory.events").read_text()
+        line = _text("/proc/self/cgroup").split("::", 1)
+        events = _text(f"/sys/fs/cgroup/{line[1].strip().strip('/')}/memory.events")
         return int(events.split("oom_kill ")[1].split()[0])
     except (OSError, IndexError, ValueError):
         return 0

@@ -8,23 +8,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import ipaddress
 import os
 import pickle
-import platform
-import secrets
 import socket
-import ssl
 import stat
 import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._errors import InvalidArgument, IoError, NotFound, Permission
+
+# What only another machine is needed for is imported where it is: every process that imports carya would pay for it.
+if TYPE_CHECKING:
+    import ssl
 
 _MAGIC = b"carya functions 1\n"
 _NONCE, _PROOF = 32, 32
@@ -38,6 +37,8 @@ _LOST_MS = 30_000  # without an answer of the other machine's system
 
 def check_authority(path: str) -> None:
     """Errors: InvalidArgument: no file of certificates."""
+    import ssl
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
@@ -68,6 +69,8 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 def is_loopback(host: str) -> bool:
     """Whether nobody beside this machine is behind a host. Names but localhost are not looked up."""
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,6 +98,9 @@ def read_token(path: str) -> bytes:
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """What has to be equal on both machines, or bits might not be. A package that is not installed is left out."""
+    import platform
+    from importlib import metadata
+
     found = {"carya": _core.version, "machine": platform.machine(), "python": "{}.{}".format(*sys.version_info)}
     for name in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -116,7 +122,8 @@ class Wire:
 
     def pending(self) -> bool:
         """Whether bytes have been read off the socket that `receive` has not taken yet, which no poll sees."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        of_tls = getattr(self._socket, "pending", None)
+        return of_tls is not None and of_tls() > 0
 
     def timeout(self, seconds: float | None) -> None:
         """How long a call may wait for the other side."""
@@ -175,6 +182,8 @@ def connect(place: Place, seconds: float) -> Wire:
         plain.settimeout(_HELLO_S)
         joined = plain
         if place.ca:
+            import ssl
+
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.load_verify_locations(place.ca)
@@ -200,6 +209,8 @@ def accepted(plain: socket.socket, token: bytes, context: ssl.SSLContext | None)
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
     """Errors: IoError."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -211,7 +222,7 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
 
 def _prove(wire: Wire, token: bytes, asked: bool) -> None:
     """Both sides show that they hold the token, over numbers that both have drawn. Who is asked answers second."""
-    own = secrets.token_bytes(_NONCE)
+    own = os.urandom(_NONCE)
     wire._socket.sendall(_MAGIC + own)
     if wire._exactly(len(_MAGIC)) != _MAGIC:
         raise ValueError("what is there is no carya function-worker of this version")
@@ -228,6 +239,8 @@ def _prove(wire: Wire, token: bytes, asked: bool) -> None:
 
 
 def _told(error: Exception) -> str:
+    import ssl
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}; give its authority as ca=, and server_name="
     if isinstance(error, ssl.SSLError):
