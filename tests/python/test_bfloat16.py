@@ -10,6 +10,7 @@ from typing import Any
 import daemons
 import numpy as np
 import pytest
+import user_code as code
 import workers
 
 import carya
@@ -151,18 +152,9 @@ def test_a_state_and_a_cache_change_no_bit(photos: Path, wanted: list[np.ndarray
     assert "bfloat16" in repr(fixed)
 
 
-def larger(image: Any) -> Any:
-    assert image.dtype == BFLOAT16
-    return image + image.dtype.type(1)
-
-
-def to_bfloat16(image: Any) -> Any:
-    return image.astype("bfloat16")
-
-
 @pytest.mark.parametrize("native", ["threads", "workers"])
 def test_functions_take_and_give_it(photos: Path, wanted: list[np.ndarray[Any, Any]], native: str) -> None:
-    pipeline = floats(photos).to_dtype("bfloat16").map(larger, fields="image", out=("image",)).batch(4)
+    pipeline = floats(photos).to_dtype("bfloat16").map(code.larger, fields="image", out=("image",)).batch(4)
     expected = [(one.view(BFLOAT16) + BFLOAT16.type(1)).view(np.uint16) for one in wanted]
     with carya.torch.Loader(pipeline, epochs=1, threads=1, native=native) as loader:
         same(words(loader, torch.bfloat16), expected)
@@ -175,7 +167,7 @@ def test_a_function_may_declare_it_and_what_follows_may_make_it(
     jax = pytest.importorskip("jax")
     import carya.jax
 
-    declared = floats(photos).map(to_bfloat16, fields="image", out={"image": ("bfloat16", (3, 40, 40))}).batch(4)
+    declared = floats(photos).map(code.to_bfloat16, fields="image", out={"image": ("bfloat16", (3, 40, 40))}).batch(4)
     made = floats(photos).map(np.copy, fields="image").to_dtype("bfloat16").batch(4)
     for pipeline in (declared, made):
         with carya.jax.Loader(pipeline, epochs=1, threads=1) as loader:
