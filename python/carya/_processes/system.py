@@ -93,8 +93,8 @@ def be_nicer(steps: int) -> None:
         return
     os.nice(steps)
     if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # no autogroups, or not for us
-            Path("/proc/self/autogroup").write_text(str(min(19, steps)))
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:  # no autogroups, or not for us
+            group.write(str(min(19, steps)))
 
 
 def how_it_ended(status: int, killed_for_memory: bool) -> str:
