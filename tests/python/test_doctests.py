@@ -34,7 +34,7 @@ MODULES = [
     "carya._inspect.terminal",
     "carya._inspect.texts",
     "carya._records.crc32c",
-    "carya._containers.addresses",
+    "carya._formats.addresses",
     "carya._containers.array_record",
     "carya._containers.beton",
     "carya._containers.codecs",
