@@ -381,13 +381,12 @@ def test_a_killed_trainer_leaves_no_process() -> None:
 
 
 def test_a_killed_trainer_leaves_no_process_though_a_function_hangs_and_it_has_forked() -> None:
-    with trainer(then="import os; os.fork() or (time.sleep(30), os._exit(0)); time.sleep(1000)", sleep=0.3) as (
-        process,
-        group,
-    ):
+    then = "import os; os.fork() or (time.sleep(300), os._exit(0)); time.sleep(1000)"
+    with trainer(then=then, sleep=0.3, process_group=0) as (process, group):
         time.sleep(0.5)
         process.kill()
         assert gone(group)
+        os.killpg(process.pid, signal.SIGKILL)  # the forked child, which holds what the trainer held
 
 
 def test_ctrl_c_ends_a_training_loop_cleanly() -> None:
