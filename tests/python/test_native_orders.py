@@ -193,8 +193,12 @@ def test_options_of_native_threads_and_reports(photos: Path) -> None:
         loader.set_epoch(0)
         assert sum(1 for _ in range(2) for _ in loader) == 10
         assert "decode_image" in str(loader.explain())
+        assert "worker process" not in str(loader.explain())
         assert loader.stats()["bytes_read"] > 0
         assert loader.stats()["cache"]["hits"] > 0
+    told = str(made.explain())
+    assert "before the first batch, in worker processes" in told
+    assert "worker process" not in told.splitlines()[-1]
     assert epoch_digest(made, 2, threads=3, reorder="off") == expected
     with pytest.raises(carya.InvalidArgument, match="native"):
         carya.Loader(made, native="workers", cache={"memory": "1MB"})

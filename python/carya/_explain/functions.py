@@ -18,7 +18,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
                 line += f", and {microseconds(one['wall_us'])} us by the clock"
         else:
             line += "not timed"
-        yield f"{line}; in {report['parallelism'].get('kind', 'worker process')}es."
+        kind = report["parallelism"].get("kind", "worker process")
+        where = "before the first batch, in worker processes" if kind == "thread" else f"in {kind}es"
+        yield f"{line}; {where}."
         yield from (f"  {text}" for text in _said(one))
     if "native_part" in report:
         yield f"Native operations before the functions: {report['native_part']}."

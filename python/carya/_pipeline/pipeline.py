@@ -718,7 +718,11 @@ class Pipeline(Functions, Ops):
             )
         spec = self._stream_spec(None)
         report = Explanation(explained(spec, sense, cache_dir()))
-        report["parallelism"]["kind"] = "worker process"
+        # Filters have their say first: where nothing else is a function, native threads make the stream.
+        native = spec.dataset is None and all(
+            stage.kind in ("filter", "weighted") for stage in spec.stages if stage.kind != "native"
+        )
+        report["parallelism"]["kind"] = "thread" if native else "worker process"
         add_stream(report, None)
         if not report["same_bits"]:
             runs = moved(spec, sense)
