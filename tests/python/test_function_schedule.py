@@ -325,3 +325,14 @@ def test_who_has_something_to_do_waits_for_as_many_steps_as_are_worth_a_message(
     slow.seek(1, 0, 0)
     slow.note_cost(0.64, 0.64, 64)
     assert [len(slow.next_chunks(8, waits=False)) for _ in range(24)] == [1] * 24, "each is worth a message"
+
+
+def test_of_chunks_whose_workers_died_the_earliest_comes_first() -> None:
+    schedule = Schedule(shape(40, 20, 1, 0, False, False), 4, whole=False, epochs=None, prefetch_epochs=True)
+    schedule.seek(1, 0, 0)
+    chunks = [schedule.next_chunk() for _ in range(6)]
+    for number in (3, 5, 0, 4):
+        chunk = chunks[number]
+        assert chunk is not None
+        schedule.again(chunk)
+    assert [schedule.next_chunk() for _ in range(4)] == [chunks[number] for number in (0, 3, 4, 5)]

@@ -53,7 +53,7 @@ _COMPARED = {
 }  # fmt: skip
 # Chunks of another machine that are broken one after the other, until it gets none any more.
 _BOUNCED_MAX = 16
-# So many deaths on end without one answer between them are no accident.
+# So many deaths on end without one answer between them are no accident; more where each worker may be at a record that kills it.
 _FRUITLESS_MAX = 12
 
 
@@ -508,7 +508,7 @@ class Host:
                 ends = self._deaths.setdefault((epoch, record), [])
                 ends.append(end)
             guilty = number == busy and sum(1 if each.stray else 2 for each in ends) >= _BLAME_MAX
-            if guilty or self._fruitless > _FRUITLESS_MAX:
+            if guilty or self._fruitless > max(_FRUITLESS_MAX, _BLAME_MAX * self._opened.spec.workers):
                 error = _death(self._opened.labels[stage], record, ends, one.timed_out)
             if not isinstance(task, Chunk):
                 if error is None:

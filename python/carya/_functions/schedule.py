@@ -6,6 +6,8 @@ its reader has let go of it and no worker writes into it any more.
 
 from __future__ import annotations
 
+import bisect
+import operator
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -280,7 +282,7 @@ class Schedule:
         if chunk.step.dropped:
             self._abandon(chunk)
         else:
-            self._again.append(chunk)
+            bisect.insort(self._again, chunk, key=operator.attrgetter("number"))  # the earliest is waited for first
 
     def _abandon(self, chunk: Chunk) -> None:
         chunk.step.undone -= 1
