@@ -10,7 +10,6 @@ in the page cache, beside fio with reads of that size. One JSON line. Flags: --s
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import math
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from database_photos import BATCH, cpu_us, drop
+from database_photos import BATCH, drop, in_turns
 
 import carya
 from carya._bench.report import Options
@@ -73,12 +72,7 @@ def measure(folder: Path, name: str, count: int, options: Options) -> dict[str, 
         sides["hdf5"] = lambda: steps(carya.hdf5(folder / "x.h5", native=True))
         sides["hdf5 by workers"] = lambda: steps(carya.hdf5(folder / "x.h5"))
         sides["h5py"] = lambda: by_hand(h5py.File(folder / "x.h5")["x"])
-    found: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(options.rounds):
-        for side, make in sides.items():
-            with contextlib.closing(make()) as rows:  # type: ignore[type-var]
-                found[side].append(cpu_us(rows, options.seconds))
-    return {side: statistics.median(values) for side, values in found.items()}
+    return in_turns(sides, options)
 
 
 def cold(folder: Path, name: str, count: int) -> dict[str, float]:

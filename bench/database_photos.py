@@ -20,7 +20,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,16 @@ def cpu_us(rows: Iterator[int], seconds: float) -> float:
     return (family_s() - begun) * 1e6 / done
 
 
+def in_turns(sides: Mapping[str, Callable[[], Iterator[int]]], options: Options) -> dict[str, float]:
+    """CPU microseconds of a row by each side, the median of rounds in which each has its turn."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(options.rounds):
+        for name, make in sides.items():
+            with contextlib.closing(make()) as rows:  # type: ignore[type-var]
+                found[name].append(cpu_us(rows, options.seconds))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
 def measure(folder: Path, paths: list[str], options: Options) -> dict[str, Any]:
     photos = [Path(path).read_bytes() for path in paths]
     database, container = write_lmdb(folder / "db", photos), write_beton(folder / "a.beton", photos)
@@ -137,12 +147,7 @@ def measure(folder: Path, paths: list[str], options: Options) -> dict[str, Any]:
         "beton": lambda: steps(natively(carya.beton(container, image="photo")), decode_index="off"),
         "beton by function": lambda: steps(by_function(carya.beton(container, decode=False), "photo")),
     }
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(options.rounds):
-        for name, make in sides.items():
-            with contextlib.closing(make()) as rows:  # type: ignore[type-var]
-                found[name].append(cpu_us(rows, options.seconds))
-    us = {name: statistics.median(values) for name, values in found.items()}
+    us = in_turns(sides, options)
     return {
         "photos": len(photos),
         "kb": sum(map(len, photos)) / len(photos) / 1000,
