@@ -86,11 +86,12 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     if options.reorder != "off":
         spec = moved(spec, options.reorder if options.order else "exact")
     spec = _settled(pipeline, options, spec, dataset)
-    draws = spec.draws(spec.kept) if spec.settled else None
-    if spec.settled and not spec.lists and (draws is None or draws.is_native) and spec.has_no_functions:
+    if spec.settled and not spec.lists and spec.drawn_natively and spec.has_no_functions:
         native = _core.Pipeline.parse(dump(json.loads(spec.native) | {"batch": pipeline._batch}))
         if not _ragged(native):
-            return _start_native(native, options, spec, in_order(dataset, spec.kept, draws), defer_release)
+            return _start_native(
+                native, options, spec, in_order(dataset, spec.kept, spec.draws(spec.kept)), defer_release
+            )
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,
@@ -150,10 +151,13 @@ def _start_native(
     defer_release: bool,
 ) -> FilteredJob:
     job = options.job
-    job.order = spec.order
-    if options.reorder != "off":
-        job.reorder = options.reorder if spec.order else "exact"
+    job.order, job.reorder = spec.order, _sense(options, spec)
     return FilteredJob(_core.Job(native, dataset, job, defer_release=defer_release), native, spec.kept)
+
+
+def _sense(options: LoaderOptions, spec: StreamSpec) -> str:
+    """In which operations of the native part may change places: where they run in an order with other bits, that of it."""
+    return options.reorder if spec.order or options.reorder == "off" else "exact"
 
 
 def _ragged(native: _core.Pipeline) -> list[str]:
@@ -187,8 +191,7 @@ def _chosen_ahead(
     document = dump(written | {"batch": {**batch, "pad_last": shape["pad_last"]}})
     job = {name: getattr(options.job, name) for name in _PASSED_ON}
     job |= {"threads": spec.workers, "on_error": "mask", "trains": False, "order": spec.order}
-    if options.reorder != "off":
-        job["reorder"] = options.reorder if spec.order else "exact"
+    job["reorder"] = _sense(options, spec)
     if not why:
         rows = _core.StreamShape(records=1 << 40, **shape).rank_rows_max
         why, job["slots"] = _slots_ahead(document, rows)
@@ -214,8 +217,7 @@ def _not_ahead(pipeline: Pipeline, options: FunctionOptions, spec: StreamSpec) -
         return "the arrays are in memory, where the workers take them for less than a row of another process costs"
     if spec.filters or spec.regroup is not None or spec.budget is not None:
         return "a filter or a stage that regroups samples says which record has which position"
-    draws = spec.draws(spec.kept) if spec.settled else None
-    if pipeline._order is not None or (spec.weighted is not None and not (draws and draws.is_native)):
+    if pipeline._order is not None or not spec.drawn_natively:
         return "a sampler says which record has which position"
     return ""
 

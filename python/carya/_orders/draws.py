@@ -29,6 +29,11 @@ class Weighted:
         self.digest = hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
 
     @property
+    def is_native(self) -> bool:
+        """Whether native streams can have this order: without replacement an epoch's is made as a whole."""
+        return self.replacement
+
+    @property
     def __name__(self) -> str:
         return "with replacement" if self.replacement else "without replacement"
 
@@ -84,11 +89,6 @@ class Draws:
         whole = np.rint(weights / math.fsum(weights.tolist()) * _SUM).astype(np.int64)
         self._ends = np.cumsum(np.where(weights > 0, np.maximum(whole, 1), 0))
         self._order: tuple[int, Array] = (-1, np.zeros(0, np.int64))
-
-    @property
-    def is_native(self) -> bool:
-        """Whether native streams can have this order: without replacement an epoch's is made as a whole."""
-        return self._replacement
 
     def on(self, dataset: _core.Dataset) -> _core.Dataset:
         """The dataset, whose streams have this order."""

@@ -20,6 +20,7 @@ class Repeated:
     None: as many as there are records."""
 
     method = "repeated"
+    is_native = True  # native streams can have this order
 
     def __init__(self, times: int, within: int, samples: int | None) -> None:
         self.times, self.within, self.samples = times, within, samples
@@ -61,8 +62,6 @@ class Repeats:
     >>> repeats.at(0, 0, 10).tolist()
     [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]
     """
-
-    is_native = True
 
     def __init__(self, of: Repeated, records: int, seed: int | None) -> None:
         """`records`: how many there are. `seed`: of the shuffle; None: none."""

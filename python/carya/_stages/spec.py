@@ -76,6 +76,11 @@ class StreamSpec:
         return None if found is None else found.draws(self.seed, survivors, self.records, bool(self.shuffle))
 
     @property
+    def drawn_natively(self) -> bool:
+        """Whether native streams can have the order of the records."""
+        return self.weighted is None or self.weighted.is_native
+
+    @property
     def has_no_functions(self) -> bool:
         """Whether nothing but what says which record has which position is left of the stages."""
         return all(stage.kind == "weighted" for stage in self.stages)
