@@ -88,3 +88,15 @@ def narrow_or_raises(sample: dict[str, Any]) -> bool:
     if sample["label"] == 1:
         raise ValueError("a label that it does not know")
     return True
+
+
+class Marking:
+    """A filter that raises, and leaves a byte in a file for each call."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, sample: dict[str, Any]) -> bool:
+        with open(self.path, "ab") as file:
+            file.write(b"x")
+        return narrow_or_raises(sample)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_code import bright, marked, mean_of, narrow, narrow_or_raises, not_the_last_class
+from picture_code import Marking, bright, marked, mean_of, narrow, narrow_or_raises, not_the_last_class
 from streams import digest, epoch_digest
 
 import carya
@@ -170,6 +170,14 @@ def test_what_a_filter_asks_of_memory_reads_no_file(photos: Path, tmp_path: Path
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     with carya.Loader(made, threads=2, epochs=1) as loader:
         assert digest(loader) == expected
+
+
+def test_a_filter_that_raises_is_asked_once_and_again_at_its_records(photos: Path, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    made = folder(photos).decode_image().resize((32, 32)).filter(Marking(str(marks))).batch(4)
+    with carya.Loader(made, threads=2, epochs=1, on_error="mask") as loader:
+        assert sum(int(batch.valid.sum()) for batch in loader) == 18
+    assert marks.stat().st_size == 27 + 9
 
 
 def test_a_filter_that_raises_is_asked_again_at_its_record(photos: Path) -> None:

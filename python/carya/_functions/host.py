@@ -95,8 +95,7 @@ class Host:
         self._feeder: Feeder | None = None
         self._why_not_ahead = ""
         self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
-        # What the trainer is told: the sizes of records, where they say where a step ends; the records, where only those are asked for.
-        self._sizes: np.ndarray[Any, Any] | None = None
+        self._sizes: np.ndarray[Any, Any] | None = None  # of records, where they say where a step ends
         self._asked_shape: dict[str, Any] = {}
         self._policy = "raise"
         self._tasks: list[tuple[int, tuple[Any, ...]]] = []  # that are no chunks, still to be given
@@ -127,7 +126,7 @@ class Host:
         """Answer the first message, which opens the stream, and serve until the trainer wants no more."""
         with contextlib.suppress(_OverError):
             try:
-                told = self._open(message, fds)
+                told, arrays = self._open(message, fds)
             except _OverError:
                 raise
             except BaseException as error:
@@ -135,14 +134,16 @@ class Host:
                 self._link.receive()  # the trainer closes its end when it has read it
                 return
             end_with_parent(None, wanted=False)  # a loader may be made by a thread that ends before it
-            fds = [] if self._sizes is None else [file_of("sizes", self._sizes)]
+            fds = [file_of("told", *arrays)] if arrays else []
             self._link.send(("opened", told), fds)
             for fd in fds:
                 os.close(fd)
             while True:
                 self._turn()
 
-    def _open(self, message: tuple[Any, ...], fds: list[int]) -> dict[str, Any]:
+    def _open(self, message: tuple[Any, ...], fds: list[int]) -> tuple[dict[str, Any], list[Any]]:
+        """What the trainer is told, and arrays that it needs: the sizes of records, where they say where a step ends; where only
+        filters are asked, which records they keep, and for which of those they raised."""
         self._opened = open_payload(message, fds, self._dump)
         be_nicer(self._opened.spec.niceness)
         gc.collect()
@@ -152,13 +153,14 @@ class Host:
         self._crew.fill()
         kept = find_kept(self._opened.spec, self.ask, self._crew.tell)
         if self._opened.spec.asks_only:
-            self._sizes = None if kept.raised else kept.records
-            return {}
+            assert kept.records is not None
+            return {"kept": len(kept.records)}, [kept.records, kept.raised]
         if self._opened.spec.budget is not None:
             self._sizes = kept.sizes
         found = probe(self._opened.spec, kept, self.ask)
         self._compared = found.pop("compared")
-        return {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
+        told = {**found, "spawned": self._opened.why_spawned, "labels": self._opened.labels}
+        return told, [] if self._sizes is None else [self._sizes]
 
     def ask(self, messages: list[tuple[Any, ...]]) -> list[Any]:
         """Have workers do tasks that are no chunks; the answers, in order. Errors: WorkerDied, Timeout."""

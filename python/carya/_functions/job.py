@@ -107,9 +107,7 @@ class FunctionJob:
                 "Loader: a worker process came to make it, since it runs the script to find the functions in it; put what makes "
                 'loaders and trains under `if __name__ == "__main__":`, or install cloudpickle'
             )
-        self.kept: np.ndarray[Any, Any] | None = (
-            None  # where filters are asked and none has raised: the records that they keep
-        )
+        self.kept = self.raised = np.zeros(0, np.int64)  # of `asks_only`: as of `StreamSpec`
         self._start(asked.epoch)
         if spec.asks_only:
             return
@@ -190,7 +188,7 @@ class FunctionJob:
         if kind == "failed":
             raise raised(told, "opening")
         if self._spec.asks_only:
-            self.kept = np.array(np.frombuffer(mapped_private(fds[0]), np.int64)) if fds else None
+            self.kept, self.raised = np.split(np.frombuffer(mapped_private(fds[0]), np.int64), [told["kept"]])
             return
         if told["fields"] is None:
             raise InvalidArgument("functions: no sample could be made")

@@ -100,7 +100,7 @@ class Kept:
 
     records: np.ndarray[Any, Any] | None = None
     sizes: np.ndarray[Any, Any] | None = None
-    raised: int = 0  # of those, whose filters raised, and are asked again
+    raised: np.ndarray[Any, Any] | None = None  # of those, for which filters raised, and are asked again
     shards: Counted | None = None
     parts: dict[int, np.ndarray[Any, Any]] = field(
         default_factory=dict
@@ -132,8 +132,8 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
     if spec.weighted is not None:
         spec.weighted.check(spec.count)
     if spec.kept is not None:
-        fd = file_of("survivors", spec.kept)
-        tell(("survivors_are", len(spec.kept), 0, -1), fd)
+        raised = np.zeros(0, np.int64) if spec.raised is None else spec.raised
+        tell(("survivors_are", len(spec.kept), len(raised), -1), file_of("survivors", spec.kept, raised))
         return Kept(spec.kept)
     regroup = spec.regroup
     if not spec.filters and regroup is None:
@@ -154,7 +154,7 @@ def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
             raise InvalidArgument(
                 f"{regroup.label}: nothing is left of the records; give a dataset with samples that are not empty"
             )
-    kept = Kept(records, of, len(raised))
+    kept = Kept(records, of, raised)
     fd = file_of("survivors", *(part for part in (records, raised, of) if part is not None))
     counts = (-1 if records is None else len(records), len(raised), -1 if of is None else len(of))
     tell(("survivors_are", *counts), fd)

@@ -138,9 +138,11 @@ def _settled(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, datas
     if kept is None:
         asking = replace(spec, asks_only=True)
         job = FunctionJob(JobSpec(asking, dataset, {}, 0, None, False, "raise", 0, 0, False))
-        kept = job.kept
         job.close()
-    return spec if kept is None or not len(kept) else settled(spec, kept)
+        kept = job.kept
+        if len(job.raised):
+            return replace(spec, kept=kept, raised=job.raised)
+    return settled(spec, kept) if len(kept) else spec
 
 
 def _start_native(

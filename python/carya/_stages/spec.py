@@ -46,9 +46,12 @@ class StreamSpec:
     views: bool = False
     declared: Any = None  # what was written, where operations have passed functions (`Declared` of _traits/moves.py)
     fingerprint: str = ""  # of the native dataset, as the trainer has opened it; "": it is not asked for
-    # Filters have had their say, and are no stages any more (`settled` of _traits/moves.py). `kept`: what they have left, None for all.
+    # Filters have had their say, and are no stages any more (`settled` of _traits/moves.py).
     settled: bool = False
-    kept: np.ndarray[Any, Any] | None = None
+    kept: np.ndarray[Any, Any] | None = (
+        None  # records that filters have left, where they were asked before; None elsewhere
+    )
+    raised: np.ndarray[Any, Any] | None = None  # of those, for which they raised, and are asked again
     niceness: int = 0  # by how much its processes are nicer than the trainer
     asks_only: bool = False  # the host asks filters, says what they keep, and makes nothing
 
