@@ -285,6 +285,10 @@ void LocalStream::pump() {
   if (started_ && !closed_) engine_->pump(*scheduler_);
 }
 
+void LocalStream::collect() {
+  if (ring_->collect() > 0) pump();
+}
+
 std::uint64_t LocalStream::session() const {
   return engine_->locked([&] { return scheduler_->sequencer().session(); });
 }
@@ -521,7 +525,7 @@ void LocalStream::take_up(std::uint64_t from_sequence) {
 
 bool LocalStream::is_done(std::uint32_t reader) {
   return engine_->locked([&] {
-    if (ring_->collect() > 0) pump();
+    collect();
     return ring_->held_by(reader) == 0;
   });
 }
@@ -541,16 +545,16 @@ std::string LocalStream::detach_reason(std::uint32_t reader) const {
   return engine_->locked([&] { return ring_->detach_reason(reader); });
 }
 
-std::uint32_t LocalStream::owed_by(std::uint32_t reader) const {
+std::uint32_t LocalStream::owed_by(std::uint32_t reader) {
   return engine_->locked([&] {
-    ring_->collect();
+    collect();
     return ring_->owed_by(reader);
   });
 }
 
-std::uint32_t LocalStream::held_by_retired() const {
+std::uint32_t LocalStream::held_by_retired() {
   return engine_->locked([&] {
-    ring_->collect();
+    collect();
     return ring_->held_by_retired();
   });
 }

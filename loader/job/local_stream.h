@@ -106,9 +106,9 @@ class LocalStream : public Stream, private StreamControl {
   std::string detach_reason(std::uint32_t reader) const;
   std::uint32_t held_by(std::uint32_t reader) const;
   /// The number of slots that were delivered to the reader and that it has not released.
-  std::uint32_t owed_by(std::uint32_t reader) const;
+  std::uint32_t owed_by(std::uint32_t reader);
   /// The number of slots that readers hold which were retired, each counted once.
-  std::uint32_t held_by_retired() const;
+  std::uint32_t held_by_retired();
   std::uint64_t waited_ns(std::uint32_t reader) const;
   shm::SlotRing::ReaderFds reader_fds(std::uint32_t reader) const;
 
@@ -154,6 +154,8 @@ class LocalStream : public Stream, private StreamControl {
   const Dataset& dataset() const override;
   bool forked() const { return engine_ && engine_->forked(); }
   void pump();
+  /// Take in what readers released. That silences the bell which would have told the engine, so the engine is told here.
+  void collect();
 
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<PlacementLoop> placement_;  // null: this machine computes all

@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "base/clock.h"
 #include "tests/loader/job_reading.h"
 #include "tests/loader/photo_folder.h"
 
@@ -70,6 +71,35 @@ TEST(LocalStream, WhatWasMadeUnderAnotherPolicyIsNoPlaceToGoOnFrom) {
   EXPECT_EQ((*stream)->sequence_at(0, 4), std::nullopt);
   ASSERT_TRUE((*stream)->seek(0, 8));
   EXPECT_NE((*stream)->sequence_at(0, 8), std::nullopt) << "made under the new one";
+  (*stream)->close();
+}
+
+// A look takes in what the reader released, and with it the bell that the engine sleeps on.
+TEST(LocalStream, GoesOnWhoeverIsFirstToSeeARelease) {
+  const PhotoFolder folder(40);
+  const Opened opened = open_folder(folder.path(), kBatch4);
+  const auto stream = LocalStream::create(opened.pipeline, opened.dataset, {.threads = 1, .slots = 2});
+  ASSERT_TRUE(stream);
+  const auto index = (*stream)->attach_reader();
+  ASSERT_TRUE(index);
+  const auto reader = shm::RingReader::attach((*stream)->reader_fds(*index), *index);
+  ASSERT_TRUE(reader && (*stream)->start());
+  const auto look = [&](int batch) {
+    if (batch % 3 == 0) (*stream)->owed_by(*index);
+    if (batch % 3 == 1) (*stream)->held_by_retired();
+    if (batch % 3 == 2) (*stream)->is_done(*index);
+  };
+  for (int batch = 0; batch < 300; ++batch) {
+    auto lease = (*reader)->next(20'000);
+    ASSERT_TRUE(lease) << "batch " << batch << ": " << lease.error().message;
+    // With this one held and the other one ready, the engine sleeps until a release.
+    const auto asleep = [&] { return (*stream)->figures().ring.ready == 1; };
+    const std::int64_t give_up_ns = monotonic_ns() + 20'000'000'000;
+    while (!asleep() && monotonic_ns() < give_up_ns) std::this_thread::yield();
+    ASSERT_TRUE(asleep()) << "batch " << batch << ": the engine did not hear of the last release";
+    lease->release();
+    look(batch);
+  }
   (*stream)->close();
 }
 
