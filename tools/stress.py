@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the tests of what has states and threads again and again, on a machine that is busy with something else.
+"""Runs the tests of what has states and threads again and again, many at a time, so that the machine is always busy.
 
 Each round runs the C++ tests of shm, loader, daemon, overflow and remote, in an order of their own, and the Python tests
-of processes, leases, states and workers. Beside them a process that does nothing keeps each core busy, and all tests
-together get one core and no more: by a quota, which stops all of their threads for milliseconds, where a cgroup (version
-1) can be made; by an affinity elsewhere. What depends on who is first then has many chances to go wrong.
+of processes, leases, states and workers. Several rounds go side by side: tests wait for each other's turns at the cores,
+in the middle of whatever they do, and what depends on who is first has many chances to go wrong.
 
 It stops at the first failure and says where its log is: build/stress/ROUND-SUITE.log. The round is the seed of the order:
-`--from ROUND --repeats 1` runs the same one again.
+`--from ROUND --repeats 1` runs the same one again, alone. Whoever stops it with Ctrl-C is told how to go on.
 
   tools/stress.py --repeats 5 --only 'shm|remote'
 
@@ -17,14 +16,14 @@ It stops at the first failure and says where its log is: build/stress/ROUND-SUIT
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,9 +43,8 @@ PYTHON = (
     "worker",
     "remote",
 )
+JOBS_PER_CORE = 4
 HANG_S = 3600  # of a suite: the end of a hang
-CGROUP = Path("/sys/fs/cgroup/cpu")
-PERIOD_US = 20_000
 
 
 def suites() -> dict[str, list[str]]:
@@ -57,65 +55,83 @@ def suites() -> dict[str, list[str]]:
     return found
 
 
-@contextlib.contextmanager
-def hogs() -> Iterator[None]:
-    """One busy process per core."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
-    try:
-        yield
-    finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+class Rounds:
+    """Rounds that run side by side. The first failure, or Ctrl-C, ends what the others run."""
 
+    def __init__(self, chosen: dict[str, list[str]], last: int) -> None:
+        self.failed = False
+        self._chosen = chosen
+        self._last = last
+        self._start = time.monotonic()
+        self._stopped = False
+        self._lock = threading.Lock()  # of what follows, and of what is said
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._passed: set[int] = set()
 
-@contextlib.contextmanager
-def one_core() -> Iterator[list[str]]:
-    """What to put before a command so that it gets one core at most, and how that is done in words."""
-    group = CGROUP / f"carya-stress-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-        (group / "cpu.cfs_quota_us").write_text(str(PERIOD_US))
-    except OSError:
-        with contextlib.suppress(OSError):
-            group.rmdir()
-        print("stress: no quota can be set here; the tests run on one core instead", flush=True)
-        yield ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-        return
-    try:
-        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-    finally:
-        with contextlib.suppress(OSError):  # what a test left behind may still be in it
-            group.rmdir()
+    def run(self, number: int) -> None:
+        for name, command in self._chosen.items():
+            log = LOGS / f"{number}-{name}.log"
+            seed = [f"--gtest_random_seed={number}"] if name != "python" else []
+            how = self._run(command + seed, log)
+            with self._lock:
+                if self._stopped:
+                    return
+                if how:
+                    print("\n".join(log.read_text(errors="replace").splitlines()[-30:]))
+                    print(f"stress: round {number}: {name} {how}; all it said: {log.relative_to(ROOT)}", flush=True)
+                    self.failed = True
+                    self._stop()
+                    return
+            log.unlink()
+        with self._lock:
+            self._passed.add(number)
+            took = time.monotonic() - self._start
+            print(f"stress: round {number} of {self._last} passed, {took:.0f} s", flush=True)
 
+    def stop(self) -> None:
+        with self._lock:
+            self._stop()
 
-def run(command: list[str], log: Path) -> tuple[bool, str]:
-    """Whether it passed, and how it ended."""
-    env = {**os.environ, "PYTHONPATH": str(BUILD / "python")}
-    env.pop("CARYA_LONG", None)  # it is the repeats that are long here
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            status = process.wait(HANG_S)
-        except subprocess.TimeoutExpired:
+    def next(self, first: int) -> int:
+        """The first round that has not passed."""
+        return next(number for number in range(first, self._last + 2) if number not in self._passed)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        for process in self._running:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return False, f"not finished after {HANG_S} s"
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-    return status == 0, f"ended with {status}"
+
+    def _run(self, command: list[str], log: Path) -> str:
+        """How it failed; "" if it passed."""
+        env = {**os.environ, "PYTHONPATH": str(BUILD / "python")}
+        env.pop("CARYA_LONG", None)  # it is the repeats that are long here
+        with log.open("w") as out:
+            with self._lock:
+                if self._stopped:
+                    return "was not begun"
+                process = subprocess.Popen(
+                    command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                )
+                self._running.add(process)
+            try:
+                status = process.wait(HANG_S)
+                return f"ended with {status}" if status else ""
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return f"was not finished after {HANG_S} s"
+            finally:
+                with self._lock:
+                    process.wait()
+                    self._running.discard(process)
 
 
 def main() -> int:
+    jobs = JOBS_PER_CORE * len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=200, help="rounds (default: 200)")
     parser.add_argument("--from", type=int, default=1, dest="first", metavar="ROUND", help="the first one (default: 1)")
     parser.add_argument("--only", default=".", metavar="PATTERN", help="suites whose name matches")
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"rounds at a time (default: {jobs})")
     options = parser.parse_args()
     chosen = {name: command for name, command in suites().items() if re.search(options.only, name)}
     missing = [command[0] for command in chosen.values() if not Path(command[0]).exists()]
@@ -123,21 +139,17 @@ def main() -> int:
         print(f"stress: not built: {', '.join(missing)}; run make stress" if missing else "stress: no such suite")
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
     last = options.first + options.repeats - 1
-    with hogs(), one_core() as limited:
-        for round_number in range(options.first, last + 1):
-            for name, command in chosen.items():
-                log = LOGS / f"{round_number}-{name}.log"
-                seed = [f"--gtest_random_seed={round_number}"] if name != "python" else []
-                passed, how = run([*limited, *command, *seed], log)
-                if not passed:
-                    print("\n".join(log.read_text(errors="replace").splitlines()[-30:]))
-                    print(f"stress: round {round_number}: {name} {how}; all it said: {log.relative_to(ROOT)}")
-                    return 1
-                log.unlink()
-            print(f"stress: round {round_number} of {last} passed, {time.monotonic() - start:.0f} s", flush=True)
-    return 0
+    rounds = Rounds(chosen, last)
+    with ThreadPoolExecutor(options.jobs) as lanes:
+        try:
+            list(lanes.map(rounds.run, range(options.first, last + 1)))
+        except KeyboardInterrupt:
+            rounds.stop()
+            first = rounds.next(options.first)
+            print(f"stress: stopped; --from {first} --repeats {last + 1 - first} goes on", flush=True)
+            return 130
+    return 1 if rounds.failed else 0
 
 
 if __name__ == "__main__":
