@@ -47,6 +47,30 @@ def test_rows_are_those_of_the_same_source_without_it(tmp_path: Path, dtype: str
         np.testing.assert_array_equal(new[n]["value"], wanted[n])
 
 
+def test_rows_of_zips_are_read_where_they_lie(tmp_path: Path) -> None:
+    for n in range(3):
+        rows = 4 + 3 * n
+        arrays = {"x": values((rows, 5, 2), "int16", n), "y": values((rows,), "float32", n)}
+        np.savez(tmp_path / f"{n}.npz", label=np.arange(rows) + 100 * n, **arrays)
+    old, new = carya.npz(tmp_path), carya.npz(tmp_path, native=True)
+    assert new.outputs == [("x", "int16", (5, 2)), ("y", "float32", ()), ("label", "int64", ())]
+    assert len(new) == len(old) == 21
+    for n in range(21):
+        assert new[n].keys() == old[n].keys()
+        for name, value in new[n].items():
+            np.testing.assert_array_equal(value, old[n][name])
+    two = {"arrays": ["label", "x"]}
+    digests = {epoch_digest(carya.npz(tmp_path, native=n, **two).shuffle(seed=1).batch(4)) for n in (False, True)}  # type: ignore[arg-type]
+    assert len(digests) == 1
+    np.savez_compressed(tmp_path / "1.npz", **arrays, label=np.arange(rows))
+    with pytest.raises(
+        carya.Unsupported, match=r"1\.npz, (x|y|label)\.npy: native=True: it is compressed; leave native="
+    ):
+        carya.npz(tmp_path, native=True)
+    with pytest.raises(carya.Unsupported, match="npz: native=True: files are records of any shape"):
+        carya.npz(tmp_path / "0.npz", native=True, record="file")
+
+
 def test_streams_are_the_same_wherever_they_are_made(tmp_path: Path) -> None:
     rows = saved(tmp_path / "image", 8, 9, 3)
     labels = saved(tmp_path / "label", dtype="int64")

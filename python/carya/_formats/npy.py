@@ -80,13 +80,7 @@ def npy(
     parts = []
     for row in zip(*listed.values(), strict=True):
         parts.append({name: _npy_array(file) for name, file in zip(listed, row, strict=True)})
-    if not isinstance(native, bool):
-        raise invalid("npy: native", native, "True or False")
-    if native and record == "row":
-        return _native(parts)
-    if native and record == "file":
-        raise Unsupported('npy: native=True: files are records of any shape; leave native= out, or give record="row"')
-    return _pipeline("npy", parts, record)
+    return _pipeline("npy", parts, record, native)
 
 
 def npz(
@@ -94,6 +88,7 @@ def npz(
     *,
     arrays: str | Sequence[str] | None = None,
     record: Record = "row",
+    native: bool = False,
     endpoint: str | None = None,
 ) -> Pipeline:
     """Arrays in .npz files: rows of all files one behind the other, or each file a record.
@@ -105,13 +100,16 @@ def npz(
     a record of its arrays, whatever their shapes, and read as a whole each time, its CRC checked.
     Arrays of objects are pickles, which are never loaded.
 
+    `native=True`: rows of arrays of `numpy.savez` are read by io_uring where they lie, as by `carya.npy(native=True)`, which says
+    what it takes; their CRC is not checked.
+
     An array that cannot be unpacked makes its rows broken records (`Loader(on_error=)`), named by file and array. A file that
     changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
     folder as a whole, once for each version.
     Errors: NotFound (also an array that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
     shapes that differ, no row), SampleError (no .npz file, one that was cut off), Unsupported (objects, text, structured dtypes,
-    encrypted files), Exhausted (no room to unpack).
+    encrypted files; with `native` what it does not take), Exhausted (no room to unpack).
     Reference: numpy.load(allow_pickle=False).
 
     >>> import carya, numpy as np, pathlib, tempfile
@@ -126,51 +124,64 @@ def npz(
     for file in files:
         parts.append(_npz_arrays(file, names))
         names = names or tuple(parts[0])
-    return _pipeline("npz", parts, record)
+    return _pipeline("npz", parts, record, native)
 
 
-def _pipeline(kind: str, parts: list[dict[str, _Stored]], record: Record) -> Pipeline:
+def _pipeline(kind: str, parts: list[dict[str, _Stored]], record: Record, native: bool) -> Pipeline:
     if record not in ("row", "file"):
         raise invalid(f"{kind}: record", record, '"row" or "file"')
+    if not isinstance(native, bool):
+        raise invalid(f"{kind}: native", native, "True or False")
+    if native and record == "file":
+        raise Unsupported(
+            f'{kind}: native=True: files are records of any shape; leave native= out, or give record="row"'
+        )
+    if native:
+        return _native(kind, parts)
     rows = ArrayFiles(kind, parts, record)
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
 
-def _native(parts: list[dict[str, _Stored]]) -> Pipeline:
+def _native(kind: str, parts: list[dict[str, _Stored]]) -> Pipeline:
     """Rows as ranges of their files. Errors: InvalidArgument, Unsupported."""
     first = parts[0]
-    counts = [_rows("npy", part, first) for part in parts]
+    counts = [_rows(kind, part, first) for part in parts]
     for part in parts:
         for one in part.values():
             why = why_not_raw(one.dtype, one.shape[1:])
             if one.fortran and len(one.shape) > 1:
                 why = "it is in Fortran's order"
+            if one.packed:
+                why = "it is compressed"
             if why:
-                raise Unsupported(f"npy: {one.subject}: native=True: {why}; leave native= out")
+                raise Unsupported(f"{kind}: {one.subject}: native=True: {why}; leave native= out")
     if not sum(counts):
-        raise invalid("npy: paths", [next(iter(part.values())).file.path for part in parts], "files with a row")
-    files: list[Listed] = []
+        raise _no_row(kind, parts)
+    files: dict[Listed, int] = {}  # with their numbers
     fields, labels = [], None
     for name, like in first.items():
         stored = [part[name] for part in parts]
         if is_label(name, like.dtype, like.shape[1:], len(first)):
-            labels = np.concatenate([_values(one) for one in stored])
+            labels = np.concatenate([_values(kind, one) for one in stored])
             continue
         size = like.dtype.itemsize * math.prod(like.shape[1:])
-        places = [row_places(len(files) + i, one.offset, one.shape[0], size) for i, one in enumerate(stored)]
-        files += [one.file for one in stored]
+        places = [row_places(files.setdefault(one.file, len(files)), one.offset, one.shape[0], size) for one in stored]
         fields.append(RawRows(name or "value", like.dtype, like.shape[1:], np.concatenate(places)))
-    return rows_at_addresses("npy", files, fields, row_names(counts), labels)
+    return rows_at_addresses(kind, list(files), fields, row_names(counts), labels)
 
 
-def _values(one: _Stored) -> Array:
+def _values(kind: str, one: _Stored) -> Array:
     with open(one.file.path, "rb") as source:
         source.seek(one.offset)
         values = np.fromfile(source, one.dtype, one.shape[0])
-    one.file.check("npy")
+    one.file.check(kind)
     if len(values) != one.shape[0]:
-        raise SampleError(f"npy: {one.subject}: it was cut off; copy it again")
+        raise SampleError(f"{kind}: {one.subject}: it was cut off; copy it again")
     return values
+
+
+def _no_row(kind: str, parts: Sequence[Mapping[str, _Stored]]) -> Error:
+    return invalid(f"{kind}: paths", [next(iter(part.values())).file.path for part in parts], "files with a row")
 
 
 class _Stored(NamedTuple):
@@ -201,7 +212,7 @@ class ArrayFiles:
         counts = [_rows(kind, part, self._parts[0]) for part in self._parts] if self._by_row else [1] * len(parts)
         self._starts = [0, *itertools.accumulate(counts)]
         if not len(self):
-            raise invalid(f"{kind}: paths", [next(iter(part.values())).file.path for part in parts], "files with a row")
+            raise _no_row(kind, parts)
         shape = [
             [
                 (name, os.path.basename(one.file.path), one.file.size, str(one.dtype), one.shape)
