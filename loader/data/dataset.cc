@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/permutation.h"
@@ -51,6 +52,18 @@ io::RecordSpec record_spec(const Json& source, const transforms::Pipeline& pipel
   return spec;
 }
 
+// Numbers that come beside the document, and may come from a socket.
+template <typename Number>
+Result<std::vector<Number>> numbers_beside(const char* key, const DatasetOptions& options) {
+  const auto given = options.arrays.find(key);
+  if (given == options.arrays.end() || given->second.row_bytes != sizeof(Number))
+    return fail(Code::kInvalidArgument,
+                fmt::format("records: {} was not handed over; make the pipeline anew", key));
+  std::vector<Number> numbers(given->second.rows);
+  if (!numbers.empty()) std::memcpy(numbers.data(), given->second.data, numbers.size() * sizeof(Number));
+  return numbers;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Dataset>> Dataset::open(const transforms::Pipeline& pipeline,
@@ -59,6 +72,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const transforms::Pipeline&
   TRY(dataset->open_source(pipeline, options));
   TRY(dataset->apply_views(pipeline.views_json()));
   dataset->make_fingerprint(pipeline);
+  if (!pipeline.records_json().empty()) return dataset->choose(pipeline, options);
   return std::shared_ptr<const Dataset>(std::move(dataset));
 }
 
@@ -260,6 +274,30 @@ Result<std::shared_ptr<const Dataset>> Dataset::draw(DrawnOrder order) const {
                 fmt::format("draw: got an order of {} records; there are {}", order.records(), kept_count()));
   auto chosen = std::make_shared<Dataset>(*this);
   chosen->drawn_ = std::move(order);
+  return chosen;
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::choose(const transforms::Pipeline& pipeline,
+                                                       const DatasetOptions& options) const {
+  auto chosen = std::make_shared<const Dataset>(*this);
+  if (pipeline.records_json().empty()) return chosen;
+  const Json how = Json::parse(pipeline.records_json());
+  if (how.contains("kept")) {
+    ASSIGN(auto records, numbers_beside<std::uint64_t>(kKeptKey, options));
+    ASSIGN(chosen, chosen->keep(std::move(records)));
+  }
+  if (how.contains("drawn")) {
+    const Json& drawn = how.at("drawn");
+    ASSIGN(auto ends, numbers_beside<std::int64_t>(kDrawnKey, options));
+    ASSIGN(auto order, DrawnOrder::weighted(std::move(ends), drawn.at("positions"), drawn.at("key")));
+    ASSIGN(chosen, chosen->draw(std::move(order)));
+  }
+  if (how.contains("repeated")) {
+    const Json& repeated = how.at("repeated");
+    ASSIGN(auto order, DrawnOrder::repeated(chosen->kept_count(), repeated.at("times"), repeated.at("within"),
+                                            repeated.at("positions")));
+    ASSIGN(chosen, chosen->draw(std::move(order)));
+  }
   return chosen;
 }
 

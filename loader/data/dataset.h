@@ -48,12 +48,18 @@ inline std::string offsets_key(const std::string& field) {
   return field + ".offsets";
 }
 
+/// The keys in DatasetOptions::arrays of what a pipeline's "records" object names, which are the names of no field: the
+/// records that are kept (uint64, rising), and the sums of the weights up to each record (int64).
+inline constexpr const char* kKeptKey = ":kept";
+inline constexpr const char* kDrawnKey = ":drawn";
+
 struct DatasetOptions {
-  std::map<std::string, ArrayMemory> arrays;  ///< those of the source by field, and their offsets
+  std::map<std::string, ArrayMemory> arrays;  ///< by field, their offsets, and what the keys above say
   io::ListingOptions listing;
 };
 
-/// A pipeline's open source with its views applied: records 0..count-1, each with the inputs of its fields.
+/// A pipeline's open source with its views applied: records 0..count-1, each with the inputs of its fields, and which of
+/// them streams go through.
 /// Threads: const is thread-safe.
 class Dataset {
  public:
@@ -69,6 +75,11 @@ class Dataset {
   /// The same, whose streams have at each position the record that `order` draws of those that they go through. Errors:
   /// kInvalidArgument, if it is an order of another number of records.
   Result<std::shared_ptr<const Dataset>> draw(DrawnOrder order) const;
+
+  /// The same, whose streams go through the records as the "records" object of a pipeline says. Errors: kInvalidArgument
+  /// (numbers are missing, or are none of this dataset).
+  Result<std::shared_ptr<const Dataset>> choose(const transforms::Pipeline& pipeline,
+                                                const DatasetOptions& options) const;
 
   std::uint64_t count() const { return count_; }
   /// How many records a stream goes through in an epoch, and the record at an index below that: all, unless keep() has

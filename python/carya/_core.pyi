@@ -84,14 +84,8 @@ class Dataset:
     def skipped_examples(self) -> list[str]: ...
     @property
     def from_cache(self) -> bool: ...
-    def keep(self, records: np.ndarray[Any, Any]) -> Dataset:
-        """The same, but that streams go through these records (int64, rising) only. Errors: InvalidArgument."""
-
-    def draw(self, ends: np.ndarray[Any, Any], positions: int, key: int) -> Dataset:
-        """The same, whose streams draw by weights: of each record that they go through the sum up to it (int64). Errors: InvalidArgument."""
-
-    def repeat(self, times: int, within: int, positions: int) -> Dataset:
-        """The same, in whose streams a record comes `times` times in `within` positions. Errors: InvalidArgument."""
+    def choose(self, pipeline: Pipeline, arrays: dict[str, np.ndarray[Any, Any]] | None = None) -> Dataset:
+        """The same, whose streams go through records as the document says. `arrays`: the numbers beside it. Errors: InvalidArgument."""
 
     @property
     def kept_count(self) -> int: ...

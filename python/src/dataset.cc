@@ -214,31 +214,14 @@ void bind_dataset(py::module_& module) {
       .def_property_readonly("from_cache",
                              [](const PyDataset& self) { return self.dataset->report().from_cache; })
       .def(
-          "keep",
-          [](const PyDataset& self, const py::array_t<std::int64_t, py::array::c_style>& records) {
-            std::vector<std::uint64_t> kept(static_cast<std::size_t>(records.size()));
-            for (py::ssize_t i = 0; i < records.size(); ++i)  // what is negative is past the end
-              kept[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(records.data()[i]);
-            return PyDataset{unwrap(self.dataset->keep(std::move(kept))), self.arrays};
+          "choose",
+          [](const PyDataset& self, const PyPipeline& pipeline, const std::optional<py::dict>& arrays) {
+            loader::DatasetOptions options;
+            py::list numbers;
+            if (arrays) options.arrays = array_memory(*arrays, numbers);
+            return PyDataset{unwrap(self.dataset->choose(*pipeline.pipeline, options)), self.arrays};
           },
-          py::arg("records"))
-      .def(
-          "draw",
-          [](const PyDataset& self, const py::array_t<std::int64_t, py::array::c_style>& ends,
-             std::uint64_t positions, std::uint64_t key) {
-            std::vector<std::int64_t> given(ends.data(), ends.data() + ends.size());
-            auto order = unwrap(loader::DrawnOrder::weighted(std::move(given), positions, key));
-            return PyDataset{unwrap(self.dataset->draw(std::move(order))), self.arrays};
-          },
-          py::arg("ends"), py::arg("positions"), py::arg("key"))
-      .def(
-          "repeat",
-          [](const PyDataset& self, std::uint64_t times, std::uint64_t within, std::uint64_t positions) {
-            auto order =
-                unwrap(loader::DrawnOrder::repeated(self.dataset->kept_count(), times, within, positions));
-            return PyDataset{unwrap(self.dataset->draw(std::move(order))), self.arrays};
-          },
-          py::arg("times"), py::arg("within"), py::arg("positions"))
+          py::arg("pipeline"), py::arg("arrays") = py::none())
       .def_property_readonly("kept_count", [](const PyDataset& self) { return self.dataset->kept_count(); })
       .def("address", &address, py::arg("index"))
       .def(

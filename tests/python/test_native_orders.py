@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import daemons
 import numpy as np
 import pytest
+import workers
 from picture_code import Marking, bright, marked, mean_of, narrow, narrow_or_raises, not_the_last_class
 from streams import digest, epoch_digest
+from test_remote import at, read_until_remote
 
 import carya
 from carya._orders.draws import Draws
@@ -212,16 +216,116 @@ def test_options_of_native_threads_and_reports(photos: Path) -> None:
         carya.Loader(made, native="workers", cache={"memory": "1MB"})
 
 
-def test_what_is_kept_is_checked() -> None:
-    dataset = carya.arrays({"x": np.arange(5)}).dataset
-    assert dataset.keep(np.array([1, 4])).kept_count == 2
-    for records, told in (([], "no records"), ([2, 2], "do not rise"), ([0, 5], "got record 5"), ([-1], "got record")):
+DAEMON = [
+    "by label",
+    "between operations",
+    "of a view",
+    "arrays",
+    "drawn of what is left",
+    "several times of what is left",
+]
+
+
+def test_daemons_make_what_is_left(photos: Path) -> None:
+    with daemons.running() as daemon:
+        for name in DAEMON:
+            made = ALONE[name](photos).batch(global_size=6)
+            wanted = epoch_digest(made, 2, native="workers", threads=1)
+            assert epoch_digest(made, 2, daemon=daemon.socket) == wanted
+        with carya.Loader(made, daemon=daemon.socket, epochs=1) as loader:
+            iterator = iter(loader)
+            next(iterator)
+            state, rest = loader.state_dict(), digest(iterator)
+            assert loader.stats()["place"] == daemon.socket
+        with carya.Loader(made, state=state, threads=1, native="workers") as loader:
+            assert digest(loader) == rest
+        common: dict[str, Any] = {"job": "two", "world_size": 2, "daemon": daemon.socket, "epochs": 1}
+        with carya.Loader(made, rank=0, **common) as first, carya.Loader(made, rank=1, **common) as second:
+            pairs = [[batch.records.tolist() for batch in step] for step in zip(first, second, strict=True)]
+        with carya.Loader(made, threads=1, native="workers", epochs=1) as loader:
+            assert [low + high for low, high in pairs] == [batch.records.tolist() for batch in loader]
+        other = ALONE["by label"](photos).batch(global_size=6)
+        with carya.Loader(made, rank=0, **common), pytest.raises(carya.InvalidArgument, match="another pipeline"):
+            carya.Loader(other, rank=1, **common)
+    with daemons.running() as daemon:
+        with carya.Loader(made, daemon=daemon.socket, epochs=2, reattach_timeout=0.1) as loader:
+            iterator = iter(loader)
+            got = [next(iterator).records.tolist()]
+            daemon.end()
+            with pytest.warns(RuntimeWarning):
+                got += [batch.records.tolist() for batch in iterator]
+            assert loader.stats()["place"] == "embedded"
+        with carya.Loader(made, threads=1, native="workers", epochs=1) as loader:
+            assert got == [batch.records.tolist() for batch in loader]
+
+
+def test_jobs_share_what_is_left(photos: Path) -> None:
+    made = ALONE["by label"](photos).batch(4)
+    wanted = epoch_digest(made, native="workers", threads=1)
+    with daemons.running() as daemon:
+        options: dict[str, Any] = {"daemon": daemon.socket, "share": "sweep", "epochs": 1}
+        with carya.Loader(made, **options) as first, carya.Loader(made, **options) as second:
+            pairs = list(zip(first, second, strict=True))
+            assert all((one.records == two.records).all() for one, two in pairs)
+            assert len(daemon.status()["jobs"]) == 1
+        del pairs
+        assert epoch_digest(made, **options) == wanted
+
+
+def test_remote_workers_make_what_is_left(photos: Path) -> None:
+    made = ALONE["between operations"](photos).batch(4)
+    wanted = epoch_digest(made, native="workers", threads=1)
+    with (
+        workers.running() as worker,
+        carya.Loader(made, remote=at(worker), placement="remote:1", threads=1) as loader,
+    ):
+        assert read_until_remote(loader) == wanted
+
+
+def test_what_a_daemon_does_not_make_is_told(photos: Path) -> None:
+    drawn = folder(photos).decode_image().resize((40, 40)).weighted(np.arange(27), replacement=False).batch(4)
+    raising = folder(photos).decode_image().resize((40, 40)).filter(narrow_or_raises).batch(4)
+    with daemons.running() as daemon:
+        for made in (drawn, raising):
+            with pytest.raises(carya.Unsupported, match="which no daemon runs"):
+                carya.Loader(made, daemon=daemon.socket)
+            with pytest.raises(carya.Unsupported, match=r"job: got 'a' .* no daemon runs"):
+                carya.Loader(made, job="a")
+
+
+def chosen(records: dict[str, Any], **numbers: Any) -> carya._core.Dataset:
+    """Of five records."""
+    source = carya.arrays({"x": np.arange(5)})
+    document = {**json.loads(source.to_json()), "records": records}
+    memory = {f":{name}": np.array(value) for name, value in numbers.items()}
+    return source.dataset.choose(carya._core.Pipeline.parse(json.dumps(document)), memory)
+
+
+def test_what_is_chosen_is_checked() -> None:
+    kept = {"count": 2, "fingerprint": ""}
+    assert chosen({"kept": kept}, kept=np.array([1, 4], np.uint64)).kept_count == 2
+    for records, told in (
+        ([], "no records|not handed over"),
+        ([2, 2], "do not rise"),
+        ([0, 5], "got record 5"),
+        ([-1], "got record"),
+    ):
         with pytest.raises(carya.InvalidArgument, match=told):
-            dataset.keep(np.array(records, np.int64))
+            chosen({"kept": kept}, kept=np.array(records, np.int64).view(np.uint64))
+    drawn = {"positions": 3, "key": 1, "fingerprint": ""}
     for ends in ([], [1, 2], [0, 0, 0, 0, 0], [3, 2, 4, 5, 6], [-1, 1, 2, 3, 4], [1, 2, 3, 4, 2**53 + 1]):
-        with pytest.raises(carya.InvalidArgument, match="draw: "):
-            dataset.draw(np.array(ends, np.int64), 3, 1)
-    for times, within, positions in ((0, 1, 1), (2, 3, 1), (2, 2, 11), (2, 2, 0)):
+        with pytest.raises(carya.InvalidArgument, match=r"draw: |not handed over"):
+            chosen({"drawn": drawn}, drawn=np.array(ends, np.int64))
+    for given in ({"drawn": drawn}, {"kept": kept}):
+        for numbers in ({}, {"drawn": np.arange(5, dtype=np.int32), "kept": np.arange(2, dtype=np.uint8)}):
+            with pytest.raises(carya.InvalidArgument, match="was not handed over; make the pipeline anew"):
+                chosen(given, **numbers)
+    for times, within, positions in ((2, 3, 1), (2, 2, 11)):
         with pytest.raises(carya.InvalidArgument, match="repeat: got "):
-            dataset.repeat(times, within, positions)
-    assert dataset.repeat(2, 2, 10).count == 5
+            chosen({"repeated": {"times": times, "within": within, "positions": positions}})
+    for times, within, positions in ((0, 1, 1), (2, 0, 1), (2, 2, 0)):
+        with pytest.raises(carya.InvalidArgument, match=r"records: repeated: \w+: got 0"):
+            chosen({"repeated": {"times": times, "within": within, "positions": positions}})
+    with pytest.raises(carya.InvalidArgument, match="either this or drawn"):
+        chosen({"repeated": {"times": 2, "within": 2, "positions": 2}, "drawn": drawn}, drawn=np.arange(5))
+    assert chosen({"repeated": {"times": 2, "within": 2, "positions": 10}}).count == 5

@@ -39,6 +39,9 @@ TEST(Pipeline, CanonicalTextIsAFixedPoint) {
       R"({"version":1,"source":{"type":"ranges","kind":"lmdb","paths":["data.mdb"],"stamps":[100,-5,4240,7],)"
       R"("encoded":["image","mask"],"label":true,"count":3,"arrays":{"places":{"dtype":"uint64","shape":[6],)"
       R"("fingerprint":"00"},"names":{"dtype":"uint8","shape":[4],"fingerprint":"01"}}},"ops":[{"op":"decode_image"}]})",
+      R"({"version":1,"source":{"type":"image_folder","path":"x"},"records":{"drawn":{"positions":9,"key":18446744073709551615,)"
+      R"("fingerprint":"b"},"kept":{"count":5,"fingerprint":"a"}},"ops":[{"op":"decode_image"}]})",
+      R"({"version":1,"source":{"type":"image_folder","path":"x"},"records":{"repeated":{"times":2,"within":4,"positions":9}}})",
       document(
           R"({"op":"normalize","mean":1e-5,"std":100000})", "null",
           R"({"type":"arrays","count":5,"arrays":{"image":{"dtype":"uint8","shape":[28,28,1],"fingerprint":"0a"}}})"),
@@ -219,6 +222,16 @@ TEST(Pipeline, ChecksSourcesViewsAndBatch) {
   EXPECT_THAT(
       error_of(R"({"version":1,"source":{"type":"image_folder","path":""},"views":[{"view":"skip"}]})"),
       HasSubstr("subset, take or split"));
+  const auto chosen = [&](const std::string& records) {
+    return error_of(R"({"version":1,"source":{"type":"image_folder","path":""},"records":)" + records + "}");
+  };
+  EXPECT_EQ(chosen("{}"), "no error");
+  EXPECT_THAT(chosen("[]"), HasSubstr("records"));
+  EXPECT_THAT(chosen(R"({"dropped":{}})"), HasSubstr("dropped"));
+  EXPECT_THAT(chosen(R"({"kept":{"count":0,"fingerprint":""}})"), HasSubstr("records: kept: count: got 0"));
+  EXPECT_THAT(chosen(R"({"drawn":{"key":1,"fingerprint":""}})"), HasSubstr("records: drawn: positions"));
+  EXPECT_THAT(chosen(R"({"repeated":{"times":2,"within":1099511627777,"positions":1}})"),
+              HasSubstr("records: repeated: within"));
 }
 
 TEST(Plan, RefusesABatchOfUnknownShapes) {

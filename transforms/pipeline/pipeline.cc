@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kBatchMax = 1 << 20;
 constexpr std::int64_t kPartsMax = 1 << 20;
+constexpr std::int64_t kPositionsMax = std::int64_t{1} << 40;  // of an epoch whose records are drawn
 constexpr std::int64_t kReuseMax = std::int64_t{1} << 48;
 /// The entry of the list of ops before which epochs share random numbers.
 constexpr std::string_view kReuse = "reuse_augmentation";
@@ -64,6 +65,27 @@ Result<Json> parse_view(const Json& given, std::string& text) {
   return Json(params.take_canonical());
 }
 
+// One way in which a stream does not go through each record once: its canonical object and its line.
+Result<Json> parse_chosen(const std::string& kind, const Json& given, std::string& text) {
+  Params params("records: " + kind, given, "");
+  TRY(params.fault());
+  if (kind == "kept") {
+    params.string("fingerprint");
+    text = fmt::format("kept({} records)", params.integer("count", 1, kRecordsMax));
+  } else {
+    if (kind == "drawn") {
+      params.string("fingerprint");
+      params.seed("key");
+    } else {
+      params.integer("times", 1, kPositionsMax);
+      params.integer("within", 1, kPositionsMax);
+    }
+    text = fmt::format("{}({} positions)", kind, params.integer("positions", 1, kPositionsMax));
+  }
+  TRY(params.finish());
+  return Json(params.take_canonical());
+}
+
 Result<BatchSpec> parse_batch(const Json& given, std::string& canonical, std::string& text) {
   Params params("batch", given, "");
   const auto batch_size = params.integer_or_null("batch_size", 1, kBatchMax);
@@ -101,15 +123,18 @@ class PipelineParser {
     const Json& shuffle = params.raw("shuffle");
     const Json& ops = params.raw("ops");
     const Json& batch = params.raw("batch");
+    const Json& records = params.raw("records");
     TRY(params.finish());
     TRY(take_source(source));
     TRY(take_views(views));
+    TRY(take_records(records));
     TRY(take_shuffle(shuffle));
     TRY(take_ops(ops));
     TRY(take_batch(batch));
-    pipeline_->json_ = R"({"version":1,"source":)" + pipeline_->source_json_ + R"(,"views":)" +
-                       pipeline_->views_json_ + R"(,"shuffle":)" + shuffle_json_ + R"(,"ops":)" + ops_json_ +
-                       R"(,"batch":)" + batch_json_ + "}";
+    pipeline_->json_ =
+        R"({"version":1,"source":)" + pipeline_->source_json_ + R"(,"views":)" + pipeline_->views_json_ +
+        R"(,"shuffle":)" + shuffle_json_ + R"(,"ops":)" + ops_json_ + R"(,"batch":)" + batch_json_ +
+        (pipeline_->records_json_.empty() ? "" : R"(,"records":)" + pipeline_->records_json_) + "}";
     return std::shared_ptr<const Pipeline>(std::move(pipeline_));
   }
 
@@ -140,6 +165,25 @@ class PipelineParser {
       add_line(std::move(text));
     }
     pipeline_->views_json_ = Json(std::move(canonical)).text();
+    return {};
+  }
+
+  Status take_records(const Json& given) {
+    if (given.is_null()) return {};
+    Params params("records", given, "");
+    Json::Object canonical;
+    for (const std::string kind : {"kept", "drawn", "repeated"}) {
+      const Json& one = params.raw(kind);
+      if (one.is_null()) continue;
+      if (kind == "repeated" && !canonical.empty() && canonical.back().first == "drawn")
+        params.reject(kind, "either this or drawn");
+      std::string text;
+      ASSIGN(Json parsed, parse_chosen(kind, one, text));
+      canonical.emplace_back(kind, std::move(parsed));
+      add_line(std::move(text));
+    }
+    TRY(params.finish());
+    if (!canonical.empty()) pipeline_->records_json_ = Json(std::move(canonical)).text();
     return {};
   }
 
@@ -273,6 +317,9 @@ const std::vector<SourceField>& Pipeline::fields() const {
 }
 const std::string& Pipeline::views_json() const {
   return views_json_;
+}
+const std::string& Pipeline::records_json() const {
+  return records_json_;
 }
 bool Pipeline::shuffled() const {
   return shuffle_seed_.has_value();

@@ -58,6 +58,8 @@ class Pipeline {
   /// The fields of each record, derived from the source object.
   const std::vector<SourceField>& fields() const;
   const std::string& views_json() const;  ///< the "views" array: [{"view":"take","count":10}, ...]
+  /// The "records" object: which records a stream goes through, and how often; "" for each once.
+  const std::string& records_json() const;
   bool shuffled() const;
   std::uint64_t seed() const;  ///< the seed of shuffle(seed=); by default 0
   const std::vector<std::unique_ptr<Op>>& ops() const;
@@ -87,6 +89,7 @@ class Pipeline {
   std::string source_json_;
   std::vector<SourceField> fields_;
   std::string views_json_;
+  std::string records_json_;
   std::optional<std::uint64_t> shuffle_seed_;
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<OrderHints> order_hints_;

@@ -7,19 +7,14 @@ import queue
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from .. import _core
+from .._orders.chosen import with_records
 from .._processes.system import end_with_parent
 from .._processes.transport import Channel, mapped_private, unpacked
 from .ahead import AheadSpec
 from .start import channel_of
-
-if TYPE_CHECKING:
-    from .._orders.draws import Draws
-    from .._orders.repeated import Repeats
 
 # How long it waits for a batch before it looks whether another place is wanted.
 _SLICE_S = 0.05
@@ -59,12 +54,6 @@ def _serve(link: Channel, message: tuple[Any, ...], fds: list[int]) -> None:
     feed.run()
 
 
-def in_order(dataset: _core.Dataset, kept: np.ndarray[Any, Any] | None, draws: Draws | Repeats | None) -> _core.Dataset:
-    """The dataset, whose streams go through the records that filters keep, as they are drawn."""
-    chosen = dataset if kept is None else dataset.keep(kept)
-    return chosen if draws is None else draws.on(chosen)
-
-
 def _open(spec: AheadSpec, arrays: Any, order: Any) -> _core.Job:
     options = _core.JobOptions()
     for name, value in spec.job.items():
@@ -73,13 +62,15 @@ def _open(spec: AheadSpec, arrays: Any, order: Any) -> _core.Job:
         options.remote = _core.RemoteOptions()
         for name, value in spec.remote.items():
             setattr(options.remote, name, value)
-    pipeline = _core.Pipeline.parse(spec.document)
+    document, numbers = with_records(spec.document, *order)
+    pipeline = _core.Pipeline.parse(document)
+    memory = {**(arrays or {}), **numbers} or None
     dataset = _core.Dataset.open(
-        pipeline, arrays=arrays, cache_dir=options.cache_dir, verify=False, threads=0, progress=None
+        pipeline, arrays=memory, cache_dir=options.cache_dir, verify=False, threads=0, progress=None
     )
     if dataset.fingerprint != spec.fingerprint:
         raise RuntimeError("the data are not what they were when the loader was made")
-    return _core.Job(pipeline, in_order(dataset, *order), options)
+    return _core.Job(pipeline, dataset, options)
 
 
 class _Feed:

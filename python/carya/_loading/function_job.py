@@ -14,10 +14,10 @@ from .. import _core
 from .._dtypes import numpy_dtype
 from .._errors import Error, Unsupported
 from .._functions.ahead import AheadSpec
-from .._functions.feed import in_order
 from .._functions.job import FunctionJob, JobSpec, no_mask
 from .._functions.opening import known_records
-from .._pipeline.dataset import cache_dir
+from .._orders.chosen import with_records
+from .._pipeline.dataset import attach_job, cache_dir
 from .._pipeline.document import dump
 from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
@@ -26,6 +26,7 @@ from .._stages.source import survivors_digest
 from .._stages.spec import StreamSpec
 from .._traits.moves import moved, settled
 from .function_options import FunctionOptions, worker_count
+from .job import start_job
 from .loader_options import LoaderOptions
 
 
@@ -51,6 +52,23 @@ class FilteredJob:
 
 class NamedField(NamedTuple):
     name: str
+
+
+class ChosenRecords(NamedTuple):
+    """A native pipeline whose document says which records of `dataset` it goes through; `numbers` go beside that."""
+
+    native: _core.Pipeline
+    numbers: dict[str, np.ndarray[Any, Any]]
+    dataset: _core.Dataset  # all of them
+    pipeline: Pipeline  # with the functions that chose
+
+    def open(self) -> _core.Dataset:
+        return self.dataset.choose(self.native, self.numbers)
+
+    def attach(self, daemon: _core.DaemonOptions, options: _core.JobOptions, defer_release: bool) -> _core.Job:
+        source = self.pipeline._source
+        memory = {**(source.arrays or {}), **self.numbers} or None
+        return attach_job(self.native, source.document, memory, daemon, options, defer_release)
 
 
 def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> FunctionJob | FilteredJob:
@@ -85,13 +103,18 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
     if options.reorder != "off":
         spec = moved(spec, options.reorder if options.order else "exact")
+    if not spec.only_chooses:
+        functions.check()
     spec = _settled(pipeline, options, spec, dataset)
     if spec.settled and not spec.lists and spec.drawn_natively and spec.has_no_functions:
-        native = _core.Pipeline.parse(dump(json.loads(spec.native) | {"batch": pipeline._batch}))
+        document = dump(json.loads(spec.native) | {"batch": pipeline._batch})
+        document, numbers = with_records(document, spec.kept, spec.draws(spec.kept))
+        native = _core.Pipeline.parse(document)
         if not _ragged(native):
-            return _start_native(
-                native, options, spec, in_order(dataset, spec.kept, spec.draws(spec.kept)), defer_release
-            )
+            asked.order, asked.reorder = spec.order, _sense(options, spec)
+            job = start_job(ChosenRecords(native, numbers, dataset, pipeline), options, defer_release)
+            return FilteredJob(job, native, spec.kept)
+    functions.check()
     batch: dict[str, Any] = pipeline._batch
     shape = {
         "batch_size": batch["batch_size"] or 0,
@@ -143,18 +166,6 @@ def _settled(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, datas
         if len(job.raised):
             return replace(spec, kept=kept, raised=job.raised)
     return settled(spec, kept) if len(kept) else spec
-
-
-def _start_native(
-    native: _core.Pipeline,
-    options: LoaderOptions,
-    spec: StreamSpec,
-    dataset: _core.Dataset,
-    defer_release: bool,
-) -> FilteredJob:
-    job = options.job
-    job.order, job.reorder = spec.order, _sense(options, spec)
-    return FilteredJob(_core.Job(native, dataset, job, defer_release=defer_release), native, spec.kept)
 
 
 def _sense(options: LoaderOptions, spec: StreamSpec) -> str:

@@ -14,12 +14,6 @@ from .._processes.wire import Place, check_authority, host_and_port, is_loopback
 
 TIMEOUT_S = 300.0
 
-# What is refused where it was given, since it would be ignored.
-_NOT_HERE = {
-    "plan": "leave it out: Python functions run in the order in which they are written",
-    "share": "leave it out: no daemon runs a user's Python functions",
-    "job": "leave it out: no daemon runs a user's Python functions",
-}
 # What speaks of native threads, which make the samples that the functions get.
 _OF_NATIVE = (
     "read_ahead", "io_engine", "decode_index", "cache", "remote", "prices", "remote_tls", "verify", "max_workers", "target",
@@ -36,16 +30,12 @@ class FunctionOptions:
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        for name, told in _NOT_HERE.items():
-            if name in given:
-                raise Unsupported(f"Loader: {name}: got {given[name]!r} for a pipeline with Python functions; {told}")
-        if given.get("daemon", "auto") not in ("auto", "embedded"):
+        if "plan" in given:
             raise Unsupported(
-                f"Loader: daemon: got {given['daemon']!r} for a pipeline with Python functions, which no daemon runs; give "
-                '"auto" or "embedded"'
+                f"Loader: plan: got {given['plan']!r} for a pipeline with Python functions; leave it out: Python functions run in the "
+                "order in which they are written"
             )
-        if given.get("replicas", 1) != 1:
-            raise Unsupported("Loader: replicas: a pipeline with Python functions has none; leave it out")
+        self._given = given
         self.native: str = choice("native", given.get("native", "auto"), NATIVE)
         # Who asks for native threads before the functions: the name of an option; "" where nobody does.
         self.asked_native = next((name for name in _OF_NATIVE if name in given), "")
@@ -62,6 +52,29 @@ class FunctionOptions:
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
         self.places = _places(given.get("function_workers", ()), given.get("function_tls"))
         self.rss_max: int | None = byte_size("max_rss", given["max_rss"]) if "max_rss" in given else None
+
+    def check(self) -> None:
+        """Of a pipeline whose functions do more than to choose records. Errors: Unsupported, where something was given that is for a
+        daemon, which runs no Python functions, or for native threads alone."""
+        given = self._given
+        if given.get("weight", 1.0) > 1:
+            raise Unsupported(
+                f"Loader: weight: got {given['weight']!r} for a pipeline with Python functions; give 0.01 to 1: processes can have less of "
+                "the cores than others, so the job that is to have most says 1"
+            )
+        for name in ("share", "job"):
+            if name in given:
+                raise Unsupported(
+                    f"Loader: {name}: got {given[name]!r} for a pipeline with Python functions; leave it out: no daemon runs a user's "
+                    "Python functions"
+                )
+        if given.get("daemon", "auto") not in ("auto", "embedded"):
+            raise Unsupported(
+                f"Loader: daemon: got {given['daemon']!r} for a pipeline with Python functions, which no daemon runs; give "
+                '"auto" or "embedded"'
+            )
+        if given.get("replicas", 1) != 1:
+            raise Unsupported("Loader: replicas: a pipeline with Python functions has none; leave it out")
 
 
 def _places(addresses: Any, proof: Any) -> tuple[Place, ...]:
@@ -102,16 +115,13 @@ def _places(addresses: Any, proof: Any) -> tuple[Place, ...]:
 
 
 def niceness_of(weight: float) -> int:
-    """How much nicer the processes of a job of this weight are: the system gives 1.25 times the time for each step.
+    """How much nicer the processes of a job of this weight are: the system gives 1.25 times the time for each step. They cannot be
+    less nice, which users may not.
 
-    Errors: Unsupported, where they would have to be less nice, which users may not.
+    >>> niceness_of(0.5), niceness_of(2)
+    (3, 0)
     """
-    if weight > 1:
-        raise Unsupported(
-            f"Loader: weight: got {weight!r} for a pipeline with Python functions; give 0.01 to 1: processes can have less of the cores "
-            "than others, so the job that is to have most says 1"
-        )
-    return round(-math.log(weight) / math.log(1.25))
+    return max(0, round(-math.log(weight) / math.log(1.25)))
 
 
 def checked_timeout(value: Any) -> float | None:

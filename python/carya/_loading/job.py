@@ -6,11 +6,11 @@ import logging
 import os
 import warnings
 from collections.abc import Callable
+from typing import Protocol
 
 from .. import _core
 from .._errors import Closed, Error, InvalidArgument, IoError, NotFound, Permission, Timeout, Unsupported
 from .._pipeline.dataset import cache_dir, chosen_cache_dir
-from .._pipeline.pipeline import Pipeline
 from .daemon import blind, find_daemon, job_name
 from .loader_options import LoaderOptions
 
@@ -18,7 +18,18 @@ _log = logging.getLogger("carya")
 _said_what_reads = False
 
 
-def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
+class Startable(Protocol):
+    """What a native job is made of: a `Pipeline`, or what is like one."""
+
+    @property
+    def native(self) -> _core.Pipeline: ...
+
+    def open(self) -> _core.Dataset: ...
+
+    def attach(self, daemon: _core.DaemonOptions, options: _core.JobOptions, defer_release: bool) -> _core.Job: ...
+
+
+def start_job(pipeline: Startable, options: LoaderOptions, defer_release: bool) -> _core.Job:
     """A job of the daemon that the options say, or of this process. Errors: those of either."""
     remote, asked = options.job.remote, options.asked
     # A daemon runs no command for a loader: a fleet that this process starts is this process's.
@@ -35,7 +46,7 @@ def start_job(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -
     return _attached(pipeline, options, defer_release)
 
 
-def _attached(pipeline: Pipeline, options: LoaderOptions, defer_release: bool) -> _core.Job:
+def _attached(pipeline: Startable, options: LoaderOptions, defer_release: bool) -> _core.Job:
     """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
     may_do_without = options.daemon == "auto" and options.asked.replicas == 1
     why: Error

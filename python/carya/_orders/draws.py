@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, invalid
+from .chosen import fingerprint
 
 Array = np.ndarray[Any, Any]
 
@@ -90,10 +91,11 @@ class Draws:
         self._ends = np.cumsum(np.where(weights > 0, np.maximum(whole, 1), 0))
         self._order: tuple[int, Array] = (-1, np.zeros(0, np.int64))
 
-    def on(self, dataset: _core.Dataset) -> _core.Dataset:
-        """The dataset, whose streams have this order."""
+    def described(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What a native stream is told (transforms/FORMAT.md), and the numbers beside it. With replacement only."""
         key = np.random.Philox(key=[self._key, 0]).state["state"]["key"][0]  # numpy rounds what is 2^63 or more
-        return dataset.draw(self._ends, self.count, int(key))
+        drawn = {"positions": self.count, "key": int(key), "fingerprint": fingerprint(self._ends)}
+        return {"drawn": drawn}, {":drawn": self._ends}
 
     def at(self, epoch: int, first: int, count: int) -> Array:
         """The records at these positions, int64."""

@@ -72,9 +72,9 @@ class Repeats:
         self._records, self._seed = records, seed
         self._order: tuple[int, Any] = (-1, None)
 
-    def on(self, dataset: _core.Dataset) -> _core.Dataset:
-        """The dataset, whose streams have this order."""
-        return dataset.repeat(self._times, self._within, self.count)
+    def described(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What a native stream is told (transforms/FORMAT.md), and that no numbers go beside it."""
+        return {"repeated": {"times": self._times, "within": self._within, "positions": self.count}}, {}
 
     def at(self, epoch: int, first: int, count: int) -> Array:
         """The records at these positions, int64."""

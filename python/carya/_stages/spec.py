@@ -84,6 +84,11 @@ class StreamSpec:
         return self.weighted is None or self.weighted.is_native
 
     @property
+    def only_chooses(self) -> bool:
+        """Whether filters and samplers are all that is not native: functions that choose records and make nothing."""
+        return self.dataset is None and all(stage.kind in ("filter", "weighted", "native") for stage in self.stages)
+
+    @property
     def has_no_functions(self) -> bool:
         """Whether nothing but what says which record has which position is left of the stages."""
         return all(stage.kind == "weighted" for stage in self.stages)
