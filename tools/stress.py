@@ -70,6 +70,8 @@ class Rounds:
 
     def run(self, number: int) -> None:
         for name, command in self._chosen.items():
+            if self._stopped:
+                return
             log = LOGS / f"{number}-{name}.log"
             seed = [f"--gtest_random_seed={number}"] if name != "python" else []
             how = self._run(command + seed, log)

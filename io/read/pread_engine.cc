@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -104,6 +105,8 @@ int PreadEngine::start_thread() {
     threads_.emplace_back([this] { run(); });
   } catch (const std::system_error& error) {
     refused = error.code().value();
+  } catch (const std::bad_alloc&) {
+    refused = ENOMEM;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return refused;

@@ -81,6 +81,21 @@ TEST(JobMemory, RunningOutOfItWhileBrokenRowsAreReplaced) {
                          {.epochs = 1, .threads = 1, .slots = 2, .on_error = policy, .io_timeout_s = 0});
 }
 
+// Reads that take long want more threads, and one that is cancelled a stand-in.
+TEST(JobMemory, AReadEngineWithoutMemoryForMoreThreadsGoesOnWithThoseItHas) {
+  if (!ShortMemory::possible()) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+  const auto engine = io::ReadEngine::create({.kind = Kind::kPread, .depth = 64, .pread_threads = 2});
+  ASSERT_TRUE(engine);
+  {
+    const ShortMemoryHere memory(1);
+    (*engine)->widen(8);
+    EXPECT_TRUE(ShortMemoryHere::failed());
+  }
+  EXPECT_EQ((*engine)->lanes(), 2u);
+  (*engine)->widen(8);
+  EXPECT_EQ((*engine)->lanes(), 8u);
+}
+
 TEST(JobMemory, AResizeThatRanOutOfItLeavesNothingHalfBehind) {
   if (!ShortMemory::possible()) GTEST_SKIP() << "the sanitizer has an operator new of its own";
   using transforms::Resizer;
