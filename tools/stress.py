@@ -70,11 +70,9 @@ class Rounds:
 
     def run(self, number: int) -> None:
         for name, command in self._chosen.items():
-            if self._stopped:
-                return
             log = LOGS / f"{number}-{name}.log"
             seed = [f"--gtest_random_seed={number}"] if name != "python" else []
-            how = self._run(command + seed, log)
+            how = self._run(command + seed, log, f"gw{10 + number % 50}")
             with self._lock:
                 if self._stopped:
                     return
@@ -103,28 +101,28 @@ class Rounds:
         for process in self._running:
             os.killpg(process.pid, signal.SIGKILL)
 
-    def _run(self, command: list[str], log: Path) -> str:
-        """How it failed; "" if it passed."""
-        env = {**os.environ, "PYTHONPATH": str(BUILD / "python")}
+    def _run(self, command: list[str], log: Path, worker: str) -> str:
+        """How it failed; "" if it passed. `worker`: what tests that need names of their own on this machine go by."""
+        env = {**os.environ, "PYTHONPATH": str(BUILD / "python"), "PYTEST_XDIST_WORKER": worker}
         env.pop("CARYA_LONG", None)  # it is the repeats that are long here
-        with log.open("w") as out:
-            with self._lock:
-                if self._stopped:
-                    return "was not begun"
+        with self._lock:
+            if self._stopped:
+                return "was not begun"
+            with log.open("w") as out:
                 process = subprocess.Popen(
                     command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
                 )
-                self._running.add(process)
-            try:
-                status = process.wait(HANG_S)
-                return f"ended with {status}" if status else ""
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                return f"was not finished after {HANG_S} s"
-            finally:
-                with self._lock:
-                    process.wait()
-                    self._running.discard(process)
+            self._running.add(process)
+        try:
+            status = process.wait(HANG_S)
+            return f"ended with {status}" if status else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"was not finished after {HANG_S} s"
+        finally:
+            with self._lock:
+                process.wait()
+                self._running.discard(process)
 
 
 def main() -> int:
@@ -140,6 +138,7 @@ def main() -> int:
     if missing or not chosen:
         print(f"stress: not built: {', '.join(missing)}; run make stress" if missing else "stress: no such suite")
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing stays behind
     LOGS.mkdir(parents=True, exist_ok=True)
     last = options.first + options.repeats - 1
     rounds = Rounds(chosen, last)
