@@ -259,6 +259,21 @@ def test_daemons_make_what_is_left(photos: Path) -> None:
             assert got == [batch.records.tolist() for batch in loader]
 
 
+def test_a_daemon_that_is_gone_is_told_at_the_line_of_the_loader(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> Any:
+        raise carya.Closed("caryad: gone")
+
+    monkeypatch.setattr(carya.Pipeline, "attach", gone)
+    monkeypatch.setattr("carya._loading.function_job.ChosenRecords.attach", gone)
+    with daemons.running() as daemon:
+        monkeypatch.setenv("CARYA_DAEMON_SOCKET", daemon.socket)
+        made = folder(photos).decode_image().resize((32, 32))
+        for pipeline in (made.batch(4), made.filter(not_the_last_class, fields="label").batch(4)):
+            with pytest.warns(RuntimeWarning, match="works without the daemon: caryad: gone") as told:
+                carya.Loader(pipeline).close()
+            assert [one.filename for one in told] == [__file__]
+
+
 def test_jobs_share_what_is_left(photos: Path) -> None:
     made = ALONE["by label"](photos).batch(4)
     wanted = epoch_digest(made, native="workers", threads=1)

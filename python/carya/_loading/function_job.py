@@ -112,7 +112,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
         native = _core.Pipeline.parse(document)
         if not _ragged(native):
             asked.order, asked.reorder = spec.order, _sense(options, spec)
-            job = start_job(ChosenRecords(native, numbers, dataset, pipeline), options, defer_release)
+            job = start_job(ChosenRecords(native, numbers, dataset, pipeline), options, defer_release, depth=6)
             return FilteredJob(job, native, spec.kept)
     functions.check()
     batch: dict[str, Any] = pipeline._batch

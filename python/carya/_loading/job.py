@@ -29,8 +29,11 @@ class Startable(Protocol):
     def attach(self, daemon: _core.DaemonOptions, options: _core.JobOptions, defer_release: bool) -> _core.Job: ...
 
 
-def start_job(pipeline: Startable, options: LoaderOptions, defer_release: bool) -> _core.Job:
-    """A job of the daemon that the options say, or of this process. Errors: those of either."""
+def start_job(pipeline: Startable, options: LoaderOptions, defer_release: bool, depth: int = 5) -> _core.Job:
+    """A job of the daemon that the options say, or of this process. `depth`: so many calls below the user's line, which warnings name.
+
+    Errors: those of either.
+    """
     remote, asked = options.job.remote, options.asked
     # A daemon runs no command for a loader: a fleet that this process starts is this process's.
     own_fleet = remote is not None and bool(remote.fleet_command)
@@ -43,10 +46,10 @@ def start_job(pipeline: Startable, options: LoaderOptions, defer_release: bool) 
     fingerprint = pipeline.native.fingerprint(options.job.on_error, options.order)
     asked.job = job_name(options.name, options.job.world_size, fingerprint)
     asked.cache_dir = cache_dir(told=False) or chosen_cache_dir()  # the daemon may, or a service's start makes it
-    return _attached(pipeline, options, defer_release)
+    return _attached(pipeline, options, defer_release, depth + 1)
 
 
-def _attached(pipeline: Startable, options: LoaderOptions, defer_release: bool) -> _core.Job:
+def _attached(pipeline: Startable, options: LoaderOptions, defer_release: bool, depth: int) -> _core.Job:
     """A job of the daemon; of this process where that may be and the daemon is of another version, ends, or is mute."""
     may_do_without = options.daemon == "auto" and options.asked.replicas == 1
     why: Error
@@ -67,7 +70,7 @@ def _attached(pipeline: Startable, options: LoaderOptions, defer_release: bool) 
                 raise why from error
         else:
             raise
-    warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=6)
+    warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=depth)
     return _core.Job(pipeline.native, dataset, options.job, defer_release=defer_release)
 
 
