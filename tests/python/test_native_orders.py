@@ -212,6 +212,7 @@ def test_options_of_native_threads_and_reports(photos: Path) -> None:
     assert "before the first batch, in worker processes" in told
     assert "worker process" not in told.splitlines()[-1]
     assert epoch_digest(made, 2, threads=3, reorder="off") == expected
+    assert epoch_digest(made, 2, threads=2, weight=3.0) == expected
     with pytest.raises(carya.InvalidArgument, match="native"):
         carya.Loader(made, native="workers", cache={"memory": "1MB"})
 
@@ -302,6 +303,8 @@ def test_what_a_daemon_does_not_make_is_told(photos: Path) -> None:
     raising = folder(photos).decode_image().resize((40, 40)).filter(narrow_or_raises).batch(4)
     with daemons.running() as daemon:
         for made in (drawn, raising):
+            with pytest.raises(carya.Unsupported, match=r"weight: got 3.0 .* give 0\.01 to 1"):
+                carya.Loader(made, weight=3.0)
             with pytest.raises(carya.Unsupported, match="which no daemon runs"):
                 carya.Loader(made, daemon=daemon.socket)
             with pytest.raises(carya.Unsupported, match=r"job: got 'a' .* no daemon runs"):
