@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument
+from .._orders.chosen import fingerprint
 from .._processes.transport import file_of
 from .._stages.chain import Chain
-from .._stages.source import Sharded, ShardEndedError, survivors_digest
+from .._stages.source import Sharded, ShardEndedError
 from .._stages.spec import StreamSpec
 from .faults import Fault
 from .faults import raised as raised_error
@@ -33,7 +34,7 @@ class Counted:
     @property
     def digest(self) -> str:
         parts = [self.lengths] if self.kept is None else [self.lengths, self.kept.astype(np.int64)]
-        return survivors_digest(np.concatenate(parts))
+        return fingerprint(np.concatenate(parts))
 
 
 def count_shards(

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument
+from .._orders.chosen import fingerprint
 from .._processes.system import open_files, thread_count
 from .._processes.transport import file_of, mapped_private, unpacked
 from .._stages.chain import labels
 from .._stages.mix import MixSpec
 from .._stages.regroup import units_of
-from .._stages.source import Sharded, Source, survivors_digest
+from .._stages.source import Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.stage import Stage
 from .code import import_main_script
@@ -109,13 +110,11 @@ class Kept:
     @property
     def digest(self) -> str:
         if self.parts:
-            return survivors_digest(
-                np.concatenate([self.parts[number].astype(np.int64) for number in sorted(self.parts)])
-            )
+            return fingerprint(np.concatenate([self.parts[number].astype(np.int64) for number in sorted(self.parts)]))
         if self.shards is not None:
             return self.shards.digest
         parts = [part for part in (self.records, self.sizes) if part is not None]
-        return survivors_digest(np.concatenate(parts)) if parts else ""
+        return fingerprint(np.concatenate(parts)) if parts else ""
 
 
 def find_kept(spec: StreamSpec, ask: Ask, tell: Tell) -> Kept:
@@ -228,7 +227,7 @@ def _known_before(spec: StreamSpec) -> np.ndarray[Any, Any] | None:
                 sizes = np.array(file["sizes"], np.int64)
             else:
                 sizes = np.unpackbits(file["verdicts"], count=spec.count).astype(np.int64) * 2 - 1
-            if len(sizes) != spec.count or str(file["digest"]) != survivors_digest(sizes):
+            if len(sizes) != spec.count or str(file["digest"]) != fingerprint(sizes):
                 return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
@@ -239,7 +238,7 @@ def _keep(spec: StreamSpec, sizes: np.ndarray[Any, Any]) -> None:
     if not spec.survivors_path:
         return
     told = {"sizes": sizes} if spec.asks_sizes else {"verdicts": np.packbits(sizes > 0)}
-    write_kept(spec.survivors_path, count=len(sizes), digest=survivors_digest(sizes), **told)
+    write_kept(spec.survivors_path, count=len(sizes), digest=fingerprint(sizes), **told)
 
 
 def _in_order(_: int, first: int, count: int) -> np.ndarray[Any, Any]:

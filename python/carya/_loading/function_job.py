@@ -16,13 +16,12 @@ from .._errors import Error, Unsupported
 from .._functions.ahead import AheadSpec
 from .._functions.job import FunctionJob, JobSpec, no_mask
 from .._functions.opening import known_records
-from .._orders.chosen import with_records
+from .._orders.chosen import fingerprint, with_records
 from .._pipeline.dataset import attach_job, cache_dir
 from .._pipeline.document import dump
 from .._pipeline.pipeline import Pipeline
 from .._stages.identity import identity
 from .._stages.mix import MixSpec
-from .._stages.source import survivors_digest
 from .._stages.spec import StreamSpec
 from .._traits.moves import moved, settled
 from .function_options import FunctionOptions, worker_count
@@ -38,7 +37,7 @@ class FilteredJob:
         self.next = job.next  # asked for each batch
         self.fields = [NamedField(name) for name, _, _ in native.outputs()]
         base = job.dataset_fingerprint
-        self.dataset_fingerprint = base if kept is None else identity([base, survivors_digest(kept)])
+        self.dataset_fingerprint = base if kept is None else identity([base, fingerprint(kept)])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._job, name)

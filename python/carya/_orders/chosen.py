@@ -37,5 +37,5 @@ def with_records(document: str, kept: Array | None, draws: Draws | Repeats | Non
 
 
 def fingerprint(numbers: Array) -> str:
-    """What tells numbers apart that go beside a document."""
+    """32 hexadecimal digits of the bytes: what tells records, sizes or weights apart from others."""
     return hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()

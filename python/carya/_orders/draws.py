@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import Any
 
@@ -27,7 +26,7 @@ class Weighted:
 
     def __init__(self, weights: Array, samples: int | None, replacement: bool) -> None:
         self.weights, self.samples, self.replacement = weights, samples, replacement
-        self.digest = hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
+        self.digest = fingerprint(weights)
 
     @property
     def is_native(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -208,8 +207,3 @@ class NativeSource:
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         return self._sampler.compute(record, epoch, occurrence)
-
-
-def survivors_digest(kept: np.ndarray[Any, Any]) -> str:
-    """Of the records that filters left."""
-    return hashlib.blake2b(kept.tobytes(), digest_size=16).hexdigest()
