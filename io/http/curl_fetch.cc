@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::size_t kBodyMax = 1 << 20;
 constexpr long kConnectMs = 1000;  // who gives tokens is near, or one of the largest services
-// CURLOPT_PROTOCOLS: its newer name is not in libcurl 7.68.
-constexpr auto kProtocols = static_cast<CURLoption>(181);
 
 std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* body) noexcept try {
   auto& text = *static_cast<std::string*>(body);

@@ -29,6 +29,10 @@ struct CurlLibrary {
   decltype(&curl_slist_free_all) slist_free_all;
 };
 
+/// CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
+inline constexpr auto kProtocols = static_cast<CURLoption>(181),
+                      kRedirectProtocols = static_cast<CURLoption>(182);
+
 /// Load it once per process. Errors: kUnsupported (not installed, or older than 7.68). Threads: thread-safe.
 Result<const CurlLibrary*> curl_library();
 

@@ -16,8 +16,6 @@ constexpr std::size_t kFailureMax = 4096;
 constexpr long kBufferBytes = 256 << 10;
 constexpr long kRedirectsMax = 5;
 constexpr const char* kAzureVersion = "x-ms-version: 2021-12-02";
-// CURLOPT_PROTOCOLS and CURLOPT_REDIR_PROTOCOLS: their newer names are not in libcurl 7.68.
-constexpr auto kProtocols = static_cast<CURLoption>(181), kRedirectProtocols = static_cast<CURLoption>(182);
 // CURLOPT_CAINFO_BLOB: of libcurl 7.77, and not of every TLS library.
 constexpr auto kAuthorityBlob = static_cast<CURLoption>(40309);
 

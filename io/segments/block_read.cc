@@ -13,7 +13,7 @@ namespace carya::io {
 namespace {
 
 /// A multiple of all blocks that disks have. Source: open(2), O_DIRECT.
-constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kDiskBlock = 4096;
 
 /// As many bytes as there are before the end of the file. Whole blocks, so a short read that is none ends it.
 Result<std::size_t> read_some(int fd, std::span<std::byte> into, std::uint64_t offset) {
@@ -24,7 +24,7 @@ Result<std::size_t> read_some(int fd, std::span<std::byte> into, std::uint64_t o
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail_errno(fmt::format("read blocks @{}", offset), errno);
     have += static_cast<std::size_t>(got);
-    if (got == 0 || have % kBlock != 0) break;
+    if (got == 0 || have % kDiskBlock != 0) break;
   }
   return have;
 }
@@ -32,7 +32,7 @@ Result<std::size_t> read_some(int fd, std::span<std::byte> into, std::uint64_t o
 }  // namespace
 
 std::span<std::byte> BlockBuffer::bytes() {
-  if (!memory_) memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBytes)));
+  if (!memory_) memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kDiskBlock, kBytes)));
   return {memory_.get(), memory_ ? kBytes : 0};
 }
 
@@ -40,10 +40,10 @@ Status read_blocks(int fd, std::span<std::byte> out, std::uint64_t offset, Block
   const std::span<std::byte> memory = blocks.bytes();
   if (memory.empty()) return std::unexpected(out_of_memory());
   while (!out.empty()) {
-    const std::size_t before = offset % kBlock;
+    const std::size_t before = offset % kDiskBlock;
     const std::size_t part = std::min(out.size(), memory.size() - before);
     ASSIGN(const std::size_t have,
-           read_some(fd, memory.first(align_up(before + part, kBlock)), offset - before));
+           read_some(fd, memory.first(align_up(before + part, kDiskBlock)), offset - before));
     if (have < before + part)
       return fail(Code::kIo, fmt::format("read blocks @{}: the file became shorter", offset));
     std::memcpy(out.data(), memory.data() + before, part);

@@ -32,7 +32,7 @@ bool is_place_name(std::string_view name) {
 }
 
 /// The place that the last 32 digits of a folder's name say.
-Hash128 place_of(std::string_view folder) {
+Hash128 mark_of_place(std::string_view folder) {
   const std::string_view hex = folder.substr(folder.size() - std::min<std::size_t>(32, folder.size()));
   Hash128 place;
   for (std::size_t i = 0; i < hex.size(); ++i) {
@@ -119,7 +119,7 @@ Result<std::vector<PlaceInfo>> list_places(const std::string& folder) {
 
 Result<PlaceCheck> verify_place(const std::string& place, const VerifyProgress& go_on) {
   ASSIGN(const std::vector<SegmentName> segments, list_segments(place));
-  const Hash128 expected = place_of(place);
+  const Hash128 expected = mark_of_place(place);
   PlaceCheck check;
   std::vector<std::byte> payload;
   for (const SegmentName& segment : segments) {

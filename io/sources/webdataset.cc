@@ -17,14 +17,15 @@ namespace {
 
 struct SplitName {
   std::string_view key;
-  std::string extension;  // lower case; empty when the name has no dot
+  std::string extension;  // lower case; empty when the name has no dot, or begins with one
 };
 
 SplitName split_name(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', base);
-  if (dot == std::string_view::npos) return {name, ""};
+  // WebDataset passes over hidden files, which macOS packs beside each member ("._0001.jpg").
+  if (dot == std::string_view::npos || dot == base) return {name, ""};
   std::string extension(name.substr(dot + 1));
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   return {name.substr(0, dot), std::move(extension)};
@@ -74,7 +75,7 @@ class Grouping {
     Group group;
     for (std::uint64_t i = 0; i < index.count(); ++i) {
       SplitName name = split_name(index.record(i).member);
-      if (name.extension.empty()) continue;  // WebDataset passes over names without extension
+      if (name.extension.empty()) continue;  // WebDataset passes over these
       if (name.key != group.key) {
         TRY(finish(index, container, tar, group));
         group.key = name.key;

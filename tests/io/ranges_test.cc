@@ -67,7 +67,7 @@ TEST(Ranges, AreManifestsOfEachField) {
 }
 
 TEST(Ranges, ThatLieAreRefused) {
-  const std::array<std::function<void(Found&)>, 13> lies = {
+  const std::array<std::function<void(Found&)>, 15> lies = {
       [](Found& f) { f.places[0] = 2; },
       [](Found& f) { f.places[9] = 2; },
       [](Found& f) { f.places[2] = 17; },
@@ -81,6 +81,8 @@ TEST(Ranges, ThatLieAreRefused) {
       [](Found& f) { f.ranges.count = UINT64_MAX / 2; },
       [](Found& f) { f.ranges.marks.pop_back(); },
       [](Found& f) { f.ranges.paths[0] += std::string("\0x", 2); },
+      [](Found& f) { f.ranges.pins = {"v"}; },
+      [](Found& f) { f.ranges.pins = {"v", "v"}; },  // of files, whose versions are their times
   };
   for (std::size_t i = 0; i < lies.size(); ++i) {
     Found found;
