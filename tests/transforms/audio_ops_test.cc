@@ -75,6 +75,36 @@ TEST(AudioOps, PartsBehindEachOtherAreTheWholeWithItsLengths) {
     }
 }
 
+TEST(AudioOps, ArraysThatAreSoundsAreTakenAsWhatWasDecoded) {
+  const std::string decode = R"({"op":"decode_audio","rate":8000},{"op":"crop_audio","samples":9000})";
+  const std::string rest = kChain.substr(decode.size() + 1);
+  const auto of_arrays = [&](const std::string& sound) {
+    return Pipeline::parse(R"({"version":1,"source":{"type":"arrays","count":1,"arrays":{)"
+                           R"("audio":{"dtype":"float32","shape":[9000],"fingerprint":"","sound":)" +
+                           sound +
+                           R"(},"audio_length":{"dtype":"int64","shape":[],"fingerprint":""}}},"ops":[)" +
+                           rest + R"(],"batch":{"batch_size":1}})");
+  };
+  const auto behind = of_arrays(R"({"rate":8000,"length":"audio_length"})");
+  ASSERT_TRUE(behind) << behind.error().message;
+  EXPECT_EQ((*Pipeline::parse((*behind)->to_json()))->to_json(), (*behind)->to_json());
+  for (const std::uint32_t samples : {3'000U, 40'000U}) {
+    const Tensors file{sound(samples)};
+    const SampleId id{.epoch = 1, .record = samples};
+    const Tensors whole = run(pipeline_of(kChain), {.seed = 5}, file, id);
+    const Tensors decoded = run(pipeline_of(decode), {.seed = 5}, file, id);
+    EXPECT_EQ(run(*behind, {.seed = 5}, decoded, id), whole);
+    EXPECT_EQ(run(*behind, {.seed = 5, .fuse = false}, decoded, id), whole);
+  }
+  for (const char* wrong :
+       {R"({"rate":-1})", R"({"spectrum":"bins"})", R"({"spectrum":"x"})", R"({"power":3})", R"({"x":1})",
+        "3", R"({"rate":8000,"spectrum":"frames","power":1})"}) {
+    const auto refused = of_arrays(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  }
+}
+
 TEST(AudioOps, NoPartEndsWhereClipsHaveAnyLength) {
   const auto pipeline = pipeline_of(kChain);
   const auto plan = Plan::compile(pipeline, {.last = 1});

@@ -39,6 +39,9 @@ TEST(Pipeline, CanonicalTextIsAFixedPoint) {
       R"({"version":1,"source":{"type":"ranges","kind":"lmdb","paths":["data.mdb"],"stamps":[100,-5,4240,7],)"
       R"("encoded":["image","mask"],"label":true,"count":3,"arrays":{"places":{"dtype":"uint64","shape":[6],)"
       R"("fingerprint":"00"},"names":{"dtype":"uint8","shape":[4],"fingerprint":"01"}}},"ops":[{"op":"decode_image"}]})",
+      R"({"version":1,"source":{"type":"ranges","kind":"npy","paths":["s3://b/x.npy"],"stamps":[100,0,-1,0],)"
+      R"("pins":["E1\"a\""],"encoded":["x"],"count":3,"arrays":{"places":{"dtype":"uint64","shape":[3],)"
+      R"("fingerprint":"00"},"names":{"dtype":"uint8","shape":[4],"fingerprint":"01"}}}})",
       R"({"version":1,"source":{"type":"image_folder","path":"x"},"records":{"drawn":{"positions":9,"key":18446744073709551615,)"
       R"("fingerprint":"b"},"kept":{"count":5,"fingerprint":"a"}},"ops":[{"op":"decode_image"}]})",
       R"({"version":1,"source":{"type":"image_folder","path":"x"},"records":{"repeated":{"times":2,"within":4,"positions":9}}})",

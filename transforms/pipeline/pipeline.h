@@ -28,6 +28,16 @@ struct SourceField {
   /// differ in number between records.
   TensorSpec spec;
   std::int64_t rows_max = -1;  ///< of such a tensor: the most rows that a record has; else -1
+
+  /// What FieldState says of audio, for a kTensor that has been decoded: of a part of a chain behind a function.
+  struct Sound {
+    std::int64_t rate = 0;
+    bool spectrum = false;
+    bool time_first = false;
+    std::int64_t power = 0;
+    std::string length;  ///< the field that counts what is no padding; "" for none
+  };
+  std::optional<Sound> sound;
 };
 
 enum class OnError : std::uint8_t { kRaise, kReplace, kMask };

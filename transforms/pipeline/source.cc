@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "transforms/audio/codec/audio_reader.h"
 #include "transforms/op/array_row.h"
 #include "transforms/op/params.h"
 
@@ -95,6 +96,29 @@ Result<SourceSpec> parse_webdataset(Params& params) {
   return spec;
 }
 
+// Audio that has been decoded: {"rate" (0: each file's own), "spectrum" (null, or what its first axis is), "power",
+// "length"}.
+Result<SourceField::Sound> parse_sound(const std::string& name, const Json& given, const TensorSpec& spec) {
+  const std::string subject = "source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"].sound";
+  Params params(subject, given, "");
+  SourceField::Sound sound{.rate = params.integer("rate", 0, kAudioRateMax, 0)};
+  const std::optional<std::size_t> axis = params.choice_or_null("spectrum", {"bins", "frames"});
+  sound.spectrum = axis.has_value();
+  sound.time_first = axis == 1U;
+  sound.power = params.integer("power", 0, 2, 0);
+  if (!params.raw_is_null("length")) sound.length = params.string("length");
+  TRY(params.finish());
+  const bool floats = spec.dtype == DType::kFloat32 || (!sound.spectrum && spec.dtype == DType::kInt16);
+  const std::size_t sides = spec.shape.size();
+  if (!floats || sides > 2 || sides < (sound.spectrum ? 2 : 1) ||
+      spec.bytes() > kAudioValuesMax * static_cast<std::int64_t>(dtype_bytes(spec.dtype)))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: got {}; give float32 of (samples), (channels, samples), "
+                            "(bins, frames) or (frames, bins), at most {} values",
+                            subject, spec.to_string(), kAudioValuesMax));
+  return sound;
+}
+
 // With "rows_max", each record has a number of such rows, at most so many.
 Result<SourceField> parse_array(const std::string& name, const Json& given, Json& canonical) {
   Params params("source: arrays[\"" + name.substr(0, kNameBytesMax) + "\"]", given, "");
@@ -105,6 +129,11 @@ Result<SourceField> parse_array(const std::string& name, const Json& given, Json
     if (field.spec.shape.size() == kDimensionsMax)
       params.reject("shape", "at most 7 dimensions beside rows_max");
     field.spec.shape.insert(field.spec.shape.begin(), -1);
+  }
+  if (given.find("sound") != nullptr) {
+    if (field.rows_max >= 0) params.reject("sound", "it without rows_max");
+    TRY(params.fault());
+    ASSIGN(field.sound, parse_sound(name, params.raw("sound"), field.spec));
   }
   TRY(params.finish());
   canonical = Json(params.take_canonical());
@@ -202,11 +231,13 @@ Result<SourceSpec> parse_records(Params& params, const std::string& type) {
 }
 
 // Ranges of files that a reader in Python found; their numbers are handed over beside the document.
-Result<SourceSpec> parse_ranges(Params& params) {
+Result<SourceSpec> parse_ranges(Params& params, const Json& object) {
   const std::string kind = params.string("kind");
   const std::vector<std::string> paths = params.strings("paths", std::nullopt);
   params.integers("stamps", 4 * paths.size(), 4 * paths.size(), INT64_MIN, INT64_MAX,
                   "size, time of change, place and value of the mark of each path");
+  if (object.find("pins") && params.strings("pins", std::nullopt).size() != paths.size())
+    params.reject("pins", "the version of each path");
   const std::vector<std::string> encoded_fields = params.strings("encoded", std::nullopt);
   const bool labelled = params.boolean("label", false);
   const std::int64_t count = params.integer("count", 1, kRecordsMax);
@@ -240,7 +271,7 @@ Result<SourceSpec> parse_source(const Json& object) {
   if (name && *name == "webdataset") spec = parse_webdataset(params);
   if (name && (*name == "tfrecord" || *name == "mds" || *name == "arrow"))
     spec = parse_records(params, *name);
-  if (name && *name == "ranges") spec = parse_ranges(params);
+  if (name && *name == "ranges") spec = parse_ranges(params, object);
   if (name && *name == "arrays") spec = parse_arrays(params);
   if (!spec) return spec;
   TRY(check_names(spec->fields));
@@ -254,6 +285,16 @@ std::vector<FieldState> initial_states(const std::vector<SourceField>& fields) {
     FieldState state{.spec = field.spec, .rows_max = field.rows_max};
     if (field.kind == SourceField::Kind::kLabel) state.form = FieldState::Form::kLabel;
     if (field.kind == SourceField::Kind::kTensor) state.form = FieldState::Form::kTensor;
+    if (field.sound) {
+      state.form = field.sound->spectrum ? FieldState::Form::kSpectrum : FieldState::Form::kAudio;
+      state.rate = field.sound->rate;
+      state.time_first = field.sound->time_first;
+      state.power = field.sound->power;
+      for (std::size_t i = 0; i < fields.size(); ++i)
+        if (fields[i].spec.name == field.sound->length && fields[i].spec.dtype == DType::kInt64 &&
+            fields[i].spec.shape.empty())
+          state.length_field = i;
+    }
     states.push_back(std::move(state));
   }
   find_pictures(states);

@@ -403,7 +403,8 @@ void CompiledPlan::add_times(StageTimer& timer, const PictureTrace& trace, const
     timer.add(trace.ends[i].stage, bytes, trace.ends[i].bytes, trace.ends[i].at_ns);
     bytes = trace.ends[i].bytes;
   }
-  timer.add(program_.store_stage, bytes, field.out_bytes);
+  // A picture of any size goes on as it is.
+  timer.add(program_.store_stage, bytes, field.out_bytes < 0 ? bytes : field.out_bytes);
 }
 
 Status CompiledPlan::prepare_pictures(Scratch::Impl& impl, StageTimer& timer, const SampleId& id,

@@ -228,10 +228,16 @@ class UserPlan final : public Plan {
   Status run_timed(Scratch::Impl& impl, bool timed, std::size_t k, const SampleId& id, FieldBytes& fields,
                    Outputs outputs) const {
     const std::int64_t begin_ns = timed ? impl.cpu_ns() : 0;
+    const std::uint64_t bytes_in = timed ? bytes_of(steps_[k], fields) : 0;
     TRY(run_step(steps_[k], id, impl.between[k % 2].made,
                  std::span(fields).first(parts_[k]->outputs().size()), outputs));
     // Another plan of this thread may have taken the place of the counters meanwhile.
-    if (timed) add_times(impl.counters_of(number_).stages[k], steps_[k], impl.cpu_ns() - begin_ns);
+    if (timed) {
+      StageCounters::Stage& stage = impl.counters_of(number_).stages[k];
+      stage.cpu_ns += static_cast<std::uint64_t>(impl.cpu_ns() - begin_ns);
+      stage.bytes_in += bytes_in;
+      stage.bytes_out += bytes_of(steps_[k], fields);
+    }
     return {};
   }
 
@@ -250,12 +256,11 @@ class UserPlan final : public Plan {
     return {};
   }
 
-  static void add_times(StageCounters::Stage& stage, const UserStep& step, std::int64_t ns) {
-    stage.cpu_ns += static_cast<std::uint64_t>(ns);
-    for (const UserField& field : step.fields) {
-      stage.bytes_in += static_cast<std::uint64_t>(std::max<std::int64_t>(0, field.in.bytes()));
-      stage.bytes_out += static_cast<std::uint64_t>(std::max<std::int64_t>(0, field.out.bytes()));
-    }
+  // What a step's fields have of this record: what is declared has no size where pictures have any.
+  static std::uint64_t bytes_of(const UserStep& step, const FieldBytes& fields) {
+    std::uint64_t bytes = 0;
+    for (const UserField& field : step.fields) bytes += fields[field.index].size();
+    return bytes;
   }
 
   static Status run_step(const UserStep& step, const SampleId& id, RowBuffer& memory,
