@@ -6,17 +6,27 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "remote/pool/name_lookups.h"
 #include "remote/pool/pool_member.h"
 
 namespace carya::remote {
 
 constexpr double kWorthMax = 1e9;  // $ per hour
+/// Who does not find a name for so long asks a resolver that does not answer.
+constexpr std::int64_t kSilentResolverNs = 1'000'000'000;
 
 /// Members are made and forgotten under the mutex; the thread in run() works on its own list of them.
 class WorkerPool::Loop {
  public:
   Loop(const PoolOptions& options, PoolEvents& events, Poller poller, std::shared_ptr<TlsContext> tls)
-      : shared_{options, events, std::move(poller), std::move(tls), {}, {}, {}} {}
+      : shared_{options,
+                events,
+                std::move(poller),
+                std::move(tls),
+                std::make_shared<NameLookups>(options.look_up),
+                {},
+                {},
+                {}} {}
 
   void run();
   void stop();
@@ -33,6 +43,10 @@ class WorkerPool::Loop {
     shared_.weight = static_cast<std::uint64_t>(std::clamp(weight * Ping::kOne, 1.0, 1e9));
   }
   std::vector<WorkerStats> figures() const;
+  std::shared_ptr<NameLookups> lookups() const {
+    const MutexLock lock(shared_.mutex);
+    return any_unknown_ ? shared_.lookups : nullptr;
+  }
 
  private:
   void serve_all(const std::vector<std::uint64_t>& ready, std::int64_t now_ns);
@@ -46,6 +60,9 @@ class WorkerPool::Loop {
   std::uint64_t next_member_ GUARDED_BY(shared_.mutex) = 1;
   std::set<std::uint64_t> written_to_ GUARDED_BY(shared_.mutex);  // members that have something to send
   bool changed_ GUARDED_BY(shared_.mutex) = false;                // members, or plans: all are looked at
+  bool any_unknown_ GUARDED_BY(shared_.mutex) = false;            // some member's name was
+
+  std::atomic<bool> silent_resolver_ = false;  // a name was not found for long
 
   std::map<std::uint64_t, std::shared_ptr<PoolMember>> list_;  // the thread in run()
 };
@@ -100,18 +117,31 @@ void WorkerPool::Loop::renew_list() {
 
 void WorkerPool::Loop::stop() {
   stopped_ = true;
+  shared_.lookups->stop();
   shared_.poller.wake();
 }
 
 Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
-  ASSIGN(Address address, Address::resolve(text));
-  if (!shared_.tls && !shared_.options.insecure && !address.is_local())
-    return fail(
-        Code::kInvalidArgument,
-        "worker " + text + " is another machine: give certificates, or say insecure on this side too");
+  ASSIGN(Address address, Address::parse(text));
+  // A job waits for one name that nobody answers for, and not for each: the others are left to lookups().
+  const std::int64_t begun_ns = monotonic_ns();
+  const bool is_later = silent_resolver_ && !address.is_known();
+  const Status known =
+      is_later ? fail(Code::kNotFound, "its name is not looked up yet, since another one took long")
+               : shared_.options.look_up(address);
+  if (!known && shared_.options.unknown_names && monotonic_ns() - begun_ns >= kSilentResolverNs)
+    silent_resolver_ = true;
+  if (!known && !shared_.options.unknown_names)
+    return fail(known.error().code, "worker address " + text + ": " + known.error().message);
+  if (known) {
+    if (const Status allowed = shared_.check_allowed(address); !allowed)
+      return fail(allowed.error().code, "worker " + text + " " + allowed.error().message);
+  }
   const MutexLock lock(shared_.mutex);
   const std::uint64_t id = next_member_++;
-  members_[id] = std::make_shared<PoolMember>(id, std::move(address), shared_);
+  any_unknown_ |= !known;
+  members_[id] =
+      std::make_shared<PoolMember>(id, std::move(address), known ? "" : known.error().message, shared_);
   changed_ = true;
   shared_.poller.wake();
   return id;
@@ -226,6 +256,9 @@ void WorkerPool::set_weight(double weight) {
 }
 std::vector<WorkerStats> WorkerPool::figures() const {
   return loop_->figures();
+}
+std::shared_ptr<NameLookups> WorkerPool::lookups() const {
+  return loop_->lookups();
 }
 
 }  // namespace carya::remote

@@ -1,23 +1,32 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "remote/protocol/address.h"
 #include "remote/protocol/connection.h"
 #include "remote/protocol/messages.h"
 #include "remote/protocol/tls.h"
 
 namespace carya::remote {
 
+class NameLookups;
+
 struct PoolOptions {
   std::optional<TlsFiles> tls;  ///< none: no TLS; Unix sockets never use it
   std::string server_name;      ///< the name in the workers' certificates; "": the host of the address
   bool insecure = false;        ///< allow TCP without TLS to other machines
-  Hello hello;                  ///< what this side says of itself
+  /// A name that nobody knows when its member is added is no error: the worker is away, and the name is looked up again
+  /// each time that the worker is tried.
+  bool unknown_names = false;
+  /// How a name is looked up: for tests.
+  std::function<Status(Address&)> look_up = [](Address& address) { return address.look_up(); };
+  Hello hello;  ///< what this side says of itself
   std::uint64_t heartbeat_ms = 1000;
   std::uint64_t silent_ms = 3000;     ///< a worker that sends no byte for so long is dead
   std::uint64_t connect_ms = 10'000;  ///< the limit for connecting, up to the worker's Welcome
@@ -73,6 +82,7 @@ struct WorkerStats {
   std::string kind;  ///< "plain", "TLSv1.3", "TLSv1.3 resumed"
   Window window, in_flight;
   std::uint64_t results = 0, failed = 0, lost = 0, withdrawn = 0;
+  std::uint64_t ended = 0;  ///< connections that were welcome and ended, but for those that drained
   std::uint64_t received_bytes = 0, sent_bytes = 0;  ///< payloads
   double results_per_s = 0, bytes_per_s = 0;         ///< over the last seconds
   double round_trip_s = 0;                           ///< of the last ping; 0: unknown
@@ -102,7 +112,7 @@ class WorkerPool {
 
   /// Keep a connection to a worker from now on, and return the worker's number. Resolves the name, which may take
   /// seconds. Errors: kInvalidArgument (TCP without TLS to another machine and without `insecure`; a text that is no
-  /// address, an unknown name).
+  /// address, an unknown name without `unknown_names`).
   Result<std::uint64_t> add_member(const std::string& address);
   /// Close the connection for good. The worker's requests end with lost().
   void remove_member(std::uint64_t member);
@@ -127,6 +137,10 @@ class WorkerPool {
   void set_weight(double weight);
 
   std::vector<WorkerStats> figures() const;
+
+  /// What looks names up again: start a thread in its run() if a member has an unknown name, and stop() it with the
+  /// pool. It may outlive the pool, since a resolver takes its time. Null: all names are known.
+  std::shared_ptr<NameLookups> lookups() const;
 
  private:
   class Loop;

@@ -15,6 +15,9 @@ constexpr std::int64_t kRatesNs = 1'000 * kNsPerMs;
 constexpr int kUnsentBytes = 256 << 10;
 constexpr std::size_t kUnsentFrames = 2;
 
+/// How an error begins that the worker itself has told.
+constexpr const char* kItSays = "it says: ";
+
 using State = WorkerStats::State;
 
 /// What is free of a worker is the mean of the last so many Pongs.
@@ -27,14 +30,22 @@ std::unexpected<Error> nobody_asked(const FrameHeader& header) {
 
 }  // namespace
 
-PoolMember::PoolMember(std::uint64_t id, Address address, PoolShared& shared)
+Status PoolShared::check_allowed(const Address& address) const {
+  if (tls || options.insecure || address.is_local()) return {};
+  return fail(Code::kInvalidArgument,
+              "is another machine: give certificates, or say insecure on this side too");
+}
+
+PoolMember::PoolMember(std::uint64_t id, Address address, const std::string& unknown, PoolShared& shared)
     : id_(id),
       address_(std::move(address)),
       shared_(shared),
+      unknown_{Code::kNotFound, unknown, 0},
       heartbeat_(shared.options.heartbeat_ms, shared.options.silent_ms, 0),
       random_(op_key(shared.options.seed, "remote/pool", 0), 0, id, 0) {
   figures_.member = id;
   figures_.address = address_.text();
+  figures_.reason = unknown;
 }
 
 PoolMember::~PoolMember() {
@@ -99,6 +110,7 @@ WorkerStats PoolMember::figures() const {
 
 void PoolMember::serve(std::int64_t now_ns) {
   if (!connection_) {
+    if (!address_.is_known()) take_found();
     if (now_ns < next_try_ns_) return;
     const Status connected = connect(now_ns);
     if (!connected) return disconnect(connected.error(), now_ns, true);
@@ -132,7 +144,29 @@ bool PoolMember::is_through() const {
   return figures_.state == State::kDraining && outstanding_.empty();
 }
 
+/// What was found of a name that was not known. One that is known now is tried at once.
+void PoolMember::take_found() {
+  auto found = shared_.lookups->take(address_.text());
+  if (!found) return;
+  if (*found) {
+    if (Status allowed = shared_.check_allowed(**found); !allowed)
+      found = std::unexpected(std::move(allowed.error()));
+  }
+  if (!*found) {
+    unknown_.message = found->error().message;
+    return;
+  }
+  const MutexLock lock(shared_.mutex);
+  address_ = std::move(**found);
+  figures_.failures = 0;
+  next_try_ns_ = 0;
+}
+
 Status PoolMember::connect(std::int64_t now_ns) {
+  if (!address_.is_known()) {
+    shared_.lookups->ask(address_.text());
+    return std::unexpected(unknown_);
+  }
   connecting_since_ns_ = now_ns;
   ASSIGN(UniqueFd socket, address_.connect(attempts_++));
   limit_unsent(socket.get(), kUnsentBytes);
@@ -241,8 +275,24 @@ std::int64_t PoolMember::next_delay_ns(bool parked) {
   return static_cast<std::int64_t>(half_ns + (half_ns > 0 ? random_.next_below(half_ns) : 0));
 }
 
+/// A worker that wants TLS has no words for who speaks none, and the other way round: what is likely, and the cure.
+Error PoolMember::explain(const Error& reason) const {
+  Error out = reason;
+  if (!connection_ || welcome_ || address_.is_unix()) return out;
+  if (!shared_.tls && reason.code == Code::kClosed && !reason.message.starts_with(kItSays))
+    out.message +=
+        " before it said who it is: where it wants TLS, this side needs it too; give certificates "
+        "(remote_tls=, or certificate, key and authority of [remote] in caryad.toml)";
+  if (shared_.tls && reason.message.ends_with(kSpeaksNoTls))
+    out.message +=
+        "; start the worker with --cert, --key and --ca, or say insecure here in place of the certificates "
+        "(remote_tls=, or [remote] in caryad.toml)";
+  return out;
+}
+
 /// Nothing is written anywhere any more before anybody hears that a request was lost.
 void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failure) {
+  const Error explained = failure ? explain(reason) : reason;
   if (connection_) {
     if (reason.code != Code::kClosed) {
       connection_->send(ErrorIs{reason});
@@ -255,6 +305,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
   bool parked = false;
   {
     const MutexLock lock(shared_.mutex);
+    if (welcome_ && failure) ++figures_.ended;
     for (const auto& [request, one] : outstanding_) {
       if (one.withdrawn) continue;
       lost.push_back(request);
@@ -267,7 +318,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
     connection_.reset();
     figures_.in_flight = {};
     figures_.lost += lost.size();
-    figures_.reason = reason.message;
+    figures_.reason = explained.message;
     if (failure) ++figures_.failures;
     parked = figures_.failures >= shared_.options.failures_max;
     figures_.state = parked ? State::kParked : State::kDown;
@@ -275,7 +326,7 @@ void PoolMember::disconnect(const Error& reason, std::int64_t now_ns, bool failu
   asked_plans_.clear();
   welcome_ = reads_ = writes_ = false;
   next_try_ns_ = now_ns + next_delay_ns(parked);
-  Error said = reason;
+  Error said = explained;
   said.message = "worker " + address_.text() + ": " + said.message;
   for (const std::uint64_t request : lost) shared_.events.lost(request, said);
   shared_.events.down(id_, said, parked);
@@ -380,7 +431,7 @@ Status PoolMember::take_registered(const FrameHeader& header, const std::string&
 Status PoolMember::take_refusal(const FrameHeader& header, const std::string& body) {
   ASSIGN(ErrorIs said, decode<ErrorIs>(body));
   if (header.request == 0) {
-    said.error.message = "it says: " + said.error.message;
+    said.error.message = kItSays + said.error.message;
     return std::unexpected(std::move(said.error));
   }
   if (asked_plans_.contains(header.request))

@@ -14,6 +14,7 @@
 #include "base/poller.h"
 #include "remote/pool/latencies.h"
 #include "remote/pool/link_rate.h"
+#include "remote/pool/name_lookups.h"
 #include "remote/pool/pool.h"
 #include "remote/protocol/address.h"
 #include "remote/protocol/connection.h"
@@ -27,6 +28,7 @@ struct PoolShared {
   PoolEvents& events;
   Poller poller;
   std::shared_ptr<TlsContext> tls;  // null: plain
+  std::shared_ptr<NameLookups> lookups;
   std::atomic<std::uint64_t> worth{0}, weight{Ping::kOne};
 
   struct Plan {
@@ -38,13 +40,18 @@ struct PoolShared {
   std::map<std::uint64_t, Plan> plans GUARDED_BY(mutex);
   /// The member of each request that has no event yet.
   std::unordered_map<std::uint64_t, std::uint64_t> member_of GUARDED_BY(mutex);
+
+  /// Whether a known address may be connected to by these options. The message does not name it. Errors:
+  /// kInvalidArgument.
+  Status check_allowed(const Address& address) const;
 };
 
 /// One worker as its host sees it. Its connection belongs to the thread in run(); what others ask is written
 /// down under the pool's mutex and done there.
 class PoolMember final : public FrameSink {
  public:
-  PoolMember(std::uint64_t id, Address address, PoolShared& shared);
+  /// `unknown`: why the address is not known; "" if it is.
+  PoolMember(std::uint64_t id, Address address, const std::string& unknown, PoolShared& shared);
   ~PoolMember() override;
 
   std::uint64_t id() const { return id_; }
@@ -84,6 +91,8 @@ class PoolMember final : public FrameSink {
   };
 
   Status connect(std::int64_t now_ns);
+  void take_found();
+  Error explain(const Error& reason) const;
   bool is_through() const;
   void send_written();
   bool has_written() const;
@@ -102,10 +111,11 @@ class PoolMember final : public FrameSink {
   void renew_rates(std::int64_t now_ns);
 
   const std::uint64_t id_;
-  const Address address_;
+  Address address_;  // changed under the mutex, by the thread in run() alone, until it is known
   PoolShared& shared_;
 
   // The thread in run().
+  Error unknown_;  // why the address is not known, while it is not
   TlsSession session_;
   Heartbeat heartbeat_;
   bool welcome_ = false;

@@ -4,6 +4,7 @@
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/unix_socket.h"
 
@@ -30,7 +32,7 @@ bool is_loopback(const sockaddr_storage& address) {
   return address.ss_family == AF_UNIX;
 }
 
-/// A path in the file system that a dead server left behind.
+/// A socket in the file system that a dead server left behind; a connection to any other file is refused likewise.
 bool is_left_behind(const Address& address) {
   auto socket = address.connect(0);
   if (!socket) return socket.error().sys_errno == ECONNREFUSED;
@@ -44,7 +46,7 @@ std::unexpected<Error> no_address(std::string_view text) {
 
 }  // namespace
 
-Result<Address> Address::resolve(std::string_view text) {
+Result<Address> Address::parse(std::string_view text) {
   Address out;
   out.text_ = text;
   if (text.starts_with(kUnixPrefix)) {
@@ -64,24 +66,39 @@ Result<Address> Address::resolve(std::string_view text) {
   if (host.empty() || port.empty() || parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size())
     return no_address(text);
   out.host_ = host;
+  out.port_ = port;
+  return out;
+}
+
+Result<Address> Address::resolve(std::string_view text) {
+  ASSIGN(Address out, parse(text));
+  if (Status found = out.look_up(); !found) {
+    found.error().message = "worker address " + out.text_ + ": " + found.error().message;
+    return std::unexpected(std::move(found.error()));
+  }
+  return out;
+}
+
+Status Address::look_up() {
+  if (is_unix()) return {};
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int refused = getaddrinfo(out.host_.c_str(), port.c_str(), &wanted, &found);
+  const int refused = getaddrinfo(host_.c_str(), port_.c_str(), &wanted, &found);
   if (refused != 0)
-    return fail(Code::kInvalidArgument, "worker address " + out.text_ + ": " + gai_strerror(refused) +
+    return fail(Code::kInvalidArgument, std::string(gai_strerror(refused)) +
                                             "; give a name that this host can look up, or an IP address");
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> freed(found, freeaddrinfo);
-  for (; found != nullptr && out.targets_.size() < kTargetsMax; found = found->ai_next) {
+  targets_.clear();
+  for (; found != nullptr && targets_.size() < kTargetsMax; found = found->ai_next) {
     Target target{.bytes = found->ai_addrlen};
     std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);
-    out.targets_.push_back(target);
+    targets_.push_back(target);
   }
-  if (out.targets_.empty())
-    return fail(Code::kInvalidArgument, "worker address " + out.text_ +
-                                            ": its name has no address; give another name, or an IP address");
-  return out;
+  if (targets_.empty())
+    return fail(Code::kInvalidArgument, "its name has no address; give another name, or an IP address");
+  return {};
 }
 
 bool Address::is_local() const {
@@ -98,8 +115,14 @@ Result<UniqueFd> Address::listen() const {
   if (!is_unix()) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   const auto* address = reinterpret_cast<const sockaddr*>(&target.address);
   int refused = bind(socket.get(), address, target.bytes) == 0 ? 0 : errno;
-  if (refused == EADDRINUSE && is_unix() && is_left_behind(*this)) {
-    unlink(text_.c_str() + kUnixPrefix.size());
+  if (refused == EADDRINUSE && is_unix()) {
+    const char* path = text_.c_str() + kUnixPrefix.size();
+    struct stat info{};
+    if (lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode))
+      return fail(Code::kInvalidArgument,
+                  "listen at " + text_ + ": it exists and is no socket; remove it, or give another path");
+    if (!is_left_behind(*this)) return fail_errno("listen at " + text_, refused);
+    unlink(path);
     refused = bind(socket.get(), address, target.bytes) == 0 ? 0 : errno;
   }
   if (refused != 0) return fail_errno("listen at " + text_, refused);
@@ -116,6 +139,23 @@ Result<UniqueFd> Address::connect(std::uint64_t attempt) const {
       errno != EINPROGRESS)
     return fail_errno("connect to " + text_, errno);
   return socket;
+}
+
+SocketFile::SocketFile(const Address& listened_at) {
+  if (!listened_at.is_unix()) return;
+  std::string path = listened_at.text().substr(kUnixPrefix.size());
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return;
+  path_ = std::move(path);
+  device_ = info.st_dev;
+  number_ = info.st_ino;
+}
+
+void SocketFile::remove() {
+  const std::string path = std::exchange(path_, "");
+  struct stat info{};
+  if (path.empty() || lstat(path.c_str(), &info) != 0) return;
+  if (S_ISSOCK(info.st_mode) && info.st_dev == device_ && info.st_ino == number_) unlink(path.c_str());
 }
 
 void send_at_once(int socket) {

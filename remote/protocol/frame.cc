@@ -85,7 +85,13 @@ Result<FrameHeader> decode_header(std::span<const std::byte> bytes, const FrameL
   CHECK(bytes.size() >= kHeaderBytes);
   Layout in;
   std::memcpy(&in, bytes.data(), sizeof(in));
-  if (in.magic != kMagic) return fail(Code::kCorrupt, "no frame of Carya's chunk protocol");
+  if (in.magic != kMagic) {
+    // A handshake of TLS. Source: RFC 8446, section 5.1.
+    const bool is_tls = bytes[0] == std::byte{22} && bytes[1] == std::byte{3};
+    return fail(Code::kCorrupt,
+                std::string("no frame of Carya's chunk protocol") +
+                    (is_tls ? ": the peer speaks TLS, and this side has no certificates" : ""));
+  }
   if (in.major != kProtocolMajor)
     return fail(
         Code::kUnsupported,

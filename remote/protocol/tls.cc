@@ -119,6 +119,10 @@ Status TlsStream::judge(int result, const char* what) {
   if (error == SSL_ERROR_ZERO_RETURN) return fail(Code::kClosed, "the peer has ended the connection");
   const bool broken =
       error == SSL_ERROR_SYSCALL || ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+  if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_WRONG_VERSION_NUMBER && !SSL_is_init_finished(ssl_.get())) {
+    ERR_clear_error();
+    return fail(Code::kCorrupt, std::string("TLS: ") + what + kSpeaksNoTls);
+  }
   const bool refused = ERR_GET_REASON(ERR_peek_error()) >= SSL_AD_REASON_OFFSET;  // the peer's alert
   if (!broken) return fail_tls(refused ? Code::kPermission : Code::kCorrupt, std::string("TLS: ") + what);
   ERR_clear_error();

@@ -10,6 +10,9 @@
 
 namespace carya::remote {
 
+/// How the error of a handshake ends whose peer sent something that is no TLS.
+inline constexpr const char* kSpeaksNoTls = ": the peer speaks no TLS";
+
 /// PEM files of one side: its certificate (with the chain), its key, and the authority that signs the peer's.
 struct TlsFiles {
   std::string certificate;

@@ -25,8 +25,8 @@ Result<std::unique_ptr<ChunkServer>> ChunkServer::create(const ServerOptions& op
   }
   ASSIGN(UniqueFd listener, address.listen());
   ASSIGN(Poller poller, Poller::create("chunk server"));
-  auto loop =
-      std::make_unique<Loop>(options, handler, std::move(listener), std::move(poller), std::move(tls));
+  auto loop = std::make_unique<Loop>(options, handler, address, std::move(listener), std::move(poller),
+                                     std::move(tls));
   return std::unique_ptr<ChunkServer>(new ChunkServer(std::move(loop)));
 }
 

@@ -20,11 +20,12 @@ constexpr std::uint64_t kFirstPeer = 2;
 
 }  // namespace
 
-ChunkServer::Loop::Loop(const ServerOptions& options, ChunkHandler& handler, UniqueFd listener, Poller poller,
-                        std::shared_ptr<TlsContext> tls)
+ChunkServer::Loop::Loop(const ServerOptions& options, ChunkHandler& handler, const Address& address,
+                        UniqueFd listener, Poller poller, std::shared_ptr<TlsContext> tls)
     : options_(options),
       handler_(handler),
       listener_(std::move(listener)),
+      file_(address),
       poller_(std::move(poller)),
       tls_(std::move(tls)),
       port_(listening_port(listener_.get())),
@@ -378,6 +379,7 @@ void ChunkServer::Loop::start_draining() {
   drains_since_ns_ = monotonic_ns();
   accepting_ = false;
   poller_.forget(listener_.get());
+  file_.remove();
   listener_.reset();
   std::vector<std::uint64_t> strangers;
   for (const auto& [id, entry] : peers_) {

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/poller.h"
 #include "base/unique_fd.h"
+#include "remote/protocol/address.h"
 #include "remote/server/fair_queue.h"
 #include "remote/server/server.h"
 #include "remote/server/server_peer.h"
@@ -19,8 +20,9 @@ namespace carya::remote {
 /// belongs to the thread in run().
 class ChunkServer::Loop final : public PeerHost {
  public:
-  Loop(const ServerOptions& options, ChunkHandler& handler, UniqueFd listener, Poller poller,
-       std::shared_ptr<TlsContext> tls);
+  /// `listener` listens at `address`.
+  Loop(const ServerOptions& options, ChunkHandler& handler, const Address& address, UniqueFd listener,
+       Poller poller, std::shared_ptr<TlsContext> tls);
   ~Loop() override;
 
   void run();
@@ -88,6 +90,7 @@ class ChunkServer::Loop final : public PeerHost {
   const ServerOptions options_;
   ChunkHandler& handler_;
   UniqueFd listener_;
+  SocketFile file_;  // of the listener, and removed before that is closed
   Poller poller_;
   const std::shared_ptr<TlsContext> tls_;  // null: plain
   const std::uint16_t port_;

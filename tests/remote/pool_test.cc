@@ -1,9 +1,11 @@
 #include "remote/pool/pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -11,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "remote/pool/name_lookups.h"
 #include "remote/pool/usage_query.h"
 #include "remote/protocol/address.h"
 #include "remote/server/server.h"
@@ -23,6 +26,8 @@ namespace carya::remote {
 namespace {
 
 using State = WorkerStats::State;
+using testing::HasSubstr;
+using testing::Not;
 
 /// Writes down what becomes of requests. Each has memory of the test's, or is discarded.
 struct Owner : PoolEvents {
@@ -541,6 +546,124 @@ TEST_F(Pool, SpeaksTls) {
   worker.answer(0, "tls", pattern(300'000, 1));
   EXPECT_EQ(owner.end_of(1), "done tls");
   EXPECT_TRUE(memory[1] == pattern(300'000, 1));
+}
+
+TEST_F(Pool, AWorkerThatWantsTlsIsSaidToWantIt) {
+  const Certificates certificates;
+  worker_options.listen = "127.0.0.1:0";
+  worker_options.tls = certificates.of("server");
+  Worker worker(worker_options);
+  start();
+  const std::uint64_t member = *pool->add_member("127.0.0.1:" + std::to_string(worker.server->port()));
+  until([&] { return !figures(member).reason.empty(); });
+  EXPECT_THAT(figures(member).reason,
+              HasSubstr("where it wants TLS, this side needs it too; give certificates"));
+}
+
+TEST_F(Pool, AWorkerWithoutTlsIsSaidToHaveNone) {
+  const Certificates certificates;
+  options.tls = certificates.of("client");
+  worker_options.listen = "127.0.0.1:0";
+  Worker worker(worker_options);
+  start();
+  const std::uint64_t member = *pool->add_member("127.0.0.1:" + std::to_string(worker.server->port()));
+  until([&] { return !figures(member).reason.empty(); });
+  EXPECT_THAT(
+      figures(member).reason,
+      HasSubstr("the peer speaks no TLS; start the worker with --cert, --key and --ca, or say insecure"));
+}
+
+TEST_F(Pool, AWorkerThatEndsAfterItsWelcomeIsNotSaidToWantTls) {
+  Liar liar;
+  start();
+  const std::uint64_t member = *pool->add_member(liar.text());
+  liar.accept_and_say(Liar::greeting());
+  until([&] { return figures(member).state == State::kUp; });
+  liar.socket.reset();
+  until([&] { return figures(member).ended == 1; });
+  EXPECT_THAT(figures(member).reason, Not(HasSubstr("TLS")));
+}
+
+// Names that nobody knows.
+
+TEST_F(Pool, AnUnknownNameIsRefusedUnlessWorkersMayBeAway) {
+  options.look_up = [](Address&) { return fail(Code::kInvalidArgument, "no such name"); };
+  start();
+  const auto refused = pool->add_member("w.test:7070");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "worker address w.test:7070: no such name");
+  EXPECT_EQ(pool->lookups(), nullptr);
+}
+
+TEST_F(Pool, AWorkerWhoseNameIsUnknownIsAwayUntilItIsKnown) {
+  worker_options.listen = "127.0.0.1:0";
+  Worker worker(worker_options);
+  std::atomic<bool> known = false;
+  options.unknown_names = true;
+  options.look_up = [&](Address& address) -> Status {
+    if (!known) return fail(Code::kInvalidArgument, "no such name");
+    address = *Address::resolve("127.0.0.1:" + std::to_string(worker.server->port()));
+    return {};
+  };
+  start();
+  const std::uint64_t member = *pool->add_member("w.test:7070");
+  EXPECT_EQ(figures(member).reason, "no such name");
+  const auto lookups = pool->lookups();
+  ASSERT_NE(lookups, nullptr);
+  std::thread names([&] { lookups->run(); });
+  owner.wait([&] { return owner.downs.size() > 3; });  // it is tried again and again
+  EXPECT_EQ(owner.downs.back().reason.message, "worker w.test:7070: no such name");
+  EXPECT_NE(figures(member).state, State::kUp);
+  known = true;
+  await_registration(member, 1);
+  EXPECT_EQ(figures(member).state, State::kUp);
+  EXPECT_EQ(figures(member).failures, 0U);
+  pool->stop();
+  names.join();
+}
+
+TEST_F(Pool, AResolverThatDoesNotAnswerIsWaitedForOnce) {
+  const auto here = std::this_thread::get_id();
+  int waited = 0;
+  std::atomic<int> later = 0;
+  options.unknown_names = true;
+  options.look_up = [&](Address&) {
+    if (std::this_thread::get_id() == here) {
+      ++waited;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    } else {
+      ++later;
+    }
+    return fail(Code::kInvalidArgument, "no answer");
+  };
+  start();
+  for (const char* const name : {"a.test:7070", "b.test:7070", "c.test:7070"})
+    ASSERT_TRUE(pool->add_member(name)) << name;
+  EXPECT_EQ(waited, 1);
+  const auto lookups = pool->lookups();
+  ASSERT_NE(lookups, nullptr);
+  std::thread names([&] { lookups->run(); });
+  until([&] { return later >= 3; });
+  until([&] { return figures(3).reason == "no answer"; });
+  pool->stop();
+  names.join();
+}
+
+TEST_F(Pool, ANameThatBecomesKnownAsAnotherMachineIsNotSpokenToInTheClear) {
+  std::atomic<bool> known = false;
+  options.unknown_names = true;
+  options.look_up = [&](Address& address) -> Status {
+    if (!known.exchange(true)) return fail(Code::kInvalidArgument, "no such name");
+    address = *Address::resolve("192.0.2.1:7070");
+    return {};
+  };
+  start();
+  const std::uint64_t member = *pool->add_member("w.test:7070");
+  const auto lookups = pool->lookups();
+  std::thread names([&] { lookups->run(); });
+  until([&] { return figures(member).reason.starts_with("is another machine: give certificates"); });
+  pool->stop();
+  names.join();
 }
 
 TEST_F(Pool, TlsSessionsAreResumed) {

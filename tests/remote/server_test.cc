@@ -610,6 +610,33 @@ TEST_F(Server, ListensAtAUnixSocketAndReplacesADeadOne) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(Server, TheFileOfItsUnixSocketGoesWithIt) {
+  const std::string folder =
+      std::filesystem::temp_directory_path() / ("carya_file_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/w";
+  options.listen = "unix:" + path;
+  for (const bool drains : {false, true}) {
+    start();
+    EXPECT_TRUE(std::filesystem::exists(path));
+    if (drains) {
+      server->drain();
+      until([&] { return !std::filesystem::exists(path); });
+    }
+    end();
+    server.reset();
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  // Another one's, put in its place meanwhile, stays.
+  start();
+  std::filesystem::remove(path);
+  const UniqueFd other = *Address::resolve(options.listen)->listen();
+  end();
+  server.reset();
+  EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(Server, SpeaksTls) {
   const Certificates certificates;
   options.tls = certificates.of("server");
