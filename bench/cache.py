@@ -34,6 +34,11 @@ def pipelines(paths: list[str]) -> dict[str, Any]:
     return {
         "random crop": source.random_resized_crop(224).random_horizontal_flip().batch(32),
         "heavy prefix": source.resize(256).grayscale(3).gaussian_blur(9).random_crop(224).batch(32),
+        "repeated crop": source.random_resized_crop(256)
+        .reuse_augmentation(5)
+        .random_crop(224)
+        .random_horizontal_flip()
+        .batch(32),
     }
 
 

@@ -24,13 +24,15 @@ Status check(const CacheInputs& facts) {
   TRY(check("records", facts.records, kAboveZero));
   TRY(check("capacity_bytes", facts.capacity_bytes, 0));
   TRY(check("epochs_left", facts.epochs_left, 1));
-  TRY(check("filling_epochs", facts.filling_epochs, 0));
+  TRY(check("epoch", facts.epoch, 0));
+  TRY(check("ranks", facts.ranks, 1));
   for (const CachePlace& place : facts.places) {
     const std::string where = fmt::format("after {} ops: ", place.at.ops);
     TRY(check(where + "fill_s", place.fill_s, 0));
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
     TRY(check(where + "kept", place.kept, 0));
+    TRY(check(where + "period", place.period, 0));
     for (const CacheTier& tier : place.tiers) {
       TRY(check(where + "capacity_bytes", tier.capacity_bytes, 0));
       TRY(check(where + "read_cpu_s", tier.read_cpu_s, 0));
@@ -92,12 +94,34 @@ double part_of(const CachePlace& place, const Kept& kept) {
   return kept.share > 0 ? std::min(1.0, place.kept / kept.share) : 0;
 }
 
-/// CPU seconds per record of the epochs that are left, where what is not there yet is put there. Of ranks that keep apart,
-/// each meets some of the rest in every epoch.
+/// CPU seconds per record of so many epochs with the same samples, of which a part is there already and the rest is put
+/// there. Of ranks that keep apart, each meets some of the rest in every epoch. Nothing is put there that is over with
+/// the only epoch of a period.
+double filled_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept, double epochs,
+                double part) {
+  if (place.period > 0 && epochs <= 1) return epochs * mixed_s(facts, place, kept, part, 0);
+  const double filling = filling_epochs(facts.ranks, epochs);
+  return filling * mixed_s(facts, place, kept, part, 1 - part) +
+         (epochs - filling) * mixed_s(facts, place, kept, 1, 0);
+}
+
+/// The epochs that are left in which what is kept now is found.
+double epochs_with(const CacheInputs& facts, const CachePlace& place) {
+  if (!(place.period > 0)) return facts.epochs_left;
+  return std::min(facts.epochs_left, place.period - std::fmod(facts.epoch, place.period));
+}
+
+/// CPU seconds per record of the epochs that are left, where what is not there yet is put there: the present period of a
+/// place that has one, whole ones, and the beginning of the last.
 double filled_run_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept) {
-  const double part = part_of(place, kept);
-  return facts.filling_epochs * mixed_s(facts, place, kept, part, 1 - part) +
-         (facts.epochs_left - facts.filling_epochs) * mixed_s(facts, place, kept, 1, 0);
+  const double present = epochs_with(facts, place), later = facts.epochs_left - present;
+  double sum_s = filled_s(facts, place, kept, present, part_of(place, kept));
+  if (later > 0) {
+    const double whole = std::floor(later / place.period);
+    sum_s += whole * filled_s(facts, place, kept, place.period, 0);
+    sum_s += filled_s(facts, place, kept, later - whole * place.period, 0);
+  }
+  return sum_s;
 }
 
 CacheCost cost_of(const CacheInputs& facts, std::size_t index, const Factors& factors = kAsThought) {
@@ -107,13 +131,16 @@ CacheCost cost_of(const CacheInputs& facts, std::size_t index, const Factors& fa
   const double part = part_of(place, kept);
   const double filling_s = mixed_s(facts, place, kept, part, 1 - part);
   CacheCost cost{.place = index, .share = kept.share, .written_bytes = (1 - part) * kept.written_bytes};
-  cost.later_s = mixed_s(facts, place, kept, 1, 0);
+  const double hits_s = mixed_s(facts, place, kept, 1, 0);
+  cost.later_s = place.period > 0 ? filled_s(facts, place, kept, place.period, 0) / place.period : hits_s;
   cost.run_s = filled_run_s(facts, place, kept);
-  const double extra = filling_s - without_s, saved = without_s - cost.later_s;
+  const double extra = filling_s - without_s, saved = without_s - hits_s;
+  const double filling = filling_epochs(facts.ranks, epochs_with(facts, place));
   if (extra <= 0)
     cost.pays_back_epochs = 0;
-  else if (saved > 0)
-    cost.pays_back_epochs = facts.filling_epochs * (1 + extra / saved);
+  else if (const double epochs = filling * (1 + extra / saved);
+           saved > 0 && (!(place.period > 0) || epochs <= place.period))
+    cost.pays_back_epochs = epochs;
   return cost;
 }
 
@@ -165,9 +192,8 @@ double cache_share(const CacheInputs& facts, const CachePlace& place) {
 bool pays_to_fill(const CacheInputs& facts, const CachePlace& place) {
   const Kept kept = kept_by(facts, place, kAsThought);
   if (!(kept.share > place.kept)) return false;
-  const double stops_s = facts.epochs_left * mixed_s(facts, place, kept, part_of(place, kept), 0);
-  const double goes_on_s = filled_run_s(facts, place, kept);
-  return goes_on_s < stops_s;
+  const double epochs = epochs_with(facts, place), part = part_of(place, kept);
+  return filled_s(facts, place, kept, epochs, part) < epochs * mixed_s(facts, place, kept, part, 0);
 }
 
 Result<CacheChoice> choose_cache(const CacheInputs& facts, const CacheNow& now) {

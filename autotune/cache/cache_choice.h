@@ -49,6 +49,9 @@ struct CachePlace {
   double bytes = 0;   ///< of the kept sample; above 0
   /// The share of all records whose samples are there already, whoever put them: hits from the present epoch on.
   double kept = 0;
+  /// So many epochs, counted from the first of the run, have the same samples there; then all of them are made and kept
+  /// anew. 0: all epochs have.
+  double period = 0;
   /// Nearest first: each keeps what those before it have no room for. None: memory, of CacheInputs::capacity_bytes.
   std::vector<CacheTier> tiers{};
   bool uses(CacheStorage storage) const {
@@ -67,9 +70,9 @@ struct CacheInputs {
   std::vector<CachePlace> places;
   double records = 0;         ///< of one epoch, above 0
   double capacity_bytes = 0;  ///< of memory, for all kept samples together
+  double epoch = 0;           ///< the present one's number
   double epochs_left = 1;     ///< the present one included, at least 1; see expected_epochs()
-  /// As many epochs' samples have to be put in where nothing is kept yet, 1 to epochs_left; see filling_epochs().
-  double filling_epochs = 1;
+  double ranks = 1;  ///< that deal the records out anew in each epoch, and keep apart; see filling_epochs()
 };
 
 /// What a run costs with one choice, in the mean over its records.
@@ -77,9 +80,9 @@ struct CacheCost {
   std::optional<std::size_t> place{};  ///< index in CacheInputs::places; none: nothing is kept
   double share = 0;                    ///< of the records that are kept
   double run_s = 0;          ///< CPU seconds per record, with what reading costs, over the epochs left
-  double later_s = 0;        ///< of these, in one epoch after the present one
+  double later_s = 0;        ///< of these, in one epoch after the present one; with a period, in the mean
   double written_bytes = 0;  ///< to files, per record, beyond what is there
-  /// After so many epochs in all what filling cost is paid back; 0: filling costs nothing; none: never.
+  /// After so many epochs in all, or of a period, what filling cost is paid back; 0: filling costs nothing; none: never.
   std::optional<double> pays_back_epochs{};
 };
 
@@ -111,8 +114,8 @@ double filling_epochs(double ranks, double epochs);
 /// The share of the records that a place keeps: all its tiers together.
 double cache_share(const CacheInputs& facts, const CachePlace& place);
 
-/// Whether it still pays to keep more at a place than what is there already: for the rest of the run, against going on
-/// with that.
+/// Whether it still pays to keep more at a place than what is there already: for the rest of the run or of the period,
+/// against going on with that.
 bool pays_to_fill(const CacheInputs& facts, const CachePlace& place);
 
 /// The choice with the least run_s, or the present one if that is not surely worse by the margin of a change. Pure.

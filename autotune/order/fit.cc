@@ -27,7 +27,7 @@ double assumed_ns(const MeasuredStage& stage) {
   return sum;
 }
 
-bool usable(const MeasuredStage& stage, std::size_t ops) {
+bool is_measured(const MeasuredStage& stage, std::size_t ops) {
   const auto good = [](double number) { return std::isfinite(number) && number > 0; };
   return good(stage.ns) && good(stage.samples) && good(assumed_ns(stage)) &&
          std::ranges::all_of(stage.parts, [&](const StagePart& part) {
@@ -81,7 +81,7 @@ Fit fit_costs(std::size_t ops, std::span<const MeasuredStage> given) {
   double measured = 0;
   double assumed = 0;
   for (const MeasuredStage& stage : given) {
-    if (!usable(stage, ops)) continue;
+    if (!is_measured(stage, ops)) continue;
     measured += weight(stage) * stage.ns;
     assumed += weight(stage) * assumed_ns(stage);
     count_samples(stage, fit);

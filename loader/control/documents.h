@@ -172,7 +172,8 @@ struct RankStatus {
   double read_latency_s = 0;  ///< the sum over all reads
   std::array<std::uint64_t, kReadLatencyBoundsS.size()> reads_within{};
   std::vector<transforms::OpProfile> ops;
-  std::string cache;  ///< what StreamStats has of it; "": no samples are kept
+  std::vector<double> op_cpu_s;  ///< CPU time of each of `ops`; it never falls
+  std::string cache;             ///< what StreamStats has of it; "": no samples are kept
   std::vector<StoreFigures> stores;
 };
 struct JobStatus {

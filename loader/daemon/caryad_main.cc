@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "io/http/store_client.h"
@@ -106,6 +107,7 @@ struct Program {
   Supervisor manager{};
   EventLog log{};
   std::atomic<bool> ended = false;
+  Settings started{};  // those that it has been started with
 
   std::function<void()> alive() {
     return [this] { manager.notify("WATCHDOG=1"); };
@@ -120,6 +122,23 @@ int say(const Error& error) {
   return error.code == Code::kInvalidArgument ? kUsage : 1;
 }
 
+/// Why there is no page, with the file that names its address.
+int say_no_page(const Arguments& arguments, Error error) {
+  if (arguments.metrics.empty()) error.message = arguments.config + ": " + error.message;
+  return say(error);
+}
+
+/// Names what the file has otherwise than at the start, where alone it is read.
+void say_what_waits(Program& program, const Settings& now) {
+  const Settings& then = program.started;
+  const std::pair<const char*, bool> keys[] = {{"socket", now.socket != then.socket},
+                                               {"metrics", now.metrics != then.metrics},
+                                               {"drain_seconds", now.drain_s != then.drain_s},
+                                               {"limits.connections", now.connections != then.connections}};
+  for (const auto& [key, differs] : keys)
+    if (differs) program.log.write(LogLevel::kWarning, "counts from the next start on" + field("key", key));
+}
+
 /// Limits and level of the configuration as it is now; one with an error changes nothing.
 template <typename Serving>
 void reload(Program& program, Serving& serving) {
@@ -128,14 +147,14 @@ void reload(Program& program, Serving& serving) {
   if (settings) {
     take_over(*settings, program.log, serving);
     program.log.set_level(settings->log_level);
+    say_what_waits(program, *settings);
     program.log.write(LogLevel::kInfo, "reloaded");
     program.manager.notify("READY=1\nSTATUS=serving, reloaded");
     return;
   }
   std::string why = settings.error().message;
-  std::ranges::replace(why, '"', '\'');  // one field of the line
   std::ranges::replace(why, '\n', ' ');
-  program.log.write(LogLevel::kError, "not reloaded why=\"" + why + "\"");
+  program.log.write(LogLevel::kError, "not reloaded" + field("why", why));
   program.manager.notify("READY=1\nSTATUS=serving; the configuration was not reloaded: " + why);
 }
 
@@ -191,7 +210,7 @@ int serve_one_user(Program& program, const Settings& settings, UniqueFd listenin
   std::unique_ptr<HttpPage> page;
   if (!settings.metrics.empty()) {
     auto opened = serve_metrics(settings.metrics, server);
-    if (!opened) return say(opened.error());
+    if (!opened) return say_no_page(program.arguments, opened.error());
     page = std::move(*opened);
     program.log.write(LogLevel::kInfo, "metrics address=" + page->address());
   }
@@ -223,7 +242,7 @@ int serve_all_users(Program& program, const Settings& settings, UniqueFd listeni
   HttpListening page;
   if (!settings.metrics.empty()) {
     auto opened = listen_for_pages(settings.metrics);
-    if (!opened) return say(opened.error());
+    if (!opened) return say_no_page(arguments, opened.error());
     page = std::move(*opened);
     program.log.write(LogLevel::kInfo, "metrics address=" + page.address);
     if (!page.is_path)
@@ -270,6 +289,12 @@ int serve(const Arguments& arguments) {
     return kUsage;
   }
   program.log.set_level(settings->log_level);
+  program.started = *settings;
+  if (struct stat facts{}; !settings->limits.remote.token.empty() && !arguments.all_users &&
+                           !arguments.handed && stat(arguments.config.c_str(), &facts) == 0 &&
+                           (facts.st_mode & S_IROTH) != 0)
+    program.log.write(LogLevel::kWarning,
+                      "every user of this host can read the token of [remote]; chmod o= " + arguments.config);
   auto listening = program.manager.take_listening();
   if (!listening) return std::min(say(listening.error()), 1);
   return arguments.all_users ? serve_all_users(program, *settings, std::move(*listening))
@@ -298,21 +323,22 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 86'400.0));
   app.add_option("--idle-exit", arguments.idle_exit_s, "end after so many seconds without a job (0: never)")
       ->check(CLI::Range(0.0, 1e7));
-  CLI::Option* const all_users = app.add_flag("--all-users", arguments.all_users,
-                                              "serve all users that [users] of the configuration allows; as "
-                                              "root. A user's own daemon ends after ten minutes "
-                                              "without a client, or as --idle-exit says");
+  app.add_flag(
+      "--all-users", arguments.all_users,
+      "serve all users that [users] of the configuration allows; as root. A user's own daemon ends after ten "
+      "minutes without a client, or as --idle-exit says");
+  // No help shows what has no group, and excludes() would show the place of their names in that of --all-users.
   app.add_flag("--handed", arguments.handed,
                "serve the connections that come over descriptor 3 (of --all-users)")
-      ->excludes(all_users)
       ->group("");
   app.add_flag("--page", arguments.page,
                "serve the page of all users, asked for over descriptor 3 (of --all-users)")
-      ->excludes(all_users)
       ->group("");
   app.set_version_flag("--version", "caryad " CARYA_VERSION);
   try {
     app.parse(argc, argv);
+    if (arguments.all_users && (arguments.handed || arguments.page))
+      throw CLI::ExcludesError("--all-users", arguments.page ? "--page" : "--handed");
   } catch (const CLI::ParseError& error) {  // the library's way to say also --help
     return app.exit(error) == 0 ? 0 : kUsage;
   }

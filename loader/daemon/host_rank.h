@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "loader/control/documents.h"
 #include "loader/job/local_stream.h"
+#include "loader/job/op_cpu.h"
 
 namespace carya::loader {
 
@@ -90,6 +91,7 @@ struct HostRank {
   std::uint64_t samples_before = 0;
   std::int64_t before_ns = 0;
   double samples_per_s = 0;
+  OpCpu op_cpu;
 
   /// Check that a replica that attaches agrees with the others. Errors: kInvalidArgument with what differs; kNotFound if
   /// the rank is shared and waits at another place.

@@ -16,7 +16,7 @@ void describe_jobs(const HostJobs& jobs, DaemonStatus& status) {
                    .share = job->share,
                    .state = "lingering"};
     if (!job->ranks.empty()) line.weight = job->ranks.begin()->second.options.weight;
-    for (const auto& [number, rank] : job->ranks) {
+    for (auto& [number, rank] : job->ranks) {
       RankStatus entry{.rank = number,
                        .samples_per_s = rank.samples_per_s,
                        .slot_bytes = rank.stream->ring_bytes(),
@@ -41,6 +41,7 @@ void describe_jobs(const HostJobs& jobs, DaemonStatus& status) {
       entry.read_latency_s = static_cast<double>(stats.scheduler.read_latency_ns) * 1e-9;
       entry.reads_within = stats.scheduler.reads_within;
       entry.ops = stats.scheduler.ops;
+      entry.op_cpu_s = rank.op_cpu.look(entry.ops);
       entry.free = stats.ring.free;
       entry.filling = stats.ring.filling;
       entry.ready = stats.ring.ready;
@@ -64,6 +65,19 @@ void describe_jobs(const HostJobs& jobs, DaemonStatus& status) {
     }
     status.jobs.push_back(std::move(line));
   }
+}
+
+void look_for_outages(const HostJobs& jobs, OutageLog& outages, std::int64_t now_ns) {
+  outages.begin();
+  for (const auto& [name, job] : jobs) {
+    for (const auto& [number, rank] : job->ranks) {
+      const std::uint64_t stream = rank.stream->traced_as();
+      if (rank.stream->may_have_workers()) outages.take_workers(stream, rank.stream->workers());
+      if (const std::string report = rank.stream->cache(); !report.empty())
+        outages.take_cache(stream, report);
+    }
+  }
+  outages.end(now_ns);
 }
 
 }  // namespace carya::loader

@@ -31,12 +31,13 @@ constexpr std::int64_t kRateNs = 1'000'000'000;
 
 }  // namespace
 
-JobTable::JobTable(const JobLimits& limits)
+JobTable::JobTable(const JobLimits& limits, Log log)
     : limits_(limits),
       budget_(SharedBudget::create(limits.shared_bytes)),
       cache_budget_(SharedBudget::create(limits.cache.memory_bytes)),
       write_budget_(std::make_shared<WriteBudget>(limits.cache.write_bytes_per_day)),
-      cores_(cores_now()) {}
+      cores_(cores_now()),
+      outages_(std::move(log)) {}
 
 JobTable::~JobTable() {
   stop_all();
@@ -74,8 +75,8 @@ Result<std::shared_ptr<const Dataset>> JobTable::open_dataset(const AttachCall& 
   const auto rights = [&] { return call.access ? call.access->rights() : std::optional<std::string>(""); };
   // Whether somebody else who lends the same may take it without asking the stores.
   const std::optional<std::string> asked_by = call.arrays.empty() ? rights() : std::nullopt;
-  const std::string key =
-      cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json() + '\0' + asked_by.value_or("");
+  const std::string key = cache_dir + '\0' + pipeline.source_json() + '\0' + pipeline.views_json() + '\0' +
+                          pipeline.records_json() + '\0' + asked_by.value_or("");
   {
     const MutexLock lock(mutex_);
     // One that is read now is not looked at again: the ranks of a job must agree. Otherwise the manifest is
@@ -304,6 +305,7 @@ Result<JobTable::Attachment> JobTable::attach_to(const AttachCall& call,
                            .bounded = std::move(bounded),
                            .access = access,
                            .cores = cores,
+                           .workers_of_host = given.remote && !request.options.remote,
                            .job = job->number});
   const MutexLock lock(mutex_);
   if (!stream && !job->ended && job->ranks.contains(options.rank)) {  // another replica took what was left
@@ -438,6 +440,7 @@ std::optional<std::int64_t> JobTable::tick(std::int64_t now_ns) {
     if (now_ns - shared_ns_ >= kRateNs) {
       shares_.look(jobs_, limits_.remote, cores_);
       look_after_shares(jobs_, now_ns);
+      look_for_outages(jobs_, outages_, now_ns);
       shared_ns_ = now_ns;
     }
     follow_memory();

@@ -18,6 +18,7 @@
 #include "loader/daemon/host_shares.h"
 #include "loader/daemon/memory_share.h"
 #include "loader/job/local_stream.h"
+#include "loader/job/outage_log.h"
 
 namespace carya::loader {
 
@@ -88,7 +89,8 @@ enum class SeatState : std::uint8_t {
 /// it.
 class JobTable {
  public:
-  explicit JobTable(const JobLimits& limits);
+  /// `log` hears of workers and folders that fail; may be empty.
+  explicit JobTable(const JobLimits& limits, Log log = {});
   ~JobTable();
 
   struct Attachment {
@@ -183,9 +185,10 @@ class JobTable {
   HostShares shares_ GUARDED_BY(mutex_);
   std::int64_t shared_ns_ GUARDED_BY(mutex_) = 0;  // when shares_ was last updated
   MemoryShare memory_ GUARDED_BY(mutex_);
+  OutageLog outages_ GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<HostJob>> jobs_ GUARDED_BY(mutex_);
   std::uint64_t last_job_ GUARDED_BY(mutex_) = 0;
-  std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // keyed by source and views
+  std::map<std::string, OpenDataset> datasets_ GUARDED_BY(mutex_);  // keyed by source, views, order
 };
 
 }  // namespace carya::loader

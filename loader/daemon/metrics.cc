@@ -265,12 +265,8 @@ std::string metrics_text(const DaemonStatus& status) {
   lines.family("carya_op_cpu_seconds_total", "counter",
                "CPU time of each operation of the pipeline, estimated from the samples that were timed.");
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
-    for (std::size_t i = 0; i < rank.ops.size(); ++i) {
-      const transforms::OpProfile& op = rank.ops[i];
-      const double timed = real(std::max<std::uint64_t>(op.timed_samples, 1));
-      lines.value(labels + "," + label("op", fmt::format("{} {}", i, op.name)),
-                  static_cast<double>(op.cpu_ns) * 1e-9 / timed * real(op.samples));
-    }
+    for (std::size_t i = 0; i < std::min(rank.ops.size(), rank.op_cpu_s.size()); ++i)
+      lines.value(labels + "," + label("op", fmt::format("{} {}", i, rank.ops[i].name)), rank.op_cpu_s[i]);
   });
   add_reads(lines, status);
   add_remote(lines, status);

@@ -55,7 +55,7 @@ struct Server::Connection {
 
 Server::Server(ServerOptions options, Poller poller)
     : options_(std::move(options)),
-      jobs_(options_.limits),
+      jobs_(options_.limits, options_.log),
       started_ns_(monotonic_ns()),
       poller_(std::move(poller)),
       attachments_(jobs_, [this] { poller_.wake(); }) {}
@@ -225,16 +225,18 @@ void Server::accept_clients() {
       }
       return;
     }
-    if (drain_) {
-      closer_.take(std::move(socket));
-      continue;
-    }
     auto connection = std::make_unique<Connection>();
     connection->channel = Channel(std::move(socket));
     const auto peer = connection->channel.peer();
     if (!peer || (peer->uid != geteuid() && peer->uid != 0)) {
       options_.log(LogLevel::kWarning,
                    "refused" + field("uid", peer ? peer->uid : 0) + field("why", "another user"));
+      closer_.take(connection->channel.release());
+      continue;
+    }
+    if (drain_) {
+      const char* why = "caryad: it is draining, and answers nobody new until it has ended";
+      refuse(*connection, 0, {Code::kClosed, why, 0});  // as if it had: readers wait for its successor
       closer_.take(connection->channel.release());
       continue;
     }

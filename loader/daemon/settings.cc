@@ -13,7 +13,10 @@
 #include <toml++/toml.h>
 
 #include "io/http/store_url.h"
+#include "loader/program/http_page.h"
 #include "loader/program/size_text.h"
+#include "remote/fleet/dns_fleet.h"
+#include "remote/protocol/address.h"
 
 namespace carya::loader {
 namespace {
@@ -88,6 +91,19 @@ Take words(std::vector<std::string>& out, const std::string& allowed) {
   };
 }
 
+/// Whether it has the form of what a worker listens at. Names are looked up when a job needs them.
+bool is_worker(const std::string& text) {
+  return remote::is_worker_address(text) && remote::Address::parse(text);
+}
+
+Take workers(std::vector<std::string>& out) {
+  const std::string allowed = R"(a list of addresses such as ["w1:7070", "unix:/run/worker.sock"])";
+  return [&out, allowed](const toml::node& node) -> std::string {
+    const std::string refused = words(out, allowed)(node);
+    return refused.empty() && !std::ranges::all_of(out, is_worker) ? allowed : refused;
+  };
+}
+
 /// A size, or a share of `memory_bytes`.
 Take memory(std::uint64_t& out, std::uint64_t memory_bytes) {
   return [&out, memory_bytes](const toml::node& node) -> std::string {
@@ -131,12 +147,17 @@ Take dollars(double& out) {
 
 /// What reads the keys of [remote].
 void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& remote) {
-  readers["remote.workers"] =
-      words(remote.workers, R"(a list of addresses such as ["w1:7070", "unix:/run/worker.sock"])");
+  readers["remote.workers"] = workers(remote.workers);
   readers["remote.fleet_command"] =
       words(remote.fleet_command, R"(a command as a list, such as ["python3", "-m", "carya.fleet.ray"])");
   readers["remote.fleet_options"] = text(remote.fleet_options);
-  readers["remote.dns"] = text(remote.dns);
+  readers["remote.dns"] = [&remote](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::string>();
+    if (!value || (!value->empty() && !remote::parse_dns_name(*value)))
+      return R"("dns://name:port" (every address of the name), "dns://name" (SRV records), or "" for none)";
+    remote.dns = *value;
+    return "";
+  };
   readers["remote.insecure"] = [&remote](const toml::node& node) -> std::string {
     const auto value = node.value_exact<bool>();
     if (!value) return "true or false";
@@ -211,7 +232,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
       {"metrics",
        [&settings](const toml::node& node) -> std::string {
          const auto value = node.value_exact<std::string>();
-         if (!value) return "an address as text";
+         if (!value || (!value->empty() && !is_page_address(*value)))
+           return std::string(kPageAddress) + ", or \"\" for none";
          settings.metrics = *value;
          return "";
        }},
@@ -235,6 +257,11 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
   };
   add_remote_readers(readers, settings.limits.remote);
   return readers;
+}
+
+/// Keys whose values are secrets, or may have some in them: a log shows none.
+bool is_secret(const std::string& path) {
+  return path == "remote.token" || path == "remote.fleet_options";
 }
 
 /// The value as the file has it, cut to one line of about 60 characters.
@@ -281,7 +308,7 @@ class Reader {
         TRY(read_key(path, path, node, keys));
       }
     }
-    return {};
+    return check_one_fleet(file, "remote.", settings.limits.remote);
   }
   /// The table of one user, whose share goes to those of all.
   Status read_user(const std::string& user, const toml::table& table, Settings& settings) const {
@@ -303,7 +330,7 @@ class Reader {
         TRY(read_key(path, "user." + user + "." + path, node, keys));
     }
     settings.users.shares[user] = own;
-    return {};
+    return check_one_fleet(table, "user." + user + ".remote.", settings.limits.remote);
   }
 
  private:
@@ -324,8 +351,35 @@ class Reader {
                                               " is no setting; see caryad(8) for those there are");
     const std::string allowed = found->second(node);
     if (allowed.empty()) return {};
-    return fail(Code::kInvalidArgument,
-                place(node, name_) + ": " + shown_path + ": got " + shown(node) + "; give " + allowed);
+    return fail(Code::kInvalidArgument, place(node, name_) + ": " + shown_path + ": got " +
+                                            (is_secret(path) ? "what is no text" : shown(node)) + "; give " +
+                                            allowed);
+  }
+
+  /// Workers come from one place. `table` is what was read last: the mistake is in its lines.
+  Status check_one_fleet(const toml::table& table, const std::string& prefix,
+                         const RemoteOptions& remote) const {
+    const std::pair<const char*, bool> given[] = {{"workers", !remote.workers.empty()},
+                                                  {"dns", !remote.dns.empty()},
+                                                  {"fleet_command", !remote.fleet_command.empty()}};
+    if (std::ranges::count_if(given, &std::pair<const char*, bool>::second) < 2) return {};
+    const toml::node* last = nullptr;
+    std::string key, others;
+    for (const auto& [one, is_given] : given) {
+      const toml::node* const node = is_given ? table["remote"][one].node() : nullptr;
+      if (node == nullptr || (last != nullptr && node->source().begin.line < last->source().begin.line))
+        continue;
+      last = node;
+      key = one;
+    }
+    if (last == nullptr) return {};  // said of those whose lines they are
+    for (const auto& [one, is_given] : given)
+      if (is_given && key != one) others += (others.empty() ? "" : " and ") + std::string(one);
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("{}: {}{}: got {} beside {}; give one of workers, dns and fleet_command, and [] or "
+                    "\"\" for the others",
+                    place(*last, name_), prefix, key, shown(*last), others));
   }
 
   const std::string& name_;

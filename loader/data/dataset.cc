@@ -123,6 +123,7 @@ Result<std::vector<std::shared_ptr<const io::Manifest>>> Dataset::open_ranges(
   io::FoundRanges found{.kind = source.at("kind"),
                         .paths = source.at("paths"),
                         .marks = {},
+                        .pins = source.value("pins", std::vector<std::string>()),
                         .fields = source.at("encoded").size(),
                         .count = source.at("count")};
   const Json& stamps = source.at("stamps");
@@ -152,6 +153,7 @@ Result<std::vector<std::shared_ptr<const io::Manifest>>> Dataset::open_ranges(
   }
   ASSIGN(io::RangeSource listed, io::list_ranges(found, options.listing));
   marked_ = std::move(listed.files);
+  in_ranges_ = true;
   return std::move(listed.manifests);
 }
 
@@ -336,13 +338,17 @@ const std::vector<std::string>& Dataset::class_names() const {
 // Only in tars: a list of files has the labels that the user gave, and records and ranges have their own, whatever
 // they are.
 bool Dataset::broken_label(const io::RecordAddress& address) const {
-  return !records_ && !marked_ && address.container != UINT32_MAX && address.label == io::kNoNumber;
+  return !records_ && !in_ranges_ && address.container != UINT32_MAX && address.label == io::kNoNumber;
 }
 
 const io::Manifest* Dataset::addressed() const {
   for (const Field& field : fields_)
     if (field.kind == Kind::kEncoded) return field.manifest.get();
   return records_ ? records_->records().get() : nullptr;
+}
+
+bool Dataset::has_labels() const {
+  return std::ranges::any_of(fields_, [](const Field& field) { return field.kind == Kind::kLabel; });
 }
 
 std::int64_t Dataset::label(std::uint64_t record) const {
@@ -361,10 +367,13 @@ Status Dataset::check_record(std::uint64_t record) const {
       return fail(Code::kCorrupt,
                   "label: label is not an integer; the label's member of this key holds one, such as 7");
     if (field.kind != Kind::kEncoded) continue;
-    const std::uint64_t bytes = field.manifest->record(source_index(record)).bytes;
-    if (bytes > kEncodedBytesMax)
+    const io::RecordAddress at = field.manifest->record(source_index(record));
+    if (at.bytes > kEncodedBytesMax)
       return fail(Code::kCorrupt,
-                  fmt::format("read: the record has {} B; give at most {} B", bytes, kEncodedBytesMax));
+                  fmt::format("read: the record has {} B; give at most {} B", at.bytes, kEncodedBytesMax));
+    // No member lies where its container begins, so this one is not there; ranges have none that is empty.
+    if (at.bytes == 0 && at.container != UINT32_MAX && (at.offset == 0 || in_ranges_))
+      return fail(Code::kCorrupt, fmt::format("read: {}: there are no bytes of it", at.member));
   }
   return {};
 }

@@ -102,9 +102,13 @@ class Dataset {
   const std::vector<Field>& fields() const { return fields_; }
   /// The record's index in the source, before the views.
   std::uint64_t source_index(std::uint64_t record) const { return view_.empty() ? record : view_[record]; }
+  /// -1 where a record has none, or one that is not an integer.
   std::int64_t label(std::uint64_t record) const;
+  /// Whether records have one.
+  bool has_labels() const;
   /// Errors: kCorrupt for a record that is broken whatever its bytes are. It has an encoded field of more than
-  /// kEncodedBytesMax, a label that is not an integer, or a fault that was found when its file was indexed.
+  /// kEncodedBytesMax or one that is not there, a label that is not an integer, or a fault that was found when its file
+  /// was indexed.
   Status check_record(std::uint64_t record) const;
   /// Errors: kIo if a file (or tar) of the record is not the one that was listed; see io/files/record_file.h.
   Status check_as_listed(std::uint64_t record) const;
@@ -135,7 +139,8 @@ class Dataset {
   std::uint64_t count_ = 0;
   std::vector<Field> fields_;
   std::shared_ptr<const io::RecordSource> records_;  // of files of records; its columns are fields' arrays
-  std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges
+  std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges of files
+  bool in_ranges_ = false;                           // of files or of objects
   std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
   std::vector<std::uint64_t> kept_;                  // records that streams go through; empty for all
   std::optional<DrawnOrder> drawn_;                  // none: each comes once

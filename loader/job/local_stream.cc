@@ -44,6 +44,16 @@ std::uint32_t auto_slots(std::uint64_t batch_bytes, std::uint64_t wanted, std::u
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, kAutoSlotsMax));
 }
 
+/// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
+std::uint64_t capacity_of(const CacheOptions& options) {
+  if (options.bytes > 0) return options.bytes;
+  const std::uint64_t available = shm::available_memory_bytes();
+  if (available == UINT64_MAX) return 0;  // a share of what nobody knows
+  // Ranks in processes of their own keep apart.
+  const double processes = std::max(1U, read_host_info().local_processes);
+  return static_cast<std::uint64_t>(options.share * static_cast<double>(available) / processes);
+}
+
 /// The slots of a stream with workers: `slots` and as many as are away, at least `slots` again. Beyond twice `slots`
 /// the number is at most `most`.
 std::uint32_t remote_slots(std::uint32_t slots, double batches_away, std::uint64_t most) {
@@ -156,8 +166,12 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
   if (!given.executor) TRY(stream->open_cache(dataset, options, limits, *plan));
   std::shared_ptr<Executor> executor = std::move(given.executor);
   if (options.remote) {
-    ASSIGN(stream->placement_, PlacementLoop::create(*options.remote, {pipeline, stream->seed_,
-                                                                       stream->planner_, stream->threads_}));
+    ASSIGN(stream->placement_,
+           PlacementLoop::create(*options.remote, {.pipeline = pipeline,
+                                                   .seed = stream->seed_,
+                                                   .planner = stream->planner_,
+                                                   .threads = stream->threads_,
+                                                   .workers_of_host = limits.workers_of_host}));
     stream->placement_->set_weight(options.weight);
     executor = stream->placement_->executor();
   }
@@ -444,6 +458,10 @@ Result<StreamStats> LocalStream::stats() const {
 
 std::string LocalStream::cache() const {
   return cache_ ? cache_->report() : std::string();
+}
+
+std::vector<remote::WorkerStats> LocalStream::workers() const {
+  return placement_ ? placement_->executor()->figures() : std::vector<remote::WorkerStats>{};
 }
 
 std::string LocalStream::placement() const {

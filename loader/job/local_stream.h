@@ -15,6 +15,10 @@
 #include "loader/stream/stream_shape.h"
 #include "transforms/plan/plan.h"
 
+namespace carya::remote {
+struct WorkerStats;
+}
+
 namespace carya::loader {
 
 class PlacementLoop;
@@ -32,6 +36,8 @@ struct RankLimits {
   /// How the stores of the dataset are asked; null: as this process does.
   std::shared_ptr<io::StoreAccess> access{};
   std::uint32_t cores = 0;  ///< cores for all streams of this process; 0: auto_threads()
+  /// OverflowStream::workers_of_host of JobOptions::remote.
+  bool workers_of_host = false;
   std::uint64_t job =
       0;  ///< streams of one job share the part that its weight gives; 0: it is a job of its own
 };
@@ -76,6 +82,8 @@ class LocalStream : public Stream, private StreamControl {
   Result<StreamStats> stats() const override;
   /// The part of stats() that looks at no file: all but the decode index, the profile and the pressure.
   StreamStats figures() const;
+  /// Statistics of all workers that the stream may use.
+  std::vector<remote::WorkerStats> workers() const;
   /// PlacementReport as JSON; "": this machine computes everything.
   std::string placement() const;
   /// StreamCache::report(); "": no samples are kept.

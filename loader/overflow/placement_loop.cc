@@ -74,7 +74,12 @@ Result<std::unique_ptr<PlacementLoop>> PlacementLoop::create(const RemoteOptions
   if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())
     crew.pool.tls = remote::TlsFiles{
         .certificate = options.certificate, .key = options.key, .authority = options.authority};
-  ASSIGN(made->executor_, RemoteExecutor::create(crew));
+  // Those of a fleet are added again as long as their names are unknown, also long after the executor has begun.
+  crew.pool.unknown_names = made->stream_.workers_of_host && !made->fleet_;
+  auto executor = RemoteExecutor::create(crew);
+  if (!executor && made->stream_.workers_of_host)
+    executor.error().message = "[remote] in caryad.toml: " + executor.error().message;
+  ASSIGN(made->executor_, std::move(executor));
   made->executor_->set_workers(0);
   return made;
 }

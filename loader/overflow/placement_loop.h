@@ -29,6 +29,8 @@ struct OverflowStream {
   std::uint64_t seed = 0;
   std::shared_ptr<StreamPlanner> planner;
   std::uint32_t threads = 1;  ///< threads of this machine that compute the stream
+  /// The workers are those of [remote] in caryad.toml: errors say so, and a name that nobody knows now is looked up later.
+  bool workers_of_host = false;
 };
 
 /// The placement of one stream: its workers, what was measured of them, the decision and what follows from it.

@@ -13,6 +13,7 @@
 #include "loader/trace/trace.h"
 #include "loader/wire/compatibility.h"
 #include "loader/wire/worker_plan.h"
+#include "remote/pool/name_lookups.h"
 
 namespace carya::loader {
 namespace {
@@ -161,6 +162,8 @@ void RemoteExecutor::begin(ChunkDone done, std::function<void()> wake) {
   check_->begin();
   encoder_->begin();
   thread_ = std::thread([this] { pool_->run(); });
+  // Nobody waits for a resolver.
+  if (const auto lookups = pool_->lookups()) std::thread([lookups] { lookups->run(); }).detach();
 }
 
 void RemoteExecutor::stop() {

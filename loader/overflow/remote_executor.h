@@ -63,7 +63,8 @@ struct RemoteExecutorOptions {
 /// for good. This machine then computes what that worker has, and what it delivered of batches that are not published;
 /// batches that were published are named.
 ///
-/// Threads: as Executor says. It has three threads: one encodes, one sends and receives, one compares.
+/// Threads: as Executor says. It has three threads: one encodes, one sends and receives, one compares. While names are
+/// unknown a fourth one looks them up, and may end after the executor.
 class RemoteExecutor final : public Executor, private remote::PoolEvents {
  public:
   /// Make an executor that takes no work before set_plan(). Errors: kInvalidArgument (an address, TLS files, plain TCP

@@ -1,6 +1,7 @@
 #include "loader/plan/cache_places.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "autotune/placement/remote_cut.h"
@@ -59,6 +60,19 @@ autotune::CachePlace record_place(double sample_s, double record_bytes) {
           .bytes = record_bytes + kRecordRoom};
 }
 
+/// Whether an op, or one of those inside of it, needs several samples.
+bool makes_groups(const transforms::Op& op) {
+  return op.traits().kind == transforms::OpKind::kGroup ||
+         std::ranges::any_of(op.inner(), [](const auto& inner) { return makes_groups(*inner); });
+}
+
+/// Whether a record comes at most once in an epoch. Of others each row has random numbers of its own, by its position.
+bool comes_once(const transforms::Pipeline& pipeline) {
+  if (pipeline.records_json().empty()) return true;
+  const auto how = nlohmann::json::parse(pipeline.records_json());
+  return !how.contains("drawn") && !how.contains("repeated");
+}
+
 bool can_part(const std::shared_ptr<const transforms::Pipeline>& pipeline,
               const std::vector<std::size_t>& order, std::size_t ops) {
   return transforms::Plan::compile(pipeline, {.order = order, .last = ops, .packed = true}).has_value() &&
@@ -72,12 +86,24 @@ bool is_repeatable(const transforms::Op& op) {
          std::ranges::all_of(op.inner(), [](const auto& inner) { return is_repeatable(*inner); });
 }
 
+std::uint64_t place_period(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
+                           std::size_t ops) {
+  for (const std::size_t op : order.first(ops))
+    if (!is_repeatable(*pipeline.ops()[op])) return pipeline.epochs_shared(op);
+  return 0;
+}
+
+bool can_keep_behind(const transforms::Pipeline& pipeline, std::size_t op) {
+  if (is_repeatable(*pipeline.ops()[op])) return true;
+  return pipeline.epochs_shared(op) > 1 && !makes_groups(*pipeline.ops()[op]) && comes_once(pipeline);
+}
+
 std::vector<std::size_t> cache_places(const std::shared_ptr<const transforms::Pipeline>& pipeline,
                                       std::span<const std::size_t> order) {
   const std::vector<std::size_t> ops(order.begin(), order.end());
   std::vector<std::size_t> places;
   for (std::size_t count = 1; count <= ops.size(); ++count) {
-    if (!is_repeatable(*pipeline->ops()[ops[count - 1]])) break;
+    if (!can_keep_behind(*pipeline, ops[count - 1])) break;
     if (can_part(pipeline, ops, count)) places.push_back(count);
   }
   return places;
@@ -142,7 +168,8 @@ Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, 
         {.at = at,
          .fill_s = cut->worker_cpu_s + cut->host_cpu_s + cut->bytes_in * (kWriteSPerByte + kReadSPerByte),
          .hit_s = cut->host_cpu_s + cut->bytes_in * kReadSPerByte,
-         .bytes = cut->bytes_in});
+         .bytes = cut->bytes_in,
+         .period = static_cast<double>(place_period(pipeline, order, at.ops))});
   }
   return facts;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,8 +17,17 @@ namespace carya::loader {
 /// Whether an op, with those inside of it, gives the same of the same sample in every epoch.
 bool is_repeatable(const transforms::Op& op);
 
+/// So many epochs have the same results of the first `ops` in this order, where one of them is random and before
+/// reuse_augmentation(); 0: all epochs have.
+std::uint64_t place_period(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
+                           std::size_t ops);
+
+/// Whether what an op makes can be kept, by its index: it gives the same in every epoch, or in those that
+/// reuse_augmentation() says.
+bool can_keep_behind(const transforms::Pipeline& pipeline, std::size_t op);
+
 /// Where samples may be kept when the ops run in this order: behind so many ops, ascending. Everything is decoded there,
-/// no random op has run, and the plan can be taken apart.
+/// no op has run that differs in each epoch, and the plan can be taken apart.
 std::vector<std::size_t> cache_places(const std::shared_ptr<const transforms::Pipeline>& pipeline,
                                       std::span<const std::size_t> order);
 

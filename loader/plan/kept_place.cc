@@ -2,32 +2,22 @@
 
 #include <algorithm>
 #include <new>
-#include <nlohmann/json.hpp>
+#include <utility>
 
-#include "base/clock.h"
 #include "loader/plan/order_choice.h"
+#include "transforms/plan/source_parts.h"
 
 namespace carya::loader {
-namespace {
-
-using Json = nlohmann::json;
-
-Json microseconds(double seconds) {
-  return seconds > 0 ? Json(seconds * 1e6) : Json(nullptr);
-}
-
-}  // namespace
-
-bool KeptPlace::distrusts(std::uint64_t source) const {
+bool KeptPlace::distrusts(std::uint64_t sample) const {
   if (damaged == 0) return false;
   const MutexLock lock(distrusting);
-  return distrusted.contains(source);
+  return distrusted.contains(sample);
 }
 
-void KeptPlace::distrust(std::uint64_t source) {
+void KeptPlace::distrust(std::uint64_t sample) {
   const MutexLock lock(distrusting);
   try {
-    distrusted.insert(source);
+    distrusted.insert(sample);
   } catch (const std::bad_alloc&) {
   }
   damaged = std::max<std::uint64_t>(1, distrusted.size());
@@ -49,47 +39,47 @@ double KeptPlace::mean_bytes() const {
 }
 
 double KeptPlace::hit_s() const {
-  if (hits.timed() >= kTrustedSamples) return hits.mean_s();
-  for (const TimedSamples& of_tier : file_hits)
+  if (figures->hits.timed() >= kTrustedSamples) return figures->hits.mean_s();
+  for (const TimedSamples& of_tier : figures->file_hits)
     if (of_tier.timed() >= kTrustedSamples) return of_tier.mean_s();
   return 0;
 }
 
-std::string tier_report(const KeptPlace& place, std::size_t number, double sample_s) {
-  const FileTier& tier = *place.files->tiers()[number];
-  const TimedSamples& hits = place.file_hits.at(number);
-  const std::uint64_t looked = place.looked;
-  const FileTierStats stats = tier.stats();
-  const double count = static_cast<double>(hits.count());
-  const double saved = count * (sample_s - hits.mean_s()) - stats.read_cpu_s - stats.write_cpu_s;
-  const Json report{{"tier", tier.options().kind == TierKind::kDisk ? "disk" : "shared"},
-                    {"path", tier.options().folder},
-                    {"capacity_bytes", tier.options().capacity_bytes},
-                    {"bytes", stats.store.tier_bytes},
-                    {"records", stats.store.entries},
-                    {"hits", hits.count()},
-                    {"hit_share", looked > 0 ? count / static_cast<double>(looked) : 0.0},
-                    {"hit_us", microseconds(hits.mean_s())},
-                    {"fetched", stats.fetched},
-                    {"fetched_bytes", stats.fetched_bytes},
-                    {"fetch_failures", stats.fetch_failures},
-                    {"written", stats.store.written},
-                    {"written_bytes", stats.store.written_bytes},
-                    {"write_failures", stats.write_failures},
-                    {"damaged", stats.store.damaged},
-                    {"admitted_share", stats.admitted_share},
-                    {"past_page_cache", stats.past_page_cache},
-                    {"full", stats.is_full},
-                    {"over_budget", stats.is_over_budget},
-                    {"age_s", stats.store.oldest_s > 0
-                                  ? Json(std::max(0.0, static_cast<double>(unix_s()) - stats.store.oldest_s))
-                                  : Json(nullptr)},
-                    {"open", stats.is_open},
-                    {"read_cpu_s", stats.read_cpu_s},
-                    {"write_cpu_s", stats.write_cpu_s},
-                    {"saved_cpu_s", hits.timed() > 0 && sample_s > 0 ? Json(saved) : Json(nullptr)},
-                    {"trouble", stats.trouble.empty() ? Json(nullptr) : Json(stats.trouble)}};
-  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+bool part_plan(KeptPlace& place, const std::shared_ptr<const transforms::Pipeline>& pipeline,
+               const transforms::PlanOptions& whole) {
+  if (place.at.form != autotune::CacheForm::kResults) {
+    auto parts = place.keeps_records() ? transforms::part_records(*pipeline)
+                                       : transforms::part_at_source(pipeline, whole);
+    if (!parts) return false;
+    place.before = std::move(parts->before);
+    place.behind = std::move(parts->behind);
+    place.packed = std::move(parts->packed);
+    return true;
+  }
+  transforms::PlanOptions before = whole, behind = whole;
+  before.last = behind.first = place.at.ops;
+  before.packed = behind.packed = true;
+  auto first = transforms::Plan::compile(pipeline, before);
+  auto last = transforms::Plan::compile(pipeline, behind);
+  if (!first || !last) return false;
+  place.before = std::move(*first);
+  place.behind = std::move(*last);
+  return true;
+}
+
+std::shared_ptr<KeptPlace> of_period(const KeptPlace& place, std::uint64_t epoch,
+                                     std::shared_ptr<SampleCache> samples) {
+  auto next = std::make_shared<KeptPlace>();
+  next->order = place.order;
+  next->at = place.at;
+  next->name = place.name;
+  next->period = place.period;
+  next->first_epoch = period_begin(epoch, place.period);
+  next->before = place.before;
+  next->behind = place.behind;
+  next->samples = std::move(samples);
+  next->figures = place.figures;
+  return next;
 }
 
 }  // namespace carya::loader

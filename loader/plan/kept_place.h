@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,22 +43,48 @@ inline autotune::CacheStorage storage_of(TierKind kind) {
   return kind == TierKind::kDisk ? autotune::CacheStorage::kDisk : autotune::CacheStorage::kShared;
 }
 
+/// The first epoch of the period in which an epoch lies; 0 where there is one for all.
+inline std::uint64_t period_begin(std::uint64_t epoch, std::uint64_t period) {
+  return period == 0 ? 0 : epoch - epoch % period;
+}
+
+/// What came of the samples that are kept at a place.
+struct KeptFigures {
+  std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
+  TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
+  std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
+};
+
 /// A place where samples are kept: the parts of the plan before and behind it, and the samples. Constant but for the
 /// samples and figures. Threads: thread-safe.
 struct KeptPlace {
   std::vector<std::size_t> order;   ///< the order of the ops that was cut
   autotune::CachePoint at{};        ///< behind so many of them; in which form
   std::vector<std::size_t> packed;  ///< the fields that packed coefficients stand for
+  std::string name;                 ///< of the ops before it, for streams that share samples (place_names.h)
+  /// The samples are the same in so many epochs from this one on; 0: in all.
+  std::uint64_t period = 0, first_epoch = 0;
   std::shared_ptr<const transforms::Plan> before, behind;
   std::shared_ptr<SampleCache> samples;
   std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
   std::shared_ptr<const FetchBell> bell{};  ///< rings when samples have come from files
   /// Whether more is put there: it pays before the run ends.
   std::atomic<bool> fills_more{true};
-  std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
-  TimedSamples fills{}, hits{};             ///< its whole samples that were put in, that were found in memory
-  std::array<TimedSamples, 2> file_hits{};  ///< that were found in each tier of files
+  std::shared_ptr<KeptFigures> figures = std::make_shared<KeptFigures>();  ///< of this place in all periods
 
+  /// Whether its samples are those of an epoch.
+  bool holds(std::uint64_t epoch) const {
+    return period == 0 || (epoch >= first_epoch && epoch - first_epoch < period);
+  }
+  /// Whether a later epoch has the same samples, if there is a next one.
+  bool outlives(std::uint64_t epoch) const { return period == 0 || epoch + 1 - first_epoch < period; }
+  /// What a row's sample is kept as: its record before the views, `source`. What is random is of a record behind them,
+  /// and differs for a record that comes again in the same epoch, or for another: such a sample is not kept.
+  std::optional<std::uint64_t> name_of(std::uint64_t record, std::uint64_t source,
+                                       std::uint64_t occurrence) const {
+    if (period == 0) return source;
+    return occurrence == 0 ? std::optional(record) : std::nullopt;
+  }
   /// Whether it has files there, with `samples` in front of them.
   bool uses(autotune::CacheStorage storage) const;
   /// What was kept of a sample, in the mean; 0: nothing was yet.
@@ -66,17 +93,22 @@ struct KeptPlace {
   double hit_s() const;
   /// Whether what is kept are records as they were read: the whole plan goes on from there.
   bool keeps_records() const { return at.form == autotune::CacheForm::kRecords; }
-  /// Whether a sample of the record that was kept is not to be taken, since it was damaged once.
-  bool distrusts(std::uint64_t source) const;
+  /// Whether what is kept as `sample` is not to be taken, since it was damaged once.
+  bool distrusts(std::uint64_t sample) const;
   /// A sample that was kept is not whole: its record is computed from its source from now on, or is met again where
   /// memory is short.
-  void distrust(std::uint64_t source);
+  void distrust(std::uint64_t sample);
   std::atomic<std::uint64_t> damaged{0};  ///< records whose samples were not whole
   mutable Mutex distrusting;
   std::set<std::uint64_t> distrusted GUARDED_BY(distrusting);
 };
 
-/// What one of its tiers of files did, for stats(), as a JSON object. `sample_s`: CPU seconds of a sample for which nothing is kept.
-std::string tier_report(const KeptPlace& place, std::size_t tier, double sample_s);
+/// Take the plan of `whole`, which has the place's order, apart there. Returns false if it cannot be.
+bool part_plan(KeptPlace& place, const std::shared_ptr<const transforms::Pipeline>& pipeline,
+               const transforms::PlanOptions& whole);
+
+/// The same place, with the samples of the period in which an epoch lies.
+std::shared_ptr<KeptPlace> of_period(const KeptPlace& place, std::uint64_t epoch,
+                                     std::shared_ptr<SampleCache> samples);
 
 }  // namespace carya::loader

@@ -1,5 +1,8 @@
 #include "loader/plan/place_names.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -55,6 +58,25 @@ std::string place_label(const transforms::Pipeline& pipeline, std::span<const st
                         std::size_t ops) {
   if (ops == 0) return kReading;
   return transforms::op_labels(pipeline.ops())[order[ops - 1]];
+}
+
+std::string drawn_name(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
+                       std::size_t ops, std::uint64_t seed, std::uint64_t epoch) {
+  // An op's numbers are those of its name, of how many of that name were declared before it, in its part, and of the
+  // record behind the views. These may list millions of records, and the name is made for each place at each look.
+  // It is text and no JSON object, since it is made under the engine's lock, also where memory is short: the destructor of
+  // such an object needs some, and ends the process without.
+  Hasher128 views;
+  views.update(std::string_view(pipeline.views_json()));
+  std::string name = fmt::format("\nseed {} epoch {} views {}", seed, epoch, views.digest().hex());
+  const auto before = order.first(ops);
+  for (std::size_t op = 0; op <= std::ranges::max(before); ++op) {
+    const auto part = pipeline.part(op);
+    name += fmt::format("\n{}{}", part ? fmt::format("part {} ", *part) : "", pipeline.ops()[op]->json());
+  }
+  name += "\nrun";
+  for (const std::size_t op : before) name += fmt::format(" {}", op);
+  return name;
 }
 
 PlaceNames place_names(const std::shared_ptr<const transforms::Pipeline>& pipeline,

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "loader/host/host.h"
 #include "loader/plan/cache_places.h"
+#include "loader/plan/cache_report.h"
 #include "loader/plan/order_choice.h"
 #include "shm/memory_limit.h"
 #include "transforms/ops/encoded/transcode.h"
@@ -40,24 +40,11 @@ constexpr double kUs = 1e6;
 constexpr std::size_t kCensusRecords = 512;
 constexpr std::int64_t kCensusEveryNs = 60'000'000'000;
 
-Json us_of(double seconds) {
-  return seconds > 0 ? Json(seconds * kUs) : Json(nullptr);
-}
-
 }  // namespace
-
-std::uint64_t capacity_of(const CacheOptions& options) {
-  if (options.bytes > 0) return options.bytes;
-  const std::uint64_t available = shm::available_memory_bytes();
-  if (available == UINT64_MAX) return 0;  // a share of what nobody knows
-  // Ranks in processes of their own keep apart.
-  const double processes = std::max(1U, read_host_info().local_processes);
-  return static_cast<std::uint64_t>(options.share * static_cast<double>(available) / processes);
-}
 
 StreamCache::StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline,
                          const StreamCacheOptions& options)
-    : pipeline_(std::move(pipeline)), options_(options) {}
+    : pipeline_(std::move(pipeline)), options_(options), epoch_(options.epoch) {}
 
 Result<std::shared_ptr<StreamCache>> StreamCache::create(std::shared_ptr<const transforms::Pipeline> pipeline,
                                                          const StreamCacheOptions& options,
@@ -83,8 +70,12 @@ Status StreamCache::check_place() const {
   const bool before_all = asked.form == Form::kCoefficients || asked.form == Form::kRecords;
   if (!before_all) {
     if (asked.after.empty()) return {};
-    TRY(named_place(cache_places(pipeline_, order_)));
-    return {};
+    ASSIGN(const std::size_t ops, named_place(cache_places(pipeline_, order_)));
+    if (options_.capacity_bytes > 0 || place_period(*pipeline_, order_, ops) == 0) return {};
+    return fail(Code::kInvalidArgument,
+                fmt::format("cache: after: got \"{}\", behind which samples are kept in memory only, since "
+                            "reuse_augmentation makes others after some epochs; give \"memory\" too",
+                            asked.after));
   }
   if (!asked.after.empty())
     return fail(Code::kInvalidArgument,
@@ -125,7 +116,7 @@ Result<std::size_t> StreamCache::named_place(const std::vector<std::size_t>& pla
     const bool may = std::ranges::find(places, ops) != places.end();
     if (may && label_of(ops) == name) return ops;
     if (may) found += (found.empty() ? "\"" : ", \"") + label_of(ops) + "\"";
-    if (random.empty() && !is_repeatable(*pipeline_->ops()[order_[ops - 1]])) random = label_of(ops);
+    if (random.empty() && !can_keep_behind(*pipeline_, order_[ops - 1])) random = label_of(ops);
   }
   const std::string why = random.empty() ? "" : ", since " + random + " is random";
   return fail(
@@ -139,6 +130,57 @@ std::shared_ptr<KeptPlace> StreamCache::place() const {
   return place_;
 }
 
+std::shared_ptr<KeptPlace> StreamCache::place_of(std::uint64_t epoch) const {
+  const MutexLock lock(placing_);
+  return place_ && place_->holds(epoch) ? place_ : nullptr;
+}
+
+/// The samples of a period that is over hold memory until the last chunk of all streams that have them is done, and each
+/// look() has let go of them. Where the new ones can have no other, nothing is kept meanwhile.
+void StreamCache::enter(std::uint64_t epoch) {
+  epoch_.store(epoch, std::memory_order_relaxed);
+  const MutexLock lock(placing_);
+  if (!place_ || (place_->holds(epoch) && !waits_)) return;
+  // What needs memory comes first: where there is none, the next call finds everything as it was.
+  if (!place_->holds(epoch)) {
+    const SampleCacheOptions nothing{.records = options_.records,
+                                     .available_bytes = [] { return std::uint64_t{0}; }};
+    auto next = of_period(*place_, epoch, std::make_shared<SampleCache>(nothing));
+    SharedSamplesKey key = key_of(place_->name, place_->order, place_->at, epoch);
+    retired_.reserve(retired_.size() + 1);
+    if (!waits_) leaving_ = place_->samples;
+    retired_.push_back(std::exchange(place_, std::move(next)));
+    period_key_ = std::move(key);
+    waits_ = true;
+  }
+  if (options_.budget && !leaving_.expired() && options_.budget->left() < options_.capacity_bytes &&
+      !find_shared_samples(period_key_))
+    return;
+  place_ = of_period(*place_, epoch,
+                     shared_samples(period_key_, options_.records, options_.capacity_bytes, options_.budget));
+  waits_ = false;
+}
+
+/// Let go of the samples of periods that are over and that no chunk has any more. It may take seconds to give so much
+/// memory back, so it is done without a lock: others ask for reports meanwhile.
+void StreamCache::drop_retired() {
+  std::vector<std::shared_ptr<KeptPlace>> unused;  // ends without the lock
+  const MutexLock lock(placing_);
+  const auto is_used = [](const auto& place) { return place.use_count() > 1; };
+  const auto first = std::ranges::partition(retired_, is_used).begin();
+  unused.assign(std::make_move_iterator(first), std::make_move_iterator(retired_.end()));
+  retired_.erase(first, retired_.end());
+}
+
+/// What is kept behind ops of this name, in the epochs that have the same.
+SharedSamplesKey StreamCache::key_of(const std::string& ops_name, std::span<const std::size_t> order,
+                                     const CachePoint& at, std::uint64_t epoch) const {
+  const std::uint64_t period = place_period(*pipeline_, order, at.ops);
+  if (period == 0) return {options_.dataset, ops_name};
+  return {options_.dataset,
+          ops_name + drawn_name(*pipeline_, order, at.ops, options_.seed, period_begin(epoch, period))};
+}
+
 bool StreamCache::ask() {
   if (asked_.load(std::memory_order_relaxed) || monotonic_ns() < look_ns_.load(std::memory_order_relaxed))
     return false;
@@ -148,6 +190,7 @@ bool StreamCache::ask() {
 void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen) {
   asked_ = false;
   look_ns_ = monotonic_ns() + kLookEveryNs;
+  drop_retired();
   const MutexLock lock(deciding_);
   if (ended_) return;
   if (const auto kept = place()) {
@@ -207,6 +250,8 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   facts->read_s = read_.cpu_s + read_.money_s;
   facts->wait_s = read_.wait_s;
   facts->records = static_cast<double>(options_.records);
+  facts->ranks = static_cast<double>(options_.ranks);
+  facts->epoch = static_cast<double>(epoch);
   facts->capacity_bytes = static_cast<double>(room());
   correct(*facts, known);
   find_kept(*facts);
@@ -219,7 +264,6 @@ void StreamCache::decide(const PlanProfile& known, std::uint64_t epoch) {
   facts->epochs_left = asked_for && !others_keep
                            ? kManyEpochs
                            : autotune::expected_epochs(options_.epochs, static_cast<double>(epoch));
-  facts->filling_epochs = autotune::filling_epochs(static_cast<double>(options_.ranks), facts->epochs_left);
   pay_filled(*facts);
   const std::size_t now = choice_of(*facts, held_now());
   const bool undoes = left_ && monotonic_ns() - left_ns_ < kUndoNs;
@@ -272,7 +316,8 @@ void StreamCache::measure_storages(const autotune::CacheInputs& facts) {
 void StreamCache::find_kept(autotune::CacheInputs& facts) const {
   for (autotune::CachePlace& place : facts.places) {
     double capacity = facts.capacity_bytes;
-    if (const auto samples = find_shared_samples({options_.dataset, names_of(place.at).memory})) {
+    if (const auto samples =
+            find_shared_samples(key_of(names_of(place.at).memory, order_, place.at, epoch_))) {
       const SampleCacheStats there = samples->stats();
       const auto records = static_cast<double>(there.records);
       if (records > 0) place.bytes = static_cast<double>(there.bytes) / records;
@@ -338,6 +383,13 @@ void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
   facts.places = std::move(all);
 }
 
+/// Whether what is not there yet is put there. What was asked for is for later runs too, and a place that has all that it
+/// has room for makes good what it loses. Of a place with periods only the last epoch of each fills nothing.
+bool StreamCache::pays_more(const autotune::CacheInputs& facts, const autotune::CachePlace& place) const {
+  return options_.cache.mode == Mode::kOn || place.period > 0 ||
+         place.kept >= autotune::cache_share(facts, place) || autotune::pays_to_fill(facts, place);
+}
+
 /// What this stream's own place has, its files too. Filling goes on where that pays.
 void StreamCache::pay_filled(autotune::CacheInputs& facts) {
   const auto kept = place();
@@ -352,8 +404,7 @@ void StreamCache::pay_filled(autotune::CacheInputs& facts) {
     const double share = autotune::cache_share(facts, place);
     place.kept = std::min(share, std::max(place.kept, records / facts.records));
     if (held != held_by(place)) continue;
-    kept->fills_more =
-        options_.cache.mode == Mode::kOn || place.kept >= share || autotune::pays_to_fill(facts, place);
+    kept->fills_more = pays_more(facts, place);
     if (kept->fills_more || !(place.kept > 0)) continue;
     const double all_bytes = facts.records * place.bytes;  // it stays with what it has
     for (autotune::CacheTier& tier : place.tiers)
@@ -365,8 +416,7 @@ void StreamCache::pay_filled(autotune::CacheInputs& facts) {
 void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known) {
   if (const OrderProfile* const ran = known.find(order_); ran && ran->timed_samples() >= kTrustedSamples) {
     const double model_s = std::exchange(facts.sample_s, ran->cpu_ns() * 1e-9);
-    for (autotune::CachePlace& place :
-         facts.places) {  // a record is computed as a whole, wherever it comes from
+    for (autotune::CachePlace& place : facts.places) {  // a record is computed as a whole
       if (place.at.form != CacheForm::kRecords) continue;
       place.hit_s += facts.sample_s - model_s;
       place.fill_s += facts.sample_s - model_s;
@@ -376,14 +426,16 @@ void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known
     autotune::CachePlace& here = measured_[kept->at];
     if (const double bytes = kept->mean_bytes(); bytes > 0) here.bytes = bytes;
     if (const double hit_s = kept->hit_s(); hit_s > 0) here.hit_s = hit_s;
-    if (kept->fills.timed() >= kTrustedSamples) here.fill_s = kept->fills.mean_s();
+    if (const TimedSamples& fills = kept->figures->fills; fills.timed() >= kTrustedSamples)
+      here.fill_s = fills.mean_s();
   }
   for (autotune::CachePlace& place : facts.places) {
-    const auto found = measured_.find(place.at);
-    if (found == measured_.end()) continue;
-    if (found->second.bytes > 0) place.bytes = found->second.bytes;
-    if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
-    if (found->second.fill_s > 0) place.fill_s = found->second.fill_s;
+    if (const auto found = measured_.find(place.at); found != measured_.end()) {
+      if (found->second.bytes > 0) place.bytes = found->second.bytes;
+      if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
+      if (found->second.fill_s > 0) place.fill_s = found->second.fill_s;
+    }
+    place.fill_s = std::max(place.fill_s, facts.sample_s);  // unread, it is not worth its writing
   }
 }
 
@@ -399,6 +451,7 @@ std::uint64_t StreamCache::room() const {
 /// Whether samples of a place can be in files: the records have names, and nothing before it may change under its own.
 bool StreamCache::may_be_in_files(const CachePoint& at) const {
   if (!options_.identities || !options_.identities->reason().empty()) return false;
+  if (place_period(*pipeline_, order_, at.ops) > 0) return false;  // each period would write all anew
   for (std::size_t i = 0; i < at.ops; ++i) {
     const transforms::Op& op = *pipeline_->ops()[order_[i]];
     // What a library of the user's own does may be another thing later.
@@ -435,29 +488,6 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const Held& held, const
                   .may_keep = check(&RecordIdentities::may_keep)});
 }
 
-/// Take the plan apart at a place. Returns false if it cannot be.
-bool StreamCache::part_at(const CachePoint& at, KeptPlace& place) const {
-  const transforms::PlanOptions whole{.seed = options_.seed, .fuse = options_.fuse, .order = order_};
-  if (at.form != CacheForm::kResults) {
-    auto parts = at.form == CacheForm::kRecords ? transforms::part_records(*pipeline_)
-                                                : transforms::part_at_source(pipeline_, whole);
-    if (!parts) return false;
-    place.before = std::move(parts->before);
-    place.behind = std::move(parts->behind);
-    place.packed = std::move(parts->packed);
-    return true;
-  }
-  transforms::PlanOptions before = whole, behind = whole;
-  before.last = behind.first = at.ops;
-  before.packed = behind.packed = true;
-  auto first = transforms::Plan::compile(pipeline_, before);
-  auto last = transforms::Plan::compile(pipeline_, behind);
-  if (!first || !last) return false;
-  place.before = std::move(*first);
-  place.behind = std::move(*last);
-  return true;
-}
-
 /// Keep samples at a place from now on; none: nowhere.
 void StreamCache::turn_to(const std::optional<Held>& held) {
   const auto now = held_now();
@@ -466,8 +496,10 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
                              : held->disk                 ? ", in files of a disk too"
                              : held->shared               ? ", in files of a shared folder too"
                                                           : "";
-  why_ = held ? fmt::format("kept after {}{}: {:.0f} us per sample later, {:.0f} without",
-                            label_of(held->at.ops), beside, choice_.chosen.later_s * kUs,
+  const std::uint64_t period = held ? place_period(*pipeline_, order_, held->at.ops) : 0;
+  const std::string anew = period > 0 ? fmt::format(", anew every {} epochs", period) : "";
+  why_ = held ? fmt::format("kept after {}{}{}: {:.0f} us per sample later, {:.0f} without",
+                            label_of(held->at.ops), beside, anew, choice_.chosen.later_s * kUs,
                             choice_.all.front().later_s * kUs)
               : fmt::format("nothing is kept: it would not pay in the {:.0f} epochs that are expected",
                             facts_.epochs_left);
@@ -483,7 +515,8 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
   if (held) {
     const CachePoint& at = held->at;
     const PlaceNames& names = names_of(at);
-    const SharedSamplesKey key{options_.dataset, names.memory};
+    const std::uint64_t epoch = epoch_;
+    const SharedSamplesKey key = key_of(names.memory, order_, at, epoch);
     // What this stream alone keeps elsewhere comes back when its last chunk ends: until then it keeps nothing.
     const bool waits = now && now->at != at && options_.budget && options_.budget->left() < room() &&
                        !find_shared_samples(key);
@@ -491,21 +524,28 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
       next = std::make_shared<KeptPlace>();
       next->order = order_;
       next->at = at;
-      if (!part_at(at, *next)) return;  // places_now() has tried
+      next->name = names.memory;
+      next->period = period;
+      next->first_epoch = period_begin(epoch, period);
+      if (!part_plan(*next, pipeline_, {.seed = options_.seed, .fuse = options_.fuse, .order = order_}))
+        return;  // places_now() has tried
       next->samples = shared_samples(key, options_.records, options_.capacity_bytes, options_.budget);
       next->files = open_files(*held, names);
       next->bell = bell_;
+      next->fills_more = pays_more(facts_, facts_.places[*choice_.chosen.place]);
     }
   }
   if (next || !held) ++changes_;
   left_ = now;
   left_ns_ = monotonic_ns();
   const MutexLock lock(placing_);
-  place_ = std::move(next);
+  place_.swap(next);
+  waits_ = false;
 }
 
 void StreamCache::close() {
-  std::shared_ptr<KeptPlace> kept;  // ends without the locks: files may take a moment
+  std::shared_ptr<KeptPlace> kept;  // end without the locks: files may take a moment
+  std::vector<std::shared_ptr<KeptPlace>> retired;
   const MutexLock lock(deciding_);
   ended_ = true;
   try {
@@ -514,6 +554,7 @@ void StreamCache::close() {
   }
   const MutexLock placing(placing_);
   kept.swap(place_);
+  retired.swap(retired_);
 }
 
 std::vector<StorageProfile> StreamCache::storages() const {
@@ -528,38 +569,16 @@ std::string StreamCache::report() const {
 
 std::string StreamCache::report_now() const {
   const auto kept = place();
-  Json choices = Json::array();
-  for (const autotune::CacheCost& cost : choice_.all) {
-    const autotune::CachePlace* const at = cost.place ? &facts_.places[*cost.place] : nullptr;
-    choices.push_back(
-        {{"after", at ? Json(label_of(at->at.ops)) : Json(nullptr)},
-         {"form", at ? Json(form_name(at->at)) : Json(nullptr)},
-         {"bytes", at ? Json(at->bytes) : Json(nullptr)},
-         {"disk", at && at->uses(CacheStorage::kDisk)},
-         {"shared", at && at->uses(CacheStorage::kShared)},
-         {"share", cost.share},
-         {"kept_share", at ? at->kept : 0},
-         {"written_bytes", cost.written_bytes * facts_.records},
-         {"fill_us", at ? us_of(at->fill_s) : Json(nullptr)},
-         {"hit_us", at ? us_of(at->hit_s) : Json(nullptr)},
-         {"run_us", us_of(cost.run_s)},
-         {"later_us", us_of(cost.later_s)},
-         {"pays_back_epochs", cost.pays_back_epochs ? Json(*cost.pays_back_epochs) : Json(nullptr)}});
-  }
-  Json report{{"mode", options_.cache.mode == Mode::kAuto ? "auto" : "on"},
-              {"after", kept ? Json(label_of(kept->at.ops)) : Json(nullptr)},
-              {"form", kept ? Json(form_name(kept->at)) : Json(nullptr)},
-              {"why", why_},
-              {"found_share", kept ? found_share_ : 0},
-              {"capacity_bytes", kept ? kept->samples->stats().capacity_bytes : room()},
-              {"epochs_expected", facts_.epochs_left},
-              {"sample_us", us_of(facts_.sample_s)},
-              {"expected_share", choice_.chosen.place ? choice_.chosen.share : 0},
-              {"choices", std::move(choices)}};
-  const SampleCacheStats stats = kept ? kept->samples->stats() : SampleCacheStats{};
-  report["files"] = Json::array();
-  for (std::size_t i = 0; kept && i < kept->files->tiers().size(); ++i)
-    report["files"].push_back(Json::parse(tier_report(*kept, i, facts_.sample_s)));
+  Json report = Json::parse(kept_report(kept.get(), facts_));
+  report["mode"] = options_.cache.mode == Mode::kAuto ? "auto" : "on";
+  report["after"] = kept ? Json(label_of(kept->at.ops)) : Json(nullptr);
+  report["form"] = kept ? Json(form_name(kept->at)) : Json(nullptr);
+  report["why"] = why_;
+  report["found_share"] = kept ? found_share_ : 0;
+  if (!kept) report["capacity_bytes"] = room();
+  report["epochs_expected"] = facts_.epochs_left;
+  report["expected_share"] = choice_.chosen.place ? choice_.chosen.share : 0;
+  report["choices"] = Json::parse(choices_report(*pipeline_, order_, facts_, choice_));
   if (options_.identities && !options_.identities->reason().empty())
     report["no_files"] = options_.identities->reason();
   const auto sample = choice_.chosen.place    ? facts_.places[*choice_.chosen.place].bytes
@@ -567,33 +586,14 @@ std::string StreamCache::report_now() const {
                                               : facts_.places.back().bytes;
   report["storages"] =
       options_.cache.mode == Mode::kAuto ? Json::parse(storages_->report(sample, unix_s())) : Json::array();
-  report["fills_more"] = kept && kept->fills_more;
-  report["bytes"] = stats.bytes;
-  report["limit_bytes"] = kept ? stats.limit_bytes : 0;
   report["asked_bytes"] = options_.capacity_bytes;
   report["bounded"] = options_.bounded;
   report["write_budget"] =
       options_.cache.write_bytes_per_day > 0 ? Json(options_.cache.write_bytes_per_day) : Json(nullptr);
-  report["age_s"] = stats.age_s > 0 ? Json(stats.age_s) : Json(nullptr);
-  report["records"] = stats.records;
-  report["looked"] = kept ? kept->looked.load() : 0;
-  report["hits"] = kept ? kept->hits.count() : 0;
-  report["filled"] = stats.filled;
-  report["given_up"] = stats.given_up;
-  report["damaged_records"] = kept ? kept->damaged.load() : 0;
-  report["admitted_share"] = kept ? stats.admitted_share : 0;
-  const double hit_s = kept ? kept->hits.mean_s() : 0, fill_s = kept ? kept->fills.mean_s() : 0;
   report["read"] = nullptr;
   if (!options_.stores.empty())
     report["read"] = {
         {"cpu_us", read_.cpu_s * kUs}, {"money_us", read_.money_s * kUs}, {"wait_us", read_.wait_s * kUs}};
-  report["hit_us"] = us_of(hit_s);
-  report["fill_us"] = us_of(fill_s);
-  // Of what was timed here; until a sample without a cache was timed, nothing can be said.
-  const double hits = kept ? static_cast<double>(kept->hits.count()) : 0;
-  const double fills = kept ? static_cast<double>(kept->fills.count()) : 0;
-  const double saved = hits * (facts_.sample_s - hit_s) - fills * (fill_s - facts_.sample_s);
-  report["saved_cpu_s"] = hit_s > 0 && facts_.sample_s > 0 ? Json(saved) : Json(nullptr);
   return report.dump();
 }
 

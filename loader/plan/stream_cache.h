@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,6 @@
 #include "transforms/plan/plan.h"
 
 namespace carya::loader {
-
-/// The bytes that the options ask for, with the memory that is free now; 0 where nobody knows how much that is.
-std::uint64_t capacity_of(const CacheOptions& options);
 
 struct StreamCacheOptions {
   CacheOptions cache;
@@ -68,6 +66,10 @@ class StreamCache {
 
   /// Where samples are kept now; null: nowhere.
   std::shared_ptr<KeptPlace> place() const;
+  /// The same for rows of an epoch: null too if what is kept there now is of other epochs.
+  std::shared_ptr<KeptPlace> place_of(std::uint64_t epoch) const;
+  /// Rows of this epoch are listed next: the place keeps those that belong to it. Called by one thread at a time.
+  void enter(std::uint64_t epoch);
   /// What rings when samples have come from files: watch it, and pump the stream. Null: there are no files.
   const std::shared_ptr<const FetchBell>& bell() const { return bell_; }
   /// Whether samples of this epoch are worth keeping in memory: there is a later one.
@@ -120,15 +122,18 @@ class StreamCache {
   void find_kept(autotune::CacheInputs& facts) const REQUIRES(deciding_);
   void count_files(const autotune::CacheInputs& facts) REQUIRES(deciding_);
   void add_tiers(autotune::CacheInputs& facts) const REQUIRES(deciding_);
+  bool pays_more(const autotune::CacheInputs& facts, const autotune::CachePlace& place) const;
   void pay_filled(autotune::CacheInputs& facts) REQUIRES(deciding_);
   void measure_storages(const autotune::CacheInputs& facts) REQUIRES(deciding_);
   void turn_to(const std::optional<Held>& held) REQUIRES(deciding_);
+  void drop_retired();
+  SharedSamplesKey key_of(const std::string& ops_name, std::span<const std::size_t> order,
+                          const autotune::CachePoint& at, std::uint64_t epoch) const;
   std::string label_of(std::size_t ops) const REQUIRES(deciding_);
   const PlaceNames& names_of(const autotune::CachePoint& at) const REQUIRES(deciding_);
   std::size_t choice_of(const autotune::CacheInputs& facts, const std::optional<Held>& held) const;
   bool may_be_in_files(const autotune::CachePoint& at) const REQUIRES(deciding_);
   std::uint64_t room() const;
-  bool part_at(const autotune::CachePoint& at, KeptPlace& place) const REQUIRES(deciding_);
   std::shared_ptr<const KeptFiles> open_files(const Held& held, const PlaceNames& names) const
       REQUIRES(deciding_);
 
@@ -158,7 +163,13 @@ class StreamCache {
 
   mutable Mutex placing_;  // held for moments
   std::shared_ptr<KeptPlace> place_ GUARDED_BY(placing_);
+  std::vector<std::shared_ptr<KeptPlace>> retired_
+      GUARDED_BY(placing_);                  // their samples are of earlier epochs
+  bool waits_ GUARDED_BY(placing_) = false;  // the place has no samples yet, for want of memory
+  std::weak_ptr<const SampleCache> leaving_ GUARDED_BY(placing_);  // which has it still
+  SharedSamplesKey period_key_ GUARDED_BY(placing_);               // of the period that began last
 
+  std::atomic<std::uint64_t> epoch_{0};  // of which rows were listed last
   std::atomic<bool> asked_{false};
   std::atomic<std::int64_t> look_ns_{0};
 };

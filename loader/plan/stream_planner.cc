@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kKeepEveryNs = 10'000'000'000;
 constexpr std::int64_t kGapMaxNs = 300'000'000'000;
 /// Who turned so often has not found what it looks for.
-constexpr std::size_t kTurnsMax = 16;
+constexpr std::size_t kTriesMax = 16;
 
 std::uint64_t timed_samples(const PlanProfile& measured) {
   std::uint64_t sum = 0;
@@ -98,7 +98,7 @@ std::shared_ptr<PlanInUse> StreamPlanner::look(const PlanProfile& measured) {
 std::shared_ptr<PlanInUse> StreamPlanner::turn(const PlanProfile& measured, std::int64_t now_ns) {
   gap_ns_ = std::min(2 * gap_ns_, kGapMaxNs);
   look_ns_ = now_ns + gap_ns_;
-  if (tried_.begun.size() > kTurnsMax) return nullptr;
+  if (tried_.begun.size() > kTriesMax) return nullptr;
   auto better = better_order(*pipeline_, profile(measured), measured.orders.back().order, tried_);
   if (!better) note("not planned: " + better.error().message);
   if (!better || !*better) return nullptr;

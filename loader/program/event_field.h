@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -8,13 +7,22 @@
 
 namespace carya::loader {
 
-/// " key=value" of a log line; text with spaces is quoted, and what could break the line is replaced.
+/// Text in quotes. A quote or a backslash in it has a backslash before it, so that no value can begin another field.
+inline std::string in_quotes(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return escaped(text + "\"");
+}
+
+/// " key=value" of a log line; text that is not one plain word is quoted, and what could break the line is escaped.
 inline std::string field(const char* key, const auto& value) {
   if constexpr (std::is_convertible_v<decltype(value), std::string>) {
-    std::string text = escaped(std::string(value));
-    std::ranges::replace(text, '"', '?');
-    const bool plain = text.find_first_of(" =") == std::string::npos && !text.empty();
-    return std::string(" ") + key + (plain ? "=" + text : "=\"" + text + "\"");
+    const std::string& text = value;
+    const bool plain = text.find_first_of(" =\"") == std::string::npos && !text.empty();
+    return std::string(" ") + key + "=" + (plain ? escaped(text) : in_quotes(text));
   } else {
     return std::string(" ") + key + "=" + std::to_string(value);
   }

@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <charconv>
 #include <deque>
+#include <optional>
 #include <thread>
 
 #include "base/unique_fd.h"
@@ -81,9 +82,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
 };
 
 std::unexpected<Error> wrong(const std::string& address) {
-  return fail(Code::kInvalidArgument, "metrics: address: got " + address +
-                                          "; give an absolute path, or a port of the loopback such as "
-                                          "127.0.0.1:9464");
+  return fail(Code::kInvalidArgument, "metrics: address: got " + address + "; give " + kPageAddress);
 }
 
 Result<UniqueFd> listen_at(const sockaddr* address, std::size_t bytes, const std::string& name) {
@@ -107,16 +106,20 @@ Result<UniqueFd> listen_at_path(const std::string& path) {
   const auto* any = reinterpret_cast<const sockaddr*>(&*address);
   const UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   struct stat info{};
+  const bool exists = lstat(path.c_str(), &info) == 0;
+  if (exists && !S_ISSOCK(info.st_mode))
+    return fail(Code::kInvalidArgument,
+                "metrics: " + path + " exists and is no socket; remove it, or give another path");
   // Left by a daemon that was killed.
-  if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) &&
-      connect(probe.get(), any, sizeof(*address)) != 0 && errno == ECONNREFUSED)
+  if (exists && connect(probe.get(), any, sizeof(*address)) != 0 && errno == ECONNREFUSED)
     unlink(path.c_str());
   return listen_at(any, sizeof(*address), path);
 }
 
-Result<UniqueFd> listen_at_port(const std::string& text, std::string& address) {
+/// A port of the loopback; none: the text is something else.
+std::optional<asio::ip::tcp::endpoint> parse_port(const std::string& text) {
   const auto colon = text.rfind(':');
-  if (colon == std::string::npos) return wrong(text);
+  if (colon == std::string::npos) return std::nullopt;
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   unsigned short port = 0;
@@ -125,12 +128,18 @@ Result<UniqueFd> listen_at_port(const std::string& text, std::string& address) {
   const auto ip = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, bad);
   if (bad || !ip.is_loopback() || error != std::errc() || end != text.data() + text.size() ||
       colon + 1 == text.size())
-    return wrong(text);
-  asio::ip::tcp::endpoint endpoint(ip, port);
-  ASSIGN(UniqueFd listening, listen_at(endpoint.data(), endpoint.size(), text));
-  socklen_t bytes = static_cast<socklen_t>(endpoint.capacity());
-  if (getsockname(listening.get(), endpoint.data(), &bytes) != 0) return fail_errno("metrics: socket", errno);
-  address = fmt::format("{}{}", text.substr(0, colon + 1), endpoint.port());
+    return std::nullopt;
+  return asio::ip::tcp::endpoint(ip, port);
+}
+
+Result<UniqueFd> listen_at_port(const std::string& text, std::string& address) {
+  auto endpoint = parse_port(text);
+  if (!endpoint) return wrong(text);
+  ASSIGN(UniqueFd listening, listen_at(endpoint->data(), endpoint->size(), text));
+  socklen_t bytes = static_cast<socklen_t>(endpoint->capacity());
+  if (getsockname(listening.get(), endpoint->data(), &bytes) != 0)
+    return fail_errno("metrics: socket", errno);
+  address = fmt::format("{}{}", text.substr(0, text.rfind(':') + 1), endpoint->port());
   return listening;
 }
 
@@ -187,6 +196,11 @@ HttpPage::~HttpPage() {
 
 const std::string& HttpPage::address() const {
   return state_->address;
+}
+
+bool is_page_address(const std::string& address) {
+  if (address.starts_with('/')) return unix_address(address, "metrics").has_value();
+  return parse_port(address).has_value();
 }
 
 Result<HttpListening> listen_for_pages(const std::string& address) {

@@ -22,6 +22,12 @@ struct HttpListening {
   bool is_path = false;
 };
 
+/// What an address of pages is: an absolute path, or a port of the loopback.
+inline constexpr const char* kPageAddress =
+    "an absolute path, or a port of the loopback such as 127.0.0.1:9464";
+/// Whether `address` has such a form; what is there is not looked at.
+bool is_page_address(const std::string& address);
+
 /// Listen at `address`: an absolute path, or "127.0.0.1:9464", "[::1]:9464", "localhost:0" (a free port). Errors:
 /// kInvalidArgument (another form, not the loopback), kClosed (somebody listens there), kPermission, kExhausted.
 Result<HttpListening> listen_for_pages(const std::string& address);

@@ -134,6 +134,11 @@ struct Chunk {
   bool has_found(std::size_t task) const { return task < found.size() && found[task].sample; }
   /// Whether a sample that was kept stands for the task's record.
   bool is_kept(std::size_t task) const { return has_kept(task) || has_found(task); }
+  std::size_t count_kept() const {
+    std::size_t count = 0;
+    for (std::size_t t = 0; t < tasks.size(); ++t) count += is_kept(t) ? 1 : 0;
+    return count;
+  }
   bool needs_inputs(std::size_t task) const { return reads_all || !is_kept(task); }
   bool is_fetching() const { return fetching && !fetching->is_settled(); }
 

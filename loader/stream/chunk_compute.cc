@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -47,6 +48,7 @@ struct RowWork {
   ComputeScratch& scratch;
   transforms::SampleId id;
   std::uint64_t source;
+  std::optional<std::uint64_t> name;  ///< what the sample is kept as; none: it is not kept
   std::span<const std::span<const std::byte>> inputs;
   std::span<std::byte* const> outputs;
 
@@ -71,24 +73,24 @@ struct RowWork {
   /// Put a sample that came from files into memory too, and into nearer files.
   void spread(const FoundSample& found, std::span<const std::byte> sample) const {
     const KeptPlace& place = *chunk.place;
-    if (chunk.fills && place.samples->admits(source))
-      if (std::byte* const memory = place.samples->reserve(source, sample.size())) {
+    if (chunk.fills && place.samples->admits(*name))
+      if (std::byte* const memory = place.samples->reserve(*name, sample.size())) {
         std::memcpy(memory, sample.data(), sample.size());
-        place.samples->publish(source, sample.size());
+        place.samples->publish(*name, sample.size());
       }
     if (found.tier == 0 || !wanted_by_files()) return;
     if (const std::shared_ptr<std::byte> copy = place.files->room(sample.size())) {
       std::memcpy(copy.get(), sample.data(), sample.size());
-      place.files->offer(source, copy, {copy.get(), sample.size()});
+      place.files->offer(*name, copy, {copy.get(), sample.size()});
     }
   }
 
-  bool wanted_by_files() const { return chunk.place->fills_more && chunk.place->files->wants(source); }
+  bool wanted_by_files() const { return chunk.place->fills_more && chunk.place->files->wants(*name); }
 
   /// Whether a sample that is made now is kept somewhere.
   bool may_keep() const {
     return chunk.place->fills_more &&
-           ((chunk.fills && chunk.place->samples->admits(source)) || chunk.place->files->wants(source));
+           ((chunk.fills && chunk.place->samples->admits(*name)) || chunk.place->files->wants(*name));
   }
 
   /// Compute the sample, keep it, and go on from there. Returns whether that was done; if not, the row is to be
@@ -103,9 +105,8 @@ struct RowWork {
     const Status packed = place.before->pack(
         scratch.transforms, id, inputs,
         [&](std::uint64_t bytes) {
-          std::byte* memory = chunk.fills ? place.samples->reserve(source, bytes) : nullptr;
-          if (memory == nullptr && place.files->wants(source))
-            memory = (own = place.files->room(bytes)).get();
+          std::byte* memory = chunk.fills ? place.samples->reserve(*name, bytes) : nullptr;
+          if (memory == nullptr && place.files->wants(*name)) memory = (own = place.files->room(bytes)).get();
           if (memory != nullptr) sample = {memory, bytes};
           return memory;
         },
@@ -113,12 +114,12 @@ struct RowWork {
     if (!place.keeps_records()) parts.index.end(scratch.index, source);
     if (!packed || !from_kept(sample)) return false;
     if (own) {
-      place.files->offer(source, own, sample);
+      place.files->offer(*name, own, sample);
       return true;
     }
-    place.samples->publish(source, sample.size());
-    if (const KeptSample kept = place.samples->find(source))
-      place.files->offer(source, kept.memory, kept.bytes);
+    place.samples->publish(*name, sample.size());
+    if (const KeptSample kept = place.samples->find(*name))
+      place.files->offer(*name, kept.memory, kept.bytes);
     return true;
   }
 };
@@ -138,25 +139,25 @@ Status compute_row(const RowWork& row, std::size_t task) {
   const Chunk& chunk = row.chunk;
   if (chunk.has_kept(task)) {
     const KeptSample& kept = chunk.kept[task];
-    if (row.wanted_by_files()) chunk.place->files->offer(row.source, kept.memory, kept.bytes);
-    return timed(chunk.place->hits, [&] { return row.from_kept(kept.bytes); });
+    if (row.wanted_by_files()) chunk.place->files->offer(*row.name, kept.memory, kept.bytes);
+    return timed(chunk.place->figures->hits, [&] { return row.from_kept(kept.bytes); });
   }
   if (chunk.has_found(task)) {
     const auto& [sample, bytes] = chunk.found[task];
-    TRY(timed(chunk.place->file_hits.at(sample.tier), [&] { return row.from_kept(bytes); }));
+    TRY(timed(chunk.place->figures->file_hits.at(sample.tier), [&] { return row.from_kept(bytes); }));
     row.spread(sample, bytes);
     return {};
   }
   // A row that comes twice within the chunks ahead, as around the end of an epoch, was looked up before it was kept.
-  if (chunk.place)
-    if (const KeptSample sample = chunk.place->samples->find(row.source);
-        sample && !chunk.place->distrusts(row.source)) {
-      Status ran = timed(chunk.place->hits, [&] { return row.from_kept(sample.bytes); });
+  if (row.name)
+    if (const KeptSample sample = chunk.place->samples->find(*row.name);
+        sample && !chunk.place->distrusts(*row.name)) {
+      Status ran = timed(chunk.place->figures->hits, [&] { return row.from_kept(sample.bytes); });
       if (ran || ran.error().code != Code::kNotFound) return ran;
-      chunk.place->distrust(row.source);
+      chunk.place->distrust(*row.name);
     }
-  if (chunk.place && row.may_keep())
-    if (timed(chunk.place->fills, [&] { return row.keep(); })) return {};
+  if (row.name && row.may_keep())
+    if (timed(chunk.place->figures->fills, [&] { return row.keep(); })) return {};
   return row.from_record();
 }
 
@@ -168,9 +169,10 @@ Status check_sources(const Dataset& dataset, const Chunk& chunk) {
   return {};
 }
 
-/// The chunk has a task whose sample is damaged: all of it is to be computed again, and that one from its record.
-void miss(Chunk& chunk, std::size_t task, std::uint64_t source) {
-  chunk.place->distrust(source);
+/// The chunk has a task whose sample, kept as `name`, is damaged: all of it is to be computed again, and that one from its
+/// record.
+void miss(Chunk& chunk, std::size_t task, std::uint64_t name) {
+  chunk.place->distrust(name);
   if (chunk.has_kept(task)) chunk.kept[task] = {};
   chunk.broken.clear();
   chunk.missed = true;
@@ -191,15 +193,16 @@ void compute_chunk(const ComputeParts& parts, Chunk& chunk, ComputeScratch& scra
     parts.rows.begin(row, *step.slot, task.row);
     const transforms::SampleId id{step.epoch, task.record, task.occurrence};
     const std::uint64_t source = parts.dataset.source_index(task.record);
+    const auto name = chunk.place ? chunk.place->name_of(task.record, source, task.occurrence) : std::nullopt;
     Status status = run_caught([&]() -> Status {
       TRY(sources);
       TRY(parts.dataset.check_record(task.record));
       const auto inputs = std::span(chunk.inputs).subspan(t * fields, fields);
       const auto outputs = std::span(row.outputs.data(), parts.rows.outputs());
       if (!from_record) return parts.plan.run(scratch.transforms, id, inputs, outputs);
-      return compute_row({parts, chunk, scratch, id, source, inputs, outputs}, t);
+      return compute_row({parts, chunk, scratch, id, source, name, inputs, outputs}, t);
     });
-    if (!status && status.error().code == Code::kNotFound && chunk.is_kept(t)) return miss(chunk, t, source);
+    if (!status && status.error().code == Code::kNotFound && chunk.is_kept(t)) return miss(chunk, t, *name);
     // A damaged record may come from a file that changed. That is the world's doing, and no fault of the record.
     if (!status && status.error().code == Code::kCorrupt)
       if (Status same = run_caught([&] { return parts.dataset.check_as_listed(task.record); }); !same)

@@ -71,14 +71,14 @@ void look_up_kept(Chunk& chunk, std::shared_ptr<KeptPlace> place, const Dataset&
   chunk.place = std::move(place);
   if (!chunk.place) return;
   const KeptPlace& kept = *chunk.place;
-  chunk.place->looked.fetch_add(chunk.tasks.size(), std::memory_order_relaxed);
+  kept.figures->looked.fetch_add(chunk.tasks.size(), std::memory_order_relaxed);
   bool finds = false;
   for (const RowTask& task : chunk.tasks) {
-    const std::uint64_t source = dataset.source_index(task.record);
-    const bool trusted = !kept.distrusts(source);
-    chunk.kept.push_back(trusted ? kept.samples->find(source) : KeptSample());
+    const auto name = kept.name_of(task.record, dataset.source_index(task.record), task.occurrence);
+    const bool trusted = name && !kept.distrusts(*name);
+    chunk.kept.push_back(trusted ? kept.samples->find(*name) : KeptSample());
     chunk.found.emplace_back();
-    if (trusted && from_files && !chunk.kept.back()) chunk.found.back().sample = kept.files->find(source);
+    if (trusted && from_files && !chunk.kept.back()) chunk.found.back().sample = kept.files->find(*name);
     finds = finds || chunk.found.back().sample;
   }
   if (!finds) chunk.found.clear();

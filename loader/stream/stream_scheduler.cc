@@ -148,12 +148,11 @@ void StreamScheduler::set_tasks(Chunk& chunk, std::uint64_t first_row, std::uint
 void StreamScheduler::look_up(Chunk& chunk) {
   if (!parts_.cache) return;
   chunk.reads_all = false;
-  look_up_kept(chunk, parts_.cache->place(), *parts_.dataset, read_ahead_.has_reads());
-  chunk.fills = chunk.place && parts_.cache->fills(chunk.step->epoch);
+  const std::uint64_t epoch = chunk.step->epoch;
+  look_up_kept(chunk, parts_.cache->place_of(epoch), *parts_.dataset, read_ahead_.has_reads());
+  chunk.fills = chunk.place && chunk.place->outlives(epoch) && parts_.cache->fills(epoch);
   if (!parts_.executor || !parts_.executor->has_workers()) return;
-  std::size_t kept = 0;
-  for (std::size_t t = 0; t < chunk.tasks.size(); ++t) kept += chunk.is_kept(t) ? 1 : 0;
-  if (2 * kept >= chunk.tasks.size()) return;
+  if (2 * chunk.count_kept() >= chunk.tasks.size()) return;
   chunk.reads_all = true;
   chunk.found.clear();
 }
@@ -162,6 +161,7 @@ void StreamScheduler::prepare_chunk(Step& step) {
   const std::uint64_t rows = read_ahead_.flow().chunk_rows;
   Chunk& chunk = chunks_.take(step, rows);
   chunk.order = chunks_.next_order();
+  if (parts_.cache) parts_.cache->enter(step.epoch);
   set_tasks(chunk, step.rows_issued, std::min(rows, step.part.count - step.rows_issued));
   prepared_ = &chunk;
   prepared_bytes_ = read_ahead_.wanted_bytes(chunk);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "base/clock.h"
 #include "loader/control/listening.h"
@@ -20,21 +21,32 @@ namespace {
 
 constexpr int kSocket = 3;
 
-/// Receives and closes one descriptor after the other, and answers each with a byte. Calls the kernel only: it runs in a
-/// copy of a process with other threads.
+/// A message of one byte, with no descriptor.
+bool send_byte(int socket) {
+  const char byte = 0;
+  return send(socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+/// Receives one descriptor after the other, closes each at the message behind it, and answers with a byte. Calls the kernel
+/// only: it runs in a copy of a process with other threads.
 [[noreturn]] void run(int socket) {
   prctl(PR_SET_NAME, "caryad-closing");
   if (socket != kSocket && dup2(socket, kSocket) < 0) _exit(1);
   syscall(SYS_close_range, kSocket + 1, ~0U, 0);
   for (int fd = 0; fd < kSocket; ++fd) close(fd);
+  UniqueFd held;
   for (bool ended = false; !ended;) {
     pollfd next{.fd = kSocket, .events = POLLIN, .revents = 0};
     if (poll(&next, 1, -1) <= 0) continue;  // a signal
-    const bool came = static_cast<bool>(take_handed(kSocket, ended));
-    const char byte = 0;
-    if (came && send(kSocket, &byte, 1, MSG_NOSIGNAL) < 0) break;
+    UniqueFd came = take_handed(kSocket, ended);
+    if (came) {
+      held = std::move(came);
+    } else if (!ended) {
+      held.reset();
+      if (!send_byte(kSocket)) break;
+    }
   }
-  _exit(0);
+  _exit(0);  // what is still held is closed by the end, which does not wait
 }
 
 }  // namespace
@@ -62,9 +74,13 @@ bool ClosingProcess::pass_on(int fd) {
 
 void ClosingProcess::take(UniqueFd fd) {
   look(monotonic_ns());
-  if (!fd || pass_on(fd.get())) return;  // our copy is not the last one
-  end();                                 // it is busy, and many wait for it
-  static_cast<void>(pass_on(fd.get()));
+  if (!fd) return;
+  if (!pass_on(fd.get())) {
+    end();  // it is busy, and many wait for it
+    if (!pass_on(fd.get())) return;
+  }
+  fd.reset();  // the other process has one, and closes it after the next message only: this close is not the last one
+  if (!send_byte(socket_.get())) end();
 }
 
 std::int64_t ClosingProcess::look(std::int64_t now_ns) {

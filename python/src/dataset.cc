@@ -78,6 +78,15 @@ py::dict address(const PyDataset& self, std::uint64_t index) {
   return entry;
 }
 
+std::optional<py::array_t<std::int64_t>> labels(const PyDataset& self) {
+  if (!self.dataset->has_labels()) return std::nullopt;
+  py::array_t<std::int64_t> found(static_cast<py::ssize_t>(self.dataset->count()));
+  std::int64_t* const into = found.mutable_data();
+  const WithoutGil unlocked;
+  for (std::uint64_t i = 0; i < self.dataset->count(); ++i) into[i] = self.dataset->label(i);
+  return found;
+}
+
 py::dict compute_sample(const PyPipeline& pipeline, const PyDataset& dataset, std::uint64_t index,
                         std::uint64_t epoch, std::optional<std::uint64_t> seed,
                         const std::vector<std::size_t>& order) {
@@ -223,6 +232,7 @@ void bind_dataset(py::module_& module) {
           },
           py::arg("pipeline"), py::arg("arrays") = py::none())
       .def_property_readonly("kept_count", [](const PyDataset& self) { return self.dataset->kept_count(); })
+      .def_property_readonly("labels", &labels)
       .def("address", &address, py::arg("index"))
       .def(
           "source_index",

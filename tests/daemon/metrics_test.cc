@@ -18,6 +18,7 @@ DaemonStatus status_of(const std::string& job) {
   rank.reads = 3;
   rank.readers.push_back({.pid = 1, .replica = 2});
   rank.ops.push_back({.name = "decode_image"});
+  rank.op_cpu_s.push_back(1.5);
   rank.placement =
       R"({"workers": [{"address": "w:1", "chunks": 1, "hedged": 0, "lost": 0, "received_bytes": 1,
                        "sent_bytes": 1, "in_flight": 0, "credits": 1, "state": "up"}],

@@ -12,6 +12,7 @@ namespace carya::loader {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::uint64_t kMemory = 1'000'000;
 
@@ -75,7 +76,6 @@ shared_size = "6TB"
 write_budget = "7GB"
 [remote]
 workers = ["w1:7070", "w2:7070"]
-dns = "dns://w:1"
 certificate = "c"
 key = "k"
 authority = "a"
@@ -109,7 +109,6 @@ descriptors = 99
                                      .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
                                      .linger_s = 2,
                                      .remote = {.workers = {"w1:7070", "w2:7070"},
-                                                .dns = "dns://w:1",
                                                 .certificate = "c",
                                                 .key = "k",
                                                 .authority = "a",
@@ -185,9 +184,61 @@ TEST(Settings, EveryKeyRefusesAnotherTypeWithLineKeyValueAndWhatToGive) {
                                  ? "\n" + key + " = [true]\n"
                                  : "[" + key.substr(0, dot) + "]\n" + key.substr(dot + 1) + " = [true]\n";
     const std::string error = error_of(text);
-    EXPECT_THAT(error, HasSubstr("c.toml:2: " + key + ": got [ true ]; give ")) << error;
-    EXPECT_GT(error.size(), ("c.toml:2: " + key + ": got [ true ]; give ").size());
+    const bool secret = key == "remote.token" || key == "remote.fleet_options";
+    const std::string said =
+        "c.toml:2: " + key + ": got " + (secret ? "what is no text" : "[ true ]") + "; give ";
+    EXPECT_THAT(error, HasSubstr(said)) << error;
+    EXPECT_GT(error.size(), said.size());
   }
+}
+
+TEST(Settings, SecretsAreNotShown) {
+  EXPECT_EQ(error_of("[remote]\ntoken = 918273645"),
+            "c.toml:2: remote.token: got what is no text; give text");
+  EXPECT_THAT(error_of("[user.ann]\nremote.token = 918273645"), Not(HasSubstr("918273645")));
+  EXPECT_THAT(error_of("[remote]\nfleet_options = {password = \"hush\"}"), Not(HasSubstr("hush")));
+}
+
+TEST(Settings, AddressesOfWorkersHaveAPort) {
+  for (const char* wrong :
+       {"w1", "w1:", ":7070", "w1:0", "w1:70700", "w1:http", "unix:", "[::1]", "::1:7070", "a b:7070"})
+    EXPECT_THAT(error_of(std::string("[remote]\nworkers = [\"w0:7070\", \"") + wrong + "\"]"),
+                HasSubstr("give a list of addresses such as"))
+        << wrong;
+  EXPECT_EQ(must("[remote]\nworkers = [\"[::1]:7070\", \"unix:/run/w.sock\"]").limits.remote.workers.size(),
+            2u);
+}
+
+TEST(Settings, AnAddressThatNoSocketCanHaveIsNamed) {
+  EXPECT_THAT(error_of("[remote]\nworkers = [\"unix:/" + std::string(200, 'x') + "\"]"),
+              HasSubstr("c.toml:2: remote.workers: got"));
+  EXPECT_EQ(must("[remote]\ndns = \"dns://w:1\"").limits.remote.dns, "dns://w:1");
+  for (const char* wrong : {"w:1", "dns://", "dns://w:x"})
+    EXPECT_THAT(
+        error_of(std::string("[remote]\ndns = \"") + wrong + "\""),
+        HasSubstr(std::string("c.toml:2: remote.dns: got '") + wrong + "'; give \"dns://name:port\""));
+}
+
+TEST(Settings, AnAddressOfPagesIsCheckedWithItsLine) {
+  for (const char* right : {"", "/run/m.sock", "127.0.0.1:9464", "[::1]:0", "localhost:1"})
+    EXPECT_EQ(must(std::string("metrics = \"") + right + "\"").metrics, right);
+  for (const char* wrong : {"9464", "0.0.0.0:9464", "localhost", "127.0.0.1:x", "run/m.sock"})
+    EXPECT_EQ(
+        error_of(std::string("\nmetrics = \"") + wrong + "\""),
+        std::string("c.toml:2: metrics: got '") + wrong +
+            "'; give an absolute path, or a port of the loopback such as 127.0.0.1:9464, or \"\" for none");
+}
+
+TEST(Settings, WorkersComeFromOnePlace) {
+  const std::string cure = "; give one of workers, dns and fleet_command, and [] or \"\" for the others";
+  EXPECT_EQ(error_of("[remote]\nworkers = [\"w:1\"]\ndns = \"dns://w:1\""),
+            "c.toml:3: remote.dns: got 'dns://w:1' beside workers" + cure);
+  EXPECT_EQ(error_of("[remote]\nfleet_command = [\"run\"]\n\nworkers = [\"w:1\"]"),
+            "c.toml:4: remote.workers: got [ 'w:1' ] beside fleet_command" + cure);
+  EXPECT_THAT(error_of("[remote]\nworkers = [\"w:1\"]\n[user.ann]\nremote.fleet_command = [\"run\"]"),
+              HasSubstr("c.toml:4: user.ann.remote.fleet_command: got [ 'run' ] beside workers"));
+  must("[remote]\nworkers = [\"w:1\"]\ndns = \"\"\nfleet_command = []");
+  must("[remote]\nworkers = [\"w:1\"]\n[user.ann.remote]\nworkers = []\ndns = \"dns://w:1\"");
 }
 
 TEST(Settings, BoundsAreNamed) {

@@ -67,7 +67,7 @@ TEST(JobMemory, RunningOutOfItAnywhereStopsTheStreamAndNothingElse) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   for (const Kind kind : {Kind::kUring, Kind::kPread})
     fail_each_allocation(opened,
-                         {.epochs = 1, .threads = 2, .slots = 2, .io_timeout_s = 0, .io_engine = kind});
+                         {.epochs = 1, .threads = 2, .slots = 2, .io_timeout_s = 60, .io_engine = kind});
 }
 
 TEST(JobMemory, RunningOutOfItWhileBrokenRowsAreReplaced) {
@@ -78,7 +78,7 @@ TEST(JobMemory, RunningOutOfItWhileBrokenRowsAreReplaced) {
   const Opened opened = open_folder(folder.path(), kBatch4);
   for (const auto policy : {transforms::OnError::kReplace, transforms::OnError::kMask})
     fail_each_allocation(opened,
-                         {.epochs = 1, .threads = 1, .slots = 2, .on_error = policy, .io_timeout_s = 0});
+                         {.epochs = 1, .threads = 1, .slots = 2, .on_error = policy, .io_timeout_s = 60});
 }
 
 // Reads that take long want more threads, and one that is cancelled a stand-in.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "loader/plan/cache_places.h"
+#include "short_memory.h"
 
 namespace carya::loader {
 namespace {
@@ -77,6 +78,154 @@ TEST(CachePlaces, EndBeforeTheFirstRandomOp) {
       (Order{1, 3}));
 }
 
+constexpr char kReuse[] = R"({"op":"reuse_augmentation","epochs":3})";
+
+/// What is before reuse_augmentation() gives the same for three epochs.
+std::shared_ptr<const transforms::Pipeline> reusing(const std::string& behind = "") {
+  return pipeline_of(std::string(R"({"op":"decode_image"},{"op":"random_resized_crop","size":[32,32]},)") +
+                     kReuse + behind);
+}
+
+TEST(CachePlaces, BehindWhatIsReusedForSomeEpochs) {
+  const std::string flip = R"(,{"op":"random_horizontal_flip"})";
+  const auto pipeline = reusing(flip);
+  EXPECT_EQ(cache_places(pipeline, Order{0, 1, 2}), (Order{1, 2}))
+      << "not behind the flip, which is not reused";
+  EXPECT_EQ(place_period(*pipeline, Order{0, 1, 2}, 1), 0U);
+  EXPECT_EQ(place_period(*pipeline, Order{0, 1, 2}, 2), 3U);
+  EXPECT_EQ(cache_places(reusing(R"(,{"op":"to_dtype","dtype":"float32"})"), Order{0, 1, 2}),
+            (Order{1, 2, 3}));
+  // In an order where the flip comes first nothing behind it can be kept.
+  EXPECT_EQ(cache_places(pipeline, Order{0, 2, 1}), (Order{1}));
+  const auto of_records = [](const std::string& records) {
+    std::string document = reusing()->to_json();
+    document.back() = ',';
+    const auto parsed = transforms::Pipeline::parse(document + R"("records":)" + records + "}");
+    EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+    return cache_places(*parsed, Order{0, 1});
+  };
+  EXPECT_EQ(of_records(R"({"kept":{"fingerprint":"x","count":4}})"), (Order{1, 2}));
+  EXPECT_EQ(of_records(R"({"repeated":{"times":2,"within":4,"positions":8}})"), (Order{1}))
+      << "each row differs";
+  EXPECT_EQ(of_records(R"({"drawn":{"fingerprint":"x","key":1,"positions":8}})"), (Order{1}));
+}
+
+/// A stream of reusing(), which is asked to keep what is behind the crop.
+std::shared_ptr<StreamCache> made_reusing(StreamCacheOptions asked, const std::string& behind = "") {
+  asked.cache.after = "random_resized_crop";
+  auto cache = StreamCache::create(reusing(behind), asked, behind.empty() ? Order{0, 1} : Order{0, 1, 2}, {});
+  EXPECT_TRUE(cache) << (cache ? "" : cache.error().message);
+  return *cache;
+}
+
+/// Puts a sample at a place.
+void fill(const KeptPlace& place, std::uint64_t sample) {
+  ASSERT_NE(place.samples->reserve(sample, 3072), nullptr);
+  place.samples->publish(sample, 3072);
+}
+
+TEST(StreamCache, WhatIsReusedIsKeptForItsPeriod) {
+  const auto cache = made_reusing(options(Mode::kOn));
+  cache->enter(1);
+  const auto first = cache->place_of(1);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->period, 3U);
+  fill(*first, 7);
+  cache->enter(2);
+  EXPECT_EQ(cache->place_of(2), first);
+  EXPECT_TRUE(first->outlives(1));
+  EXPECT_FALSE(first->outlives(2)) << "the next epoch has other samples";
+  cache->enter(3);
+  EXPECT_FALSE(cache->place_of(2)) << "rows of the period before are computed";
+  const auto second = cache->place_of(3);
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(second->samples->find(7));
+  EXPECT_TRUE(first->samples->find(7)) << "a chunk has it still";
+  fill(*second, 8);
+  EXPECT_EQ(second->figures, first->figures);
+  cache->enter(0);  // the stream is set back
+  ASSERT_TRUE(cache->place_of(0));
+  EXPECT_TRUE(cache->place_of(0)->samples->find(7)) << "as long as somebody holds it";
+  EXPECT_FALSE(cache->place_of(3));
+}
+
+TEST(StreamCache, WhatIsReusedIsSharedByStreamsWithTheSameRandomNumbersOnly) {
+  const StreamCacheOptions asked = options(Mode::kOn);
+  const auto one = made_reusing(asked), same = made_reusing(asked);
+  EXPECT_EQ(one->place()->samples, same->place()->samples);
+  same->enter(4);
+  EXPECT_NE(one->place()->samples, same->place()->samples) << "of another period";
+  StreamCacheOptions seeded = asked;
+  seeded.seed = 1;
+  EXPECT_NE(one->place()->samples, made_reusing(seeded)->place()->samples);
+  // What is behind the place may differ.
+  const auto flips = made_reusing(asked, R"(,{"op":"random_horizontal_flip"})");
+  EXPECT_EQ(one->place()->samples, flips->place()->samples);
+}
+
+TEST(StreamCache, ANewPeriodWaitsForTheMemoryOfTheLast) {
+  StreamCacheOptions asked = options(Mode::kOn);
+  asked.capacity_bytes = 1 << 20;
+  asked.budget = SharedBudget::create(asked.capacity_bytes);
+  const auto cache = made_reusing(asked);
+  auto chunk = cache->place_of(0);
+  ASSERT_TRUE(chunk);
+  fill(*chunk, 7);
+  cache->enter(3);
+  ASSERT_TRUE(cache->place_of(3));
+  EXPECT_FALSE(cache->place_of(3)->samples->admits(7)) << "the memory is in use by a chunk";
+  cache->look({}, {0, 1}, {.epoch = 3});
+  cache->enter(3);
+  EXPECT_FALSE(cache->place_of(3)->samples->admits(7));
+  chunk.reset();
+  cache->look({}, {0, 1}, {.epoch = 3});
+  cache->enter(3);
+  ASSERT_TRUE(cache->place_of(3));
+  EXPECT_EQ(cache->place_of(3)->samples->stats().capacity_bytes, asked.capacity_bytes);
+  EXPECT_TRUE(cache->place_of(3)->samples->admits(7));
+}
+
+TEST(StreamCache, APeriodThatBeganWhileMemoryWasShortHasItsOwnSamplesOnly) {
+  if (!ShortMemory::possible()) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+  StreamCacheOptions asked = options(Mode::kOn);
+  asked.capacity_bytes = 1 << 20;
+  int failed = 0;
+  for (std::int64_t nth = 1;; ++nth) {
+    asked.budget = SharedBudget::create(asked.capacity_bytes);
+    const auto cache = made_reusing(asked);
+    auto chunk = cache->place_of(0);
+    ASSERT_TRUE(chunk);
+    fill(*chunk, 7);
+    const std::weak_ptr<SampleCache> first = chunk->samples;
+    cache->enter(3);  // which waits for the memory of the first
+    bool ran_out = false;
+    try {
+      const ShortMemoryHere memory(nth);
+      cache->enter(6);
+    } catch (const std::bad_alloc&) {
+      ran_out = true;
+    }
+    StreamCacheOptions freely = asked;
+    freely.budget = nullptr;
+    freely.epoch = 3;
+    const auto other = made_reusing(freely);
+    fill(*other->place_of(3), 8);
+    chunk.reset();
+    cache->look({}, {0, 1}, {.epoch = 6});
+    cache->enter(6);
+    cache->look({}, {0, 1}, {.epoch = 6});
+    cache->enter(6);
+    const auto now = cache->place_of(6);
+    ASSERT_TRUE(now) << nth;
+    EXPECT_TRUE(first.expired()) << nth << ": its memory is given back";
+    EXPECT_FALSE(now->samples->find(8)) << nth << ": that is of another period";
+    EXPECT_TRUE(now->samples->admits(9)) << nth;
+    if (!ran_out) break;
+    ++failed;
+  }
+  EXPECT_GT(failed, 3);
+}
+
 TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
   const auto cache = made(options(Mode::kAuto));
   EXPECT_FALSE(cache->place());
@@ -107,8 +256,8 @@ TEST(StreamCache, WhatWasMeasuredNotToPayIsLeftAndNotTakenAgain) {
     const auto place = cache->place();
     if (!place) break;
     for (int sample = 0; sample < 100; ++sample) {
-      place->fills.add(9'000'000);
-      place->hits.add(900'000);
+      place->figures->fills.add(9'000'000);
+      place->figures->hits.add(900'000);
     }
     cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   }
@@ -127,8 +276,8 @@ TEST(StreamCache, NothingMoreIsPutThereWhereThatNoLongerPaysBeforeTheEnd) {
   const auto place = cache->place();
   ASSERT_TRUE(place);
   for (int sample = 0; sample < 100; ++sample) {
-    place->fills.add(1'500'000);
-    place->hits.add(20'000);
+    place->figures->fills.add(1'500'000);
+    place->figures->hits.add(20'000);
   }
   cache->look(measured(500), {0, 1, 2}, {.epoch = 6});  // 980 us more once, 500 us less three times
   EXPECT_EQ(cache->place(), place);
@@ -137,7 +286,8 @@ TEST(StreamCache, NothingMoreIsPutThereWhereThatNoLongerPaysBeforeTheEnd) {
   EXPECT_FALSE(place->fills_more);
   const auto asked = made(options(Mode::kOn, 10));
   const auto kept = asked->place();
-  for (int sample = 0; sample < 100; ++sample) kept->fills.add(1'500'000), kept->hits.add(20'000);
+  for (int sample = 0; sample < 100; ++sample)
+    kept->figures->fills.add(1'500'000), kept->figures->hits.add(20'000);
   asked->look(measured(500), {0, 1, 2}, {.epoch = 9});
   EXPECT_TRUE(kept->fills_more) << "what was asked for is for later runs too";
 }
@@ -147,8 +297,8 @@ TEST(StreamCache, WhatIsAskedForIsKeptFromTheBeginningWhetherItPaysOrNot) {
   const auto place = cache->place();
   ASSERT_TRUE(place);
   for (int sample = 0; sample < 100; ++sample) {
-    place->fills.add(9'000'000);
-    place->hits.add(9'000'000);
+    place->figures->fills.add(9'000'000);
+    place->figures->hits.add(9'000'000);
   }
   cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   EXPECT_EQ(cache->place(), place);
@@ -194,7 +344,7 @@ TEST(StreamCache, MeasuredCostsOfCoefficientsDecide) {
   const auto place = (*cache)->place();
   ASSERT_TRUE(place);
   ASSERT_EQ(place->at.ops, 0U);
-  for (int sample = 0; sample < 100; ++sample) place->hits.add(5'000'000);
+  for (int sample = 0; sample < 100; ++sample) place->figures->hits.add(5'000'000);
   (*cache)->look(known, {0, 1}, {.has_jpegs = true});
   ASSERT_TRUE((*cache)->place());
   EXPECT_EQ((*cache)->place()->at.ops, 1U) << "they save nothing";
@@ -310,6 +460,22 @@ TEST(StreamCache, ALaterOneTakesWhatTheFirstHasFilled) {
     }
 }
 
+TEST(StreamCache, WhatOthersKeepIsTakenInALastEpochAndNothingIsPutBesideIt) {
+  for (const std::uint64_t epoch : {0U, 3U}) {
+    StreamCacheOptions asked = options(Mode::kOn, 4);
+    asked.cache.after = "resize";
+    const auto first = made(asked, measured(500));
+    fill(*first, 900);
+    asked.cache.mode = Mode::kAuto;
+    const auto second = made(asked);
+    second->look(measured(500), {0, 1, 2}, {.epoch = epoch});
+    const auto place = second->place();
+    ASSERT_TRUE(place);
+    EXPECT_EQ(place->samples, first->place()->samples);
+    EXPECT_EQ(place->fills_more, epoch == 0) << "from the moment it turns there, not from the next look on";
+  }
+}
+
 TEST(StreamCache, WhatOthersKeepIsWeighedBesideABetterPlace) {
   const auto after = [](double filled, std::uint64_t epochs) {
     StreamCacheOptions asked = options(Mode::kOn, epochs);
@@ -335,7 +501,8 @@ TEST(StreamCache, WhatItLeavesComesBackBeforeItTakesAnotherPlace) {
   ASSERT_TRUE(place);
   EXPECT_EQ(place->at.ops, 2U);
   EXPECT_EQ(asked.budget->left(), 0U);
-  for (int sample = 0; sample < 100; ++sample) place->hits.add(450'000), place->fills.add(900'000);
+  for (int sample = 0; sample < 100; ++sample)
+    place->figures->hits.add(450'000), place->figures->fills.add(900'000);
   cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
   EXPECT_FALSE(cache->place()) << "its memory is in use by a chunk until here";
   place.reset();
