@@ -23,6 +23,19 @@ class ByColumns:
         raise NotImplementedError
 
 
+class Expecting:
+    """What Carya's own datasets are that may read from stores: told which samples come next, they ask for many at a time.
+
+    `expects`: whether this one does; one of files alone need not be told, which costs time for each sample.
+    """
+
+    expects: bool
+
+    def expect(self, indices: Sequence[int]) -> None:
+        """These are asked for next, in about this order. Reads nothing and raises nothing."""
+        raise NotImplementedError
+
+
 class Joined(Sequence[Array]):
     """Arrays, one for each sample, that lie one behind the other in `values`; sample i ends at `ends[i]`.
 

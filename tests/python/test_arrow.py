@@ -262,6 +262,12 @@ def test_hugging_face_datasets_are_read_from_their_files(folder: Path, tmp_path:
         labels(FakeDataset(files, whole.slice(1)))
     with pytest.raises(carya.InvalidArgument, match="table is not that of its files"):
         labels(FakeDataset(files, whole.rename_columns([*whole.column_names[:-1], "other"])))
+    # As of columns that changed their names with each other.
+    swapped = whole.set_column(3, "label", pa.array(range(15), pa.int16()))
+    mixed = pa.concat_tables([whole.slice(0, 14), whole.slice(0, 1)])  # a row of memory in the place of one of a file
+    for changed in (swapped, mixed, pa.concat_tables([whole.slice(9), whole.slice(0, 9)])):
+        with pytest.raises(carya.InvalidArgument, match="table is not that of its files"):
+            labels(FakeDataset(files, changed))
     with pytest.raises(carya.InvalidArgument, match=r"it lies in memory; give dataset.save_to_disk"):
         labels(FakeDataset([], whole))
     for wrong in ({"train": FakeDataset(files, whole)}, [1, 2], 7):

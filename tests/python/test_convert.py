@@ -280,6 +280,19 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_what_is_done(lines: Path, tmp_pat
     assert json.loads(run(*words, "--json"))["shards_before"] >= 1
 
 
+def test_pictures_that_were_written_anew_are_another_conversion(tmp_path: Path) -> None:
+    """Shards of before, with those of now behind them, would be a mix of both."""
+    picture = tmp_path / "photos" / "a" / "0.png"
+    picture.parent.mkdir(parents=True)
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"1" * 100)
+    request = Request(str(tmp_path / "photos"), str(tmp_path / "out"), "mds", 1)
+    convert(request)
+    convert(request)  # which is done
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"2" * 100)
+    with pytest.raises(carya.InvalidArgument, match=r"another conversion \(records differ\)"):
+        convert(request)
+
+
 def test_folders_that_are_not_its_own_are_refused(lines: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()

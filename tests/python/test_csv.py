@@ -65,7 +65,7 @@ def rows_of(folder: Path, data: bytes, **options: Any) -> list[Any]:
     path = folder / "a.csv"
     path.write_bytes(data)
     dialect = _Dialect(",", options.get("quotechar", '"'))
-    starts = dialect.starts(str(path)).tolist()
+    starts = dialect.starts(lambda: path.open("rb"), path.stat().st_size).tolist()
     assert starts == sorted(set(starts))
     assert starts[-1] == len(data)
     found: list[Any] = []
@@ -103,6 +103,14 @@ def test_a_row_that_csv_cannot_read_is_broken_alone(tmp_path: Path) -> None:
     assert [found[0], found[2]] == [["a", "b"], ["e"]]
     assert "new-line character" in str(found[1])
     assert "new-line character" in str(rows_of(tmp_path, b"a\nc\rd\ne\n")[1])
+
+
+def test_rows_with_another_delimiter_say_what_to_give(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name;note, x;n\nSmith;a;1\n")
+    with pytest.raises(
+        carya.SampleError, match=r"it has 1 values, and there are 2 columns; mend the row, or give delimiter="
+    ):
+        carya.csv(tmp_path / "a.csv")[0]
 
 
 @pytest.mark.parametrize(
@@ -143,6 +151,21 @@ def test_numbers_are_guessed_from_the_first_rows(tmp_path: Path) -> None:
     assert np.isnan(carya.csv(path)[2]["b"])
     assert carya.csv(path, dtypes={"a": bool, "b": "complex64", "e": int}, columns=["a", "e"])[0] == {"a": True, "e": 7}
     assert carya.csv(path, columns="a", dtypes={"a": str})[1] == {"a": "-2"}
+
+
+def test_whole_numbers_that_would_be_rounded_are_text(tmp_path: Path) -> None:
+    hashes, wide = ["18446744073709551615", "-9223372036854775809", "1" + "0" * 4400], "9007199254740993"
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "".join(f"{a},{b},{c}\n" for a, b, c in [("hash", "gap", "id"), *((h, wide, wide) for h in hashes), (1, "", 2)])
+    )
+    rows = [carya.csv(path)[n] for n in range(4)]
+    assert [row["hash"] for row in rows] == [*hashes, "1"]
+    assert [row["gap"] for row in rows] == [wide, wide, wide, ""]
+    assert [row["id"].tolist() for row in rows] == [int(wide), int(wide), int(wide), 2]
+    path.write_text(f"x,y\n{2**64},1\n1.5,{2**53}\n2,0.5\n")  # a float64 holds them
+    assert [carya.csv(path)[n]["x"].tolist() for n in range(3)] == [2.0**64, 1.5, 2]
+    assert carya.csv(path)[1]["y"].tolist() == 2.0**53
 
 
 def test_names_of_columns(tmp_path: Path) -> None:
@@ -212,3 +235,25 @@ def test_real_files_have_the_rows_of_csv_reader(name: str) -> None:
         head, *wanted = (row for row in csv.reader(file, delimiter=delimiter) if row)
     dataset = carya.csv(path, delimiter=delimiter, dtypes=dict.fromkeys(head, str))._source.dataset.dataset
     assert [list(dataset[n].values()) for n in range(len(dataset))] == wanted
+
+
+def test_a_column_of_floats_rounds_no_whole_number_behind_the_rows_that_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = [f"{i}.5" for i in range(1000)] + [
+        str(2**53),
+        str(2**53 + 1),
+        f"-{2**53 + 1}",
+        "9007199254740993.0",
+        "1" * 60,
+    ]
+    path.write_text("x\n" + "\n".join(rows) + "\n")
+    source = carya.csv(path)
+    assert source[1000]["x"] == 2.0**53
+    assert source[1003]["x"] == 2.0**53
+    for row in (1001, 1002, 1004):
+        with pytest.raises(
+            carya.SampleError, match=r"a\.csv.*x: got -?\d+, which the dtype float64.*would round.*give dtypes="
+        ):
+            source[row]
+    assert carya.csv(path, dtypes={"x": "float64"})[1001]["x"] == 2.0**53, "it was asked for"
+    assert carya.csv(path, dtypes={"x": str})[1001]["x"] == str(2**53 + 1)

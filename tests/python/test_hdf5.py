@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,26 @@ def test_what_reads_other_files_is_refused(tmp_path: Path) -> None:
             carya.hdf5(tmp_path / "b.h5", name)
 
 
+@pytest.mark.parametrize("locking", [None, True, False, "best-effort"])
+@pytest.mark.parametrize("native", [False, True])
+def test_a_file_that_this_process_has_open_is_read(tmp_path: Path, locking: Any, native: bool) -> None:
+    path = write(tmp_path / "a.h5", 0, 5)
+    with h5py.File(path, "r", locking=locking):
+        pipeline = carya.hdf5(path, "x", native=native)
+        assert pipeline[2]["x"].tolist() == [2, 2, 2]
+
+
+def test_two_datasets_of_one_field_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["a/b"], file["a.b"] = np.arange(3), np.arange(3) + 10
+    for datasets in (None, ["a/b", "a.b"], {"a/b": "a/b", "a.b": "a.b"}):
+        with pytest.raises(carya.InvalidArgument, match="a field for each"):
+            carya.hdf5(path, datasets)
+    assert carya.hdf5(path, {"x": "a/b", "y": "a.b"})[1] == {"x": 1, "y": 11}
+    assert carya.hdf5(path, {"x": "a/b", "y": "a/b"})[1] == {"x": 1, "y": 1}
+
+
 def test_a_file_that_changes_is_an_error_of_the_system(tmp_path: Path) -> None:
     path = write(tmp_path / "a.h5", 0, 5)
     pipeline = carya.hdf5(path, "x")
@@ -146,3 +167,38 @@ def test_without_h5py_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(carya.Unsupported, match=r"pip install 'carya\[hdf5\]'"):
         carya.hdf5(tmp_path)
+
+
+_WRITER = """
+import sys, h5py
+with h5py.File(sys.argv[1], "r+", libver="latest" if sys.argv[2] == "latest" else None) as file:
+    file["x"][0] = 7
+    file.flush()
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("format", ["oldest", "latest"])
+def test_a_file_that_another_process_has_open_for_writing(tmp_path: Path, format: str, native: bool) -> None:
+    """It is locked, which h5py alone heeds; the newer format has a mark too, and is refused with what takes it off."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="latest" if format == "latest" else None) as file:
+        file["x"] = np.arange(6).reshape(3, 2)
+    command = [sys.executable, "-c", _WRITER, str(path), format]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        with pytest.raises(OSError, match=r"lock|open"):
+            h5py.File(path, "r")
+        if format == "latest":
+            with pytest.raises(carya.IoError, match=r"a\.h5: a program has it open for writing.*h5clear -s .*a\.h5"):
+                carya.hdf5(path, native=native)
+        else:
+            with carya.Loader(carya.hdf5(path, native=native).batch(3), threads=1) as loader:
+                assert next(iter(loader))["x"].tolist() == [[7, 7], [2, 3], [4, 5]]
+        writer.stdin.close()
+    with carya.Loader(carya.hdf5(path, native=native).batch(3), threads=1) as loader:
+        assert next(iter(loader))["x"].tolist() == [[7, 7], [2, 3], [4, 5]]

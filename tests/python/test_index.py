@@ -150,3 +150,18 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     error = run(path, code=1)
     assert "row group 0" in error
     assert error.count("\n") == 1
+
+
+def test_a_folder_without_pictures_is_not_taken_for_classes(tmp_path: Path) -> None:
+    (tmp_path / "year=2020").mkdir()
+    parquet(tmp_path / "year=2020" / "a.parquet")
+    assert "no pictures, but parquet (year=2020/a.parquet)" in run(tmp_path, code=1)
+
+
+def test_what_is_no_format_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(range(256)) * 20)
+    said = run(tmp_path / "x.bin", code=1)
+    assert "x.bin: its name and its first bytes are of no format that is known, and it is no tar either; give" in said
+    assert "tfrecord, mds, arrow" in said
+    (tmp_path / "x.tar").write_bytes(bytes(range(256)) * 20)
+    assert "x.tar @0: not a tar header" in run(tmp_path / "x.tar", code=1), "its name says that it is to be one"

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,28 @@ def test_each_kind_is_told_and_its_line_opens_it(photos: Path, tmp_path: Path) -
             assert sample["image"].tobytes()[:3] == b"\xff\xd8\xff"
             assert "label" in sample
         assert run(path).rstrip().endswith(told["python"])
+
+
+def test_a_damaged_first_record_hides_no_fields(tmp_path: Path) -> None:
+    records = [write.example({"image/encoded": jpeg(n), "label": [n]}) for n in range(3)]
+    path = write.write_records(tmp_path / "a.tfrecord", records)
+    with path.open("r+b") as file:
+        file.seek(200)
+        file.write(b"\0\0\0\0")
+    told = found(path)
+    assert (told["records"], told["broken"]) == (3, 1)
+    assert [field["name"] for field in told["fields"]] == ["image/encoded", "label"]
+    assert told["python"].endswith('image="image/encoded", label="label")')
+
+
+def test_a_zip_that_the_source_refuses_is_told(tmp_path: Path) -> None:
+    for name, how in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w", how) as archive:
+            archive.writestr("0.jpg", jpeg())
+    assert found(tmp_path / "stored.zip")["notes"] == []
+    (note,) = found(tmp_path / "deflated.zip")["notes"]
+    assert "members are compressed" in note
+    assert "zip -0" in note
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "hf_dataset", "hdf5", "lmdb"])

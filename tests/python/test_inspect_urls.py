@@ -17,6 +17,7 @@ from stores import FaultStore
 from test_inspect import every_kind, found, jpeg
 
 import carya
+from carya._cli import inspecting
 from carya._inspect.survey import survey
 from carya._sources import objects
 
@@ -157,8 +158,39 @@ def test_urls_that_are_not_read_are_refused_without_their_secrets(url: str) -> N
     assert "secret" not in str(refused.value).replace("could hold a secret", "")
 
 
-def test_convert_reads_no_part_of_a_url(store: FaultStore, tmp_path: Path) -> None:
-    from carya._records.opening import open_records
+def test_a_store_that_refuses_says_which_credentials_to_give(tmp_path: Path, store: FaultStore) -> None:
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    url = put(store, tmp_path / "a.jsonl")
+    store.fault = lambda path, count: "403"
+    with pytest.raises(
+        carya.Permission, match=r"/a\.jsonl: the store answered 403.*there are no credentials: give them"
+    ):
+        carya.open(url)
 
-    with pytest.raises(carya.Unsupported, match="copy them to this machine"):
-        open_records(put(store, every_kind(tmp_path, tmp_path)["csv"]))
+
+def test_a_store_that_takes_long_is_told_of(
+    store: FaultStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    url = put(store, tmp_path / "a.jsonl")
+    inspecting.inspect_dataset(url, 1, None, "off", None, True)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(inspecting, "PATIENCE_S", 0.05)
+    store.fault = lambda path, count: "late 0.5"
+    inspecting.inspect_dataset(url, 1, None, "off", None, True)
+    assert "takes more than 0.05 s; what fails is tried again" in capsys.readouterr().err
+
+
+def test_folders_without_a_slash_and_without_objects_are_told(tmp_path: Path, store: FaultStore) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "a.jsonl").write_text("{}\n")
+    url = put(store, tmp_path / "shards")
+    for folder in (url[:-1], url[: -len("/shards/")]):
+        with pytest.raises(carya.NotFound, match=r"it is a folder; give it with / at its end"):
+            carya.open(folder)
+    with pytest.raises(carya.NotFound, match=r"no object lies below it"):
+        carya.open(url[:-1] + "-none/")
+    with pytest.raises(carya.NotFound, match=r"404"):
+        carya.open(url + "none.jsonl")
+    with pytest.raises(carya.InvalidArgument, match=r"no pictures, but jsonl \(shards/a\.jsonl\)"):
+        carya.open(url.removesuffix("shards/"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import itertools
 import json
 import lzma
@@ -19,7 +20,7 @@ from streams import check_resume, shuffled_epoch
 
 import carya
 from carya._formats import texts
-from carya._formats.texts import line_starts
+from carya._formats.texts import lines_of
 
 
 def zstd(data: bytes) -> bytes:
@@ -83,11 +84,9 @@ def test_a_shuffled_stream_has_every_line_once_and_resumes(tmp_path: Path) -> No
         b"1\n2\n3\n\n\n",
     ],
 )
-def test_lines_begin_where_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, block: int) -> None:
+def test_lines_begin_where_they_begin(monkeypatch: pytest.MonkeyPatch, data: bytes, block: int) -> None:
     monkeypatch.setattr(texts, "_BLOCK", block)
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(data)
-    starts = line_starts(str(path)).tolist()
+    starts = lines_of(lambda: io.BytesIO(data), len(data)).tolist()
     found = [data[begin:end].strip().decode() for begin, end in itertools.pairwise(starts)]
     assert found == data.decode("utf-8-sig").split()
     assert starts[-1] == len(data)
@@ -96,7 +95,7 @@ def test_lines_begin_where_they_begin(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", b"\n\r\n\n", b"\xef\xbb\xbf\n"])
 def test_files_without_lines_are_told(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.jsonl").write_bytes(data)
-    assert len(line_starts(str(tmp_path / "a.jsonl"))) == 1
+    assert len(lines_of(lambda: io.BytesIO(data), len(data))) == 1
     with pytest.raises(carya.InvalidArgument, match="give files with at least one line"):
         carya.jsonl(tmp_path / "a.jsonl")
 
@@ -131,6 +130,16 @@ def test_a_broken_line_is_a_broken_record(tmp_path: Path, line: bytes, reason: s
     assert batch["n"].dtype == np.int16
     assert entry["record"] == 1
     assert f"{path} @10: " in entry["reason"]
+
+
+def test_a_json_list_is_told_from_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for indent in (None, 1):
+        path.write_text(json.dumps([{"n": 1}, {"n": 2}], indent=indent))
+        with pytest.raises(
+            carya.SampleError, match=r"a\.json @0: .*; a JSON list is no JSON Lines: write each of its records"
+        ):
+            carya.jsonl(path, fields="n")[0]
 
 
 def test_dtypes_fit_numbers_of_both_kinds_and_lists(tmp_path: Path) -> None:

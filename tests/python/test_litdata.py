@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pickle
@@ -51,6 +52,21 @@ def mixed(n: int) -> dict[str, Any]:
     }
 
 
+def arrow_row(n: int) -> dict[str, Any]:
+    """Sample n of the folders of Arrow rows; 260 are in the first chunk, in two batches."""
+    inside = {"a": [n / 2], "b": None if n % 3 else n}
+    late = True if n % 5 == 0 else None
+    words = [f"w{k}" for k in range(n % 4)]
+    return {
+        "n": n - 3,
+        "text": f"note {n} ü",
+        "raw": bytes([n % 256]) * (n % 5),
+        "words": words,
+        "inside": inside,
+        "late": late,
+    }
+
+
 def same(one: Any, other: Any) -> bool:
     if isinstance(other, np.ndarray):
         return isinstance(one, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
@@ -67,6 +83,208 @@ def test_samples_are_those_that_were_written(kind: str, tmp_path: Path) -> None:
     assert len(rows) == COUNT
     for n in random.Random(1).sample(range(COUNT), COUNT):
         assert same(rows[n], mixed(n))
+
+
+@pytest.mark.parametrize("kind", ["rows", "rows_zstd"])
+def test_rows_of_arrow_are_those_that_were_written(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = stored(kind, tmp_path)
+    rows = pickle.loads(pickle.dumps(carya.litdata(folder).map_style))
+    assert len(rows) == 270
+    order = [0, 259, 256, 260, 255, 269, 1, *random.Random(2).sample(range(270), 20)]
+    assert [rows[n] for n in order] == [arrow_row(n) for n in order]
+    pipeline = carya.litdata(folder).map(lambda row: {"n": row["n"]}).shuffle(seed=1).batch(9)
+    with carya.Loader(pipeline, threads=2) as loader:
+        assert sorted(int(n) for batch in loader for n in batch["n"]) == [n - 3 for n in range(270)]
+    first = sorted(folder.glob("chunk*"))[0]
+    begun = first.stat()
+    first.write_bytes(first.read_bytes()[:-1] + b"!")
+    with pytest.raises(carya.IoError, match="changed since it was listed"):
+        rows[3]
+    os.utime(first, ns=(begun.st_atime_ns, begun.st_mtime_ns))
+    with pytest.raises(carya.SampleError, match=r"chunk-0-0\.bin.*sample 3: .*copy the file again"):
+        carya.litdata(folder).map_style[3]
+
+
+@pytest.mark.parametrize("batches", [(200, 60), (260,), (256, 3, 1), (256, 5)])
+@pytest.mark.parametrize("how", ["file", "stream"])
+def test_batches_of_arrow_rows_may_have_any_size(batches: tuple[int, ...], how: str, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    first = sorted(folder.glob("chunk*"))[0]
+    table = arrow.Table.from_pylist([arrow_row(n) for n in range(sum(batches))])
+    out = arrow.BufferOutputStream()
+    with getattr(arrow.ipc, f"new_{how}")(out, table.schema) as writer:
+        for count, end in zip(batches, itertools.accumulate(batches), strict=True):
+            writer.write_table(table.slice(end - count, count))
+    written = out.getvalue().to_pybytes()
+    head = first.read_bytes()[: 4 + 4 * 261]
+    first.write_bytes(head + written + len(written).to_bytes(4, "little") + b"LDARW01\0")
+    rows = carya.litdata(folder).map_style
+    if sum(batches) == 260:
+        assert [rows[n] for n in (0, 199, 200, 255, 256, 259)] == [arrow_row(n) for n in (0, 199, 200, 255, 256, 259)]
+    else:
+        with pytest.raises(carya.SampleError, match="it has 261 rows of Arrow, and not the 260"):
+            [rows[n] for n in range(260)]
+
+
+def test_rows_of_arrow_that_cannot_be_are_broken_records(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    first = sorted(folder.glob("chunk*"))[0]
+    head = first.read_bytes()[: 4 + 4 * 261]
+    late = arrow.array([0] * 259 + [1 << 62], arrow.timestamp("s"))
+    for table, row, said in (
+        (arrow.table({"at": late}), 259, "sample 259"),
+        (arrow.table([[1] * 260, [2] * 260], names=["a", "a"]), 0, "two columns of one name"),
+    ):
+        out = arrow.BufferOutputStream()
+        with arrow.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+        written = out.getvalue().to_pybytes()
+        first.write_bytes(head + written + len(written).to_bytes(4, "little") + b"LDARW01\0")
+        rows = carya.litdata(folder).map_style
+        with pytest.raises(carya.SampleError, match=said):
+            rows[row]
+    for how in ("file", "stream"):  # without a batch
+        out = arrow.BufferOutputStream()
+        with getattr(arrow.ipc, f"new_{how}")(out, arrow.schema([("a", arrow.int64())])):
+            pass
+        written = out.getvalue().to_pybytes()
+        first.write_bytes(head + written + len(written).to_bytes(4, "little") + b"LDARW01\0")
+        with pytest.raises(carya.SampleError, match="it has no batch of rows"):
+            carya.litdata(folder).map_style[3]
+
+
+def written_rows(folder: Path, table: Any, how: str, codec: str) -> bytes:
+    """A chunk whose rows are those of a table, in one batch; its bytes of Arrow."""
+    arrow = pytest.importorskip("pyarrow")
+    out = arrow.BufferOutputStream()
+    options = arrow.ipc.IpcWriteOptions(compression=codec)
+    with getattr(arrow.ipc, f"new_{how}")(out, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(out.getvalue().to_pybytes())
+
+
+def put_rows(folder: Path, written: bytes) -> Any:
+    first = sorted(folder.glob("chunk*"))[0]
+    head = first.read_bytes()[: 4 + 4 * 261]
+    first.write_bytes(head + written + len(written).to_bytes(4, "little") + b"LDARW01\0")
+    return carya.litdata(folder).map_style
+
+
+@pytest.mark.parametrize("how", ["file", "stream"])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_batches_of_arrow_take_no_more_than_their_bytes_may_say(
+    how: str, codec: str, tmp_path: Path
+) -> None:
+    """The library gives a buffer whatever it says that it is: a terabyte, or a million zeros for each byte."""
+    arrow = pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    numbers = arrow.table({"n": [*range(260)], "name": arrow.array(["a", "b"] * 130).dictionary_encode()})
+    written = written_rows(folder, numbers, how, codec)
+    rows = put_rows(folder, written)
+    assert [rows[n] for n in (0, 259)] == [{"n": 0, "name": "a"}, {"n": 259, "name": "b"}]
+    size = (260 * 8).to_bytes(8, "little")  # of the buffer of numbers
+    assert written.count(size) >= 1
+    for said in (1 << 40, 1 << 62, 1 << 30):
+        rows = put_rows(folder, written.replace(size, said.to_bytes(8, "little")))
+        with pytest.raises(
+            carya.SampleError,
+            match=r"chunk-0-0\.bin.*B of Arrow say that they are [\d,]+ B unpacked, and at most 67,108,864 B",
+        ):
+            rows[0]
+    zeros = arrow.table({"a": arrow.array([bytes(1 << 20)] * 260, arrow.binary())})
+    rows = put_rows(folder, written_rows(folder, zeros, how, codec))
+    with (
+        contextlib.suppress(carya.SampleError)
+        if codec == "lz4"
+        else pytest.raises(carya.SampleError, match="unpacked, and at most")
+    ):
+        assert len(rows[259]["a"]) == 1 << 20
+
+
+def test_lists_of_what_takes_no_bytes_are_no_longer_than_a_piece_may_be(tmp_path: Path) -> None:
+    """A few hundred bytes say two billion nulls, which Python would have a list of."""
+    arrow = pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+
+    def of_lists(values: Any) -> Any:
+        ends = arrow.array([0] * 260 + [len(values)], arrow.int64())
+        return arrow.table({"a": arrow.LargeListArray.from_arrays(ends, values)})
+
+    pair = arrow.table({"a": [[None, None]] * 260, "b": [{"c": [], "d": {}}] * 260})
+    rows = put_rows(folder, written_rows(folder, pair, "file", "zstd"))
+    assert rows[259] == {"a": [None, None], "b": {"c": [], "d": {}}}
+    nulls = arrow.nulls((1 << 27) + 260)
+    nested = arrow.FixedSizeListArray.from_arrays(arrow.nulls(1 << 29), 1 << 20)
+    for values in (nulls, arrow.StructArray.from_arrays([nulls], ["x"]), nested):
+        rows = put_rows(folder, written_rows(folder, of_lists(values), "file", "zstd"))
+        assert rows[0]["a"] == []
+        with pytest.raises(carya.SampleError, match=r"sample 259: .*its lists have more than 134,217,728 values"):
+            rows[259]
+    rows = put_rows(
+        folder, written_rows(folder, of_lists(arrow.array(["a"] * 300).dictionary_encode()), "file", "zstd")
+    )
+    with pytest.raises(carya.SampleError, match=r"values of dictionary.*which LitData does not write"):
+        rows[0]
+
+
+@pytest.mark.parametrize("how", ["file", "stream"])
+def test_compressed_rows_of_arrow_whose_bytes_are_damaged_are_errors(how: str, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    numbers = arrow.table({"n": [*range(260)], "name": arrow.array(["a", "b"] * 130).dictionary_encode()})
+    written, drawn = written_rows(folder, numbers, how, "zstd"), random.Random(7)
+    for _ in range(150):
+        damaged = bytearray(written)
+        for _ in range(drawn.randrange(1, 4)):
+            damaged[drawn.randrange(len(damaged))] = drawn.randrange(256)
+        rows = put_rows(folder, bytes(damaged))
+        for n in (0, 259):
+            with contextlib.suppress(carya.SampleError):
+                rows[n]
+
+
+def test_a_chunk_of_arrow_rows_that_is_cut_off_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    rows = carya.litdata(folder).map_style
+    assert rows[0] == arrow_row(0)
+    os.truncate(sorted(folder.glob("chunk*"))[0], 100)
+    with pytest.raises(carya.IoError):
+        rows[259]
+
+
+def test_rows_of_arrow_whose_bytes_are_damaged_are_errors_and_never_more(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = stored("rows", tmp_path)
+    first = sorted(folder.glob("chunk*"))[0]
+    data, before, drawn = first.read_bytes(), first.stat(), random.Random(5)
+    wrong = 0
+    for _ in range(150):
+        damaged = bytearray(data)
+        for _ in range(drawn.randrange(1, 4)):
+            damaged[drawn.randrange(len(damaged))] = drawn.randrange(256)
+        first.write_bytes(damaged)
+        os.utime(first, ns=(before.st_atime_ns, before.st_mtime_ns))
+        rows = carya.litdata(folder).map_style
+        for n in (0, 255, 259):
+            with contextlib.suppress(carya.SampleError):
+                wrong += rows[n] != arrow_row(n)
+    assert wrong < 150  # what has no checksum may be another value, and some are
+
+
+def test_a_level_of_compression_is_part_of_the_names_of_chunks(tmp_path: Path) -> None:
+    folder = stored("whole", tmp_path)
+    said = json.loads((folder / "index.json").read_text())
+    said["config"]["compression"] = "zstd:3"
+    for chunk in said["chunks"]:
+        name = chunk["filename"].replace(".zstd.", ".zstd:3.")
+        chunk["filename"] = (folder / chunk["filename"]).rename(folder / name).name
+    (folder / "index.json").write_text(json.dumps(said))
+    rows = carya.litdata(folder).map_style
+    assert all(same(rows[n], mixed(n)) for n in range(COUNT))
 
 
 def test_lists_and_dicts_of_json_and_files_as_bytes(tmp_path: Path) -> None:

@@ -90,6 +90,32 @@ def test_files_that_are_none_or_were_cut_off_are_told_by_name(tmp_path: Path) ->
         carya.lmdb(tmp_path / "empty")
 
 
+def test_pages_that_were_never_written_are_not_missed(tmp_path: Path) -> None:
+    with lmdb.open(str(tmp_path), map_size=64 << 20) as env:
+        for size in (9000, 3000, 200_000):  # so that there are free pages where the list of them is written
+            with env.begin(write=True) as transaction:
+                for n in range(9):
+                    transaction.put(b"%05d" % n, value(n))
+                transaction.put(b"gone", bytes(size))
+        with env.begin(write=True) as transaction:
+            transaction.put(b"gone", bytes(200_000))
+            transaction.delete(b"gone")
+        assert (env.info()["last_pgno"] + 1) * env.stat()["psize"] > (tmp_path / "data.mdb").stat().st_size
+    pipeline = carya.lmdb(tmp_path)
+    assert [pipeline[n] for n in range(9)] == [{"key": b"%05d" % n, "value": value(n)} for n in range(9)]
+
+
+@pytest.mark.parametrize("size", [4000, 3 << 20])
+def test_a_database_that_was_cut_off_says_how_much_there_should_be(tmp_path: Path, size: int) -> None:
+    with lmdb.open(str(tmp_path), map_size=64 << 20) as env, env.begin(write=True) as transaction:
+        for n in range(9):
+            transaction.put(b"%05d" % n, b"x" * size)
+    path = tmp_path / "data.mdb"
+    os.truncate(path, path.stat().st_size * 2 // 3)
+    with pytest.raises(carya.SampleError, match=r"data\.mdb: wanted [0-9,]+ B, got [0-9,]+ B; copy the database again"):
+        carya.lmdb(tmp_path)
+
+
 def test_the_library_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 0, 3)
     monkeypatch.setitem(sys.modules, "lmdb", None)

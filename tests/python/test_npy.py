@@ -14,6 +14,7 @@ import pytest
 from streams import check_resume, shuffled_epoch
 
 import carya
+from carya._formats import npy
 
 DTYPES = ["bool", "int8", "uint64", ">i4", "float16", "<f8", ">c16"]
 
@@ -68,6 +69,13 @@ def test_a_file_can_be_a_record_and_fields_lie_in_several(tmp_path: Path) -> Non
         carya.npy({"wave": given["wave"], "label": given["label"][:2]})
     with pytest.raises(carya.InvalidArgument, match=r"label-0\.npy: it has no axis, so no rows; give record=\"file\""):
         carya.npy({"label": given["label"]})
+
+
+def test_an_array_without_a_name_is_one_among_others(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **{"": np.arange(3), "y": np.arange(3) + 5})
+    assert carya.npz(tmp_path)[1] == {"": 1, "y": 6}
+    np.savez(tmp_path / "a.npz", **{"": np.arange(3)})
+    assert carya.npz(tmp_path)[1] == {"value": 1}
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -172,6 +180,21 @@ def test_a_damaged_member_makes_its_rows_broken_records(tmp_path: Path) -> None:
             assert [int(batch.valid.sum()) for batch in loader] == [size, 0, size]
             reasons = {entry["reason"] for entry in loader.quarantine()}
         assert all(f"{tmp_path / '1.npz'}, x.npy" in reason and "CRC" in reason for reason in reasons)
+
+
+def test_a_damaged_member_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.random.default_rng(1).random(5000))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[len(content) // 2] ^= 255
+    (tmp_path / "a.npz").write_bytes(content)
+    tried = []
+    copy = npy.copy_with_room
+    monkeypatch.setattr(npy, "copy_with_room", lambda *given: tried.append(given) or copy(*given))
+    rows = carya.npz(tmp_path)
+    for row in (0, 7, 4999):
+        with pytest.raises(carya.SampleError, match=rf"a\.npz, x\.npy, row {row}: .*CRC.*copy the file again"):
+            rows[row]
+    assert len(tried) == 1
 
 
 def test_files_that_do_not_fit_together(tmp_path: Path) -> None:

@@ -43,12 +43,16 @@ from carya._records.recognise import recognised
         ("folder/a.csv", b"", "csv"),
         ("folder/a.tar", b"", "webdataset"),
         ("folder/class/a.jpg", b"", "image_folder"),
+        ("folder/README.md,folder/class/a.jpg", b"", "image_folder"),
+        ("folder/classes.txt,folder/class/a.jpg", b"", "image_folder"),
+        ("folder/a.txt,folder/notes/b.txt", b"", "text"),
     ],
 )
 def test_each_kind_is_recognised(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_bytes(content)
+    for one in name.split(","):
+        path = tmp_path / one
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(content)
     assert recognised(str(tmp_path / name.split("/")[0]))[0] == kind
 
 
@@ -72,7 +76,7 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text("1\n")
     with pytest.raises(carya.InvalidArgument, match=r"it could be csv or jsonl; call carya\.csv or the other"):
         carya.open(tmp_path)
-    for name in ("a.dat", "a.json"):
+    for name in ("a.dat", "a.data"):
         (tmp_path / name).write_text("{}")
         with pytest.raises(carya.InvalidArgument, match=r"got nothing that is known; call one of carya\.array_record"):
             carya.open(tmp_path / name)
@@ -105,3 +109,43 @@ def test_what_is_no_file_is_unknown_and_does_not_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(carya.InvalidArgument, match="got nothing that is known"):
         carya.open(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("folder/year=2020/a.parquet", b"", r"no pictures, but parquet \(year=2020/a.parquet\); .*/\*\*/\*\.parquet"),
+        (
+            "folder/README.md,folder/data/a.tar",
+            b"",
+            r"no pictures, but webdataset \(data/a.tar\); .* as .*/folder/data,",
+        ),
+        ("folder/notes.txt,folder/data/a.tar", b"", r"no pictures, but webdataset \(data/a.tar\)"),
+        (
+            "folder/dataset_dict.json,folder/train/state.json",
+            b"{}",
+            r"hf_dataset \(train/state.json\); .*/folder/train$",
+        ),
+        ("folder/pos/1.txt", b"", r"no pictures, but text \(pos/1.txt\)"),
+        ("folder/a.wav", b"RIFF", r"sound files; call carya\.audio_folder\(path\)"),
+        ("folder/README.md,folder/a/b/c.FLAC", b"fLaC", r"sound files; call carya\.audio_folder"),
+        ("folder/a.trans.txt,folder/a/c.ogg", b"OggS", r"sound files; call carya\.audio_folder"),
+        ("a.mp3", b"ID3", r"a sound file; call carya\.audio_folder"),
+        ("a.jpg", b"\xff\xd8", r"a picture; call carya\.files"),
+        ("a.json", b" [{}]", r"one array of JSON; write a record to a line"),
+        ("a.json", b"{}", r"call carya\.jsonl\(path\)"),
+        ("a.tar.gz", b"\x1f\x8b", r"a compressed tar, .* unpack it to a \.tar"),
+        ("a.tgz", b"\x1f\x8b", r"a compressed tar"),
+        ("a.bin", b"1234", r"call carya\.token_blocks\(path, length\)"),
+        ("a.pt", b"PK", r"no source loads those"),
+        ("a.tar", b"version https://git-lfs.github.com/spec/v1\noid", r"a pointer of Git LFS .* `git lfs pull`"),
+        ("folder/index.json", b'{"format": "carya tokens 1"}', r"call carya\.token_blocks\(path, length\)"),
+    ],
+)
+def test_what_no_source_takes_is_told_with_what_to_call(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    for one in name.split(","):
+        path = tmp_path / one
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(content)
+    with pytest.raises(carya.InvalidArgument, match=told):
+        carya.open(tmp_path / name.split("/")[0])

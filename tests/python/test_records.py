@@ -87,6 +87,8 @@ def test_unpacked_lists_and_sequences() -> None:
     assert found["id"] == b"a"
     assert found["tokens"][0] == 7
     assert found["tokens"][1].tolist() == [8, 9]
+    with pytest.raises(ValueError, match="a feature and a feature list are called 'tokens'"):
+        parsed(write.example({"tokens": [1]}) + sequence)
 
 
 def test_tfrecords_with_broken_records(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_members_of_tars_and_zips_mean_what_their_names_say(tmp_path: Path) -> N
         assert records.read(1) == {"txt": "two"}
         assert opened(path, raw=True).read(0)["cls"] == b"3"
         assert "key d/a" in records.place(0)
-        assert not records.notes
+        assert ["members are compressed" in note for note in records.notes] == ([True] if path.suffix == ".zip" else [])
 
 
 def test_tars_that_are_cut_off_appended_or_have_junk(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def test_files_with_labels_and_masks_are_cut_alike(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(images[-1])
         Image.fromarray(pixels).save(masks[-1])  # the same picture: then both must stay equal
     chain = carya.files(images, labels=lambda path: int(Path(path).stem), extra={"mask": masks})
-    chain = chain.shuffle(seed=1).decode_image().random_resized_crop(24).random_horizontal_flip().random_vertical_flip()
+    chain = chain.shuffle(seed=1).decode_image().random_resized_crop(24, extra_interpolation="bilinear")
+    chain = chain.random_horizontal_flip().random_vertical_flip()
     with carya.Loader(chain.batch(3)) as loader:
         for batch in loader:
             assert set(batch) == {"image", "mask", "label"}
@@ -153,6 +154,32 @@ def test_a_webdataset_key_that_lacks_something_is_a_broken_record(tmp_path: Path
         ]  # fmt: skip
     with carya.Loader(chain) as loader, pytest.raises(carya.SampleError, match=r"member lonely \(has no .jpg"):
         next(iter(loader))
+
+
+def test_hidden_members_of_a_webdataset_are_passed_over(tmp_path: Path) -> None:
+    members = [("./.DS_Store", b"x")]
+    for n in range(3):
+        for name, data in ((f"{n}.jpg", encoded(n)), (f"{n}.cls", str(n).encode())):
+            members += [(f"./._{name}", b"AppleDouble"), (f"./{name}", data)]  # as tar of macOS packs them
+    write_tar(tmp_path / "a.tar", members)
+    pipeline = carya.webdataset(tmp_path / "a.tar").decode_image()
+    assert len(pipeline) == 3
+    assert [int(pipeline[n]["label"]) for n in range(3)] == [0, 1, 2]
+
+
+def test_what_a_webdataset_key_lacks_never_reaches_a_function(tmp_path: Path) -> None:
+    members = [("0.txt", b"one"), ("0.json", b"1"), ("1.txt", b"two"), ("2.txt", b""), ("2.json", b"3")]
+    write_tar(tmp_path / "a.tar", members)
+    source = carya.webdataset(tmp_path / "a.tar", fields={"text": ["txt"], "more": ["json"]}, label=None)
+    assert source[2]["text"].size == 0  # a member that is empty is one
+    with pytest.raises(carya.SampleError, match=r"1 \(has no \.json\): there are no bytes of it"):
+        source[1]
+    pipeline = source.map(bytes, fields="more").batch(3, lists=["text", "more"])
+    with carya.Loader(pipeline, threads=1, epochs=1, on_error="mask") as loader:
+        (batch,) = loader
+        assert batch.valid.tolist() == [True, False, True]
+        assert [batch["more"][n] for n in (0, 2)] == [b"1", b"3"]
+        assert [entry["record"] for entry in loader.quarantine()] == [1]
 
 
 def test_a_webdataset_of_other_extensions_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from stores import FaultStore
 from streams import epoch_digest
 
 import carya
+from carya._records.opening import open_records
+from carya._sources.stores import at_endpoint
 
 _SOURCES: dict[str, Callable[..., carya.Pipeline]] = {
     "csv": lambda where, **options: carya.csv(f"{where}/rows-*.csv", **options),
@@ -229,8 +231,72 @@ def test_a_folder_of_images_in_a_bucket_is_that_of_the_files(data: Path, store: 
     for where in (f"s3://{BUCKET}/photos", f"s3://{BUCKET}/photos/"):
         remote = carya.image_folder(where, endpoint=store.url)
         assert epoch_digest(training(remote)) == epoch_digest(training(carya.image_folder(local)))
+        assert remote.class_names == carya.image_folder(local).class_names != []
     for where, said in ((f"s3://{BUCKET}/nothing", "no folder of a class"),):
         with pytest.raises(carya.NotFound, match=said):
             carya.image_folder(where, endpoint=store.url)
     with pytest.raises(carya.Unsupported, match="no listing"):
         carya.image_folder(f"{store.url}/{BUCKET}/photos")
+
+
+@pytest.fixture
+def saved(store: FaultStore, tmp_path: Path) -> Path:
+    """A folder as `save_to_disk` writes it; also in the store."""
+    arrow = pytest.importorskip("pyarrow")
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for part in range(2):
+        rows = range(5 * part, 5 * part + 5)
+        table = arrow.table({"image": [{"bytes": jpeg(n), "path": None} for n in rows], "label": [*rows]})
+        with arrow.ipc.new_stream(folder / f"data-{part:05}-of-00002.arrow", table.schema) as writer:
+            writer.write_table(table)
+    names = [{"filename": f"data-{part:05}-of-00002.arrow"} for part in range(2)]
+    (folder / "state.json").write_text(json.dumps({"_data_files": names}))
+    (folder / "dataset_info.json").write_text("{}")
+    store.objects.update({f"/{BUCKET}/saved/{path.name}": path.read_bytes() for path in folder.iterdir()})
+    return folder
+
+
+def test_a_dataset_of_hugging_face_in_a_store_is_that_of_the_files(store: FaultStore, saved: Path) -> None:
+    wanted: dict[str, Any] = {"image": "image", "label": "label"}
+    expected = epoch_digest(training(carya.hf_dataset(saved, **wanted)))
+    for where, options in (
+        (f"s3://{BUCKET}/saved", {"endpoint": store.url}),
+        (f"s3://{BUCKET}/saved/", {"endpoint": store.url}),
+        (f"{store.url}/{BUCKET}/saved", {}),
+    ):
+        assert epoch_digest(training(carya.hf_dataset(where, **wanted, **options))) == expected
+    opened = carya.open(f"s3://{BUCKET}/saved/", endpoint=store.url, **wanted)
+    assert epoch_digest(training(opened)) == expected
+    assert not list(Path(os.environ["CARYA_CACHE_DIR"]).rglob("*.arrow"))
+    url = at_endpoint(f"s3://{BUCKET}/saved/", store.url)
+    here = open_records(str(saved)).records
+    for partly in (True, False):
+        there = open_records(url, partly=partly).records
+        assert (there.kind, len(there)) == ("hf_dataset", 10)
+        np.testing.assert_equal([there.read(n) for n in range(10)], [here.read(n) for n in range(10)])
+
+
+def test_what_is_no_dataset_of_hugging_face_in_a_store_is_told(store: FaultStore, saved: Path) -> None:
+    def ask(folder: str, **options: Any) -> None:
+        carya.hf_dataset(f"s3://{BUCKET}/{folder}", image="image", endpoint=store.url, **options)
+
+    with pytest.raises(carya.NotFound, match=r"nothing has no state\.json; give a folder that save_to_disk wrote"):
+        ask("nothing")
+    with pytest.raises(carya.InvalidArgument, match=r"got 's3://.*saved,nothing\}'; give the URL of one folder"):
+        ask("{saved,nothing}")
+    store.objects[f"/{BUCKET}/hub/train-0.parquet"] = b"PAR1"
+    with pytest.raises(carya.NotFound, match=r"hub has no state\.json, but Parquet files; call carya\.parquet"):
+        ask("hub")
+    store.objects[f"/{BUCKET}/splits/dataset_dict.json"] = b'{"splits": ["train"]}'
+    with pytest.raises(carya.InvalidArgument, match="one of its splits"):
+        ask("splits")
+    for said in (b"{}", b'{"_data_files": [{"filename": "../a"}]}', b'{"_data_files": [{"filename": "a?b"}]}'):
+        store.objects[f"/{BUCKET}/saved/state.json"] = said
+        with pytest.raises(carya.InvalidArgument, match=r"state\.json"):
+            ask("saved")
+    store.fault = lambda path, count: "packed"
+    with pytest.raises(carya.InvalidArgument, match="packs what it sends"):
+        ask("saved")
+    with pytest.raises(carya.InvalidArgument, match="endpoint"):
+        carya.hf_dataset(saved, image="image", endpoint=store.url)

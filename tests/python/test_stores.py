@@ -355,7 +355,7 @@ def test_urls_that_are_not_read_are_refused_with_what_to_do(url: str, said: str)
 def test_mistakes_with_urls_say_what_to_do(store: FaultStore) -> None:
     where = f"{store.url}/{BUCKET}"
     for call, kind, said in [
-        (lambda: carya.lmdb(f"{where}/a.mdb"), carya.InvalidArgument, "is not read here, but by most sources"),
+        (lambda: carya.audio_folder(f"{where}/a"), carya.InvalidArgument, "is not read here, but by most sources"),
         (lambda: carya.open(f"{where}/a.mdb"), carya.NotFound, "404"),
         (lambda: carya.csv(f"{where}/a.csv"), carya.NotFound, "answered 404"),
         (lambda: carya.webdataset(f"{where}/no.tar").open(), carya.NotFound, "answered 404.*that exists"),

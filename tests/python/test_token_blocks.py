@@ -46,6 +46,13 @@ def test_the_header_of_llm_c(tmp_path: Path) -> None:
         carya.token_blocks(tmp_path, 50)
 
 
+def test_a_file_that_is_shorter_than_any_header_is_read(tmp_path: Path) -> None:
+    for size in (1, 7, 11):
+        np.arange(size, dtype=np.uint8).tofile(tmp_path / "a.bin")
+        pipeline = carya.token_blocks(tmp_path / "a.bin", 1, dtype="uint8")
+        assert [pipeline[n]["ids"].tolist() for n in range(len(pipeline))] == [[n] for n in range(size)]
+
+
 def test_an_index_of_megatron_says_the_dtype(tmp_path: Path) -> None:
     tokens = ids(300, most=1 << 20).astype("<i4")
     tokens.tofile(tmp_path / "a.bin")
@@ -66,7 +73,7 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
         with pytest.raises(carya.SampleError, match=why):
             carya.token_blocks(tmp_path, 2)
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(carya.SampleError, match=r"write it by numpy\.save"):
+    with pytest.raises(carya.SampleError, match=r"give files of numpy\.save"):
         carya.token_blocks(tmp_path, 2)
 
 
@@ -112,3 +119,37 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
     np.arange(80, dtype="<u2").tofile(tmp_path / "a.bin")
     with pytest.raises(carya.IoError, match="it changed"), carya.Loader(pipeline, threads=1, on_error="mask") as loader:
         list(loader)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
+def test_negative_numbers_stay_as_they_are(tmp_path: Path, dtype: str, native: bool) -> None:
+    values = np.array([5, -100, 7, -1, 60_000 if dtype != "int16" else 9, -(2**15)], dtype)
+    values.tofile(tmp_path / "a.bin")
+    np.save(tmp_path / "a.npy", values)
+    for name, options in (("a.bin", {"dtype": dtype}), ("a.npy", {})):
+        pipeline = carya.token_blocks(tmp_path / name, 3, native=native, **options)
+        assert [pipeline[i]["ids"].tolist() for i in range(2)] == values.reshape(2, 3).tolist()
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("int32", 32), ("uint32", 32), ("int64", 64)])
+def test_wider_ids_than_nothing_says_are_refused(tmp_path: Path, dtype: str, wide: int) -> None:
+    """They were taken for twice as many of 16 bits: -100 for 65436 and 65535."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 200_000, 3000)
+    if dtype != "uint32":
+        ids[::7] = -100
+    ids.astype(dtype).tofile(tmp_path / "a.bin")
+    with pytest.raises(
+        carya.InvalidArgument, match=rf'a\.bin: its bytes look like ids of {wide} bits.*give dtype="int{wide}"'
+    ):
+        carya.token_blocks(tmp_path / "a.bin", 4)
+    assert len(carya.token_blocks(tmp_path / "a.bin", 4, dtype=dtype)) == 750
+    assert len(carya.token_blocks(tmp_path / "a.bin", 4, dtype="uint16")) == 750 * wide // 16
+
+
+def test_small_ids_of_16_bits_are_not_taken_for_wider_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for most in (1, 2, 5, 17, 65, 256, 50_257):
+        rng.integers(0, most, 4096).astype("uint16").tofile(tmp_path / "a.bin")
+        assert len(carya.token_blocks(tmp_path / "a.bin", 4)) == 1024

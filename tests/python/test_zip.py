@@ -122,3 +122,14 @@ def test_members_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(data[:at] + entry + end)
     with pytest.raises(carya.SampleError, match="members that lie over each other"):
         carya.webdataset(tmp_path / "b.zip").open()
+
+
+def test_a_zip_behind_other_bytes_is_told_as_a_zip(tmp_path: Path) -> None:
+    """An archive that unpacks itself has its program in front, and begins as no tar does."""
+    path = write(tmp_path / "a.zip", 2)
+    path.write_bytes(b"#!/bin/sh\n" + bytes(4000) + path.read_bytes())
+    with pytest.raises(carya.SampleError, match=r"zip .*a\.zip: other bytes stand in front of it.*zip -J"):
+        carya.webdataset(path).open()
+    path.write_bytes(b"no archive at all" * 100)
+    with pytest.raises(carya.SampleError, match=r"tar .*a\.zip @0: not a tar header"):
+        carya.webdataset(path).open()

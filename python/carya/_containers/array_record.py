@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
-import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._errors import SampleError, Unsupported, invalid
-from .._formats.kept import digest, source_files
+from .._errors import Error, SampleError, Unsupported, invalid
+from .._formats.kept import File, digest, file_name, listed_files, of_each
+from .._joined import Expecting
 from .._pipeline.pipeline import Pipeline
+from .._sources.objects import ListedObject, ObjectPages
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
 from .codecs import UNPACKED_MAX, unpacked
 from .examples import parsed, read_varint
-from .ranges import File, Ranges
+from .ranges import Ranges
 
 NAMED = re.compile(r"^[^.].*\.(array_?record|arrayrecord)(-\d+-of-\d+)?$")
 # Source: Riegeli's description of its files (doc/riegeli_records_file_format.md): blocks of 64 KiB begin with a head of 24 B that
@@ -43,6 +45,7 @@ _AT_ONCE = 1 << 20  # bytes whose numbers are read together
 
 Array = np.ndarray[Any, Any]
 Record = Literal["bytes", "example"]
+_View = Callable[[int, int], memoryview]  # so many bytes of a file from an offset on
 
 
 def array_record(
@@ -62,8 +65,8 @@ def array_record(
 
     A record that cannot be read is a broken record (`Loader(on_error=)`), named by file, offset and reason. A file that changes
     while it is used is an IoError.
-    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are read by ranges: a worker
+    process asks for the chunks of the samples that it makes next, at most 8 MiB and 16 requests at the same time.
     Errors: NotFound, InvalidArgument (no record), SampleError (no ArrayRecord file, one that was cut off), Unsupported (chunks that
     were written with "transpose", pyarrow is missing).
     Reference: array_record.python.array_record_module.ArrayRecordReader.
@@ -79,7 +82,7 @@ def array_record(
     """
     if record not in ("bytes", "example"):
         raise invalid("array_record: record", record, '"bytes" or "example"')
-    files = source_files("array_record", paths, NAMED, "*.array_record", endpoint)
+    files = listed_files("array_record", paths, NAMED, "*.array_record", endpoint)
     rows = ArrayRecords(files, record)
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
@@ -107,19 +110,20 @@ class _Chunk(NamedTuple):
 _NO_CHUNK: tuple[tuple[int, int], _Chunk] = (-1, -1), _Chunk(b"", None)
 
 
-class ArrayRecords:
+class ArrayRecords(Expecting):
     """Records of ArrayRecord files by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
     def __init__(self, files: Sequence[File], record: Record) -> None:
         self._ranges = Ranges("array_record", files)
         self._record = record
-        self._indexes = [self._index_of(number) for number in range(len(files))]
+        self.expects = any(isinstance(file, ListedObject) for file in files)
+        self._indexes = of_each(lambda _, number: self._index_of(number), files, range(len(files)))
         self._ranges.close()
         self._starts = [0, *itertools.accumulate(int(index.firsts[-1]) for index in self._indexes)]
         if not len(self):
             raise invalid("array_record: paths", [file.path for file in files], "files with at least one record")
         about = [
-            (os.path.basename(file.path), file.size, *(digest(part.tobytes()) for part in index))
+            (file_name(file.path), file.size, *(digest(part.tobytes()) for part in index))
             for file, index in zip(files, self._indexes, strict=True)
         ]
         self.version = f"array_record 1 {digest(about, record)}"
@@ -137,9 +141,22 @@ class ArrayRecords:
             data = self._data(number, chunk, row)
             return {"record": data} if self._record == "bytes" else parsed(data)
         except (ValueError, RecursionError, Unsupported) as error:
+            if isinstance(error, Error) and not isinstance(error, Unsupported):
+                raise  # of a store
             # What is not supported was told when the pipeline was made; here it is a damaged byte.
             wanted = "copy the file again, or leave the record out"
             raise SampleError(f"{self.place(index)}: {error}; {wanted}") from error
+
+    def expect(self, indices: Sequence[int]) -> None:
+        if not self.expects:
+            return
+        places = []
+        for index in indices:
+            number, chunk, _ = self._at(index)
+            begins = self._indexes[number].begins
+            places.append((number, begins.item(chunk), begins.item(chunk + 1)))
+        # Of a chunk that was read last the records are here.
+        self._ranges.expect([place for place, _ in itertools.groupby(places)])
 
     def place(self, index: int) -> str:
         """Where a record is, for people: its chunk's offset, and its number in the file."""
@@ -168,17 +185,19 @@ class ArrayRecords:
             index = self._indexes[number]
             begin, end = index.begins.item(chunk), index.begins.item(chunk + 1)
             count = index.firsts.item(chunk + 1) - index.firsts.item(chunk)
-            found = self._chunk(number, begin, end, count, index.decoded.item(chunk))
+            view = functools.partial(self._ranges.view, number)
+            found = self._chunk(view, begin, end, count, index.decoded.item(chunk))
             if count == 1:
                 return found.data
             self._last = (number, chunk), found
         return self._last[1].record(row)
 
-    def _chunk(self, number: int, begin: int, end: int, count: int | None, decoded: int | None) -> _Chunk:
+    @staticmethod
+    def _chunk(view: _View, begin: int, end: int, count: int | None, decoded: int | None) -> _Chunk:
         """What the chunk that lies there holds; `count`: None: it is of the index. Errors: ValueError, Unsupported, IoError."""
         if end - begin > 2 * UNPACKED_MAX:
             raise ValueError(f"its chunk has {end - begin:,} B, and at most {2 * UNPACKED_MAX:,} B are read")
-        parts = _without_heads(self._ranges.view(number, begin, end - begin), begin)
+        parts = _without_heads(view(begin, end - begin), begin)
         head = bytes(parts[0][:_LOOKED_AT])
         if len(head) < _LOOKED_AT:
             head = b"".join(parts[:3])[:_LOOKED_AT]
@@ -219,32 +238,43 @@ class ArrayRecords:
 
     def _index_of(self, number: int) -> _Index:
         """What the file's end says. Errors: SampleError, Unsupported."""
-        path, size, _ = self._ranges.files[number]
+        file = self._ranges.files[number]
+        path, size, _ = file
+        pages = ObjectPages(file) if isinstance(file, ListedObject) else None
+        view = functools.partial(self._ranges.view, number) if pages is None else functools.partial(_paged, pages)
         try:
-            if size < 2 * _BLOCK or size % _BLOCK or not self._ranges.read(number, 0, 64).startswith(SIGNATURE):
+            if size < 2 * _BLOCK or size % _BLOCK or not bytes(view(0, 64)).startswith(SIGNATURE):
                 raise ValueError(f"it has {size:,} B, and begins or ends as no such file does")
             end = size - _BLOCK
-            chunk = self._chunk(number, end, size, None, None)
+            chunk = self._chunk(view, end, size, None, None)
             if chunk.ends is not None and len(chunk.ends) < 2:
                 raise ValueError("its end says nothing")
             said = dict(zip(*_numbers(chunk.record(0)), strict=True))
             footer = said.get(1, 0)
             if said.get(2) != _MAGIC or not 64 <= footer < end:
                 raise ValueError("its end is not that of an ArrayRecord file")
-            behind = _end_of(footer, _CHUNK_HEAD + int.from_bytes(self._head(number, footer)[8:16], "little"))
-            found = _index(self._chunk(number, footer, min(behind, end), None, None), footer)
+            behind = _end_of(footer, _CHUNK_HEAD + int.from_bytes(_head(view, footer)[8:16], "little"))
+            found = _index(self._chunk(view, footer, min(behind, end), None, None), footer)
             edges = {found.begins.item(0), found.begins.item(max(len(found.begins) - 2, 0))}
             # All chunks are, or none; a damaged byte makes one of them look so.
-            if {self._head(number, begin)[_KIND_AT] for begin in edges} == {_TRANSPOSED}:
+            if {_head(view, begin)[_KIND_AT] for begin in edges} == {_TRANSPOSED}:
                 raise Unsupported(f'array_record: {path}: it was written with "transpose"; write it without')
             return found
         except ValueError as error:
+            if isinstance(error, Error):
+                raise  # of a store
             wanted = "give files of ArrayRecordWriter that were closed, or copy it again if it was cut off"
             raise SampleError(f"array_record: {path}: {error}; {wanted}") from error
 
-    def _head(self, number: int, begin: int) -> bytes:
-        """The head of the chunk that begins there; its end lies behind it."""
-        return b"".join(_without_heads(self._ranges.view(number, begin, _BLOCK_HEAD + _CHUNK_HEAD), begin))
+
+def _head(view: _View, begin: int) -> bytes:
+    """The head of the chunk that begins there; its end lies behind it."""
+    return b"".join(_without_heads(view(begin, _BLOCK_HEAD + _CHUNK_HEAD), begin))
+
+
+def _paged(pages: ObjectPages, offset: int, size: int) -> memoryview:
+    pages.seek(offset)
+    return memoryview(pages.read(size) or b"")
 
 
 def _without_heads(data: memoryview, begin: int) -> list[memoryview]:

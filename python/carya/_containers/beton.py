@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import SampleError, Unsupported, invalid
+from .._errors import Error, SampleError, Unsupported, invalid
 from .._formats.addresses import at_addresses, record_name
-from .._formats.kept import Listed, digest, source_files
+from .._formats.kept import File, digest, listed_files, of_each, source_files
 from .._formats.needed import needed
 from .._formats.values import checked_names, native_order
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import encoded_fields
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .ranges import File, Ranges
+from .ranges import Ranges
 
 NAMED = re.compile(r"^[^.].*\.beton$")
 _VALUE_MAX = 1 << 30  # bytes of an image or array
@@ -72,7 +72,7 @@ def beton(
     A sample whose image is cut off or cannot be decoded is a broken record (`Loader(on_error=)`), named by file, place and field.
     A file that changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    folder as a whole, once for each version; with `image` or `encoded` they stay in their store and are read by ranges.
     Errors: NotFound (also a field that there is not: those that there are are named), InvalidArgument (fields that differ, no
     sample, a field of another type), SampleError (no file of FFCV, one that was cut off), Unsupported (other versions, fields of
     types of one's own, raw pixels in the field of `image`).
@@ -97,7 +97,7 @@ def beton(
             'image="photo" or encoded={...}, which leave all other fields but label= out and take no fields= or decode='
         )
         raise invalid("beton: image, encoded, label, fields, decode", (image, encoded, label, fields, decode), wanted)
-    files = source_files("beton", paths, NAMED, "*.beton", endpoint)
+    files = (listed_files if columns else source_files)("beton", paths, NAMED, "*.beton", endpoint)
     rows = BetonSamples(files, checked_names("beton: fields", fields, "names of fields"), decode)
     if columns:
         return rows.native(columns, label)
@@ -127,7 +127,7 @@ class BetonSamples:
 
     def __init__(self, files: Sequence[File], names: tuple[str, ...] | None, decode: bool) -> None:
         self._ranges, self._decode = Ranges("beton", files), decode
-        self._heads = [self._head(number) for number in range(len(files))]
+        self._heads = of_each(lambda _file, number: self._head(number), files, range(len(files)))
         self._ranges.close()
         self._fields = self._heads[0].fields
         for file, head in zip(files, self._heads, strict=True):
@@ -191,9 +191,10 @@ class BetonSamples:
             if labelled is not None:
                 labels.append(rows[f"f{labelled}"])
         self._ranges.close()
-        files = [file for file in self._ranges.files if isinstance(file, Listed)]
         found = None if labelled is None else np.concatenate(labels)
-        return at_addresses("beton", files, list(columns), np.concatenate(places), np.array(names), labels=found)
+        return at_addresses(
+            "beton", self._ranges.files, list(columns), np.concatenate(places), np.array(names), labels=found
+        )
 
     def _value(self, number: int, field: _Field, stored: Any) -> Any:
         """Errors: ValueError, Unsupported (Pillow is missing), IoError."""
@@ -246,6 +247,8 @@ class BetonSamples:
             good &= stored["mode"] == _JPEG
             try:
                 all_places, all_sizes = self._allocated(number)
+            except Error:  # of a store; some are ValueErrors too
+                raise
             except ValueError as error:
                 raise SampleError(f"beton: {file.path}: {error}; copy the file again") from error
             found = np.minimum(np.searchsorted(all_places, at), max(len(all_places) - 1, 0))
@@ -322,6 +325,8 @@ class BetonSamples:
             end = begin + samples * _row(fields).itemsize
             if end > size:
                 raise ValueError(f"wanted {end:,} B for {samples:,} samples, got {size:,} B")
+        except Error:
+            raise
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise SampleError(
                 f"beton: {path}: {error}; give files of FFCV's DatasetWriter, or copy it again if it was cut off"

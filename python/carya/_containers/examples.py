@@ -16,9 +16,10 @@ def parsed(data: bytes) -> dict[str, Any]:
     """The features of an Example, and of a SequenceExample its context and its lists. Errors: ValueError.
 
     A feature of one value is `bytes`, an `int` or a float32 (); of several a list of `bytes`, or an array int64 or float32 (n,).
-    A feature list is a list of those.
+    A feature list is a list of those. One that has the name of a feature of the context is an error.
     """
     found: dict[str, Any] = {}
+    lists: dict[str, Any] = {}
     for number, kind, value in _fields(data):
         if kind != _BYTES or number not in (1, 2):
             continue
@@ -26,8 +27,10 @@ def parsed(data: bytes) -> dict[str, Any]:
             if number == 1:
                 found[name] = _feature(entry)
             else:
-                found[name] = [_feature(item) for where, what, item in _fields(entry) if (where, what) == (1, _BYTES)]
-    return found
+                lists[name] = [_feature(item) for where, what, item in _fields(entry) if (where, what) == (1, _BYTES)]
+    if twice := found.keys() & lists.keys():
+        raise ValueError(f"a feature and a feature list are called {min(twice)!r}")
+    return found | lists
 
 
 def serialized(features: Mapping[str, tuple[int, Sequence[Any]]]) -> bytes:

@@ -3,59 +3,74 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import json
 import os
+import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 
-from .._errors import Exhausted, InvalidArgument, NotFound, SampleError, Unsupported, invalid
-from .._formats.kept import NAME_MAX, Listed, digest, has_room, kept_name, look_at, make_once
-from .._formats.token_blocks import Ids, TokenBlocks
+from .._errors import Error, Exhausted, InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
+from .._formats.kept import NAME_MAX, File, Listed, digest, has_room, kept_name, look_at, make_once
+from .._formats.token_blocks import Ids, TokenBlocks, check_mapped
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
+from .._sources.objects import ListedObject, all_at_once, object_at, open_file
 from .._sources.paths import PathLike, path_list
+from .._sources.stores import is_listed, is_url, list_objects, url_paths
 from .._stages.source import checked_dataset
 from .codecs import UNPACKED_MAX, library, unpacked, zstd_size
+from .litdata_rows import MAGIC, ArrowRows
 from .litdata_values import Decode, Tree, decoder, flat_dtype
 from .ranges import Ranges
 
 _INDEX_MAX = 1 << 30  # bytes of an index.json
 _OPEN_MAX = 256  # chunks that a process knows the offsets of
 _BLOCK = 8 << 20
+_LISTED_MIN = 1000  # of a folder: fewer are looked up one by one, since a listing has all that lies below it
 _CHUNK_MAX = 1 << 32  # its offsets have 32 bits
 # Source: litdata/streaming/framed_zstd.py: magic, version, flags, items, items per frame, frames; of each frame its first item,
 # items, offset, bytes, and bytes unpacked.
 _FRAMED, _FRAMED_HEAD, _FRAME = b"LDFZ01\0\0", struct.Struct("<8sHHIII"), struct.Struct("<IIQII")
-_ARROW = b"LDARW01\0"  # stands at the end of a chunk of Arrow rows
+_PACKED = re.compile(r"\.zstd(:\d+)?\.bin$")  # compression="zstd" or "zstd:3"
 
 Array = np.ndarray[Any, Any]
 
 
 def litdata(
-    folders: PathLike | Sequence[PathLike], *, block: int | None = None, pickles: Literal["refuse", "bytes"] = "refuse"
+    folders: PathLike | Sequence[PathLike],
+    *,
+    block: int | None = None,
+    native: bool = False,
+    pickles: Literal["refuse", "bytes"] = "refuse",
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Samples of LitData's chunks (`litdata.optimize`) in any order, read in worker processes by a reader of our own.
 
-    `folders`: one with an `index.json`, or several, one behind the other. Samples have the structure that was written. Their
-    leaves are what LitData reads, with arrays in place of tensors: text as `str`, numbers, bools, bytes, arrays, JSON as lists and
-    dicts, pictures of Pillow's as arrays (height, width, values). Files are their bytes: JPEG and other pictures, video, audio, PDF
+    `folders`: one with an `index.json`, or several, one behind the other; or URLs of such folders. Samples have the structure that
+    was written. Their leaves are what LitData reads, with arrays in place of tensors: text as `str`, numbers, bools, bytes, arrays,
+    JSON as lists and dicts, pictures of Pillow's as arrays (height, width, values). Files are their bytes: JPEG and other pictures, video, audio, PDF
     and the like, to be decoded by a function: `.map(decode, fields="image")`.
     `block`: of folders that were written for `TokensLoader`, as many ids as a sample has: `{"ids": int32 [block]}`, and what is
-    left behind a chunk's last block is left out, as LitData does it.
+    left behind a chunk's last block is left out, as LitData does it. `native=True`: such blocks are read by native threads, without
+    worker processes, in the dtype that was written, as by `carya.token_blocks(native=True)`; behind URLs they are read so only.
     `pickles`: leaves that LitData knew no better form for, and graphs, are pickles, which can run any code when they are loaded, so
     such folders are refused; "bytes" gives these leaves as bytes, which a function of yours may load, if you trust who wrote them.
 
     One range of a file is read for each sample. Chunks that are compressed as a whole or in frames are unpacked once into the
-    cache folder, as long as a tenth of the disk stays free, by pyarrow: `pip install carya[parquet]`.
+    cache folder, as long as a tenth of the disk stays free, by pyarrow: `pip install carya[parquet]`. So are chunks of Arrow rows,
+    which LitData writes where samples are dicts of numbers, text, bytes and lists: mapped from where they lie, and of a store from a
+    copy in the cache folder. `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Behind URLs a sample is a request, of one worker process after the other, so that
+    a store far away wants more of them (`threads=`).
 
     A sample that cannot be decoded is a broken record (`Loader(on_error=)`), named by file, offset and leaf; of a chunk that
     cannot be unpacked all are. A file that changes while it is used is an IoError.
     Errors: NotFound (also a chunk), InvalidArgument (no sample; `block` is missing, or too much), SampleError (an index that is none),
-    Unsupported (encrypted chunks, chunks of Arrow rows, loaders of other formats, pickles, bfloat16), Exhausted (no room to unpack).
+    Unsupported (encrypted chunks, pyarrow is missing, loaders of other formats, pickles, bfloat16), Exhausted (no room to unpack).
     Reference: litdata.StreamingDataset.__getitem__.
 
     >>> import carya, json, pathlib, struct, tempfile
@@ -72,15 +87,19 @@ def litdata(
         raise invalid("litdata: pickles", pickles, '"refuse" or "bytes"')
     if block is not None and (not isinstance(block, int) or isinstance(block, bool) or block < 1):
         raise invalid("litdata: block", block, "a number of ids from 1 on")
-    indexes = [_index(os.path.join(path, "index.json"), pickles) for path in path_list("litdata: folders", folders)]
-    rows: Any = LitDataSamples(indexes) if block is None else _blocks(indexes, block)
+    if not isinstance(native, bool) or (native and block is None):
+        raise invalid("litdata: native", native, "True or False, and True beside block= only")
+    indexes = [_index(folder, pickles) for folder in _folders(folders, endpoint)]
+    rows: Any = LitDataSamples(indexes) if block is None else _blocks(indexes, block, native)
+    if native:
+        return cast(TokenBlocks, rows).native()
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
 
 class _Chunk(NamedTuple):
     """A chunk as the index names it."""
 
-    file: Listed
+    file: File
     samples: int
     ids: int | None
     level: str  # what was compressed: "", "chunk", "batch" or "sample"
@@ -103,6 +122,7 @@ class _Opened(NamedTuple):
     ranges: Ranges
     offsets: Array  # int64
     packed: bool  # each sample is
+    rows: ArrowRows | None = None  # which are its samples
 
 
 class LitDataSamples:
@@ -145,6 +165,14 @@ class LitDataSamples:
     def __getitem__(self, index: int) -> Any:
         part = bisect.bisect_right(self._starts, index) - 1
         row = index - self._starts[part]
+        opened = self._open.get(part) or self._opened(part, index)
+        if opened.rows is not None:
+            try:
+                return opened.rows.row(row)
+            except ValueError as error:
+                raise SampleError(
+                    f"{self.place(index)}: {error}; copy the file again, or leave the sample out"
+                ) from error
         try:
             data = self._bytes_of(part, row, index)
         except OSError:
@@ -190,11 +218,11 @@ class LitDataSamples:
         row = index - self._starts[part]
         opened = self._open.get(part)
         packed = self._chunks[part][1].level in ("chunk", "batch")
-        at = "" if opened is None or packed else f" @{opened.offsets.item(row)}"
+        at = "" if opened is None or packed or opened.rows is not None else f" @{opened.offsets.item(row)}"
         return f"litdata: {self._chunks[part][1].file.path}{at}, sample {row}"
 
     @property
-    def files(self) -> list[Listed]:
+    def files(self) -> list[File]:
         """The chunks."""
         return [chunk.file for _, chunk in self._chunks]
 
@@ -207,11 +235,13 @@ class LitDataSamples:
     def kept_paths(self) -> list[str]:
         """What is in the cache folder of it."""
         paths = {
-            os.path.dirname(self._kept(chunk.file)) for _, chunk in self._chunks if chunk.level in ("chunk", "batch")
+            os.path.dirname(self._kept(chunk.file))
+            for _, chunk in self._chunks
+            if chunk.level in ("chunk", "batch") or isinstance(chunk.file, ListedObject)
         }
         return sorted(path for path in paths if self._folder and os.path.isdir(path))
 
-    def _kept(self, file: Listed) -> str:
+    def _kept(self, file: File) -> str:
         return os.path.join(self._folder, kept_name("unpacked", [file], "litdata", 1), "chunk")
 
     def _opened(self, part: int, index: int) -> _Opened:
@@ -219,16 +249,18 @@ class LitDataSamples:
         try:
             if part in self._failed:
                 raise ValueError(self._failed[part])
-            chunk.file.check("litdata")
+            _check(chunk.file)
             try:
                 found = self._open_chunk(chunk)
             except ValueError:
-                if chunk.level not in ("chunk", "batch") or not os.path.exists(self._kept(chunk.file)):
+                if not os.path.exists(self._kept(chunk.file)):
                     raise
                 os.unlink(self._kept(chunk.file))  # it may have been damaged there
                 found = self._open_chunk(chunk)
         except (ValueError, struct.error) as error:
-            chunk.file.check("litdata")
+            if isinstance(error, Error):
+                raise  # of a store
+            _check(chunk.file)
             self._failed[part] = str(error)
             raise SampleError(
                 f"{self.place(index)}: its chunk cannot be read: {error}; copy the file again, or leave its samples out"
@@ -256,10 +288,10 @@ class LitDataSamples:
         head = np.frombuffer(ranges.read(0, 0, min(begin, size)), "<u4")
         if begin > size or head[0] != chunk.samples:
             raise ValueError(f"it has {size:,} B and other samples than the {chunk.samples:,} of index.json")
-        if size >= 12 and ranges.read(0, size - 8, 8) == _ARROW and head[-1] == begin:
-            raise Unsupported(
-                f"litdata: {chunk.file.path}: its samples are Arrow rows; write them without nested types"
-            )
+        if size >= 12 and head[-1] == begin and ranges.read(0, size - 8, 8) == MAGIC:
+            if isinstance(chunk.file, ListedObject):
+                ranges = self._unpacked(chunk, lambda out: _copy(chunk.file, out))
+            return _Opened(ranges, np.zeros(0, np.int64), False, ArrowRows(ranges, chunk.samples))
         return _Opened(ranges, _checked(head[1:].astype(np.int64), begin, size), chunk.level == "sample")
 
     def _unpacked(self, chunk: _Chunk, copy: Callable[[BinaryIO], None]) -> Ranges:
@@ -271,10 +303,16 @@ class LitDataSamples:
         def write(temporary: str) -> None:
             with open(temporary, "wb") as out:
                 copy(out)
-            chunk.file.check("litdata")
+            _check(chunk.file)
 
         make_once(path, write, [chunk.file])
         return Ranges("litdata", [look_at("litdata", path)])
+
+
+def _check(file: File) -> None:
+    """Errors: IoError, when a file is another one by now. Each range of an object is of the version that was listed."""
+    if isinstance(file, Listed):
+        file.check("litdata")
 
 
 def _checked(offsets: Array, begin: int, end: int) -> Array:
@@ -304,22 +342,30 @@ def _frames(ranges: Ranges, chunk: _Chunk) -> tuple[Array, Array]:
     return offsets, found
 
 
+def _copy(file: File, out: BinaryIO) -> None:
+    """Errors: Exhausted."""
+    with open_file(file) as source:
+        while data := source.read(_BLOCK):
+            _write(file.path, out, data)
+
+
 def _copy_frames(ranges: Ranges, frames: Array, out: BinaryIO) -> None:
     """Errors: ValueError, Exhausted."""
     for offset, size, whole in frames.tolist():
         _write(ranges.files[0].path, out, unpacked("litdata", "zstd", ranges.read(0, offset, size), whole))
 
 
-def _copy_zstd(file: Listed, out: BinaryIO) -> None:
+def _copy_zstd(file: File, out: BinaryIO) -> None:
     """A file that is compressed as a whole. Errors: ValueError, Exhausted."""
     try:
-        with library("litdata").input_stream(file.path, compression="zstd") as source:
+        packed = open_file(file) if isinstance(file, ListedObject) else file.path
+        with library("litdata").input_stream(packed, compression="zstd") as source:
             while data := source.read(_BLOCK):
                 if out.tell() + len(data) > _CHUNK_MAX:
                     raise ValueError(f"unpacked, it has more than {_CHUNK_MAX:,} B")
                 _write(file.path, out, data)
     except OSError as error:
-        if error.errno is not None:
+        if isinstance(error, Error) or error.errno is not None:  # of a store, or of the system
             raise
         raise ValueError(str(error)) from error
 
@@ -354,13 +400,38 @@ def _no_index(path: str, error: Exception) -> SampleError:
     )
 
 
-def _index(path: str, pickles: str) -> _Index:
+def _folders(given: PathLike | Sequence[PathLike], endpoint: str | None) -> list[str]:
+    """Paths of folders, or URLs without "/" at the end."""
+    urls = url_paths("litdata: folders", given, endpoint)
+    if urls is None:
+        return path_list("litdata: folders", given)
+    return [url.rstrip("/") for url in urls]
+
+
+def _files(folder: str, names: Sequence[str]) -> Sequence[File]:
+    """Errors: NotFound; those of a store."""
+    paths = [os.path.join(folder, name) for name in names]
+    if not is_url(folder):
+        return [look_at("litdata", path) for path in paths]
+    if any(set(name) & set("%?#") for name in names):
+        raise invalid("litdata: folders", folder, "a folder whose chunks have names without %, ? and #")
+    if len(paths) > _LISTED_MIN and is_listed(folder):
+        with contextlib.suppress(Permission):  # then each is asked for alone
+            list_objects(f"{folder}/")  # which has what is asked for below, and what the index was listed as
+            object_at(f"{folder}/index.json")
+    return all_at_once(object_at, paths)
+
+
+def _index(folder: str, pickles: str) -> _Index:
     """Errors: NotFound, SampleError, Unsupported."""
-    if look_at("litdata", path).size > _INDEX_MAX:
+    (file,) = _files(folder, ["index.json"])
+    path = file.path
+    if file.size > _INDEX_MAX:
         raise SampleError(f"litdata: {path}: it has more than {_INDEX_MAX:,} B; give a folder of litdata.optimize")
+    with open_file(file) as raw:
+        text = raw.read()
     try:
-        with open(path, "rb") as file:
-            said = json.loads(file.read())
+        said = json.loads(text)
         config, listed = said["config"], said["chunks"]
         _check_config(path, config)
         level = config.get("compression_level") or "chunk" if config.get("compression") else ""
@@ -371,10 +442,14 @@ def _index(path: str, pickles: str) -> _Index:
         format_ = config["data_format"]
         if not isinstance(format_, list) or not format_ or not all(isinstance(name, str) for name in format_):
             raise ValueError("its data_format is no list of names")
-        chunks = [_chunk(os.path.dirname(path), one, level) for one in listed]
+        checked = [_chunk(one, level) for one in listed]
+        files = _files(folder, [name for name, *_ in checked])
+        chunks = [_Chunk(one, *about[1:]) for one, about in zip(files, checked, strict=True)]
     except NotFound as error:
         raise NotFound(f"{error}: {path} names it") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, Error):
+            raise
         raise _no_index(path, error) from error
     return _Index(path, chunks, format_, spec, config.get("item_loader") == "TokensLoader", pickles == "bytes")
 
@@ -392,8 +467,8 @@ def _check_config(path: str, config: Any) -> None:
         raise Unsupported(f"litdata: {path}: it is compressed by {config['compression']!r:.60}; write it with zstd")
 
 
-def _chunk(folder: str, said: Any, level: str) -> _Chunk:
-    """Errors: ValueError, NotFound."""
+def _chunk(said: Any, level: str) -> tuple[str, int, int | None, str]:
+    """The name of a chunk, and what else the index says of it. Errors: ValueError."""
     name, samples, ids = said["filename"], said["chunk_size"], said.get("dim")
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"a chunk is called {name!r:.80}")
@@ -407,11 +482,11 @@ def _chunk(folder: str, said: Any, level: str) -> _Chunk:
     if samples is None:
         raise ValueError(f"{name} has no number of samples")
     # Chunks that are compressed as a whole are called so; an index may have others beside them.
-    level = "" if level == "chunk" and not name.endswith(".zstd.bin") else level
-    return _Chunk(look_at("litdata", os.path.join(folder, name)), samples, ids, level)
+    level = "" if level == "chunk" and not _PACKED.search(name) else level
+    return name, samples, ids, level
 
 
-def _blocks(indexes: Sequence[_Index], block: int) -> TokenBlocks:
+def _blocks(indexes: Sequence[_Index], block: int, native: bool) -> TokenBlocks:
     """Errors: InvalidArgument, SampleError, Unsupported."""
     parts = []
     for index in indexes:
@@ -424,6 +499,7 @@ def _blocks(indexes: Sequence[_Index], block: int) -> TokenBlocks:
             raise Unsupported(f"litdata: {index.path}: {error}; write ids as integers") from None
         if dtype.kind not in "iu":
             raise Unsupported(f"litdata: {index.path}: its ids are {dtype}; write integers")
+        check_mapped("litdata", [chunk.file for chunk in index.chunks], native)
         for chunk in index.chunks:
             if chunk.level:
                 raise Unsupported(f"litdata: {chunk.file.path}: its ids are compressed; write them without compression")

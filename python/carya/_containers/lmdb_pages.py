@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .._errors import Error, IoError, SampleError, Unsupported, invalid
-from .._formats.kept import Listed
+from .._sources.objects import ListedObject
 from .ranges import Ranges
 
 # Source: liblmdb/mdb.c of LMDB 0.9, on machines of 64 bits, little-endian. A page begins with its number, pad, flags, and where its
@@ -28,6 +28,7 @@ _TRANSACTION_AT = _LAST_AT + 8
 _META_BYTES = _TRANSACTION_AT + 8
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _PAGE_MIN, _PAGE_MAX, _DEPTH_MAX = 512, 1 << 16, 32
+_AT_ONCE = 1 << 20  # bytes of pages
 
 
 # Key, place of the value in the file, its size, and whether it is a named database, which the value describes.
@@ -62,9 +63,7 @@ class LmdbPages:
 
     def __init__(self, ranges: Ranges, number: int, name: bytes | None) -> None:
         self._ranges, self._number = ranges, number
-        listed = ranges.files[number]
-        assert isinstance(listed, Listed)
-        self.path, self._size = listed.path, listed.size
+        self.path, self._size = ranges.files[number][:2]
         try:
             self._meta, self.mark = self._newest()
         except ValueError as error:
@@ -106,8 +105,6 @@ class LmdbPages:
         # The transaction behind it takes the place of the other.
         older = (newest.transaction + 1) % 2
         mark = older * first.page_bytes + _TRANSACTION_AT, metas[older].transaction
-        if (wanted := (newest.last_page + 1) * newest.page_bytes) > self._size:
-            raise ValueError(f"wanted {wanted:,} B, got {self._size:,} B")
         return newest, mark
 
     def _meta_of(self, page: int, at: int) -> _Meta:
@@ -139,27 +136,42 @@ class LmdbPages:
             return
         if not 0 < tree.depth <= _DEPTH_MAX:
             raise ValueError(f"its tree is {tree.depth:,} pages deep")
-        page_bytes, pages = self._meta.page_bytes, self._meta.last_page + 1
+        pages = min(self._meta.last_page + 1, self._size // self._meta.page_bytes)
         visited = 0
-        path = [iter([tree.root])]  # of each level, the pages that are still to be visited
+        path = [self._pages([tree.root])]  # of each level, the pages that are still to be visited
         while path:
-            number = next(path[-1], None)
-            if number is None:
+            number, page = next(path[-1], (_NO_PAGE, b""))
+            if number == _NO_PAGE:
                 path.pop()
                 continue
             visited += 1
-            if number >= pages or visited > pages:
-                raise ValueError(f"its tree has a page {number:,}, or one twice, of {pages:,}")
-            page = self._ranges.read(self._number, number * page_bytes, page_bytes)
+            if visited > pages:
+                raise ValueError(f"its tree has a page twice: {number:,}, of {pages:,}")
             said, _, kind, lower, _ = _PAGE.unpack_from(page)
-            if said != number or not _PAGE.size <= lower <= page_bytes:
+            if said != number or not _PAGE.size <= lower <= self._meta.page_bytes:
                 raise ValueError(f"page {number:,} has a damaged head")
             if kind & _KINDS == _LEAF and len(path) == tree.depth:
                 yield self._of_leaf(page, number, lower)
             elif kind & _KINDS == _BRANCH and len(path) < tree.depth:
-                path.append(iter(_children(page, lower)))
+                path.append(self._pages(_children(page, lower)))
             else:
                 raise ValueError(f"page {number:,} is of another kind than its place in the tree")
+
+    def _pages(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Pages with their numbers, as many at a time as a store is asked for at once. Errors: ValueError, IoError."""
+        size, pages = self._meta.page_bytes, self._meta.last_page + 1
+        for number in numbers:
+            # Pages that one transaction took and gave back are not written, so the file may end before the last one.
+            if self._size // size <= number < pages:
+                raise ValueError(f"wanted {(number + 1) * size:,} B, got {self._size:,} B")
+            if number >= pages:
+                raise ValueError(f"its tree has a page {number:,} of {pages:,}")
+        at_once = _AT_ONCE // size
+        for begin in range(0, len(numbers), at_once):
+            some = numbers[begin : begin + at_once]
+            yield from zip(
+                some, self._ranges.each(self._number, [(number * size, size) for number in some]), strict=True
+            )
 
     def _of_leaf(self, page: bytes, number: int, lower: int) -> list[Entry]:
         page_bytes, limit = len(page), (self._meta.last_page + 1) * len(page)
@@ -171,6 +183,8 @@ class LmdbPages:
             at, last = number * page_bytes + value, value + size
             if flags & _FAR:
                 at, last = int.from_bytes(page[value : value + 8], "little") * page_bytes + _PAGE.size, value + 8
+            if last <= page_bytes and self._size < at + size <= limit:
+                raise ValueError(f"wanted {at + size:,} B, got {self._size:,} B")
             if last > page_bytes or at + size > limit:
                 raise ValueError(f"page {number:,} has an entry that leads out of it, or out of the file")
             if flags & _MANY:
@@ -181,6 +195,8 @@ class LmdbPages:
 
 def check_mark(ranges: Ranges, number: int, mark: tuple[int, int]) -> None:
     """Behind a read. Errors: IoError, when a writer has committed since the mark was read."""
+    if isinstance(ranges.files[number], ListedObject):
+        return  # whose every range was of the version that was listed
     at, value = mark
     if int.from_bytes(ranges.read(number, at, 8), "little") != value:
         path = ranges.files[number].path

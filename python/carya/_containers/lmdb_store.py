@@ -6,6 +6,7 @@ import array
 import bisect
 import itertools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ import numpy as np
 
 from .._errors import Unsupported, invalid
 from .._formats.addresses import at_addresses, record_name
-from .._formats.kept import Listed, digest, look_at
+from .._formats.kept import File, digest, listed_files, look_at, source_files
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import checked_label, encoded_fields
 from .._sources.paths import PathLike, path_list
+from .._sources.stores import is_url
 from .._stages.source import checked_dataset
 from .lmdb_pages import LmdbPages, check_mark
 from .ranges import Ranges
 
+LMDBS = re.compile(r"^data\.mdb$")  # of a folder
 _KEYS_MAX = 1 << 32  # bytes of the keys of a database
 
 Array = np.ndarray[Any, Any]
@@ -33,11 +36,12 @@ def lmdb(
     image: str | None = None,
     encoded: Mapping[str, str] | None = None,
     label: Callable[[bytes], int] | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """Entries of LMDB databases in any order: fields `key` and `value`, both bytes; or values as encoded pictures, read natively.
 
-    `paths`: folders with a "data.mdb", or the file itself; several are one behind the other. `name`: of a named database inside,
-    None for the main one. Records are in the order of their keys. Where they lie is found by a reader of the file's pages, once when
+    `paths`: folders with a "data.mdb", or the file itself; several are one behind the other. Of a store: URLs of such files, or of
+    one folder, which ends with "/". `name`: of a named database inside, None for the main one. Records are in the order of their keys. Where they lie is found by a reader of the file's pages, once when
     the pipeline is made, and kept in memory; the library is not needed. Values are read in worker processes. What they mean is
     for a function to say: `.map(decode, fields="value")`. Pickles among them are never loaded.
 
@@ -49,6 +53,9 @@ def lmdb(
 
     A database that was written to since is an IoError under every policy: no batch has anything that another transaction than the
     listed one wrote, also while a writer is there (decision 037).
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
+    folder as a whole, once for each version; with `image` or `encoded` they stay in their store: pages with keys are read when the
+    pipeline is made, and values by ranges.
     Errors: NotFound, InvalidArgument (no entry, also no such named database), SampleError (no LMDB database, a damaged one),
     Unsupported (several values per key; a database of LMDB 1.0).
     Reference: lmdb.Transaction.cursor.
@@ -70,15 +77,18 @@ def lmdb(
         raise invalid("lmdb: image, encoded", fields, '"value": the whole value of an entry is the picture')
     if label is not None and not (fields and callable(label)):
         raise invalid("lmdb: label", label, 'a function of a key, beside image="value"; else .map(...) may make labels')
-    entries = LmdbEntries(_files(paths), name.encode() if isinstance(name, str) else name)
+    entries = LmdbEntries(_files(paths, endpoint, bool(fields)), name.encode() if isinstance(name, str) else name)
     if fields:
         return entries.native(list(fields), label)
     return Pipeline._of_dataset(checked_dataset(entries, None, False, entries.version))
 
 
-def _files(paths: PathLike | Sequence[PathLike]) -> list[Listed]:
+def _files(paths: PathLike | Sequence[PathLike], endpoint: str | None, native: bool) -> Sequence[File]:
+    given = path_list("lmdb: paths", paths) if not isinstance(paths, str) or not is_url(paths) else [paths]
+    if endpoint is not None or any(map(is_url, given)):
+        return (listed_files if native else source_files)("lmdb", paths, LMDBS, "data.mdb", endpoint)
     files = []
-    for path in path_list("lmdb: paths", paths):
+    for path in given:
         inside = os.path.join(path, "data.mdb")
         files.append(look_at("lmdb", inside if os.path.isdir(path) else path))
     return files
@@ -87,7 +97,7 @@ def _files(paths: PathLike | Sequence[PathLike]) -> list[Listed]:
 class LmdbEntries:
     """Entries of LMDB databases by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
-    def __init__(self, files: Sequence[Listed], name: bytes | None) -> None:
+    def __init__(self, files: Sequence[File], name: bytes | None) -> None:
         self._files, self._name = list(files), name
         self._ranges = Ranges("lmdb", files)
         self._keys: list[bytes] = []  # of each file all keys, one behind the other

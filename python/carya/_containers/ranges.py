@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._errors import IoError
-from .._formats.kept import Listed
-from .._sources.objects import ListedObject
+from .._formats.kept import File, Listed
+from .._sources.fetched import Fetched, joined_ranges
+from .._sources.objects import ListedObject, all_at_once
 
 _FILES_MAX = 64  # that a process has open
+_JOINED_MAX = 8 << 20  # bytes of one request for several ranges
 _VIEW_MAX = 4 << 20  # bytes of the memory of `view`; larger ranges have their own
-
-File = Listed | ListedObject
 
 
 class Ranges:
@@ -27,6 +29,7 @@ class Ranges:
         self.kind, self.files = kind, list(files)
         self._fds: dict[int, int] = {}
         self._buffer = bytearray()
+        self._fetched: Fetched | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fds": {}, "_buffer": bytearray()}
@@ -37,6 +40,8 @@ class Ranges:
         if isinstance(listed, ListedObject):
             if offset + size > listed.size:
                 raise IoError(f"{self.kind}: {listed.path} @{offset}: it ends at {listed.size:,}; copy it again")
+            if self._fetched is not None and size:
+                return self._fetched.read((number, offset, offset + size))
             return listed.read(offset, size)
         fd = self._fds.get(number)
         if fd is None:
@@ -51,6 +56,26 @@ class Ranges:
         if len(data) != size:
             raise self._short(number, offset, size, len(data))
         return data
+
+    def expect(self, places: Sequence[tuple[int, int, int]]) -> None:
+        """What is read next: the number of a file, where a range of it begins and where it ends. Of objects they are then asked for
+        together."""
+        if self._fetched is None:
+            self._fetched = Fetched(self.files)
+        self._fetched.expect(places)
+
+    def each(self, number: int, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """The same of several offsets and sizes, in their order; of an object many at a time, and those that lie near each other by
+        one request."""
+        if not isinstance(self.files[number], ListedObject):
+            yield from (self.read(number, offset, size) for offset, size in places)
+            return
+        joined = joined_ranges(sorted((number, offset, offset + size) for offset, size in places), _JOINED_MAX)
+        found = all_at_once(lambda part: self.read(number, part[1], part[2] - part[1]), joined)
+        for offset, size in places:
+            part = bisect.bisect_right(joined, (number, offset, sys.maxsize)) - 1
+            at = offset - joined[part][1]
+            yield found[part][at : at + size]
 
     def view(self, number: int, offset: int, size: int) -> memoryview:
         """The same without new memory: it holds until the next call of `view`."""
@@ -103,6 +128,10 @@ class Ranges:
             os.close(self._fds.pop(next(iter(self._fds))))
         fd = self._fds[number] = os.open(listed.path, os.O_RDONLY | os.O_CLOEXEC)
         return fd
+
+    def descriptor(self, number: int) -> int:
+        """Of a file that is open here, until `close` or 63 others are. Errors: IoError, NotFound (it is another file by now)."""
+        return self._fds.get(number) or self._opened(number)
 
     def close(self) -> None:
         """Close what is open. What is read next looks anew whether its file is the same."""

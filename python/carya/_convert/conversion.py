@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from .._errors import InvalidArgument, IoError, SampleError, invalid
+from .._errors import InvalidArgument, IoError, SampleError, Unsupported, invalid
+from .._formats.kept import place_of
 from .._records.opening import open_records
 from .._records.records import Records
 from .._records.values import size_of, spread
+from .._sources.stores import is_url
 from .crew import Crew
 from .formats import NAMES, Format, format_of
 from .journal import Journal, system_errors
@@ -83,7 +85,7 @@ def convert(request: Request, show: Show = lambda done, count: None) -> Report:
             "convert: --shard-bytes", request.shard_bytes, f"at most {form.shard_bytes_max:,} for {request.to}"
         )
     about = {
-        "version": 1, "source": os.path.abspath(request.source), "records": records.identity, "to": request.to,
+        "version": 1, "source": place_of(request.source), "records": records.identity, "to": request.to,
         "shard_bytes": request.shard_bytes, "schema": schema.digest, **(request.tokens.about if request.tokens else {}),
     }  # fmt: skip
     journal = Journal(request.folder, about)
@@ -242,6 +244,10 @@ def _runs(records: Records, start: int) -> Iterator[Run]:
 
 
 def _check(request: Request) -> None:
+    if is_url(request.folder):
+        raise Unsupported(
+            f"convert: {request.folder}: stores are not written to; give a folder of this machine, and copy it with the store's own program"
+        )
     if request.to not in NAMES and not (request.to == "tokens" and request.tokens):
         raise invalid("convert: --to", request.to, f"one of {', '.join(NAMES)}")
     if request.on_error not in ("raise", "skip"):
@@ -252,6 +258,8 @@ def _check(request: Request) -> None:
 
 def _check_apart(request: Request, records: Records) -> None:
     """Errors: InvalidArgument, where the folder lies among what is read."""
+    if is_url(request.source):
+        return
     folder = os.path.realpath(request.folder)
     sources = [os.path.realpath(file.path) for file in records.files] or [os.path.realpath(request.source)]
     inside = os.path.isdir(request.source) and (folder + os.sep).startswith(os.path.realpath(request.source) + os.sep)

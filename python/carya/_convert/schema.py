@@ -62,7 +62,9 @@ def kind_of(value: Any) -> str:
 
 
 def _samples(records: Records) -> Iterable[dict[str, Any]]:
-    for index in spread(len(records), _LOOKED_AT, records.in_blocks):
+    indices = [*spread(len(records), _LOOKED_AT, records.in_blocks)]
+    records.expect(indices)
+    for index in indices:
         try:
             yield records.read(index)
         except (SampleError, NotFound):

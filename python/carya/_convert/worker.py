@@ -71,6 +71,7 @@ def packed(records: Records, form: Format, run: Run) -> Iterator[tuple[Piece, by
     """The records of a run in order."""
     data, indices, size = list[bytes](), list[int](), 0
     problems: list[tuple[int, str]] = []
+    records.expect(range(run.first, run.stop))
     for index in range(run.first, run.stop):
         try:
             one = form.packed(records, index, form.stored(records, index))
@@ -98,6 +99,7 @@ def compared(records: Records, form: Format, check: Check) -> str:
         reader = form.reader(check.path, check.sizes)
         if len(reader) != len(check.indices):
             return f"it has {len(reader):,} records, and {len(check.indices):,} were written"
+        records.expect(check.indices)
         for row, index in enumerate(check.indices):
             field = form.alike(form.stored(records, index), reader.read(row))
             if field:

@@ -10,7 +10,8 @@ import numpy as np
 
 from .._pipeline.arrays import arrays_document
 from .._pipeline.pipeline import Pipeline
-from .kept import Listed
+from .._sources.objects import ListedObject
+from .kept import File
 
 NAME_MAX = 64  # bytes of a record's name
 _DIMENSIONS_MAX = 8  # of a row
@@ -20,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 def at_addresses(
     kind: str,
-    files: Sequence[Listed],
+    files: Sequence[File],
     encoded: Sequence[str],
     places: Array,
     names: Array,
@@ -31,10 +32,10 @@ def at_addresses(
     """A pipeline of ranges of files, read, decoded, cached and sent to workers as the members of tars are.
 
     `files`: as they were when the places were found: another size or time is an IoError under every policy, compared when the
-    source is opened and behind every read. `encoded`: the fields of a record. `places`: uint64 (records, fields, 3): of each field
+    source is opened and behind every read; of objects in stores, all of one bucket or host, another version. `encoded`: the fields of a record. `places`: uint64 (records, fields, 3): of each field
     the number of its file, offset and size; size 0: a broken record, as its name may say. `names`: bytes
     ("S", at most 64) by which people find a record in its file, none empty. `labels`: int64. `marks`: for each file where it has
-    eight bytes that each writer changes before it touches a record, and what they are as a number.
+    eight bytes that each writer changes before it touches a record, and what they are as a number; of objects it says nothing.
     Errors: InvalidArgument (fields with one name).
     """
     memory: dict[str, Array] = {
@@ -43,9 +44,10 @@ def at_addresses(
     }
     if labels is not None:
         memory["labels"] = np.ascontiguousarray(labels, np.int64)
-    stamps = []
+    stamps: list[int] = []
+    pins = [file.version for file in files if isinstance(file, ListedObject)]
     for file, (at, value) in zip(files, marks or [(-1, 0)] * len(files), strict=True):
-        stamps += [file.size, file.mtime_ns, at, value]
+        stamps += [file.size, 0, -1, 0] if isinstance(file, ListedObject) else [file.size, file.mtime_ns, at, value]
     return Pipeline._start(
         {
             **arrays_document(memory),
@@ -53,6 +55,7 @@ def at_addresses(
             "kind": kind,
             "paths": [file.path for file in files],
             "stamps": stamps,
+            **({"pins": pins} if pins else {}),
             "encoded": list(encoded),
             "label": labels is not None,
         },
@@ -80,7 +83,11 @@ class RawRows(NamedTuple):
 
 
 def rows_at_addresses(
-    kind: str, files: Sequence[Listed], fields: Sequence[RawRows], names: Array, labels: Array | None = None
+    kind: str,
+    files: Sequence[File],
+    fields: Sequence[RawRows],
+    names: Array,
+    labels: Array | None = None,
 ) -> Pipeline:
     """A pipeline of rows of arrays in files: ranges, and what they are behind them. Errors: InvalidArgument."""
     places = np.stack([field.places for field in fields], axis=1)
@@ -108,15 +115,15 @@ def is_label(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], fields: in
     return name == "label" and dtype == np.int64 and not shape and fields > 1
 
 
-def row_places(file: int, offset: int, rows: int, size: int) -> Array:
-    """Of rows of so many bytes that lie one behind the other.
+def row_places(file: int, offset: int, rows: int, size: int, step: int | None = None) -> Array:
+    """Of rows of so many bytes, each of which begins `step` bytes behind the one before; None: where that ends.
 
     >>> row_places(2, 128, 2, 24).tolist()
     [[2, 128, 24], [2, 152, 24]]
     """
     places = np.empty((rows, 3), np.uint64)
     places[:, 0], places[:, 2] = file, size
-    places[:, 1] = np.uint64(offset) + np.arange(rows, dtype=np.uint64) * np.uint64(size)
+    places[:, 1] = np.uint64(offset) + np.arange(rows, dtype=np.uint64) * np.uint64(step or size)
     return places
 
 

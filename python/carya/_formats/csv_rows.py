@@ -6,27 +6,30 @@ import array
 import contextlib
 import csv as csv_module
 import io
-import os
+import itertools
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .._errors import InvalidArgument, NotFound, SampleError, invalid
+from .._options import named_arguments
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, source_files
+from .kept import File, digest, file_name, text_files
 from .texts import TextRecords, Texts, line_starts
 from .values import as_dtype, checked_dtypes
 
 _NAMED = re.compile(r"^[^.].*\.(csv|tsv)(\.(gz|zst|bz2|xz))?$")
 _GUESSED = 1000  # records that say what the dtypes are
+_EXACT_DIGITS = 15  # every whole number of so many characters is a float64
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
+@named_arguments
 def csv(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -36,6 +39,7 @@ def csv(
     delimiter: str = ",",
     quotechar: str | None = '"',
     endpoint: str | None = None,
+    copy: bool = True,
 ) -> Pipeline:
     """Rows of CSV files in any order, parsed in worker processes.
 
@@ -48,13 +52,16 @@ def csv(
     separated by `delimiter`, "\\t" for instance; in `quotechar` they may hold delimiters, ends of lines and doubled quotes (None:
     quotes are text). Empty lines are no rows.
     `columns`: only these. `dtypes`: {"x": "float32", "name": str}. A column that has none is int64 or float64 where all its values
-    in the first 1,000 rows are (007 is text), else text. Fields: numbers (), text as `str`, of which a batch has a list. An empty value is NaN
-    in a column of floats, "" in one of text.
+    in the first 1,000 rows are (007 is text, as is a whole number that it would round), else text. Fields: numbers (), text as
+    `str`, of which a batch has a list. An empty value is NaN in a column of floats, "" in one of text.
 
     A row with more or fewer values than there are columns, or with a value that is none of its dtype, is a broken record
-    (`Loader(on_error=)`), named by file and offset. A file that changes while it is used is an IoError.
-    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    (`Loader(on_error=)`), named by file and offset; so is one with a whole number that a column of floats without a dtype would
+    round, as the number of somebody beyond 2**53: give that column `str` or "int64". A file that changes while it is used is an IoError.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. `copy`: objects behind URLs are copied into the
+    cache folder as a whole, once for each version. False: they stay in their store. Where their rows begin is found by reading
+    them once for each version, and then rows are read by ranges (docs/guides/stores.md says what that costs); compressed ones
+    are copied all the same.
     Errors: NotFound (no file, a column that there is not), InvalidArgument (no row, two columns of one name, files of other
     columns than the first, delimiter, quotechar, dtypes), SampleError (no text in UTF-8, a compressed file that was cut off, a
     file whose lines end with CR alone), Exhausted (no room to unpack), Unsupported (zstd without pyarrow).
@@ -70,7 +77,7 @@ def csv(
         sound = isinstance(given, str) and len(given) == 1 and given.isascii() and given not in "\r\n"
         if not sound and (given is not None or name == "delimiter"):
             raise invalid(f"csv: {name}", given, "one character of ASCII")
-    files = source_files("csv", paths, _NAMED, "*.csv or *.tsv", endpoint)
+    files = text_files("csv", paths, _NAMED, "*.csv or *.tsv", endpoint, copy)
     rows = CsvRows(files, _Dialect(delimiter, quotechar), columns, names, checked_dtypes("csv", dtypes))
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
@@ -94,17 +101,20 @@ class _Dialect:
             raise ValueError(f"it is {len(found)} rows")
         return list(found[0])
 
-    def starts(self, path: str) -> np.ndarray[Any, Any]:
+    def starts(self, open_: Callable[[], BinaryIO], _: int) -> np.ndarray[Any, Any]:
         """Where rows begin that are not empty; the last entry is the end of the file."""
-        if self.quotechar is None or not _has(path, self.quotechar.encode()):
-            return line_starts(path)
-        with open(path, "rb") as file, _long_fields():
-            at = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
-            file.seek(at)
+        with open_() as file:
+            plain = line_starts(file, (self.quotechar or "").encode())
+        if plain is not None:
+            return plain
+        with open_() as file, _long_fields():
+            first = file.readline()
+            at = 3 if first.startswith(b"\xef\xbb\xbf") else 0
+            left = itertools.chain([first[at:]], file)
 
             def lines() -> Iterator[str]:
                 nonlocal at
-                for line in file:
+                for line in left:
                     at += len(line)
                     yield line.decode("latin-1")  # quotes and delimiters are the same bytes in UTF-8
 
@@ -122,11 +132,6 @@ class _Dialect:
         return np.frombuffer(found, np.int64)
 
 
-def _has(path: str, byte: bytes) -> bool:
-    with open(path, "rb") as file:
-        return any(byte in block for block in iter(lambda: file.read(1 << 20), b""))
-
-
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
     """Fields of more than 128 KiB, which the csv module forbids by a setting of the process."""
@@ -142,15 +147,18 @@ class CsvRows(TextRecords):
 
     def __init__(
         self,
-        files: Sequence[Listed],
+        files: Sequence[File],
         dialect: _Dialect,
         columns: Sequence[str] | None,
         names: Sequence[str] | None,
         dtypes: Mapping[str, np.dtype[Any] | None],
     ) -> None:
+        if not files:
+            raise invalid("csv: paths", [], "files with at least one row")
         self._dialect = dialect
         how = (dialect.delimiter, dialect.quotechar)
-        self._texts = Texts("csv", files, dialect.starts, how, skip=0 if names is not None else 1)
+        with _long_fields():  # once for all threads that look for rows
+            self._texts = Texts("csv", files, dialect.starts, how, skip=0 if names is not None else 1)
         found = (
             [names] if names is not None else [self._head(*one) for one in zip(files, self._texts.heads(), strict=True)]
         )
@@ -168,9 +176,13 @@ class CsvRows(TextRecords):
         if not len(self):
             raise invalid("csv: paths", [file.path for file in files], "files with at least one row")
         self._columns = [(name, self._names.index(name), dtypes.get(name)) for name in wanted]
+        self._exact: frozenset[str] = (
+            frozenset()
+        )  # columns of floats that nobody asked for, in which nothing is rounded
         guessed = self._guessed([name for name in wanted if name not in dtypes])
         self._columns = [(name, place, guessed.get(name, dtype)) for name, place, dtype in self._columns]
-        sizes = [(os.path.basename(file.path), file.size) for file in files]
+        self._exact = frozenset(name for name, dtype in guessed.items() if dtype.kind == "f")
+        sizes = [(file_name(file.path), file.size) for file in files]
         shape = [(name, place, str(dtype)) for name, place, dtype in self._columns]
         self.version = f"csv 1 {digest(sizes, self._texts.counts, how, shape)}"
 
@@ -181,15 +193,21 @@ class CsvRows(TextRecords):
         try:
             values = self._dialect.values(record)
             if len(values) != len(self._names):
-                raise ValueError(f"it has {len(values)} values, and there are {len(self._names)} columns")
+                raise SampleError(
+                    f"{self._texts.place(index)}: it has {len(values)} values, and there are {len(self._names)} columns; mend the row, or "
+                    "give delimiter= or quotechar= as the file has them"
+                )
             for name, place, dtype in self._columns:
-                sample[name] = values[place] if dtype is None else _number(values[place], dtype)
+                value = values[place]
+                if len(value) > _EXACT_DIGITS and name in self._exact:
+                    _check_exact(value)
+                sample[name] = value if dtype is None else _number(value, dtype)
         except (ValueError, csv_module.Error) as error:
             where = f"{self._texts.place(index)}: {name}" + (": " if name else "")
             raise SampleError(f"{where}{error}; mend the row, give dtypes=, or leave it out") from error
         return sample
 
-    def _head(self, file: Listed, record: bytes) -> list[str]:
+    def _head(self, file: File, record: bytes) -> list[str]:
         try:
             return self._dialect.values(record)
         except (ValueError, csv_module.Error) as error:
@@ -199,6 +217,7 @@ class CsvRows(TextRecords):
     def _guessed(self, names: Sequence[str]) -> dict[str, np.dtype[Any]]:
         """Dtypes of columns all of whose values in the first rows are numbers."""
         kinds: dict[str, set[str]] = {name: set() for name in names}
+        self.expect(range(min(len(self), _GUESSED)))
         for index in range(min(len(self), _GUESSED)):
             with contextlib.suppress(SampleError):
                 for name, value in self[index].items():
@@ -206,7 +225,7 @@ class CsvRows(TextRecords):
                         kinds[name].add(_kind(value))
         found: dict[str, np.dtype[Any]] = {}
         for name, seen in kinds.items():
-            if seen == {"int64"}:
+            if seen and seen <= {"int64", "wide"}:
                 found[name] = np.dtype(np.int64)
             elif seen <= {"int64", "float64", ""} and seen != {""} and seen:
                 found[name] = np.dtype(np.float64)
@@ -225,18 +244,23 @@ def _checked_names(names: Sequence[str]) -> list[str]:
 
 
 def _kind(value: str) -> str:
-    """What a value looks like: "int64", "float64", "text", or "" of an empty one."""
+    """What a value looks like: "int64", "wide", an int64 that no float64 is, "float64", "text", or "" of an empty one.
+
+    Whole numbers that neither dtype holds are text: they are numbers of somebody or something, which rounding would make alike.
+    """
     if not value:
         return ""
     digits = value.strip().lstrip("+-")
-    if "_" in value or (len(digits) > 1 and digits[0] == "0" and digits.isdigit()):
+    whole = digits.isdigit()
+    if "_" in value or (whole and len(digits) > 1 and digits[0] == "0"):
         return "text"
-    for kind, parse in (("int64", _int64), ("float64", float)):
-        try:
-            parse(value)
-        except ValueError:
-            continue
-        return kind
+    with contextlib.suppress(ValueError):
+        number = int(value)
+        if -(2**63) <= number < 2**63:
+            return "int64" if float(number) == number else "wide"
+    with contextlib.suppress(ValueError):
+        rounded = float(value)
+        return "float64" if not whole or rounded == int(value) else "text"
     return "text"
 
 
@@ -245,6 +269,15 @@ def _int64(value: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"got {number}, and its dtype is int64")
     return number
+
+
+def _check_exact(value: str) -> None:
+    """Errors: ValueError: a whole number that float64 would round."""
+    if value.strip().lstrip("+-").isdigit() and float(value) != int(value):
+        shown = value if len(value) <= 80 else value[:80] + "..."
+        raise ValueError(
+            f"got {shown}, which the dtype float64, that of the column in the first {_GUESSED:,} rows, would round to {float(value):.0f}"
+        )
 
 
 def _number(value: str, dtype: np.dtype[Any]) -> Any:

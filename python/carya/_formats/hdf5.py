@@ -8,28 +8,31 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
-from .._options import integer
+from .._errors import Error, InvalidArgument, IoError, NotFound, SampleError, Unsupported, invalid
+from .._options import integer, named_arguments
 from .._pipeline.pipeline import Pipeline
+from .._sources.objects import ListedObject, ObjectPages, first_page, open_file
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
 from .addresses import RawRows, is_label, row_names, rows_at_addresses, why_not_raw
-from .kept import Listed, digest, source_files
+from .kept import File, digest, listed_files, of_each, source_files
 from .needed import needed
 from .values import native_order
 
 _NAMED = re.compile(r"^[^.].*\.(h5|hdf5|hdf|he5)$")
+_BEGINS_MAX = 1024  # files whose first pages are held, 128 KiB each, while a pipeline is made
 _OPEN_MAX = 16  # files that a process has open
 _CHUNK_CACHE = 64 << 20
 
 Array = np.ndarray[Any, Any]
 
 
+@named_arguments
 def hdf5(
     paths: PathLike | Sequence[PathLike],
     datasets: str | Sequence[str] | Mapping[str, str] | None = None,
@@ -59,10 +62,11 @@ def hdf5(
     A row that cannot be decoded is a broken record (`Loader(on_error=)`), named by file, dataset and row. A file that changes
     while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    folder as a whole, once for each version; with `native` they stay in their store and rows are read by ranges.
     Errors: NotFound (also a dataset that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
-    shapes that differ, no row), SampleError (no HDF5 file, one that was cut off), Unsupported (h5py is missing, structured
-    types, links to other files; with `native` what it does not take).
+    shapes that differ, no row, two of one field), SampleError (no HDF5 file, one that was cut off), IoError (one of the newer
+    format that a program has open for writing), Unsupported (h5py is missing,
+    structured types, links to other files; with `native` what it does not take).
     Reference: h5py.Dataset.__getitem__.
 
     >>> import carya, h5py, numpy as np, pathlib, tempfile
@@ -77,15 +81,18 @@ def hdf5(
     """
     needed("hdf5", "h5py", "hdf5")
     integer("hdf5: chunk_cache", chunk_cache, 0, "bytes of 0 or more")
-    files = source_files("hdf5", paths, _NAMED, "*.h5 or *.hdf5", endpoint)
-    wanted = _wanted(datasets)
-    if wanted is None:
-        wanted = _all(files[0])
-    rows = Hdf5Rows(files, wanted, chunk_cache)
     if not isinstance(native, bool):
         raise invalid("hdf5: native", native, "True or False")
+    files = (listed_files if native else source_files)("hdf5", paths, _NAMED, "*.h5 or *.hdf5", endpoint)
+    wanted = _wanted(datasets)
+    # h5py looks at one file at a time, and opens each twice.
+    begins = of_each(lambda file: first_page(file) if isinstance(file, ListedObject) else b"", files[:_BEGINS_MAX])
+    begins += [b""] * (len(files) - len(begins))
+    if wanted is None:
+        wanted = _all(files[0], begins[0])
+    rows = Hdf5Rows(files, wanted, chunk_cache, begins)
     if native:
-        return rows.native()
+        return rows.native(begins)
     return Pipeline._of_dataset(checked_dataset(rows, None, False, rows.version))
 
 
@@ -97,7 +104,19 @@ def _wanted(datasets: Any) -> dict[str, str] | None:
     named = dict(listed) if isinstance(listed, Mapping) else {name: name for name in listed}
     if not named or not all(isinstance(name, str) for pair in named.items() for name in pair):
         raise invalid("hdf5: datasets", datasets, "paths of datasets in the file")
-    return {name.strip("/").replace("/", "."): path.strip("/") for name, path in named.items()}
+    return _by_field("hdf5", [(name.strip("/"), path.strip("/")) for name, path in named.items()])
+
+
+def _by_field(subject: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Paths of datasets by field. Errors: InvalidArgument (two of one field, as "a/b" and "a.b")."""
+    found: dict[str, str] = {}
+    for name, path in named:
+        other = found.setdefault(name.replace("/", "."), path)
+        if other != path:
+            raise invalid(
+                f"{subject}: datasets", [other, path], 'a field for each, as datasets={"x": "a/b", "y": "a.b"}'
+            )
+    return found
 
 
 class _Column(NamedTuple):
@@ -112,9 +131,11 @@ class _Column(NamedTuple):
 class Hdf5Rows:
     """Rows of HDF5 files by index. Threads: one. It travels to worker processes, each of which opens files of its own."""
 
-    def __init__(self, files: Sequence[Listed], datasets: Mapping[str, str], chunk_cache: int) -> None:
+    def __init__(
+        self, files: Sequence[File], datasets: Mapping[str, str], chunk_cache: int, begins: Sequence[bytes]
+    ) -> None:
         self._files, self._datasets, self._cache = list(files), dict(datasets), chunk_cache
-        columns = [self._columns_of(file) for file in self._files]
+        columns = [self._columns_of(file, begin) for file, begin in zip(files, begins, strict=True)]
         for file, found in zip(self._files, columns, strict=True):
             for name, column in found.items():
                 like = columns[0][name]
@@ -160,29 +181,24 @@ class Hdf5Rows:
         number = bisect.bisect_right(self._starts, index) - 1
         return f"hdf5: {self._files[number].path}, row {index - self._starts[number]}"
 
-    def native(self) -> Pipeline:
+    def native(self, begins: Sequence[bytes]) -> Pipeline:
         """Rows as ranges of their files. Errors: InvalidArgument, Unsupported, SampleError."""
         places: dict[str, list[Array]] = {}
         labels: list[Array] = []
         like: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-        for number, file in enumerate(self._files):
-            try:
-                with _open(file.path, 0) as opened:
-                    in_memory = None
-                    for name, path in self._datasets.items():
-                        dataset = opened[path]
-                        like[name] = dataset.dtype, tuple(dataset.shape[1:])
-                        if is_label(name, *like[name], len(self._datasets)):
-                            in_memory = dataset
-                        else:
-                            found = _places(f"hdf5: {file.path}, {path}", dataset, number, file)
-                            places.setdefault(name, []).append(found)
-                    if in_memory is not None:  # behind the others: the file has bytes for as many rows of those
-                        labels.append(in_memory[:])
-            except Error:
-                raise
-            except Exception as error:
-                raise _no_file(file, error) from error
+        for number, (file, begin) in enumerate(zip(self._files, begins, strict=True)):
+            with _reading(file, begin) as opened:
+                in_memory = None
+                for name, path in self._datasets.items():
+                    dataset = opened[path]
+                    like[name] = dataset.dtype, tuple(dataset.shape[1:])
+                    if is_label(name, *like[name], len(self._datasets)):
+                        in_memory = dataset
+                    else:
+                        found = _places(f"hdf5: {file.path}, {path}", dataset, number, file)
+                        places.setdefault(name, []).append(found)
+                if in_memory is not None:  # behind the others: the file has bytes for as many rows of those
+                    labels.append(in_memory[:])
             file.check("hdf5")
         fields = [RawRows(name, *like[name], np.concatenate(lies)) for name, lies in places.items()]
         counts = [end - begin for begin, end in itertools.pairwise(self._starts)]
@@ -193,31 +209,60 @@ class Hdf5Rows:
         self._files[number].check("hdf5")
         if len(self._open) >= _OPEN_MAX:
             self._open.pop(next(iter(self._open)))[0].close()
-        file = _open(self._files[number].path, self._cache)
+        try:
+            file = _open(self._files[number].path, self._cache)
+        except OSError as error:
+            raise _no_file(self._files[number], error) from error
         self._open[number] = file, {name: file[path] for name, path in self._datasets.items()}
         return self._open[number]
 
-    def _columns_of(self, file: Listed) -> dict[str, _Column]:
-        try:
-            with _open(file.path, 0) as opened:
-                found = {name: _column(f"hdf5: {file.path}", opened, path) for name, path in self._datasets.items()}
-        except Error:
-            raise
-        except Exception as error:
-            raise _no_file(file, error) from error
+    def _columns_of(self, file: File, begin: bytes) -> dict[str, _Column]:
+        with _reading(file, begin) as opened:
+            found = {name: _column(f"hdf5: {file.path}", opened, path) for name, path in self._datasets.items()}
         counts = {self._datasets[name]: column.rows for name, column in found.items()}
         if len(set(counts.values())) != 1:
             raise invalid(f"hdf5: {file.path}: rows", counts, "datasets with as many rows")
         return found
 
 
-def _open(path: str, cache: int) -> Any:
+def _open(source: str | BinaryIO, cache: int) -> Any:
     import h5py
 
-    return h5py.File(path, "r", locking=False, rdcc_nbytes=cache, rdcc_nslots=10007)
+    def opened(**how: bool | None) -> Any:
+        return h5py.File(source, "r", rdcc_nbytes=cache, rdcc_nslots=10007, **how)
+
+    if not isinstance(source, str):
+        return opened()
+    for locking in (False, None):
+        try:
+            return opened(locking=locking)
+        except OSError as error:
+            if "flag values don't match" not in str(error):
+                raise
+    return opened(locking=True)  # as this process has it open elsewhere: the library wants all of one kind
 
 
-def _places(subject: str, dataset: Any, number: int, file: Listed) -> Array:
+@contextlib.contextmanager
+def _reading(file: File, begin: bytes = b"") -> Iterator[Any]:
+    """The file, to be looked at; `begin`: what was read of an object. Errors: SampleError (no HDF5 file, a damaged one); of an object those of its store."""
+    pages = ObjectPages(file, begin) if isinstance(file, ListedObject) else None
+    failure: Exception | None = None
+    try:
+        with _open(file.path if pages is None else cast(BinaryIO, pages), 0) as opened:
+            yield opened
+    except Exception as error:
+        if pages is None and isinstance(error, Error):
+            raise
+        failure = error if isinstance(error, Error) else _no_file(file, error)
+        if pages is None:
+            raise failure from error
+    if failure is not None:
+        # What h5py holds in the frames of a traceback it frees when the interpreter ends, in Python that is no more.
+        failure.__cause__ = failure.__context__ = None
+        raise failure.with_traceback(None)
+
+
+def _places(subject: str, dataset: Any, number: int, file: File) -> Array:
     """Where the rows of a dataset lie. Errors: Unsupported (not in one piece each), SampleError (behind the end)."""
     dtype, shape = dataset.dtype, tuple(dataset.shape[1:])
     rows, size = int(dataset.shape[0]), dtype.itemsize * math.prod(shape)
@@ -241,9 +286,7 @@ def _places(subject: str, dataset: Any, number: int, file: Listed) -> Array:
     places[:, 1] = begins[row // np.uint64(each)] + row % np.uint64(each) * np.uint64(size)
     if rows and int(places[:, 1].max()) > file.size - size:
         raise SampleError(f"{subject}: it ends behind the end of the file; copy it again")
-    with open(
-        file.path, "rb"
-    ) as raw:  # the library may count from elsewhere: behind a user's block, in a file of parts
+    with open_file(file) as raw:  # the library may count from elsewhere: behind a user's block, in a file of parts
         for at in {0, rows - 1} if rows else ():
             raw.seek(int(places[at, 1]))
             if raw.read(size) != np.asarray(dataset[at]).tobytes():
@@ -276,9 +319,14 @@ def _chunks(dataset: Any, count: int) -> Array | None:
     return begins if seen.all() else None
 
 
-def _no_file(file: Listed, error: Exception) -> Exception:
+def _no_file(file: File, error: Exception) -> Exception:
     if isinstance(error, OSError) and _is_of_system(error):
         return error
+    if "already open for write" in str(error):
+        return IoError(
+            f"hdf5: {file.path}: a program has it open for writing, or ended while it had, so that what is in it may be half written; close "
+            f"it there, or, where none has it open, take the mark off: h5clear -s {file.path}"
+        )
     return SampleError(f"hdf5: {file.path}: {_said(error)}; give HDF5 files, or copy it again if it was cut off")
 
 
@@ -291,7 +339,7 @@ def _is_of_system(error: OSError) -> bool:
     return error.errno is not None and "unable to" not in str(error).lower()
 
 
-def _all(file: Listed) -> dict[str, str]:
+def _all(file: File, begin: bytes) -> dict[str, str]:
     """The datasets of a file that have as many rows as the longest, by field."""
     import h5py
 
@@ -301,15 +349,12 @@ def _all(file: Listed) -> dict[str, str]:
         if isinstance(item, h5py.Dataset) and item.shape:
             found[path] = item.shape[0]
 
-    try:
-        with _open(file.path, 0) as opened:
-            opened.visititems(visit)  # follows no links to other files
-    except Exception as error:
-        raise _no_file(file, error) from error
+    with _reading(file, begin) as opened:
+        opened.visititems(visit)  # follows no links to other files
     longest = max(found.values(), default=0)
     if not longest:
         raise invalid(f"hdf5: {file.path}: datasets", list(found), "a file with a dataset that has rows")
-    return {path.replace("/", "."): path for path, rows in found.items() if rows == longest}
+    return _by_field(f"hdf5: {file.path}", [(path, path) for path, rows in found.items() if rows == longest])
 
 
 def _column(subject: str, file: Any, path: str) -> _Column:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._errors import SampleError, invalid
+from .._options import named_arguments
 from .._pipeline.pipeline import Pipeline
 from .._sources.paths import PathLike
 from .._stages.identity import identity
 from .._stages.source import checked_dataset
-from .kept import Listed, digest, source_files
-from .texts import TextRecords, Texts, line_starts
+from .kept import File, digest, file_name, text_files
+from .texts import TextRecords, Texts, lines_of
 from .values import as_dtype, checked_dtypes, checked_names
 
 _NAMED = re.compile(r"^[^.].*\.(jsonl|ndjson|json)(\.(gz|zst|bz2|xz))?$")
 
 
+@named_arguments
 def jsonl(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -27,6 +28,7 @@ def jsonl(
     dtypes: Mapping[str, Any] | None = None,
     loads: Callable[[str], Any] = json.loads,
     endpoint: str | None = None,
+    copy: bool = True,
 ) -> Pipeline:
     """Lines of JSON in any order, each a record, parsed in worker processes.
 
@@ -45,8 +47,10 @@ def jsonl(
 
     A line that is no JSON is a broken record (`Loader(on_error=)`), named by file and offset. A file that changes while it is
     used is an IoError.
-    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. `copy`: objects behind URLs are copied into the
+    cache folder as a whole, once for each version. False: they stay in their store. Where their lines begin is found by reading
+    them once for each version, and then lines are read by ranges (docs/guides/stores.md says what that costs); compressed ones
+    are copied all the same.
     Errors: NotFound, InvalidArgument (no line, a dtype that is none of numbers), SampleError (no text in UTF-8, a compressed file
     that was cut off), Exhausted (no room to unpack), Unsupported (zstd without pyarrow).
     Reference: json.loads of each line.
@@ -58,7 +62,7 @@ def jsonl(
     {'text': 'two', 'n': array(2.5, dtype=float32)}
     """
     shown = "*.jsonl, *.ndjson or *.json"
-    files = source_files("jsonl", paths, _NAMED, shown, endpoint)
+    files = text_files("jsonl", paths, _NAMED, shown, endpoint, copy)
     names = checked_names("jsonl: fields", fields, "names of fields")
     if not callable(loads):
         raise invalid("jsonl: loads", loads, "a function of a line, such as orjson.loads")
@@ -71,17 +75,17 @@ class JsonLines(TextRecords):
 
     def __init__(
         self,
-        files: Sequence[Listed],
+        files: Sequence[File],
         fields: tuple[str, ...] | None,
         dtypes: Mapping[str, Any] | None,
         loads: Callable[[str], Any],
     ) -> None:
         self._fields, self._loads = fields, loads
         self._dtypes = {name: dtype for name, dtype in checked_dtypes("jsonl", dtypes).items() if dtype is not None}
-        self._texts = Texts("jsonl", files, line_starts)
+        self._texts = Texts("jsonl", files, lines_of)
         if not len(self):
             raise invalid("jsonl: paths", [file.path for file in files], "files with at least one line")
-        sizes = [(os.path.basename(file.path), file.size) for file in files]
+        sizes = [(file_name(file.path), file.size) for file in files]
         how = (fields, [(name, str(dtype)) for name, dtype in sorted(self._dtypes.items())], identity(loads))
         self.version = f"jsonl 1 {digest(sizes, self._texts.counts, how)}"
 
@@ -95,7 +99,11 @@ class JsonLines(TextRecords):
                 value = _with_dtype(value, name, dtype)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             place = self._texts.place(index)
-            raise SampleError(f"{place}: {type(error).__name__}: {error}; mend the line, or leave it out") from error
+            whole = index == 0 and isinstance(error, ValueError) and line.lstrip().startswith(b"[")
+            cure = "a JSON list is no JSON Lines: write each of its records on a line of its own"
+            raise SampleError(
+                f"{place}: {type(error).__name__}: {error}; {cure if whole else 'mend the line, or leave it out'}"
+            ) from error
         return value
 
 

@@ -11,17 +11,16 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
-from .._sources.objects import ListedObject, asking, object_at
+from .._sources.objects import ListedObject, all_at_once, object_at
 from .._sources.paths import PathLike, record_paths
 from .._sources.stores import is_url, scheme_of, url_paths
 
 _BLOCK = 8 << 20
-_AT_ONCE = 16  # objects that are copied at the same time: a store is waited for
 NAME_MAX = 255  # bytes of a file's name
 _T = TypeVar("_T")
 
@@ -37,6 +36,9 @@ class Listed(NamedTuple):
         """Errors: IoError (under every policy), when the file is another one by now."""
         if look_at(kind, self.path) != self:
             raise IoError(f"{kind}: {self.path}: it changed since it was listed; make the pipeline anew")
+
+
+File = Listed | ListedObject
 
 
 def look_at(kind: str, path: str) -> Listed:
@@ -59,7 +61,7 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def kept_name(kind: str, files: Sequence[Listed | ListedObject], *how: object) -> str:
+def kept_name(kind: str, files: Sequence[File], *how: object) -> str:
     """The name in the cache folder of what is made of these files, as they are now, in this way.
 
     What is made of objects is for this user alone, by name too: where users share a cache folder each has their own.
@@ -79,7 +81,7 @@ def has_room(folder: str, size: int) -> bool:
     return disk.free - size >= disk.total // 10
 
 
-def make_once(path: str, write: Callable[[str], None], files: Sequence[Listed | ListedObject]) -> None:
+def make_once(path: str, write: Callable[[str], None], files: Sequence[File]) -> None:
     """`write(temporary)`, unless `path` is there. One process at a time writes, and the others wait for it.
 
     `files`: what it is made of. Nobody may read it who may not read those; what was an object is this user's alone.
@@ -109,7 +111,7 @@ def make_once(path: str, write: Callable[[str], None], files: Sequence[Listed | 
             os.unlink(f"{path}.lock")
 
 
-def _mode_of(files: Sequence[Listed | ListedObject]) -> int:
+def _mode_of(files: Sequence[File]) -> int:
     mode = 0o644
     for file in files:
         mode &= 0o600 if isinstance(file, ListedObject) else os.stat(file.path).st_mode | 0o600
@@ -139,7 +141,7 @@ def source_files(
     Errors: those of `record_paths`, `url_paths` and `look_at`; of URLs those of the store, Exhausted (no room for the copies),
     Unsupported (no cache folder).
     """
-    return _found(kind, given, named, shown, endpoint, lambda url: look_at(kind, _copy(kind, url)))
+    return _found(kind, given, named, shown, endpoint, lambda url: copied(kind, object_at(url)))
 
 
 def listed_files(
@@ -148,9 +150,30 @@ def listed_files(
     named: re.Pattern[str],
     shown: str,
     endpoint: str | None = None,
-) -> list[Listed] | list[ListedObject]:
+) -> Sequence[File]:
     """The same for a source that reads objects by ranges: they stay in their store."""
     return _found(kind, given, named, shown, endpoint, object_at)
+
+
+def text_files(
+    kind: str,
+    given: PathLike | Sequence[PathLike],
+    named: re.Pattern[str],
+    shown: str,
+    endpoint: str | None,
+    copy: bool,
+) -> Sequence[File]:
+    """One or the other. Errors: theirs; InvalidArgument (`copy`)."""
+    if not isinstance(copy, bool):
+        raise invalid(f"{kind}: copy", copy, "True, or False to leave objects in their store")
+    return (source_files if copy else listed_files)(kind, given, named, shown, endpoint)
+
+
+def of_each(look: Callable[..., _T], files: Sequence[File], *beside: Sequence[Any]) -> list[_T]:
+    """`look(file, ...)` for each file in turn; of objects many at a time, since a store is waited for."""
+    if not any(isinstance(file, ListedObject) for file in files):
+        return list(map(look, files, *beside))
+    return all_at_once(look, files, *beside)
 
 
 def _found(
@@ -164,8 +187,7 @@ def _found(
     urls = url_paths("paths", given, endpoint, named, shown)
     if urls is None:
         return [look_at(kind, path) for path in record_paths(given, named, shown)]
-    with asking(_AT_ONCE) as threads:
-        return list(threads.map(of_url, urls))
+    return all_at_once(of_url, urls)
 
 
 def file_name(path: str) -> str:
@@ -174,16 +196,15 @@ def file_name(path: str) -> str:
     return unquote(last) if is_url(path) and scheme_of(path).startswith("http") else last
 
 
-def _copy(kind: str, url: str) -> str:
-    """The path of an object's copy, which has its name: what a stream is called by is that of the file."""
+def copied(kind: str, listed: ListedObject) -> Listed:
+    """An object's copy, which has its name: what a stream is called by is that of the file."""
+    url, size, _ = listed
     folder = cache_dir()
     if not folder:
         raise Unsupported(f"{kind}: {url}: no cache folder can be written; give CARYA_CACHE_DIR one")
     name = file_name(url)
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > NAME_MAX:
         raise invalid(f"{kind}: paths", url, "the URL of an object whose name a file can have")
-    listed = object_at(url)
-    size = listed.size
     path = os.path.join(folder, kept_name("unpacked", [listed], "object"), name)
 
     def write(temporary: str) -> None:
@@ -198,4 +219,4 @@ def _copy(kind: str, url: str) -> str:
     if os.path.getsize(path) != size:  # damaged
         os.unlink(path)
         make_once(path, write, [listed])
-    return path
+    return look_at(kind, path)

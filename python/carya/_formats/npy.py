@@ -17,12 +17,14 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 
 from .._errors import Error, InvalidArgument, NotFound, SampleError, Unsupported, invalid
+from .._options import named_arguments
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
+from .._sources.objects import open_file
 from .._sources.paths import PathLike
 from .._stages.source import checked_dataset
 from .addresses import RawRows, is_label, row_names, row_places, rows_at_addresses, why_not_raw
-from .kept import Listed, digest, kept_name, make_once, source_files
+from .kept import File, digest, kept_name, listed_files, make_once, of_each, source_files
 from .texts import copy_with_room
 from .values import checked_names, native_order
 
@@ -37,6 +39,7 @@ Array = np.ndarray[Any, Any]
 Record = Literal["row", "file"]
 
 
+@named_arguments
 def npy(
     paths: PathLike | Sequence[PathLike] | Mapping[str, PathLike | Sequence[PathLike]],
     *,
@@ -59,7 +62,7 @@ def npy(
 
     A file that changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    folder as a whole, once for each version; with `native` they stay in their store and rows are read by ranges.
     Errors: NotFound, InvalidArgument (numbers of files or rows, dtypes or shapes that differ, no row), SampleError (no .npy file,
     one that was cut off), Unsupported (objects, text, structured dtypes; with `native` what it does not take).
     Reference: numpy.load(allow_pickle=False).
@@ -73,16 +76,17 @@ def npy(
     [('value', 'int16', (2,))]
     """
     by_name = paths if isinstance(paths, Mapping) else {"": paths}
-    listed = {name: source_files("npy", given, _NPY, "*.npy", endpoint) for name, given in by_name.items()}
+    find = listed_files if native is True else source_files
+    listed = {name: find("npy", given, _NPY, "*.npy", endpoint) for name, given in by_name.items()}
     counts = {name: len(found) for name, found in listed.items()}
     if len(set(counts.values())) != 1:
         raise invalid("npy: paths", counts, "as many files of each field")
-    parts = []
-    for row in zip(*listed.values(), strict=True):
-        parts.append({name: _npy_array(file) for name, file in zip(listed, row, strict=True)})
+    arrays = {name: of_each(npy_array, found) for name, found in listed.items()}
+    parts = [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
     return _pipeline("npy", parts, record, native)
 
 
+@named_arguments
 def npz(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -106,7 +110,7 @@ def npz(
     An array that cannot be unpacked makes its rows broken records (`Loader(on_error=)`), named by file and array. A file that
     changes while it is used is an IoError.
     `endpoint`: of another server than the cloud's, for s3://, gs:// and az://. Objects behind URLs are copied into the cache
-    folder as a whole, once for each version.
+    folder as a whole, once for each version; with `native` they stay in their store and rows are read by ranges.
     Errors: NotFound (also an array that there is not: those that there are are named), InvalidArgument (numbers of rows, dtypes or
     shapes that differ, no row), SampleError (no .npz file, one that was cut off), Unsupported (objects, text, structured dtypes,
     encrypted files; with `native` what it does not take), Exhausted (no room to unpack).
@@ -118,12 +122,11 @@ def npz(
     >>> carya.npz(name)[1]
     {'x': array([2, 3], dtype=int16), 'y': array(0.5)}
     """
-    files = source_files("npz", paths, _NPZ, "*.npz", endpoint)
+    files = (listed_files if native is True else source_files)("npz", paths, _NPZ, "*.npz", endpoint)
     names = checked_names("npz: arrays", arrays, "names of arrays")
-    parts: list[dict[str, _Stored]] = []
-    for file in files:
-        parts.append(_npz_arrays(file, names))
-        names = names or tuple(parts[0])
+    parts = [_npz_arrays(files[0], names)]
+    wanted = names or tuple(parts[0])
+    parts += of_each(lambda file: _npz_arrays(file, wanted), files[1:])
     return _pipeline("npz", parts, record, native)
 
 
@@ -157,12 +160,14 @@ def _native(kind: str, parts: list[dict[str, _Stored]]) -> Pipeline:
                 raise Unsupported(f"{kind}: {one.subject}: native=True: {why}; leave native= out")
     if not sum(counts):
         raise _no_row(kind, parts)
-    files: dict[Listed, int] = {}  # with their numbers
+    files: dict[File, int] = {}  # with their numbers
     fields, labels = [], None
     for name, like in first.items():
         stored = [part[name] for part in parts]
         if is_label(name, like.dtype, like.shape[1:], len(first)):
-            labels = np.concatenate([_values(kind, one) for one in stored])
+            labels = np.concatenate(
+                of_each(lambda _file, one: _values(kind, one), [one.file for one in stored], stored)
+            )
             continue
         size = like.dtype.itemsize * math.prod(like.shape[1:])
         places = [row_places(files.setdefault(one.file, len(files)), one.offset, one.shape[0], size) for one in stored]
@@ -171,13 +176,13 @@ def _native(kind: str, parts: list[dict[str, _Stored]]) -> Pipeline:
 
 
 def _values(kind: str, one: _Stored) -> Array:
-    with open(one.file.path, "rb") as source:
+    with open_file(one.file) as source:
         source.seek(one.offset)
-        values = np.fromfile(source, one.dtype, one.shape[0])
+        data = source.read(one.shape[0] * one.dtype.itemsize)
     one.file.check(kind)
-    if len(values) != one.shape[0]:
+    if len(data) != one.shape[0] * one.dtype.itemsize:
         raise SampleError(f"{kind}: {one.subject}: it was cut off; copy it again")
-    return values
+    return np.frombuffer(data, one.dtype)
 
 
 def _no_row(kind: str, parts: Sequence[Mapping[str, _Stored]]) -> Error:
@@ -187,7 +192,7 @@ def _no_row(kind: str, parts: Sequence[Mapping[str, _Stored]]) -> Error:
 class _Stored(NamedTuple):
     """One array in a file."""
 
-    file: Listed
+    file: File
     member: str  # of a zip; "" of a .npy file
     number: int  # of the member
     packed: bool  # it is compressed
@@ -222,9 +227,12 @@ class ArrayFiles:
         ]
         self.version = f"{kind} 1 {digest(shape, record)}"
         self._open: dict[int, list[tuple[str, Array]]] = {}
+        self._damaged: dict[
+            str, str
+        ] = {}  # members that cannot be unpacked, by their path there: why, for all of their rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": {}}
+        return {**self.__dict__, "_open": {}, "_damaged": {}}
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -237,7 +245,7 @@ class ArrayFiles:
             sample = {name: native_order(array[row, ...]) for name, array in arrays}
         else:
             sample = {name: self._whole(one) for name, one in self._parts[index].items()}
-        return sample.get("", sample)
+        return sample.get("", sample) if len(sample) == 1 else sample
 
     def place(self, index: int) -> str:
         """Where a record is, for people."""
@@ -289,7 +297,14 @@ class ArrayFiles:
                 with zipfile.ZipFile(one.file.path) as archive, archive.open(archive.infolist()[one.number]) as source:
                     copy_with_room(source, temporary, subject)  # type: ignore[arg-type]
             except _DAMAGED as error:
-                raise SampleError(f"{subject}, row {row}: {error}; copy the file again, or leave it out") from error
+                self._damaged[path] = str(error)
+                raise damaged(str(error)) from error
+
+        def damaged(why: str) -> SampleError:
+            return SampleError(f"{subject}, row {row}: {why}; copy the file again, or leave it out")
+
+        if path in self._damaged:
+            raise damaged(self._damaged[path])
 
         make_once(path, write, [one.file])
         if os.path.getsize(path) != one.size:  # damaged
@@ -335,24 +350,27 @@ def _rows(kind: str, part: Mapping[str, _Stored], first: Mapping[str, _Stored]) 
     return next(iter(counts.values()))
 
 
-def _npy_array(file: Listed) -> _Stored:
-    with open(file.path, "rb") as source:
-        return _stored("npy", file, "", 0, source, file.size)
+def npy_array(file: File, kind: str = "npy") -> _Stored:
+    """The array of a .npy file. Errors: SampleError, Unsupported."""
+    with open_file(file) as source:
+        return _stored(kind, file, "", 0, source, file.size)
 
 
-def _npz_arrays(file: Listed, names: Sequence[str] | None) -> dict[str, _Stored]:
+def _npz_arrays(file: File, names: Sequence[str] | None) -> dict[str, _Stored]:
     """Arrays of a zip by name. Errors: SampleError, NotFound, Unsupported."""
     found: dict[str, _Stored] = {}
     try:
-        with zipfile.ZipFile(file.path) as archive:
+        with open_file(file) as raw, zipfile.ZipFile(raw) as archive:
             members = {info.filename.removesuffix(".npy"): i for i, info in enumerate(archive.infolist())}
             for name in members if names is None else names:
                 if name not in members:
                     raise NotFound(f"npz: {file.path} has no array {name!r}; give some of {', '.join(members)}")
-                found[name] = _member(file, archive, members[name])
+                found[name] = _member(file, raw, archive, members[name])
     except Error:  # some of them are ValueErrors too
         raise
     except (*_DAMAGED, OSError) as error:
+        if isinstance(error.__context__, Error):  # of a store, which zipfile takes for damage
+            raise error.__context__ from None
         # A position that the file cannot have is one that it names itself.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
@@ -362,7 +380,7 @@ def _npz_arrays(file: Listed, names: Sequence[str] | None) -> dict[str, _Stored]
     return found
 
 
-def _member(file: Listed, archive: zipfile.ZipFile, number: int) -> _Stored:
+def _member(file: File, raw: BinaryIO, archive: zipfile.ZipFile, number: int) -> _Stored:
     info = archive.infolist()[number]
     if info.flag_bits & _ENCRYPTED:
         raise Unsupported(f"npz: {file.path}, {info.filename}: it is encrypted; write it again without encryption")
@@ -370,17 +388,16 @@ def _member(file: Listed, archive: zipfile.ZipFile, number: int) -> _Stored:
         one = _stored("npz", file, info.filename, number, source, info.file_size)
     if info.compress_type != zipfile.ZIP_STORED:
         return one._replace(packed=True)
-    with open(file.path, "rb") as raw:
-        raw.seek(info.header_offset)
-        header = raw.read(_LOCAL_HEADER)
-        skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    raw.seek(info.header_offset)
+    header = raw.read(_LOCAL_HEADER)
+    skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
     start = info.header_offset + _LOCAL_HEADER + skipped
     if start + info.file_size > file.size:
         raise SampleError(f"npz: {file.path}, {info.filename}: it ends behind the end of the file; copy it again")
     return one._replace(offset=start + one.offset)
 
 
-def _stored(kind: str, file: Listed, member: str, number: int, source: BinaryIO | Any, size: int) -> _Stored:
+def _stored(kind: str, file: File, member: str, number: int, source: BinaryIO | Any, size: int) -> _Stored:
     """What the header of a .npy says. Errors: SampleError (none, cut off), Unsupported (objects, text, structured dtypes)."""
     subject = f"{kind}: {file.path}" + (f", {member}" if member else "")
     try:
@@ -393,7 +410,7 @@ def _stored(kind: str, file: Listed, member: str, number: int, source: BinaryIO 
         wanted = head.tell() + math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or wanted > size:
             raise ValueError(f"{dtype} {shape} are {wanted:,} B, and it has {size:,} B")
-    except OSError:
+    except (OSError, Error):  # of the system, or of a store
         raise
     except Exception as error:  # numpy's and Python's parsers have many
         raise SampleError(

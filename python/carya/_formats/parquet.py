@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import Error, Exhausted, InvalidArgument, NotFound, SampleError, Unsupported, invalid
-from .._options import integer
+from .._options import integer, named_arguments
 from .._pipeline.dataset import cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow
@@ -33,6 +33,7 @@ _TRIES = 8  # of reading what others take away
 _log = logging.getLogger("carya")
 
 
+@named_arguments
 def parquet(
     paths: PathLike | Sequence[PathLike],
     *,

@@ -6,23 +6,29 @@ import bisect
 import bz2
 import contextlib
 import gzip
+import io
 import itertools
 import lzma
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
 from .. import _core
 from .._errors import Exhausted, IoError, SampleError, Unsupported
+from .._joined import Expecting
 from .._pipeline.dataset import cache_dir
-from .kept import Listed, has_room, kept_name, make_once
+from .._sources.fetched import Fetched, Place, Streamed, first_of
+from .._sources.objects import ListedObject
+from .kept import File, Listed, copied, has_room, kept_name, make_once, of_each
 from .needed import needed
 
-_BLOCK = 16 << 20
+_BLOCK = 1 << 20
 _KEPT_MIN = 8 << 20  # of smaller files the index is made anew
+_KEPT_OBJECT_MIN = 64 << 10  # of smaller objects it is one request
+_REQUESTS = 8  # for an object that is read to find where its records begin; fewer where there are many
 _RECORD_MAX = 1 << 30
 _SMALL_MAX = 4 << 20  # that are read at once
 _FILES_MAX = 64  # that a process has open
@@ -38,29 +44,36 @@ Array = np.ndarray[Any, Any]
 
 
 class _Text(NamedTuple):
-    listed: Listed  # as the user has it
-    path: str  # of the text: the same file, or the unpacked one
+    listed: File  # as the user has it
+    path: str  # of the text: the same file or object, or the unpacked one
     starts: Array  # int64: where each record begins; the last one is the end
     kept: str = ""  # the file of the cache folder with that
 
 
-class Texts:
-    """Records of text files. `find_starts(path)` says where records begin, `how` it does that; the first `skip` are a head.
+# Where the records of a text begin that some function opens, of so many bytes; the last entry is the end.
+FindStarts = Callable[[Callable[[], BinaryIO], int], Array]
 
-    Threads: one.
+
+class Texts:
+    """Records of text files and objects. `find_starts` says where records begin, `how` it does that; the first `skip` are a head.
+
+    Objects are read once, to find where their records begin, and then by ranges; those that are compressed are copied. Threads: one.
     Errors: SampleError (a file that is no text or was cut off), Exhausted (no room to unpack), Unsupported.
     """
 
     def __init__(
         self,
         kind: str,
-        files: Sequence[Listed],
-        find_starts: Callable[[str], Array],
+        files: Sequence[File],
+        find_starts: FindStarts,
         how: tuple[object, ...] = (),
         skip: int = 0,
     ) -> None:
         self._kind, self._skip = kind, skip
-        self._texts = [_opened(kind, file, find_starts, how) for file in files]
+        ahead = max(1, _REQUESTS // max(len(files), 1))
+        self._texts = of_each(lambda file: _opened(kind, file, find_starts, how, ahead), files)
+        self.in_store = any(isinstance(text.listed, ListedObject) for text in self._texts)
+        self._fetched = Fetched([text.listed for text in self._texts])
         self.counts = [max(len(text.starts) - 1 - skip, 0) for text in self._texts]
         self._firsts = [0, *itertools.accumulate(self.counts)]
         self._fds: dict[int, int] = {}
@@ -77,6 +90,8 @@ class Texts:
         None, where one by one will do only: they are large together or in many files, or one of them is broken.
         """
         wanted = np.asarray(indices, np.int64)
+        if self.in_store:
+            return self._fetched_lines(wanted)
         if len(self._texts) == 1:
             inside, starts = wanted + self._skip, self._texts[0].starts
             begins, ends, files = starts[inside], starts[inside + 1], np.full(len(wanted), self._files([0])[0])
@@ -93,21 +108,39 @@ class Texts:
             files = np.array(self._files(some.tolist()))[which]
         return None if int((ends - begins).sum()) > _SMALL_MAX else _core.read_lines(files, begins, ends)
 
+    def _fetched_lines(self, wanted: Array) -> tuple[bytes, Array] | None:
+        spans = [self._span(index) for index in wanted.tolist()]
+        if sum(end - begin for _, begin, end in spans) > _SMALL_MAX:
+            return None
+        records = [self._read(index, span) for index, span in zip(wanted.tolist(), spans, strict=True)]
+        lines = [record.partition(b"\n")[0].removesuffix(b"\r") for record in records]
+        data = b"".join(lines)
+        data.decode()
+        return data, np.cumsum([*map(len, lines)], dtype=np.int64)
+
+    def expect(self, indices: Sequence[int]) -> None:
+        """As of `Expecting`."""
+        if self.in_store:
+            spans = map(self._span, indices)
+            self._fetched.expect([one for one in spans if isinstance(self._texts[one[0]].listed, ListedObject)])
+
     def read(self, index: int) -> bytes:
         """The bytes of a record. Errors: IoError (the file is another one by now), SampleError (more than 1 GiB)."""
         return self._read(index, self._span(index))
 
-    def _span(self, index: int) -> tuple[int, int, int]:
+    def _span(self, index: int) -> Place:
         """In which file a record is, where it begins and ends."""
         number = bisect.bisect_right(self._firsts, index) - 1
         starts = self._texts[number].starts
         inside = index - self._firsts[number] + self._skip
         return number, starts.item(inside), starts.item(inside + 1)
 
-    def _read(self, index: int, span: tuple[int, int, int]) -> bytes:
+    def _read(self, index: int, span: Place) -> bytes:
         number, begin, end = span
         if end - begin > _RECORD_MAX:
             raise SampleError(f"{self.place(index)}: got a record of {end - begin:,} B; give records of at most 1 GiB")
+        if self.in_store and isinstance(self._texts[number].listed, ListedObject):
+            return self._fetched.read(span)
         fd = self._fds.get(number)
         data = os.pread(self._files([number])[0] if fd is None else fd, end - begin, begin)
         if len(data) != end - begin:
@@ -131,14 +164,7 @@ class Texts:
 
     def heads(self) -> list[bytes]:
         """The first record of each file; nothing of a file that has none."""
-        found = []
-        for text in self._texts:
-            with open(text.path, "rb") as file:
-                file.seek(int(text.starts[0]))
-                found.append(
-                    file.read(min(int(text.starts[1] - text.starts[0]), _RECORD_MAX) if len(text.starts) > 1 else 0)
-                )
-        return found
+        return of_each(lambda _, text: _head_of(text), [text.listed for text in self._texts], self._texts)
 
     def _files(self, numbers: Sequence[int]) -> list[int]:
         """Descriptors of at most `_FILES_MAX` files, all of them open until the next call."""
@@ -147,7 +173,7 @@ class Texts:
             fd = self._fds.pop(number, None)
             if fd is None:
                 text = self._texts[number]
-                text.listed.check(self._kind)
+                cast(Listed, text.listed).check(self._kind)
                 if len(self._fds) >= _FILES_MAX:
                     os.close(self._fds.pop(next(iter(self._fds))))
                 fd = os.open(text.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -161,10 +187,14 @@ class Texts:
                 os.close(fd)
 
 
-class TextRecords:
+class TextRecords(Expecting):
     """What all datasets over the records of text files have."""
 
     _texts: Texts
+
+    @property
+    def expects(self) -> bool:  # type: ignore[override]
+        return self._texts.in_store
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -172,6 +202,9 @@ class TextRecords:
     def place(self, index: int) -> str:
         """Where a record is, for people."""
         return self._texts.place(index)
+
+    def expect(self, indices: Sequence[int]) -> None:
+        self._texts.expect(indices)
 
     def kept_paths(self) -> list[str]:
         """What is in the cache folder of them."""
@@ -182,45 +215,90 @@ class TextRecords:
         return self._texts.sizes()
 
 
-def line_starts(path: str) -> Array:
-    """Where lines begin that are not empty; the last entry is the end of the file. A BOM is no part of the first."""
-    found: list[Array] = []
-    at = 0
-    with open(path, "rb") as file:
-        begin = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
-        file.seek(0)
-        while block := file.read(_BLOCK):
-            found.append(np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + (at + 1))
-            at += len(block)
-    if at <= begin:
+def line_starts(file: BinaryIO, unless: bytes = b"") -> Array | None:
+    """Where lines begin that are not empty; the last entry is the end of the file. A BOM is no part of the first.
+
+    None where the byte `unless` is in it.
+    """
+    head = data = file.read(5)
+    if unless and unless in head:
+        return None
+    found, base = list[Array](), 0  # which offset the first byte of `data` has
+    while block := file.read(_BLOCK):
+        if unless and unless in block:
+            return None
+        data += block
+        text = np.frombuffer(data, np.uint8)
+        starts = np.flatnonzero(text[:-2] == 10) + 1  # of lines of which two bytes are there
+        first = text[starts]
+        empty = (first == 10) | ((first == 13) & (text[starts + 1] == 10))
+        found.append(starts[~empty] + base)
+        base, data = base + len(data) - 2, data[-2:]
+    size, begin = base + len(data), 3 if head.startswith(b"\xef\xbb\xbf") else 0
+    if size <= begin:
         return np.zeros(1, np.int64)
-    starts = np.concatenate([[begin], *found]).astype(np.int64)
-    ends = np.append(starts[1:], at)
-    text = np.memmap(path, np.uint8, mode="r")
-    first, last = text[np.minimum(starts, at - 1)], text[ends - 1]
-    sizes = ends - starts
-    empty = (starts >= at) | (first == 10) | ((first == 13) & ((sizes == 1) | ((sizes == 2) & (last == 10))))
-    return np.append(starts[~empty], at)
+    last = [at + 1 + base for at, byte in enumerate(data) if byte == 10 and not _is_empty(data[at + 1 :])]
+    first_one = [] if _is_empty(head[begin:]) else [begin]
+    return np.concatenate([first_one, *found, last, [size]]).astype(np.int64)
 
 
-def _opened(kind: str, file: Listed, find_starts: Callable[[str], Array], how: tuple[object, ...]) -> _Text:
-    path = _text_of(kind, file)
-    folder = cache_dir()
-    if not folder or file.size < _KEPT_MIN:
-        return _Text(file, path, find_starts(path))
-    kept = os.path.join(folder, kept_name("lines", [file], kind, 1, how) + ".npy")
+def _is_empty(rest: bytes) -> bool:
+    """Whether a text begins with an empty line, or there is none; by its first two bytes."""
+    return rest[:1] in (b"", b"\n") or rest[:2] in (b"\r", b"\r\n")
+
+
+def lines_of(open_: Callable[[], BinaryIO], _: int) -> Array:
+    """`FindStarts` of lines."""
+    with open_() as file:
+        found = line_starts(file)
+    assert found is not None
+    return found
+
+
+def _opened(kind: str, file: File, find_starts: FindStarts, how: tuple[object, ...], ahead: int) -> _Text:
+    is_object = isinstance(file, ListedObject)
+    folder = cache_dir() if file.size >= (_KEPT_OBJECT_MIN if is_object else _KEPT_MIN) else ""
+    kept = os.path.join(folder, kept_name("lines", [file], kind, 1, how) + ".npy") if folder else ""
+    if isinstance(file, ListedObject):
+        if kept and (known := _read_starts(kept, file.size)) is not None:  # of an object that was looked at
+            return _Text(file, file.path, known, kept)
+        path, size, first = file.path, file.size, first_of(file)
+        if _packed(kind, path, first[:6]) is not None:
+            return _opened(kind, copied(kind, file), find_starts, how, ahead)
+    else:
+        path = _text_of(kind, file)
+        size = os.path.getsize(path)
+
+    def opened() -> BinaryIO:
+        if isinstance(file, ListedObject):
+            return cast(BinaryIO, io.BufferedReader(Streamed(file, first, ahead), 1 << 20))
+        return open(path, "rb")
 
     def write(name: str) -> None:
         with open(name, "wb") as out:
-            np.save(out, find_starts(path), allow_pickle=False)
+            np.save(out, find_starts(opened, size), allow_pickle=False)
 
+    if not kept:
+        return _Text(file, path, find_starts(opened, size))
     make_once(kept, write, [file])
-    starts = _read_starts(kept, os.path.getsize(path))
+    starts = _read_starts(kept, size)
     if starts is None:  # damaged
         os.unlink(kept)
         make_once(kept, write, [file])
-        starts = _read_starts(kept, os.path.getsize(path))
-    return _Text(file, path, starts, kept) if starts is not None else _Text(file, path, find_starts(path))
+        starts = _read_starts(kept, size)
+    return _Text(file, path, starts, kept) if starts is not None else _Text(file, path, find_starts(opened, size))
+
+
+def _head_of(text: _Text) -> bytes:
+    """The first record; nothing where there is none."""
+    if len(text.starts) < 2:
+        return b""
+    begin, size = text.starts.item(0), min(text.starts.item(1) - text.starts.item(0), _RECORD_MAX)
+    if isinstance(text.listed, ListedObject):
+        return text.listed.read(begin, size)
+    with open(text.path, "rb") as file:
+        file.seek(begin)
+        return file.read(size)
 
 
 def _read_starts(name: str, size: int) -> Array | None:
@@ -233,16 +311,18 @@ def _read_starts(name: str, size: int) -> Array | None:
     return starts if sound and starts[-1] == size and bool((np.diff(starts) > 0).all()) else None
 
 
+def _packed(kind: str, path: str, magic: bytes) -> tuple[str, Callable[..., Any] | None] | None:
+    """By what a file is compressed that begins so; None of text. Errors: SampleError (it is neither)."""
+    for start, name in _OTHER.items():
+        if magic.startswith(start):
+            raise SampleError(f"{kind}: {path}: it is {name}; give text in UTF-8, plain, or of gzip, bzip2, xz or zstd")
+    return next((found for start, found in _PACKED.items() if magic.startswith(start)), None)
+
+
 def _text_of(kind: str, file: Listed) -> str:
     """The path of the text: that of the file, or of what was unpacked of it into the cache folder."""
     with open(file.path, "rb") as head:
-        magic = head.read(6)
-    for start, name in _OTHER.items():
-        if magic.startswith(start):
-            raise SampleError(
-                f"{kind}: {file.path}: it is {name}; give text in UTF-8, plain, or of gzip, bzip2, xz or zstd"
-            )
-    packed = next((found for start, found in _PACKED.items() if magic.startswith(start)), None)
+        packed = _packed(kind, file.path, head.read(6))
     if packed is None:
         return file.path
     name, opener = packed

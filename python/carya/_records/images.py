@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import warnings
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from .. import _core
 from .._errors import IoError, NotFound, Permission
+from .._formats.kept import digest
 from .._pipeline.sources import image_folder
 from .._sources.objects import open_file
+from .._sources.stores import is_url
 from .records import Array, Records
 
 
@@ -69,7 +72,10 @@ class FolderImages(Records):
 
     @property
     def identity(self) -> str:
-        return self._dataset.fingerprint
+        # Pictures that others of their sizes took the place of are other records: a fingerprint knows names and sizes.
+        paths = (self._dataset.address(index)["path"] for index in range(len(self)))
+        times = [None if is_url(path) else os.stat(path).st_mtime_ns for path in paths]
+        return digest(self._dataset.fingerprint, times)
 
     @property
     def _dataset(self) -> _core.Dataset:

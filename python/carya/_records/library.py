@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._joined import Expecting
 from .records import Array, File, Records
 
 
@@ -21,6 +22,10 @@ class LibraryRecords(Records):
     def read(self, index: int) -> dict[str, Any]:
         sample = self._rows[index]
         return sample if isinstance(sample, dict) else {"value": sample}
+
+    def expect(self, indices: Sequence[int]) -> None:
+        if isinstance(self._rows, Expecting):
+            self._rows.expect(indices)
 
     def place(self, index: int) -> str:
         return str(self._rows.place(index))

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import IoError, SampleError
+from .._errors import Error, IoError, SampleError
+from .._formats.kept import of_each
 from .._sources.objects import open_file
 from .records import Array, File, Records, part_of
 
@@ -32,7 +33,7 @@ class MdsSamples(Records):
 
     def __init__(self, files: Sequence[File]) -> None:
         super().__init__(files)
-        heads = [self._head(number) for number in range(len(self.files))]
+        heads = of_each(lambda _, number: self._head(number), self.files, range(len(self.files)))
         self._columns = [columns for columns, _ in heads]
         self._offsets = [offsets for _, offsets in heads]
         self._starts = [0, *np.cumsum([len(offsets) - 1 for offsets in self._offsets]).tolist()]
@@ -73,6 +74,15 @@ class MdsSamples(Records):
             ) from error
         return sample
 
+    def expect(self, indices: Sequence[int]) -> None:
+        places = []
+        for index in indices:
+            number, row = part_of(self._starts, index)
+            begin, end = self._offsets[number][row : row + 2].tolist()
+            if 0 <= begin < end <= self.files[number].size:
+                places.append((number, begin, end))
+        self._expect(places)
+
     def place(self, index: int) -> str:
         number, row = part_of(self._starts, index)
         return f"{self.kind}: {self.files[number].path}, sample {row}"
@@ -98,6 +108,8 @@ class MdsSamples(Records):
             sound = all(isinstance(name, str) and isinstance(what, str) for name, what, _ in columns)
             if not sound or not all(fixed is None or (isinstance(fixed, int) and fixed >= 0) for *_, fixed in columns):
                 raise ValueError("its columns are none")
+        except Error:  # of a store
+            raise
         except OSError as error:
             raise IoError(f"mds: {path}: {error.strerror}; give a file that can be read") from error
         except (ValueError, LookupError, TypeError, struct.error, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from typing import Any, NamedTuple
@@ -13,26 +14,26 @@ from .._containers.beton import beton
 from .._containers.examples import parsed
 from .._containers.lance_rows import lance
 from .._containers.litdata import litdata
-from .._containers.lmdb_store import lmdb
+from .._containers.lmdb_store import LMDBS, LmdbEntries, lmdb
 from .._containers.video import NAMED as VIDEOS
 from .._containers.video import video
 from .._errors import SampleError, Unsupported
 from .._formats.csv_rows import csv
 from .._formats.hdf5 import hdf5
 from .._formats.jsonl import jsonl
-from .._formats.kept import look_at
+from .._formats.kept import copied, look_at
 from .._formats.lines import text
 from .._formats.npy import npy, npz
 from .._formats.parquet import Parquet
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import ARROWS, mds_shards
 from .._sources.huggingface import hf_files
-from .._sources.objects import ListedObject, object_at
+from .._sources.objects import ListedObject, all_at_once, object_at
 from .._sources.paths import TARS, TFRECORDS, one_path, path_list, record_paths
 from .._sources.stores import check_url, is_url, url_paths
 from .images import FolderImages
 from .library import LibraryRecords
-from .recognise import options_of, recognised
+from .recognise import FILES_ONLY, options_of, recognised
 from .records import Records
 
 
@@ -69,7 +70,7 @@ _OVER_LIBRARIES: dict[str, tuple[Any, str]] = {
 _PARQUET = r"\.(parquet|parq|pq)$"
 # Of which parts of an object are read, and what its objects in a folder of a bucket are called.
 _BY_RANGES = {
-    "webdataset": TARS, "tfrecord": TFRECORDS, "mds": re.compile(""), "arrow": ARROWS, "parquet": re.compile(rf"^[^.].*{_PARQUET}"),
+    "webdataset": TARS, "tfrecord": TFRECORDS, "mds": re.compile(""), "arrow": ARROWS, "parquet": re.compile(rf"^[^.].*{_PARQUET}"), "lmdb": LMDBS,
 }  # fmt: skip
 _OBJECTS_MAX = 8
 
@@ -83,36 +84,58 @@ class Opened(NamedTuple):
 
 
 def open_records(path: Any, raw: bool = False, partly: bool = False) -> Opened:
-    """The records at a path, as `carya.open` takes it. `raw`: members of tars as bytes, whatever their names say. `partly`: of
-    objects behind a URL those that are found soon, with a note in `notes`; else a URL is refused.
+    """The records at a path or URL, as `carya.open` takes it. `raw`: members of tars as bytes, whatever their names say. `partly`: of
+    objects behind a URL those that are found soon, with a note in `notes`.
 
-    Errors: NotFound, InvalidArgument (unknown or ambiguous), Permission, those of the format; Unsupported (a URL).
+    Errors: NotFound, InvalidArgument (unknown or ambiguous), Permission, those of the format and of the store.
     """
     if not is_url(path):
         name = one_path("path", path)
         kind, why = recognised(name)
         return Opened(_records(kind, name, raw), name, why)
-    if not partly:
-        raise Unsupported(f"{path}: objects of stores are not read as a whole here; copy them to this machine first")
     name = check_url("path", path)
     kind, why = recognised(name)
-    return Opened(_of_store(kind, name), name, why)
+    if kind in FILES_ONLY:
+        raise Unsupported(f"{name}: {kind}, which is read from files only; copy it to this machine")
+    return Opened(_looked_at(kind, name) if partly else _of_store(kind, name, raw), name, why)
 
 
-def _of_store(kind: str, url: str) -> Records:
+def _of_store(kind: str, url: str, raw: bool) -> Records:
+    """Of all objects, each of the version that it has now. What is read as lines stays in the store."""
+    if kind == "image_folder":
+        return FolderImages(url)
+    if kind in _OVER_LIBRARIES and kind not in _BY_RANGES:
+        return _by_library(kind, url, {"copy": False} if kind in ("csv", "jsonl", "text") else {})
+    files = all_at_once(object_at, _urls(kind, url))
+    if kind in ("arrow", "hf_dataset"):
+        from .arrow_files import ArrowRows
+
+        return ArrowRows(all_at_once(functools.partial(copied, kind), files), kind)
+    if kind == "parquet":
+        return LibraryRecords(kind, files, Parquet(files, None, {}, 0, keep_nulls=True), in_blocks=True)
+    return _read_by_ranges(kind, files, raw, whole=True)
+
+
+def _by_library(kind: str, url: str, options: dict[str, Any]) -> Records:
+    source, _ = _OVER_LIBRARIES[kind]
+    pipeline = source(url, **options_of(kind, url), **options)
+    if kind == "litdata":
+        return LibraryRecords(kind, pipeline.map_style.files, pipeline.map_style)
+    return LibraryRecords(kind, all_at_once(object_at, _urls(kind, url)), pipeline.map_style, kind == "hdf5")
+
+
+def _looked_at(kind: str, url: str) -> Records:
     """Of some files, since each is a request or more."""
     if kind == "image_folder":
         return FolderImages(url)
-    if kind not in _BY_RANGES:
-        source, _ = _OVER_LIBRARIES[kind]
-        pipeline = source(url, **options_of(kind, url))  # which copies them
-        return LibraryRecords(kind, [object_at(one) for one in _urls(kind, url)], pipeline.map_style, kind == "hdf5")
-    urls = mds_shards(url) if kind == "mds" else _urls(kind, url)
+    if kind in _OVER_LIBRARIES and kind not in _BY_RANGES:
+        return _by_library(kind, url, {})  # which copies most
+    urls = _urls(kind, url)
     files = [object_at(one) for one in urls[:_OBJECTS_MAX]]
     records: Records
     if kind == "parquet":
         records = LibraryRecords(kind, files, Parquet(files, None, {}, 0, keep_nulls=True), in_blocks=True)
-    elif kind == "arrow":
+    elif kind in ("arrow", "hf_dataset"):
         from .arrow_files import ArrowRows
 
         records = ArrowRows(files, kind)
@@ -123,21 +146,27 @@ def _of_store(kind: str, url: str) -> Records:
     return records
 
 
-def _read_by_ranges(kind: str, files: list[ListedObject]) -> Records:
+def _read_by_ranges(kind: str, files: list[ListedObject], raw: bool = False, whole: bool = False) -> Records:
     if kind == "webdataset":
         from .tars import TarRecords
 
-        return TarRecords(files)
+        return TarRecords(files, raw, whole)
     if kind == "tfrecord":
         from .tfrecords import TfRecords
 
-        return TfRecords(files)
+        return TfRecords(files, whole)
+    if kind == "lmdb":
+        return LibraryRecords(kind, files, LmdbEntries(files, None))
     from .mds_shards import MdsSamples
 
     return MdsSamples(files)
 
 
 def _urls(kind: str, url: str) -> list[str]:
+    if kind == "mds":
+        return mds_shards(url)
+    if kind == "hf_dataset":
+        return hf_files(url.rstrip("/")).paths
     named = _BY_RANGES.get(kind) or re.compile(rf"^[^.].*{_OVER_LIBRARIES[kind][1]}")
     return url_paths("path", url, None, named, "as files of its format are") or [url]
 

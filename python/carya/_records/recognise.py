@@ -7,7 +7,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import _core
@@ -28,15 +28,27 @@ from .._formats.lines import text
 from .._formats.npy import npy, npz
 from .._formats.parquet import parquet
 from .._pipeline.pipeline import Pipeline
-from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
+from .._pipeline.sources import PICTURES, arrow, hf_dataset, image_folder, mds, tfrecord, webdataset
+from .._sources.objects import open_file
 from .._sources.paths import TFRECORDS, PathLike, one_path, record_paths
-from .._sources.stores import at_endpoint, check_url, is_url, list_objects, url_paths
+from .._sources.stores import at_endpoint, bucket_of, check_url, is_listed, is_url, list_objects, url_paths
+from .elsewhere import (
+    SOUNDS,
+    check_below,
+    check_pointer,
+    check_sounds,
+    check_tokens,
+    is_about,
+    names_below,
+    said_of,
+)
 
 _log = logging.getLogger("carya")
 _SOURCES: dict[str, Callable[..., Pipeline]] = {
     "array_record": array_record, "arrow": arrow, "beton": beton, "csv": csv, "hdf5": hdf5, "hf_dataset": hf_dataset, "image_folder": image_folder, "jsonl": jsonl,
     "lance": lance, "litdata": litdata, "lmdb": lmdb, "mds": mds, "npy": npy, "npz": npz, "parquet": parquet, "text": text, "tfrecord": tfrecord, "video": video, "webdataset": webdataset,
 }  # fmt: skip
+_ALL = sorted({*_SOURCES, "audio_folder", "files", "token_blocks"})  # with those that a path alone does not open
 _PACKED = r"(\.(gz|zst|bz2|xz))?$"
 _SUFFIXES = {
     r"\.(parquet|parq|pq)$": "parquet",
@@ -63,9 +75,8 @@ _MAGIC = {
     (16, b"\xde\xc0\xef\xbe"): "lmdb",
     (257, b"ustar"): "webdataset",
 }
-_FILES_ONLY = ("hf_dataset", "lance", "litdata", "lmdb")
+FILES_ONLY = ("lance",)
 _MARKS = {"state.json": "hf_dataset", "data.mdb": "lmdb", "index.json": "mds", "_versions": "lance"}
-_PICTURES = (".jpg", ".jpeg", ".png")
 
 
 def open(path: PathLike, **options: Any) -> Pipeline:
@@ -73,10 +84,11 @@ def open(path: PathLike, **options: Any) -> Pipeline:
 
     `path`: a file or URL, a glob pattern, braces, or a folder. Files are known by their first bytes, or by their names where those say
     nothing; folders by a file that only one format has (`data.mdb`, `index.json`, `state.json`), by the names in them, or, with
-    nothing but folders in them, as images in one folder per class. `options` are those of the source, such as `columns=`, which
+    pictures in their folders, as images in one folder per class. `options` are those of the source, such as `columns=`, which
     says what else it can do. What it was taken for is logged (logger "carya", level info); `carya.open` is no more than a
     shorter way to write the source, and the pipeline is the same.
-    Errors: NotFound, InvalidArgument (nothing that is known, or several formats: they are named), those of the source.
+    Errors: NotFound, InvalidArgument (nothing that is known, several formats, or what a path alone does not open, such as sounds:
+    the message has what to call), those of the source.
 
     >>> import carya, pathlib, tempfile
     >>> name = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
@@ -90,7 +102,7 @@ def open(path: PathLike, **options: Any) -> Pipeline:
     kind, why = recognised(name)
     if is_url(name):
         options.pop("endpoint", None)  # the name has it now
-        if kind in _FILES_ONLY:
+        if kind in FILES_ONLY:
             raise Unsupported(
                 f"open: {name}: {kind}, which is read from files only; copy it to this machine, or convert it (carya convert)"
             )
@@ -112,16 +124,16 @@ def recognised(path: str) -> tuple[str, str]:
         if os.path.isdir(path):
             return _folder(path)
         paths = [path] if os.path.lexists(path) else record_paths(path)
-        return _agreed(path, {_file(one) for one in paths[:100]})
+        return _agreed(path, {_file(one) for one in paths[:100]}, said_of(paths[0], _head(paths[0])))
+    except Error:  # some are errors of the system too, and a store's refusal says which credentials to give
+        raise
     except PermissionError as error:
         raise Permission(f"open: {error.filename}: this user may not read it; give read permission") from None
     except OSError as error:
-        if isinstance(error, Error):
-            raise
         raise IoError(f"open: {error.filename or path}: {error.strerror}; give a path that can be read") from error
 
 
-def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:
+def _agreed(path: str, found: set[tuple[str, str]], hint: str = "") -> tuple[str, str]:
     kinds = sorted({kind for kind, _ in found if kind})
     if len(kinds) > 1:
         raise InvalidArgument(
@@ -129,25 +141,28 @@ def _agreed(path: str, found: set[tuple[str, str]]) -> tuple[str, str]:
         )
     if not kinds:
         raise InvalidArgument(
-            f"open: {path}: got nothing that is known; call one of carya.{', carya.'.join(sorted(_SOURCES))}"
+            f"open: {path}: {hint}"
+            if hint
+            else f"open: {path}: got nothing that is known; call one of carya.{', carya.'.join(_ALL)}"
         )
     return kinds[0], next(why for kind, why in sorted(found) if kind)
 
 
 def _folder(path: str) -> tuple[str, str]:
     entries = [entry for entry in os.scandir(path) if not entry.name.startswith(".")]
-    marks = {_MARKS[entry.name] for entry in entries if entry.name in _MARKS}
-    if "mds" in marks and _is_litdata(os.path.join(path, "index.json")):
-        marks = marks - {"mds"} | {"litdata"}
-    if marks:
+    if marks := _marks(path, [entry.name for entry in entries]):
         return _agreed(path, {(kind, "a file that only it has") for kind in marks})
     files = [entry.name for entry in entries if entry.is_file()]
-    if entries and not files:
-        return "image_folder", "its folders"
-    found = {_by_name(name) for name in files}
+    found = {_by_name(name) for name in files if not is_about(name)}
     if others := {one for one in found if one[0] not in ("", "text")}:  # beside these, a text explains them
         found = others
-    pictures = sum(name.lower().endswith(_PICTURES) for name in files)
+    pictures = sum(name.lower().endswith(PICTURES) for name in files)
+    if not others and not pictures:
+        check_sounds(path, any(name.lower().endswith(SOUNDS) for name in files))
+        if len(files) < len(entries):
+            texts = any(kind for kind, _ in found)
+            if check_below(path, names_below(path), _kind_of, _MARKS, texts=not texts) or not texts:
+                return "image_folder", "its folders"
     if pictures and not others:
         raise InvalidArgument(
             f"open: {path}: it has {pictures} pictures and no folder for each class; give carya.files() their paths in an order of "
@@ -156,11 +171,17 @@ def _folder(path: str) -> tuple[str, str]:
     return _agreed(path, found)
 
 
-def _is_litdata(index: str) -> bool:
-    """Whether an index.json names chunks, as LitData does, and no shards, as MDS does."""
-    with builtins.open(index, "rb") as file:
-        head = file.read(1 << 16)
-    return b'"chunks"' in head and b'"shards"' not in head
+def _marks(folder: str, names: Iterable[str]) -> set[str]:
+    """The formats whose own files are among those of a folder. Errors: NoSource (of `carya tokenize`)."""
+    marks = {_MARKS[name] for name in names if name in _MARKS}
+    if "mds" in marks:
+        index = os.path.join(folder, "index.json")
+        check_tokens(folder, index)
+        with open_file(index) as file:
+            head = file.read(1 << 16)
+        if b'"chunks"' in head and b'"shards"' not in head:
+            marks = marks - {"mds"} | {"litdata"}
+    return marks
 
 
 def _in_store(url: str) -> tuple[str, str]:
@@ -169,27 +190,58 @@ def _in_store(url: str) -> tuple[str, str]:
         depth = url.count("/")
         objects = list_objects(url)
         names = [one.rsplit("/", 1)[1] for one in objects if one.count("/") == depth]
-        if objects and not names:
+        if not objects:
+            raise NotFound(f"open: {url}: no object lies below it; give a folder that has some, or look at the name")
+        if not names:
+            check_below(url, (one[len(url) :] for one in objects), _kind_of, _MARKS, texts=True)
             return "image_folder", "its folders"
-        marks = {_MARKS[name] for name in names if name in _MARKS}
+        marks = _marks(url, names)
         return _agreed(url, {(kind, "a file that only it has") for kind in marks} or {_by_name(name) for name in names})
     urls = url_paths("open: path", url) or [url]
-    first = _core.store_head(urls[0], 512)
-    return _agreed(url, {_by_bytes(urls[0], first), *(_by_name(posixpath.basename(one)) for one in urls[1:])})
+    first = _first_bytes(urls[0])
+    found = {_by_bytes(urls[0], first), *(_by_name(posixpath.basename(one)) for one in urls[1:])}
+    return _agreed(url, found, said_of(urls[0], first))
+
+
+def _first_bytes(url: str) -> bytes:
+    folder = is_listed(url) and not bucket_of(url)[1]  # no object can be called so
+    try:
+        if not folder:
+            return _core.store_head(url, 512)
+    except NotFound:
+        if not _has_objects(url + "/"):
+            raise
+    raise NotFound(f"open: {url}: it is a folder; give it with / at its end")
+
+
+def _has_objects(folder: str) -> bool:
+    try:
+        return is_listed(folder) and bool(list_objects(folder))
+    except Error:  # what the store said of the object is what counts
+        return False
 
 
 def _file(path: str) -> tuple[str, str]:
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for somebody who writes
-        return "", ""
+    return ("", "") if _is_special(path) else _by_bytes(path, _head(path))
+
+
+def _is_special(path: str) -> bool:
+    """Whether it is a pipe or a device, which would wait for somebody who writes."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _head(path: str) -> bytes:
+    if _is_special(path):
+        return b""
     try:
         with builtins.open(path, "rb") as file:
-            head = file.read(512)
+            return file.read(512)
     except FileNotFoundError:
         raise NotFound(f"open: {path}: there is no such file; give a path that exists") from None
-    return _by_bytes(path, head)
 
 
 def _by_bytes(path: str, head: bytes) -> tuple[str, str]:
+    check_pointer(path, head)
     named = _by_name(os.path.basename(path))
     for (offset, magic), kind in _MAGIC.items():
         if head[offset : offset + len(magic)] == magic:
@@ -199,6 +251,10 @@ def _by_bytes(path: str, head: bytes) -> tuple[str, str]:
                 )
             return kind, "its first bytes"
     return named
+
+
+def _kind_of(name: str) -> str:
+    return _MARKS.get(name) or _by_name(name)[0]
 
 
 def _by_name(name: str) -> tuple[str, str]:

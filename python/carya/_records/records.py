@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._containers.ranges import File as File
 from .._containers.ranges import Ranges
+from .._formats.kept import File as File
 from .._formats.kept import digest, place_of
+from .._sources.objects import ListedObject
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +42,9 @@ class Records(abc.ABC):
     def place(self, index: int) -> str:
         """Where a record is, for people: file, and offset, row or key."""
 
+    def expect(self, indices: Sequence[int]) -> None:  # noqa: B027  (most formats need not know)
+        """These are read next. Of objects their bytes are then asked for together."""
+
     def sizes(self) -> Array | None:
         """Bytes of each record as it lies in its file, int64 (count,); None where that is not known without decoding."""
         return None
@@ -57,6 +61,12 @@ class Records(abc.ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ranges": None}
+
+    def _expect(self, places: Iterable[tuple[int, int, int]]) -> None:
+        """Where what is read next begins and ends in which file: for objects."""
+        if any(isinstance(file, ListedObject) for file in self.files):
+            self._ranges = self._ranges or Ranges(self.kind, self.files)
+            self._ranges.expect([*places])
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         """Errors: IoError (there are fewer, the file changed since it was listed)."""

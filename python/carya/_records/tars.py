@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import IoError, SampleError
-from .._sources.objects import ListedObject, enough, open_file
+from .._errors import Error, IoError, SampleError
+from .._formats.kept import of_each
+from .._sources.objects import GAP_MAX, LEAP_MAX, ListedObject, enough, open_file
 from .records import Array, File, Records
 
 # What the last extension of a member says its bytes are; the readers of webdataset go by the same ones.
@@ -38,18 +39,18 @@ class _Member(NamedTuple):
 
 
 class TarRecords(Records):
-    """A record is a key, its fields the extensions of its members. `raw`: all of them as bytes."""
+    """A record is a key, its fields the extensions of its members. `raw`: all of them as bytes. `whole`: also of objects, of which else
+    the beginning is looked at."""
 
     kind = "webdataset"
 
-    def __init__(self, files: Sequence[File], raw: bool = False) -> None:
+    def __init__(self, files: Sequence[File], raw: bool = False, whole: bool = False) -> None:
         super().__init__(files)
-        self._raw = raw
+        self._raw, self._whole = raw, whole
         self._zips: dict[int, zipfile.ZipFile] = {}
-        self._zipped = [not _is_tar(file) and _is_zip(file) for file in self.files]
+        self._zipped = of_each(lambda file: not _is_tar(file) and _is_zip(file), self.files)
         self._records: list[list[_Member]] = []
-        for number in range(len(self.files)):
-            members = self._listed(number)
+        for members in of_each(lambda _, number: [*self._listed(number)], self.files, range(len(self.files))):
             self._records += [list(group) for _, group in itertools.groupby(members, lambda member: member.key)]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,6 +77,14 @@ class TarRecords(Records):
                 raise SampleError(f"{self.place(index)}: {member.field}: {error}; mend it, or leave it out") from error
         return sample
 
+    def expect(self, indices: Sequence[int]) -> None:
+        members = (member for index in indices for member in self._records[index])
+        self._expect(
+            (one.file, one.offset, one.offset + one.size)
+            for one in members
+            if not (one.problem or self._zipped[one.file])
+        )
+
     def place(self, index: int) -> str:
         first = self._records[index][0]
         at = "" if self._zipped[first.file] else f" @{first.offset}"
@@ -94,6 +103,8 @@ class TarRecords(Records):
         try:
             with archive.open(archive.infolist()[member.offset]) as source:
                 return source.read(member.size + 1)
+        except Error:  # of a store
+            raise
         except _DAMAGED as error:
             where = f"{self.kind}: {self.files[member.file].path}, {member.key}.{member.field}"
             raise SampleError(f"{where}: {error}; copy the file again") from error
@@ -102,6 +113,8 @@ class TarRecords(Records):
         file = self.files[number]
         try:
             yield from self._of_zip(number) if self._zipped[number] else self._of_tar(number)
+        except Error:  # of a store
+            raise
         except (tarfile.TarError, *_DAMAGED) as error:
             if isinstance(error, tarfile.TarError) and not _is_tar(file):
                 wanted = "give tars, not compressed, or zips; copy it again if it was cut off"
@@ -114,6 +127,11 @@ class TarRecords(Records):
 
     def _of_zip(self, number: int) -> Iterator[_Member]:
         with open_file(self.files[number]) as file, zipfile.ZipFile(file) as archive:
+            if any(info.compress_type != zipfile.ZIP_STORED and not info.is_dir() for info in archive.infolist()):
+                self.notes.append(
+                    f"{self.files[number].path}: members are compressed, and carya.webdataset reads those that lie there as they are: "
+                    "pack them by zip -0, or write them anew by carya convert"
+                )
             for place, info in enumerate(archive.infolist()):
                 key, field = _split(info.filename)
                 if field and not info.is_dir():
@@ -125,11 +143,11 @@ class TarRecords(Records):
         end = 0
         # Tars that were appended to a tar are read with it.
         with (
-            open_file(file) as source,
+            open_file(file, leap=LEAP_MAX if self._whole else GAP_MAX) as source,
             tarfile.open(fileobj=source, mode="r:", ignore_zeros=True, errorlevel=0) as archive,
         ):
             for info in archive:
-                if enough(source):
+                if not self._whole and enough(source):
                     self.notes.append(
                         f"{file.path}: looked at the first {end:,} B of {file.size:,}; records are those of them"
                     )

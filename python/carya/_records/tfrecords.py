@@ -13,32 +13,39 @@ import numpy as np
 
 from .._containers.examples import parsed
 from .._errors import SampleError, Unsupported
-from .._sources.objects import enough, open_file
+from .._formats.kept import of_each
+from .._sources.objects import GAP_MAX, LEAP_MAX, enough, open_file
 from .crc32c import crc32c, masked
 from .records import Array, File, Records, part_of
 
 _HEAD, _FOOT = 12, 4  # length and its CRC in front of the data, the CRC of the data behind
+_TOLD_BY = 16  # records, of which the first sound one says what all are
 _AHEAD = 4 << 20  # bytes whose CRCs are computed together, where records are read one after the other
 _PACKED = {b"\x1f\x8b": "gzip", b"\x78\x9c": "zlib", b"\x78\x01": "zlib", b"\x78\xda": "zlib"}
 
 
 class TfRecords(Records):
-    """Fields are the features; of files whose first record is no Example, `record`, the whole bytes.
+    """Fields are the features; of files whose first record is no Example, `record`, the whole bytes. `whole`: also of objects, of which
+    else the beginning is looked at.
 
     Errors: SampleError (no TFRecord file), Unsupported (compressed).
     """
 
     kind = "tfrecord"
 
-    def __init__(self, files: Sequence[File]) -> None:
+    def __init__(self, files: Sequence[File], whole: bool = False) -> None:
         super().__init__(files)
+        self._whole = whole
         self._offsets: list[Array] = []  # of the data of each record; the last is that of the next one's
         self._cut: dict[int, str] = {}  # why a file's last record cannot be read
         self._starts = [0]
         self._last = -2
         self._ahead: dict[int, bytes | None] = {}  # records that were read already; None has another CRC
-        for number in range(len(self.files)):
-            self._index(number)
+        for number, (offsets, problem) in enumerate(of_each(self._found, self.files)):
+            self._offsets.append(offsets)
+            self._starts.append(self._starts[-1] + len(offsets) - (0 if problem else 1))
+            if problem:
+                self._cut[number] = problem
         self.has_examples = len(self) == 0 or self._first_is_example()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,6 +62,17 @@ class TfRecords(Records):
             return parsed(data)
         except (ValueError, RecursionError) as error:
             raise SampleError(f"{self.place(index)}: it is no tf.train.Example: {error}; leave it out") from error
+
+    def expect(self, indices: Sequence[int]) -> None:
+        places = []
+        for index in indices:
+            number, row = part_of(self._starts, index)
+            begin, end = (
+                self._offsets[number][row : row + 2].tolist() if row + 1 < len(self._offsets[number]) else (0, 0)
+            )
+            if begin < end:
+                places.append((number, begin, end - _HEAD))
+        self._expect(places)
 
     def data(self, index: int) -> bytes:
         """The bytes of a record. Errors: SampleError (they were cut off, or have another CRC)."""
@@ -96,21 +114,27 @@ class TfRecords(Records):
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _first_is_example(self) -> bool:
-        try:
-            return bool(parsed(self.data(0)))
-        except (ValueError, SampleError):
-            return False
+        """Told by the first record that can be read, of some."""
+        for index in range(min(len(self), _TOLD_BY)):
+            try:
+                return bool(parsed(self.data(index)))
+            except SampleError:  # its bytes are damaged, and say nothing
+                continue
+            except ValueError:
+                break
+        return False
 
-    def _index(self, number: int) -> None:
-        path, size, _ = self.files[number]
+    def _found(self, file: File) -> tuple[Array, str]:
+        """Where the data of each record of a file begins, and that of one behind it; or the last begins, and why it cannot be read."""
+        path, size, _ = file
         offsets = array.array("q")
         at, problem = 0, ""
-        with open_file(self.files[number], 1 << 16) as file:
+        with open_file(file, 1 << 16, LEAP_MAX if self._whole else GAP_MAX) as source:
             while at < size:
-                if enough(file):
+                if not self._whole and enough(source):
                     self.notes.append(f"{path}: looked at the first {at:,} B of {size:,}; records are those of them")
                     break
-                head = file.read(_HEAD)
+                head = source.read(_HEAD)
                 length = int.from_bytes(head[:8], "little")
                 if len(head) < _HEAD:
                     problem = f"wanted a head of {_HEAD} B, got {len(head)} B: it was cut off"
@@ -124,13 +148,10 @@ class TfRecords(Records):
                 if problem:
                     break
                 at += _HEAD + length + _FOOT
-                file.seek(length + _FOOT, os.SEEK_CUR)
-        if problem:
-            self._cut[number] = problem
-        else:
+                source.seek(length + _FOOT, os.SEEK_CUR)
+        if not problem:
             offsets.append(at + _HEAD)
-        self._offsets.append(np.frombuffer(offsets, np.int64))
-        self._starts.append(self._starts[-1] + len(offsets) - (0 if problem else 1))
+        return np.frombuffer(offsets, np.int64), problem
 
     def _no_file(self, path: str, head: bytes) -> Exception:
         packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")

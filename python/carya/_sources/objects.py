@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -16,7 +16,10 @@ from .stores import is_url
 
 _BLOCK_MIN, _BLOCK_MAX = 64 << 10, 8 << 20  # asked for at once: twice as much each time while reads follow each other
 LOOK_REQUESTS, LOOK_BYTES = 64, 64 << 20  # of one object: a second or two
-_GAP_MAX = 64 << 10  # takes less time to read over than another request
+_PAGE, _PAGES_MAX = 128 << 10, 128  # of an object that is read here and there
+GAP_MAX = 64 << 10  # takes less time to read over than another request
+LEAP_MAX = 1 << 20  # where each request waits for the one before
+_AT_ONCE = 16  # questions: a store is waited for
 _T = TypeVar("_T")
 
 
@@ -27,6 +30,11 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+def stop_of_thread() -> _core.StoreStop | None:
+    """What ends the questions of this thread, for one that asks in its place."""
+    return _thread.stop
 
 
 @contextlib.contextmanager
@@ -41,6 +49,12 @@ def asking(count: int) -> Iterator[ThreadPoolExecutor]:
             stop.set()
             threads.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def all_at_once(ask: Callable[..., _T], *given: Iterable[Any]) -> list[_T]:
+    """`map`, with many questions to stores at the same time."""
+    with asking(_AT_ONCE) as threads:
+        return list(threads.map(ask, *given))
 
 
 def interrupted(ask: Callable[[], _T]) -> _T:
@@ -75,10 +89,10 @@ def object_at(url: str) -> ListedObject:
 
 class ObjectFile(io.RawIOBase):
     """An object as a file that is read, for as long as the thread that opened it goes on (`asking`), whichever thread reads.
-    `requests` and `asked_bytes`: what was asked of the store so far."""
+    `leap`: bytes that are passed over and still are reading on. `requests` and `asked_bytes`: what was asked of the store so far."""
 
-    def __init__(self, listed: ListedObject) -> None:
-        self._listed = listed
+    def __init__(self, listed: ListedObject, leap: int = GAP_MAX) -> None:
+        self._listed, self._leap = listed, leap
         self._stop = _thread.stop
         self._at = 0
         self._begin, self._block = 0, b""
@@ -119,20 +133,63 @@ class ObjectFile(io.RawIOBase):
     def _ask(self, least: int) -> None:
         """The block at the present place."""
         behind = self._at - (self._begin + len(self._block))
-        follows = bool(self._block) and 0 <= behind <= _GAP_MAX
+        follows = bool(self._block) and 0 <= behind <= self._leap
         self._next = min(2 * self._next, _BLOCK_MAX) if follows else _BLOCK_MIN
         size = min(max(self._next, least), self._listed.size - self._at)
-        self._block, self._begin = self._listed.read(self._at, size, self._stop), self._at
+        self._block, self._begin = self._read(self._at, size), self._at
+
+    def _read(self, offset: int, size: int) -> bytes:
         self.requests += 1
         self.asked_bytes += size
+        return self._listed.read(offset, size, self._stop)
 
 
-def open_file(given: str | tuple[str, int, Any], buffering: int = -1) -> BinaryIO:
-    """A file, or an object of a store, to be read: by its path, or as it was listed. Errors: OSError; those of `object_at`."""
+class ObjectPages(ObjectFile):
+    """The same for a reader that goes to and fro in it: the pages that were read last are kept. `begin`: its `first_page`, if known."""
+
+    def __init__(self, listed: ListedObject, begin: bytes = b"") -> None:
+        super().__init__(listed)
+        self._pages = {0: begin} if begin else {}  # by number, the one that was read last behind the others
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), max(self._listed.size - self._at, 0))
+        if wanted > _PAGE:
+            view[:wanted] = self._read(self._at, wanted)
+        else:
+            done = 0
+            while done < wanted:
+                number, inside = divmod(self._at + done, _PAGE)
+                part = self._page(number)[inside : inside + wanted - done]
+                view[done : done + len(part)] = part
+                done += len(part)
+        self._at += wanted
+        return wanted
+
+    def _page(self, number: int) -> bytes:
+        page = self._pages.pop(number, None)
+        if page is None:
+            page = self._read(number * _PAGE, min(_PAGE, self._listed.size - number * _PAGE))
+            if len(self._pages) >= _PAGES_MAX:
+                self._pages.pop(next(iter(self._pages)))
+        self._pages[number] = page
+        return page
+
+
+def first_page(listed: ListedObject) -> bytes:
+    """Errors: as of `ListedObject.read`."""
+    return listed.read(0, min(_PAGE, listed.size)) if listed.size else b""
+
+
+def open_file(given: str | tuple[str, int, Any], buffering: int = -1, leap: int = GAP_MAX) -> BinaryIO:
+    """A file, or an object of a store, to be read: by its path, or as it was listed. `leap`: as of `ObjectFile`.
+
+    Errors: OSError; those of `object_at`.
+    """
     path = given if isinstance(given, str) else given[0]
     if not is_url(path):
         return builtins.open(path, "rb", buffering)
-    return cast(BinaryIO, ObjectFile(object_at(path) if isinstance(given, str) else ListedObject(*given)))
+    return cast(BinaryIO, ObjectFile(object_at(path) if isinstance(given, str) else ListedObject(*given), leap))
 
 
 def enough(file: object) -> bool:

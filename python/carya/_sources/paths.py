@@ -75,6 +75,8 @@ def one_path(name: str, given: Any) -> str:
     if not isinstance(given, str | bytes | os.PathLike):
         raise invalid(name, given, "a path: a string, bytes or os.PathLike")
     path = os.fsdecode(given)
+    if not path:
+        raise invalid(name, given, 'a path that is not empty, or "." for the working folder')
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
     if scheme and not os.path.lexists(path):
         raise invalid(
