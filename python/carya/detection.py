@@ -23,14 +23,22 @@ def objects(batch: Mapping[str, Any], count: str = "boxes_count", fields: Sequen
     """The objects of each picture of a batch without the padding: a list of dicts of arrays, views of the batch's own.
 
     `fields`: those with a row for each object; None takes all whose second side is that of `boxes`, such as `labels`.
+    Errors: InvalidArgument (no such field).
 
     >>> import carya, numpy as np
     >>> batch = {"boxes": np.zeros((2, 5, 4)), "labels": np.ones((2, 5)), "boxes_count": np.array([1, 3])}
     >>> [one["labels"].tolist() for one in carya.detection.objects(batch)]
     [[1.0], [1.0, 1.0, 1.0]]
     """
-    most = np.shape(batch["boxes"])[1]
-    names = fields or [name for name in batch if np.ndim(batch[name]) > 1 and np.shape(batch[name])[1] == most]
+    for name in (*(fields or ("boxes",)), count):
+        if name not in batch:
+            raise InvalidArgument(
+                f"objects: no field {name!r} in the batch; give a batch behind .boxes() and count=, fields= of its fields"
+            )
+    names = fields
+    if not names:
+        most = np.shape(batch["boxes"])[1]
+        names = [name for name in batch if np.ndim(batch[name]) > 1 and np.shape(batch[name])[1] == most]
     counts = np.asarray(batch[count])
     return [{name: batch[name][row][: int(n)] for name in names} for row, n in enumerate(counts)]
 

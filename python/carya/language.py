@@ -31,7 +31,7 @@ class CleanText:
     `unicode`: "NFC", "NFD", "NFKC" or "NFKD", by Python's `unicodedata` (whose version is that of the Python that runs, and belongs
     to the fingerprint). `replace`: pairs of a regular expression of `re` and what takes the place of each match. `spaces`: runs of
     white space become one space. `strip`: none at the ends.
-    Errors: InvalidArgument (no text, or a pattern that is none).
+    Errors: InvalidArgument (a pattern that is none), SampleError (no text: the record is broken).
 
     >>> import carya
     >>> carya.language.CleanText(unicode="NFKC", lower=True, spaces=True, strip=True, replace=[("<.*?>", " ")])(" Ｈello <b>World</b>\\n")
@@ -132,6 +132,8 @@ class ShiftLabels:
 
     Inputs are all ids but the last, labels all but the first. With a second field, as the loss mask of `ChatTokens`
     (`fields=("ids", "loss_mask")`), labels are -100 where the mask of the id to be predicted is false.
+    It comes before `.pack(length, ("ids", "labels"), value={"labels": -100})`: no label is then an id of the next sample, and the rows
+    are as long as their `segment` and `position`.
     Errors: InvalidArgument (ids that are no one-dimensional integers, none at all, or a mask of another length).
 
     >>> import carya, numpy as np
@@ -243,8 +245,8 @@ class ChatTokens:
     has none, of what a message adds to the text of those before it and the prompt for an answer. `truncate`: at most so many
     ids, from the front on.
 
-    Errors: InvalidArgument (no such messages, or a template that takes messages before it back), NotFound, SampleError (no such
-    files, or broken ones; a conversation that the template refuses), Unsupported (a package is missing).
+    Errors: InvalidArgument (a template that takes messages before it back), NotFound, SampleError (no such files, or broken
+    ones; no such messages, or a conversation that the template refuses: the record is broken), Unsupported (a package is missing).
     Reference: transformers' apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True).
     """
 
@@ -298,14 +300,18 @@ class ChatTokens:
             try:
                 messages = json.loads(messages)
             except (ValueError, RecursionError) as error:
-                raise InvalidArgument(f"ChatTokens: messages: no JSON: {error}; give a list of messages") from None
+                raise SampleError(f"ChatTokens: messages: no JSON: {error}; give a list of messages") from None
         if isinstance(messages, np.ndarray):
             messages = messages.tolist()
         said = list(messages) if isinstance(messages, list | tuple) else []
         if not said or not all(isinstance(one, Mapping) and isinstance(one.get("role"), str) for one in said):
-            raise invalid("ChatTokens: messages", messages, 'a list of {"role": ..., "content": ...} with at least one')
+            found = repr(messages)
+            raise SampleError(
+                f"ChatTokens: messages: got {found[:200]}{'...' * (len(found) > 200)}; give a list of "
+                '{"role": ..., "content": ...} with at least one'
+            )
         if any(mark in json.dumps(said, ensure_ascii=False, default=str) for mark in (_BEGIN, _END)):
-            raise InvalidArgument("ChatTokens: messages: they have U+FDD0 or U+FDD1, which no text has; leave them out")
+            raise SampleError("ChatTokens: messages: they have U+FDD0 or U+FDD1, which no text has; leave them out")
         return [dict(one) for one in said]
 
     def _render(self, messages: Sequence[dict[str, Any]], asks: bool) -> str:
@@ -451,7 +457,10 @@ def _content_of(token: Any) -> str:
 
 def _checked_text(who: str, text: Any) -> str:
     if not isinstance(text, str):
-        raise invalid(f"{who}: text", text, 'a text; name its field: .map(..., fields="text")')
+        raise SampleError(
+            f"{who}: text: got {type(text).__name__}, not a text; mend the record, or name the field of the texts: "
+            '.map(..., fields="text")'
+        )
     return text
 
 

@@ -76,6 +76,16 @@ def not_the_last_class(label: np.ndarray) -> bool:
     return int(label) < 2
 
 
+def label_or_raises(label: np.ndarray) -> bool:
+    if label == 1:
+        raise ValueError(f"the class {label}")
+    return label == 0
+
+
+def two_of(sample: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    return [sample, sample]
+
+
 def narrow(image: np.ndarray) -> bool:
     return image.shape[1] < 130
 

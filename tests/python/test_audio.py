@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import struct
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -425,11 +427,16 @@ def test_tars_and_folders_are_sources(tmp_path: Path) -> None:
     shard = carya.webdataset(str(tmp_path / "a.tar"), fields={"audio": ["flac"]}, label=None)
     assert np.array_equal(shard.decode_audio(rate=RATE)[1]["audio"], words[3]["audio"])
     (tmp_path / "words" / "yes" / "again").symlink_to(tmp_path / "words")
+    assert words.class_names == pickle.loads(pickle.dumps(words.take(1).batch(1))).class_names == ["no", "yes"]
     assert len(carya.audio_folder(tmp_path / "words")) == 4
+    assert carya.audio_folder(tmp_path / "words").class_names == []
     with pytest.raises(carya.NotFound, match="no such folder"):
         carya.audio_folder(tmp_path / "none")
     with pytest.raises(carya.NotFound, match=r"\.mp3"):
         carya.audio_folder(tmp_path / "words", extensions=["mp3"])
+    assert len(carya.audio_folder(tmp_path / "words", extensions="flac")) == 4
+    with pytest.raises(carya.InvalidArgument, match="audio_folder: labels: got 'folders'; give \"folder\""):
+        carya.audio_folder(tmp_path / "words", labels="folders")  # type: ignore[arg-type]
 
 
 def wav(
@@ -498,6 +505,20 @@ def test_hostile_files_have_a_verdict(folder: Path, tmp_path: Path, name: str) -
             assert 0 <= int(batch["audio_length"][i]) <= 25
 
 
+def as_it_is(sample: Any) -> Any:
+    return sample
+
+
+def logarithm(power: Any) -> Any:
+    return np.log(power + np.float32(1e-6))
+
+
+def test_a_function_may_take_the_logarithm_of_mfcc(folder: Path) -> None:
+    fixed = carya.files([str(folder / "s16.wav")], field="audio").decode_audio(rate=RATE).pad_audio(RATE)
+    made = fixed.mel_spectrogram(n_mels=40, hop_length=160).map(logarithm, fields="audio").mfcc(13)[0]["audio"]
+    np.testing.assert_allclose(made, fixed.log_mel("torchaudio", 40).mfcc(13)[0]["audio"], rtol=1e-3, atol=1e-3)
+
+
 def test_what_cannot_be_is_refused(folder: Path) -> None:
     sounds = carya.files([str(folder / "s16.wav")], field="audio")
     fixed = sounds.decode_audio(rate=RATE).pad_audio(RATE)
@@ -517,6 +538,9 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
         (lambda: fixed.spec_augment(), "a spectrum"),
         (lambda: fixed.mfcc(), "a spectrum"),
         (lambda: fixed.log_mel("kaldi", 20).mfcc(21), "up to its 20 bins"),
+        (lambda: fixed.mel_spectrogram().mfcc(13), "mel_spectrogram before it takes no logarithm"),
+        (lambda: fixed.spectrogram().mel_scale(64).spec_augment().mfcc(13), "spectrogram before it takes no logarithm"),
+        (lambda: fixed.map(as_it_is).mel_spectrogram().filter(bool).mfcc(13, fields=["audio"]), "takes no logarithm"),
         (lambda: fixed.time_stretch(0.9), "put spectrogram before"),
         (lambda: fixed.mel_spectrogram().time_stretch(0.9), "put spectrogram before"),
         (lambda: fixed.spectrogram(power=1).time_stretch(0.9), "power=1, as its spectrogram"),
@@ -527,6 +551,7 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
         (lambda: fixed.spectrogram().mel_scale(f_min=8000.0), "f_min below"),
         (lambda: sounds.decode_audio().spectrogram().mel_scale(), "one rate for all files"),
         (lambda: fixed.speed_perturb(), "before crop_audio"),
+        (lambda: sounds.decode_audio().speed_perturb().pack(99, "audio"), "pack: it comes after speed_perturb"),
         (lambda: fixed.trim_silence(), "before crop_audio"),
         (lambda: sounds.decode_audio().speed_perturb([0.91234]), "thousandths"),
         (lambda: sounds.decode_audio().pad_audio(50).resample(8000), "put it before crop_audio"),

@@ -414,7 +414,10 @@ def changed(**changes: Any) -> Any:
     [
         (changed(id=100), "id 100 is there twice"),
         (changed(image_id=77), "image_id: got 77"),
-        (changed(bbox=[0, 0, -4, 5]), "ends behind where it begins"),
+        (
+            changed(bbox=[0, 0, -4, 5]),
+            "bbox: left 0, top 0, right -4, bottom 5; give a box that ends behind where it begins",
+        ),
         (changed(bbox=[0, float("nan"), 4, 5]), "four finite numbers"),
         (changed(bbox=[0, 1]), "four finite numbers"),
         (changed(bbox="0123"), "four finite numbers"),
@@ -478,3 +481,62 @@ def test_any_change_of_an_annotation_file_is_read_or_refused(tmp_path: Path) -> 
         except carya.InvalidArgument:
             refused += 1
     assert refused > 100
+
+
+def test_boxes_behind_what_moves_pixels_are_warned_of(recwarn: pytest.WarningsRecorder) -> None:
+    photos = carya.files(["a.jpg"], arrays={"boxes": [BOXES]}).decode_image()
+    parts = carya.files(["a.jpg"], arrays={"boxes": [BOXES / 1000]}).decode_image()
+    with pytest.warns(
+        RuntimeWarning, match=r"boxes: it stands behind random_crop, .* right behind \.decode_image"
+    ) as told:
+        parts.random_crop(20).resize((9, 9)).boxes(relative=True)
+    assert told[0].filename == __file__
+    with pytest.warns(RuntimeWarning, match="boxes: it stands behind resize"):
+        photos.resize((9, 9)).boxes()
+    with pytest.warns(RuntimeWarning, match="boxes: it stands behind pad"):  # where workers may have to make it
+        photos.filter(len).pad(3).boxes()
+    recwarn.clear()
+    parts.resize((9, 9)).boxes(relative=True)  # parts of its sides are the same
+    photos.color_jitter(0.2).boxes().random_crop(20).resize((9, 9))
+    assert not recwarn
+
+
+def test_boxes_in_other_units_than_told_are_refused() -> None:
+    def of(boxes: Any) -> carya.Pipeline:
+        return carya.files(["a.jpg", "b.jpg"], arrays={"boxes": boxes}).decode_image()
+
+    none, parts = np.zeros((0, 4), np.float32), np.float32([[0.1, 0.2, 0.5, 1.0]])
+    pixels = np.float32([[1, 2, 20, 30], [0, 0, 3, 3]])
+    with pytest.raises(carya.InvalidArgument, match=r"boxes: relative: got False; give True: all boxes .* carya\.yolo"):
+        of([none, parts]).boxes()
+    with pytest.raises(carya.InvalidArgument, match=r"boxes: relative: got True; give False: .* reach 30"):
+        of([pixels, none]).boxes(relative=True)
+    of([none, parts]).boxes(relative=True)
+    of([pixels, none]).boxes()
+    of([parts, pixels]).boxes()  # a box of less than a pixel, among others
+    for relative in (False, True):
+        of(np.zeros((2, 3, 4), np.float32)).boxes(relative=relative)  # padding, and no box
+    of([parts, np.float32([[0.5, 0.5, 3, 0.9]])]).boxes(relative=True)  # one that is bad data
+
+
+def test_a_mask_that_a_resize_would_mix_is_warned_of(recwarn: pytest.WarningsRecorder) -> None:
+    photos = carya.files(["a.jpg"], extra={"mask": ["a.png"]}).decode_image()
+    with pytest.warns(
+        RuntimeWarning, match=r'resize: mask is resized .* by "bicubic", .* extra_interpolation="nearest"'
+    ) as told:
+        photos.resize((9, 9), interpolation="bicubic")
+    assert told[0].filename == __file__
+    with pytest.warns(RuntimeWarning, match="random_resized_crop: mask is resized"):
+        photos.random_resized_crop(9)
+    recwarn.clear()
+    photos.resize((9, 9), extra_interpolation="nearest").random_rotation(10).random_horizontal_flip()
+    photos.resize((9, 9), extra_interpolation="bilinear").resize((8, 8), interpolation="nearest")
+    carya.files(["a.jpg"], extra={"depth": ["a.png"]}).decode_image().resize((9, 9))
+    assert not recwarn
+
+
+def test_a_folder_in_place_of_the_file_of_coco_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        carya.InvalidArgument, match="it is a folder; give the folder of the pictures first, then the JSON"
+    ):
+        carya.coco("instances.json", tmp_path)

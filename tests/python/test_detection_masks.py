@@ -144,7 +144,7 @@ def test_the_smaller_object_is_in_front_and_crowds_are_behind(tmp_path: Path) ->
     crowd = np.zeros((HEIGHT, WIDTH), bool)
     crowd[20:24, 20:24] = True
     whole = {"size": [HEIGHT, WIDTH], "counts": plain_runs(crowd)}
-    objects = [whole, square(10, 10, 8), square(5, 5, 30), square(14, 10, 8), None, []]
+    objects = [whole, square(10, 10, 8), square(5, 5, 30), square(14, 10, 8), [], []]
     source = source_of(tmp_path, document([objects], crowds=True))
     expected = np.zeros((HEIGHT, WIDTH), np.uint8)
     expected[20:24, 20:24] = 1
@@ -332,6 +332,7 @@ RUNS = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}
         ([7], "three corners"),
         ("abc", "a list of outlines"),
         (7, "a list of outlines"),
+        (None, "there is none, and masks= asks for .* leave masks= out"),
         (RUNS | {"size": [WIDTH, HEIGHT]}, "size"),
         (RUNS | {"size": None}, "size"),
         (RUNS | {"counts": None}, "a list of run lengths"),

@@ -157,3 +157,17 @@ def test_the_example_makes_targets_that_stand_for_the_boxes(tmp_path: Path) -> N
     instances = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [annotation]}
     (tmp_path / "instances.json").write_text(json.dumps(instances))
     assert said(str(tmp_path), str(tmp_path / "instances.json"))[-1].startswith("1 objects in 1 pictures")
+
+
+def test_objects_say_which_field_is_missing() -> None:
+    batch = {"boxes": np.zeros((2, 5, 4)), "n": np.array([1, 3])}
+    assert [len(one["boxes"]) for one in detection.objects(batch, count="n")] == [1, 3]
+    other = {"found": batch["boxes"], "n": batch["n"]}  # as .boxes(field="found") names it
+    assert [len(one["found"]) for one in detection.objects(other, count="n", fields=["found"])] == [1, 3]
+    for given, options, name in (
+        (batch, {}, "boxes_count"),
+        ({}, {}, "boxes"),
+        (batch, {"count": "n", "fields": ["x"]}, "x"),
+    ):
+        with pytest.raises(carya.InvalidArgument, match=f"objects: no field '{name}' in the batch; give"):
+            detection.objects(given, **options)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ def lines_of(data: bytes) -> list[str]:
 
 def number(text: str) -> int:
     return int(text[1:]) + 100 * (text[0] == "b")
+
+
+@pytest.mark.parametrize("source", [carya.text, carya.jsonl, carya.csv])
+def test_a_list_without_a_file_is_told(source: Callable[..., carya.Pipeline]) -> None:
+    with pytest.raises(carya.InvalidArgument, match=r"paths: got \[\]; give files with at least one"):
+        source([])
 
 
 @settings(max_examples=60, deadline=None)

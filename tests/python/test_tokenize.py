@@ -115,4 +115,8 @@ def test_what_cannot_be_is_refused(corpus: Path, tokenizer: Path, tmp_path: Path
     assert "it has no text 'n'" in run(corpus, tmp_path / "d", "--tokenizer", tokenizer, "--field", "n", code=1)
     said = run(corpus, tmp_path / "b", "--tokenizer", tokenizer, "--end", "<|none|>", code=1)
     assert "give one of <|end|>" in said
+    said = run(corpus, tmp_path / "b", "--tokenizer", tokenizer, "--end", "99999999", code=1)
+    assert "got 99999999; give a token, or an id below" in said
+    said = run(corpus, "s3://bucket/ids", "--tokenizer", tokenizer, code=1)
+    assert "s3://bucket/ids: stores are not written to; give a folder of this machine" in said
     assert "save_pretrained" in run(corpus, tmp_path / "c", "--tokenizer", tmp_path / "absent", code=1)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import carya
+from carya._joined import JoinedTexts
 from carya._text.rank_file import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = {"<|endoftext|>": 5000, "<|endofprompt|>": 5001}
-ENCODINGS = ("gpt2", "cl100k_base", "o200k_base")
+ENCODINGS = ("gpt2", "cl100k_base", "o200k_base", "llama3")
 
 
 @cache
@@ -81,6 +82,64 @@ def test_ids_of_ranks_are_those_of_tiktoken(rank_file: Path, encoding: str) -> N
         carya.Tokenizer(rank_file, pattern=pattern, special=SPECIAL)(corpus()[:999]).tolist()
         == tokenizer(corpus()[:999]).tolist()
     )
+
+
+def test_the_pattern_that_tiktoken_has_for_gpt2_is_native(rank_file: Path) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
+    pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+    reference = tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=ranks(), special_tokens=SPECIAL)
+    tokenizer = carya.Tokenizer(rank_file, pattern=pattern, special=SPECIAL)
+    assert tokenizer.native
+    for text in [*texts(100), "a \n\u00a0", "a\n\n b \n", " \n\u2003 ", "'S'ſ's"]:
+        assert tokenizer(text).tolist() == reference.encode(text, allowed_special="all"), repr(text)
+
+
+def published(encoding: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The pattern of the tiktoken that is installed, whose vocabularies lie in the network."""
+    public = pytest.importorskip("tiktoken_ext.openai_public", reason="tiktoken is not installed")
+    monkeypatch.setattr(public, "load_tiktoken_bpe", lambda *_, **__: {})
+    monkeypatch.setattr(public, "data_gym_to_mergeable_bpe_ranks", lambda *_, **__: {})
+    pattern: str = getattr(public, encoding)()["pat_str"]
+    return pattern
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS[:3])
+def test_an_encoding_cuts_as_the_tiktoken_that_is_installed(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also white space at the end of a text or in front of a special token, which cl100k_base has in one piece."""
+    pattern = published(encoding, monkeypatch)
+    import tiktoken
+
+    known = dict(ranks())
+    for token in (b"  ", b" \n", b"\n\n", b"\n ", b" \n ", b"\r\n", b"\xe2\x80", b"\xe2\x80\x83", b"!\n"):
+        known.setdefault(token, 6000 + len(known))
+    path = tmp_path / "ranks.tiktoken"
+    path.write_text("".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in known.items()))
+    reference = tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=known, special_tokens=SPECIAL)
+    tokenizer = carya.Tokenizer(path, pattern=encoding, special=SPECIAL)
+    rng = random.Random(3)
+    alphabets = (
+        " \n",
+        " \t\n\r\x0b\x85\xa0\u2003\u2028\u3000\x1c\u200b",
+        "'.!/\u0301\ufffd",
+        "sStTlLéſдǅʰ字",
+        "12²٣",
+        ["<|endoftext|>"],
+    )
+    drawn = ["".join(rng.choice(rng.choice(alphabets)) for _ in range(rng.randrange(1, 12))) for _ in range(4000)]
+    # A letter or a mark that Python's Unicode may not know decides whether the end of a line is its.
+    drawn += [f"{chr(code)}\n " for code in range(0x80, 0x11000, 3) if not 0xD800 <= code < 0xE000] + [
+        "\u1c89\n ",
+        "a\n\n \n",
+        "!\n\n \n\t",
+    ]
+    for texts_ in (drawn, JoinedTexts("".join(drawn).encode(), np.cumsum([len(text.encode()) for text in drawn]))):
+        found = tokenizer.encode_many(texts_)
+        for ids, text in zip(found, drawn, strict=True):
+            assert ids.tolist() == reference.encode(text, allowed_special="all"), repr(text)
+    assert carya.Tokenizer(path, pattern=pattern, special=SPECIAL).native
+    assert tokenizer("\ud800\n ").tolist() == reference.encode("\ufffd\n ")
 
 
 def test_a_pattern_of_its_own_runs_by_tiktoken(rank_file: Path) -> None:

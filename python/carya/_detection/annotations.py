@@ -127,8 +127,11 @@ def four_numbers(where: str, given: Any) -> tuple[float, float, float, float]:
 def checked_box(where: str, xyxy: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
     """Errors: InvalidArgument that names `where` (a box that ends before it begins)."""
     if xyxy[2] < xyxy[0] or xyxy[3] < xyxy[1]:
-        wanted = 'a box that ends behind where it begins, or leave such objects out with invalid="drop"'
-        raise invalid(where, [f"{one:g}" for one in xyxy], wanted)
+        left, top, right, bottom = (f"{one:g}" for one in xyxy)
+        raise InvalidArgument(
+            f"{where}: left {left}, top {top}, right {right}, bottom {bottom}; give a box that ends behind where it begins, or leave such "
+            'objects out with invalid="drop"'
+        )
     return xyxy
 
 

@@ -49,8 +49,9 @@ def coco(
 
     Two pictures or two annotations of one id, and an annotation of no picture, are errors. So are boxes that are not four finite
     numbers or have a negative side, and key points of another number; with `invalid="drop"` such objects are left out. With `masks`, a
-    picture without height and width is an error; so are a segmentation that cannot be, which is empty with `invalid="drop"`, and
-    more than 255 objects, of which those behind have the number 0 then. A picture that is missing is an error when the pipeline is
+    picture without height and width is an error; so are a segmentation that cannot be or is not there, which is empty with
+    `invalid="drop"` (an empty list is an object without pixels), and more than 255 objects, of which those behind have the number 0
+    then. A picture that is missing is an error when the pipeline is
     opened, and one of another size than its mask is bad data.
     Errors: NotFound (no such file), InvalidArgument (no such JSON, and the above; each names the annotation or picture by its id),
     IoError (a folder of masks that cannot be written).
@@ -109,6 +110,10 @@ def _read(path: str) -> dict[str, Any]:
             document = json.load(file)
     except FileNotFoundError:
         raise NotFound(f"coco: {path}: no such file; give the JSON file of the annotations") from None
+    except IsADirectoryError:
+        raise InvalidArgument(
+            f"coco: {path}: it is a folder; give the folder of the pictures first, then the JSON file of the annotations"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"coco: {path}: {error}; give a JSON file of COCO") from None
     if not isinstance(document, dict):

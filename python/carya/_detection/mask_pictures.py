@@ -64,10 +64,10 @@ class MaskPictures:
         painted = np.zeros((width, height), np.uint8)  # columns one behind the other, as masks have them
         behind = np.full(len(outlines) + 1, 4 * height * width)  # how far behind each number is; 0 is behind all
         for number, outline in enumerate(outlines, 1):
-            if not outline.given:  # none, or an empty list
+            if outline.given is not None and not outline.given:  # an empty list: an object without pixels
                 continue
             try:
-                mask = object_mask(f"{outline.where}: segmentation", outline.given, height, width).T
+                mask = object_mask(f"{outline.where}: segmentation", _there(outline), height, width).T
             except InvalidArgument:
                 if not self._drop:
                     raise
@@ -104,6 +104,16 @@ class MaskPictures:
         except OSError as error:
             what = f"{path}: {error.strerror}; give a folder for mask pictures that can be written"
             raise IoError(f"{self._kind}: masks: {what}") from None
+
+
+def _there(outline: Outline) -> Any:
+    """The "segmentation". Errors: InvalidArgument: there is none."""
+    if outline.given is None:
+        raise InvalidArgument(
+            f"{outline.where}: segmentation: there is none, and masks= asks for the pixels of each object; give one, leave masks= out "
+            'where the file has boxes alone, or give invalid="drop" to leave the masks of such objects empty'
+        )
+    return outline.given
 
 
 def gray_png(pixels: Array) -> bytes:

@@ -10,14 +10,26 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-
-import numpy as np
+from dataclasses import replace
 
 from .._errors import SampleError, invalid
+from .endings import byte_pairs, ending_tables
 from .tokenizer_file import PATTERNS, NotNative, Tables
 
-# tiktoken's names of its encodings, by how they cut: those of `PATTERNS`.
-_CUTS = {"gpt2": "gpt2", "r50k_base": "gpt2", "p50k_base": "gpt2", "cl100k_base": "llama3", "o200k_base": "gpt4o"}
+# tiktoken's cl100k_base. White space at the end of a text is one piece to it, and it cuts as Llama 3's pattern does elsewhere.
+_CL100K = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+# tiktoken's names of its encodings, and Llama 3, by how they cut: those of `PATTERNS`.
+_CUTS = {"gpt2": "gpt2", "r50k_base": "gpt2", "p50k_base": "gpt2", "o200k_base": "gpt4o", "llama3": "llama3"}
+_NAMED = {
+    "cl100k_base": _CL100K,
+    **{name: next(pattern for pattern, cut in PATTERNS.items() if cut == of) for name, of in _CUTS.items()},
+}
+# Patterns of tiktoken's encodings that cut as one of `PATTERNS` does. In a tokenizer.json they are other ones, whose `$` is the end
+# of a line.
+_SAME = {
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    _CL100K: "llama3",
+}
 _LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]{1,10}\r?\n")
 _IDS_MAX = 1 << 31
 _TOKEN_MAX = 4096  # bytes
@@ -54,38 +66,24 @@ def pattern_of(pattern: str | None, name: str) -> str:
     """The regular expression that cuts texts: `pattern` is one, or the name of an encoding. Errors: InvalidArgument."""
     if pattern is None or pattern == "":
         raise invalid("Tokenizer: pattern", pattern, f"for {name}, which does not say how texts are cut: {_named()}")
-    if pattern in _CUTS:
-        return next(expression for expression, cut in PATTERNS.items() if cut == _CUTS[pattern])
+    if pattern in _NAMED:
+        return _NAMED[pattern]
     if re.fullmatch(r"\w+", pattern):
         raise invalid("Tokenizer: pattern", pattern, _named())
     return pattern
 
 
 def _named() -> str:
-    return ", ".join(f'"{one}"' for one in _CUTS) + ", or a regular expression"
+    return ", ".join(f'"{one}"' for one in _NAMED) + ", or a regular expression"
 
 
 def rank_tables(ranks: Mapping[bytes, int], pattern: str, special: Mapping[str, int]) -> Tables:
     """What the native way needs. Errors: NotNative (a pattern of its own, a byte without a token)."""
-    if pattern not in PATTERNS:
+    cut = _SAME.get(pattern) or PATTERNS.get(pattern)
+    if cut is None:
         raise NotNative("its pattern is none of GPT-2, cl100k and o200k")
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise NotNative(f"its vocabulary has no token for the byte {missing[0]}")
-    # Whatever two tokens stand side by side become the token that is both together; the one of the lowest rank comes first.
-    rules = [
-        (left, right, id, id)
-        for token, id in ranks.items()
-        for at in range(1, len(token))
-        if (left := ranks.get(token[:at])) is not None and (right := ranks.get(token[at:])) is not None
-    ]
-    tokens = list(ranks)
-    return Tables(
-        pretokens=PATTERNS[pattern],
-        byte_ids=np.array([ranks[bytes([byte])] for byte in range(256)], np.uint32),
-        merges=np.array(rules, np.uint32).reshape(-1, 4),
-        whole=b"".join(tokens),
-        whole_ends=np.cumsum([len(token) for token in tokens], dtype=np.uint64),
-        whole_ids=np.array([ranks[token] for token in tokens], np.uint32),
-        added=(dict(special), {}),
-    )
+    ending = ending_tables(ranks) if pattern == _CL100K else None
+    return replace(byte_pairs(ranks, cut), added=(dict(special), {}), ending=ending)

@@ -12,6 +12,7 @@ class Reference(Protocol):
     """Ids of texts by a library. Threads: one."""
 
     size: int  # one more than the greatest id
+    around: int  # how many ids the file puts around a text
 
     def encode(self, text: str, around: bool) -> list[int]:
         """`around`: with the ids that the file puts around texts."""
@@ -36,6 +37,7 @@ class HuggingFace:
         if most is not None:
             self._found.enable_truncation(most)
         self.size = 1 + max(self._found.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.around = int(self._found.num_special_tokens_to_add(False))
 
     def encode(self, text: str, around: bool) -> list[int]:
         ids: list[int] = self._found.encode(text, add_special_tokens=around).ids
@@ -53,6 +55,8 @@ def is_model(data: bytes) -> bool:
 
 class SentencePiece:
     """A model of SentencePiece. It puts nothing around texts."""
+
+    around = 0
 
     def __init__(self, data: bytes, name: str, why: str, most: int | None) -> None:
         try:
@@ -77,6 +81,8 @@ class SentencePiece:
 
 class TikToken:
     """Ranks by `tiktoken`. It puts nothing around texts."""
+
+    around = 0
 
     def __init__(
         self, ranks: dict[bytes, int], pattern: str, special: Mapping[str, int], name: str, why: str, most: int | None

@@ -14,6 +14,7 @@ from .. import _core
 from .._errors import InvalidArgument, NotFound, Permission, SampleError, Unsupported, invalid
 from .._joined import ByColumns, Joined, JoinedTexts
 from . import rank_file
+from .endings import Endings, cut_endings
 from .reference import HuggingFace, Reference, SentencePiece, TikToken, is_model
 from .tokenizer_file import JSON_MAX, Finder, NotNative, Tables, finder, read_json, tables
 
@@ -33,10 +34,11 @@ class Tokenizer:
 
     `add_special_tokens`: with the ids that the file puts around a text, such as a beginning of sequence. `truncate`: at most so
     many ids, those around a text among them. Padding and truncation that the file asks for are left to the pipeline. Special
-    tokens that stand in a text as their names, as "<|endoftext|>", become their ids, as with the reference.
+    tokens that stand in a text as their names, as "<|endoftext|>", become their ids, as with the reference. A file whose model
+    drops merges at random (BPE's "dropout") is refused: no seed repeats the numbers that it draws.
 
     `pattern`, `special`: what a rank file does not say: how texts are cut (the name of an encoding of tiktoken: "gpt2", "r50k_base",
-    "p50k_base", "cl100k_base", "o200k_base"; or a regular expression), and the ids of special tokens, by name.
+    "p50k_base", "cl100k_base", "o200k_base"; "llama3"; or a regular expression), and the ids of special tokens, by name.
 
     Texts are str, or bytes of UTF-8; bytes that are no UTF-8 count as U+FFFD, as `bytes.decode(errors="replace")` has them.
     Classes of characters are those of tokenizers 0.23.3, whichever version is installed.
@@ -94,6 +96,12 @@ class Tokenizer:
         except NotNative as error:
             self._state |= {"why": str(error), "file": data}
         self._open(name)
+        least = self._count_around()
+        if truncate is not None and truncate < least:  # the reference does not cut at all then
+            raise invalid(
+                "Tokenizer: truncate", truncate,
+                f"at least {least}, as many ids as {name} puts around a text, or add_special_tokens=False",
+            )  # fmt: skip
 
     def _open(self, name: str) -> None:
         known: Tables | None = self._state["tables"]
@@ -106,12 +114,19 @@ class Tokenizer:
             self._bpe = known.bpe()
         except InvalidArgument as error:
             raise SampleError(f"{name}: {error}; get the file again") from None
+        self._endings = None if known.ending is None else Endings(known.ending)
         self._nfc = known.nfc
         self._raw, self._normalized = map(finder, known.added)
         self._added = known.added[0] | known.added[1]
         self._around = (known.before, known.behind) if self._state["special"] else ((), ())
-        around, most = sum(map(len, self._around)), self._state["truncate"]
-        self._most = _ALL if most is None else max(most - around, 0)
+        most = self._state["truncate"]
+        self._most = _ALL if most is None else max(most - self._count_around(), 0)
+
+    def _count_around(self) -> int:
+        """How many ids stand around each text."""
+        if self._reference is not None:
+            return self._reference.around if self._state["special"] else 0
+        return sum(map(len, self._around))
 
     def __getstate__(self) -> dict[str, Any]:
         return self._state
@@ -166,7 +181,7 @@ class Tokenizer:
         """The ids of several texts, int32, in one array. Errors: InvalidArgument: neither str nor bytes."""
         if self._bpe is None:
             return Joined.of([np.array(self._by_reference(text), np.int32) for text in texts], np.int32)
-        if isinstance(texts, JoinedTexts) and self._as_they_are(texts.data):
+        if isinstance(texts, JoinedTexts) and self._as_they_are(texts):
             return Joined(*self._bpe.encode_joined(texts.data, texts.ends, self._most, *self._around))
         parts = [self._parts(text) for text in texts]
         try:
@@ -180,11 +195,13 @@ class Tokenizer:
         ids: list[int] = reference.encode(_sound(_as_str(text)), self._state["special"])
         return ids
 
-    def _as_they_are(self, texts: bytes) -> bool:
+    def _as_they_are(self, texts: JoinedTexts) -> bool:
         """Whether texts of UTF-8 are encoded as a whole, unchanged: as `_parts` has them."""
-        if self._nfc and not texts.isascii():
+        if self._nfc and not texts.data.isascii():
             return False
-        return not any(found is not None and found.start.encode() in texts for found in (self._raw, self._normalized))
+        if any(found is not None and found.start.encode() in texts.data for found in (self._raw, self._normalized)):
+            return False
+        return self._endings is None or not self._endings.anywhere(texts)
 
     def _parts(self, text: str | bytes) -> str | list[str | int]:
         """A text as it is encoded: cut at added tokens, in whose place are their ids."""
@@ -196,13 +213,13 @@ class Tokenizer:
                 parts = [part if part in self._added else _nfc(part) for part in parts]
         elif not self._nfc:
             if normalized is None or normalized.start not in text:
-                return text
+                return text if self._endings is None else self._endings.parts(text) or text
             parts = [text]
         else:
             parts = [_nfc(text)]
         if normalized is not None:
             parts = self._cut(normalized, parts)
-        return [self._added.get(part, part) for part in parts]
+        return cut_endings(self._endings, [self._added.get(part, part) for part in parts])
 
     def _cut(self, found: Finder, parts: list[str]) -> list[str]:
         """The parts cut at added tokens, which are parts of their own."""
@@ -220,11 +237,17 @@ class Tokenized(ByColumns):
         self._tokenizer, self._field, self._out = tokenizer, field, out
 
     def __call__(self, sample: Any) -> dict[str, Any]:
-        """Errors: InvalidArgument: no dict, no such field, no text in it, or an `out` that is there already."""
+        """Errors: SampleError (no text in the field: the record is broken), InvalidArgument (no dict, no such field, or an `out`
+        that is there already)."""
         if not isinstance(sample, dict) or self._field not in sample:
             found = ", ".join(map(repr, sample)) if isinstance(sample, dict) else type(sample).__name__
             raise InvalidArgument(f"tokenize: field: the sample has no {self._field!r}; it has {found}")
-        return self._rest(sample) | {self._out: self._tokenizer.encode(sample[self._field])}
+        text = sample[self._field]
+        if not isinstance(text, str | bytes):
+            raise SampleError(
+                f"tokenize: {self._field}: got {type(text).__name__}, and texts have ids; mend the record, or give another field="
+            )
+        return self._rest(sample) | {self._out: self._tokenizer.encode(text)}
 
     def columns(self, given: Any) -> dict[str, Any]:
         return self._rest(given) | {self._out: self._tokenizer.encode_many(given[self._field])}
@@ -254,7 +277,8 @@ def _content(source: Any) -> tuple[bytes, str]:
             return file.read(JSON_MAX + 1), f"Tokenizer: {name}"
     except FileNotFoundError:
         raise NotFound(
-            f"Tokenizer: {name}: it does not exist; give a tokenizer.json, as save_pretrained() of transformers writes it"
+            f"Tokenizer: {name}: it does not exist; give a tokenizer.json, as save_pretrained() of transformers writes it (names of "
+            "the Hugging Face Hub are not looked up)"
         ) from None
     except PermissionError:
         raise Permission(f"Tokenizer: {name}: this user may not read it; give read permission") from None

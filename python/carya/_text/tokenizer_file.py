@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
-from .._errors import SampleError
+from .._errors import SampleError, invalid
 
 Ids = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -45,6 +45,7 @@ class Tables:
     before: tuple[int, ...] = ()  # ids around a text
     behind: tuple[int, ...] = ()
     added: tuple[dict[str, int], dict[str, int]] = ({}, {})  # ids of tokens to be found in raw and in normalized text
+    ending: Tables | None = None  # of white space at the end of a text, where that is one piece
 
     def bpe(self) -> _core.Bpe:
         """The native encoder. Errors: InvalidArgument."""
@@ -72,8 +73,13 @@ def read_json(data: bytes, name: str) -> dict[str, Any]:
 
 
 def tables(document: dict[str, Any], name: str) -> Tables:
-    """What the native way needs. Errors: NotNative, SampleError (ids or rules that cannot be)."""
+    """What the native way needs. Errors: NotNative, SampleError (ids or rules that cannot be), InvalidArgument (dropout)."""
     model = document["model"]
+    if model.get("dropout"):
+        raise invalid(
+            f"{name}: dropout", model["dropout"],
+            'a file whose model has "dropout": null: it drops merges by random numbers that no seed repeats',
+        )  # fmt: skip
     _check_model(model)
     before, behind = _template(document.get("post_processor"))
     pretokens = _pretokens(document.get("pre_tokenizer"))
@@ -104,7 +110,7 @@ def _check_model(model: dict[str, Any]) -> None:
     kind = model.get("type", "BPE" if "merges" in model else "unknown")
     if kind != "BPE":
         raise NotNative(f"its model is {kind}")
-    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+    for key in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
             raise NotNative(f"its model has {key}={model[key]!r}")
 
