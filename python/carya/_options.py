@@ -1,15 +1,16 @@
-"""Reading what a user gave: "auto", sizes with units, names."""
+"""Reading what a user gave: "auto", sizes with units, names; arguments that a function does not have."""
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import operator
 import os
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 import numpy as np
 
@@ -20,6 +21,31 @@ Reorder = Literal["off", "exact", "rounding", "relaxed"]
 REORDERS: tuple[Reorder, ...] = get_args(Reorder)
 INEXACT: tuple[Reorder, ...] = ("rounding", "relaxed")  # those that may give other bits
 Choice = TypeVar("Choice", bound=str)
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
+
+# Arguments that functions of the same name have elsewhere.
+_ARGUMENTS_ELSEWHERE = {
+    "collate_fn": "give collate=",
+    "drop_remainder": "give drop_last=",
+    **dict.fromkeys(("num_workers", "num_parallel_calls"), "give threads= to the Loader"),
+    **dict.fromkeys(("buffer_size", "reshuffle_each_iteration"), "leave it out: the whole of the data has a new order in each epoch"),
+    "root": "give the path first, without a name",
+    **dict.fromkeys(("transform", "target_transform"), "append operations, as .decode_image().random_resized_crop(224), or .map(fn)"),
+    **dict.fromkeys(("loader", "is_valid_file"), "leave it out: files are told by their names, and read natively"),
+}  # fmt: skip
+SPLIT = "give the share of the first part: train, rest = pipeline.split(0.8, seed=1), and for a third part val, test = rest.split(0.5)"
+# The same of one function, by its name; "" where an argument is lacking.
+_OF_ONE = {
+    **dict.fromkeys((("split", name) for name in ("", "lengths", "fractions", "ratios", "sizes", "train_size", "test_size")), SPLIT),
+    **dict.fromkeys((("split", name) for name in ("random_state", "generator")), "give seed="),
+    **dict.fromkeys((("npz", name) for name in ("fields", "columns", "names")), "give arrays="),
+    **dict.fromkeys((("hdf5", name) for name in ("fields", "columns", "keys")), "give datasets="),
+    **dict.fromkeys(((name, "fields") for name in ("csv", "jsonl", "parquet")), "give columns="),
+    **dict.fromkeys(((name, "input_columns") for name in ("map", "filter")), "give fields="),
+    **dict.fromkeys(((name, "num_proc") for name in ("map", "filter")), "give threads= to the Loader"),
+    **dict.fromkeys(((name, "batched") for name in ("map", "filter")), "leave it out: a function of whole batches is .batch(n).map_batches(fn)"),
+}  # fmt: skip
 
 # What the engine counts with: 64 bits, with room to add.
 WHOLE_MAX = 2**62
@@ -217,3 +243,68 @@ def _cache_memory(memory: Any) -> dict[str, Any]:
     else:
         raise invalid('Loader: cache: "memory"', memory, 'a share of more than 0% to "90%", or a size such as "4GB"')
     return options
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that `name` was most likely meant to be; "" when none is.
+
+    >>> nearest("RandomResizeCrop", ["random_crop", "random_resized_crop"])
+    'random_resized_crop'
+    """
+    import difflib  # of mistakes only
+
+    words = {letters(word): word for word in known}
+    found = difflib.get_close_matches(letters(name), words, n=1, cutoff=0.7)
+    return words[found[0]] if found else ""
+
+
+def letters(name: str) -> str:
+    """Of a name, however it is written.
+
+    >>> letters("RandomCrop") == letters("random_crop")
+    True
+    """
+    return name.lower().replace("_", "")
+
+
+def named_arguments(function: Callable[Options, Result]) -> Callable[Options, Result]:
+    """The function, that answers arguments which it does not have, or lacks, with Carya's name for them. TypeError."""
+    code: Any = getattr(function, "__code__")  # noqa: B009
+    most, defaults = code.co_argcount, getattr(function, "__defaults__", None) or ()
+    known = code.co_varnames[: most + code.co_kwonlyargcount]
+    needed = known[: most - len(defaults)]
+
+    @functools.wraps(function)
+    def checked(*given: Options.args, **options: Options.kwargs) -> Result:
+        for name in options:
+            if name not in known:
+                raise unknown_argument(function.__name__, name, known)
+        if len(given) > most:
+            raise TypeError(_too_many(function.__name__, given, known, most))
+        lacking = [name for name in needed[len(given) :] if name not in options]
+        if lacking:
+            told = _OF_ONE.get((function.__name__, "")) or f"give {lacking[0]}="
+            raise TypeError(f"{function.__name__}() lacks {lacking[0]!r}; {told}")
+        return function(*given, **options)
+
+    return checked
+
+
+def unknown_argument(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """As Python says it, with what may have been meant."""
+    others = [one for one in known if one != "self"]
+    told = _OF_ONE.get((function, name)) or _ARGUMENTS_ELSEWHERE.get(name)
+    if told is None:
+        near = nearest(name, others)
+        told = f"give {near}=" if near else f"give one of {', '.join(others)}"
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}; {told}")
+
+
+def _too_many(function: str, given: Sequence[Any], known: Sequence[str], most: int) -> str:
+    """What to say of more arguments without a name than there are."""
+    count = most - ("self" in known)
+    shown = repr(given[most])
+    shown = shown if len(shown) <= 60 else shown[:60] + "..."
+    others = ", ".join(f"{name}=" for name in known[most:])
+    told = _OF_ONE.get((function, "")) or (f"give it by name: {others}" if others else "leave it out")
+    return f"{function}() takes {count} argument{'s' if count > 1 else ''} without a name, got {shown} behind; {told}"

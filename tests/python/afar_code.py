@@ -25,15 +25,25 @@ class Numbered:
         return {"x": np.full(300, index + int(Path(self.file).read_text()), np.int32), "y": index}
 
 
+def costs() -> None:
+    """Waits as a function computes, so that other machines get rows on any host; not where only bits are compared."""
+    if not os.environ.get("CARYA_TEST_CHEAP"):
+        time.sleep(0.004)
+
+
 def slow(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Waits as a function computes, so that other machines get rows on any host."""
-    time.sleep(0.004)
+    costs()
     return {"x": sample["x"] + rng.integers(0, 1000, 300, np.int32), "y": sample["y"], "name": f"n{sample['y']}"[:3]}
 
 
 def slow_numbers(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     made = slow(sample, rng)
     return {"x": made["x"], "y": made["y"]}
+
+
+def slowly(sample: dict[str, Any]) -> dict[str, Any]:
+    costs()
+    return sample
 
 
 def cheap(sample: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +56,7 @@ def is_even(sample: dict[str, Any]) -> bool:
 
 def only_here(sample: dict[str, Any]) -> dict[str, Any]:
     """Raises in every process but those of the trainer's machine, once there were some samples."""
-    time.sleep(0.004)
+    costs()
     if os.environ.get("CARYA_TEST_AFAR") and sample["y"] > 20 and sample["y"] % 5 == 0:
         raise ValueError("not here")
     return sample
@@ -54,10 +64,16 @@ def only_here(sample: dict[str, Any]) -> dict[str, Any]:
 
 def deadly(sample: dict[str, Any]) -> dict[str, Any]:
     """Ends other machines' workers now and then."""
-    time.sleep(0.004)
+    costs()
     if os.environ.get("CARYA_TEST_AFAR") and sample["y"] % 97 == 60:
         os.kill(os.getpid(), signal.SIGKILL)
     return sample
+
+
+def lengthened(batch: dict[str, Any]) -> dict[str, Any]:
+    """Now and then a batch that no slot has room for, among those that fit."""
+    first = int(np.asarray(batch["x"]).ravel()[0])
+    return batch | {"many": np.full((len(batch["x"]), 20_000 if first % 3 == 0 else 1), first)}
 
 
 def summed(batch: dict[str, Any]) -> dict[str, Any]:
@@ -68,19 +84,19 @@ def late_here(sample: dict[str, Any]) -> dict[str, Any]:
     """Takes long on the trainer's machine only, for the first records."""
     if not os.environ.get("CARYA_TEST_AFAR") and sample["y"] < 2:
         time.sleep(3)
-    time.sleep(0.004)
+    costs()
     return sample
 
 
 def starts_a_process(sample: dict[str, Any]) -> dict[str, Any]:
-    time.sleep(0.004)
+    costs()
     if os.environ.get("CARYA_TEST_AFAR") and sample["y"] % 50 == 3:
         subprocess.Popen(["sleep", "600"])
     return sample
 
 
 def never_afar(sample: dict[str, Any]) -> dict[str, Any]:
-    time.sleep(0.004)
+    costs()
     if os.environ.get("CARYA_TEST_AFAR") and sample["y"] > 1:
         raise ValueError("not here")
     return sample

@@ -161,3 +161,55 @@ def test_a_compressed_tar_is_to_be_unpacked_and_nothing_else(tmp_path: Path) -> 
     (tmp_path / "a.tar").write_bytes(gzip.compress(bytes(1024)))
     with pytest.raises(carya.Unsupported, match=r"unpack it first: gunzip \S+$"):
         len(carya.webdataset(tmp_path / "a.tar"))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: rows().split(0.8, 0.2),
+            r"split\(\) takes 1 argument without a name, got 0.2 behind; give the share of the first part",
+        ),
+        (
+            lambda: rows().split(),
+            r"split\(\) lacks 'fraction'; give the share of the first part: train, rest = pipeline\.split\(0\.8",
+        ),
+        (lambda: rows().split(lengths=[4, 2]), r"'lengths'; give the share of the first part"),
+        (lambda: rows().split(0.5, random_state=1), r"'random_state'; give seed="),
+        (lambda: rows().map(str, num_parallel_calls=4), r"'num_parallel_calls'; give threads= to the Loader"),
+        (
+            lambda: rows().map(str, "x"),
+            r"map\(\) takes 1 argument without a name, got 'x' behind; give it by name: fields=, out=",
+        ),
+        (lambda: rows().map(str, batched=True), r"'batched'; leave it out: .*map_batches"),
+        (lambda: rows().filter(bool, field="x"), r"'field'; give fields="),
+        (lambda: carya.npz("a.npz", fields=["x"]), r"npz\(\) .*'fields'; give arrays="),
+        (lambda: carya.hdf5("a.h5", keys=["x"]), r"'keys'; give datasets="),
+        (lambda: carya.csv("a.csv", fields=["x"]), r"'fields'; give columns="),
+        (lambda: rows().shuffle(1, 2), r"shuffle\(\) takes 1 argument without a name, got 2 behind; leave it out"),
+    ],
+)
+def test_arguments_that_are_none_are_answered_with_those_that_are(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+def test_several_fractions_of_a_split_are_answered_with_two_splits() -> None:
+    with pytest.raises(
+        carya.InvalidArgument, match=r"split: fraction: got \[0\.8, 0\.2\]; give the share .*rest\.split\(0\.5\)"
+    ):
+        rows().split([0.8, 0.2])  # type: ignore[arg-type]
+    assert [len(part) for part in rows().split(np.array(0.5))] == [len(part) for part in rows().split(0.5)]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: rows().balanced([0, 1, 1]), r"balanced: labels: got 3 for 6 records; give one for each record"),
+        (lambda: rows().weighted([1, 2, 1]), r"weighted: weights: got 3 for 6 records; give one for each record"),
+        (lambda: rows().balanced([0, 1] * 3, samples=0), r"balanced: samples: got 0"),
+    ],
+)
+def test_labels_and_weights_are_told_by_their_names(made: Callable[[], carya.Pipeline], said: str) -> None:
+    with pytest.raises(carya.InvalidArgument, match=said):
+        carya.Loader(made().batch(2), threads=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -19,6 +20,9 @@ import pytest
 import user_code as code
 
 import carya
+from carya._functions.crew import End
+from carya._functions.faults import Fault, raised
+from carya._functions.host import _death
 
 HERE = Path(__file__).parent
 
@@ -61,6 +65,28 @@ def host_of(loader: carya.Loader) -> int:
 # Exceptions ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_fault_keeps_its_text_on_every_way() -> None:
+    """From worker to host to trainer it is sent twice; what is not sent is not made into text."""
+    try:
+        raise KeyError("here")
+    except KeyError as error:
+        fault = Fault(2, 7, "map(f)", error)
+    assert fault.text == ""
+    once = pickle.loads(pickle.dumps(fault))
+    twice = pickle.loads(pickle.dumps(once))
+    assert (twice.row, twice.record, twice.stage, twice.kind, twice.reason) == (
+        2,
+        7,
+        "map(f)",
+        "data",
+        "KeyError: 'here'",
+    )
+    assert 'raise KeyError("here")' in twice.text
+    told = raised(twice, "record 7")
+    assert type(told) is KeyError
+    assert 'raise KeyError("here")' in str(told.__cause__)
+
+
 def test_an_exception_is_the_users_own_with_its_traceback_and_record() -> None:
     with carya.Loader(doing("own_error", 11), threads=2) as loader:
         iterator = iter(loader)
@@ -77,6 +103,20 @@ def test_an_exception_is_the_users_own_with_its_traceback_and_record() -> None:
             next(iterator)
         loader.on_error = "mask"
         assert next(iterator)["y"].tolist() == [64, 81, 100, 0, 144, 169, 196, 225]
+
+
+def test_a_traceback_begins_with_the_users_code() -> None:
+    for records, where in (((3,), "record 3"), (range(24), "record 0")):  # of a batch, and of the first sample
+        with (
+            pytest.raises(code.TroubleError) as caught,
+            carya.Loader(doing("own_error", *records), threads=1) as loader,
+        ):
+            values(loader)
+        lines = str(caught.value.__cause__).strip().splitlines()
+        assert lines[0].startswith(f"{where}")
+        assert lines[2].startswith("Traceback")
+        assert "user_code.py" in lines[3]
+        assert not any("_functions" in line or "_stages" in line for line in lines)
 
 
 def test_the_lowest_row_of_a_step_is_raised_whatever_came_first() -> None:
@@ -348,6 +388,7 @@ def trainer(then: str = "", sleep: float = 0.002, **options: Any) -> Iterator[tu
 
 SCRIPT = """
 import carya
+from carya._functions.faults import Fault, raised
 def triple(x):
     return x * 3
 {guard}
@@ -371,6 +412,110 @@ def test_functions_of_the_main_script_work_where_it_has_a_guard(guarded: bool, b
     else:
         assert done.returncode == 1
         assert 'put what makes loaders and trains under `if __name__ == "__main__":`' in done.stderr
+
+
+CLASSES = """
+import dataclasses, enum, sys
+{hide}
+import carya
+import numpy as np
+
+class Odd(Exception):
+    pass
+
+class Kind(enum.Enum):
+    EVEN = 0
+
+@dataclasses.dataclass
+class Sample:
+    x: int
+    kind: Kind
+
+def made(sample):
+    return Sample(int(sample["x"]), Kind.EVEN)
+
+def refused(x):
+    raise Odd(f"{{x}} is odd")
+
+if __name__ == "__main__":
+    numbers = carya.arrays({{"x": np.arange(4)}})
+    with carya.Loader(numbers.map(made).batch(4), threads=1) as loader:
+        batch = next(iter(loader))
+        print(batch["x"].tolist(), all(kind is Kind.EVEN for kind in batch["kind"]))
+    try:
+        carya.Loader(numbers.map(refused, fields="x").batch(4), threads=1)
+    except Odd as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+def test_classes_of_the_main_script_come_back_as_what_they_are(by_value: bool, tmp_path: Path) -> None:
+    """Dataclasses, values and exceptions of a script that functions return and raise: no process has them under their name."""
+    if by_value:
+        pytest.importorskip("cloudpickle")
+    path = tmp_path / "script.py"
+    path.write_text(CLASSES.format(hide="" if by_value else 'sys.modules["cloudpickle"] = None'))
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout == "[0, 1, 2, 3] True\n0 is odd\n"
+
+
+@pytest.mark.parametrize(("what", "record", "told"), [
+    ("generator", 0, r"record 0: map\(Returning\): value: it returned a generator; return one value, or .* \.flat_map\(fn\)"),
+    ("file", 0, r"record 0: map\(Returning\): value: it cannot be sent from a worker process: TypeError: cannot pickle"),
+    ("file", 13, r"record 13: map\(Returning\): value: it cannot be sent from a worker process: .*; return numbers"),
+])  # fmt: skip
+def test_what_cannot_leave_a_worker_is_told_with_its_record_and_ends_no_worker(
+    what: str, record: int, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = carya.arrays({"x": np.arange(24)}).map(code.Returning(what, record), fields="x", out="value").batch(8)
+
+    def train() -> None:
+        with carya.Loader(pipeline, threads=1, epochs=1) as loader:
+            for _ in loader:
+                assert loader.stats()["workers"]["died"] == 0
+
+    with pytest.raises(carya.InvalidArgument, match=told):
+        train()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_dies_without_a_record_names_none() -> None:
+    ends = [End("ended with status 1", "", False)]
+    assert str(_death("arrays", -1, ends, False)).startswith(
+        "the worker process that ran arrays ended with status 1; look at"
+    )
+    assert str(_death("map(f)", 3, ends, False)).startswith("record 3: the worker process that ran map(f) ended")
+
+
+def test_a_traceback_shows_the_line_of_a_function_that_travelled_by_value() -> None:
+    pytest.importorskip("cloudpickle")
+
+    def local(x: Any) -> Any:
+        return x / "two"  # this line
+
+    with pytest.raises(TypeError) as caught:
+        carya.Loader(carya.arrays({"x": np.arange(4)}).map(local, fields="x").batch(4), threads=1)
+    assert f'File "{__file__}"' in str(caught.value.__cause__)
+    assert "# this line" in str(caught.value.__cause__)
+
+
+def test_an_open_file_does_not_travel_with_a_function(tmp_path: Path) -> None:
+    """Not even one of text, of which cloudpickle makes a copy with other positions."""
+    pytest.importorskip("cloudpickle")
+    (tmp_path / "lines.txt").write_text("é\nb\n")
+    with (tmp_path / "lines.txt").open() as lines:
+        pipeline = carya.arrays({"x": np.arange(4)}).map(lambda x: (lines.seek(int(x)), lines.readline()), fields="x")
+        with pytest.raises(carya.InvalidArgument, match=r"cannot pickle '_io\.TextIOWrapper' object; open files"):
+            carya.Loader(pipeline.batch(4), threads=1)
+
+
+def test_writing_into_rows_of_arrays_names_the_cure() -> None:
+    pipeline = carya.arrays({"x": np.zeros((4, 2))}).map(code.written, fields="x").batch(4)
+    with pytest.raises(ValueError, match="read-only") as caught:
+        carya.Loader(pipeline, threads=1)
+    assert any("record 0" in note and "change a copy (x = x.copy())" in note for note in caught.value.__notes__)
 
 
 def test_a_killed_trainer_leaves_no_process() -> None:
@@ -453,3 +598,30 @@ def test_too_much_shared_memory_is_an_error_when_the_loader_is_made() -> None:
     pipeline = carya.arrays({"x": np.zeros((4, 1 << 20), np.uint8)}).map(np.negative, fields="x").batch(1 << 20)
     with pytest.raises(carya.Exhausted, match="bytes of shared memory"):
         carya.Loader(pipeline, threads=1)
+
+
+def test_a_host_that_fails_says_why_before_it_ends() -> None:
+    """It ends its group by a signal, and that was all that anybody saw."""
+    program = """
+        import os, socket
+        from carya._functions import host
+        from carya._processes.transport import Channel
+
+        class Host:
+            def __init__(self, link, trainer, dump):
+                pass
+
+            def run(self, message, fds):
+                os.close(-1)
+
+        host.Host = Host
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        Channel(ours).send(("first",))
+        host.main(its.detach(), os.open(os.devnull, os.O_RDWR), os.getppid())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, check=False, start_new_session=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    assert "OSError: [Errno 9] Bad file descriptor" in done.stderr

@@ -8,6 +8,7 @@ import os
 import pickle
 import secrets
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import afar_code as code
 import numpy as np
@@ -40,6 +42,8 @@ class Program:
             self.token.write_text(secrets.token_hex(16))
             self.token.chmod(0o600)
         command = [
+            "env",
+            "--default-signal=HUP",  # whatever runs these tests may have it ignored, as nohup does
             sys.executable,
             "-m",
             "carya",
@@ -111,7 +115,8 @@ def until(loader: Any, wanted: Callable[[], bool]) -> list[str]:
 
 def check(pipeline: carya.Pipeline, made: list[str]) -> None:
     """These are its first epochs."""
-    with carya.Loader(pipeline, threads=2, epochs=len(made)) as loader:
+    cheap = mock.patch.dict(os.environ, {"CARYA_TEST_CHEAP": "1"})
+    with cheap, carya.Loader(pipeline, threads=2, epochs=len(made)) as loader:
         assert [rows(loader) for _ in made] == made
 
 
@@ -138,6 +143,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "numbers": lambda plain: plain.map(code.slow_numbers).batch(8),
     "with objects": lambda plain: plain.map(code.slow).batch(8),
     "whole batches": lambda plain: plain.map(code.slow_numbers).batch(8).map_batches(code.summed),
+    "batches of many sizes": lambda plain: plain.map(code.slow_numbers).batch(8).map_batches(code.lengthened),
     "filtered": lambda plain: plain.filter(code.is_even).map(code.slow_numbers).batch(7, pad_last=True),
 }
 
@@ -150,6 +156,19 @@ def test_rows_are_the_same_bits_wherever_they_are_made(
     with carya.Loader(pipeline, epochs=None, **beside(started())) as loader:
         made = until(loader, lambda: made_afar(loader) > 100)
     check(pipeline, made)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_operations_of_the_trainers_own_are_found_at_their_path(started: Callable[..., Program]) -> None:
+    program = started(CARYA_OPS="")
+    source = Path(__file__).with_name("own_op.cc")
+    with mock.patch.dict(os.environ):
+        op = carya.op("divided", sources=[source], flags=['-DWHAT="divided"'])
+        pictures = np.random.default_rng(1).integers(0, 256, (COUNT, 4, 4, 3), np.uint8)
+        pipeline = carya.arrays({"image": pictures}).shuffle(seed=2).op(op(by=3)).map(code.slowly).op(op(by=2)).batch(8)
+        with carya.Loader(pipeline, epochs=None, **beside(program)) as loader:
+            made = until(loader, lambda: made_afar(loader) > 100)
+        check(pipeline, made)
 
 
 def test_a_program_that_comes_goes_and_is_killed_costs_no_row(
@@ -436,16 +455,18 @@ def test_what_cannot_be_is_refused(tmp_path: Path, plain: carya.Pipeline) -> Non
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_when_it_is_told_with_all_that_it_started(
-    number: int, plain: carya.Pipeline, started: Callable[..., Program]
+    number: int, plain: carya.Pipeline, started: Callable[..., Program], tmp_path: Path
 ) -> None:
-    program = started()
+    (tmp_path / "temporary").mkdir()
+    program = started(TMPDIR=str(tmp_path / "temporary"))
     with carya.Loader(plain.map(code.slow_numbers).batch(8), epochs=None, **beside(program)) as loader:
         until(loader, lambda: made_afar(loader) > 0)
         sessions = children(program.process.pid)
         assert sessions
         assert program.end(number) == (130 if number == signal.SIGINT else 0)
+        assert not list((tmp_path / "temporary").glob("carya-afar-*"))
         for pid in sessions:
             with contextlib.suppress(ProcessLookupError):
                 fd = os.pidfd_open(pid)

@@ -215,6 +215,20 @@ def test_global_generators_are_keyed_by_the_record(fn: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "make", [lambda: carya.dataset(code.DrawsTorch(12)), lambda: carya.iterable(code.draws_torch, shards=2, lengths=6)]
+)
+def test_torch_that_is_imported_late_is_keyed_too(make: Any) -> None:
+    """The sample for which a worker imports it draws the numbers that it has in every other worker."""
+    pytest.importorskip("torch")
+    pipeline = make().batch(4)
+    with carya.Loader(pipeline, threads=1) as loader:
+        whole = [batch["t"].copy() for batch in loader]
+    assert len(np.unique(np.concatenate(whole)[:, 0])) == 12
+    with carya.Loader(pipeline, threads=2) as loader:  # the second worker imports it at its own first sample
+        np.testing.assert_equal([batch["t"].copy() for batch in loader], whole)
+
+
+@pytest.mark.parametrize(
     ("call", "text"),
     [
         (lambda p: p.map(3), "map: fn: got 3; give a function"),

@@ -210,6 +210,23 @@ def scheduled(**batch: Any) -> carya.Pipeline:
     return carya.mix(parts, weights=weights, temperature=1.5, stop="all", seed=None).batch(**batch)
 
 
+def test_a_weight_of_0_that_the_shuffle_would_not_keep_is_warned_of(recwarn: pytest.WarningsRecorder) -> None:
+    parts = [squares(30), squares(30, 1000)]
+    with pytest.warns(
+        RuntimeWarning, match=r"mix: pipeline 1 has weight 0 up to position 16, .* give seed=None"
+    ) as told:
+        carya.mix(parts, weights=[(0, [1, 0]), (16, [1, 1])])
+    assert told[0].filename == __file__
+    recwarn.clear()
+    sharp = carya.mix(parts, weights=[(0, [1, 0]), (16, [1, 1])], seed=None).batch(16)
+    with carya.Loader(sharp, threads=1) as loader:
+        assert next(iter(loader))["y"].max() < 1000
+    carya.mix(parts, weights=[(0, [1, 0]), (4096, [1, 1])])
+    carya.mix(parts, weights=[(0, [1, 3]), (16, [1, 0])])  # of that one fewer come after, which is no harm
+    carya.mix(parts, weights=lambda at: (1000 - at, at), every=50, until=1000)
+    assert not recwarn
+
+
 def test_weights_that_change_give_one_stream_too() -> None:
     whole = epoch_digest(scheduled(global_size=6), 2, threads=1)
     assert epoch_digest(scheduled(batch_size=5), 2, threads=3) == whole

@@ -205,3 +205,21 @@ def test_a_mosaic_says_what_it_needs(options: Any, text: str) -> None:
         first(painted().batch(8).mosaic(**options))
     with pytest.raises(carya.InvalidArgument, match="multiple of 4"):
         list(carya.Loader(painted().batch(6).mosaic(), threads=1))
+
+
+@pytest.mark.parametrize("field", ["mask", "keypoints", "scores"])
+def test_a_mosaic_leaves_nothing_behind_in_silence(field: str) -> None:
+    beside = {
+        "mask": np.zeros((8, 40, 40, 1), np.uint8),
+        "keypoints": np.zeros((8, 3, 5, 3), np.float32),
+        "scores": np.zeros((8, 3)),
+    }
+    batch = first(painted().batch(8))
+    arrays = {name: np.array(batch[name]) for name in ("image", "boxes", "boxes_count", "labels")} | {
+        field: beside[field],
+        "size": np.full((8, 3), 40),  # of no box, though there are three places
+    }
+    with pytest.raises(carya.InvalidArgument, match=f"mosaic: {field} .* leave it out before .batch"):
+        first(carya.arrays(arrays).batch(8).mosaic())
+    if field == "scores":
+        assert first(carya.arrays(arrays).batch(8).mosaic(rows=("labels", "scores")))["scores"].shape == (8, 12)

@@ -108,3 +108,119 @@ def test_they_belong_to_the_fingerprint_and_the_figures() -> None:
         for _ in loader:
             pass
         assert [op["name"] for op in loader.stats()["ops"]] == ["arrays", "map(same)", "resize+center_crop+normalize"]
+
+
+def _with_boxes() -> carya.Pipeline:
+    rng = np.random.default_rng(5)
+    boxes = np.tile(np.float32([[2, 3, 20, 15]]), (6, 2, 1)) + np.arange(6, dtype=np.float32)[:, None, None]
+    pictures = rng.integers(0, 256, (6, 40, 50, 3), dtype=np.uint8)
+    return carya.arrays({"image": pictures, "boxes": boxes, "labels": np.arange(12).reshape(6, 2)}).boxes(rows="labels")
+
+
+def _first_object(sample: Any) -> Any:
+    left, top, right, bottom = sample["boxes"][0].astype(int)
+    return {"image": sample["image"][top:bottom, left:right], "label": sample["labels"][0]}
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        lambda chain: chain.random_horizontal_flip(),
+        lambda chain: chain.random_apply(carya.ops().random_horizontal_flip()),
+        lambda chain: chain.sanitize_boxes(),
+        lambda chain: chain.color_jitter(0.2).resize((20, 20)),
+    ],
+)
+def test_no_picture_is_moved_without_its_boxes(moves: Any) -> None:
+    source = _with_boxes()
+    for chain in (source.map(dict), carya.mix([source, source], weights=[1, 1])):
+        with pytest.raises(carya.InvalidArgument, match=r"boxes would not follow .* right behind \.boxes\(\)"):
+            moves(chain)[0]
+        assert chain.color_jitter(0.2)[0]["boxes"].shape == (2, 4)
+    objects = source.map(_first_object).resize((9, 9)).random_horizontal_flip()  # of which none is left
+    assert objects[0]["image"].shape == (9, 9, 3)
+
+
+def _to_shares(boxes: Any) -> Any:
+    return boxes / np.float32([50, 40, 50, 40])
+
+
+def test_boxes_as_shares_of_the_sides_stay_right_behind_a_resize() -> None:
+    chain = _with_boxes().map(_to_shares, fields="boxes")
+    assert np.array_equal(chain.color_jitter(0.2).resize((20, 20))[1]["boxes"], chain[1]["boxes"])
+    with pytest.raises(carya.InvalidArgument, match="boxes would not follow"):
+        chain.resize((20, 20)).random_horizontal_flip()[1]
+
+
+def test_boxes_follow_behind_a_filter_wherever_samples_are_made() -> None:
+    def of(chain: carya.Pipeline) -> carya.Pipeline:
+        return chain.filter(_even, fields="labels").random_horizontal_flip().resize((30, 20)).sanitize_boxes()
+
+    chain = of(_with_boxes())
+    with carya.Loader(chain.batch(1), epochs=1, threads=1) as loader:
+        rows = [{name: np.array(batch[name][0]) for name in batch} for batch in loader]
+    with carya.Loader(chain.map(dict).batch(1), epochs=1, threads=1, native="workers") as loader:
+        others = [{name: np.array(batch[name][0]) for name in batch} for batch in loader]
+    assert [int(row["labels"][0]) for row in rows] == [0, 4, 8]
+    for number, (row, other) in enumerate(zip(rows, others, strict=True)):
+        for name, value in row.items():
+            assert np.array_equal(value, other[name])
+            assert np.array_equal(value, chain[2 * number][name])
+    moved = {tuple(row["boxes"][0]) for row in rows}
+    assert moved.isdisjoint(tuple(one["boxes"][0]) for one in (_with_boxes()[0], _with_boxes()[2], _with_boxes()[4]))
+
+
+def _even(labels: Any) -> bool:
+    return labels[0] % 4 == 0
+
+
+def _found(sample: Any) -> Any:
+    """As many objects as the picture's number says, from none on."""
+    boxes = np.tile(np.float32([[2, 3, 20, 15]]), (int(sample["number"]), 1))
+    return {"image": sample["image"], "boxes": boxes, "labels": np.arange(7, 7 + len(boxes))}
+
+
+def _one_found(sample: Any) -> Any:
+    return _found({**sample, "number": 1})
+
+
+def _numbered() -> carya.Pipeline:
+    return carya.arrays({"image": np.zeros((4, 40, 50, 3), np.uint8), "number": np.arange(4)})
+
+
+def test_boxes_of_a_function_are_of_any_number() -> None:
+    """Also none at all, in the first record too."""
+    chain = _numbered().map(_found).boxes(max_objects=3, rows="labels").crop(0, 0, 40, 50).batch(4)
+    (batch,) = batches(chain)
+    assert batch["boxes_count"].tolist() == [0, 1, 2, 3]
+    assert batch["labels"].tolist() == [[0, 0, 0], [7, 0, 0], [7, 8, 0], [7, 8, 9]]
+    assert np.array_equal(batch["boxes"][:, :, 2] > 0, batch["labels"] > 0)
+
+
+@pytest.mark.parametrize("known", [{}, {"rows": "labels"}, {"max_objects": 3}])
+def test_how_many_objects_a_function_makes_is_asked_for(known: Any) -> None:
+    chain = _numbered().map(_found).boxes(**known).batch(4)
+    with (
+        pytest.raises(
+            carya.InvalidArgument, match=r'boxes.*; say how many .*\.boxes\(max_objects=100, rows=\("labels",\)\)'
+        ),
+        carya.Loader(chain, threads=1) as loader,
+    ):
+        next(iter(loader))
+
+
+def test_objects_are_not_left_out_without_their_labels() -> None:
+    of = _numbered().map(_one_found)
+    made = [
+        lambda: of.boxes().sanitize_boxes(),
+        lambda: of.boxes().random_zoom_out().random_iou_crop(),
+        lambda: of.boxes(invalid="drop"),
+        lambda: of.boxes(2, truncate=True),
+    ]
+    for make in made:
+        with pytest.raises(
+            carya.InvalidArgument, match=r"boxes: rows: got None behind a function, and .* leaves objects out"
+        ):
+            make()
+    of.boxes(rows=()).sanitize_boxes()
+    assert of.boxes(rows="labels").sanitize_boxes(min_size=30)[0]["labels"].tolist() == [0]

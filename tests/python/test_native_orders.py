@@ -12,7 +12,17 @@ import daemons
 import numpy as np
 import pytest
 import workers
-from picture_code import Marking, bright, marked, mean_of, narrow, narrow_or_raises, not_the_last_class
+from picture_code import (
+    Marking,
+    bright,
+    label_or_raises,
+    marked,
+    mean_of,
+    narrow,
+    narrow_or_raises,
+    not_the_last_class,
+    two_of,
+)
 from streams import digest, epoch_digest
 from test_remote import at, read_until_remote
 
@@ -34,6 +44,10 @@ ALONE: dict[str, Callable[[Path], carya.Pipeline]] = {
     .random_horizontal_flip(),
     "twice": lambda at: folder(at).decode_image().filter(not_the_last_class, fields="label").resize((40, 40))
     .filter(bright).random_crop(32).to_dtype("float32"),
+    "before the decode": lambda at: folder(at).filter(not_the_last_class, fields="label").shuffle(seed=3).decode_image()
+    .random_resized_crop(40).random_horizontal_flip(),
+    "before and behind the decode": lambda at: folder(at).shuffle(seed=3).filter(not_the_last_class, fields="label")
+    .decode_image().filter(narrow, fields="image").random_resized_crop(40),
     "of a view": lambda at: folder(at).subset(range(20, 2, -1)).decode_image().resize((40, 40))
     .filter(not_the_last_class, fields="label"),
     "arrays": lambda _: carya.arrays({"x": np.arange(60).reshape(30, 2), "label": np.arange(30) % 3}).shuffle(seed=1)
@@ -90,6 +104,26 @@ def test_native_threads_give_the_bits_of_workers(photos: Path, number: int, name
     made = (ALONE | BESIDE)[name](photos).batch(**batch)
     stats = both(made, **options)
     assert ("workers" in stats) == (name in BESIDE)
+
+
+def test_a_decode_behind_a_filter_is_one_wherever_the_sample_is_made(photos: Path) -> None:
+    """In a mix, in `pipeline.sample`, beside a stage that makes samples of samples, and where a filter raises for some record."""
+    whole = folder(photos).decode_image().resize((40, 40))
+    part = folder(photos).filter(not_the_last_class, fields="label").decode_image().resize((40, 40))
+    assert np.array_equal(part.sample(3)["image"], whole.sample(3)["image"])
+    assert part.outputs == whole.outputs
+    with carya.Loader(carya.mix([part, whole]).batch(5), threads=1, epochs=1) as loader:
+        rows = {int(record): batch["image"][i].copy() for batch in loader for i, record in enumerate(batch.records)}
+    assert sorted(rows) == [*range(18), *range(27, 54)]
+    assert all(np.array_equal(row, whole.sample(record % 27)["image"]) for record, row in rows.items())
+    twice = folder(photos).filter(not_the_last_class, fields="label").decode_image().resize((40, 40)).flat_map(two_of)
+    with carya.Loader(twice.batch(36), threads=1, epochs=1) as loader:
+        (batch,) = loader
+        assert batch["image"].shape == (36, 40, 40, 3)
+    raising = folder(photos).filter(label_or_raises, fields="label").decode_image().resize((40, 40)).batch(9)
+    with carya.Loader(raising, threads=1, epochs=1, on_error="mask") as loader:
+        assert [batch.valid.sum() for batch in loader] == [9, 0]
+        assert {entry["reason"] for entry in loader.quarantine()} == {"ValueError: the class 1"}
 
 
 def test_whole_batches_of_what_is_left(photos: Path) -> None:
@@ -249,7 +283,7 @@ def test_daemons_make_what_is_left(photos: Path) -> None:
         with carya.Loader(made, rank=0, **common), pytest.raises(carya.InvalidArgument, match="another pipeline"):
             carya.Loader(other, rank=1, **common)
     with daemons.running() as daemon:
-        with carya.Loader(made, daemon=daemon.socket, epochs=2, reattach_timeout=0.1) as loader:
+        with carya.Loader(made, daemon=daemon.socket, slots=2, reattach_timeout=0.1) as loader:
             iterator = iter(loader)
             got = [next(iterator).records.tolist()]
             daemon.end()
@@ -258,6 +292,16 @@ def test_daemons_make_what_is_left(photos: Path) -> None:
             assert loader.stats()["place"] == "embedded"
         with carya.Loader(made, threads=1, native="workers", epochs=1) as loader:
             assert got == [batch.records.tolist() for batch in loader]
+
+
+def test_each_job_of_a_daemon_has_the_order_of_its_pipeline(photos: Path) -> None:
+    """Whichever jobs over the same files came before it, or run beside it."""
+    plain = folder(photos).shuffle(seed=5).decode_image().resize((16, 16))
+    chains = [one.batch(4) for one in (plain, plain.repeated(2), plain.repeated(3), plain)]
+    wanted = [epoch_digest(one, threads=1, daemon="embedded") for one in chains]
+    assert len(set(wanted)) == 3
+    with daemons.running() as daemon:
+        assert [epoch_digest(one, threads=1, daemon=daemon.socket) for one in chains] == wanted
 
 
 def test_a_daemon_that_is_gone_is_told_at_the_line_of_the_loader(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,3 +391,45 @@ def test_what_is_chosen_is_checked() -> None:
     with pytest.raises(carya.InvalidArgument, match="either this or drawn"):
         chosen({"repeated": {"times": 2, "within": 2, "positions": 2}, "drawn": drawn}, drawn=np.arange(5))
     assert chosen({"repeated": {"times": 2, "within": 2, "positions": 10}}).count == 5
+
+
+def test_verdicts_are_those_of_the_operations_before_the_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verdicts that are kept in the cache folder are no one's whose filter saw other pictures."""
+    pictures = np.zeros((6, 8, 8, 3), np.uint8)
+    pictures[::2, :4] = 255  # bright above, and as a whole
+    source = carya.arrays({"image": pictures})
+    of_each = [
+        source.crop(0, 0, 4, 8),
+        source.crop(4, 0, 4, 8).invert(),
+        source.crop(4, 0, 4, 8).invert().random_crop(2),
+    ]
+    kept = []
+    for pipeline in of_each:
+        with carya.Loader(pipeline.filter(bright).batch(1), threads=1) as loader:
+            kept.append([int(batch.records[0]) for batch in loader])
+    assert kept == [[0, 2, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
+
+
+def test_a_filter_behind_what_is_drawn_goes_by_epoch_0(photos: Path) -> None:
+    """All epochs have the records of epoch 0 of the seed, and a state inside of a later epoch is exact."""
+    pipeline = folder(photos).decode_image().random_resized_crop(40).filter(bright).shuffle(seed=3).batch(2)
+    with carya.Loader(pipeline, threads=2) as loader:
+        records = sorted(record for batch in loader for record in batch.records.tolist())
+        second = [(batch.records.tolist(), batch["image"].copy()) for batch in loader]
+        assert len(second) == len(loader)
+    assert sorted(record for step, _ in second for record in step) == records
+    with carya.Loader(pipeline, threads=1) as loader:
+        loader.set_epoch(1)
+        for number, _ in enumerate(loader):
+            if number == 1:
+                state = loader.state_dict()
+                break
+    with carya.Loader(pipeline, threads=1) as loader:
+        loader.load_state_dict(state)
+        rest = [(batch.records.tolist(), batch["image"].copy()) for batch in loader]
+    assert len(rest) == len(second) - 2
+    for (found, picture), (records, expected) in zip(rest, second[2:], strict=True):
+        assert found == records
+        assert np.array_equal(picture, expected)

@@ -158,6 +158,9 @@ def test_len_and_samples_by_index(photos: Path) -> None:
     chain = carya.image_folder(str(photos)).decode_image().resize((16, 16))
     assert len(chain) == 27
     assert chain.class_names == ["class_a", "class_b", "class_c"]
+    assert chain.labels.dtype == np.int64
+    assert chain.labels.tolist() == [chain.address(i)["label"] for i in range(27)]
+    assert chain.subset([26, 0, 9]).labels.tolist() == [2, 0, 1]
     assert chain[0]["image"].shape == (16, 16, 3)
     assert [int(chain[i]["label"]) for i in (0, 9, 26)] == [0, 1, 2]
     assert np.array_equal(chain[-1]["image"], chain[26]["image"])
@@ -191,3 +194,10 @@ def test_views_choose_records(photos: Path) -> None:
     assert [picked.address(i)["path"] for i in range(3)] == [base.address(i)["path"] for i in (7, 7, 2)]
     with pytest.raises(carya.InvalidArgument, match="27"):
         base.subset([27]).open()
+
+
+def test_a_loader_shows_where_it_is() -> None:
+    with carya.Loader(carya.arrays({"x": np.arange(20)}).batch(4), threads=1, rank=1, world_size=2) as loader:
+        next(iter(loader))
+        assert repr(loader) == "<carya.Loader: epoch 0, 1 of 3 steps, rank 1 of 2>"
+    assert repr(loader) == "<carya.Loader: epoch 0, 1 of 3 steps, rank 1 of 2>"

@@ -14,6 +14,7 @@ from streams import copied, digest, epoch_digest, killed_and_resumed
 import carya
 from carya import _core
 from carya._joined import Joined
+from carya._stages.padding import Pad, checked_pad
 from carya._stages.units import BestFit, Buckets, Many, Packed
 
 COUNT = 37
@@ -67,6 +68,20 @@ def test_a_batch_is_padded_to_its_longest_rounded_up_on_any_ranks_from_any_step_
     assert sorted(parts) == sorted(whole[16:])
 
 
+@pytest.mark.parametrize("size", [1, 8])
+def test_batches_that_no_slot_has_room_for_are_their_own_among_many_that_fit(size: int) -> None:
+    """Those lie in files of their own, and one message of a worker has several batches."""
+    p = carya.dataset(code.HeavyTailed(600)).shuffle(seed=3).pad_sequences("ids").batch(size)
+    with carya.Loader(p, threads=1, epochs=2) as loader:
+        for _ in range(2):
+            for batch in loader:
+                assert batch["ids"].shape == (size, batch["ids_length"].max())
+                for record, ids, length in zip(batch.records, batch["ids"], batch["ids_length"], strict=True):
+                    assert length == (1 if record % 20 else 1 + record * 7919 % 4000)
+                    assert (ids[:length] == record).all()
+                    assert not ids[length:].any()
+
+
 def test_pad_to_one_length_writes_rows_in_place_and_operations_may_follow() -> None:
     p = carya.dataset(code.Ragged(COUNT)).pad_sequences(("tokens", "weights"), to=12).shuffle(seed=1)
     with carya.Loader(p.batch(8), threads=1, epochs=1) as loader:
@@ -117,9 +132,23 @@ def test_mistakes_of_pad() -> None:
             r"pad_sequences: label: got int64 \(\); give arrays",
         ),
         (p.pad_sequences(("tokens", "weights"), to=3).batch(40), r"pad_sequences: .*to=3; give to= at least"),
+        *(
+            (
+                p.pad_sequences("tokens", value=value).pad_sequences("weights").batch(4),
+                r"pad_sequences: value: got .* for int",
+            )
+            for value in (0.5, float("nan"), 1 << 70)
+        ),
     ]:
         with pytest.raises(carya.InvalidArgument, match=told):
             list(carya.Loader(wrong, threads=1, epochs=1))
+
+
+def test_empty_lists_have_the_dtype_of_the_others() -> None:
+    found = Pad(("ids",), None, 1, 7, False)({"ids": [[], [1, 2], []]})
+    assert found["ids"].dtype == np.int64
+    assert found["ids"].tolist() == [[7, 7], [1, 2], [7, 7]]
+    assert found["ids_length"].tolist() == [0, 2, 0]
 
 
 def lengths_of(of: code.Ragged) -> np.ndarray:
@@ -312,6 +341,8 @@ def test_mistakes_of_what_regroups(tmp_path: Any) -> None:
         (lambda: p.pack(8, "segment"), 'pack: fields: .*other names than "segment"'),
         (lambda: p.pack(8, "tokens", lengths=[-1]), "pack: lengths"),
         (lambda: p.pack(8, "tokens", value="x"), "pack: value"),
+        (lambda: p.pack(8, "tokens", value={"label": -100}), "pack: value: got .*; give a number, or one for each of"),
+        (lambda: p.pack(8, "tokens", value={"tokens": None}), "pack: value"),  # type: ignore[dict-item]
         (lambda: p.pack(8, "tokens", best_fit=0), "pack: best_fit"),
         (lambda: p.bucket_by_length(3.5), "bucket_by_length: length"),
         (lambda: p.bucket_by_length("tokens", group=0), "bucket_by_length: group"),
@@ -388,3 +419,111 @@ def test_what_cannot_be_padded_is_refused() -> None:
     ):
         with pytest.raises(carya.InvalidArgument, match="give"):
             Joined(values, np.array(ends, np.int64)).padded(None, 1, filling)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint16", -100), ("uint8", 256), ("int64", 0.5), ("bool", -1)])
+def test_a_padding_that_the_type_does_not_have_is_refused(dtype: str, value: float) -> None:
+    """It became another number: -100 of uint16 is 65436."""
+    texts = carya.dataset([{"ids": np.ones(2 + n % 3, dtype)} for n in range(8)])
+    told = rf"value: got {value} for {dtype}; give a number of that kind"
+    for padded in (
+        texts.pad_sequences("ids", value=value).batch(4),
+        texts.pad_sequences("ids", value=value, to=6).batch(4),
+        texts.pack(8, "ids", value=value).batch(2),
+    ):
+        with pytest.raises(carya.InvalidArgument, match=told):
+            list(carya.Loader(padded, threads=1, epochs=1))
+
+
+def test_each_packed_field_is_filled_up_by_its_own_value() -> None:
+    samples = [{"ids": np.arange(n, dtype=np.int32), "labels": np.arange(n), "mask": np.ones(n, bool)} for n in (3, 2)]
+    packed = carya.dataset(samples).pack(8, ("ids", "labels", "mask"), value={"labels": -100, "ids": np.int64(7)})
+    others = carya.dataset(samples).pack(8, ("ids", "labels", "mask"), value={"labels": -1, "ids": 7})
+    again = carya.dataset(samples).pack(8, ("ids", "labels", "mask"), value={"ids": 7, "mask": 0, "labels": -100})
+    with carya.Loader(packed.batch(1), threads=1) as one, carya.Loader(others.batch(1), threads=1) as other:
+        assert one.state_dict()["pipeline"] != other.state_dict()["pipeline"]
+        with carya.Loader(again.batch(1), threads=1) as third:  # however it is written
+            assert third.state_dict()["pipeline"] == one.state_dict()["pipeline"]
+        (batch,) = [{name: value[0].tolist() for name, value in batch.items()} for batch in one]
+    assert batch["ids"] == [0, 1, 2, 0, 1, 7, 7, 7]
+    assert batch["labels"] == [0, 1, 2, 0, 1, -100, -100, -100]
+    assert batch["mask"] == [True] * 5 + [False] * 3
+
+
+def _ids(rows: list[list[int]]) -> list[dict[str, Any]]:
+    return [{"ids": row, "row": number} for number, row in enumerate(rows)]
+
+
+def _worse(sample: dict[str, Any]) -> dict[str, Any]:
+    if sample["row"] >= 4:
+        raise ValueError("no row behind the fourth can be made")
+    return sample
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_without_a_valid_row_is_of_the_dtype_of_the_others(threads: int) -> None:
+    rows = [{"ids": np.ones((n, 2), np.int16), "row": k} for k, n in enumerate((3, 1, 2, 4, 1, 1, 1, 1))]
+    chain = carya.dataset(rows).map(_worse).pad_sequences("ids").batch(2)
+    with carya.Loader(chain, threads=threads, on_error="mask") as loader:
+        found = [(batch["ids"].dtype, batch["ids"].shape[2:], batch.valid.tolist()) for batch in loader]
+    assert found == [(np.int16, (2,), [True, True])] * 2 + [(np.int16, (2,), [False, False])] * 2
+
+
+def _numbered(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "n": 1}
+
+
+def test_lists_without_elements_are_so_before_a_function_and_in_a_mix_too() -> None:
+    padded = carya.dataset(_ids([[], [1, 2], [], [3]])).pad_sequences("ids", to=2)
+    mixed = carya.mix([padded, padded], weights=[1, 1], seed=1)
+    for chain in (padded.map(_numbered), mixed.map(_numbered)):
+        with carya.Loader(chain.batch(2), threads=1) as loader:
+            found = [(batch["ids"].dtype, row) for batch in loader for row in batch["ids"].tolist()]
+        assert {dtype for dtype, _ in found} == {np.dtype(np.int64)}
+        assert {tuple(row) for _, row in found} == {(0, 0), (1, 2), (3, 0)}
+
+
+@pytest.mark.parametrize("to", [None, 4])
+def test_lists_without_elements_are_of_the_dtype_of_the_others(to: int | None) -> None:
+    """A list of JSON says no dtype where it is empty: in the first record, or in all of a batch."""
+    chain = carya.dataset(_ids([[], [], [1, 2], [3], [], [], [4, 5, 6], []])).pad_sequences("ids", to=to).batch(2)
+    with carya.Loader(chain, threads=2) as loader:
+        found = [(batch["ids"].dtype, batch["ids_length"].tolist()) for batch in loader]
+    assert found == [(np.int64, [0, 0]), (np.int64, [2, 1]), (np.int64, [0, 0]), (np.int64, [3, 0])]
+
+
+def test_floats_are_rounded_to_the_dtype_that_is_said_and_no_other_number() -> None:
+    for numbers, dtype in (([2**24 + 1], "float32"), ([2**53 + 1], "float64"), ([-1], "uint64"), ([1.5], "int64")):
+        array = np.array(numbers)
+        with pytest.raises(carya.InvalidArgument, match=f"got {array.dtype} with numbers that {dtype} does not have"):
+            checked_pad("ids", 4, 1, 0, False, dtype).sample({"ids": array})
+    for numbers, dtype in (([0.1, 2**24], "float32"), ([2**24, -3], "float32"), ([0.1, 1j], "complex64")):
+        array = np.array(numbers)
+        found = checked_pad("ids", 2, 1, 0, False, dtype).sample({"ids": array})["ids"]
+        np.testing.assert_array_equal(found, array.astype(dtype), strict=True)
+
+
+@pytest.mark.parametrize("to", [None, 4])
+def test_the_dtype_of_what_is_padded_may_be_said(to: int | None) -> None:
+    empty = carya.dataset(_ids([[]] * 4)).pad_sequences("ids", to=to, dtype="int32").batch(2)
+    with carya.Loader(empty, threads=1) as loader:
+        assert [batch["ids"].dtype for batch in loader] == [np.int32] * 2
+    some = (
+        carya.dataset(_ids([[], [1, 2], [3], [70_000]])).pad_sequences("ids", to=to, value=-1, dtype="int32").batch(4)
+    )
+    with carya.Loader(some, threads=1) as loader:
+        (batch,) = [dict(batch) for batch in loader]
+        assert (batch["ids"].dtype, batch["ids"][:, 0].tolist()) == (np.int32, [-1, 1, 3, 70_000])
+    narrow = carya.dataset(_ids([[1], [70_000]])).pad_sequences("ids", to=to, dtype="int16").batch(2)
+    with (
+        pytest.raises(
+            carya.InvalidArgument, match=r"pad_sequences: ids: got int64 with numbers that int16 does not have"
+        ),
+        carya.Loader(narrow, threads=1) as loader,
+    ):
+        list(loader)
+    for dtype in (str, "object", "nothing"):
+        with pytest.raises(carya.InvalidArgument, match="pad_sequences: dtype"):
+            carya.dataset(_ids([[1]])).pad_sequences("ids", dtype=dtype)
+    with pytest.raises(carya.InvalidArgument, match="value: got -1 for uint8"):
+        carya.dataset(_ids([[1]])).pad_sequences("ids", value=-1, dtype="uint8")

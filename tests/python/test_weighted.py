@@ -152,7 +152,7 @@ def test_mistakes() -> None:
         with pytest.raises(carya.InvalidArgument, match=told):
             call()
     for wrong, told in [
-        (p.weighted([1] * 5), "weighted: weights: got 5 for 4 records"),
+        (p.weighted([1] * 5), "weighted: weights: got 5 for 4 records; .* also of those that a filter drops"),
         (p.filter(code.even).weighted([0, 1, 0, 1]), "all of what filters keep have weight 0"),
     ]:
         with pytest.raises(carya.InvalidArgument, match=told):
@@ -168,3 +168,13 @@ def test_mistakes() -> None:
         )
     }
     assert len(prints) == 5
+
+
+def test_balanced_takes_the_labels_of_the_source(photos: Path) -> None:
+    folder = carya.image_folder(photos).subset(range(3, 27)).decode_image()
+    assert folder.balanced().native.fingerprint("raise") == folder.balanced(folder.labels).native.fingerprint("raise")
+    for source in (carya.dataset([1, 2]), carya.arrays({"label": np.arange(4)})):
+        with pytest.raises(
+            carya.Unsupported, match=r"labels: records of this source have none .* give \.balanced\(labels\)"
+        ):
+            source.balanced()

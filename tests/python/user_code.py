@@ -126,6 +126,19 @@ def with_torch(sample: dict[str, Any]) -> dict[str, Any]:
     return {**sample, "t": torch.rand(2)}
 
 
+class DrawsTorch(Squares):
+    """A dataset that imports torch at its first sample, and draws from it."""
+
+    def __getitem__(self, index: int) -> Any:
+        return with_torch({"x": index})
+
+
+def draws_torch(shard: int, *, start: int = 0) -> Any:
+    """Samples of a shard, the first of which imports torch."""
+    for i in range(start, 6):
+        yield with_torch({"x": 10 * shard + i})
+
+
 def same(sample: Any) -> Any:
     return sample
 
@@ -193,6 +206,23 @@ class UnpicklableError(ValueError):
 
     def __reduce__(self) -> Any:
         raise TypeError("cannot be pickled")
+
+
+def written(x: Any) -> Any:
+    x += 1
+    return x
+
+
+class Returning:
+    """A text for each sample, and for that of one record what cannot leave a process."""
+
+    def __init__(self, what: str, record: int) -> None:
+        self.what, self.record = what, record
+
+    def __call__(self, index: int) -> Any:
+        if index != self.record:
+            return f"text {index}"
+        return open(__file__) if self.what == "file" else (i for i in range(3))
 
 
 class Doing:
@@ -389,6 +419,13 @@ class Ragged:
             "weights": np.full((count, 2), index, np.float32),
             "label": index,
         }
+
+
+class HeavyTailed(Squares):
+    """Arrays of one element, and now and then one of many, all of them their record's number."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"ids": np.full(1 if index % 20 else 1 + index * 7919 % 4000, index)}
 
 
 def words(sample: dict[str, Any]) -> Any:

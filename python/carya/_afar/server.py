@@ -21,11 +21,12 @@ from .._processes.wire import accepted, host_and_port, is_loopback, read_token, 
 from .session import serve
 
 _UNKNOWN_MAX = 64  # connections beyond the processes, which have not proven anything yet
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _HELLO_S = 10.0  # all of it, which those have for that
 
 
 def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool, processes: int) -> int:
-    """Until SIGINT or SIGTERM; the exit status. Errors: InvalidArgument, IoError, NotFound, Permission."""
+    """Until SIGINT, SIGTERM or SIGHUP; the exit status. Errors: InvalidArgument, IoError, NotFound, Permission."""
     host, port = host_and_port(listen)
     if bool(certificate) != bool(key):
         raise InvalidArgument("--tls-cert, --tls-key: got one of them; give both")
@@ -80,10 +81,11 @@ def _family(host: str, port: int) -> socket.AddressFamily:
 
 @contextlib.contextmanager
 def _until_told() -> Iterator[list[int]]:
-    """The signals that have asked it to end."""
+    """The signals that have asked it to end; of a terminal that was closed only where `nohup` does not ignore it."""
     told: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: told.append(number))
+    for number in _ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: told.append(number))
     yield told
 
 
@@ -108,8 +110,9 @@ def _forked(
     try:
         end_with_parent(parent)
         os.setpgid(0, 0)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        for number in _ENDING:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         listener.close()
         connected.setblocking(True)
         signal.setitimer(signal.ITIMER_REAL, _HELLO_S)  # SIGALRM ends who has not proven anything by then

@@ -62,6 +62,12 @@ def serve(wire: Wire, taken: Any) -> None:
         session.end()
 
 
+def _own_ops(opening: dict[str, Any]) -> str:
+    """The libraries of the trainer's own operations that lie here too, and those that this worker was started with."""
+    named = [*os.environ.get("CARYA_OPS", "").split(":"), *opening.get("ops", "").split(":")]
+    return ":".join(dict.fromkeys(path for path in named if os.path.isfile(path)))
+
+
 class _Session:
     def __init__(self, wire: Wire, opening: dict[str, Any], blobs: list[bytearray]) -> None:
         own = versions([name for name in opening["versions"] if name not in ("carya", "machine", "python")])
@@ -89,7 +95,7 @@ class _Session:
         mine, its = Channel.pair()
         dump = os.memfd_create("carya-dump", os.MFD_CLOEXEC)
         cells = memory_file("cells", 8 * worker.CELLS)
-        pid = start_worker(its, dump, cells, 0, environment())
+        pid = start_worker(its, dump, cells, 0, {**environment(), "CARYA_OPS": _own_ops(opening)})
         its.close()
         mapped = memoryview(mmap.mmap(cells, 8 * worker.CELLS)).cast("q")
         os.close(cells)
@@ -170,9 +176,8 @@ class _Session:
             blobs.append(column[task.row : task.row + count].reshape(-1).view("u1"))
         if "part" not in answer:
             return
-        if fds:
-            fd = fds.pop(0)
-            blobs.append(mapped_private(fd))
+        if answer.get("in_file"):
+            blobs.append(mapped_private(fds.pop(0)))
             return
         _, places = answer["part"]
         size = max((at + length for at, length in places), default=0)

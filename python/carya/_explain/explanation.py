@@ -164,6 +164,10 @@ def _cache(report: Explanation) -> Iterator[str]:
             f"Kept after {_kept_after(cache)}: {cache['records']:,} samples, {size(cache['bytes'])} of "
             f"{size(cache['capacity_bytes'])}; {found:.1%} of the look-ups found one."
         )
+        if cache["period_epochs"]:
+            yield (
+                f"They are those of {cache['period_epochs']:,} epochs, as reuse_augmentation says; then all of them are made anew."
+            )
         if cache["found_share"] >= _SAID_SHARE:
             yield (
                 f"{cache['found_share']:.0%} of the samples were there already when this loader began to keep them: "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
+import json
 import multiprocessing.spawn
 import os
 import pickle
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -89,13 +92,75 @@ class ResultPickler(pickle.Pickler):
     """Of what functions return: tensors as arrays."""
 
     def reducer_override(self, value: Any) -> Any:
-        return _reduced(value) if type(value).__module__ == "torch" else NotImplemented
+        return _reduced_tensor(value)
 
 
-def dumps_result(value: Any, *, protocol: int, buffer_callback: Callable[[Any], Any]) -> bytes:
-    text = io.BytesIO()
-    ResultPickler(text, protocol, buffer_callback=buffer_callback).dump(value)
+def _reduced_tensor(value: Any) -> Any:
+    return _reduced(value) if type(value).__module__ == "torch" else NotImplemented
+
+
+def dumps_result(value: Any, *, protocol: int, buffer_callback: Callable[[Any], Any] | None) -> bytes:
+    """As `pickle.dumps`. A class of a script that came here by value goes back by value, and is the script's own class there.
+
+    Errors: InvalidArgument, of a value that cannot travel.
+    """
+    try:
+        return _dumped(ResultPickler, value, protocol, buffer_callback)
+    except Exception as error:  # of pickle, or of the user's objects
+        with contextlib.suppress(Exception):
+            return _dumped(_by_value(_reduced_tensor), value, protocol, buffer_callback)
+        raise InvalidArgument(
+            f"it cannot be sent from a worker process: {type(error).__name__}: {error}; return numbers, arrays, text, "
+            "or lists and dicts of them"
+        ) from error
+
+
+def _check_no_file(value: Any) -> None:
+    """cloudpickle would send a copy of an open file's text, whose positions are others. Errors: TypeError, as pickle has it."""
+    if isinstance(value, io.TextIOWrapper) and value not in (sys.stdin, sys.stdout, sys.stderr):
+        raise TypeError(f"cannot pickle '_io.{type(value).__name__}' object")
+
+
+def _dumped(pickler: Any, value: Any, protocol: int, buffer_callback: Callable[[Any], Any] | None) -> bytes:
+    text, buffers = io.BytesIO(), list[Any]()
+    pickler(text, protocol, buffer_callback=None if buffer_callback is None else buffers.append).dump(value)
+    for buffer in buffers:  # now that all went well: another pickler would begin anew
+        assert buffer_callback is not None
+        buffer_callback(buffer)
     return text.getvalue()
+
+
+def check_result(name: str, value: Any) -> None:
+    """Whether a value of a sample can leave its worker. Errors: InvalidArgument."""
+    if isinstance(value, types.GeneratorType):
+        raise InvalidArgument(
+            f"{name}: it returned a generator; return one value, or give it to .flat_map(fn), which makes several samples"
+        )
+    try:
+        dumps_result(value, protocol=5, buffer_callback=lambda buffer: None)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name}: {error}") from error.__cause__
+
+
+def first_unfit(label: str, objects: dict[str, list[Any]]) -> tuple[int, InvalidArgument] | None:
+    """The first row of columns of objects that cannot leave its worker, and why."""
+    for row, values in enumerate(zip(*objects.values(), strict=True)):
+        for name, value in zip(objects, values, strict=True):
+            try:
+                check_result(f"{label}: {name}", value)
+            except InvalidArgument as error:
+                return row, error
+    return None
+
+
+def told_of(leaf: Any) -> bytes:
+    """What of a value is the same in every process: of an object that is none of JSON's, its type."""
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes()
+    try:
+        return json.dumps(leaf).encode()
+    except (TypeError, ValueError):
+        return type(leaf).__qualname__.encode()
 
 
 def needs_main_script() -> bool:
@@ -138,13 +203,27 @@ _CANNOT = (
 
 def _pickler() -> Any:
     try:
-        import cloudpickle
+        return _by_value(_reduced)
     except ImportError:
         return _Plain
 
+
+def _by_value(reduced_of: Callable[[Any], Any]) -> Any:
+    """cloudpickle's pickler, for which `reduced_of` says first what becomes of a value. Errors: ImportError."""
+    import cloudpickle
+
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
-            reduced = _reduced(value)
+            _check_no_file(value)
+            if isinstance(value, types.CodeType):
+                return _with_file_name(self.dispatch_table[types.CodeType](value), value)
+            reduced = reduced_of(value)
             return reduced if reduced is not NotImplemented else super().reducer_override(value)
 
     return ByValue
+
+
+def _with_file_name(reduced: tuple[Any, ...], code: types.CodeType) -> tuple[Any, ...]:
+    """What cloudpickle makes of code, and the file that it leaves out: a traceback shows where the user's function failed."""
+    make, given, *more = reduced
+    return make, tuple(code.co_filename if one == "<dynamic-code>" else one for one in given), *more

@@ -12,6 +12,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +23,11 @@ from .._errors import Timeout, WorkerDied
 from .._processes.system import be_nicer, end_with_parent
 from .._processes.transport import Channel, file_of
 from .._processes.wire import Place, versions
-from .._stages.randomness import make_global_random_lazy
+from .._stages.randomness import prepare_global_random
 from .._tracing.calls import step_key
 from .ahead import AheadSpec, Feeder
 from .crew import Crew, End, Worker
-from .faults import Fault
+from .faults import Fault, WorkerTraceback
 from .layout import Field, Layout
 from .opening import Opened, find_kept, open_payload, probe
 from .schedule import Chunk, Schedule, Step
@@ -64,13 +65,16 @@ def main(control: int, dump: int, trainer: int) -> None:
     os.set_inheritable(control, False)
     os.set_inheritable(dump, False)
     link = channel_of(control)
-    make_global_random_lazy()
+    prepare_global_random()
     try:
         got = link.receive()
         if got is not None:
             Host(link, trainer, dump).run(got[0], got[1])
     except (BrokenPipeError, ConnectionError):
         pass  # the trainer is gone
+    except Exception:  # a mistake of ours, of which nobody would hear more than the signal below
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         # With it go the workers, and what the functions have started in this group.
         os.killpg(0, signal.SIGKILL)
@@ -130,7 +134,9 @@ class Host:
             except _OverError:
                 raise
             except BaseException as error:
-                self._link.send(("failed", Fault(0, getattr(error, "record", -1), "functions", error)))
+                of_worker = isinstance(error.__cause__, WorkerTraceback)  # which knew the stage
+                stage = getattr(error, "stage", "functions") if of_worker else "functions"
+                self._link.send(("failed", Fault(0, getattr(error, "record", -1), stage, error)))
                 self._link.receive()  # the trainer closes its end when it has read it
                 return
             end_with_parent(None, wanted=False)  # a loader may be made by a thread that ends before it
@@ -397,9 +403,10 @@ class Host:
 
     def _take(self, one: Worker, chunk: Chunk, answer: dict[str, Any], fds: list[int]) -> None:
         assert self._schedule is not None
+        fd = fds.pop(0) if answer.get("in_file") else -1  # of several answers of one message some have a file
         if one.afar:
             if answer["faults"] or answer["entries"]:  # what is broken there is made again here, which knows why
-                for fd in fds:
+                if fd >= 0:
                     os.close(fd)
                 self._schedule.again(chunk)
                 one.bounced += 1
@@ -427,9 +434,9 @@ class Host:
         self._schedule.note_cost(answer["seconds"], answer["cpu_seconds"], answer["rows"])
         part = None
         if "part" in answer and not chunk.step.dropped:
-            part = (answer["part"], answer.get("part_rows"), fds[0] if fds else -1)
-        elif fds:
-            os.close(fds[0])
+            part = (answer["part"], answer.get("part_rows"), fd)
+        elif fd >= 0:
+            os.close(fd)
         self._schedule.done(chunk, answer["faults"], answer["entries"], part)
 
     def _publish(self) -> None:
@@ -535,6 +542,7 @@ def opening_afar(opened: Opened, records: list[int]) -> dict[str, Any]:
         "message": opened.message,
         "versions": versions(used),
         "path": [path for path in sys.path if path],
+        "ops": os.environ.get("CARYA_OPS", ""),
         "records": records,
         "function_timeout": spec.function_timeout,
         "rss_max": spec.rss_max,
@@ -549,9 +557,12 @@ def _death(stage: str, record: int, ends: list[End], timed_out: bool) -> Any:
         "give function_timeout= more seconds if it needs them"
         if timed_out
         else "run the function on this record by itself: pipeline.sample(record)"
+        if record >= 0
+        else "look at what it printed: it had no record yet, or none any more"
     )
     told = f"\nWhere it was:\n{dump}" if dump else ""
     kind = Timeout if timed_out else WorkerDied
-    error: Any = kind(f"record {record}: {text}; {advice}{told}")
+    where = f"record {record}: " if record >= 0 else ""
+    error: Any = kind(f"{where}{text}; {advice}{told}")
     error.record = record
     return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import signal
 import statistics
 import subprocess
@@ -195,7 +196,7 @@ class FunctionJob:
         for fd in fds:  # where sizes of records say where a batch ends
             self._sizes = np.array(np.frombuffer(mapped_private(fd), np.int64, told["count"]))
         self.fields: tuple[Field, ...] = told["fields"]
-        self.tree: Any = told["tree"]
+        self.tree: Any = pickle.loads(told["tree"]) if told["tree"] else ()
         self.kinds: tuple[str, ...] = told["kinds"]
         self.labels: list[str] = told["labels"]
         self.spawned: str = told["spawned"]

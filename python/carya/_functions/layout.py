@@ -8,6 +8,7 @@ import mmap
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,21 @@ class Field:
     name: str
     dtype: np.dtype[Any] | None
     shape: tuple[int, ...] = ()
+    like: np.ndarray[Any, Any] | None = dataclass_field(
+        default=None, compare=False
+    )  # of objects that are arrays: one without elements
 
     @property
     def row_bytes(self) -> int:
         return 0 if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
+
+
+def field_of(name: str, leaf: Any, as_list: bool) -> Field:
+    """The field that has such values: objects where it is no array, or each row of a batch is to be an item of a list."""
+    if as_list or not isinstance(leaf, np.ndarray):
+        plain = isinstance(leaf, np.ndarray) and leaf.ndim and not leaf.dtype.hasobject
+        return Field(name, None, like=np.zeros((0, *leaf.shape[1:]), leaf.dtype) if plain else None)
+    return Field(name, leaf.dtype, leaf.shape)
 
 
 class SlotViews(NamedTuple):
@@ -96,6 +108,13 @@ class Layout:
             (name, np.ndarray(shape, dtype, memory, start + at)) for name, dtype, shape, at in self._places
         ]
         return SlotViews(records[1], valid[1], dict(fields))
+
+
+def _other_objects(label: str, leaf: np.ndarray[Any, Any], field: Field) -> bool:
+    """Whether a sample has another number of objects than the first one behind an operation `boxes`."""
+    if "boxes" not in label.split("+") or leaf.dtype != field.dtype:
+        return False
+    return bool(leaf.shape != field.shape and leaf.shape[1:] == field.shape[1:])
 
 
 class Rows:
@@ -174,6 +193,12 @@ class Rows:
                 raise InvalidArgument(
                     f"{label}: {field.name}: got an object of type {type(leaf).__name__}, and the first sample has "
                     f"{field.dtype} {field.shape}; return arrays of one dtype and shape"
+                )
+            if _other_objects(label, leaf, field):
+                raise InvalidArgument(
+                    f"{label}: {field.name}: got {leaf.dtype} {leaf.shape}, and the first sample has {field.dtype} {field.shape}; say how "
+                    "many objects a sample has at most and which fields have a row for each, as behind a function nothing else does: "
+                    '.boxes(max_objects=100, rows=("labels",))'
                 )
             if leaf.dtype != field.dtype or leaf.shape != field.shape:
                 check_like(f"{label}: {field.name}", leaf, field.dtype, field.shape, "the first sample has")

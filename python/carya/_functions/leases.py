@@ -124,8 +124,11 @@ class _Lease:
         self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": "|u1", "version": 3}
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # while the interpreter ends, nothing may be there any more
+        # With no name of this module: while the interpreter ends, it may be empty.
+        try:  # noqa: SIM105
             self._ring.ended(self._slot)
+        except Exception:
+            pass
 
 
 class SlotBatch:

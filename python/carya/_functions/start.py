@@ -12,7 +12,7 @@ import traceback
 from .._errors import Unsupported
 from .._processes.system import end_with_parent, environment
 from .._processes.transport import Channel
-from .._stages.randomness import make_global_random_lazy
+from .._stages.randomness import prepare_global_random
 
 _TOLD_MAX = 8 << 10  # bytes of a traceback
 _CODE = "import sys; sys.path[:] = {path!r}; from carya._functions.{module} import main; main({arguments})"
@@ -81,7 +81,7 @@ def main(link: int, dump: int, cells: int, number: int, host: int) -> None:
     end_with_parent(host)
     for fd in (link, dump, cells):
         os.set_inheritable(fd, False)
-    make_global_random_lazy()
+    prepare_global_random()
     channel = channel_of(link)
     got = channel.receive()
     if got is None:

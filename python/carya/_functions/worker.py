@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import hashlib
-import json
 import mmap
 import os
 import signal
@@ -28,14 +27,14 @@ from .._stages.regroup import units_of
 from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
 from .._stages.tree import flatten, shape_of
-from .._stages.units import Unit, Units
+from .._stages.units import Unit, Units, made_of
 from .._traits.moves import as_written, keeps_bits, passed
 from .._traits.proof import compared, tried
 from .ahead import AheadRows, Tensors
-from .code import dumps_result
+from .code import check_result, dumps_result, first_unfit, told_of
 from .counting import ask_shard
 from .faults import Fault, Made
-from .layout import Field, Layout, Rows
+from .layout import Field, Layout, Rows, field_of
 from .schedule import RowsTask
 
 _SUBSTITUTES = 16
@@ -168,6 +167,11 @@ class _Worker:
 
     def _layout_is(self, fields: tuple[Field, ...], layout: Layout, slots: int, fd: int) -> None:
         self._put, self._layout = Rows(fields), layout
+        self._chain.likes_are({field.name: field.like for field in fields if field.like is not None}, as_lists=True)
+        likes = {
+            field.name: np.zeros((0, *field.shape[1:]), field.dtype) for field in fields if field.dtype and field.shape
+        }
+        self._chain.likes_are(likes, as_lists=False)
         # With its page tables: a fault for each page costs more than what is written to it.
         self._memory = mmap.mmap(fd, layout.size * slots, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         os.close(fd)
@@ -208,6 +212,8 @@ class _Worker:
         chain = self._part_of(part)
         sizes, raised = np.ones(count, np.int64), []
         begin = time.perf_counter()
+        if chain.expects:
+            chain.expect(range(first, first + count))
         for i in range(count):
             self._at(first + i)
             try:
@@ -249,6 +255,7 @@ class _Worker:
         """Fields of the first sample that can be made, and its tree; the faults of those before it."""
         self._cells[TASK] = number
         faults = []
+        guessed: dict[str, Any] | None = None  # where a list without elements says no dtype, and another sample may
         for record in candidates:
             self._at(record)
             try:
@@ -263,11 +270,20 @@ class _Worker:
                     )
                 if not leaves:
                     raise InvalidArgument(f"{self._chain.label}: the sample is empty; return at least one value")
-                fields = tuple(_field(name, leaf, name in self._spec.lists) for name, leaf in leaves.items())
+                fields = tuple(field_of(name, leaf, name in self._spec.lists) for name, leaf in leaves.items())
+                for field in fields:
+                    if field.dtype is None:
+                        check_result(f"{self._chain.label}: {field.name}", leaves[field.name])
+                tree = Packed(shape_of(sample), dumps_result).text  # read by the trainer only, which has its classes
                 kinds = tuple(type(value).__name__ for value in flatten(sample).values())
-                return {"number": number, "fields": fields, "tree": shape_of(sample), "kinds": kinds, "faults": []}
+                found = {"number": number, "fields": fields, "tree": tree, "kinds": kinds, "faults": []}
+                if not self._chain.guessed(leaves):
+                    return found
+                guessed = guessed or found
             except BaseException as error:
                 faults.append(self._fault(0, record, error))
+        if guessed is not None:
+            return guessed
         return {"number": number, "fields": None, "tree": (), "faults": faults}
 
     def _digest(self, number: int, records: Sequence[int]) -> dict[str, Any]:
@@ -279,7 +295,7 @@ class _Worker:
             try:
                 leaves = self._chain.leaves(self._chain.sample(record, 0)) if not self._chain.collates else {}
                 for name, leaf in leaves.items():
-                    made.update(name.encode() + b"\0" + _told_of(leaf))
+                    made.update(name.encode() + b"\0" + told_of(leaf))
             except Exception as error:
                 return {"number": number, "digest": f"{type(error).__name__}: {error}"[:500]}
         return {"number": number, "digest": made.hexdigest()}
@@ -362,8 +378,13 @@ class _Worker:
             rows = None
             if task.owner >= 0:
                 rows = [task.row + i for i in [*mine, *range(task.length, task.length + task.pad)]]
-            packed = Packed((objects, rows), dumps_result)
-            answer |= {"part": (packed.text, packed.places), "fds": [packed.to_file("objects")]}
+            try:
+                packed = Packed((objects, rows), dumps_result)
+            except InvalidArgument as error:
+                at, why = first_unfit(self._chain.label, objects) or (0, error)
+                made.faults.append(self._fault(task.row + mine[at], records[mine[at]], why))
+                return answer
+            answer |= {"part": (packed.text, packed.places), "in_file": True, "fds": [packed.to_file("objects")]}
         return answer
 
     def _step(self, task: RowsTask, given: _Given) -> dict[str, Any]:
@@ -405,6 +426,8 @@ class _Worker:
         Those of all tasks are made together, which costs little more than those of one; where that fails, since one of them is
         broken, or they are large, each task tries it by itself, and then makes them one by one.
         """
+        if self._chain.expects:
+            self._chain.expect([record for task in tasks for record in made_of(*self._places(task))])
         if len(tasks) > 1 and all(map(self._is_plain, tasks)):
             together = self._made_at_once(tasks, [_Given(*self._places(task)) for task in tasks])
             if together is not None:
@@ -494,7 +517,7 @@ class _Worker:
         """Into the slot's arena, or, where that is too small, a file of its own."""
         assert self._layout is not None
         if packed.size > self._layout.arena:
-            return {"part": (packed.text, packed.places), "fds": [packed.to_file("batch")]}
+            return {"part": (packed.text, packed.places), "in_file": True, "fds": [packed.to_file("batch")]}
         packed.write(self._memory, slot * self._layout.size + self._layout.arena_at)
         return {"part": (packed.text, packed.places)}
 
@@ -582,19 +605,3 @@ class _Worker:
         skipped = getattr(self._placed, "skipped", 0)
         former, self._skipped = self._skipped, skipped
         return {"stage_seconds": seconds, "timed": timed, "skipped": skipped - former}
-
-
-def _told_of(leaf: Any) -> bytes:
-    """What of a value is the same in every process: of an object that is none of JSON's, its type."""
-    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
-        return f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes()
-    try:
-        return json.dumps(leaf).encode()
-    except (TypeError, ValueError):
-        return type(leaf).__qualname__.encode()
-
-
-def _field(name: str, leaf: Any, as_list: bool) -> Field:
-    if as_list or not isinstance(leaf, np.ndarray):
-        return Field(name, None)
-    return Field(name, leaf.dtype, leaf.shape)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument
+from .._stages.identity import content
 from .._stages.randomness import GlobalSeeds
 from .._stages.source import ShardEndedError
 from .order import Endless, Rounds
@@ -87,7 +88,9 @@ class IterableSource:
 
     def __init__(self, spec: IterableSpec, seed: int, shuffle: bool, folder: str) -> None:
         self.label, self._spec = spec.label, spec
-        self._folder, self._identity = folder, spec.fingerprint()
+        # States are kept by all that decides what an iterator gives; where that cannot be told, none is.
+        self._identity = [spec.fingerprint(), content(spec.fn, spec.version, files=True)] if folder else []
+        self._folder = "" if None in self._identity else folder
         self._seed, self._shuffle = seed, shuffle
         self._seeds = GlobalSeeds(_core.op_key(seed, "iterable", 0)) if spec.seed_globals else None
         self._cursors: dict[int, _Cursor] = {}
@@ -283,7 +286,7 @@ class IterableSource:
         iterator = iter(made)
         state = None
         if self._folder and not spec.endless and "start" not in spec.takes:
-            state = stateful(made, iterator, self._folder, [self._identity, self._seed, shard, epoch])
+            state = stateful(made, iterator, self._folder, [*self._identity, self._seed, shard, epoch])
         self.opening = False
         return iterator, state
 

@@ -61,6 +61,10 @@ class IterableSpec(Sharded):
         said = [self.label, self.shards, self.lengths, self.samples, self.window, self.names, self.seed_globals]
         return identity([*said, identity(self.fn, self.version)])
 
+    @property
+    def unsaid(self) -> Any:
+        return self.fn if self.version is None else None
+
     def has(self, record: int) -> bool:
         if record < 0 or self.lengths is None:
             return record >= 0

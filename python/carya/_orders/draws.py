@@ -22,10 +22,11 @@ _TERMS = 13  # of the series of a logarithm, past which nothing is added to 53 b
 class Weighted:
     """What a user asked for. `samples`: of an epoch; None: as many as there are records, or can be drawn."""
 
-    method = "weighted"
+    _of_no_identity = ("method",)
 
-    def __init__(self, weights: Array, samples: int | None, replacement: bool) -> None:
+    def __init__(self, weights: Array, samples: int | None, replacement: bool, method: str = "weighted") -> None:
         self.weights, self.samples, self.replacement = weights, samples, replacement
+        self.method = method  # what the user called
         self.digest = fingerprint(weights)
 
     @property
@@ -41,10 +42,11 @@ class Weighted:
         raise TypeError("records are drawn by Draws")
 
     def check(self, records: int) -> None:
-        """Errors: InvalidArgument, where there are more or fewer weights than records."""
+        """Errors: InvalidArgument, where there are more or fewer weights, or labels that they are from, than records."""
         if len(self.weights) != records:
             raise InvalidArgument(
-                f"weighted: weights: got {len(self.weights)} for {records} records; give one for each record after the views"
+                f"{self.method}: {'labels' if self.method == 'balanced' else 'weights'}: got {len(self.weights)} for {records} records; give one for each record after the views, "
+                "also of those that a filter drops"
             )
 
     def positions(self, records: int) -> int:
@@ -145,7 +147,7 @@ def logarithm(values: Array) -> Array:
     return made
 
 
-def checked_weighted(weights: Any, samples: Any, replacement: Any) -> Weighted:
+def checked_weighted(weights: Any, samples: Any, replacement: Any, method: str = "weighted") -> Weighted:
     """What a user gave to `weighted`. Errors: InvalidArgument that names the parameter."""
     wanted = "a number of 0 or more for each record, and one of more than 0"
     try:
@@ -165,11 +167,11 @@ def checked_weighted(weights: Any, samples: Any, replacement: Any) -> Weighted:
     if samples is not None:
         whole = isinstance(samples, int | np.integer) and not isinstance(samples, bool)
         if not whole or not 1 <= samples <= 1 << 40:
-            raise invalid("weighted: samples", samples, "how many samples an epoch has, an integer of 1 or more")
+            raise invalid(f"{method}: samples", samples, "how many samples an epoch has, an integer of 1 or more")
         samples = int(samples)
     if not isinstance(replacement, bool):
-        raise invalid("weighted: replacement", replacement, "True or False")
-    made = Weighted(array, samples, replacement)
+        raise invalid(f"{method}: replacement", replacement, "True or False")
+    made = Weighted(array, samples, replacement, method)
     if not replacement and samples is not None:
         made.draws(0, None)
     return made

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,8 @@ from .shares import Mix, Table, mixed
 # Weights are integers of this sum at most, so that products of two of them have 60 bits.
 _WEIGHTS_MAX = 1 << 30
 _ROWS_MAX = 1 << 16
+# Positions that the seed of a mix shuffles together. Source: loader/data/mix_order.h.
+_BLOCK = 4096
 _POSITIONS_MAX = 1 << 46
 
 
@@ -64,6 +68,22 @@ def table_of(weights: Any, counts: Sequence[int], temperature: Any, every: Any, 
         if not rows or rows[-1][1] != shares:
             rows.append((at, shares))
     return tuple(rows)
+
+
+def warn_of_samples_before_their_time(table: Table) -> None:
+    """A change is spread over its block where that is shuffled, so that a pipeline of weight 0 is there before its position.
+
+    Called by what a user calls.
+    """
+    for (_, before), (at, after) in itertools.pairwise(table):
+        early = [number for number, (was, now) in enumerate(zip(before, after, strict=True)) if now and not was]
+        if early and at % _BLOCK:
+            warnings.warn(
+                f"mix: pipeline {early[0]} has weight 0 up to position {at}, and samples of it come before, since seed= shuffles "
+                f"within blocks of {_BLOCK} positions; give seed=None, which keeps changes sharp",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
+            return
 
 
 def _are_pairs(weights: Any) -> bool:

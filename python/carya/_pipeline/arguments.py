@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec
 
 from .._errors import InvalidArgument, invalid
+from .._options import letters, nearest
 
 Options = ParamSpec("Options")
 
@@ -29,6 +30,7 @@ _ELSEWHERE = {
     "in_order": "leave it out: batches always come in the order of the stream",
     **dict.fromkeys(("map_batch", "map_batches"), "give it to the pipeline: pipeline.batch(n).map_batch(fn) or .map_batches(fn)"),
     "multiprocessing_context": _NO_WORKERS,
+    **dict.fromkeys(("job_name", "name"), "give job=, the name that a daemon shows"),
     "num_epochs": "give epochs=",
     "num_replicas": "give world_size=",
     "num_shards": "give world_size=",
@@ -68,25 +70,9 @@ _OPERATIONS_ELSEWHERE = {
     "repeat": "Loader(epochs=), or another `for` over the loader: each is the next epoch",
     "shard": "Loader(rank=, world_size=)",
     "skip": ".subset(range(n, len(pipeline)))",
-    "cache": "nothing: listings and decode indexes are kept in $CARYA_CACHE_DIR by themselves",
+    "cache": 'Loader(cache="auto"), which keeps samples for later epochs',
+    **dict.fromkeys(("concat", "concatenate", "interleave", "zip"), "carya.mix([one, another])"),
 }
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that `name` was most likely meant to be; "" when none is.
-
-    >>> nearest("RandomResizeCrop", ["random_crop", "random_resized_crop"])
-    'random_resized_crop'
-    """
-    import difflib  # of mistakes only
-
-    letters = {_letters(word): word for word in known}
-    found = difflib.get_close_matches(_letters(name), letters, n=1, cutoff=0.7)
-    return letters[found[0]] if found else ""
-
-
-def _letters(name: str) -> str:
-    return name.lower().replace("_", "")
 
 
 def named_options(
@@ -127,7 +113,7 @@ def no_operation(kind: type, name: str) -> AttributeError:
     """What to raise for an attribute that a pipeline or a chain of operations has not."""
     if name.startswith("_"):
         return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
-    told = _OPERATIONS_ELSEWHERE.get(_letters(name))
+    told = _OPERATIONS_ELSEWHERE.get(letters(name))
     if told is None:
         near = nearest(name, (known for known in dir(kind) if not known.startswith("_")))
         told = f".{near}" if near else "another"

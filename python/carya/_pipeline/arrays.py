@@ -114,6 +114,20 @@ def arrays_document(memory: Mapping[str, Array]) -> Document:
     return {"type": "arrays", "count": len(next(iter(memory.values()))), "arrays": described}
 
 
+def family(share: str, memory: Mapping[str, Array]) -> str:
+    """The name under which jobs share batches: one for each content of large arrays, of whose bytes a fingerprint looks at some only."""
+    large = {name: value for name, value in sorted(memory.items()) if value.nbytes > _WHOLE_BYTES}
+    if not large:
+        return share
+    import hashlib
+
+    digest = hashlib.blake2b(share.encode(), digest_size=16)
+    for name, value in large.items():
+        digest.update(f"{name}\0".encode())
+        digest.update(value.reshape(-1).view(np.uint8).data)
+    return f"{share[:30]}~{digest.hexdigest()}"
+
+
 def _fingerprint(value: Array) -> str:
     import hashlib
 

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from .._errors import InvalidArgument
 from .document import plain
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from .order import OrderHints
+
+_SPECTRA = frozenset({"spectrogram", "mel_spectrogram", "log_mel"})
+
+
+def check_logarithm(fields: Sequence[str] | None, before: Iterable[Mapping[str, Any]]) -> None:
+    """Errors: InvalidArgument, where `mfcc` would get powers or magnitudes: numbers come out that no model was made with.
+
+    `fields`: those of `mfcc`; None: all spectra. `before`: the operations since the source or since a function, which may
+    have taken a logarithm.
+    """
+    made: dict[
+        str | None, str
+    ] = {}  # by which operation a field became a spectrum; None: all fields that are not named
+    for op in before:
+        if op["op"] in _SPECTRA:
+            of = op.get("fields")
+            made = {None: op["op"]} if of is None else made | dict.fromkeys(of, op["op"])
+    for field in made if fields is None else fields:
+        found = made.get(field, made.get(None))
+        if found is not None and found != "log_mel":
+            raise InvalidArgument(
+                f"mfcc: {found} before it takes no logarithm, and these are coefficients of a logarithmic spectrum; put "
+                f'.log_mel("torchaudio", n_mels=...) or .log_mel("kaldi", ...) in place of .{found}(...), or a function that takes the '
+                "logarithm between the two"
+            )
 
 
 class AudioOps:
@@ -342,7 +368,7 @@ class AudioOps:
         """The first `n_mfcc` coefficients of the orthonormal cosine transform over the bins of a logarithmic spectrum.
 
         Shape: n_mfcc in place of the bins; float32. `lifter`: coefficient k is multiplied by 1 + lifter / 2 * sin(pi * k /
-        lifter); 0 for none. Errors: InvalidArgument (no spectrum, or fewer bins).
+        lifter); 0 for none. Errors: InvalidArgument (no spectrum, one without a logarithm, or fewer bins).
         Reference: behind log_mel("torchaudio", n_mels): torchaudio.transforms.MFCC(log_mels=True); behind log_mel("kaldi", 23)
         with n_mfcc=13, lifter=22: torchaudio.compliance.kaldi.mfcc(32768 * x, dither=0). 1e-4 of the largest value.
 

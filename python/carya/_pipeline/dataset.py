@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import re
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-from .._errors import InvalidArgument
+from .._errors import InvalidArgument, SampleError
 from .._sources.progress import ListingProgress
 from .._sources.stores import is_url
+from .arrays import family
 from .document import Document
 
 _log = logging.getLogger("carya")
 _said_no_cache: set[str] = set()
+NO_TAR = re.compile(r"(?s)tar (.+) @0: not a tar header")  # what is said of a file that does not begin as a tar
 
 
 def chosen_cache_dir() -> str:
@@ -84,7 +90,7 @@ def open_dataset(
 ) -> _core.Dataset:
     """Open the source of `pipeline` and apply its views; name files that were skipped."""
     _check_memory(source, arrays)
-    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+    with ListingProgress(str(source.get("path", source["type"]))) as progress, _telling_zips():
         dataset = _core.Dataset.open(
             pipeline, arrays=arrays, cache_dir=cache_dir(), verify=verify, threads=threads, progress=progress
         )
@@ -105,11 +111,22 @@ def attach_job(
     found = _absolute(source)
     if found != source:  # the daemon is somewhere else
         pipeline = _core.Pipeline.parse(json.dumps({**json.loads(pipeline.to_json()), "source": found}))
-    with ListingProgress(str(source.get("path", source["type"]))) as progress:
+    if daemon.share and arrays:
+        daemon.share = family(daemon.share, arrays)
+    with ListingProgress(str(source.get("path", source["type"]))) as progress, _telling_zips():
         daemon.arrays, daemon.progress = arrays, progress
         job = _core.Job(pipeline, None, options, daemon=daemon, defer_release=defer_release)
     _warn_of_skipped(source, *job.skipped)
     return job
+
+
+def users_line() -> int:
+    """The `stacklevel` of a warning by the caller that names the line outside of this package from which all of it was called: a source
+    is opened from many places."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "carya":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
@@ -126,7 +143,24 @@ def _warn_of_skipped(source: Document, count: int, examples: list[str]) -> None:
             f"{source['type']}({source.get('path', '')}): skipped {count} files with other extensions: {names}; "
             "convert them to JPEG or PNG if they are meant to be records"
         )
-    warnings.warn(text, stacklevel=4)
+    warnings.warn(text, stacklevel=users_line())
+
+
+@contextlib.contextmanager
+def _telling_zips() -> Iterator[None]:
+    """Say of a file that begins as no tar does, and is a zip behind other bytes, what it is. Zips are told by their first bytes."""
+    try:
+        yield
+    except SampleError as error:
+        import zipfile  # of mistakes only
+
+        found = NO_TAR.match(str(error))
+        if found is None or is_url(found[1]) or not zipfile.is_zipfile(found[1]):
+            raise
+        raise SampleError(
+            f"zip {found[1]}: other bytes stand in front of it, as in an archive that unpacks itself, and its members are taken where "
+            "the zip says that they lie; take those bytes off (zip -J FILE), or pack the files anew, as they are: zip -0"
+        ) from None
 
 
 def _absolute(source: Document) -> Document:

@@ -70,7 +70,7 @@ def dump(document: Document) -> str:
         parts = [("source", document["source"]), ("batch", document.get("batch") or {})]
         parts += [(view["view"], view) for view in document.get("views", [])]
         parts += [("shuffle", document.get("shuffle") or {})]
-        parts += [(op["op"], op) for op in document.get("ops", [])]
+        parts += [(op["name"] if op["op"] == "user" else op["op"], op) for op in document.get("ops", [])]
         for name, part in parts:
             name = part.get("type", name)
             for key, value in part.items():

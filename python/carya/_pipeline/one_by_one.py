@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._errors import Unsupported
@@ -16,6 +16,9 @@ _FROZEN = (
     "{}: it does not tell the epoch, so that all epochs have the same augmentation; use "
     "carya.torch.Loader(pipeline.batch(n)) (carya.Loader, carya.jax.Loader), or pipeline.sample(i, epoch=epoch)"
 )
+# Operations that draw, though their names do not say so: always, and by a parameter of several values.
+_ALWAYS = frozenset({"color_jitter", "scale_jitter", "spec_augment", "time_shift"})
+_RANGES = {"gaussian_blur": "sigma", "gain": "db", "speed_perturb": "factors"}
 
 
 class Delivered(list[Any]):
@@ -32,11 +35,14 @@ def draws(ops: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _draws(op: Mapping[str, Any]) -> bool:
-    sigma = op.get("sigma")
+    name, ranged = op["op"], _RANGES.get(op["op"])
+    if ranged is not None:
+        given = op.get(ranged)
+        return isinstance(given, Sequence) and len(set(given)) > 1
     return (
-        op["op"].startswith("random_")
-        or op["op"] == "color_jitter"
-        or (op["op"] == "gaussian_blur" and isinstance(sigma, list) and len(set(sigma)) > 1)
+        name.startswith("random_")
+        or name in _ALWAYS
+        or (name == "crop_audio" and bool(op.get("random", True)))
         or draws(op.get("ops") or [])
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from .._options import unknown_argument
 from .document import Document, plain
 
 
@@ -24,7 +25,7 @@ def described(op: str, parameters: Mapping[str, Any], order: Mapping[str, Any]) 
     """The document's object of an operation. Errors: TypeError for keywords that no operation has."""
     for name in order:
         if name not in OrderHints.__annotations__:
-            raise TypeError(f"{op}() got an unexpected keyword argument {name!r}")
+            raise unknown_argument("op" if op == "user" else op, name, [*parameters, *OrderHints.__annotations__])
     # What says nothing is left out, as in the canonical text.
     hints = {name: plain(value) for name, value in order.items()}
     return {

@@ -15,21 +15,24 @@ from .. import _core
 from .._errors import InvalidArgument, IoError, NotFound, Permission, Unsupported, invalid
 from .._explain.explanation import Explanation
 from .._explain.stream import add_stream
-from .._options import REORDERS, Reorder, choice, integer
+from .._options import REORDERS, SPLIT, Reorder, choice, integer, named_arguments
 from .._stages.functions import Functions
 from .arrays import array_memory, arrays_document, file_arrays
+from .audio_ops import check_logarithm
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
 from .document import Document, dump, plain
 from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
 from .ops import Ops
 from .order import OrderHints, described
+from .warp_ops import check_units_of_boxes, warn_of_what_is_rarely_meant
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     # Loaded by the first pipeline that has a function or a dataset of the user's: a quarter of the time of `import carya`.
     from .._stages.mix import MixSpec
+    from .._stages.native import Sounds
     from .._stages.source import DatasetSpec, Sharded
     from .._stages.spec import StreamSpec
     from .._stages.stage import Stage
@@ -55,15 +58,17 @@ class _Source:
     With `dataset` the records are a user's; the source of the document then only counts them.
     """
 
-    __slots__ = ("arrays", "dataset", "document", "opened", "slim")
+    __slots__ = ("arrays", "dataset", "document", "names", "opened", "slim")
 
     def __init__(
         self,
         document: Document,
         arrays: dict[str, Array] | None = None,
         dataset: DatasetSpec | MixSpec | Sharded | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.document = document
+        self.names = tuple(names)  # of the classes, where files are listed here and their document has numbers only
         self.arrays = arrays
         self.dataset = dataset
         self.slim = _slim_source(document)
@@ -270,6 +275,7 @@ class Pipeline(Functions, Ops):
 
     # Views and order ------------------------------------------------------------------------------------------------
 
+    @named_arguments
     def subset(self, indices: Sequence[int] | Array) -> Self:
         """Only these records, in this order; record i of the result is record `indices[i]`. Before `shuffle`.
 
@@ -285,6 +291,7 @@ class Pipeline(Functions, Ops):
             raise invalid("subset: indices", indices, "a list, range or array of record numbers")
         return self._with_view("subset", {"view": "subset", "indices": listed})
 
+    @named_arguments
     def take(self, count: int) -> Self:
         """The first `count` records (all, if there are fewer). Before `shuffle`.
 
@@ -294,6 +301,7 @@ class Pipeline(Functions, Ops):
         """
         return self._with_view("take", {"view": "take", "count": plain(count)})
 
+    @named_arguments
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint parts of the records, chosen at random by `seed`: `fraction` of them, and the rest.
 
@@ -302,6 +310,9 @@ class Pipeline(Functions, Ops):
         >>> len(train), len(val)
         (8, 2)
         """
+        given: Any = fraction
+        if isinstance(given, list | tuple) or np.ndim(given):
+            raise invalid("split: fraction", given, SPLIT.removeprefix("give "))
         view = {"view": "split", "fraction": plain(fraction), "seed": plain(seed)}
         return self._with_view("split", {**view, "part": 0}), self._with_view("split", {**view, "part": 1})
 
@@ -337,6 +348,7 @@ class Pipeline(Functions, Ops):
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}: {error}") from None
 
+    @named_arguments
     def shuffle(self, seed: int = 0) -> Self:
         """A new order of the records in every epoch, by a keyed permutation that needs no memory.
 
@@ -359,6 +371,7 @@ class Pipeline(Functions, Ops):
             raise InvalidArgument("shuffle: comes after batch; call .shuffle(...) before .batch(...)")
         return self._with(shuffle={"seed": plain(seed)})
 
+    @named_arguments
     def batch(
         self,
         batch_size: int | None = None,
@@ -435,9 +448,11 @@ class Pipeline(Functions, Ops):
                         f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); records have different numbers of "
                         "rows: add .boxes() behind .decode_image()"
                     )
-                if any(op["op"] == "decode_audio" for op in self._ops):
+                decoded = any(op["op"] == "decode_audio" for op in self._ops)
+                if decoded or name == "audio":
                     raise InvalidArgument(
-                        f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); give all clips one length: "
+                        f"batch: {name} has no fixed shape yet ({_shape(shape)} per sample); "
+                        f"{'' if decoded else 'decode it by .decode_audio(rate=16000), and '}give all clips one length: "
                         "add .crop_audio(seconds=...) or .pad_audio(seconds=...)"
                     )
                 raise InvalidArgument(
@@ -498,7 +513,7 @@ class Pipeline(Functions, Ops):
 
         In epoch e they have the numbers of epoch e - e mod `epochs`; operations behind this place have those of e. So an augmentation
         comes back `epochs` times, and what is behind differs all the same. It is part of the stream: of its bits, its fingerprint, and
-        states. A substitute of `on_error="replace"` draws by its position too, which differs in each epoch. Once, before `batch`, and
+        states. What is before this place can be kept for so many epochs (`Loader(cache=)`). A substitute of `on_error="replace"` draws by its position too, which differs in each epoch. Once, before `batch`, and
         before the first Python function; with `epochs=1` it changes nothing.
 
         >>> import carya
@@ -529,10 +544,20 @@ class Pipeline(Functions, Ops):
 
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
-            raise InvalidArgument(f"{op}: comes after batch; call .{op}(...) before .batch(...)")
+            called = "op" if op == "user" else op
+            raise InvalidArgument(f"{called}: comes after batch; call .{called}(...) before .batch(...)")
         document = described(op, parameters, order)
+        warn_of_what_is_rarely_meant(op, parameters, self._all_ops(), self._source.document.get("extra") or ())
+        if op == "boxes":
+            check_units_of_boxes(parameters, self._source.arrays or {})
+        if op == "mfcc":
+            check_logarithm(parameters["fields"], self._ops_of_what_is_here())
         # An order of records is no function: operations behind it are still the first ones on a sample of a native source.
         if self._source.dataset is not None or any(stage.kind != "weighted" for stage in self._stages):
+            if op in ("boxes", "sanitize_boxes", "random_iou_crop"):
+                from .._stages.native import check_rows_of_boxes
+
+                check_rows_of_boxes(document, self._stages, self._source.dataset is not None)
             return self._append_native(document, draws((document,)))
         made = self._with(ops=(*self._ops, document))
         if op == "normalize":
@@ -557,6 +582,31 @@ class Pipeline(Functions, Ops):
                 f"it in units of 0..1, so {max(mean) / 255:.4g} in place of {max(mean)}, and std likewise (uint8 is divided "
                 'by 255 first), or put .to_dtype("float32") before it, which keeps 0..255',
             )  # fmt: skip
+
+    def _all_ops(self) -> list[Document]:
+        """The operations, those behind functions too."""
+        behind: list[Any] = [stage.fn for stage in self._stages if stage.kind == "native"]
+        return [*self._ops, *(one for ops in behind for one in ops.documents)]
+
+    def _ops_of_what_is_here(self) -> list[Document]:
+        """The operations since the source, or since a function that may have made something else of the sample."""
+        found = list(self._ops)
+        for stage in self._stages:
+            if stage.kind == "native":
+                ops: Any = stage.fn
+                found += ops.documents
+            elif stage.kind not in ("filter", "weighted", "bucket_by_length"):
+                found = []
+        return found
+
+    def _sounds(self) -> Sounds:
+        """What is known of the sounds that its samples have."""
+        from .._stages.native import fields_of_files, sounds_behind
+
+        sounds = sounds_behind(self._all_ops(), fields_of_files(self._source.slim), {})
+        if any(stage.kind == "map" for stage in self._stages):  # which may have made sounds of another rate
+            return {name: {**sound, "rate": 0} for name, sound in sounds.items()}
+        return sounds
 
     # Looking at it --------------------------------------------------------------------------------------------------
 
@@ -743,7 +793,7 @@ class Pipeline(Functions, Ops):
         parts = (self._views, self._shuffle, self._ops, self._batch, self._maps, self._stages, self._lists)
         if self._source.dataset is not None:
             return _rebuild_dataset, (self._source.dataset, parts)
-        return _rebuild, (self._source.document, self._source.arrays, parts)
+        return _rebuild, (self._source.document, self._source.arrays, parts, self._source.names)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pipeline):
@@ -783,8 +833,22 @@ class Pipeline(Functions, Ops):
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes; index = label. Empty when labels have no names."""
-        return self.dataset.class_names
+        """Names of the classes; index = label. Empty when labels have no names, and behind `from_json` where files were listed by
+        `audio_folder` or in a bucket."""
+        return [*self._source.names] or self.dataset.class_names
+
+    @property
+    def labels(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The label of each record after the views, int64 of shape (records,): of the source, so that no record is read.
+
+        -1 where a record has none, or one that is no integer. Errors: Unsupported of a source whose records have no label.
+        """
+        found = None if self._source.mix is not None else self.dataset.labels
+        if found is None:
+            raise Unsupported(
+                "labels: records of this source have none that is known before they are read; give .balanced(labels) the class of each"
+            )
+        return found
 
     def address(self, index: int) -> dict[str, Any]:
         """Where record `index` is: path, member, offset, bytes, label."""
@@ -812,6 +876,10 @@ class Pipeline(Functions, Ops):
             )
         drawn: Any = next((stage.fn for stage in self._stages if stage.kind == "weighted"), None)
         return self.dataset.count if drawn is None else int(drawn.positions(self.dataset.count))
+
+    def __bool__(self) -> bool:
+        """True, whatever its length: `if validation:` asks whether there is one, and lists no folder for it."""
+        return True
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """One sample by record index, with its randomness for epoch 0. For looking at it; who trains with samples asks for
@@ -912,8 +980,10 @@ class Pipeline(Functions, Ops):
         return number % count
 
 
-def _rebuild(document: Document, arrays: dict[str, Array] | None, parts: tuple[Any, ...]) -> Pipeline:
-    return Pipeline._make(_Source(document, arrays), *parts)
+def _rebuild(
+    document: Document, arrays: dict[str, Array] | None, parts: tuple[Any, ...], names: tuple[str, ...] = ()
+) -> Pipeline:
+    return Pipeline._make(_Source(document, arrays, names=names), *parts)
 
 
 def _rebuild_dataset(spec: DatasetSpec | MixSpec | Sharded, parts: tuple[Any, ...]) -> Pipeline:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._errors import NotFound, Unsupported, invalid
+from .._options import named_arguments
 from .._sources.huggingface import hf_files, hf_table
 from .._sources.paths import TARS, TFRECORDS, PathLike, files_below, one_path, path_list, record_paths
 from .._sources.stores import is_url, list_objects, url_paths
@@ -25,6 +26,7 @@ PICTURES = (".jpg", ".jpeg", ".png")  # of an image_folder
 ARROWS = re.compile(r"^[^.].*\.arrow$")
 
 
+@named_arguments
 def image_folder(path: PathLike, *, endpoint: str | None = None) -> Pipeline:
     """Images in one folder per class; label = index of the sorted class names.
 
@@ -56,9 +58,18 @@ def _images_of_bucket(root: str) -> Pipeline:
         raise NotFound(f"image_folder: {root}: {which} ({', '.join(PICTURES)}); give the folder of the classes")
     order = {name: index for index, name in enumerate(classes)}
     pictures.sort(key=lambda key: (order[key.split("/", 1)[0]], os.fsencode(key)))
-    return files([root + key for key in pictures], [order[key.split("/", 1)[0]] for key in pictures])
+    listed = [root + key for key in pictures]
+    return _of_classes(listed, [order[key.split("/", 1)[0]] for key in pictures], classes)
 
 
+def _of_classes(paths: list[str], labels: list[int], names: Sequence[str], field: str = "image") -> Pipeline:
+    """Files that were listed by the folders of their classes."""
+    made = files(paths, labels, field=field)
+    made._source.names = tuple(names)
+    return made
+
+
+@named_arguments
 def files(
     paths: PathLike | Sequence[PathLike],
     labels: Sequence[int] | Array | Callable[[str], int] | None = None,
@@ -112,13 +123,18 @@ def files(
     return Pipeline._start(document, memory)
 
 
+@named_arguments
 def audio_folder(
-    path: PathLike, labels: Literal["folder"] | Callable[[str], int] | None = None, *, extensions: Sequence[str] = AUDIO
+    path: PathLike,
+    labels: Literal["folder"] | Callable[[str], int] | None = None,
+    *,
+    extensions: str | Sequence[str] = AUDIO,
 ) -> Pipeline:
     """Sound files of a folder and of all folders in it, by their paths in bytewise order.
 
     `labels`: None for none; "folder": the index of a file's first folder below `path` among the sorted ones, as one folder
-    per speaker or word; or a function from path to integer. `extensions`: of the files that are taken, in any case.
+    per speaker or word, whose names are `class_names`; or a function from path to integer. `extensions`: of the files that are
+    taken, in any case.
     Fields: `audio` encoded, `label` int64 if there are labels.
     Symbolic links are followed, each folder once.
     Errors: NotFound (no such folder, or no such file in it), InvalidArgument (a file beside the folders of labels).
@@ -130,7 +146,10 @@ def audio_folder(
     carya.NotFound: audio_folder: no/such/folder: no such folder; give the folder of the sound files, or extensions=[...]
     """
     root = one_path("audio_folder: path", path)
-    wanted = tuple("." + extension.lower().lstrip(".") for extension in extensions)
+    if isinstance(labels, str) and labels != "folder":
+        raise invalid("audio_folder: labels", labels, '"folder", a function from path to integer, or None')
+    listed = (extensions,) if isinstance(extensions, str) else extensions
+    wanted = tuple("." + extension.lower().lstrip(".") for extension in listed)
     found = sorted((file for file in files_below(root) if file.lower().endswith(wanted)), key=os.fsencode)
     if not found:
         what = "no file that ends with " + ", ".join(wanted) if os.path.isdir(root) else "no such folder"
@@ -141,10 +160,12 @@ def audio_folder(
     for part in parts:
         if len(part) == 1:
             raise invalid("audio_folder: labels", labels, f"a function or None: {part[0]} lies in no folder of a label")
-    order = {name: index for index, name in enumerate(sorted({part[0] for part in parts}, key=os.fsencode))}
-    return files(found, [order[part[0]] for part in parts], field="audio")
+    classes = sorted({part[0] for part in parts}, key=os.fsencode)
+    order = {name: index for index, name in enumerate(classes)}
+    return _of_classes(found, [order[part[0]] for part in parts], classes, field="audio")
 
 
+@named_arguments
 def webdataset(
     tars: PathLike | Sequence[PathLike],
     *,
@@ -152,7 +173,7 @@ def webdataset(
     label: str | Sequence[str] | None = "cls",
     endpoint: str | None = None,
 ) -> Pipeline:
-    """Records of WebDataset tars: members "key.ext" that lie side by side and share a key.
+    """Records of WebDataset tars: members "key.ext" that lie side by side and share a key. Hidden ones ("._0.jpg") are passed over.
 
     `tars`: paths or URLs ("s3://bucket/train-{000..146}.tar"), a glob pattern, braces, or a folder (its files called "*.tar",
     bytewise; of a bucket with a "/" at its end); `endpoint`: of another server than the cloud's, such as "http://host:9000"; also zips
@@ -292,11 +313,12 @@ def hf_dataset(
     label: str | None = None,
     encoded: Mapping[str, str] | None = None,
     tensors: Mapping[str, tuple[str, Any, Sequence[int]]] | None = None,
+    endpoint: str | None = None,
 ) -> Pipeline:
     """A dataset of Hugging Face's `datasets`, read from the files that it lies in: its cache as it is, nothing converted.
 
-    `dataset`: a `datasets.Dataset` that was loaded from disk or from its cache, or the folder that `save_to_disk` wrote. Rows
-    that `select`, `shuffle`, `filter` or `train_test_split` chose are taken in their order. Fields are as for `arrow`:
+    `dataset`: a `datasets.Dataset` that was loaded from disk or from its cache, or the folder that `save_to_disk` wrote, also its URL
+    (`endpoint`: of another server than the cloud's, for s3://, gs:// and az://), of which rows are read by ranges. Rows that `select`, `shuffle`, `filter` or `train_test_split` chose are taken in their order. Fields are as for `arrow`:
     `image="image"` is an image feature, `label` a class label.
     Columns are those of the files: what `rename_column` made since, or a range that `select` cut out, is seen after
     `save_to_disk`. Images of which the
@@ -311,7 +333,15 @@ def hf_dataset(
     [('image', 'uint8', (None,)), ('label', 'int64', ())]
     """
     saved = isinstance(dataset, str | bytes | os.PathLike)
-    found = hf_files(one_path("hf_dataset: dataset", dataset)) if saved else hf_table(dataset)
+    urls = url_paths("hf_dataset: dataset", dataset, endpoint) if saved or endpoint is not None else None
+    if urls is not None:
+        if len(urls) != 1:
+            raise invalid(
+                "hf_dataset: dataset", dataset, "the URL of one folder; carya.arrow takes the files of several"
+            )
+        found = hf_files(urls[0].rstrip("/"))
+    else:
+        found = hf_files(one_path("hf_dataset: dataset", dataset)) if saved else hf_table(dataset)
     pipeline = arrow(found.paths, image=image, label=label, encoded=encoded, tensors=tensors)
     return pipeline if found.rows is None else pipeline.subset(found.rows)
 
@@ -475,7 +505,8 @@ def mix(
     Weights that change: pairs of a position and weights, as [(0, [1, 0]), (100_000, [1, 3])], or a function of the position that is
     asked here, at 0, each `every` positions and at `until`, after which they stay. Positions count the samples of all epochs and ranks,
     so that they belong to no batch size: step n of a global batch size g is position n * g. In pairs and what a function gives weights may be 0.
-    With a `seed` a change is spread over its block of 4,096. `temperature` raises weights to the power of 1 / temperature: 1 leaves
+    With a `seed` a change is spread over its block of 4,096, so that samples of weight 0 come before their time: with pairs that is
+    warned of, and `seed=None` keeps it sharp. `temperature` raises weights to the power of 1 / temperature: 1 leaves
     them, more makes them more alike, so that small sources come more often.
 
     `stop`: an epoch ends before the first pipeline gives a record twice, or when all of them have given every record once. The next epoch goes on
@@ -495,7 +526,7 @@ def mix(
     ...     [batch["x"].tolist() for batch in loader]
     [[100, 101, 102, 0, 103, 104, 105, 1], [106, 107, 108, 2, 109, 110, 111, 3]]
     """
-    from .._orders.weights import Remade, table_of
+    from .._orders.weights import Remade, table_of, warn_of_samples_before_their_time
     from .._stages.mix import MixSpec, checked_parts
 
     parts = checked_parts(pipelines)
@@ -505,6 +536,8 @@ def mix(
     fingerprints = tuple([f"{part.native.fingerprint('raise')} {part.dataset.fingerprint}" for part in parts])
     counts = [spec.count for spec in specs]
     table = table_of(weights, counts, temperature, every, until)
+    if seed is not None and not callable(weights):  # a ramp is a ramp, spread or not
+        warn_of_samples_before_their_time(table)
     in_turn = any(spec.sharded for spec in specs)
     remade = Remade(
         None if weights is None else table, temperature, stop, seed, tuple(spec.span for spec in specs), in_turn

@@ -5,9 +5,13 @@ Names, defaults and meaning are torchvision's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from .._errors import invalid
 from .document import pair, plain
 
 if TYPE_CHECKING:
@@ -15,8 +19,62 @@ if TYPE_CHECKING:
 
     from .order import OrderHints
 
+Array = np.ndarray[Any, Any]
 WarpInterpolation = Literal["nearest", "bilinear"]
 ResizeInterpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+
+
+def warn_of_what_is_rarely_meant(
+    op: str, parameters: Mapping[str, Any], before: Sequence[Mapping[str, Any]], extra: Collection[str]
+) -> None:
+    """Boxes of the files' pictures behind what has moved the pixels, and a mask whose numbers a resize would mix.
+
+    Both may be meant, and give wrong labels in silence where they are not. `before`: the operations so far; `extra`: fields of images
+    beside the main one. Called by what a method of an operation calls.
+    """
+    if op == "boxes":
+        from .._stages.native import MOVES, RESIZES
+
+        harmless = RESIZES if parameters["relative"] else frozenset()
+        moved = next((one["op"] for one in before if one["op"] in MOVES - harmless), None)
+        if moved is not None:
+            warnings.warn(
+                f"boxes: it stands behind {moved}, so that the boxes are taken as those of a picture which has been through it; "
+                "where they are those of the files' pictures, put .boxes() right behind .decode_image()",
+                RuntimeWarning, stacklevel=4,
+            )  # fmt: skip
+    how = parameters.get("interpolation", "bilinear")
+    if how != "nearest" and parameters.get("extra_interpolation", how) is None:
+        mask = next((name for name in extra if "mask" in name.lower()), None)
+        if mask is not None:
+            warnings.warn(
+                f'{op}: {mask} is resized as the picture is, by "{how}", which makes numbers between those of two classes; give '
+                f'extra_interpolation="nearest", or "{how}" where that is meant',
+                RuntimeWarning, stacklevel=4,
+            )  # fmt: skip
+
+
+def check_units_of_boxes(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Errors: InvalidArgument for boxes of memory that are in parts of the picture's sides and told to be in pixels, or the other way
+    round. `parameters`: those of `boxes`; `arrays`: those of the source, by field."""
+    known = arrays.get(parameters["field"])
+    if known is None or known.dtype.kind != "f" or known.shape[-1:] != (4,):
+        return
+    values = known.reshape(-1, 4)
+    if not values.any():
+        return
+    if parameters["relative"] and np.mean(values[values.any(axis=1), 2:] > 2) > 0.5:
+        raise invalid(
+            "boxes: relative",
+            True,
+            f"False: the boxes of {parameters['field']!r} reach {np.nanmax(values):g}, so that they are in pixels",
+        )
+    if not parameters["relative"] and values.min() >= 0 and values.max() <= 1:
+        raise invalid(
+            "boxes: relative", False,
+            f"True: all boxes of {parameters['field']!r} are within 0 to 1, in parts of the picture's sides, as carya.yolo and "
+            "carya.open_images have them",
+        )  # fmt: skip
 
 
 def _taken(
@@ -202,16 +260,18 @@ class BoxOps:
 
         Shape: `field` (any, 4) float32 in `format`, in pixels, or in parts of the picture's sides if `relative` ->
         (max_objects, 4) float32 of left, top, right, bottom in pixels. `rows`: fields with one row for each box, such as labels;
-        None means all such fields of `carya.files(arrays=)`; they become (max_objects, ...). `key_points`: a field (any, points,
+        None means all such fields of `carya.files(arrays=)`, and none of what a function returns, where they are named, as is
+        `max_objects` where numbers differ; they become (max_objects, ...). `key_points`: a field (any, points,
         3) float32 of x, y and visibility, of which `flip_pairs` change places in a picture that is mirrored left to right; a point
         that leaves the picture has visibility 0. What lies behind the objects is 0; a field `boxes_count` (NAME_count; int64)
         says how many there are. `max_objects`: None is the most of any record. `count`: a field that says how many rows there
-        are where they are padded already.
+        are where they are padded already; it stays in place of `boxes_count`.
 
         A box that is not finite, ends before it begins or lies beside the picture makes the record bad data (`on_error`), or
         is left out with `invalid="drop"`; what reaches over the border is cut off. More than `max_objects` are bad data, unless
         `truncate` keeps the first ones.
-        Errors: InvalidArgument (no such field, another dtype or shape).
+        Errors: InvalidArgument (no such field, another dtype or shape; boxes that are all within 0 to 1 without `relative`, or
+        in pixels with it).
 
         >>> import carya, numpy as np
         >>> found = {"boxes": [np.float32([[0, 0, 9, 9]]), np.zeros((0, 4), np.float32)], "labels": [[3], []]}

@@ -176,6 +176,7 @@ class Relay:
         """The rows of a task into the slot, and what is beside them into files."""
         self._rows += answer["rows"]
         self._saved += answer["cpu_seconds"]
+        answer.pop("in_file", None)  # of a file there
         if answer["faults"]:
             return
         views, first = self._views[task[_SLOT]], task[_ROW]
@@ -195,6 +196,7 @@ class Relay:
                 raise ValueError(f"a batch of {len(data)} bytes in place of {self._layout.arena}")
             memoryview(self._memory)[at : at + len(data)] = data
             return
+        answer["in_file"] = True
         fds.append(file_of("afar", data))
 
     def _judge(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,13 +17,13 @@ from .._errors import InvalidArgument
 from .._joined import ByColumns, as_lists
 from .mix import MixSource
 from .mixing import Mixing
-from .native import NativeOps, NativeRunner
+from .native import NativeOps, NativeRunner, by_source, sounds_behind
 from .padding import Pad
 from .randomness import GlobalSeeds, StageRandom
 from .regroup import REGROUPS, Pack, many
-from .source import Source
+from .source import ArraysSource, NativeSource, Source
 from .stage import Stage
-from .tree import as_leaf, flatten, with_names
+from .tree import as_leaf, flatten, own, with_names
 
 _RECORD, _STAGE = 1, 2  # of the cells
 _TAKEN = object()
@@ -38,23 +39,42 @@ class _Step:
         self.random = StageRandom(key) if stage.takes_rng and stage.kind != "native" else None
         self._globals = GlobalSeeds(key) if stage.seed_globals and not stage.traits.deterministic else None
         self.native = NativeRunner(stage.fn, seed) if isinstance(stage.fn, NativeOps) else None
+        self.of_record: Any = None  # the source that gives what it makes, whatever stands before it
 
     def call(self, arguments: Sequence[Any], place: tuple[int, int, int]) -> Any:
         """`place`: epoch, record and its occurrence."""
-        seeds = self._globals
-        if seeds is None:
-            return self._called(arguments, place)
-        seeds.set(*place)
-        result = self._called(arguments, place)
-        if seeds.missed():
-            seeds.set(*place)
-            result = self._called(arguments, place)
-        return result
-
-    def _called(self, arguments: Sequence[Any], place: tuple[int, int, int]) -> Any:
+        if self._globals is not None:
+            self._globals.set(*place)
         if self.random is not None:
             return self._fn(*arguments, rng=self.random.at(*place))
         return self._fn(*arguments)
+
+
+def _tell_sounds(source: Any, steps: Sequence[_Step]) -> None:
+    """Operations behind functions are told which arrays are sounds, by what was done before; functions of sounds see theirs.
+
+    Errors: InvalidArgument of such a function.
+    """
+    fns: list[Any] = [step.stage.fn for step in steps]
+    if not isinstance(source, NativeSource) or not any(
+        fn.on_sounds if isinstance(fn, NativeOps) else hasattr(type(fn), "check_sounds") for fn in fns
+    ):
+        return
+    known, encoded = source.sounds()
+    returned: set[str] = set()  # fields that a function of the user's returned, perhaps at another rate
+    for step, fn in zip(steps, fns, strict=True):
+        fields, out = step.stage.fields, step.stage.out
+        if step.native is not None:
+            step.native.sounds = known if fn.on_sounds else {}
+            known = sounds_behind(fn.documents, encoded, known)
+            continue
+        if hasattr(type(fn), "check_sounds"):
+            told = {name: known[name] for name in fields or () if name in known}
+            fn.check_sounds({name: {**sound, "rate": 0} if name in returned else sound for name, sound in told.items()})
+        elif step.stage.kind == "map":
+            returned |= {*(out or fields or known)}
+        if fields and out and len(fields) == len(out):
+            known = {**known, **{new: known[old] for old, new in zip(fields, out, strict=True) if old in known}}
 
 
 def _asks(stage: Stage) -> bool:
@@ -79,8 +99,15 @@ class Chain:
         self._source = source
         self._names = names
         steps = [_Step(1 + i, stage, seed) for i, stage in enumerate(stages)]
+        for i, made in by_source(source, stages).items() if isinstance(source, NativeSource) else ():
+            steps[i].of_record = made
+        _tell_sounds(source, steps)
         if not steps and names is None and isinstance(source, MixSource):
             source.for_no_function()
+        # What a user's source gives may be its own, which functions write into. Arrays are lent to functions of one sample, as ones
+        # that refuse to be written, until one of them wants to write.
+        self._of_others = bool(steps) and not isinstance(source, ArraysSource | NativeSource)
+        self._lends = self._of_others and not any(step.stage.whole for step in steps)
         self._steps = [step for step in steps if step.stage.per_sample]
         at = next((i for i, step in enumerate(self._steps) if step.stage.kind in ("flat_map", "pack")), -1)
         self._regroup = self._steps[at] if at >= 0 else None
@@ -100,6 +127,7 @@ class Chain:
             and getattr(source, "by_columns", False)
             and all(isinstance(fn, ByColumns) for fn in functions)
         )
+        self.expects: bool = getattr(source, "expects", False)
         self.asked_again: frozenset[int] = frozenset()  # records whose filters raised
         self.collates = self._collate is not None
         self.labels = labels(source.label, stages)
@@ -135,6 +163,38 @@ class Chain:
         self._mark(self.cells[_STAGE])
         self.timed += 1
 
+    def guessed(self, leaves: Mapping[str, Any]) -> bool:
+        """Whether a sample has something to pad whose dtype nothing tells: a list without elements."""
+        found = False
+        for pad in self._pads():
+            if pad.to is None:
+                found = found or (pad.dtype is None and any(isinstance(leaves.get(name), list) for name in pad.fields))
+            found, pad.guesses = found or pad.guesses, False
+        return found
+
+    def likes_are(self, likes: Mapping[str, np.ndarray[Any, Any]], as_lists: bool) -> None:
+        """What fields of the first sample are like, for what pads samples without elements, also in the pipelines of a mix.
+        `as_lists`: for what pads batches."""
+        steps = self._batch_steps if as_lists else self._maps
+        for step in reversed(steps):
+            if isinstance(step.stage.fn, Pad):
+                known = {name: likes[name] for name in step.stage.fn.fields if name in likes}
+                step.stage.fn.likes = {**step.stage.fn.likes, **known}
+            elif not as_lists:
+                # What stands behind may have made another field of it. One with a single side is likely to be what was padded.
+                likes = {name: like for name, like in likes.items() if like.ndim == 1}
+        if not as_lists:
+            for chain in self._inner():
+                chain.likes_are(likes, as_lists)
+
+    def _pads(self) -> list[Pad]:
+        own = [step.stage.fn for step in (*self._maps, *self._batch_steps) if isinstance(step.stage.fn, Pad)]
+        return [*own, *(pad for chain in self._inner() for pad in chain._pads())]
+
+    def _inner(self) -> Sequence[Chain]:
+        """Those of the pipelines of a mix."""
+        return self._source.chains if isinstance(self._source, MixSource) else ()
+
     @property
     def label(self) -> str:
         """Of what runs, or ran last."""
@@ -148,9 +208,19 @@ class Chain:
     def sample(self, record: int, epoch: int, occurrence: int = 0, part: Any = None, of_source: Any = None) -> Any:
         """The sample after all functions; filters have had their say before the stream began, unless they raised.
 
+        It is made anew where a function wanted to write into an array that was lent to it: random numbers are those of the place.
         `part`: which one of the record (`units.Unit`); without it the first of a `flat_map`, or the record as a row of `pack`.
         `of_source`: what the source makes of the record, where that is known.
         """
+        try:
+            return self._sample(record, epoch, occurrence, part, of_source)
+        except Exception as error:
+            if not self._lends or not _is_refused_write(error):
+                raise
+            self._lends = False
+            return self._sample(record, epoch, occurrence, part, of_source)
+
+    def _sample(self, record: int, epoch: int, occurrence: int, part: Any, of_source: Any) -> Any:
         timing = self.timing
         if timing:
             self._begin()
@@ -159,10 +229,11 @@ class Chain:
         place = (epoch, record, occurrence)
         if self._regroup is not None:
             value, place = self._regrouped(self._regroup, place, part)
+        elif self._maps and self._maps[0].of_record is not None:
+            value = None
         else:
-            value = self._source.sample(record, epoch, occurrence) if of_source is None else of_source
-            if self._names is not None:
-                value = with_names(value, self._names)
+            lends = self._lends and "torch" not in sys.modules  # whose tensors write whatever an array says
+            value = self._from_source(record, epoch, occurrence, lends) if of_source is None else of_source
         if self._maps:
             for step in self._maps:
                 value = self._mapped(step, value, place)
@@ -171,6 +242,11 @@ class Chain:
         if timing:
             self._end()
         return value
+
+    def expect(self, records: Sequence[int]) -> None:
+        """The samples of these are asked for next, where `expects` says that the source wants to know."""
+        source: Any = self._source
+        source.expect(records)
 
     def columns(self, records: Sequence[int]) -> dict[str, Any] | None:
         """The samples of some records, made at once; None where only one by one will do.
@@ -193,9 +269,15 @@ class Chain:
         self.timed += len(records) - 1
         return given
 
-    def _from_source(self, record: int, epoch: int, occurrence: int) -> Any:
+    def _from_source(self, record: int, epoch: int, occurrence: int, lends: bool = False) -> Any:
         value = self._source.sample(record, epoch, occurrence)
-        return value if self._names is None else with_names(value, self._names)
+        if self._names is not None:
+            value = with_names(value, self._names)
+        if self._of_others:
+            given = [value]
+            del value  # nobody but `given` has it for us
+            return own(given, lends)
+        return value
 
     def _regrouped(self, step: _Step, place: tuple[int, int, int], part: Any) -> tuple[Any, tuple[int, int, int]]:
         """A sample of a `flat_map` or a row of `pack`, and what keys the random numbers behind it."""
@@ -218,8 +300,8 @@ class Chain:
                     f"{step.stage.label}: it makes {len(items)} samples of record {record}, and made {count} before the first batch; "
                     "let their number depend on nothing but the record"
                 )
-            value, items[number] = items[number], _TAKEN  # a function behind it may write into it
-            return value, (epoch, record, occurrence + (number << 32))
+            given, items[number] = [items[number]], _TAKEN  # a function behind it may write into it
+            return own(given), (epoch, record, occurrence + (number << 32))
         row, spans = part or (record, None)
         pieces = []
         for one, begin, end, size in spans or [(record, 0, pack.length, None)]:
@@ -342,6 +424,9 @@ class Chain:
             self._mark(step.index)
         else:
             self.cells[_STAGE] = step.index
+        if step.of_record is not None:
+            epoch, record, occurrence = place
+            return step.of_record.sample(record, epoch, occurrence)
         if step.native is not None:
             return step.native(value, place)
         if stage.fields is None:
@@ -363,6 +448,11 @@ class Chain:
         if stage.declared is not None:
             _check_declared(stage, made)
         return {**flatten(value), **made}
+
+
+def _is_refused_write(error: Exception) -> bool:
+    """Whether a library says that an array is not to be written: numpy "is read-only", others "readonly"."""
+    return "read-only" in str(error) or "readonly" in str(error)
 
 
 def _check_declared(stage: Stage, made: Mapping[str, Any]) -> None:

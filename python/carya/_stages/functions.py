@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import InvalidArgument, invalid
+from .._options import named_arguments
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,6 +23,7 @@ class Functions:
 
     __slots__ = ()
 
+    _ops: tuple[dict[str, Any], ...]
     _stages: tuple[Stage, ...]
     _batch: dict[str, Any] | None
     _maps: tuple[Callable[..., Any], ...]
@@ -32,6 +34,11 @@ class Functions:
     def _check_no_mix(self, name: str) -> None:
         raise NotImplementedError
 
+    @property
+    def labels(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    @named_arguments
     def map(
         self,
         fn: Callable[..., Any],
@@ -80,6 +87,7 @@ class Functions:
         said = checked_traits(fn, elementwise, deterministic, shape_preserving, commutes_with)
         return self._append("map", fn, fields=fields, out=out, version=version, seed_globals=seed_globals, said=said)
 
+    @named_arguments
     def label(
         self,
         fn: Callable[..., Any],
@@ -132,6 +140,7 @@ class Functions:
         version = f"tokenize 1 {field} {out} {tokenizer.version}"
         return self._append("map", Tokenized(tokenizer, field, out), version=version, seed_globals=False)
 
+    @named_arguments
     def filter(
         self,
         pred: Callable[..., Any],
@@ -144,8 +153,10 @@ class Functions:
 
         Which they are is found before the first batch, by calling `pred` once for every record, with what comes before it in the
         pipeline; the verdicts are kept in the cache folder. So length, order, ranks and resume are exact, and `pred` must depend
-        on nothing but the record: what comes before it may not draw random numbers. `fields`, `version` and `seed_globals` as
-        in `map`.
+        on nothing but what it is given. Where operations on the records draw before it, such as `random_crop`, it is asked of what
+        they draw in epoch 0 under the seed of the stream: all epochs have the same records, though it might be false for what
+        later ones draw. Put it before them where it is not to depend on that. Functions with `rng`, and operations behind a
+        function, may not draw before it. `fields`, `version` and `seed_globals` as in `map`.
 
         >>> import carya, numpy as np, operator
         >>> p = carya.arrays({"x": np.arange(6)}).filter(operator.truth, fields="x").batch(6)
@@ -156,6 +167,7 @@ class Functions:
         self._check_asked_before("filter")
         return self._append("filter", pred, fields=fields, version=version, seed_globals=seed_globals)
 
+    @named_arguments
     def flat_map(self, fn: Callable[..., Any], *, version: object = None, seed_globals: bool = True) -> Self:
         """Each record becomes the samples that `fn(sample)` returns as a list, or yields: none, one or many. Before `batch`.
 
@@ -174,6 +186,7 @@ class Functions:
         self._check_asked_before("flat_map", rng=True)
         return self._append("flat_map", fn, version=version, seed_globals=seed_globals)
 
+    @named_arguments
     def bucket_by_length(
         self,
         length: str | Callable[[Any], int] | Sequence[int] | np.ndarray[Any, Any],
@@ -189,7 +202,8 @@ class Functions:
 
         `length`: the name of a field (its first side, or the length of a text), a function of a sample, or a number for each record,
         which saves the pass: otherwise it is found before the first batch, once for every record, and kept in the cache folder.
-        What comes before it may not draw random numbers then.
+        Functions with `rng`, and operations behind a function, may not draw before it then; where operations on the records do, all
+        epochs have the lengths that these draw in epoch 0 under the seed of the stream, which others are then near to.
 
         >>> import carya, numpy as np
         >>> p = carya.dataset([{"x": np.arange(n)} for n in (5, 1, 4, 2)]).bucket_by_length("x", window=4, group=2)
@@ -204,13 +218,14 @@ class Functions:
         self._check_asked_before("bucket_by_length", rng=one.lengths is not None)
         return self._with(stages=(*self._stages, Stage("bucket_by_length", one, seed_globals=False)))
 
+    @named_arguments
     def pack(
         self,
         length: int,
         fields: str | Sequence[str],
         *,
         lengths: Sequence[int] | np.ndarray[Any, Any] | None = None,
-        value: float = 0,
+        value: float | Mapping[str, float] = 0,
         best_fit: int | None = None,
     ) -> Self:
         """Fill rows of `length` elements with samples, one behind the other; one that does not end in a row goes on in the next.
@@ -219,6 +234,7 @@ class Functions:
         the first sample in it, 2 for the next, 0 for what is filled up with `value`, without `best_fit` at the end of the epoch only; and `position`:
         the place within its sample. Other fields are left out. With `shuffle` other samples share a row in each epoch. What is in
         a row depends on seed, epoch and lengths only, so that states, ranks and resumes are as free as without it.
+        `value` by field, as {"labels": -100}, is 0 for those that it does not name.
 
         `best_fit`: rows of whole samples in place of that, from so many neighbouring ones (as 4096): the longest first, each to the row
         in which the least is left behind it. No sample is cut that fits into a row, and each row is filled up with `value`, a
@@ -226,8 +242,10 @@ class Functions:
         order. It takes 2 us per record in each process when the loader is made.
 
         `lengths`: of each record, which saves the pass: otherwise they are found before the first batch, once for every record, and
-        kept in the cache folder; what comes before it may not draw random numbers then. Functions may follow; their random
-        numbers are keyed by epoch and row. `batch.records` has the first record of a row.
+        kept in the cache folder. Operations on the records may draw what is in a sample before it, as `gain`, and no length, as
+        `speed_perturb`; without `lengths`, functions with `rng` and operations behind a function may draw nothing. Functions may
+        follow; their random numbers are keyed by epoch and row. `batch.records` has the first record of a row.
+        Errors: InvalidArgument (parameters; what is before it draws).
 
         >>> import carya, numpy as np
         >>> p = carya.dataset([{"x": np.arange(n)} for n in (3, 2, 2)]).pack(4, "x", value=-1).batch(2)
@@ -240,8 +258,14 @@ class Functions:
 
         one = checked_pack(length, fields, lengths, value, best_fit)
         self._check_asked_before("pack", rng=lengths is not None)
+        if any(op["op"] == "speed_perturb" and len(set(op["factors"])) > 1 for op in self._ops):
+            raise InvalidArgument(
+                "pack: it comes after speed_perturb, by which a clip has another length in each epoch, and rows are planned once; give "
+                "speed_perturb one factor, or batches by .pad_sequences(...) in place of .pack(...)"
+            )
         return self._with(stages=(*self._stages, Stage("pack", one, seed_globals=False)))
 
+    @named_arguments
     def weighted(
         self,
         weights: Sequence[float] | np.ndarray[Any, Any],
@@ -273,13 +297,19 @@ class Functions:
 
         return self._drawn("weighted", lambda: checked_weighted(weights, samples, replacement))
 
+    @named_arguments
     def balanced(
-        self, labels: Sequence[Any] | np.ndarray[Any, Any], *, samples: int | None = None, replacement: bool = True
+        self,
+        labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
+        *,
+        samples: int | None = None,
+        replacement: bool = True,
     ) -> Self:
         """Draw records so that all classes are equally likely: `weighted` by one over the size of a record's class. Before `batch`.
 
-        `labels`: the class of each record after the views, integers or names. Without `replacement` small classes come early and are
-        then used up: give `samples` of about the number of classes times the size of the smallest.
+        `labels`: the class of each record after the views, integers or names; by default the `labels` of the source. Without
+        `replacement` small classes come early and are then used up: give `samples` of about the number of classes times the size of
+        the smallest.
 
         >>> import carya, numpy as np
         >>> labels = np.array([0] * 90 + [1] * 10)
@@ -290,7 +320,11 @@ class Functions:
         """
         from .._orders.draws import balanced_weights, checked_weighted
 
-        return self._drawn("balanced", lambda: checked_weighted(balanced_weights(labels), samples, replacement))
+        if labels is None:
+            labels = self.labels
+        return self._drawn(
+            "balanced", lambda: checked_weighted(balanced_weights(labels), samples, replacement, "balanced")
+        )
 
     def repeated(self, times: int = 3, *, within: int | None = None, samples: int | None = None) -> Self:
         """Each record `times` times in an epoch, each time with other random numbers: repeated augmentation. Before `batch`.
@@ -347,6 +381,7 @@ class Functions:
                 f".{kind}(...) before that one"
             )
 
+    @named_arguments
     def pad_sequences(
         self,
         fields: str | Sequence[str],
@@ -355,6 +390,7 @@ class Functions:
         multiple_of: int = 1,
         value: float = 0,
         truncate: bool = False,
+        dtype: Any = None,
     ) -> Self:
         """Bring arrays of several lengths to one: `to`, or else the longest of each batch, rounded up to `multiple_of`. Before `batch`.
 
@@ -362,6 +398,11 @@ class Functions:
         each field the sample gets `<field>_length`, int64: how many elements are its own. With `to` batches have one shape and
         their rows are written in place; a sample that is longer is an error, or cut with `truncate`. Without it every rank pads
         its own part of a batch to the longest there, so that ranks may have other lengths.
+
+        `dtype`: of the padded arrays, to which others are cast: floats are rounded to a dtype of floats, and any other number that
+        would be another one is an error. None: that of the arrays that come; an empty list of Python, and a batch of which no row is
+        valid, have that of the first sample that tells one.
+        Errors: InvalidArgument (parameters; when a sample is made, a field without a first side, several dtypes, more than `to`).
 
         >>> import carya, numpy as np
         >>> p = carya.dataset([{"x": np.arange(n)} for n in (1, 3, 2)]).pad_sequences("x", multiple_of=4, value=-1).batch(3)
@@ -373,7 +414,7 @@ class Functions:
         from .padding import checked_pad
         from .stage import Stage
 
-        one = Stage("pad_sequences", checked_pad(fields, to, multiple_of, value, truncate), seed_globals=False)
+        one = Stage("pad_sequences", checked_pad(fields, to, multiple_of, value, truncate, dtype), seed_globals=False)
         return self._with(stages=(*self._stages, one))
 
     @property
@@ -387,6 +428,7 @@ class Functions:
             name for stage in self._stages if isinstance(stage.fn, Pad) and stage.whole for name in stage.fn.fields
         )
 
+    @named_arguments
     def map_batches(self, fn: Callable[..., Any], *, version: object = None, seed_globals: bool = True) -> Self:
         """Call `fn(batch)` on every batch, in worker processes; what it returns is yielded. After `batch`.
 
@@ -501,7 +543,7 @@ class Functions:
         min_kept: float = 0.1,
         image: str = "image",
         boxes: str = "boxes",
-        rows: Sequence[str] = ("labels", "areas", "crowd", "object_ids"),
+        rows: Sequence[str] = ("labels", "areas", "crowd", "object_ids", "difficult"),
     ) -> Self:
         """Put four pictures together into one of the same size, with their boxes. After `batch`, for pictures of one size.
 
@@ -509,7 +551,7 @@ class Functions:
         four positions of the epoch are in the other quarters, each with the corner that lies at the point. Groups, `p` and where it
         runs are as for `mixup`. Boxes are cut off at their quarter; those with less than `min_kept` of their area are left out.
         `boxes` get four times the rows, and so do `rows`, the fields with one row for each box that there are; `boxes_count` says how
-        many are filled. Masks and key points do not follow.
+        many are filled. Masks and key points do not follow: a batch that has some, or other rows for its boxes, is refused.
 
         >>> import carya, numpy as np
         >>> arrays = {"image": np.arange(4, dtype=np.uint8).repeat(64).reshape(4, 1, 8, 8), "boxes": np.tile(np.float32([2, 2, 6, 6]), (4, 1, 1))}

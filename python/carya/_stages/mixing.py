@@ -170,6 +170,7 @@ class Mosaic(Mixing):
                 f"mosaic: got pictures of {images.shape[1:]} and boxes of {boxes.shape[1:]}; resize pictures to one size, and call "
                 ".boxes() before .batch(...)"
             )
+        self._check_left_behind(batch, images, boxes, counts)
         epoch, first, _ = place
         self.check(first)
         rows = {name: np.asarray(batch[name]) for name in (*self.rows, self.boxes) if name in batch}
@@ -193,6 +194,26 @@ class Mosaic(Mixing):
                     for name, each in made.items():
                         each[row, at] = moved if name == self.boxes else rows[name][of, box]
         return {**batch, **made, self.image: pictures, f"{self.boxes}_count": left}
+
+    def _check_left_behind(self, batch: dict[str, Any], images: Array, boxes: Array, counts: Array) -> None:
+        """Errors: InvalidArgument (a picture beside the pictures, or rows beside the boxes, that would be those of before)."""
+        known = {self.image, self.boxes, *self.rows}
+        none = np.arange(boxes.shape[1]) >= counts[:, None]  # of each picture, the places without a box
+        for name, given in batch.items():
+            if name in known or not isinstance(given, np.ndarray):
+                continue
+            sides = given.shape
+            if len(sides) == 4 and _sides(sides[1:]) == _sides(images.shape[1:]):
+                raise InvalidArgument(
+                    f"mosaic: {name} is a picture beside {self.image}, and does not follow; make the pipeline without it, or leave it out "
+                    "before .batch (.map)"
+                )
+            # Numbers of that size that are no rows of boxes, such as (height, width) beside two, are no zeros where there is no box.
+            if sides[1:2] == boxes.shape[1:2] and (len(sides) > 2 or (none.any() and not given[none].any())):
+                raise InvalidArgument(
+                    f"mosaic: {name} has a row for each of {boxes.shape[1]} boxes, and is not in rows=; name it there, or where it has "
+                    "places in the picture, as key points, leave it out before .batch (.map)"
+                )
 
     def _put_together(
         self, canvas: Array, images: Array, boxes: Array, counts: Array, others: list[int], point: Array

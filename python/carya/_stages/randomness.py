@@ -11,11 +11,16 @@ import ctypes
 import functools
 import random
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _core
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 class StageRandom:
@@ -44,9 +49,9 @@ class StageRandom:
 
 
 class GlobalSeeds:
-    """Seeds `random`, `numpy.random` and, where it was imported, torch's CPU generator, for the calls of one stage. Threads: one.
+    """Seeds `random`, `numpy.random` and torch's CPU generator, for the calls of one stage. Threads: one.
 
-    Never by `torch.manual_seed`, which takes a hundred times as long since it looks for devices; nor by `numpy.random.seed`
+    torch's where it was imported, or as soon as the call imports it (`prepare_global_random`). Never by `torch.manual_seed`, which takes a hundred times as long since it looks for devices; nor by `numpy.random.seed`
     where nobody has drawn since it was called, since the state can be written faster than it computes one.
     """
 
@@ -70,13 +75,10 @@ class GlobalSeeds:
         _seed_random(seed)
         if self._torch is None:
             if "torch" not in _MODULES:
+                _finder.seed = seed
                 return
             self._torch = _MODULES["torch"].random.default_generator.manual_seed
-        self._torch(seed & 0x7FFFFFFFFFFFFFFF)
-
-    def missed(self) -> bool:
-        """Whether the call has imported torch, whose generator had no seed: it has to be made again, after `set`."""
-        return self._torch is None and "torch" in _MODULES
+        self._torch(seed & _SEED_MASK)
 
 
 @functools.cache  # not while carya is imported, which would import numpy.random
@@ -94,8 +96,48 @@ def _twister() -> int | None:
     return None
 
 
+class _TorchFinder:
+    """Finds torch as the others do, once. Behind its import, before whoever imports it can draw a number, its generator has the
+    seed of the call that is under way."""
+
+    def __init__(self) -> None:
+        self.then: list[Callable[[], None]] = []
+        self.seed: int | None = None
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != "torch":
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is not None:
+            run = loader.exec_module
+
+            def run_then(module: ModuleType) -> None:
+                run(module)
+                for then in self.then:
+                    then()
+                if self.seed is not None:
+                    vars(module)["random"].default_generator.manual_seed(self.seed & _SEED_MASK)
+
+            loader.exec_module = run_then
+        return spec
+
+
+def when_torch_is_imported(then: Callable[[], None]) -> None:
+    """Calls `then` now, or, in a host or worker, behind the import that is yet to come."""
+    if "torch" in _MODULES:
+        then()
+    else:
+        _finder.then.append(then)
+
+
+_finder = _TorchFinder()
+_SEED_MASK = 0x7FFFFFFFFFFFFFFF
 _MODULES = sys.modules
-_seed_random = random.seed  # looked up anew by make_global_random_lazy
+_seed_random = random.seed  # looked up anew by prepare_global_random
 _WORDS = (ctypes.c_uint32 * 625)()  # in place of that memory
 
 
@@ -136,8 +178,11 @@ class LazyRandom(random.Random):
         super().setstate(state)
 
 
-def make_global_random_lazy() -> None:
-    """Put a LazyRandom behind the functions of the module `random`, before a user's modules take them by name."""
+def prepare_global_random() -> None:
+    """In a host or worker, before a user's modules are imported: put a LazyRandom behind the functions of the module `random`, and
+    be told when torch is imported."""
+    if "torch" not in _MODULES and _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
     former = getattr(random, "_inst", None)
     if former is None or isinstance(former, LazyRandom):
         return

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgument, invalid
+from .padding import filling
 from .tree import as_leaf, flatten
 from .units import BestFit, Buckets, Many, Ordered, Packed, Units
 
@@ -43,7 +44,12 @@ class Pack:
     `best_fit`: how many samples are looked at together for rows of whole ones; None: one behind the other."""
 
     def __init__(
-        self, length: int, fields: Sequence[str], lengths: Array | None, value: float, best_fit: int | None = None
+        self,
+        length: int,
+        fields: Sequence[str],
+        lengths: Array | None,
+        value: float | dict[str, float],
+        best_fit: int | None = None,
     ) -> None:
         self.length, self.fields, self.lengths, self.value = length, tuple(fields), lengths, value
         self.best_fit = best_fit
@@ -73,7 +79,8 @@ class Pack:
         made: dict[str, Array] = {}
         for number, name in enumerate(self.fields):
             like = pieces[0][0][number]
-            made[name] = np.full((self.length, *like.shape[1:]), self.value, like.dtype)
+            value = self.value[name] if isinstance(self.value, dict) else self.value
+            made[name] = np.full((self.length, *like.shape[1:]), filling("pack", value, like.dtype), like.dtype)
             at = 0
             for arrays, _ in pieces:
                 one = arrays[number]
@@ -158,10 +165,15 @@ def checked_pack(length: Any, fields: Any, lengths: Any, value: Any, best_fit: A
         raise invalid("pack: fields", fields, "a name or several different ones")
     if {SEGMENT, POSITION} & set(names):
         raise invalid("pack: fields", fields, f'other names than "{SEGMENT}" and "{POSITION}", which pack makes itself')
-    if isinstance(value, str | bytes) or not isinstance(value, int | float | np.generic):
-        raise invalid("pack: value", value, "a number")
+    values = dict(value) if isinstance(value, Mapping) else dict.fromkeys(names, value)
+    if not values.keys() <= set(names) or not all(
+        isinstance(one, int | float | np.number | np.bool_) for one in values.values()
+    ):
+        raise invalid("pack: value", value, f"a number, or one for each of {names} by name")
+    values = {name: one.item() if isinstance(one, np.generic) else one for name, one in values.items()}
+    values = {name: values.get(name, 0) for name in names}  # however it was written
     given = None if lengths is None else checked_lengths("pack: lengths", lengths)
-    plain: Any = value.item() if isinstance(value, np.generic) else value
+    plain: Any = values if isinstance(value, Mapping) else values[names[0]]
     if best_fit is not None:
         best_fit = _count("pack: best_fit", best_fit)
     return Pack(length, names, given, plain, best_fit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +13,9 @@ import numpy as np
 
 from .. import _core
 from .._errors import InvalidArgument, invalid
-from .._joined import ByColumns
+from .._joined import ByColumns, Expecting
 from .identity import identity
+from .native import Sounds, fields_of_files, sounds_behind
 from .randomness import GlobalSeeds
 
 
@@ -79,6 +82,11 @@ class Sharded:
         raise NotImplementedError
 
     def fingerprint(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def unsaid(self) -> Any:
+        """What decides its samples where no `version=` stands for it; None where one does."""
         raise NotImplementedError
 
     def has(self, record: int) -> bool:
@@ -161,6 +169,12 @@ class DatasetSource:
         self._dataset, self._views, self._names = spec.dataset, views, spec.names
         self._seeds = GlobalSeeds(_core.op_key(seed, "dataset", 0)) if spec.seed_globals else None
         self.by_columns = isinstance(spec.dataset, ByColumns) and not spec.seed_globals and not spec.names
+        self.expects = isinstance(spec.dataset, Expecting) and spec.dataset.expects
+
+    def expect(self, records: Sequence[int]) -> None:
+        """As of `Expecting`, where `expects` says so."""
+        views = self._views
+        self._dataset.expect(records if views is None else [*map(views.source_index, records)])
 
     def columns(self, records: Sequence[int]) -> Any:
         """As of `ByColumns`, where `by_columns` says so."""
@@ -201,9 +215,28 @@ class NativeSource:
     label = "native"
 
     def __init__(self, pipeline: _core.Pipeline, dataset: _core.Dataset, seed: int, order: Sequence[int]) -> None:
+        self._given = pipeline, dataset, seed, order
         self._sampler = _core.Sampler(pipeline, dataset, seed, order)
         self.in_memory = frozenset(self._sampler.in_memory)
         self.facts = self._sampler.facts  # fields of `in_memory`: a record's bytes are not read for them
 
     def sample(self, record: int, epoch: int, occurrence: int) -> Any:
         return self._sampler.compute(record, epoch, occurrence)
+
+    @functools.cached_property
+    def names_of_ops(self) -> set[str]:
+        """The operations that its samples have been through."""
+        return {str(document["op"]) for document in json.loads(self._given[0].to_json())["ops"]}
+
+    def sounds(self) -> tuple[Sounds, list[str]]:
+        """What is known of sounds behind its operations, and which fields were bytes of files."""
+        document = json.loads(self._given[0].to_json())
+        encoded = fields_of_files(document["source"])
+        return sounds_behind(document["ops"], encoded, {}), encoded
+
+    def behind(self, documents: Sequence[Mapping[str, Any]]) -> NativeSource:
+        """The same with more operations, which stand behind filters: one has left the record as it is."""
+        pipeline, dataset, seed, order = self._given
+        document = json.loads(pipeline.to_json())
+        more = _core.Pipeline.parse(json.dumps(document | {"ops": [*document["ops"], *documents]}))
+        return NativeSource(more, dataset, seed, order and [*order, *range(len(order), len(more.draws()))])

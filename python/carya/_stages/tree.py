@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from .._errors import InvalidArgument
 
 Array = np.ndarray[Any, Any]
 _PLAIN = frozenset((np.ndarray, int, float, bool, str, bytes, list))
+_CANNOT_CHANGE = frozenset((int, float, bool, complex, str, bytes, type(None)))
 # The name of the one leaf of a sample that has no names.
 VALUE = "value"
 # A leaf is () ; a branch is what to call with the children, and its children by name.
@@ -152,3 +155,92 @@ def _listed(value: list[Any]) -> Any:
     except (ValueError, OverflowError):  # of several lengths
         return value
     return array if array.dtype.kind in "biufc" else value
+
+
+def own(given: list[Any], lends: bool = False) -> Any:
+    """`given[0]`, which a function may now write into: arrays, tensors, dicts and lists that somebody else holds too are copies.
+
+    Who else holds them: a dataset that is a list or keeps what it has made, a sample beside this one that has the same array. What a
+    function wrote there would be in what the next call gets, in the processes where the same one makes both. References are counted,
+    so that what is this sample's alone is not copied: only `given`, which is the caller's alone, may hold the sample for the caller.
+    Arrays that refuse to be written, and objects of other classes, stay as they are. `lends`: arrays that others hold become views
+    that refuse it, which cost nothing, in place of copies.
+
+    >>> kept = {"x": np.zeros(1), "y": (1, [2])}
+    >>> mine = own([kept])
+    >>> mine["x"] += 1
+    >>> mine["y"][1].append(3)
+    >>> kept
+    {'x': array([0.]), 'y': (1, [2])}
+    """
+    _own_children(given, range(len(given)), False, lends)
+    return given[0]
+
+
+def _own_children(branch: Any, keys: Iterable[Any], shared: bool, lends: bool, spare: int = 0) -> None:
+    """Put copies in the places of those that others hold. `shared`: others hold all of it, since they hold what `branch` is a copy
+    of. `spare`: references to each of them beside that of `branch` that are no one else's."""
+    for key in keys:
+        value = branch[key]
+        if type(value) in _CANNOT_CHANGE:
+            continue
+        held = shared or sys.getrefcount(value) > _ALONE + spare
+        if isinstance(value, np.ndarray):
+            if value.flags.writeable and (held or _is_part(value)):
+                branch[key] = _lent(value) if lends else value.copy(order="K")
+        elif isinstance(value, dict):
+            if held:
+                branch[key] = value = copy.copy(value)
+            _own_children(value, list(value), held, lends)
+        elif type(value) is list:
+            if held:
+                branch[key] = value = value.copy()
+            # Of numbers there may be thousands, and they are alike.
+            if value and not (type(value[0]) in _CANNOT_CHANGE and type(value[-1]) in _CANNOT_CHANGE):
+                _own_children(value, range(len(value)), held, lends)
+        elif isinstance(value, tuple):
+            inside = list(value)
+            _own_children(inside, range(len(inside)), held, lends, 1)
+            if any(one is not former for one, former in zip(inside, value, strict=True)):
+                branch[key] = tuple(inside) if type(value) is tuple else type(value)._make(inside)  # type: ignore[attr-defined]
+        elif hasattr(value, "untyped_storage"):  # a tensor
+            if held or _is_lent(value):
+                branch[key] = value.clone()
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            if held:
+                branch[key] = value = copy.copy(value)
+            fields = dict(_children(value))
+            _own_children(fields, list(fields), held, lends, 1)
+            for name, one in fields.items():
+                if one is not getattr(value, name):
+                    object.__setattr__(value, name, one)
+
+
+def _lent(array: Array) -> Array:
+    view: Array = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_part(array: Array) -> bool:
+    """Whether others may hold the memory that the array lies in."""
+    base = array.base
+    if base is None:
+        return False
+    if sys.getrefcount(base) > _ALONE:
+        return True
+    return _is_part(base) if isinstance(base, np.ndarray) else hasattr(base, "untyped_storage") and _is_lent(base)
+
+
+def _is_lent(tensor: Any) -> bool:
+    """Whether others may hold the memory of the tensor: it is a view of another one, or the memory is an array's."""
+    return bool(tensor._is_view()) or not tensor.untyped_storage().resizable()
+
+
+def _references(branch: list[Any]) -> int:
+    """How many there are to what nobody holds but `branch`, as they are counted above."""
+    value = branch[0]
+    return sys.getrefcount(value)
+
+
+_ALONE = _references([np.zeros(1)])

@@ -7,7 +7,7 @@ is a pure function of seed, epoch and position. Sizes and indices are those of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +35,17 @@ class Span(NamedTuple):
     begin: int
     end: int
     size: int
+
+
+def made_of(records: Sequence[int], keys: Sequence[tuple[int, int, Any]]) -> Iterator[int]:
+    """The records that are read for the samples of these, by what keys their random numbers and their parts.
+
+    >>> [*made_of([7, 7], [(0, 0, (1, 3)), (0, 0, (0, (Span(7, 0, 5, 9), Span(2, 0, 3, 3))))])]
+    [7, 7, 2]
+    """
+    for record, (_, _, part) in zip(records, keys, strict=True):
+        spans = None if part is None else part[1]
+        yield from (span.place for span in spans) if isinstance(spans, tuple) else (record,)
 
 
 class Units(Protocol):

@@ -14,7 +14,7 @@ import numpy as np
 from .. import _core
 from .._stages.chain import Chain
 from .._stages.mix import MixSpec
-from .._stages.native import NativeOps
+from .._stages.native import NativeOps, name_of
 from .._stages.source import Sharded
 from .._stages.spec import StreamSpec
 from .._stages.tree import as_leaf, flatten
@@ -120,13 +120,15 @@ def _items(spec: StreamSpec) -> Iterator[tuple[_Item, Mapping[str, Any] | None]]
 
     documents = json.loads(spec.native)["ops"] if spec.dataset is None else []
     for part, document in _parts(documents, None):
-        yield item((part, document["op"]), document["op"], document["op"], None, False), document
+        name = name_of(document)
+        yield item((part, document["op"]), name, name, None, False), document
     for number, stage in enumerate(spec.stages):
         if stage.kind in _BESIDE:
             continue
         if isinstance(stage.fn, NativeOps):
             for at, (part, document) in enumerate(_parts(stage.fn.documents, stage.fn.number)):
-                yield item((part, document["op"]), document["op"], document["op"], number, at > 0), document
+                name = name_of(document)
+                yield item((part, document["op"]), name, name, number, at > 0), document
         else:
             yield item(("function", stage.label), stage.label, stage.label, number, False), None
 
