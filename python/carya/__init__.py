@@ -15,8 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _starting
+
+try:
+    from ._core import version as __version__
+except ImportError as error:
+    _starting.explain(error)
+    raise
+
 from . import _pickled as _pickled
-from ._core import version as __version__
 from ._errors import (
     Closed,
     Error,

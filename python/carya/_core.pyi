@@ -79,6 +79,10 @@ class Dataset:
     @property
     def class_names(self) -> list[str]: ...
     @property
+    def labels(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        """Of all records, after the views; -1: none, or no integer. None where records of this source have no label."""
+
+    @property
     def skipped_count(self) -> int: ...
     @property
     def skipped_examples(self) -> list[str]: ...

@@ -9,15 +9,12 @@ import jax
 import numpy as np
 
 from . import _core
-from ._dtypes import is_bfloat16
 from ._errors import InvalidArgument
 from ._loading.batch import Batch
 from ._loading.loader import Loader as _Loader
 from ._pipeline.pipeline import Pipeline
 
 __all__ = ["Loader"]
-
-_CPU = (1, 0)  # DLPack's kDLCPU, device 0
 
 
 class Loader(_Loader):
@@ -97,11 +94,9 @@ class Loader(_Loader):
         return batch
 
     def _array(self, values: np.ndarray[Any, Any]) -> Any:
-        # The slot's memory as it is, on a CPU; jax keeps the array, which keeps its lease.
         wide = self._narrows and values.dtype.itemsize == 8
-        # numpy has no DLPack for types that are not its own.
-        if self._in_place and not wide and values.flags.c_contiguous and not is_bfloat16(values.dtype):
-            return jax.dlpack.from_dlpack(values)
+        if self._in_place and not wide and values.flags.c_contiguous:
+            return _shown(values)
         return jax.numpy.array(values) if self._in_place else self._placed(values)
 
     def _local(self, core: _core.Batch, name: str) -> Any:
@@ -110,7 +105,7 @@ class Loader(_Loader):
             self._narrowed = frozenset(wide if self._narrows else ())
         if name in self._narrowed:
             return jax.numpy.asarray(core.numpy(name))
-        return jax.dlpack.from_dlpack(_Exported(core.dlpack(name)))
+        return _shown(core.numpy(name))
 
     def _placed(self, values: np.ndarray[Any, Any]) -> Any:
         if self._sharding is None:
@@ -138,19 +133,13 @@ def _is_initialized() -> bool:
     return distributed.global_state.client is not None
 
 
-class _Exported:
-    """A capsule in the form that jax takes; jax knows the unversioned kind only."""
+def _shown(values: np.ndarray[Any, Any]) -> Any:
+    """The slot's memory as it is, on a CPU; jax keeps the array, which keeps its lease.
 
-    __slots__ = ("_capsule",)
-
-    def __init__(self, capsule: object) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **_: Any) -> object:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
+    What comes by DLPack is committed to its device, and so are the results of a step, weights among them: the second step, with
+    committed weights, would compile once more.
+    """
+    return jax.device_put(values, may_alias=True)
 
 
 def _flattened(batch: Batch) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.utils._pytree
+import torch.utils.data
 
 from . import _core
 from ._dtypes import BFLOAT16
 from ._errors import Error, InvalidArgument
 from ._loading.batch import Batch
+from ._loading.dataloader_attributes import Sampler
 from ._loading.delivery import Taken
 from ._loading.devices import Backend, CopiesUnderWay, Event, RetiredLeases, node_of_pci
 from ._loading.loader import Loader as _Loader
@@ -209,12 +211,28 @@ class Loader(_Loader):
             if self._pin_asked:
                 warnings.warn(f"pin_memory: the slots stay unpinned: {reason}", RuntimeWarning, stacklevel=5)
 
+    @property
+    def sampler(self) -> Sampler:
+        """As `carya.Loader.sampler`; a `SequentialSampler` where each epoch has the records in their order, for who asks for that."""
+        pipeline = self._pipeline
+        shuffled = pipeline._shuffle is not None or pipeline._source.mix is not None
+        shuffled = shuffled or any(stage.kind in ("order", "weighted") for stage in pipeline._stages)
+        return Sampler(self) if shuffled else _InOrder(self)
+
     def stats(self) -> dict[str, Any]:
         """As `carya.Loader.stats`, with `pinned`: True, False or why not."""
         return {**super().stats(), "pinned": self._pin_reason or self._pins}
 
     def __enter__(self) -> Self:
         return self
+
+
+class _InOrder(Sampler, torch.utils.data.SequentialSampler):  # type: ignore[misc]
+    """What Lightning wants of a loader whose first batches are to be the same in each epoch (`overfit_batches`)."""
+
+    def __init__(self, loader: Loader) -> None:
+        Sampler.__init__(self, loader)
+        torch.utils.data.SequentialSampler.__init__(self, loader.dataset)
 
 
 class _Staged:

@@ -1,21 +1,20 @@
 """Datasets, samples and functions of carya.torch.DataLoader's tests, in a module of their own: what unpickles them imports no
-test."""
+test, and torch only where a sample needs it, which takes each process that is started seconds."""
 
 from __future__ import annotations
 
 import collections
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils import data
 
 Pair = collections.namedtuple("Pair", "data label")
 
 
-class Items(data.Dataset):
+class Items:
     """Samples made by one of the functions below."""
 
     def __init__(self, count: int, make: Any) -> None:
@@ -29,6 +28,8 @@ class Items(data.Dataset):
 
 
 def tensors(i: int) -> Any:
+    import torch
+
     return torch.full((2, 3), float(i)), i
 
 
@@ -37,6 +38,8 @@ def dicts(i: int) -> Any:
 
 
 def pairs(i: int) -> Any:
+    import torch
+
     return Pair(torch.tensor([i, i + 1], dtype=torch.int16), np.int64(i))
 
 
@@ -53,6 +56,8 @@ def number(i: int) -> Any:
 
 
 def bulk(i: Any) -> Any:
+    import torch
+
     return torch.as_tensor(i)
 
 
@@ -61,7 +66,7 @@ def strings(i: int) -> Any:
 
 
 def of_numbers(i: int) -> Any:
-    """What is stacked by Carya, all in one sample: each worker process that is started imports torch, which takes seconds."""
+    """What is stacked by Carya, all in one sample."""
     return {"tensors": tensors(i), "pairs": pairs(i), "single": single(i), "number": number(i)}
 
 
@@ -71,25 +76,39 @@ def of_words(i: int) -> Any:
 
 
 def halves(i: int) -> Any:
+    import torch
+
     return torch.full((2,), i, dtype=torch.bfloat16)
 
 
 def collate(samples: list[Any]) -> Any:
+    import torch
+
     return torch.stack([sample[0] for sample in samples]).sum(0), len(samples)
 
 
 def drawn(i: int) -> Any:
+    import torch
+
     return i, torch.rand(1).item()
 
 
 def summed(samples: list[int]) -> Any:
+    import torch
+
     return torch.tensor([sum(samples), len(samples)])
 
 
 def info(i: int) -> Any:
+    from torch.utils import data
+
     worker = data.get_worker_info()
     assert worker is not None
     return worker.id, worker.num_workers, worker.dataset.count
+
+
+def has_torch(i: int) -> Any:
+    return "torch" in sys.modules
 
 
 def odd_raises(i: int) -> Any:
@@ -107,7 +126,9 @@ class FailsInWorker:
         self.number = number
 
     def __call__(self, worker: int) -> None:
-        assert data.get_worker_info().seed == torch.initial_seed()
+        import torch
+
+        assert torch.utils.data.get_worker_info().seed == torch.initial_seed()
         if worker == self.number:
             raise RuntimeError("this start fails")
 

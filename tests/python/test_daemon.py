@@ -246,6 +246,7 @@ def test_a_daemon_lost_for_good_is_said_once_and_replaced_by_this_process(daemon
         assert loader.stats()["place"] == "embedded"
     said = [each for each in caught if issubclass(each.category, RuntimeWarning)]
     assert [daemon.socket in str(each.message) for each in said] == [True]
+    assert said[0].filename == __file__
 
 
 def test_a_daemon_lost_for_good_may_be_an_error(daemon: Daemon) -> None:
@@ -333,3 +334,18 @@ def test_a_killed_trainer_is_succeeded_at_its_state(daemon: Daemon) -> None:
     assert (done.returncode, done.stdout) == (-9, "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]\n"), done.stderr
     until(lambda: daemon.status()["killed"] == 1)
     assert daemon.status()["jobs"][0]["state"] == "lingering"
+
+
+def test_jobs_share_batches_of_the_same_arrays_only(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fingerprint looks at blocks of large arrays: what lies between them is another stream too."""
+    monkeypatch.setattr("carya._pipeline.arrays._WHOLE_BYTES", 1 << 20)
+    monkeypatch.setattr("carya._pipeline.arrays._BLOCKS", 2)
+    ones = np.zeros((8, 1 << 18), np.uint8)
+    others = ones.copy()
+    others[3, 5] = 7
+    first, second = (carya.arrays({"x": one}).batch(1) for one in (ones, others))
+    assert first.dataset.fingerprint == second.dataset.fingerprint
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": "sweep", "epochs": 1, "threads": 1}
+    with carya.Loader(first, **options) as one, carya.Loader(second, **options) as other:
+        steps = zip(one, other, strict=True)
+        assert [(int(a["x"].max()), int(b["x"].max())) for a, b in steps] == [(0, 7 * (step == 3)) for step in range(8)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import types
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from dataloader_code import (  # noqa: E402
     collate,
     drawn,
     halves,
+    has_torch,
     info,
     number,
     odd_raises,
@@ -96,6 +100,39 @@ def test_a_distributed_sampler_gives_ranks_and_epochs() -> None:
         assert len(loader) == 3
         loader.close()
     assert set(found[0] + found[1]) == set(range(0, 22, 2))
+
+
+def test_set_epoch_of_a_distributed_sampler_leaves_out_a_rest_that_is_empty() -> None:
+    def made() -> tuple[Any, Any]:
+        sampler = data.DistributedSampler(range(8), num_replicas=1, rank=0, seed=3)
+        return sampler, DataLoader(Items(8, number), 4, sampler=sampler, num_workers=1)
+
+    sampler, loader = made()
+    states, epochs = [], []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        epochs.append([int(x) for batch in loader for x in (states.append(loader.state_dict()), batch)[1]])
+    loader.close()
+    for told, expected in ((0, []), (1, epochs[1])):
+        sampler, loader = made()
+        loader.load_state_dict(states[1])
+        sampler.set_epoch(told)
+        assert [int(x) for batch in loader for x in batch] == expected
+        loader.close()
+
+
+def test_set_epoch_chooses_the_epoch_of_the_next_for() -> None:
+    loader = DataLoader(Items(8, number), 4, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(1))
+    epochs = [[int(x) for batch in loader for x in batch] for _ in range(3)]
+    loader.set_epoch(1)
+    assert [int(x) for batch in loader for x in batch] == epochs[1]
+    assert [int(x) for batch in loader for x in batch] == epochs[2]
+    assert [2 * index for index in list(loader.sampler)] != epochs[0], "that of the epoch that comes"
+    loader.close()
+    loader.set_epoch(2)
+    assert [2 * index for index in loader.batch_sampler.sampler] == epochs[2]
+    assert [int(x) for batch in loader for x in batch] == epochs[2]
+    loader.close()
 
 
 @pytest.mark.parametrize(
@@ -364,6 +401,13 @@ def test_mistakes_are_told_as_torch_tells_them(options: dict[str, Any], kind: An
             make(Items(4, number), **options)
 
 
+@pytest.mark.parametrize(("count", "drop_last"), [(0, False), (3, True)])
+def test_where_there_is_no_batch_the_loop_has_none(count: int, drop_last: bool) -> None:
+    for kind in (DataLoader, data.DataLoader):
+        loader = kind(Items(count, number), 4, num_workers=1, drop_last=drop_last)
+        assert (len(loader), list(loader), list(loader)) == (0, [], [])
+
+
 def test_attributes_are_torchs() -> None:
     loader = DataLoader(Items(9, number), 4, True, num_workers=2, persistent_workers=True, prefetch_factor=3)
     assert isinstance(loader, data.DataLoader)
@@ -448,6 +492,15 @@ def test_worker_info_and_worker_init_fn(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
 
 
+def test_workers_import_torch_where_the_dataset_does() -> None:
+    loader = DataLoader(Items(4, has_torch), 2, num_workers=1)
+    assert [batch.tolist() for batch in loader] == [[False, False], [False, False]]
+    loader.close()
+    loader = DataLoader(Items(4, has_torch), 2, num_workers=1, worker_init_fn=FailsInWorker(7))
+    assert [batch.tolist() for batch in loader] == [[True, True], [True, True]]
+    loader.close()
+
+
 def test_exceptions_are_the_users_own_and_hangs_time_out() -> None:
     loader = DataLoader(Items(6, raises_and_hangs), 2, num_workers=1, timeout=0.5)
     iterator = iter(loader)
@@ -456,3 +509,43 @@ def test_exceptions_are_the_users_own_and_hangs_time_out() -> None:
     with pytest.raises(TimeoutError, match="record 4"):
         list(iterator)
     loader.close()
+
+
+def test_the_state_of_another_seed_is_refused_by_what_a_dataloader_takes() -> None:
+    """It has no strict=, which a carya.Loader has."""
+    first = carya.torch.DataLoader(list(range(8)), 2, True, num_workers=1, generator=torch.Generator().manual_seed(1))
+    state = first.state_dict()
+    first.close()
+    other = carya.torch.DataLoader(list(range(8)), 2, True, num_workers=1, generator=torch.Generator().manual_seed(2))
+    other.load_state_dict(state)
+    with pytest.raises(
+        carya.InvalidArgument, match=r"the seed differs.*generator= of a DataLoader.*; build the loader as it was"
+    ) as found:
+        next(iter(other))
+    assert "strict" not in str(found.value)
+    other.close()
+
+
+class _Thing:
+    pass
+
+
+@pytest.mark.parametrize("kind", ["loader", "in this process", "streamed"])
+def test_what_a_users_loop_has_is_not_kept_where_lightning_is_there(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls is looked at, and Python keeps what it shows of the variables of a call for as long as that lasts."""
+    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+    if kind == "loader":
+        loader: Any = carya.Loader(carya.arrays({"x": np.arange(8)}).batch(4), threads=1)
+    else:
+        loader = carya.torch.DataLoader(list(range(8)) if kind == "in this process" else _Counted(), 4)
+    thing: Any = _Thing()
+    seen = weakref.ref(thing)
+    for _ in loader:
+        thing = None
+        assert seen() is None
+    loader.close()
+
+
+class _Counted(torch.utils.data.IterableDataset):  # type: ignore[type-arg,misc]
+    def __iter__(self) -> Any:
+        return iter(range(8))

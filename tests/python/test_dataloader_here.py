@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import random
@@ -164,3 +165,20 @@ def test_states_of_other_loaders_are_refused() -> None:
     broken.load_state_dict({**state, "generators": {**state["generators"], "loader": b"123"}})
     with pytest.raises(carya.InvalidArgument, match="load_state_dict: generators"):
         iter(broken)
+
+
+def test_a_state_is_json_too_and_one_of_a_loader_is_named() -> None:
+    loader = DataLoader(Counting(), 4, shuffle=True, generator=seeded(1))
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    rest = [listed(batch) for batch in batches]
+    as_bytes = {name: base64.b64decode(one) for name, one in state["generators"].items()}
+    for form in (json.loads(json.dumps(state)), {**state, "generators": as_bytes}):
+        again = DataLoader(Counting(), 4, shuffle=True, generator=seeded(1))
+        again.load_state_dict(form)
+        assert [listed(batch) for batch in again] == rest
+    with carya.Loader(carya.arrays({"x": [0] * 8}).batch(4)) as other:
+        of_another = other.state_dict()
+    with pytest.raises(carya.InvalidArgument, match=r"the state is of a carya\.Loader"):
+        loader.load_state_dict(of_another)

@@ -33,6 +33,23 @@ def test_arrays_lie_in_the_slot() -> None:
         assert batch["label"].tolist() == batch.records.tolist()
 
 
+def _as_it_is(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return batch
+
+
+@pytest.mark.parametrize("functions", [False, True])
+def test_a_step_compiles_once(functions: bool) -> None:
+    """A batch is bound to no device, so that weights which a step returns are not either."""
+    step = jax.jit(lambda weights, image, label, valid: weights + (image.sum(1) * valid).sum() + label.sum())
+    weights = jax.numpy.zeros(3)
+    chain = pictures().map_batches(_as_it_is) if functions else pictures()
+    with carya.jax.Loader(chain, epochs=2) as loader:
+        for _ in range(2):
+            for batch in loader:
+                weights = step(weights, batch["image"], batch["label"], batch.valid)
+    assert step._cache_size() == 1
+
+
 def test_labels_are_int32(photos: Path) -> None:
     chain = carya.image_folder(photos).shuffle(seed=1).decode_image().random_resized_crop(16).batch(9)
     with carya.jax.Loader(chain) as loader, carya.Loader(chain) as plain:

@@ -226,3 +226,13 @@ def test_stats_count_what_was_delivered() -> None:
     assert stats["threads"] == 2
     assert stats["slots"]["count"] == 5
     assert stats["stall_seconds"] >= 0
+
+
+def test_a_loader_that_is_given_for_a_dataset_says_what_to_give() -> None:
+    with carya.Loader(numbers(8, batch_size=4)) as loader:
+        with pytest.raises(TypeError, match=r"give loader\.dataset"):
+            loader[0]
+        torchs = pytest.importorskip("torch.utils.data").DataLoader(loader, batch_size=2)
+        with pytest.raises(TypeError, match="it gives batches in their order"):
+            next(iter(torchs))
+        assert len(records(loader)) == 2

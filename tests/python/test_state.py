@@ -144,3 +144,41 @@ def test_a_broken_state_is_refused(change: dict[str, object]) -> None:
             with pytest.raises(carya.InvalidArgument, match=key):
                 loader.load_state_dict({name: value for name, value in state.items() if name != key})
         assert len(records(loader)) == 5
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Some checkpoints give back arrays of no dimension for what they were given."""
+    with carya.Loader(numbers(20, batch_size=4)) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        rest = records(loader)
+    for kind in (np.int64, np.uint64, np.array):
+        changed = {name: kind(value) if isinstance(value, int) else np.str_(value) for name, value in state.items()}
+        with carya.Loader(numbers(20, batch_size=4), state=changed) as loader:
+            assert loader.state_dict() == state
+            assert records(loader) == rest_of(state)
+    assert rest != rest_of(state), "another epoch"
+    with carya.Loader(numbers(20, batch_size=4)) as loader, pytest.raises(carya.InvalidArgument, match="epoch"):
+        loader.load_state_dict({**state, "epoch": np.float64(1)})
+
+
+def rest_of(state: dict[str, object]) -> list[list[int]]:
+    with carya.Loader(numbers(20, batch_size=4), state=state) as loader:
+        return records(loader)
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (
+            {"_snapshot": {}, "_steps_since_snapshot": 0, "_iterator_finished": False},
+            "of torchdata's StatefulDataLoader",
+        ),
+        ({"_num_yielded": 1, "_sampler_iter_state": None}, r"StatefulDataLoader, .*set_epoch\(e\)"),
+        ({"version": 1, "epoch": 0, "batches": 1, "indices": "", "generators": {}}, "DataLoader with num_workers=0"),
+        ({"version": 1, "workers": [], "next": 0, "seed": 0}, "over an iterable dataset"),
+    ],
+)
+def test_a_state_of_another_loader_is_named(state: dict[str, object], told: str) -> None:
+    with carya.Loader(numbers(20, batch_size=4)) as loader, pytest.raises(carya.InvalidArgument, match=told):
+        loader.load_state_dict(state)

@@ -83,6 +83,13 @@ class Batch(dict[str, Any]):
             )
         return super().__iter__()
 
+    def __missing__(self, name: object) -> Any:
+        raise KeyError(f"{name!r}: the batch has no such field; give one of {', '.join(map(repr, self.keys()))}")
+
+    def __getattr__(self, name: str) -> Any:
+        given = f"; give batch[{name!r}]" if name in self else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{given}")
+
     @property
     def records(self) -> Any:
         """Index of each row's record, int64 (rows,); -1 where `pad_last` left a row empty."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from typing import Any
 
@@ -39,6 +40,8 @@ def find_daemon(daemon: str) -> str:
     if daemon == "auto":
         _say_unused(socket)
         return ""
+    if why := no_socket(socket):
+        raise InvalidArgument(f"Loader: daemon={daemon!r}: {socket}: {why}; give the path that caryad listens at")
     if daemon == "spawn":
         spawn(socket)
         return socket
@@ -46,6 +49,17 @@ def find_daemon(daemon: str) -> str:
         f'Loader: daemon={daemon!r}: nobody listens at {socket}; start one (caryad --socket {socket}), use daemon="spawn", '
         'or daemon="embedded" to work without'
     )
+
+
+def no_socket(path: str) -> str:
+    """What lies there in place of a socket, in words; "" where a socket is, or nothing that this user can see."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return ""
+    if stat.S_ISSOCK(mode):
+        return ""
+    return f"it is a {'folder' if stat.S_ISDIR(mode) else 'file'} and no socket"
 
 
 def _say_unused(socket: str) -> None:
@@ -58,7 +72,7 @@ def _say_unused(socket: str) -> None:
     elif not os.access(socket, os.W_OK):
         why = "this user may not connect to it: run caryad as this user, or join the group that owns the socket"
     else:
-        why = "nobody listens there; start caryad"
+        why = no_socket(socket) or "nobody listens there; start caryad"
     _log.warning(
         'works without the daemon: CARYA_DAEMON_SOCKET=%s: %s; unset the variable or give daemon="embedded" '
         "to work without one",

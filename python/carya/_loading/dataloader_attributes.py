@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .. import _core
 from .._pipeline.one_by_one import Delivered
@@ -13,12 +14,24 @@ if TYPE_CHECKING:
     from .loader import Loader
 
 
+TAKING = 10  # calls between Lightning's fetcher and an iterator of a loader: 3 in its version 2.6, and some here
+_LIGHTNING = {"lightning", "pytorch_lightning"}
+_CALLS = 4  # between Lightning's loop and `set_epoch` here: 2 in its version 2.6, and 2 of a DataLoader's
+
+
 class DataLoaderAttributes:
     """Of a loader that has these; trainers read them, and some call `set_epoch` on the samplers."""
 
     _job: _core.Job
     _pipeline: Pipeline
     _world_size: int
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """There is none; it is here to say so to who gives a loader for a dataset."""
+        raise TypeError(
+            f"Loader: it has no items, {index!r} or other: it gives batches in their order; iterate over it where a DataLoader of "
+            "torch's would be, and where a dataset is asked for, give loader.dataset"
+        )
 
     @property
     def batch_size(self) -> int:
@@ -95,15 +108,31 @@ class Sampler:
         self._loader = loader
 
     def set_epoch(self, epoch: int) -> None:
-        """As the loader's, of a trainer that may count one ahead after a restore.
+        """As the loader's; after a restore Lightning's own count of epochs may be another one than the stream's.
 
-        Lightning counts an epoch in which `max_steps` ended it as done, saves that, and asks for the rest of it all the same.
+        1. An epoch in which `max_steps` ended it is counted as done, saved so, and its rest is asked for all the same: from then on
+           its count is ahead.
+        2. An epoch that `limit_train_batches` ended is done, and the next one is asked for, from its start.
+        3. A loader that is shorter than one beside it is begun several times in an epoch of Lightning's, whose count is then behind.
+           What it began last goes on.
         """
         loader = self._loader
-        if loader._restored and type(epoch) is int:
-            comes = loader._next.epoch + (loader._job.steps_from(loader._next.position) == 0)
-            loader._ahead = int(loader._next.position > 0 and epoch == comes + 1)
-        loader.set_epoch(epoch - loader._ahead if loader._ahead else epoch)
+        loop = fit_loop(_CALLS) if loader._restored and type(epoch) is int else None
+        if loop is None:
+            loader._ahead = loader._ahead if epoch >= loader._ahead else 0  # less: another trainer's first epochs
+            loader.set_epoch(epoch - loader._ahead if loader._ahead else epoch)
+            return
+        comes, position = loader._next
+        epochs = loop.epoch_progress.current
+        done = loop.epoch_loop.batch_progress.is_last_batch and epochs.processed >= epochs.ready
+        if epoch <= comes and not done:
+            loader._ahead = 0
+            return  # the next `for` goes on where the state was taken
+        if done or loader._job.steps_from(position) == 0:
+            comes = min(comes + 1, epoch)
+            loader._inside = False  # the rest of the state's epoch is nobody's
+        # It is asked for again, with more, where it skips an epoch.
+        loader._ahead, loader._chosen_epoch = epoch - comes, comes
 
     def __len__(self) -> int:
         return len(self._loader) * self._loader.batch_size
@@ -126,6 +155,48 @@ class BatchSampler:
 
     def set_epoch(self, epoch: int) -> None:
         self._loader.set_epoch(epoch)
+
+
+def fit_loop(calls: int) -> Any:
+    """Lightning's training loop, where it is at most so many calls away from the caller's own; else None.
+
+    What it calls with does not say whether the epoch before was ended by a limit or by `max_steps`; the loop knows.
+    """
+    for loop in _of_lightning(calls):
+        if hasattr(getattr(getattr(loop, "epoch_loop", None), "batch_progress", None), "is_last_batch"):
+            return loop
+    return None
+
+
+def taken_ahead(calls: int) -> list[Any]:
+    """The batches that Lightning has taken of an iterator and not given to the model yet, a list that it keeps up to date, where it is at
+    most so many calls away from the caller's own; else a list of none.
+
+    Where a loader has no length, or one beside it has none, its fetcher takes one batch ahead to know which is the last, and asks for
+    a state all the same. The list of a fetcher that has ended stays as it was, so that a state behind `fit` is right too.
+    """
+    for fetcher in _of_lightning(calls):
+        if type(fetcher).__name__ == "_PrefetchDataFetcher":
+            found = getattr(fetcher, "batches", None)
+            return found if isinstance(found, list) else []
+    return []
+
+
+def _of_lightning(calls: int) -> Iterator[Any]:
+    """The objects of Lightning whose methods are at most so many calls away from the caller's caller.
+
+    Variables of other calls are not looked at: what Python 3.12 and older show of them it keeps as long as the call lasts, and that of
+    a user's own loop has a batch.
+    """
+    if _LIGHTNING.isdisjoint(sys.modules):
+        return
+    frame: Any = sys._getframe(3)  # behind this generator, the function that asks and the one that called it
+    for _ in range(calls):
+        if frame is None:
+            return
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in _LIGHTNING:
+            yield frame.f_locals.get("self")
+        frame = frame.f_back
 
 
 def _as_it_is(batch: Any) -> Any:

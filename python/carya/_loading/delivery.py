@@ -170,5 +170,5 @@ class Delivery:
                 f"carya: the daemon at {lost} was lost; this process goes on by itself, with the same batches, and uses "
                 "its own cores from now on; restart caryad, then the training, to go back",
                 RuntimeWarning,
-                stacklevel=6,
+                stacklevel=7,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._errors import Closed, InvalidArgument
+from .dataloader_attributes import TAKING, taken_ahead
 from .state import Place
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Epoch:
             return loader._yield()
         if self._turn > 0:
             following = Place(loader._next.epoch + 1, 0)
-            loader._next, self._turn = following, -1
+            loader._next, loader._before, self._turn = following, None, -1
             loader._look_at_cache()
         raise StopIteration
 
@@ -53,4 +54,5 @@ class Epoch:
                 "keep one `for` at a time, or make a second Loader"
             )
         self._loader._begin()
+        self._loader._before, self._loader._waiting = None, taken_ahead(TAKING)
         self._turn = self._loader._turn

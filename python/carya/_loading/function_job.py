@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,8 +21,11 @@ from .._orders.chosen import fingerprint, with_records
 from .._pipeline.dataset import attach_job, cache_dir
 from .._pipeline.document import dump
 from .._pipeline.pipeline import Pipeline
-from .._stages.identity import identity
+from .._sources.objects import all_at_once, object_at
+from .._sources.stores import is_url
+from .._stages.identity import content, identity, marks_of
 from .._stages.mix import MixSpec
+from .._stages.source import DatasetSpec, Sharded
 from .._stages.spec import StreamSpec
 from .._traits.moves import moved, settled
 from .function_options import FunctionOptions, worker_count
@@ -93,13 +97,12 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
         )
     folder = cache_dir(told=False)
     if (spec.filters or spec.asks_sizes or spec.asks_shards) and folder:
-        filters = [stage.identity() for stage in spec.stages]
-        of = [dataset.fingerprint, spec.dataset and spec.dataset.fingerprint(), spec.seed, filters]
-        spec.survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
+        spec.survivors_path = _survivors_path(folder, spec, dataset, [])
     if isinstance(spec.dataset, MixSpec) and folder:
         for number in spec.dataset.filtered:
+            part = spec.dataset.specs[number]
             of = [spec.dataset.fingerprints[number], spec.dataset.mix.seed, spec.seed, number]
-            spec.dataset.specs[number].survivors_path = os.path.join(folder, "filters", f"{identity(of)}.npz")
+            part.survivors_path = _survivors_path(folder, part, None, of)
     if options.reorder != "off":
         spec = moved(spec, options.reorder if options.order else "exact")
     if not spec.only_chooses:
@@ -140,6 +143,61 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
             ahead=_chosen_ahead(pipeline, options, spec, dataset, shape),
         )
     )
+
+
+def _survivors_path(folder: str, spec: StreamSpec, dataset: _core.Dataset | None, of: list[Any]) -> str:
+    """Where what filters keep, and sizes, are kept: by everything that decides them; "" for nowhere, where that cannot be told.
+
+    `dataset`: of a native source or views; None: it is opened where it is needed. `of`: what decides them beside.
+    """
+    document = json.loads(spec.native)  # filters see what the operations before them make
+    stages: list[Any] = []
+    for stage in spec.stages:
+        found = content(stage.fn, stage.version)
+        if found is None:
+            return ""
+        stages.append([stage.identity(), found])
+    source: Any = spec.dataset
+    if isinstance(source, DatasetSpec):
+        # What files have in them is no part of a version of ours, nor is it known of a dataset of the user's that has none.
+        ours = type(source.dataset).__module__.partition(".")[0] == "carya"
+        said = source.version is not None or isinstance(getattr(source.dataset, "_fingerprint", None), str)
+        source = [source.fingerprint(), None if said and not ours else source.dataset]
+    elif isinstance(source, Sharded):
+        source = [source.fingerprint(), source.unsaid]
+    elif source is None:
+        dataset = dataset or _core.Dataset.open(
+            _core.Pipeline.parse(spec.native),
+            arrays=spec.arrays,
+            cache_dir=spec.cache_dir,
+            verify=False,
+            threads=1,
+            progress=None,
+        )
+        source = _files_of(dataset, document["source"])
+        if source is None:
+            return ""
+    fingerprint = "" if dataset is None else dataset.fingerprint
+    document.pop("batch", None)
+    name = content([fingerprint, document, source, spec.arrays, spec.seed, stages, of], files=True)
+    return "" if name is None else os.path.join(folder, "filters", f"{name}.npz")
+
+
+# Of more files, and of more objects, only their places count beside names and sizes: looking at each would take minutes.
+_LOOKED_AT, _OBJECTS_LOOKED_AT = 2_000_000, 4096
+
+
+def _files_of(dataset: _core.Dataset, source: Mapping[str, Any]) -> list[Any] | None:
+    """What files and objects are, those that a document does not name too: files by their marks, objects with their versions; None
+    where the store tells none."""
+    if source["type"] in ("arrays", "ranges") or dataset.count > _LOOKED_AT:
+        return []
+    paths = sorted({dataset.address(index)["path"] for index in range(dataset.count)})
+    urls = [path for path in paths if is_url(path)]
+    try:
+        return [marks_of(paths), all_at_once(object_at, urls) if 0 < len(urls) <= _OBJECTS_LOOKED_AT else []]
+    except Error:  # whoever reads them says it, if it is in the way
+        return None
 
 
 def _settled(pipeline: Pipeline, options: LoaderOptions, spec: StreamSpec, dataset: _core.Dataset) -> StreamSpec:

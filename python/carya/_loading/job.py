@@ -65,13 +65,26 @@ def _attached(pipeline: Startable, options: LoaderOptions, defer_release: bool, 
                 dataset = pipeline.open()
             except Error:
                 raise error from None  # it is so here too
-            why = blind(error, options.asked.socket)
+            why = _own_ops(pipeline, options.asked.socket) or blind(error, options.asked.socket)
             if not may_do_without:
                 raise why from error
         else:
             raise
     warnings.warn(f"carya: works without the daemon: {why}", RuntimeWarning, stacklevel=depth)
     return _core.Job(pipeline.native, dataset, options.job, defer_release=defer_release)
+
+
+def _own_ops(pipeline: Startable, socket: str) -> NotFound | None:
+    """Of a pipeline with operations of the user's own: what a daemon says no to."""
+    import json
+
+    names = {op["name"]: None for op in json.loads(pipeline.native.to_json())["ops"] if op["op"] == "user"}
+    if not names:
+        return None
+    return NotFound(
+        f"Loader: the daemon at {socket} loads no code of users, and the pipeline has operations of your own "
+        f'({", ".join(names)}); give daemon="embedded"'
+    )
 
 
 def say_what_reads(engine: str) -> None:

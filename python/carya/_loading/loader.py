@@ -44,7 +44,7 @@ from .loader_options import (
     given_only,
 )
 from .remote import LOCAL, Objective, Placement
-from .state import Place, check, stamp
+from .state import OTHERWISE, Place, check, plain, stamp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -121,8 +121,8 @@ class Loader(Delivery, DataLoaderAttributes):
     max_cost_per_hour $ for all of them. The batches are the same bits, whoever makes them and whoever dies.
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
     verify: share of what workers send that this host computes too and compares, 0 to 1; None: 0.01. Which chunks these are is secret.
-    remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token",
-    "server_name", and "insecure": True for plain TCP.
+    remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token"
+    (the word itself, not a file), "server_name", and "insecure": True for plain TCP.
 
     Defaults: threads="auto", slots="auto", weight=1.0, read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
     io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, native="auto", daemon="auto", replica=0, replicas=1,
@@ -206,6 +206,8 @@ class Loader(Delivery, DataLoaderAttributes):
         if pipeline._batch is None:
             raise InvalidArgument("Loader: pipeline: it has no batch; give one that ends with .batch(n)")
         given = given_only(given)
+        if "state" in given:
+            given = {**given, "state": plain(given["state"])}
         if not self._takes_bfloat16 and not pipeline.has_functions:
             for _, dtype, _ in pipeline.native.outputs():
                 numpy_dtype(dtype)  # before the work begins
@@ -249,6 +251,9 @@ class Loader(Delivery, DataLoaderAttributes):
         )
         self._job_at = options.start
         self._next = Place(0, 0)  # first position not yet yielded
+        self._otherwise = OTHERWISE  # how a user accepts the state of another stream
+        self._before: Place | None = None  # that of the batch that was yielded last
+        self._waiting: list[Any] = []  # batches that were yielded and that a trainer keeps for later
         self._inside = False  # the next `for` goes on inside the epoch: after a restore or an error
         self._restored = False  # since the restore nothing was yielded
         self._chosen_epoch: int | None = None
@@ -334,12 +339,19 @@ class Loader(Delivery, DataLoaderAttributes):
         left, place = self._steps_left - 1, Place(epoch, position)
         after = place if left else Place(epoch + 1, 0)
         # All at once, without a call in between: Python takes Ctrl-C only at calls and jumps back.
-        self._steps_left, self._next, self._job_at, self._inside = left, place, after, False
+        before = self._next
+        self._steps_left, self._before, self._next, self._job_at, self._inside = left, before, place, after, False
         return result
 
     def __len__(self) -> int:
         """Steps of a whole epoch, the same on all ranks; with the last, shorter one unless `drop_last`."""
         return self._job.steps_from(0)
+
+    def __repr__(self) -> str:
+        steps = len(self)
+        done = steps - self._job.steps_from(self._next.position)
+        of_ranks = f", rank {self.rank} of {self.world_size}" if self.world_size > 1 else ""
+        return f"<carya.Loader: epoch {self._next.epoch}, {done} of {steps} steps{of_ranks}>"
 
     # State ----------------------------------------------------------------------------------------------------------
 
@@ -349,18 +361,20 @@ class Loader(Delivery, DataLoaderAttributes):
         It belongs to no rank: every rank may restore it, also with another world size or global batch size.
         After an epoch has ended it is the start of the next one.
         """
-        return {**self._stamp, "epoch": self._next.epoch, "position": self._next.position}
+        epoch, position = self._before if self._waiting and self._before is not None else self._next
+        return {**self._stamp, "epoch": epoch, "position": position}
 
     def load_state_dict(self, state: dict[str, Any], *, strict: bool = True) -> None:
-        """Go on where `state` was taken: the next `for` continues inside its epoch.
+        """Go on where `state` was taken: the next `for` continues inside its epoch, which is empty behind its last batch.
 
         Errors: InvalidArgument that says what differs (dataset, pipeline, order of operations, on_error, seed).
         `strict=False` accepts what can be accepted. Another global batch size is always accepted, and logged. An order
         that is not this loader's needs `Loader(state=...)`, which runs the state's where `reorder` allows it.
         """
-        place = check(state, self._stamp, self._native, self._reorder, self._on_error, self._job.count, strict)
+        own = self._stamp, self._native, self._reorder, self._on_error, self._job.count
+        place = check(state, *own, strict, self._otherwise)
         self._turn += 1  # an iterator from before the restore may not go on
-        self._next = place
+        self._next, self._before = place, None
         self._job_at = None  # a stream that stopped at an error is asked anew
         self._inside = self._restored = True
         self._chosen_epoch = None
@@ -452,7 +466,8 @@ class Loader(Delivery, DataLoaderAttributes):
         `ahead_chunks`: tasks being read or waiting for a thread, at most. `threads_used`: how many of the `threads` work at the
         same time now: those that the trainer's rate needs.
 
-        `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`; `form`:
+        `cache`: what is kept for later epochs; None with `cache="off"`. `after`: the operation behind which, or None, and `why`;
+        `period_epochs`: for so many epochs only, those of `reuse_augmentation`; None: for all; `form`:
         "raw", or "coefficients" and "records", which are kept after "reading"; `read`: what reading a record from its store counts as,
         in us of CPU time (`cpu_us`, `money_us`, `wait_us`); `damaged_records`: whose coefficients were not whole;
         `bytes` of `capacity_bytes` (less, `limit_bytes`, while memory is short) and `records` in it; `looked`, `hits`, `filled`,

@@ -162,6 +162,10 @@ def _tls(files: Any) -> dict[str, Any]:
     named = {_TLS_FILES[name]: os.fspath(files[name]) for name in _TLS_FILES if name in files}
     if named and len(named) != len(_TLS_FILES):
         raise invalid("Loader: remote_tls", dict(files), allowed)
+    if os.path.isfile(str(files.get("token", ""))):  # its name would be sent as the word
+        raise InvalidArgument(
+            'Loader: remote_tls: token: got the name of a file; give the word in it: {"token": open(FILE).read().strip()}'
+        )
     texts = {name: str(files[name]) for name in ("token", "server_name") if name in files}
     return {**named, **texts, "insecure": flag("remote_tls: insecure", files.get("insecure", False))}
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import operator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import _core
 from .._errors import Error, InvalidArgument, invalid
@@ -11,6 +14,15 @@ from .._options import WHOLE_MAX
 
 VERSION = 1
 _KEYS = ("version", "dataset", "pipeline", "seed", "global_size", "epoch", "position")
+# Keys of states of other loaders, whose users come with them, and what those are.
+_OTHERS = (
+    ({"indices", "generators"}, "of a carya.torch.DataLoader with num_workers=0; give it one made with num_workers=0"),
+    ({"workers", "next"}, "of a carya.torch.DataLoader over an iterable dataset; give it one over the same dataset"),
+    ({"_snapshot"}, "of torchdata's StatefulDataLoader, {}"),
+    ({"_num_yielded"}, "of torchdata's StatefulDataLoader, {}"),
+)
+OTHERWISE = ", or accept another stream with load_state_dict(state, strict=False)"
+_NOT_OURS = "whose order is another one; begin with the next whole epoch, which set_epoch(e) chooses, and save states from there on"
 _log = logging.getLogger("carya")
 
 
@@ -68,15 +80,53 @@ def _refusal(pipeline: _core.Pipeline, reorder: str, order: list[int]) -> str:
     return ""
 
 
+def plain(state: Any) -> Any:
+    """The state with numbers and strings of Python's in place of numpy's and jax's, which some checkpoints give back."""
+    return {key: _plain(value) for key, value in state.items()} if isinstance(state, dict) else state
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in (int, str, bool):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):  # also one of no dimension
+        return value.tolist()
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
+
+
+def foreign(state: Any) -> str:
+    """What loader a state is of that is none of this kind, and what to do; "" where it is not known."""
+    for keys, of in _OTHERS:
+        if isinstance(state, dict) and keys <= state.keys():
+            return f"load_state_dict: the state is {of.format(_NOT_OURS)}"
+    if isinstance(state, dict) and state.keys() >= set(_KEYS):
+        return "load_state_dict: the state is of a carya.Loader, or of a DataLoader with worker processes; give it one of those"
+    return ""
+
+
 def check(
-    state: Any, mine: dict[str, Any], pipeline: _core.Pipeline, reorder: str, on_error: str, count: int, strict: bool
+    state: Any,
+    mine: dict[str, Any],
+    pipeline: _core.Pipeline,
+    reorder: str,
+    on_error: str,
+    count: int,
+    strict: bool,
+    otherwise: str = OTHERWISE,
 ) -> Place:
     """The place that `state` names, after comparing it with this loader's own stamp.
 
     Errors: InvalidArgument that says what differs and what to do. Another global batch size is allowed, and logged.
-    `strict=False` accepts another pipeline, dataset or seed as long as the position exists here.
+    `strict=False` accepts another pipeline, dataset or seed as long as the position exists here. `otherwise`: how a user gives that.
     """
+    state = plain(state)
     if not isinstance(state, dict) or any(key not in state for key in _KEYS):
+        if of := foreign(state):
+            raise InvalidArgument(of)
         missing = [key for key in _KEYS if not isinstance(state, dict) or key not in state]
         raise invalid("load_state_dict: state", state, f"what state_dict() returned (missing: {', '.join(missing)})")
     if state["version"] != VERSION or isinstance(state["version"], bool):
@@ -92,8 +142,7 @@ def check(
     differences = _differences(state, mine, pipeline, reorder, on_error)
     if differences and strict:
         raise InvalidArgument(
-            f"load_state_dict: {'; '.join(differences)}; build the loader as it was when the state was saved, "
-            "or accept another stream with load_state_dict(state, strict=False)"
+            f"load_state_dict: {'; '.join(differences)}; build the loader as it was when the state was saved{otherwise}"
         )
     for difference in differences:
         _log.warning("load_state_dict(strict=False): %s", difference)
@@ -131,7 +180,10 @@ def _differences(
     elif order != mine.get("order", []):
         found.append(_order_difference(order, mine.get("order", []), pipeline, reorder))
     if state["seed"] != mine["seed"]:
-        found.append(f"the seed differs (state {state['seed']}, here {mine['seed']})")
+        found.append(
+            f"the seed differs (state {state['seed']}, here {mine['seed']}; it is that of .shuffle(seed=), of Loader(seed=), or of "
+            "torch.manual_seed or generator= of a DataLoader)"
+        )
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,14 +12,16 @@ import torch
 import torch.utils.data
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data._utils import pin_memory as pinning
-from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.distributed import DistributedSampler
 
 from .._errors import Error, InvalidArgument, SampleError, Unsupported
-from .._loading.state import Place
+from .._loading.dataloader_attributes import fit_loop
+from .._loading.state import Place, plain
 from .._stages.tree import rebuild
 from . import here
+from .in_worker import Single, WorkerStart
 from .orders import Orders
+from .samplers import InOrder, Shuffled
 from .streams import Stream, Streamed, checked_state, state_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _STACKED = frozenset({"ndarray", "Tensor", "int", "float", "bool", "bool_"}) | f
 )
 
 
+_CALLS = 16  # between Lightning's loop and the first batch of an epoch: 9 in its version 2.6
 _T_co = TypeVar("_T_co", covariant=True)
 # Samplers that give integers, not lists of them for a dataset that is asked for several at once.
 _OF_INDICES = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
@@ -48,10 +50,10 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     dataset: map-style. It and `collate_fn` travel to the workers as for `carya.dataset`.
     batch_size, drop_last: the same.
     shuffle: by Carya's permutation, keyed by the seed of `generator`, or else of torch (`torch.manual_seed`), and the epoch:
-        another order than torch's own.
-    sampler: a `DistributedSampler` gives rank, replicas, seed and epoch (`set_epoch`); no record comes twice to fill a last batch.
-        Any other is iterated once for each epoch, when its `for` begins, and is the order; records that it gives several times have
-        other random numbers each time.
+        another order than torch's own. `sampler` is of torch's classes and gives this order.
+    sampler: a `DistributedSampler` gives rank, replicas, seed and epoch (`set_epoch`); a record comes twice only where
+        the last batch has fewer than there are ranks. Any other is iterated once for each epoch, when its `for` begins, and is the
+        order; records that it gives several times have other random numbers each time.
     batch_sampler: iterated as a sampler is; each of its lists is a batch. batch_size=None: each sample is a batch, and `collate_fn`
         or `default_convert` gets it as it is.
     num_workers: processes. They live as long as this object, whatever `persistent_workers` says.
@@ -112,12 +114,15 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self._stream: Stream | None = None  # the last `for` over an iterable dataset
         self._streaming: torch.utils.data.DataLoader[Any] | None = None  # whose workers live on
         single = batch_sampler is None and batch_size is None
-        self._given_collate = _Single(self.collate_fn) if single else collate_fn
+        self._given_collate = Single(self.collate_fn) if single else collate_fn
         self._why_not = self._why_torch(single)
         plain = (
             type(self.sampler) is RandomSampler and not self.sampler.replacement and self.sampler._num_samples is None
         )
         own = plain or type(self.sampler) in (SequentialSampler, DistributedSampler)
+        self._chosen: int | None = None  # the epoch of the next `for`, until the stream is open
+        if sampler is None and batch_sampler is None and not self._why_not:
+            self._take_over(Shuffled(self) if shuffle else InOrder(self))
         self._orders: Orders | None = None
         if batch_sampler is not None:
             self._orders = Orders(batch_sampler, batches=True)
@@ -144,7 +149,45 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             return "the dataset has no length"
         return ""
 
+    def _take_over(self, sampler: Shuffled | InOrder) -> None:
+        """Put the stream's own sampler in the place of the one that torch made. Its class lets nobody assign one."""
+        self.__dict__["sampler"] = sampler
+        if self.batch_sampler is not None:
+            self.batch_sampler.sampler = sampler
+
     # Iterating ------------------------------------------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next `for` is epoch `epoch`, as of `carya.Loader`; of a sampler or an iterable dataset, what its `set_epoch` does."""
+        if isinstance(self.sampler, Shuffled | InOrder):
+            self.sampler.set_epoch(epoch)
+            return
+        asked: list[Any] = [
+            self.batch_sampler,
+            self.sampler,
+            getattr(self.batch_sampler, "sampler", None),
+            self.dataset,
+        ]
+        found = next((one for one in asked if callable(getattr(one, "set_epoch", None))), None)
+        if found is not None:
+            found.set_epoch(epoch)
+
+    def _epoch_asked(self, epoch: int) -> None:
+        """By a trainer, through the sampler."""
+        if self._loader is not None or self._restored is not None:
+            self._opened().sampler.set_epoch(epoch)
+        else:
+            self._chosen = epoch
+
+    def _epoch_to_come(self) -> int:
+        if self._chosen is not None:
+            return self._chosen
+        if self._loader is None:
+            return 0 if self._restored is None else int(self._restored["epoch"])
+        loader = self._loader
+        if loader._chosen_epoch is not None:
+            return loader._chosen_epoch
+        return loader._next.epoch + int(loader._next.position > 0 and not loader._inside)
 
     def __iter__(self) -> Any:
         if self._streams:
@@ -153,6 +196,10 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             return self._counted()
         if self._why_not:
             return super().__iter__()
+        if (
+            self._orders is None and len(self) == 0
+        ):  # an empty dataset, or one that is smaller than the one batch to drop
+            return iter(())
         return _Batches(self)
 
     @property
@@ -172,11 +219,22 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         if restored is not None:
             here.pass_over(self, restored["epoch"] - epoch)
             epoch = restored["epoch"]
-            if not restored["batches"]:
-                here.restore(self, restored["generators"])
+            # Lightning asks for no rest that is empty.
+            if restored["batches"] == self._steps() and fit_loop(_CALLS) is not None:
+                here.Here(self, epoch, restored)  # draws the order that is done
+                restored, epoch = None, epoch + 1
+        if restored is not None and not restored["batches"]:
+            here.restore(self, restored["generators"])
         self._here = here.Here(self, epoch, restored)
         self._begun_epochs = epoch + 1
         return self._here
+
+    def _steps(self) -> int | None:
+        """Of an epoch; None where the sampler has no length."""
+        try:
+            return len(self)
+        except TypeError:
+            return None
 
     def _streamed(self) -> Stream:
         restored, self._restored = self._restored, None
@@ -201,8 +259,18 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     def _begun(self) -> Iterator[Any]:
         """Batches of the loader for one epoch."""
         loader = self._opened()
-        if type(self.sampler) is DistributedSampler and self._orders is None and not loader._restored:
-            loader.set_epoch(self.sampler.epoch)
+        distributed = type(self.sampler) is DistributedSampler and self._orders is None
+        if not loader._restored:
+            if distributed:
+                loader.set_epoch(self.sampler.epoch)
+        elif loader._chosen_epoch is None and loader._job.steps_from(loader._next.position) == 0:
+            following = loader._next.epoch + 1
+            # Lightning asks for no rest that is empty.
+            if (distributed and self.sampler.epoch == following) or fit_loop(_CALLS) is not None:
+                loader.set_epoch(following)
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None:
+            loader.set_epoch(chosen)
         return iter(loader)
 
     def _value(self, batch: Any) -> Any:
@@ -244,6 +312,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             if self._given_collate is None and job.fields and not _STACKED.issuperset(job.kinds):
                 self._loader.close()
                 self._loader = self._made(torch.utils.data.default_collate)
+            self._loader._otherwise = ""
             if self._restored is not None:
                 restored, self._restored = self._restored, None
                 self.load_state_dict(restored)
@@ -255,7 +324,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
         pipeline = carya_dataset(self.dataset)
         rank, world, seed = 0, 1, self._seed()
-        shuffle = type(self.sampler) is RandomSampler and self._orders is None
+        shuffle = type(self.sampler) in (RandomSampler, Shuffled) and self._orders is None
         if type(self.sampler) is DistributedSampler and self._orders is None:
             rank, world, seed = self.sampler.rank, self.sampler.num_replicas, self.sampler.seed
             shuffle = self.sampler.shuffle
@@ -264,7 +333,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         if self._orders is not None:
             pipeline = pipeline._ordered_by(self._orders)
         pipeline = pipeline.batch(self.batch_size or 1, drop_last=self.drop_last, collate=collate)
-        start = _WorkerStart(self.worker_init_fn, self.num_workers, seed, self.dataset)
+        start = WorkerStart(self.worker_init_fn, self.num_workers, seed, self.dataset)
         # torch's own value of what was not given is 2, which is few where batches are small.
         ahead = {} if self._ahead is None else {"slots": min(256, self._ahead * self.num_workers + 4)}
         return Loader(
@@ -310,6 +379,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         if self._loader is None:
             self._restored = dict(state)
             return
+        state = plain(state)
         job: Any = self._loader._job
         if self._orders is not None and isinstance(state.get("epoch"), int):
             job.turn_to(state["epoch"])
@@ -384,32 +454,6 @@ class _Batches:
         else:
             self._left -= 1
         raise self._broken
-
-
-class _Single:
-    """Without automatic batching: the one sample of a step, through a function of samples."""
-
-    def __init__(self, convert: Callable[[Any], Any]) -> None:
-        self._convert = convert
-
-    def __call__(self, samples: list[Any]) -> Any:
-        return self._convert(samples[0])
-
-
-class _WorkerStart:
-    """What torch does when a worker begins: `get_worker_info()` and `worker_init_fn`."""
-
-    def __init__(self, init: Callable[[int], None] | None, workers: int, seed: int, dataset: Any) -> None:
-        self._init, self._workers, self._seed, self._dataset = init, workers, seed, dataset
-
-    def __call__(self, number: int) -> None:
-        torch_worker._worker_info = torch_worker.WorkerInfo(
-            id=number, num_workers=self._workers, seed=self._seed + number, dataset=self._dataset
-        )
-        random.seed(self._seed + number)  # as torch does: what the function draws is another in each process
-        torch.manual_seed(self._seed + number)
-        if self._init is not None:
-            self._init(number)
 
 
 def _gives_indices(sampler: Any) -> bool:

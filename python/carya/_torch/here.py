@@ -7,6 +7,7 @@ call of the dataset. What the dataset itself draws comes from the trainer's gene
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 from typing import Any
@@ -16,6 +17,8 @@ from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from .._errors import InvalidArgument, invalid
+from .._loading.dataloader_attributes import TAKING, taken_ahead
+from .._loading.state import foreign, plain
 
 VERSION = 1
 _KEYS = {"version", "epoch", "batches", "indices", "generators"}
@@ -30,6 +33,8 @@ class Here(_SingleProcessDataLoaderIter):  # type: ignore[misc]
     def __init__(self, loader: Any, epoch: int, resume: dict[str, Any] | None) -> None:
         self.epoch, self.batches, self.ended = epoch, 0, False
         self._digest = hashlib.blake2b(digest_size=8)
+        self._waiting: list[Any] | None = None  # batches that were given and that a trainer keeps for later
+        self._before = (0, self._digest.hexdigest())  # in front of the last batch
         if resume is None or not resume["batches"]:
             self.generators = kept(loader)
             super().__init__(loader)
@@ -50,7 +55,13 @@ class Here(_SingleProcessDataLoaderIter):  # type: ignore[misc]
                 "state was taken; give the same dataset, batch_size and sampler, with its generator seeded alike or the same set_epoch"
             )
 
+    def __next__(self) -> Any:
+        if self._waiting is None:
+            self._waiting = taken_ahead(TAKING)
+        return super().__next__()
+
     def _next_index(self) -> Any:
+        self._before = (self.batches, self._digest.hexdigest())
         try:
             index = super()._next_index()
         except StopIteration:
@@ -61,11 +72,12 @@ class Here(_SingleProcessDataLoaderIter):  # type: ignore[misc]
         return index
 
     def state(self) -> dict[str, Any]:
+        batches, indices = self._before if self._waiting else (self.batches, self._digest.hexdigest())
         return {
             "version": VERSION,
             "epoch": self.epoch,
-            "batches": self.batches,
-            "indices": self._digest.hexdigest(),
+            "batches": batches,
+            "indices": indices,
             "generators": self.generators,
         }
 
@@ -76,12 +88,14 @@ def between(loader: Any, epoch: int) -> dict[str, Any]:
     return {"version": VERSION, "epoch": epoch, "batches": 0, "indices": "", "generators": generators}
 
 
-def kept(loader: Any) -> dict[str, bytes]:
-    """The states of the generators that an order may be drawn from, by whose they are."""
-    return {name: one.get_state().numpy().tobytes() for name, one in _generators(loader).items()}
+def kept(loader: Any) -> dict[str, str]:
+    """The states of the generators that an order may be drawn from, by whose they are: base64, which JSON takes too."""
+    return {
+        name: base64.b64encode(one.get_state().numpy().tobytes()).decode() for name, one in _generators(loader).items()
+    }
 
 
-def restore(loader: Any, states: dict[str, bytes]) -> None:
+def restore(loader: Any, states: dict[str, str | bytes]) -> None:
     """Errors: InvalidArgument, where a generator was given to the loader of the state and not to this one, or the other way."""
     mine = _generators(loader)
     for name in {"loader", "sampler"} & (mine.keys() ^ states.keys()):
@@ -91,11 +105,13 @@ def restore(loader: Any, states: dict[str, bytes]) -> None:
         )
     for name, state in states.items():
         try:
-            mine[name].set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+            # Bytes are those of older versions.
+            known = state if isinstance(state, bytes) else base64.b64decode(state, validate=True)
+            mine[name].set_state(torch.frombuffer(bytearray(known), dtype=torch.uint8))
         except (RuntimeError, TypeError, ValueError):
             raise invalid(
                 "DataLoader: load_state_dict: generators",
-                f"{len(state)} bytes",
+                f"{len(state)} characters",
                 "what state_dict() returned, unchanged",
             ) from None
 
@@ -112,11 +128,18 @@ def pass_over(loader: Any, epochs: int) -> None:
 def checked(state: Any) -> dict[str, Any]:
     """A state that was given. Errors: InvalidArgument."""
     wanted = "what state_dict() of a loader with num_workers=0 returned"
+    state = plain(state)
+    if isinstance(state, dict) and not state.keys() >= _KEYS and (of := foreign(state)):
+        raise InvalidArgument(of)
     if not isinstance(state, dict) or not state.keys() >= _KEYS or state["version"] != VERSION:
         raise invalid("DataLoader: load_state_dict: state", state, wanted)
     whole = all(type(state[name]) is int and state[name] >= 0 for name in ("epoch", "batches"))
     generators = state["generators"]
-    if not whole or not isinstance(generators, dict) or not all(isinstance(one, bytes) for one in generators.values()):
+    if (
+        not whole
+        or not isinstance(generators, dict)
+        or not all(isinstance(one, str | bytes) for one in generators.values())
+    ):
         raise invalid("DataLoader: load_state_dict: state", state, f"{wanted}, unchanged")
     if not generators.keys() <= {"torch", "loader", "sampler"}:
         raise invalid("DataLoader: load_state_dict: state", state, f"{wanted}, unchanged")

@@ -23,6 +23,8 @@ import torch.utils.data
 from torch.utils.data._utils import worker as torch_worker
 
 from .._errors import InvalidArgument, invalid
+from .._loading.dataloader_attributes import TAKING, taken_ahead
+from .._loading.state import foreign
 
 VERSION = 1
 
@@ -118,6 +120,9 @@ class Stream:
         self._batches, self._count = batches, max(1, workers)
         self._workers: list[dict[str, Any] | None] = [None] * self._count
         self._next, self._seed = 0, 0
+        self._waiting: list[Any] | None = None  # batches that were given and that a trainer keeps for later
+        self._before: dict[str, Any] | None = None  # the state in front of the last batch
+        self._begun = resume is not None  # whether the seed is known
         if resume is not None:
             self._workers, self._next, self._seed = list(resume["workers"]), resume["next"], resume["seed"]
 
@@ -134,15 +139,19 @@ class Stream:
         return getattr(self._batches, name)
 
     def __next__(self) -> Any:
+        if self._waiting is None:
+            self._waiting = taken_ahead(TAKING)
         while True:
             try:
                 given = next(self._batches)
             except StopIteration:
-                self._workers, self._next = [None] * self._count, 0
+                self._workers, self._next, self._before = [None] * self._count, 0, None
                 raise
             if not given:
                 continue
-            value, number, self._seed, samples, ended, state = given
+            value, number, seed, samples, ended, state = given
+            self._before = state_of(self._workers, self._next, self._seed if self._begun else seed)
+            self._seed, self._begun = seed, True
             self._workers[number] = {
                 "samples": samples,
                 "ended": ended,
@@ -152,6 +161,8 @@ class Stream:
             return value
 
     def state(self) -> dict[str, Any]:
+        if self._waiting and self._before is not None:
+            return self._before
         return state_of(self._workers, self._next, self._seed)
 
 
@@ -164,6 +175,8 @@ def checked_state(state: Any, workers: int) -> dict[str, Any]:
     """A state that was given. Errors: InvalidArgument that says what differs."""
     count = max(1, workers)
     known = isinstance(state, dict) and state.keys() >= {"version", "workers", "next", "seed"}
+    if not known and (of := foreign(state)):
+        raise InvalidArgument(of)
     if not known or state["version"] != VERSION or not isinstance(state["workers"], list):
         raise invalid(
             "DataLoader: load_state_dict: state", state, "what state_dict() of a loader of an iterable dataset returned"
