@@ -125,9 +125,11 @@ def test_nothing_more_is_written_where_it_no_longer_pays_before_the_end(photos: 
     cache = auto(tmp_path / "tier")
     with carya.Loader(crops(photos), threads=1, daemon="embedded", cache=cache) as loader:
         until_told(loader, lambda told: told["storages"][0]["known"])
+    kept = tier_bytes(tmp_path / "tier")  # none, or some on a machine that was slow to say what it knows
     with carya.Loader(crops(photos), epochs=1, threads=1, daemon="embedded", cache=cache) as loader:
         rows(loader, 1)
-        assert loader.stats()["cache"]["files"] == []
+        assert loader.stats()["cache"]["files"] == [] or kept
+    assert tier_bytes(tmp_path / "tier") == kept
 
 
 @pytest.mark.parametrize(

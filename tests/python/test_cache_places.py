@@ -163,3 +163,13 @@ def test_a_folder_is_warmed_before_a_training(tmp_path: Path) -> None:
     other = ["cache", "warm", document, "--folder", tmp_path / "other", "--capacity"]
     assert "random_crop" in run(*other, "64MB", "--after", "random_crop", code=1)
     assert "lots" in run(*other, "lots", code=1)
+
+
+def test_warming_what_may_not_lie_in_files_says_what_to_give(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("import carya, numpy\npipeline = carya.arrays({'x': numpy.zeros((8, 4), 'uint8')}).batch(2)\n")
+    words = ["cache", "warm", f"{program}:pipeline", "--folder", str(tmp_path / "kept"), "--capacity", "64MB"]
+    done = subprocess.run([sys.executable, "-m", "carya", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "nothing of this pipeline is kept in files (" in done.stderr
+    assert "; give --after an operation behind which samples may lie in files" in done.stderr

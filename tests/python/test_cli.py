@@ -100,6 +100,66 @@ def test_a_target_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         assert error.count("\n") == 1, error
         assert target in error
         assert "give" in error
+    (tmp_path / "no.json").write_text("root:x:0:0")
+    error = run("run", str(tmp_path / "no.json"), code=1)
+    assert "no.json': no JSON at line 1, column 1, near 'r'; give a document that Pipeline.to_json() wrote" in error
+    (tmp_path / "no.json").write_text('{"version": 1, "source": {"type": "files", "paths": 5}}')
+    assert "no.json': source: paths: got 5; give" in run("run", str(tmp_path / "no.json"), code=1)
+
+
+def lines(folder: Path, name: str = "a.jsonl") -> Path:
+    (folder / name).write_text('{"n": 1}\n')
+    return folder / name
+
+
+def inspected(path: Path, stdout: int, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "carya", "inspect", str(path)],
+        stdout=stdout, stderr=subprocess.PIPE, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def test_a_disk_without_room_for_the_output_is_one_line(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = inspected(lines(tmp_path), full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == b"carya: the output: No space left on device; make room where it goes\n"
+
+
+def test_help_and_version_say_so_too() -> None:
+    for option in ("--help", "--version"):
+        with open("/dev/full", "wb") as full:
+            command = [sys.executable, "-m", "carya", option]
+            done = subprocess.run(command, stdout=full.fileno(), stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 1
+        assert done.stderr == b"carya: the output: No space left on device; make room where it goes\n", option
+
+
+def test_a_reader_that_goes_is_no_error_to_tell(tmp_path: Path) -> None:
+    read, written = os.pipe()
+    os.close(read)
+    done = inspected(lines(tmp_path), written)
+    os.close(written)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_what_the_terminal_has_no_letters_for_is_escaped(tmp_path: Path) -> None:
+    done = inspected(lines(tmp_path, "\u5b57\u00fc.jsonl"), subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert b"\\u5b57\\xfc.jsonl" in done.stdout
+
+
+def test_names_in_a_pipe_are_in_one_piece(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "CARYA_CACHE_DIR": str(tmp_path),
+    }  # given, since readline adds COLUMNS to that of children
+    environment.pop("COLUMNS", None)
+    name = "unpacked-" + "0123456789abcdef" * 2
+    (tmp_path / name).mkdir()
+    command = [sys.executable, "-m", "carya", "cache", "ls"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert name in done.stdout
 
 
 def test_index_lists_a_folder(photos: Path) -> None:

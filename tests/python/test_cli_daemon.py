@@ -96,7 +96,7 @@ def test_jobs_share_the_cores() -> None:
             until(lambda: threads() == [cores])
 
 
-@pytest.mark.parametrize("way", ["q", "Ctrl-C"])
+@pytest.mark.parametrize("way", ["q", "SIGINT", "SIGTERM"])
 def test_top_is_live_until_it_is_ended(daemon: Daemon, way: str) -> None:
     with carya.Loader(numbers(80, batch_size=4), daemon=daemon.socket, job="live"):
         keyboard, terminal = pty.openpty()
@@ -116,12 +116,15 @@ def test_top_is_live_until_it_is_ended(daemon: Daemon, way: str) -> None:
             if way == "q":
                 os.write(keyboard, b"q")
             else:
-                child.send_signal(signal.SIGINT)
+                child.send_signal(signal.Signals[way])
             until = time.monotonic() + 300
             while child.poll() is None and time.monotonic() < until:  # the terminal is read on, or its end would block
                 if select.select([keyboard], [], [], 0.1)[0]:
                     shown += os.read(keyboard, 65536)
-            assert child.returncode == 0, shown
+            assert child.returncode == (143 if way == "SIGTERM" else 0), shown
+            while select.select([keyboard], [], [], 0)[0]:
+                shown += os.read(keyboard, 65536)
+            assert shown.rstrip().endswith(b"\x1b[?1049l")  # the screen that was there before
         os.close(keyboard)
         os.close(terminal)
 
@@ -131,6 +134,45 @@ def test_logs_are_the_last_lines(daemon: Daemon) -> None:
     assert "job=logged" in run("logs", "--socket", daemon.socket)
     lines = json.loads(run("logs", "-n", "2", "--socket", daemon.socket, "--json"))["lines"]
     assert len(lines) == 2
+
+
+def test_placement_shows_why_a_fleet_does_not_start(tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text('[remote]\nfleet_command = ["/no/fleet"]\n')
+    with (
+        running("--config", str(config)) as started,
+        carya.Loader(numbers(80, batch_size=8), daemon=started.socket, job="away") as loader,
+    ):
+        next(iter(loader))
+        said = until(
+            lambda: "lately" in (shown := run("placement", "show", "away", "--socket", started.socket)) and shown
+        )
+    assert "  lately: fleet /no/fleet: start /no/fleet: No such file or directory; started again in" in said
+
+
+def test_the_log_says_what_a_reload_leaves_for_the_next_start(tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text("drain_seconds = 4\n")
+    with running("--config", str(config)) as started:
+        config.write_text('drain_seconds = 5\nlinger_seconds = 1\nmetrics = "127.0.0.1:0"\n[limits]\nconnections = 9\n')
+        started.process.send_signal(signal.SIGHUP)
+        log = until(lambda: "info reloaded" in (log := run("logs", "--socket", started.socket)) and log)
+    assert re.findall(r"warning counts from the next start on key=(\S+)", log) == [
+        "metrics",
+        "drain_seconds",
+        "limits.connections",
+    ]
+
+
+def test_a_token_that_every_user_can_read_is_said(tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text('[remote]\ntoken = "a-word-for-workers"\n')
+    for mode, told in ((0o644, True), (0o640, False)):
+        config.chmod(mode)
+        with running("--config", str(config)) as started:
+            log = run("logs", "--socket", started.socket)
+        assert (f"can read the token of [remote]; chmod o= {config}" in log) == told
+        assert "a-word-for-workers" not in log
 
 
 def test_a_job_is_stopped_by_name(daemon: Daemon) -> None:
@@ -154,6 +196,21 @@ def test_drain_ends_the_daemon() -> None:
         assert daemon.process.wait(60) == 0
 
 
+def test_who_comes_while_it_drains_is_told_so(tmp_path: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    config.write_text("drain_seconds = 600\n")
+    with running("--config", str(config)) as started:
+        loader = carya.Loader(numbers(80, batch_size=8), daemon=started.socket, reattach_timeout=0)
+        batch = next(iter(loader))  # held, so that it goes on draining
+        run("drain", "--socket", started.socket)
+        for command in ("status", "logs", "drain"):
+            assert "it is draining, and answers nobody new" in run(command, "--socket", started.socket, code=1)
+        with pytest.raises(carya.Closed, match="it is draining"):
+            carya.Loader(numbers(80, batch_size=8), daemon=started.socket)
+        assert batch["x"].shape == (8,)
+        loader.close()
+
+
 @pytest.mark.parametrize("words", [["status"], ["top"], ["logs"], ["drain"], ["job", "stop", "x"]], ids=str)
 def test_without_a_daemon_it_says_how_to_start_one(words: list[str], tmp_path: Path) -> None:
     socket = str(tmp_path / "none.sock")
@@ -165,3 +222,20 @@ def test_without_a_daemon_it_says_how_to_start_one(words: list[str], tmp_path: P
 @pytest.mark.parametrize("words", [["status"], ["top"], ["logs"], ["drain"], ["job", "stop"]], ids=str)
 def test_each_command_has_help_with_an_example(words: list[str]) -> None:
     assert "Example: carya " + " ".join(words) in run(*words, "--help")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_socket_is_said_to_be_none(kind: str, tmp_path: Path) -> None:
+    """Starting a daemon there would not help."""
+    place = tmp_path / "there"
+    if kind == "file":
+        place.write_text("")
+    else:
+        place.mkdir()
+    told = run("status", "--socket", str(place), code=1)
+    assert told == (
+        f"carya: {place}: it is a {kind} and no socket; give the path that caryad listens at (--socket, or "
+        "CARYA_DAEMON_SOCKET)\n"
+    )
+    with pytest.raises(carya.InvalidArgument, match=f"it is a {kind} and no socket; give the path that caryad listens"):
+        carya.Loader(numbers(8, batch_size=4), daemon=str(place))

@@ -25,6 +25,7 @@ MODULES = [
     "carya._containers.lmdb_store",
     "carya._formats.npy",
     "carya._formats.parquet",
+    "carya._records.elsewhere",
     "carya._records.recognise",
     "carya._formats.values",
     "carya._cli.converting",

@@ -95,12 +95,18 @@ def test_who_asks_is_checked_like_a_host(tmp_path: Path) -> None:
         at = f"127.0.0.1:{worker.port}"
         assert fleet(at, *own).returncode == 0
         assert fleet(at, *own, "--server-name", "other.example").returncode == 1
-        assert fleet(at, "--seconds", "1").returncode == 1  # it speaks TLS only
+        refused = fleet(at, "--seconds", "1")  # it speaks TLS only
+        assert refused.returncode == 1
+        assert "ended the connection; where it wants TLS, give --cert, --key and --ca" in refused.stdout
+    with workers.running() as worker:
+        refused = fleet(f"127.0.0.1:{worker.port}", *own, "--seconds", "1")
+        assert refused.returncode == 1
+        assert "the peer speaks no TLS; start it with --cert, --key and --ca, or give --insecure" in refused.stdout
     with workers.running("--token-file", str(token)) as worker:
         at = f"127.0.0.1:{worker.port}"
         refused = fleet(at)
         assert refused.returncode == 1
-        assert "does not know the token" in refused.stdout
+        assert "does not know the token; give it by --token-file" in refused.stdout
         assert fleet(at, "--token-file", str(token)).returncode == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import re
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from daemons import Daemon, running, until
 from streams import numbers, records
+from test_dashboard import panels
 
 import carya
 from carya import _core, _programs
@@ -148,6 +148,22 @@ def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
     assert "give an absolute path, or a port of the loopback" in done.stderr
 
 
+def test_a_file_in_the_place_of_the_socket_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("kept")
+    command = [_programs.program(), "--socket", str(tmp_path / "s"), "--metrics", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr == f"metrics: {file} exists and is no socket; remove it, or give another path\n"
+    assert file.read_text() == "kept"
+    config = tmp_path / "caryad.toml"
+    config.write_text(f'metrics = "{file}"\n')
+    command = [_programs.program(), "--socket", str(tmp_path / "s"), "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"{config}: metrics: {file} exists and is no socket; remove it")
+
+
 def test_documents_name_what_is_exported(daemon: Daemon) -> None:
     types = families(get(daemon, "/metrics")[1]) | JOINED
     rows = re.findall(
@@ -158,8 +174,7 @@ def test_documents_name_what_is_exported(daemon: Daemon) -> None:
 
 
 def test_the_dashboard_uses_what_is_exported(daemon: Daemon) -> None:
-    dashboard = json.loads((ROOT / "packaging" / "grafana" / "carya.json").read_text())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    queries = [target["expr"] for panel in panels() for target in panel["targets"]]
     used = {name for query in queries for name in re.findall(r"\b(?:carya|process)_[a-z_]+\b(?!\))(?=\{)", query)}
     exported = set()
     for name, kind in (families(get(daemon, "/metrics")[1]) | JOINED).items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import socket
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -157,9 +159,15 @@ def test_a_dataloader_over_a_pipeline_with_augmentation_is_refused(photos: Path)
     data = pytest.importorskip("torch.utils.data")
     plain = carya.image_folder(photos).decode_image().resize((8, 8))
     assert sum(len(batch["label"]) for batch in data.DataLoader(plain, batch_size=5)) == 27
-    for chain in (plain.random_horizontal_flip(), plain.color_jitter(0.4)):
+    any_file = next(path for path in sorted(photos.rglob("*")) if path.is_file())  # it is refused before it is decoded
+    clips = carya.files([any_file], field="audio").decode_audio(rate=16000)
+    drawing = [plain.random_horizontal_flip(), plain.color_jitter(0.4), plain.scale_jitter(9), clips.gain((-3, 3))]
+    drawing += [clips.crop_audio(9), clips.speed_perturb(), clips.pad_audio(9).time_shift()]
+    drawing += [clips.pad_audio(800).log_mel("kaldi").spec_augment()]
+    for chain in drawing:
+        assert any(chain.native.draws())
         with pytest.raises(carya.Unsupported, match=r"the same augmentation; use carya.torch.Loader\(pipeline.batch"):
-            next(iter(data.DataLoader(chain, batch_size=5)))
+            next(iter(data.DataLoader(chain, batch_size=1)))
 
 
 def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
@@ -171,15 +179,13 @@ def test_the_seed_of_shuffle_may_stand_first_and_none_is_told() -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/train", "gs://b/x.tar", "https://host/x-{0..3}.tar", "file:///data"])
 def test_a_url_is_named_as_what_it_is(url: str) -> None:
-    pytest.importorskip("lmdb")
-    for source in (carya.audio_folder, carya.lmdb):
-        with pytest.raises(
-            carya.InvalidArgument,
-            match=r"a path on this machine: \w+:// is not read here, but by most sources .* or mount",
-        ):
-            source(url)
+    with pytest.raises(
+        carya.InvalidArgument,
+        match=r"a path on this machine: \w+:// is not read here, but by most sources .* or mount",
+    ):
+        carya.audio_folder(url)
     if url.startswith("file:"):
-        for source in (carya.files, carya.webdataset, carya.image_folder, carya.csv):
+        for source in (carya.files, carya.webdataset, carya.image_folder, carya.csv, carya.hf_dataset):
             with pytest.raises(carya.InvalidArgument, match=r"\w+:// is not read; copy .* or mount"):
                 source(url)
 
@@ -224,3 +230,42 @@ def test_normalizing_twice_or_in_the_units_of_bytes_is_refused() -> None:
     with pytest.raises(carya.InvalidArgument, match="image is normalized already"):
         decoded.normalize(0.5, 0.5).normalize(0.5, 0.5, layout="keep")
     decoded.to_dtype("float32").normalize((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))  # values of 0..255
+
+
+def test_a_field_that_a_batch_has_not_is_told_with_those_that_it_has() -> None:
+    with carya.Loader(carya.arrays({"image": np.zeros((4, 3)), "label": np.arange(4)}).batch(2)) as loader:
+        batch = next(iter(loader))
+        for name in ("images", 0):
+            with pytest.raises(KeyError, match="the batch has no such field; give one of 'image', 'label'"):
+                batch[name]
+        with pytest.raises(AttributeError, match=r"has no attribute 'image'; give batch\['image'\]"):
+            _ = batch.image
+        assert batch.get("images") is None
+        assert not hasattr(batch, "images")
+
+
+def test_a_pipeline_is_true_whatever_its_length() -> None:
+    assert carya.arrays({"x": np.arange(3)}).filter(len)  # not known before a loader has asked
+    assert carya.image_folder("nowhere")
+
+
+def test_an_empty_path_is_told() -> None:
+    with pytest.raises(carya.InvalidArgument, match=r"image_folder: path: got ''; give a path that is not empty"):
+        carya.image_folder("")
+
+
+def test_a_batch_that_outlives_the_modules_is_no_trouble(tmp_path: Path) -> None:
+    """Of worker processes, whose leases are ended by code of a module that is empty when the main module ends."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import __main__\n"
+        "import carya, numpy as np\n"
+        "class Points:\n"
+        "    def __len__(self): return 12\n"
+        "    def __getitem__(self, i): return {'x': np.full(2, i)}\n"
+        "if __name__ == '__main__':\n"
+        "    loader = carya.Loader(carya.dataset(Points()).batch(4), threads=1)\n"
+        "    for batch in loader: pass\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

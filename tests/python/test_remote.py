@@ -559,6 +559,7 @@ def test_workers_are_reached_by_tls_and_others_are_not(photos: Path, tmp_path: P
         ({"placement": "remote:2"}, "remote= names none"),
         ({"remote": ["w:1"], "remote_tls": {"cert": "x"}}, "remote_tls: got"),
         ({"remote": ["w:1"], "remote_tls": {"file": "x"}}, "remote_tls: got"),
+        ({"remote": ["w:1"], "remote_tls": {"token": __file__}}, "token: got the name of a file; give the word in it"),
         ({"remote": ["no port"]}, "no port"),
         ({"remote": ["w.invalid:7070"]}, "w.invalid"),
         ({"remote": ["192.0.2.1:7070"]}, "is another machine: give certificates"),

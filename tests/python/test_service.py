@@ -81,6 +81,13 @@ def test_wrong_arguments_are_status_2(tmp_path: Path) -> None:
     assert "Example: caryad --socket" in run(CARYAD, "--help").stdout
 
 
+def test_a_home_that_cannot_be_written_is_one_line() -> None:
+    said = run(sys.executable, "-m", "carya", "service", "install", code=1, HOME="/proc/no-home").stderr
+    assert said == (
+        "carya: carya service: /proc/no-home: No such file or directory; give HOME (or --root) as a folder that this user can write\n"
+    )
+
+
 def test_the_packages_script_becomes_the_program() -> None:
     script = [sys.executable, "-c", "import carya._programs; carya._programs.main()"]
     shown = subprocess.run([*script, "--version"], capture_output=True, text=True, check=True)

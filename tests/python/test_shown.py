@@ -28,6 +28,7 @@ def test_texts_of_a_document_are_escaped_and_the_rest_stays() -> None:
     }
     assert shown("K\u00f6ln \u20ac \U0001f600") == "K\u00f6ln \u20ac \U0001f600"
     assert _core.escaped(b"\xff") == "\\xff"
+    assert shown("a\udcff\udcc2\udc9b") == "a\\xff\\x9b"  # the bytes of a file's name, which may be a control together
 
 
 def status() -> dict[str, object]:

@@ -200,7 +200,8 @@ def test_help_has_an_example() -> None:
 
 WRONG = [
     (("host", "cores"), 0, "host.cores: got 0; give a number above 0"),
-    (("host", "cores"), "many", "host.cores: got many; give a number"),
+    (("host", "cores"), "many", "host.cores: got 'many'; give a number"),
+    (("host", "cores"), "8", "host.cores: got '8'; give a number"),
     (("host", "cores"), True, "host.cores: got True; give a number"),
     (("host", "price"), None, "host.price: it is missing"),
     (("host", "price"), float("nan"), "host.price: got nan; give a number"),
@@ -213,7 +214,7 @@ WRONG = [
     (("cuts",), {}, "cuts: got {}; give a list"),
     (("cuts",), [{"host_cpu_s": 1}], "cuts[0].worker_cpu_s: it is missing"),
     (("cuts",), [1], "cuts[0]: got 1; give an object"),
-    (("events",), [{"at_s": 1, "what": "rain"}], "events[0].what: got rain; give one of demand"),
+    (("events",), [{"at_s": 1, "what": "rain"}], "events[0].what: got 'rain'; give one of demand"),
     (("events",), [{"at_s": 1e9, "what": "demand", "factor": 2}], "events[0].at_s: got 1000000000.0; give"),
     (("events",), [{"at_s": 1, "what": "demand"}], "events[0].factor: it is missing"),
     (("hours",), 1e9, "hours: got 1000000000.0; give a number from 0.05 to 200"),

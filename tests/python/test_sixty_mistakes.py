@@ -162,6 +162,10 @@ def test_row_17_no_decode_or_resize_before_the_batch() -> None:
     words = ("batch: image has no fixed shape yet", "decode it and bring it to one size first", ".resize((224, 224))")
     said(carya.InvalidArgument, lambda: folder.batch(4), *words)
     said(carya.InvalidArgument, lambda: folder.decode_image().batch(4), *words)
+    clips = carya.files(["a.wav"], field="audio")
+    words = ("batch: audio has no fixed shape yet", "give all clips one length: add .crop_audio(seconds=...)")
+    said(carya.InvalidArgument, lambda: clips.batch(4), "decode it by .decode_audio(rate=16000)", *words)
+    said(carya.InvalidArgument, lambda: clips.decode_audio().batch(4), *words)
     said(carya.InvalidArgument, lambda: folder.resize(8), "resize: image is still encoded; put decode_image before")
 
 
@@ -252,6 +256,25 @@ def test_row_24_labels_that_are_no_integers(label: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (
+            lambda: carya.image_folder(root="photos"),
+            "image_folder() got an unexpected keyword argument 'root'; give the path first",
+        ),
+        (lambda: carya.image_folder("photos", transform=len), "'transform'; append operations, as .decode_image()"),
+        (lambda: images().shuffle(buffer_size=9), "'buffer_size'; leave it out: the whole of the data"),
+        (lambda: carya.arrays({"x": np.arange(8)}).batch(4, collate_fn=len), "'collate_fn'; give collate="),
+        (lambda: carya.arrays({"x": np.arange(8)}).batch(4, droplast=True), "'droplast'; give drop_last="),
+        (lambda: images().resize(8, interp=1), "resize() got an unexpected keyword argument 'interp'; give"),
+        (lambda: images().resize(8, interpolaton=1), "'interpolaton'; give interpolation="),
+    ],
+)
+def test_row_25_an_argument_that_is_not_there(call: Any, advice: str) -> None:
+    said(TypeError, call, advice)
+
+
+@pytest.mark.parametrize(
     ("name", "advice"),
     [
         ("random_resize_crop", "give .random_resized_crop;"),
@@ -260,6 +283,8 @@ def test_row_24_labels_that_are_no_integers(label: Any) -> None:
         ("apply", "give .map(fn)"),
         ("ToTensor", 'give .to_dtype("float32", scale=True).to_layout("CHW")'),
         ("repeat", "give Loader(epochs=)"),
+        ("cache", 'give Loader(cache="auto")'),
+        ("concatenate", "give carya.mix([one, another])"),
         ("qqq", "give another;"),
     ],
 )
@@ -273,6 +298,7 @@ def test_row_25_an_operation_that_is_not_there(name: str, advice: str) -> None:
 
 
 ADVICE = {
+    "name": "give job=",
     "num_workers": "give threads=",
     "collate_fn": "pipeline.batch(n, collate=fn)",
     "sampler": "pipeline.shuffle(seed=...) or .subset(indices)",
@@ -551,3 +577,24 @@ def test_row_58_a_tar_that_is_cut_off_between_two_members_is_told(tmp_path: Path
             with pytest.warns(UserWarning, match=rf"1 of 2 tars have no end mark: {cut}; .* compare its size"):
                 dataset = carya.webdataset([whole, cut]).open()
         assert dataset.count == 3 + count
+
+
+@pytest.mark.parametrize(
+    "opens",
+    [
+        lambda tars: tars.open(),
+        lambda tars: len(tars),
+        lambda tars: carya.Loader(tars.decode_image().resize((8, 8)).batch(1), threads=1).close(),
+        lambda tars: carya.Loader(tars.map(str).batch(1), threads=1).close(),
+    ],
+)
+def test_a_tar_without_an_end_mark_is_told_at_the_line_of_the_user(tmp_path: Path, opens: Any) -> None:
+    whole = write_tar(tmp_path / "whole.tar", 3)
+    with tarfile.open(whole) as file:
+        member = file.getmembers()[1]
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[: member.offset_data + -(-member.size // 512) * 512])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        opens(carya.webdataset(cut))
+    assert {one.filename for one in found if "no end mark" in str(one.message)} == {__file__}

@@ -430,3 +430,42 @@ def test_the_command_traces_pipelines_scripts_and_daemons(tmp_path: Path, photos
             over.set()
             trainer.join()
     assert "fill" in {one.get("name") for one in json.loads(out.read_text())["traceEvents"]}
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_recorded(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('it ran')\n")
+    (tmp_path / "folder").mkdir()
+    wrong = {tmp_path / "folder": "is a folder", tmp_path / "none" / "out": "there is no folder"}
+    for out, said in wrong.items():
+        command = [sys.executable, "-m", "carya", "trace", str(script), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, ""), done
+        assert done.stderr.startswith("carya: trace: --output")
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "train.py"]
+
+
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))\n")
+    run = [sys.executable, "-B", "-m", "carya", "trace", str(script), "-o", str(tmp_path / "out")]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"carya: trace: {tmp_path}/out: File too large; make room there, or name another file by -o\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_an_earlier_file_is_not_said_to_be_this_trace(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("earlier")
+    with running() as daemon:
+        said = ["--socket", daemon.socket, "--job", "none", "--seconds", "0", "-o", str(out)]
+        done = subprocess.run(
+            [sys.executable, "-m", "carya", "trace", *said], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert out.read_text() == "earlier"

@@ -224,6 +224,8 @@ def test_status_of_all_users_is_for_root(host: Host) -> None:
         shown = commands.run("status", "--all-users", "--socket", host.socket)
         assert re.search(rf"user {ALICE} -.*no answer.*user {BOB} -.*job his", shown, re.DOTALL)
         os.kill(host.daemons()[ALICE], signal.SIGCONT)
+        for command in ("status", "top"):
+            assert "`carya status --all-users` shows theirs" in commands.run(command, "--socket", host.socket, code=1)
     with daemons.running() as alone:
         assert "is no service for all users" in commands.run("status", "--all-users", "--socket", alone.socket, code=1)
 
@@ -704,3 +706,14 @@ process.wait(60)
         if not os.access(program, os.X_OK) or any(not p.stat().st_mode & 0o001 for p in Path(program).parents):
             pytest.skip("the user cannot reach the program by its path")
         assert alice.do(source)
+
+
+def test_what_is_not_for_users_is_in_no_help_and_not_beside_all_users() -> None:
+    told = subprocess.run([_programs.program(), "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--all-users" in told
+    assert not any(word in told for word in ("Excludes", "--handed", "--page"))
+    for hidden in ("--handed", "--page"):
+        done = subprocess.run(
+            [_programs.program(), "--all-users", hidden], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, "--all-users excludes " + hidden in done.stderr) == (2, True)

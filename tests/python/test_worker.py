@@ -49,6 +49,20 @@ def test_help_teaches_and_version_is_said() -> None:
     assert subprocess.run(script, capture_output=True, text=True, check=True).stdout.startswith("carya-worker ")
 
 
+def test_a_file_in_the_place_of_its_socket_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("kept")
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    for path in (file, link, tmp_path):
+        assert refused("--listen", f"unix:{path}") == (
+            2,
+            f"carya-worker: listen at unix:{path}: it exists and is no socket; remove it, or give another path\n",
+        )
+    assert link.is_symlink()
+    assert file.read_text() == "kept"
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_plain_tcp_to_other_machines_wants_a_word(address: str) -> None:
     status, error = refused("--listen", address)

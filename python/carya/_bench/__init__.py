@@ -13,15 +13,26 @@ NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon"
 
 
 def run(name: str, options: Options) -> Report:
-    """Run one bench by name. Errors: InvalidArgument for a name or an input that is not there."""
+    """Run one bench by name. Errors: InvalidArgument for a name or a choice that it has not, NotFound for an input."""
     import importlib
+    import os
+    import shutil
 
-    from .._errors import invalid
+    from .._errors import NotFound, invalid
 
     if name not in NAMES:
         raise invalid("bench: name", name, " or ".join(NAMES))
     if options.daemon and name != "vision":
         raise invalid("bench: --daemon", name, "it for the bench vision only")
+    if name != "seeds" and (options.only or options.python):
+        raise invalid(f"bench: --{'only' if options.only else 'python'}", name, "it for the bench seeds only")
+    if not 0 < options.seconds < float("inf"):
+        raise invalid("bench: --seconds", options.seconds, "a number above 0")
+    if options.data is not None and not os.path.isdir(options.data):
+        raise NotFound(f"bench: --data: no folder {options.data!r}; give one that exists")
+    for python in options.python:
+        if shutil.which(python) is None:
+            raise NotFound(f"bench seeds: --python: no program {python!r}; give the path of an interpreter")
     module = importlib.import_module(f"{__name__}.{'daemon' if options.daemon else name}")
     report: Report = module.against_embedded(options) if options.daemon else module.run(options)
     return report

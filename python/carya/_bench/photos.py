@@ -19,21 +19,28 @@ _PLACES = ("build/demo/photos", "build/photos")
 
 
 def find_photos(options: Options, scratch: Path) -> list[str]:
-    """JPEGs under --data, $CARYA_BENCH_DATA, the shared test data or what `make demo` made; sorted.
+    """JPEGs under --data; without it, under $CARYA_BENCH_DATA, the shared test data or what `make demo` made; sorted.
 
     Errors: NotFound that says what to give.
     """
-    candidates = [options.data, os.environ.get("CARYA_BENCH_DATA")]
+    if options.data is not None:  # figures of other photos would be taken for those of this folder
+        found = _jpegs(options.data)
+        if not found:
+            raise NotFound(f"bench: --data: no JPEG (.jpg, .jpeg) in {options.data!r}; give a folder of photos")
+        return found
+    if options.smoke:
+        return make_photos(scratch, 24)
+    candidates = [os.environ.get("CARYA_BENCH_DATA")]
     if os.environ.get("CARYA_TEST_DATA"):
         candidates.append(os.path.join(os.environ["CARYA_TEST_DATA"], "images", "imagenet_sample"))
-    if options.smoke and options.data is None:
-        return make_photos(scratch, 24)
     for folder in [*candidates, *_PLACES]:
-        if folder and os.path.isdir(folder):
-            found = sorted(str(path) for path in Path(folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-            if found:
-                return found
+        if folder and os.path.isdir(folder) and (found := _jpegs(folder)):
+            return found
     raise NotFound("bench: no photos: give --data FOLDER with JPEGs, or run `make demo` once, which makes some")
+
+
+def _jpegs(folder: str) -> list[str]:
+    return sorted(str(path) for path in Path(folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
 
 
 def warm(paths: list[str]) -> float:

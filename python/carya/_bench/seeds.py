@@ -61,7 +61,7 @@ class Runner:
             stack.pop_all()
         try:
             self.versions = dict(self._ask(request, _START_S))
-        except SideFailed:
+        except BaseException:  # Ctrl-C too: what it writes when it ends would come behind the folder's removal
             self.close()
             raise
 

@@ -14,11 +14,12 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from .. import _core
-from .._errors import Error, InvalidArgument, NotFound, Permission
+from .._errors import Error, InvalidArgument, NotFound, Permission, SampleError
 from .._options import decode_index_name
-from .._pipeline.dataset import cache_dir
+from .._pipeline.dataset import NO_TAR, cache_dir, chosen_cache_dir
 from .._pipeline.pipeline import Pipeline
 from .._pipeline.sources import arrow, hf_dataset, image_folder, mds, names_records, tfrecord, webdataset
+from .._records.elsewhere import NoSource
 from .._records.recognise import open as open_source
 from .._records.recognise import options_of, recognised
 from .._sources.stores import is_url
@@ -32,6 +33,7 @@ _UNPACKED = re.compile(r"unpacked-[0-9a-f]{32}")  # folders, of `_formats/kept.p
 _LINES = re.compile(
     r"(?:lines|video)-([0-9a-f]{32})\.npy"
 )  # where records of a text begin, when frames of a video are shown
+_WIDE = 10_000  # columns of a line that no terminal shows
 _PASSES_MAX = 3  # of `warm`
 _SETTLED_S = 1.5  # without a write: all is written; the sum of a folder's bytes is told once a second
 _PROFILE_BYTES_MAX = 256 << 10  # as loader/plan/profile_file.cc keeps them
@@ -86,10 +88,25 @@ _OVER_ROWS = (
 _WITH_IMAGES = ("parquet", "lmdb", "beton")  # their images are decoded natively: there is a decode index of them
 
 
+# What is taken beside pictures, tars and zips.
+_NAMED = ("tfrecord", "mds", "arrow", "hf_dataset", *_OVER_ROWS)
+
+
+def _is_unknown(path: str) -> bool:
+    """Whether neither the name nor the first bytes say what lies there."""
+    try:
+        recognised(path)
+    except Error:
+        return True
+    return False
+
+
 def _over_library(path: str) -> str:
     """The kind of source over a kept library that reads `path`; "" for none."""
     try:
         kind = recognised(path)[0]
+    except NoSource:  # not an image_folder or tar either
+        raise
     except Error:
         return ""
     return kind if kind in _OVER_ROWS else ""
@@ -106,8 +123,11 @@ def index_dataset(
     columns: str | None = None,
 ) -> None:
     """List `path`, keep the manifest, complete the decode index, say what was found."""
+    from .inspecting import told_of_waiting
+
     start = time.perf_counter()
-    kind = _over_library(path)
+    with told_of_waiting(path):
+        kind = _over_library(path)
     if columns is not None and (kind != "parquet" or image is not None):
         raise InvalidArgument(
             f"index: --columns: got {columns!r}; give it of Parquet files alone, and not with --image"
@@ -118,7 +138,15 @@ def index_dataset(
         _index_rows(kind, path, columns, start, as_json)
         return
     pipeline = _source(path, image, label, kind).decode_image()
-    dataset = pipeline.open(verify=verify)
+    try:
+        dataset = pipeline.open(verify=verify)
+    except SampleError as error:
+        if NO_TAR.match(str(error)) and _is_unknown(path):
+            raise InvalidArgument(
+                f"index: {path}: its name and its first bytes are of no format that is known, and it is no tar either; give a folder of "
+                f"pictures in a folder for each class, tars, zips whose members are stored, or files of {', '.join(_NAMED)}"
+            ) from None
+        raise
     result: dict[str, Any] = {
         "path": path,
         "records": dataset.count,
@@ -203,22 +231,24 @@ def _complete(dataset: _core.Dataset, spacing: str, threads: int, as_json: bool)
 
 
 def _folder(given: str | None) -> str:
-    """The folder that was given, else the cache folder."""
+    """The folder that was given, else the cache folder, which may not be there yet: who looks makes nothing."""
     if given is not None:
         if not os.path.isdir(given):
             raise NotFound(f"cache: --folder: {given} is no folder; give the one that `cache=` of the loader names")
         if not os.access(given, os.R_OK | os.X_OK):
             raise Permission(f"cache: --folder: {given}: this user may not read it; ask its owner, or give another one")
         return os.path.abspath(given)
-    folder = cache_dir()
-    if not folder:
-        raise NotFound("cache: there is no folder that can be written; set CARYA_CACHE_DIR to one")
+    folder = chosen_cache_dir()
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK)):
+        raise NotFound(f"cache: {folder} is no folder that this user can read; set CARYA_CACHE_DIR to one")
     return folder
 
 
 def files(folder: str) -> list[dict[str, Any]]:
     """Manifests, stores, profiles, what was unpacked and samples in a folder, by name within their kind."""
     found: list[dict[str, Any]] = []
+    if not os.path.exists(folder):
+        return found
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         kind = "manifest" if _MANIFEST.fullmatch(name) else "records" if _RECORDS.fullmatch(name) else ""
@@ -337,7 +367,10 @@ def show(given: str | None, as_json: bool) -> None:
         _table(others, ("kind", "records", "bytes", "valid", "name", "root"))
     if samples:
         _table(samples, ("kind", "after", "segments", "bytes", "disk_bytes", "used", "name"))
-    print(f"{len(found)} files, {size:,} B in {shown(folder)}")
+    print(
+        f"{len(found)} files, {size:,} B in {shown(folder)}"
+        + ("" if os.path.exists(folder) else ", which is not there")
+    )
 
 
 def remove(names: list[str], everything: bool, given: str | None, as_json: bool) -> None:
@@ -420,7 +453,12 @@ def _table(lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
         table.add_row(
             *(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else escape(shown(str(v))) for v in values)
         )
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:  # programs and files take names in one piece
+        console.width = max(
+            console.width, console.measure(table, options=console.options.update(max_width=_WIDE)).maximum
+        )
+    console.print(table)
 
 
 def warm(pipeline: Pipeline, place: dict[str, Any], threads: int | Literal["auto"], as_json: bool) -> None:
@@ -467,7 +505,8 @@ def _tier(loader: Any) -> dict[str, Any]:
     said = loader.stats()["cache"]
     if not said.get("files"):
         raise InvalidArgument(
-            f"cache warm: nothing of this pipeline is kept in files: {said.get('why', 'no place for it')}"
+            f"cache warm: nothing of this pipeline is kept in files ({said.get('why', 'no place for it')}); give --after "
+            "an operation behind which samples may lie in files (docs/cache.md says which may not), or leave it out"
         )
     tier: dict[str, Any] = said["files"][0]
     return tier

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from .._errors import invalid
 from .shown import shown
 
 _SKIPPED_SHOWN = 20  # broken records that are named one by one
@@ -18,7 +19,9 @@ def register(app: Any, typer: Any) -> None:
 
     @app.command("convert", epilog="Example: carya convert photos/train train-mds --to mds --workers 8")  # type: ignore[untyped-decorator]
     def convert(
-        source: str = typer.Argument(..., help="A file, a pattern, or a folder of any format that carya.open knows."),
+        source: str = typer.Argument(
+            ..., help="A file, a URL, a pattern, or a folder of any format that carya.open knows."
+        ),
         folder: str = typer.Argument(..., help="The folder to write: a new or empty one, or one to go on with."),
         to: str = typer.Option(..., "--to", help="webdataset, mds, tfrecord, or array_record (needs that package)."),
         workers: int = typer.Option(0, min=0, help="Processes that read; 0 is one per allowed core."),
@@ -34,7 +37,8 @@ def register(app: Any, typer: Any) -> None:
         """Write a dataset as WebDataset, MDS, TFRecord or ArrayRecord, in the same order, by all cores.
 
         Run again after whatever ended it, the same command goes on where it was. The bytes are the same whatever the number of
-        workers and however often it was ended. Shards appear whole, compared with the source.
+        workers and however often it was ended. Shards appear whole, compared with the source. Objects behind a URL are read where
+        they lie; Arrow files, arrays and what is compressed are copied into the cache folder first.
         """
         convert_dataset(source, folder, to, workers, shard_bytes, verify, on_error, as_json)
 
@@ -43,7 +47,9 @@ def register(app: Any, typer: Any) -> None:
         epilog='Example: carya tokenize "corpus/*.jsonl.zst" corpus-ids --tokenizer llama-3 --end "<|end_of_text|>"',
     )
     def tokenize(
-        source: str = typer.Argument(..., help="A file, a pattern, or a folder of any format that carya.open knows."),
+        source: str = typer.Argument(
+            ..., help="A file, a URL, a pattern, or a folder of any format that carya.open knows."
+        ),
         folder: str = typer.Argument(..., help="The folder to write: a new or empty one, or one to go on with."),
         tokenizer: str = typer.Option(..., help="A tokenizer.json, or a folder with one."),
         field: str = typer.Option("text", help="The field that has the text."),
@@ -76,7 +82,12 @@ def tokens_of(tokenizer: str, field: str, end: str | None, special: bool) -> Any
     found = Tokenizer(tokenizer, add_special_tokens=special)
     if end is None:
         return Tokens(found, field)
-    return Tokens(found, field, int(end) if end.isdecimal() else found.token_id(end))
+    behind = int(end) if end.isdecimal() else found.token_id(end)
+    if behind >= found.vocab_size:  # a model has no row for it
+        raise invalid(
+            "tokenize: --end", behind, f"a token, or an id below {found.vocab_size:,}, the size of the vocabulary"
+        )
+    return Tokens(found, field, behind)
 
 
 def convert_dataset(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import _core
-from .._errors import NotFound
+from .._errors import InvalidArgument, NotFound, Permission
+from .._loading.daemon import no_socket
 from .._pipeline.document import Document
 from .._watching.users import AllUsers, Said
 from .._watching.view import duration
@@ -21,9 +24,13 @@ _REFRESH_S = 1.0
 
 
 def find(socket: str | None) -> str:
-    """Errors: NotFound, when nobody listens."""
+    """Errors: NotFound, when nobody listens; InvalidArgument, when no socket is there but something else."""
     place = socket or _core.daemon_socket()
     if not _core.daemon_listens(place):
+        if why := no_socket(place):
+            raise InvalidArgument(
+                f"{place}: {why}; give the path that caryad listens at (--socket, or CARYA_DAEMON_SOCKET)"
+            )
         raise NotFound(
             f'no daemon listens at {place}; start one with `caryad --socket {place}`, or by Loader(daemon="spawn")'
         )
@@ -31,8 +38,15 @@ def find(socket: str | None) -> str:
 
 
 def read_status(socket: str | None) -> Document:
-    """What the daemon says of itself, its jobs, their ranks and readers. Errors: NotFound."""
-    status: Document = json.loads(_core.daemon_status(find(socket)))
+    """What the daemon says of itself, its jobs, their ranks and readers. Errors: NotFound, Permission."""
+    try:
+        status: Document = json.loads(_core.daemon_status(find(socket)))
+    except Permission as error:
+        if os.geteuid() == 0 and "user 0 is not served here" in str(error):
+            raise Permission(
+                "the daemon here serves all users but root; `carya status --all-users` shows theirs"
+            ) from None
+        raise
     for job in status["jobs"]:
         for rank in job["ranks"]:
             for reader in rank["readers"]:
@@ -94,6 +108,7 @@ def top(socket: str | None, all_users: bool, once: bool, as_json: bool) -> None:
 
     first = lines()
     console = Console()
+    signal.signal(signal.SIGTERM, _ended)
     with (
         _keys() as pressed,
         Live(first, console=console, screen=console.is_terminal, auto_refresh=False) as view,
@@ -103,6 +118,11 @@ def top(socket: str | None, all_users: bool, once: bool, as_json: bool) -> None:
                 view.update(lines(), refresh=True)
         except KeyboardInterrupt:
             return
+
+
+def _ended(number: int, _: object) -> None:
+    """Ends so that the terminal is as it was before."""
+    raise SystemExit(128 + number)
 
 
 @contextmanager

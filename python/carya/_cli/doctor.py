@@ -127,4 +127,8 @@ def show(facts: dict[str, Any], problems: list[Problem]) -> None:
     if not problems:
         console.print("no problems found")
     for problem in problems:
-        console.print(f"[bold]{problem.subject}[/bold]: {problem.finding}\n    fix: {problem.fix}", highlight=False)
+        console.print(
+            f"[bold]{problem.subject}[/bold]: {problem.finding}\n    fix: {problem.fix}",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from .._errors import invalid
+from .._sources.stores import is_url
 from .shown import shown
 
+PATIENCE_S = 5.0  # without a word of what a store does
 _NAME_MAX = 28  # letters of a field's name that its column of values is moved for
 
 
@@ -41,7 +46,8 @@ def inspect_dataset(path: str, records: int, at: int | None, pictures: str, html
 
     if pictures not in PROTOCOLS:
         raise invalid("inspect: --pictures", pictures, f"one of {', '.join(PROTOCOLS)}")
-    found = survey(path, records, at)
+    with told_of_waiting(path):
+        found = survey(path, records, at)
     if html is not None:
         from .._inspect.page import page
         from .plan import write_file
@@ -55,6 +61,20 @@ def inspect_dataset(path: str, records: int, at: int | None, pictures: str, html
     if html is not None:
         print(f"written to {shown(html)}\n")
     print(shown(found.line))
+
+
+@contextlib.contextmanager
+def told_of_waiting(path: str) -> Iterator[None]:
+    """Say on stderr when a store takes long: a host that is misspelt is asked again for a minute, in which nothing else is seen."""
+    said = f"carya: {shown(path)} takes more than {PATIENCE_S:g} s; what fails is tried again for up to a minute, Ctrl-C ends it"
+    timer = threading.Timer(PATIENCE_S, lambda: print(said, file=sys.stderr))
+    timer.daemon = True
+    if is_url(path):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _figures(found: Any) -> list[tuple[str, str]]:

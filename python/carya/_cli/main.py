@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import platform
 import sys
+import traceback
+from collections.abc import Iterator
 from typing import Any
+
+from .. import _starting
+from .._errors import Error, Exhausted, IoError
 
 
 def main() -> None:
-    """Entry point; exit status 0 done, 1 an error of Carya (one line on stderr), 2 wrong usage."""
+    """Entry point; exit status 0 done, 1 an error of Carya (one line on stderr), 2 wrong usage, 130 Ctrl-C."""
+    try:
+        _starting.interrupt_again()
+        _run()
+    except KeyboardInterrupt:
+        raise SystemExit(_starting.INTERRUPTED) from None
+    except SystemExit as end:
+        if end.code == 1 and _was_interrupted(end):  # click has told it in its own way
+            raise SystemExit(_starting.INTERRUPTED) from None
+        raise
+    finally:
+        _starting.end_quietly()
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__cause__ or seen.__context__
+    return seen is not None
+
+
+def _run() -> None:
     try:
         import rich
         import typer
@@ -17,13 +46,55 @@ def main() -> None:
         print(f"carya: the command line needs rich and typer ({error}): pip install rich typer", file=sys.stderr)
         raise SystemExit(2) from None
     del rich
-    from .._errors import Error
-
+    _print_anywhere()
     try:
-        make_app(typer)(prog_name="carya")  # also of `python -m carya`; completion goes by it
+        with _all_written():
+            make_app(typer)(prog_name="carya")  # also of `python -m carya`; completion goes by it
     except Error as error:
         print(f"carya: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _print_anywhere() -> None:
+    """Let stdout escape what its encoding does not have, as a name in Japanese where a locale has ASCII; one that is closed is none."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    if sys.stdout.encoding.lower().replace("-", "") != "utf8":
+        with contextlib.suppress(AttributeError):  # another object stands for it
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def _all_written() -> Iterator[None]:
+    """Flush stdout here, where an error of it can be told. Errors: Exhausted, IoError."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if sys.argv[1:2] == ["--install-completion"]:  # typer's, which tells no error
+            raise IoError(
+                f"{error.filename}: {error.strerror}; give HOME as a folder that this user can write"
+            ) from None
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE) or not _was_printing(error):
+            raise
+        with contextlib.suppress(OSError, ValueError):  # so that nothing is written there when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:  # the reader has seen enough
+            raise SystemExit(1) from None
+        raise Exhausted(f"the output: {error.strerror}; make room where it goes") from None
+
+
+_PRINTERS = ("rich", "click", "_click", "typer")
+
+
+def _was_printing(error: OSError) -> bool:
+    """Whether an error of the system is from what a command prints: not from a script that it runs, which has its traceback."""
+    frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
+    place = frame.f_code.co_filename
+    own = os.path.dirname(place) == os.path.dirname(__file__)
+    return error.filename is None and (own or any(f"{os.sep}{name}{os.sep}" in place for name in _PRINTERS))
 
 
 def make_app(typer: Any) -> Any:
@@ -279,6 +350,7 @@ def _add_trace(app: Any, typer: Any) -> None:
         from .._watching import tracing
 
         path = tracing.check_output(output, chrome)
+        before = tracing.written(path)
         try:
             if not target:
                 from .daemon import find
@@ -294,7 +366,7 @@ def _add_trace(app: Any, typer: Any) -> None:
                     pipeline, path, steps=steps, threads=threads or "auto", chrome=chrome, events=events
                 )
         finally:
-            tracing.say(path, as_json)
+            tracing.say(path, before, as_json)
 
 
 def _add_daemon(app: Any, typer: Any) -> None:

@@ -12,6 +12,8 @@ from .. import image_folder
 from .._errors import InvalidArgument, IoError, NotFound, Permission
 from .._pipeline.pipeline import Pipeline
 
+_WANTED = "give a document that Pipeline.to_json() wrote, a Python file (train.py:pipeline), or demo"
+
 
 def load_pipeline(target: str, data: str | None) -> Pipeline:
     """The pipeline of a document or Python file, or the demo's, over the folder `data` where that is given.
@@ -49,26 +51,30 @@ def _demo(folder: str) -> Pipeline:
 
 
 def _of_document(path: str) -> Pipeline:
-    return Pipeline.from_json(_read(path))
+    text = _read(path)
+    try:
+        return Pipeline.from_json(text)
+    except InvalidArgument as error:
+        told = str(error).removeprefix("pipeline document: ")
+        raise InvalidArgument(f"pipeline: {path!r}: {told}{'' if ';' in told else '; ' + _WANTED}") from None
 
 
 def _read(path: str) -> str:
-    wanted = "give a document that Pipeline.to_json() wrote, a Python file (train.py:pipeline), or demo"
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except FileNotFoundError:
-        raise NotFound(f"pipeline: no file {path!r}; {wanted}") from None
+        raise NotFound(f"pipeline: no file {path!r}; {_WANTED}") from None
     except IsADirectoryError:
-        raise InvalidArgument(f"pipeline: {path!r} is a folder; {wanted} with --data FOLDER") from None
+        raise InvalidArgument(f"pipeline: {path!r} is a folder; {_WANTED} with --data FOLDER") from None
     except PermissionError:
         raise Permission(
             f"pipeline: {path!r} cannot be read by this user; give this user the right to read it"
         ) from None
     except OSError as error:
-        raise IoError(f"pipeline: {path!r}: {error.strerror}; {wanted}") from None
+        raise IoError(f"pipeline: {path!r}: {error.strerror}; {_WANTED}") from None
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"pipeline: {path!r} is no text ({error}); {wanted}") from None
+        raise InvalidArgument(f"pipeline: {path!r} is no text ({error}); {_WANTED}") from None
 
 
 def _of_python(path: str, name: str | None) -> Pipeline:

@@ -16,6 +16,7 @@ from .plan import write_file
 from .shown import shown
 
 _AT_ONCE = 32
+_EVENTS_SHOWN = 3  # the newest; --json has all
 _WORKER, _HOST = 22, 23  # columns
 
 
@@ -81,6 +82,8 @@ def print_placements(name: str, found: dict[int, Placement], as_json: bool) -> N
         return
     for number, placement in found.items():
         print(f"job {shown(name)}, rank {number}: {shown(placement)}")
+        for event in placement.get("events", [])[-_EVENTS_SHOWN:]:
+            print(f"  lately: {shown(event)}")
 
 
 def _register_fleet(app: Any, typer: Any) -> None:
@@ -144,6 +147,18 @@ def addresses(workers: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _cure(error: str, ask: dict[str, Any]) -> str:
+    """What to give where a worker has refused who asks."""
+    if error.endswith("does not know the token"):
+        return "; give it by --token-file"
+    # One that wants TLS has no words for who speaks none.
+    if error.endswith("the peer has ended the connection") and not any(ask["tls"]):
+        return "; where it wants TLS, give --cert, --key and --ca"
+    if error.endswith("the peer speaks no TLS"):
+        return "; start it with --cert, --key and --ca, or give --insecure in place of them here"
+    return ""
+
+
 def look(workers: list[str], price: float, ask: dict[str, Any]) -> dict[str, Any]:
     """Each worker's answer, or why there is none; a host's part of the price of a worker that it uses."""
 
@@ -151,7 +166,7 @@ def look(workers: list[str], price: float, ask: dict[str, Any]) -> dict[str, Any
         try:
             usage = _core.worker_usage(address, **ask)
         except Error as error:
-            return {"address": address, "error": str(error), "clients": []}
+            return {"address": address, "error": f"{error}{_cure(str(error), ask)}", "clients": []}
         for client in usage["clients"]:
             client["cost_per_hour"] = price * client["share"] if client["asked_s"] is not None else 0.0
         return {"address": address, "error": "", **usage}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import Any
 
 from .._errors import IoError
+from .._tracing.whole_file import is_written_to, write_whole
 
 TARGET = "A pipeline document (JSON), train.py:pipeline, or the word demo."
 REORDER = "exact (same bits), rounding (within a level), relaxed (same distribution by kind) or off."
@@ -94,14 +96,21 @@ def is_job(target: str) -> bool:
     return any(job["job"] == target for job in status["jobs"])
 
 
+def check_file(path: str | None) -> None:
+    """Before work that takes long: whether its file can come to be there. Errors: IoError, as of `write_file`."""
+    if path is None:
+        return
+    folder = os.path.dirname(os.path.realpath(path))
+    why = errno.EISDIR if os.path.isdir(path) else 0 if os.path.isdir(folder) else errno.ENOENT
+    if not why and not os.access(path if is_written_to(path) else folder, os.W_OK):
+        why = errno.EACCES
+    if why:
+        raise IoError(f"{path}: {os.strerror(why)}; give a path that this user may write")
+
+
 def write_file(path: str, text: str) -> None:
     """All of it or nothing. Errors: IoError."""
-    beside = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(beside, path)
+        write_whole(path, text.encode())
     except OSError as error:
-        if os.path.exists(beside):
-            os.unlink(beside)
         raise IoError(f"{path}: {error.strerror}; give a path that this user may write") from None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _programs
-from .._errors import InvalidArgument, NotFound, Permission, invalid
+from .._errors import InvalidArgument, IoError, NotFound, Permission, invalid
 
 UNITS = ("caryad.service", "caryad.socket")
 _SHIPPED_START = "ExecStart=/usr/local/bin/caryad "
@@ -155,8 +157,9 @@ def install(config: str | None = None, dry_run: bool = False, scope: Scope = _OF
         files[chosen] = _shipped("caryad.toml")
     written = {scope.at(path): text for path, text in files.items()}
     if not dry_run:
-        for path, text in written.items():
-            _write(path, text, scope)
+        with _told():
+            for path, text in written.items():
+                _write(path, text, scope)
     following = ["systemd-sysusers carya.conf"] if scope.sysusers in files else []
     following += [f"{scope.systemctl} daemon-reload", f"{scope.systemctl} enable --now caryad.socket"]
     if scope.system:
@@ -183,14 +186,26 @@ def uninstall(dry_run: bool = False, scope: Scope = _OF_USER) -> dict[str, Any]:
         _check_ours(path)
     found += [path for path in map(scope.at, scope.links) if path.is_symlink()]
     if not dry_run:
-        for path in found:
-            path.unlink()
+        with _told():
+            for path in found:
+                path.unlink()
     return {
         "action": "uninstall",
         "dry_run": dry_run,
         "files": [str(path) for path in found],
         "next": [f"{scope.systemctl} stop caryad.socket caryad.service", f"{scope.systemctl} daemon-reload"],
     }
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors: IoError, that names what this user cannot write."""
+    try:
+        yield
+    except OSError as error:
+        raise IoError(
+            f"carya service: {error.filename}: {error.strerror}; give HOME (or --root) as a folder that this user can write"
+        ) from error
 
 
 def _write(path: Path, text: str, scope: Scope) -> None:

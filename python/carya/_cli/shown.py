@@ -17,7 +17,11 @@ def shown(what: Shown) -> Shown:
     """
     found: Any = what
     if isinstance(found, str):
-        found = _core.escaped(found.encode("utf-8", "surrogatepass"))
+        try:
+            raw = found.encode("utf-8", "surrogateescape")  # the bytes that a file's name has
+        except UnicodeEncodeError:  # another half of a pair
+            raw = found.encode("utf-8", "surrogatepass")
+        found = _core.escaped(raw)
     elif isinstance(found, dict):
         found = type(found)({shown(key): shown(value) for key, value in found.items()})
     elif isinstance(found, list | tuple):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .plan import write_file
+from .plan import check_file, write_file
 from .tune import _progress, _stopped_by_hand
 
 _EPOCHS = 20.0
@@ -39,6 +39,7 @@ def register(app: Any, typer: Any) -> None:
         """
         from .._simulate.scenario import load_scenario
 
+        check_file(svg)
         if target == "fleet":
             with _stopped_by_hand(), _progress("simulate", as_json) as progress:
                 _fleet(1 if seed is None else seed, svg, as_json, progress)

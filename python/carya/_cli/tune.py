@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .._options import INEXACT, REORDERS, choice
-from .plan import DATA, REORDER, TARGET, write_file
+from .plan import DATA, REORDER, TARGET, check_file, write_file
 
 _INTERRUPTED = 130  # as shells count a process that SIGINT ended
 
@@ -68,6 +68,7 @@ def register(app: Any, typer: Any) -> None:
         from .measuring import tune
         from .pipeline_file import load_pipeline
 
+        check_file(output)
         with _stopped_by_hand(), _progress("tune", as_json) as progress:
             pipeline = load_pipeline(target, data)
             result = tune(pipeline, seconds, rounds, progress, choice("reorder", reorder, REORDERS))
@@ -131,7 +132,10 @@ def _show(result: dict[str, Any]) -> None:
 
 
 def _words(result: dict[str, Any]) -> Iterator[str]:
-    yield "One thread where no other number stands; times: of the first; CPU us: of a sample, all threads together."
+    yield (
+        "One thread where no other number stands; times: of the first in the same round, the median; CPU us: of a sample, all "
+        "threads together."
+    )
     yield f"Best here: {result['best']} (medians of {result['rounds']} rounds of {result['seconds']:g} s)."
     written = " as written" if result["order"] == result["declared"] else ""
     yield f"Its order{written}: {' > '.join(result['order'])}."

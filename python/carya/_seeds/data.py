@@ -29,7 +29,8 @@ def find(kind: str, root: Path | None, scratch: Path, smoke: bool) -> Files:
         return found
     folder = scratch / kind
     folder.mkdir(exist_ok=True)
-    return _DRAWERS[kind](folder)
+    why = "drawn, as in all short runs" if smoke else _DRAWN if root is None else f"drawn, for {root} has none"
+    return {**_DRAWERS[kind](folder), "what": why}
 
 
 def _found_photos(root: Path, scratch: Path) -> Files | None:
@@ -96,12 +97,12 @@ def _draw_objects(folder: Path, count: int = 24) -> Files:
         images.append({"id": number, "file_name": f"{number:03d}.jpg", "width": 320, "height": 240})
     instances = folder / "instances.json"
     instances.write_text(json.dumps({"images": images, "annotations": annotations}))
-    return {"what": _DRAWN, "images": str(pictures), "instances": str(instances)}
+    return {"images": str(pictures), "instances": str(instances)}
 
 
 def _draw_photos(folder: Path) -> Files:
     made = _draw_objects(folder)
-    return {"what": _DRAWN, "paths": sorted(str(path) for path in Path(made["images"]).iterdir())}
+    return {"paths": sorted(str(path) for path in Path(made["images"]).iterdir())}
 
 
 def _draw_lines(folder: Path, count: int = 600) -> Files:
@@ -120,7 +121,7 @@ def _draw_lines(folder: Path, count: int = 600) -> Files:
             vocabulary.setdefault(left + right, len(vocabulary))
     encoder.write_text(json.dumps(vocabulary | {"<|endoftext|>": len(vocabulary)}))
     merges.write_text("\n".join(["#version: 0.2", *joined]) + "\n")
-    return {"what": _DRAWN, **_tokenizers(lines, encoder, merges, folder)}
+    return {**_tokenizers(lines, encoder, merges, folder)}
 
 
 def _draw_clips(folder: Path, count: int = 4) -> Files:
@@ -137,7 +138,7 @@ def _draw_clips(folder: Path, count: int = 4) -> Files:
             file.setframerate(22050)
             file.writeframes(tone.astype("<i2").tobytes())
         paths.append(str(path))
-    return {"what": _DRAWN, "paths": _often(paths)}
+    return {"paths": _often(paths)}
 
 
 def byte_tokens() -> list[str]:

@@ -60,7 +60,7 @@ def load_scenario(path: str) -> dict[str, Any]:
             text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise IoError(
-            f"{path}: {error.strerror}; give a scenario file (examples/overflow.json) or the word pecan or cachew"
+            f"{path}: {error.strerror}; give a scenario file (examples/overflow.json) or the word pecan, cachew or fleet"
         ) from None
     except UnicodeDecodeError:
         raise InvalidArgument(f"{path}: this is no text; give a scenario as JSON (examples/overflow.json)") from None
@@ -82,7 +82,7 @@ def complete(read: Any) -> dict[str, Any]:
     _known(given, "", ("name", "cuts", "events", *_PARTS, *_WHOLE))
     name = given.get("name", "scenario")
     if not isinstance(name, str) or not 0 < len(name) <= 80:
-        raise InvalidArgument(f"name: got {_shown(name)}; give a text of 1 to 80 characters")
+        raise InvalidArgument(f"name: got {_given(name)}; give a text of 1 to 80 characters")
     made: dict[str, Any] = {"name": name}
     for part, fields in _PARTS.items():
         made[part] = _numbers(_object(given.get(part, {}), part), fields, part + ".")
@@ -103,7 +103,7 @@ def _event(read: Any, name: str, seconds: float) -> dict[str, Any]:
     given = dict(_object(read, name))
     what = given.pop("what", None)
     if what not in _EVENTS:
-        raise InvalidArgument(f"{name}.what: got {_shown(what)}; give one of {', '.join(_EVENTS)}")
+        raise InvalidArgument(f"{name}.what: got {_given(what)}; give one of {', '.join(_EVENTS)}")
     fields = {"at_s": _Number(None, 0, seconds), "factor": _Number(1 if what == "lose_workers" else None, 0.01, 100)}
     return {**_numbers(given, fields, name + "."), "kind": _EVENTS.index(what)}
 
@@ -119,9 +119,9 @@ def _numbers(given: Mapping[str, Any], fields: Mapping[str, _Number], where: str
             raise InvalidArgument(f"{name}: it is missing; give {bound}")
         right = isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
         if not right or not rule.least <= value <= rule.most or (rule.above and value == rule.least):
-            raise InvalidArgument(f"{name}: got {_shown(value)}; give {bound}")
+            raise InvalidArgument(f"{name}: got {_given(value)}; give {bound}")
         if name in _INTEGERS and value != int(value):
-            raise InvalidArgument(f"{name}: got {_shown(value)}; give a whole number")
+            raise InvalidArgument(f"{name}: got {_given(value)}; give a whole number")
         made[key] = int(value) if name in _INTEGERS else float(value)
     return made
 
@@ -135,14 +135,14 @@ def _finite(value: float) -> bool:
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidArgument(f"{name}: got {_shown(value)}; give an object {{...}} with named fields")
+        raise InvalidArgument(f"{name}: got {_given(value)}; give an object {{...}} with named fields")
     return value
 
 
 def _list(given: Mapping[str, Any], name: str, most: int) -> list[Any]:
     value = given.get(name, [])
     if not isinstance(value, list) or len(value) > most:
-        raise InvalidArgument(f"{name}: got {_shown(value)}; give a list [...] of at most {most}")
+        raise InvalidArgument(f"{name}: got {_given(value)}; give a list [...] of at most {most}")
     return value
 
 
@@ -152,6 +152,11 @@ def _known(given: Mapping[str, Any], where: str, names: tuple[str, ...]) -> None
             raise InvalidArgument(f"{_shown(where + key)}: there is no such field; give one of {', '.join(names)}")
 
 
-def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return ascii(text)[1:-1] if len(text) <= 60 else ascii(text[:60])[1:-1] + "..."
+def _shown(name: str) -> str:
+    return ascii(name[:60])[1:-1] + ("" if len(name) <= 60 else "...")
+
+
+def _given(value: Any) -> str:
+    """A value as Python shows it: 8 and '8' are not the same."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:60] + "..."

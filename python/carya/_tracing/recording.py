@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .. import _core
 from .._errors import Error, InvalidArgument, NotFound
 from .chrome import to_chrome
+from .whole_file import write_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,20 +91,6 @@ def _said(what: str) -> Iterator[None]:
 
 def write_trace(path: str, perfetto: bytes, chrome: bool) -> None:
     """Write the file, as Perfetto's packets or as Chrome's JSON, whole or not at all. Errors: OSError."""
-    import tempfile
-
-    folder = os.path.dirname(path) or "."
-    handle, partial = tempfile.mkstemp(prefix=".carya-trace-", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if chrome:
-                file.write(json.dumps(to_chrome(perfetto), separators=(",", ":")).encode())
-            else:
-                file.write(perfetto)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    if chrome:
+        perfetto = json.dumps(to_chrome(perfetto), separators=(",", ":")).encode()
+    write_whole(path, perfetto)

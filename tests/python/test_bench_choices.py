@@ -1,0 +1,64 @@
+"""What `carya bench` is given and does not have is an error: figures of something else would be taken for what was asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import carya
+from carya._bench import Options, run
+from carya._bench.photos import find_photos
+from carya._bench.seeds import Runner
+from carya._seeds.data import find
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match"),
+    [
+        ("vision", {"data": "/nothing"}, r"bench: --data: no folder '/nothing'; give one that exists"),
+        ("seeds", {"data": "/nothing"}, r"bench: --data: no folder '/nothing'"),
+        ("seeds", {"python": ("/nothing/python",)}, r"bench seeds: --python: no program '/nothing/python'; give the path"),
+        ("seeds", {"only": ("cedar",)}, r"bench seeds: --only: got 'cedar'; give 'cedar cv' or"),
+        ("small", {"only": ("cedar cv",)}, r"bench: --only: got 'small'; give it for the bench seeds only"),
+        ("ops", {"python": ("python3",)}, r"bench: --python: got 'ops'; give it for the bench seeds only"),
+        ("small", {"seconds": -1.0}, r"bench: --seconds: got -1.0; give a number above 0"),
+        ("small", {"seconds": float("nan")}, r"bench: --seconds: got nan; give a number above 0"),
+    ],
+)  # fmt: skip
+def test_a_choice_that_cannot_be_is_named(name: str, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(carya.Error, match=match):
+        run(name, Options(smoke=True, **options))
+
+
+def test_photos_are_those_of_the_folder_that_is_given(
+    tmp_path: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARYA_BENCH_DATA", str(photos))
+    assert find_photos(Options(), tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        carya.NotFound, match=r"bench: --data: no JPEG \(.jpg, .jpeg\) in '.*/empty'; give a folder of photos"
+    ):
+        find_photos(Options(data=str(tmp_path / "empty")), tmp_path)
+
+
+def test_ctrl_c_while_a_side_begins_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(runner: Runner, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        processes.append(runner._process)
+        raise KeyboardInterrupt
+
+    processes: list[subprocess.Popen[str]] = []
+    monkeypatch.setattr(Runner, "_ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Runner(sys.executable, {}, str(tmp_path))
+    assert processes[0].returncode is not None
+
+
+def test_it_is_said_why_files_are_drawn(tmp_path: Path) -> None:
+    assert find("lines", None, tmp_path, smoke=False)["what"] == "drawn, for no real ones are given"
+    assert find("lines", tmp_path, tmp_path, smoke=False)["what"] == f"drawn, for {tmp_path} has none"
+    assert find("lines", tmp_path, tmp_path, smoke=True)["what"] == "drawn, as in all short runs"
