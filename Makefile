@@ -95,7 +95,7 @@ tsan:  ## the C++ tests under the thread sanitizer
 
 lint:  ## clang-format, clang-tidy (short list), ruff, mypy --strict
 	@tools/setup.sh test
-	@tools/build.sh release configure
+	@tools/build.sh lint configure
 	@tools/lint.sh $(LINT)
 
 fuzz:  ## libFuzzer on every parser, FUZZ_SECONDS each

@@ -77,17 +77,23 @@ if(CARYA_CCACHE AND NOT CARYA_PCH)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CARYA_CCACHE})
 endif()
 set(CMAKE_PCH_INSTANTIATE_TEMPLATES ON)
-# A third way, for builds that are made once and not shipped: many sources are compiled as one. What is shipped is
-# compiled source by source. tools/unity.py takes apart what does not go together.
+# A third way, for builds that are made once and not shipped: many sources are compiled as one, for two thirds of the time.
+# What is shipped is compiled source by source. tools/unity.py takes apart what does not go together.
 set(unity "")
 if(first_build AND NOT SKBUILD)
   set(unity TESTS)
+  if(DEFINED ENV{CARYA_UNITY})  # tools/ci.py
+    set(unity $ENV{CARYA_UNITY})
+  endif()
 endif()
 set(CARYA_UNITY "${unity}" CACHE STRING "Sources that are joined: TESTS, ALL, or nothing")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 target_compile_options(carya_flags INTERFACE $<$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>:-Wno-shadow>)  # other builds look
 if(CARYA_UNITY STREQUAL "ALL")
   set(CMAKE_UNITY_BUILD ON)
+  if(first_build AND NOT CARYA_SANITIZE)
+    set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)  # less is compiled again for each mutant
+  endif()
 endif()
 if(CARYA_UNITY)
   list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/unity.py)
@@ -207,6 +213,7 @@ endfunction()
 function(carya_bench file)
   cmake_parse_arguments(M "" "" "DEPS;LIBS" ${ARGN})
   add_executable(bench_${file} ${file}.cc)
+  set_target_properties(bench_${file} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(bench_${file} PRIVATE ${M_DEPS} ${M_LIBS})
   carya_precompiled(bench_${file} FOR benches HEADERS ${CARYA_STD_HEADERS})
 endfunction()

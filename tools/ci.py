@@ -429,6 +429,7 @@ def main() -> int:
     if data.is_dir():
         os.environ.setdefault("CARYA_TEST_DATA", str(data))
     os.environ["CI"] = "true"  # tools/build.sh and the tests know it
+    os.environ.setdefault("CARYA_UNITY", "TESTS" if options.all else "ALL")  # cmake/carya.cmake
     chosen, left = parts(options.all)
     chosen = [part for part in chosen if re.search(options.only, part.name)]
     run = (

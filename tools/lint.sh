@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # lint.sh [--each | --part]: clang-format, clang-tidy (.clang-tidy; the options are those of tidy.py), ruff, mypy. Needs a
-# configured build/release.
+# configured build/lint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0

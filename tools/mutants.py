@@ -53,6 +53,9 @@ except ModuleNotFoundError:  # Python 3.10: pytest brings the same parser
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import unity  # noqa: E402
+
 TABLES = ROOT / "tests" / "mutants"
 BUILD = ROOT / "build" / "release"
 # The tests' own, whoever runs this script.
@@ -131,6 +134,12 @@ def compile_commands() -> list[dict[str, str]]:
 
 
 @cache
+def joined(file: str) -> list[str]:
+    """The sources that this one joins, from the root; none where it is one of ours."""
+    return [os.path.relpath(one, ROOT) for one in unity.joined_sources(["-c", file])]
+
+
+@cache
 def includers() -> dict[str, list[str]]:
     """Sources that include a header, by the header, both from the root. A precompiled header stands before the source in
     what an object depends on, so the source is the one that its command compiles."""
@@ -203,12 +212,13 @@ class Bench:
 
     def compile(self, file: str) -> dict[str, Path]:
         """The objects that the file is in, by their names in the build folder. RuntimeError: what the compiler says."""
-        sources = [file] if file.endswith(".cc") else includers().get(file, [])
+        sources = {file} if file.endswith(".cc") else {*includers().get(file, [])}
         objects = {}
         for entry in compile_commands():
             source = os.path.relpath(entry["file"], ROOT)
-            if source not in sources:
+            if sources.isdisjoint([source, *joined(entry["file"])]):
                 continue
+            self.copy_joined(source)
             name = os.path.relpath(entry["output"], BUILD)
             out = self.place / "objects" / name
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -227,6 +237,18 @@ class Bench:
         if not objects:
             raise RuntimeError(f"no program has {file}")
         return objects
+
+    def copy_joined(self, source: str) -> None:
+        """Where CMake joins several sources, another one, of which each that has changed here is the one of this place."""
+        changed = [one for one in joined(str(ROOT / source)) if (self.place / "copy" / one).exists()]
+        if not changed:
+            return
+        text = (ROOT / source).read_text()
+        for one in changed:
+            text = text.replace(f'"{ROOT / one}"', f'"{self.place / "copy" / one}"')
+        copy = self.place / "copy" / source
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
 
     def link(self, program: str) -> bool:
         """The program with the changed objects. False: it has none of them."""

@@ -141,8 +141,10 @@ mkdir -p build
 exec 9> build/setup.lock # one at a time: tools/ci.py runs two parts at once
 flock 9
 [[ -n ${CARYA_NO_PACKAGES:-} ]] || install_packages
-[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || { unpack_prometheus; unpack_nginx; install_browser; }
+# What tests can do without, and whose failure ends nothing, is installed beside the Python packages.
+trap wait EXIT
+[[ -n ${CARYA_NO_PACKAGES:-} || $group != test ]] || { unpack_prometheus; unpack_nginx; install_browser; } &
 make_venv
+[[ $group != test ]] || { install_torchvision; install_helm; } &
 [[ $group == docs || $group == wheel ]] && { last=$group; group=test; install_python; group=$last; }
 install_python
-[[ $group != test ]] || { install_torchvision; install_helm; }

@@ -44,7 +44,13 @@ PYTHON = (
     "remote",
 )
 # Time on threads is here that of waiting for a core; and two threads of one picture seldom run at the same time.
-NOT_HERE = {"loader": "JobTurns.ThreadTimeFollowsTheWeights:BandCrew.AHelperWhoseCoreIsWantedBackRunsOnePart"}
+NOT_HERE = {
+    "loader": ":".join((
+        "JobTurns.ThreadTimeFollowsTheWeights",
+        "JobTurns.AJobIsNotStarvedByAnotherThatTakesAllItCanGet",
+        "BandCrew.AHelperWhoseCoreIsWantedBackRunsOnePart",
+    ))
+}  # fmt: skip
 JOBS_PER_CORE = 4
 HANG_S = 3600  # of a suite: the end of a hang
 

@@ -8,7 +8,8 @@ another one needs: --each looks at every source by itself. --part, for who has l
 itself and at an eighth of the batches, other ones with each commit.
 
 What was clean is kept in ~/.cache/carya-tidy, by the contents of the sources, of all that the compiler read for them, of
-.clang-tidy and of the command. Needs a configured build/release; a source that was not built there is always looked at.
+.clang-tidy and of the command. Needs a configured build/lint, which has a command for each source. What a source reads
+is known of build/release; one that was not built there by itself is always looked at.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "architecture"))
 from tree import MODULES  # noqa: E402  product code is read twice; benches and tests are the compiler's business
 
+COMMANDS = ROOT / "build" / "lint" / "compile_commands.json"
 BUILD = ROOT / "build" / "release"
 PLACE = ROOT / "build" / "tidy"
 TOOL = "clang-tidy-19"
@@ -47,7 +49,7 @@ def digest(path: Path) -> bytes:
 
 def commands() -> dict[Path, str]:
     """The compiler's command by source, without its outcome and without precompiled headers, which may not be built."""
-    entries = json.loads((BUILD / "compile_commands.json").read_text())
+    entries = json.loads(COMMANDS.read_text())
     strip = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -Werror| -Wshadow| -o \S+ -c \S+$")
     return {Path(entry["file"]): strip.sub("", entry["command"]) for entry in entries}
 
