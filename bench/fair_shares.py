@@ -3,7 +3,7 @@
 
 Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
 and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
-over 10 s. `--functions`: jobs of Python functions, by the CPU time of their processes. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
+over 10 s. `--functions`: jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native jobs of a daemon, whose own CPU time counts as their parts of the threads' time. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
 jobs that share their batches (`Loader(share=)`): the daemon's thread time beside that for one job; at most 1.05 of it.
 """
 
@@ -35,6 +35,13 @@ from carya._bench.report import Options  # noqa: E402
 
 KINDS = ("photos", "blur", "small")
 WEIGHTS = (1.0, 2.0, 3.0, 0.5)
+# Native jobs, by kind and weight, and weights of jobs with functions beside them.
+MIXED: tuple[tuple[list[tuple[str, float]], list[float]], ...] = (
+    ([("photos", 1.0), ("small", 1.0)], [1.0]),
+    ([("photos", 1.0)], [3.0]),
+    ([("photos", 2.0), ("blur", 1.0)], [1.0, 0.5]),
+    ([(KINDS[i % 3], WEIGHTS[i % 4]) for i in range(12)], [1.0, 2.0, 3.0, 0.5]),
+)
 WITHIN, GAP_MAX = 0.05, 2.0
 
 
@@ -52,14 +59,9 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
     for count in counts:
         with running() as daemon:
             task = {"photos": photos, "socket": daemon.socket, "share": count, "batches": batches}
-            command = [sys.executable, __file__, "--train", json.dumps(task)]
-            trainers = [
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                for _ in range(count)
-            ]
+            trainers = [started(task) for _ in range(count)]
             for trainer in trainers:
-                assert trainer.stdout is not None
-                assert trainer.stdout.readline() == "done\n"
+                assert first_line(trainer) == "done\n"
             thread_s = sum(had(daemon).values())
             made = sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
             for trainer in trainers:
@@ -137,31 +139,70 @@ def of_session(leader: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def functions(weights: list[float], seconds: float) -> None:
-    """Jobs with Python functions, which take all that they can get."""
-    trainers = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--train", json.dumps({"calls": weight})],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
-        for weight in weights
-    ]  # fmt: skip
-    hosts = []
-    for trainer in trainers:
-        assert trainer.stdout is not None
-        hosts.append(int(trainer.stdout.readline()))
-    time.sleep(1)
-    before = [of_session(host) for host in hosts]
-    time.sleep(seconds)
-    had_s = [of_session(host) - begin for host, begin in zip(hosts, before, strict=True)]
-    for trainer in trainers:
-        trainer.communicate("end\n")
+def started(task: dict[str, object], socket: str = "") -> subprocess.Popen[str]:
+    """A trainer's process. `socket`: of the daemon that its functions take turns with."""
+    command = [sys.executable, __file__, "--train", json.dumps(task)]
+    environment = {**os.environ, "CARYA_DAEMON_SOCKET": socket or "/nowhere/caryad.sock"}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def first_line(trainer: subprocess.Popen[str]) -> str:
+    assert trainer.stdout is not None
+    return trainer.stdout.readline()
+
+
+def functions(
+    weights: list[float],
+    seconds: float,
+    natives: list[tuple[str, float]] | None = None,
+    photos: list[str] | None = None,
+) -> None:
+    """Jobs with Python functions, which take all that they can get. `natives`: kinds and weights of native jobs of a daemon that
+    they take turns with; None: there is no daemon."""
+    with running() if natives is not None else contextlib.nullcontext() as daemon:
+        socket = "" if daemon is None else daemon.socket
+        own = [
+            started({"photos": photos, "kind": kind, "weight": weight, "job": f"job-{i}", "socket": socket, "seconds": seconds + 5})
+            for i, (kind, weight) in enumerate(natives or [])
+        ]  # fmt: skip
+        callers = [started({"calls": weight}, socket) for weight in weights]
+        hosts = [int(first_line(trainer)) for trainer in callers]
+        for trainer in own:
+            first_line(trainer)
+        for trainer in own:
+            assert trainer.stdin is not None
+            trainer.stdin.write("go\n")
+            trainer.stdin.flush()
+
+        def spent() -> list[float]:
+            """CPU s: of each native job, then of each with functions."""
+            if daemon is None:
+                return [of_session(host) for host in hosts]
+            threads, pid = had(daemon), daemon.process.pid
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            return [cpu_s, *(threads[f"job-{i}"] for i in range(len(own))), *(of_session(host) for host in hosts)]
+
+        time.sleep(2)
+        before = spent()
+        time.sleep(seconds)
+        took = [after - begin for begin, after in zip(before, spent(), strict=True)]
+        for trainer in callers:
+            trainer.communicate("end\n")
+        for trainer in own:
+            trainer.communicate()
+    if daemon is not None:
+        cpu_s, *took = took
+        threads_s = sum(took[: len(own)])
+        took[: len(own)] = [one / threads_s * cpu_s for one in took[: len(own)]]
     rows = []
-    for weight, took in zip(weights, had_s, strict=True):
-        of_share = took / sum(had_s) / (weight / sum(weights))
-        rows.append({"weight": weight, "cpu_s": took, "of_share": of_share})
-        print(f"a function, weight {weight:5}: {took:6.2f} CPU s, {of_share:.3f} of its share")
-    print(json.dumps({"bench": "fair_shares", "functions": rows}), flush=True)
+    for (kind, weight), one in zip(
+        [*(natives or []), *(("a function", weight) for weight in weights)], took, strict=True
+    ):
+        of_share = one / sum(took) / (weight / (sum(weights) + sum(each for _, each in natives or [])))
+        rows.append({"kind": kind, "weight": weight, "cpu_s": one, "of_share": of_share})
+        print(f"{kind:10}, weight {weight:5}: {one:6.2f} CPU s, {of_share:.3f} of its share")
+    print(json.dumps({"bench": "fair_shares", "daemon": daemon is not None, "functions": rows}), flush=True)
 
 
 def had(daemon: Daemon) -> dict[str, float]:
@@ -176,12 +217,7 @@ def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> li
         trainers = []
         for number, (kind, weight) in enumerate(jobs):
             task = {"photos": photos, "kind": kind, "weight": weight, "job": f"job-{number}", "socket": daemon.socket}
-            trainers.append(
-                subprocess.Popen(
-                    [sys.executable, __file__, "--train", json.dumps({**task, "seconds": seconds + 2})],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                )
-            )  # fmt: skip
+            trainers.append(started({**task, "seconds": seconds + 2}))
         for trainer in trainers:
             assert trainer.stdout is not None
             trainer.stdout.readline()
@@ -224,20 +260,24 @@ def main() -> int:
         task = json.loads(options.train)
         call(task) if "calls" in task else follow(task) if "share" in task else train(task)
         return 0
+    seconds = 0.5 if options.smoke else options.seconds
     if options.functions or options.smoke:
         for weights in [[1.0, 0.5]] if options.smoke else [[1.0, 1.0], [1.0, 0.5], [1.0, 0.5, 0.25, 0.1]]:
-            functions(weights, 0.5 if options.smoke else options.seconds)
-    if options.functions:
-        return 0
+            functions(weights, seconds)
     counts = options.jobs or ([2] if options.smoke else [2, 4, 16])
     with tempfile.TemporaryDirectory() as scratch:
         photos = [str(path) for path in find_photos(Options(smoke=options.smoke, data=options.data), Path(scratch))]
         warm(photos)
+        if options.functions or options.smoke:
+            for natives, weights in MIXED[:1] if options.smoke else MIXED:
+                functions(weights, seconds, natives, photos)
+        if options.functions:
+            return 0
         if options.sweep or options.smoke:
             sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 500, photos)
         for count in () if options.sweep else counts:
             jobs = [(KINDS[i % len(KINDS)], WEIGHTS[i % len(WEIGHTS)]) for i in range(count)]
-            rows = play(jobs, 0.5 if options.smoke else options.seconds, photos)
+            rows = play(jobs, seconds, photos)
             print(
                 f"{count} jobs\n{'job':8} {'kind':8} {'weight':>6} {'thread s':>9} {'of share':>9} {'gap p99':>8} {'batches':>8}"
             )

@@ -45,10 +45,12 @@ enum class MessageType : std::uint16_t {
   kMetricsAre = 30,
   kLend = 31,
   kWantGrants = 32,
+  kTurn = 33,
+  kTurnIs = 34,
 };
 
 inline constexpr std::uint8_t kProtocolMajor = 1;
-inline constexpr std::uint8_t kProtocolMinor = 3;
+inline constexpr std::uint8_t kProtocolMinor = 4;
 inline constexpr std::size_t kMessageBytesMax = 64 << 10;  ///< header and body
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::size_t kMessageFdsMax = 64;

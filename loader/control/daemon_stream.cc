@@ -105,6 +105,9 @@ Result<Channel> open_channel(const std::string& socket, std::uint8_t* minor = nu
 
 /// The first minor version whose daemons read URLs.
 constexpr std::uint8_t kLendMinor = 3;
+/// The first one whose daemons know turns of jobs that they do not compute, and how long their answer may take.
+constexpr std::uint8_t kTurnMinor = 4;
+constexpr int kTurnMs = 200;
 
 /// `request`: 0: no answer is wanted.
 Status send_lent(Channel& channel, const StoreLender& lender, std::uint32_t request, bool refused) {
@@ -126,6 +129,22 @@ Result<std::string> ask_daemon(const std::string& socket, MessageType question, 
   ASSIGN(Channel channel, open_channel(socket));
   ASSIGN(Message message, ask(channel, {.type = question, .request = 2, .body = body}, answer, timeout_ms));
   return std::move(message.body);
+}
+
+Result<TurnSeat> TurnSeat::take(const std::string& socket) {
+  std::uint8_t minor = 0;
+  ASSIGN(Channel channel, open_channel(socket, &minor));
+  if (minor < kTurnMinor)
+    return fail(Code::kUnsupported,
+                "daemon: the one at " + socket + " is of an earlier version and knows no turns; restart it");
+  return TurnSeat(std::move(channel));
+}
+
+Result<TurnIs> TurnSeat::report(const TurnRequest& report) {
+  ASSIGN(const Message answer,
+         ask(channel_, {.type = MessageType::kTurn, .request = ++questions_, .body = encode(report)},
+             MessageType::kTurnIs, kTurnMs));
+  return decode<TurnIs>(answer.body);
 }
 
 Result<std::vector<UniqueFd>> DaemonStream::seal(const transforms::Pipeline& pipeline,

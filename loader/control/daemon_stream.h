@@ -38,6 +38,22 @@ struct DaemonOptions {
       progress;  ///< called with the records listed so far; false stops the listing
 };
 
+/// A connection by which a job takes turns with those of a daemon: other processes of this machine do its work, as
+/// Python functions are. Threads: one at a time.
+class TurnSeat {
+ public:
+  /// Errors: those of Channel::connect; kUnsupported (an earlier daemon, which knows no turns).
+  static Result<TurnSeat> take(const std::string& socket);
+  /// The next report is to come within some milliseconds, or 100 where nobody else wants the cores.
+  /// Errors: kTimeout, kClosed (the daemon is gone), those that it answers. The seat is of no use any more then.
+  Result<TurnIs> report(const TurnRequest& report);
+
+ private:
+  explicit TurnSeat(Channel channel) : channel_(std::move(channel)) {}
+  Channel channel_;
+  std::uint32_t questions_ = 2;
+};
+
 /// A stream that a daemon makes. Requests go over a control connection. Threads: as Stream says.
 class DaemonStream : public Stream {
  public:

@@ -218,6 +218,12 @@ CARYA_FIELDS(WatchRequest) {
 CARYA_FIELDS(RankWatched) {
   a("rank", d.rank), a("stats", d.stats), a("explanation", d.explanation), a("broken", d.broken);
 }
+CARYA_FIELDS(TurnRequest) {
+  a("weight", d.weight), a("used_ns", d.used_ns), a("wants", d.wants);
+}
+CARYA_FIELDS(TurnIs) {
+  a("threads", d.threads), a("alone", d.alone);
+}
 CARYA_FIELDS(WatchIs) {
   a("ranks", d.ranks);
 }
@@ -319,6 +325,8 @@ template <>
 constexpr const char* kClientName<TraceRequest> = "Trace";
 template <>
 constexpr const char* kClientName<WatchRequest> = "Watch";
+template <>
+constexpr const char* kClientName<TurnRequest> = "Turn";
 
 template <typename... Documents>
 std::vector<std::string> number_fields_of() {
@@ -331,7 +339,8 @@ std::vector<std::string> number_fields_of() {
 
 std::vector<std::string> client_number_fields() {
   return number_fields_of<Hello, AttachRequest, SeekRequest, PolicyRequest, TakeFoundRequest, DetachRequest,
-                          StopJobRequest, LogsRequest, TraceRequest, WatchRequest, LendRequest>();
+                          StopJobRequest, LogsRequest, TraceRequest, WatchRequest, TurnRequest,
+                          LendRequest>();
 }
 
 template <typename Document>
@@ -380,6 +389,8 @@ CARYA_DOCUMENT(TraceRequest)
 CARYA_DOCUMENT(TraceIs)
 CARYA_DOCUMENT(WatchRequest)
 CARYA_DOCUMENT(WatchIs)
+CARYA_DOCUMENT(TurnRequest)
+CARYA_DOCUMENT(TurnIs)
 CARYA_DOCUMENT(MetricsAre)
 CARYA_DOCUMENT(Progress)
 CARYA_DOCUMENT(LongIs)

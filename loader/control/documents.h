@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "io/http/store_access.h"
+#include "loader/engine/guests.h"
 #include "loader/job/job_options.h"
 #include "loader/job/stream.h"
 #include "loader/stream/stream_shape.h"
@@ -127,6 +128,9 @@ struct RankWatched {
 struct WatchIs {
   std::vector<RankWatched> ranks;
 };
+/// What a job says whose work other processes of this machine do, and what it may do until the next time.
+using TurnRequest = GuestReport;
+using TurnIs = GuestTurn;
 /// The daemon's page for Prometheus.
 struct MetricsAre {
   std::string text;

@@ -12,6 +12,7 @@
 #include "loader/daemon/lent_access.h"
 #include "loader/daemon/metrics.h"
 #include "loader/daemon/process_status.h"
+#include "loader/engine/guest_seat.h"
 #include "loader/program/event_field.h"
 #include "loader/trace/perfetto.h"
 #include "loader/trace/trace.h"
@@ -21,19 +22,16 @@ namespace carya::loader {
 namespace {
 
 constexpr std::uint64_t kListening = 1, kFirstId = 2;
-constexpr std::uint64_t kPidBit = 1ULL
-                                  << 63;  // of a tag of the poller: the connection's pidfd, not its socket
+constexpr std::uint64_t kPidBit = 1ULL << 63;  // of a tag of the poller: the pidfd, not the socket
 constexpr std::int64_t kDeathNs =
-    1'000'000'000;  // from a socket's end to its process's, when both are the same event
+    1'000'000'000;  // from a socket's end to its process's, if both are one event
 // A connection that says nothing is closed after this: at its beginning, and between questions.
 constexpr std::int64_t kHelloNs = 10'000'000'000, kSilentNs = 60'000'000'000;
-
 /// The newest events that a trace has: they are written in the server's thread, in some 0.2 s, and fit into an answer.
-constexpr std::size_t kTraceEventsMax = 60'000;
+constexpr std::size_t kTraceEvents = 60'000, kTraceBytes = kLongBytesMax - 1024;
 /// The most that each thread keeps for a trace, 4 MiB: a client does not decide on the daemon's memory.
 constexpr std::uint64_t kTraceThreadEvents = 1 << 16;
-constexpr std::size_t kDocumentBytesMax = 64 << 20;
-constexpr std::size_t kArrayBytesMax = 1ULL << 40;
+constexpr std::size_t kDocumentBytesMax = 64 << 20, kArrayBytesMax = 1ULL << 40;
 /// A daemon that gets no more connections ends so long after its last one.
 constexpr double kLastIdleS = 0.1;
 
@@ -50,6 +48,7 @@ struct Server::Connection {
   bool attaching = false;
   LentAccess lent;
   std::optional<Seat> seat;
+  GuestSeat guest;
   std::int64_t hung_up_ns = 0;  // its socket ended; its process may live
 };
 
@@ -66,8 +65,8 @@ Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   server->next_id_ = kFirstId;
   if (server->options_.watchdog_ns) server->next_alive_ns_ = server->started_ns_;
   server->idle_since_ns_ = server->started_ns_;
-  server->instance_ = static_cast<std::uint64_t>(server->started_ns_) ^ static_cast<std::uint64_t>(getpid())
-                                                                            << 40;
+  const auto pid = static_cast<std::uint64_t>(getpid());
+  server->instance_ = static_cast<std::uint64_t>(server->started_ns_) ^ pid << 40;
   server->handed_ = static_cast<bool>(server->options_.handed);
   if (server->handed_) {
     server->listening_ = std::move(server->options_.handed);
@@ -445,6 +444,11 @@ Status Server::answer(Connection& connection, Message& message) {
     }
     case MessageType::kTrace:
       return answer_trace(connection, message);
+    case MessageType::kTurn: {
+      ASSIGN(const TurnRequest turn, decode<TurnRequest>(message.body));
+      ASSIGN(const TurnIs is, connection.guest.report(turn, !options_.limits.folders.roots.empty()));
+      return reply(connection, message, MessageType::kTurnIs, encode(is));
+    }
     case MessageType::kLogs: {
       ASSIGN(const LogsRequest request, decode<LogsRequest>(message.body));
       LogsAre logs;
@@ -467,17 +471,13 @@ Status Server::answer_trace(Connection& connection, const Message& message) {
     options_.log(LogLevel::kInfo, "trace" + field("session", session) + field("pid", connection.peer.pid));
     return reply(connection, message, MessageType::kTraceIs, encode(TraceIs{.session = session}));
   }
-  PerfettoOptions options{.process = options_.version, .events_max = kTraceEventsMax};
+  PerfettoOptions options{.process = options_.version, .events_max = kTraceEvents, .bytes_max = kTraceBytes};
   if (!request.job.empty()) {
     ASSIGN(options.only, jobs_.traced_as(request.job));
   }
   ASSIGN(const TraceRecord record, stop_trace(request.session));
-  std::string body = encode(TraceIs{request.session, to_perfetto(record, options)});
-  while (body.size() > kLongBytesMax && options.events_max > 1) {  // long paths
-    options.events_max /= 2;
-    body = encode(TraceIs{request.session, to_perfetto(record, options)});
-  }
-  return reply(connection, message, MessageType::kTraceIs, std::move(body));
+  return reply(connection, message, MessageType::kTraceIs,
+               encode(TraceIs{request.session, to_perfetto(record, options)}));
 }
 
 Status Server::answer_seated(Connection& connection, const Message& message) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -230,8 +231,9 @@ bool DecodeIndex::urgent() const {
          pending_bytes_.load(std::memory_order_relaxed) > kPendingBytesMax / 2;
 }
 
-// Trouble shows in the store's own statistics; a stream goes on without.
-void DecodeIndex::flush() {
+// Trouble shows in the store's own statistics; a stream goes on without. Entries that are not written for lack of memory
+// are written the next time, or lost. That costs time and no bit.
+void DecodeIndex::flush() try {
   asked_ = false;
   pending_bytes_ = 0;
   open_stores();
@@ -250,6 +252,7 @@ void DecodeIndex::flush() {
   }
   flushed_ns_ = monotonic_ns();
   if (compacts) compacted_ns_ = monotonic_ns();
+} catch (const std::bad_alloc&) {
 }
 
 void DecodeIndex::close() {

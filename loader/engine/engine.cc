@@ -1,12 +1,10 @@
 #include "loader/engine/engine.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -28,33 +26,6 @@ constexpr std::int64_t kLookAgainNs = 100'000'000;
 constexpr std::int64_t kRemoteLookNs = 20'000'000;
 /// The last user of an engine waits at most this long for the reads under way.
 constexpr std::int64_t kFarewellNs = 1'000'000'000;
-/// A thread looks at a lock this often before it sleeps, for some 5 us.
-constexpr int kSpins = 50;
-
-/// Leaves the core to its other hardware thread for a moment.
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb");
-#endif
-}
-
-/// The limit for all streams of the process. It is enough for 20,000 reads per second of 50 ms each. A table of
-/// io_uring with that many places needs a descriptor limit that most systems have.
-std::uint32_t reads_in_flight_max() {
-  constexpr std::uint32_t kMany = 1024, kFew = 64;
-  rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max >= 4 * kMany ? kMany : kFew;
-}
-
-/// Entries that are not written for lack of memory are written the next time, or lost. That costs time and no bit.
-void flush(DecodeIndex& index) {
-  try {
-    index.flush();
-  } catch (const std::bad_alloc&) {
-  }
-}
 
 }  // namespace
 
@@ -332,21 +303,54 @@ struct Engine::Task {
   double expected_ns = 0;  // by turns_
 };
 
-void Engine::next_chunk(Task& task) {
-  const auto at = turns_.next([this](std::size_t i) {
+/// Returns the guest, if any, whose turn it is while a chunk waits; then there is no chunk.
+std::optional<std::size_t> Engine::next_chunk(Task& task) {
+  bool waits = false;
+  const std::int64_t now_ns = guests_.empty() ? 0 : monotonic_ns();
+  const auto ready = [&](std::size_t i) {
     mutex_.assert_held();
-    return streams_[i]->has_runnable();
+    const bool is_stream = i < streams_.size(), runnable = is_stream && streams_[i]->has_runnable();
+    waits |= runnable;
+    return is_stream ? runnable : guests_.borrows(i - streams_.size(), now_ns);
+  };
+  const auto at = turns_.next(ready);
+  const bool is_guest = at && *at >= streams_.size();
+  task.stream = at && !is_guest ? streams_[*at].get() : nullptr;
+  task.chunk = task.stream != nullptr ? task.stream->take_runnable() : nullptr;
+  if (task.chunk != nullptr) task.expected_ns = turns_.begin(*at);
+  return is_guest && waits ? std::optional(*at - streams_.size()) : std::nullopt;
+}
+
+Result<GuestTurn> Engine::hear(std::uint64_t guest, const GuestReport& report) try {
+  const MutexLock lock(mutex_);
+  const std::int64_t now_ns = monotonic_ns();
+  const std::size_t place = guests_.hear(guest, report, cores_, now_ns);
+  return guests_.turn(place, cores_, now_ns, [this](std::size_t i) {
+    mutex_.assert_held();
+    const bool works = streams_[i]->has_runnable() || streams_[i]->chunks().count(ChunkState::kLocal) > 0;
+    return works && computing_ >= compute_limit();
   });
-  task.stream = at ? streams_[*at].get() : nullptr;
-  task.chunk = at ? task.stream->take_runnable() : nullptr;
-  if (at) task.expected_ns = turns_.begin(*at);
+} catch (const std::bad_alloc&) {
+  return fail(Code::kExhausted, "engine: no memory for one more that takes turns");
+}
+
+/// A chunk waits, but it is a guest's turn: this thread does nothing for a moment.
+void Engine::leave_core(std::size_t guest, MutexLock& lock) {
+  const Guests::Loan loan = guests_.lend(guest);
+  const std::int64_t begin_ns = monotonic_ns();
+  ++computing_;
+  work_.wait_for_ns(lock, Guests::kLoanNs);
+  --computing_;
+  guests_.take_back(loan, monotonic_ns() - begin_ns);
 }
 
 void Engine::end_task(Task& task) {
   StreamScheduler& stream = *task.stream;
   --computing_;
+  const std::int64_t took_ns = guests_.empty() ? task.took.ns : task.took.cpu_ns;  // guests tell CPU time
+  guests_.note_others(task.took.end_ns);
   if (const std::size_t at = index_of(&stream); at < streams_.size())
-    turns_.end(at, task.expected_ns, static_cast<double>(task.took.ns));
+    turns_.end(at, task.expected_ns, static_cast<double>(took_ns));
   stream.finish(*task.chunk, std::move(*task.scratch), task.took, outbox_);
   DecodeIndex& index = *stream.parts().index;
   const bool flushes = index.ask_flush() || index.urgent();
@@ -364,13 +368,17 @@ bool Engine::take_task(Task& task, MutexLock& lock) {
       work_.wait(lock);
       continue;
     }
-    next_chunk(task);
-    if (task.chunk == nullptr) {
+    auto guest = next_chunk(task);
+    if (task.chunk == nullptr && !guest) {
       for (const auto& starved : streams_) {
         starved->note_starved();
         pump_locked(*starved);
       }
-      next_chunk(task);  // chunks that were begun just now woke no thread
+      guest = next_chunk(task);  // chunks that were begun just now woke no thread
+    }
+    if (guest) {
+      leave_core(*guest, lock);
+      continue;
     }
     if (task.chunk == nullptr) {
       work_.wait(lock);
@@ -381,15 +389,6 @@ bool Engine::take_task(Task& task, MutexLock& lock) {
     return true;
   }
   return false;
-}
-
-/// The lock is held for some microseconds; sleeping and waking take longer.
-void Engine::lock_soon() {
-  for (int i = 0; i < kSpins; ++i) {
-    if (mutex_.try_lock()) return;
-    relax();
-  }
-  mutex_.lock();
 }
 
 void Engine::compute_loop() {
@@ -408,7 +407,7 @@ void Engine::compute_loop() {
   while (true) {
     std::uint32_t runnable = 0;
     const Node* node = nullptr;
-    lock_soon();
+    lock_soon(mutex_);
     {
       MutexLock lock(mutex_, std::adopt_lock);
       spare.stream = nullptr;
@@ -500,7 +499,7 @@ void Engine::keep_loop() {
       if (plan) turn_to(one.planner.get(), plan);
     }
     lock.unlock();
-    for (const auto& index : indexes) flush(*index);
+    for (const auto& index : indexes) index->flush();
     lock.lock();
     const auto next = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kKeepEveryNs);
     while (!is_urgent() && keep_.wait_until(lock, next)) {

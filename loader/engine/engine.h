@@ -14,7 +14,9 @@
 #include "base/poller.h"
 #include "io/read/read_engine.h"
 #include "loader/engine/band_crew.h"
+#include "loader/engine/guests.h"
 #include "loader/engine/turns.h"
+#include "loader/host/host.h"
 #include "loader/host/nodes.h"
 #include "loader/read/read_scheduler.h"
 #include "loader/stream/stream_scheduler.h"
@@ -63,6 +65,12 @@ class Engine {
   Status set_cores(std::uint32_t cores);
   /// Begin what may be begun, start reads, wake threads. Call it inside of locked().
   void pump(StreamScheduler& stream);
+  /// A guest takes turns with the streams, from its first report until it leaves. Errors: kExhausted.
+  Result<GuestTurn> hear(std::uint64_t guest, const GuestReport& report);
+  void leave(std::uint64_t guest) {
+    const MutexLock lock(mutex_);
+    guests_.leave(guest);
+  }
 
  private:
   /// The cores that one compute thread may ask for while it has a large picture.
@@ -85,7 +93,7 @@ class Engine {
   void start_reads(Outbox& out) REQUIRES(mutex_);
   void dispatch(Outbox& out) REQUIRES(mutex_);
   std::uint32_t take_runnable_count() REQUIRES(mutex_);
-  void next_chunk(Task& task) REQUIRES(mutex_);
+  std::optional<std::size_t> next_chunk(Task& task) REQUIRES(mutex_);
   std::size_t index_of(const StreamScheduler* stream) const REQUIRES(mutex_);
   bool has(const StreamScheduler* stream) const REQUIRES(mutex_) {
     return index_of(stream) < streams_.size();
@@ -101,7 +109,7 @@ class Engine {
   };
   void end_task(Task& task) REQUIRES(mutex_);
   bool take_task(Task& task, MutexLock& lock) REQUIRES(mutex_);
-  void lock_soon() CARYA_THREAD_SAFETY(acquire_capability(mutex_));
+  void leave_core(std::size_t guest, MutexLock& lock) REQUIRES(mutex_);
   void ring_work(std::uint32_t runnable);
   void compute_loop();
   bool lend(Spare& borrower);
@@ -142,6 +150,7 @@ class Engine {
   std::vector<std::shared_ptr<StreamScheduler>> streams_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<StreamScheduler>> leaving_ GUARDED_BY(mutex_);  // removed, with reads under way
   Turns turns_ GUARDED_BY(mutex_);                                            // of streams_, by index
+  Guests guests_ GUARDED_BY(mutex_){turns_};
   ReadBufferPool pool_{64 << 20};  // under mutex_, also by the streams
 
   Outbox outbox_ GUARDED_BY(mutex_);  // reused
@@ -158,7 +167,7 @@ class Engine {
   const std::vector<Node> nodes_ = read_nodes();
   std::vector<std::size_t> node_of_
       GUARDED_BY(mutex_);  // of each compute thread, by index; none on a machine of one node
-  std::uint32_t cores_ GUARDED_BY(mutex_) = 1;
+  std::uint32_t cores_ GUARDED_BY(mutex_) = cores_allowed();
   bool keeps_ GUARDED_BY(mutex_) = false;  // the maintenance thread was started
 };
 

@@ -9,6 +9,16 @@ namespace carya::loader {
 namespace {
 
 constexpr int kNice = 5;
+constexpr int kSpins = 50;
+
+/// Leaves the core to its other hardware thread for a moment.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
 
 }  // namespace
 
@@ -25,6 +35,14 @@ SignalsBlocked::~SignalsBlocked() {
 void become_engine_thread(const char* name) {
   pthread_setname_np(pthread_self(), name);
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+}
+
+void lock_soon(Mutex& mutex) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (mutex.try_lock()) return;
+    relax();
+  }
+  mutex.lock();
 }
 
 }  // namespace carya::loader

@@ -15,22 +15,37 @@ constexpr double kUnknownNs = 1e5, kLeastNs = 100;
 
 }  // namespace
 
-void Turns::add(const Turn& turn) {
+/// Returns the index of the job that a new stream belongs to.
+std::size_t Turns::join(std::uint64_t job, double weight) {
+  CHECK(weight >= kWeightMin && weight <= kWeightMax);
   streams_.reserve(streams_.size() + 1);
   asked_.reserve(jobs_.size() + 1);
-  auto found = turn.job == 0 ? jobs_.end() : std::ranges::find(jobs_, turn.job, &Job::number);
+  auto found = job == 0 ? jobs_.end() : std::ranges::find(jobs_, job, &Job::number);
   if (found == jobs_.end()) {
-    jobs_.push_back({.number = turn.job, .had = now_});
+    jobs_.push_back({.number = job, .had = now_});
     found = jobs_.end() - 1;
   }
-  CHECK(turn.weight >= kWeightMin && turn.weight <= kWeightMax);
-  found->weight = turn.weight;
+  found->weight = weight;
   ++found->streams;
-  streams_.push_back({.job = static_cast<std::size_t>(found - jobs_.begin()), .had = found->now});
+  return static_cast<std::size_t>(found - jobs_.begin());
+}
+
+void Turns::add(const Turn& turn) {
+  const std::size_t job = join(turn.job, turn.weight), at = streams_.size() - guests_;
+  streams_.insert(streams_.begin() + static_cast<std::ptrdiff_t>(at), {.job = job, .had = jobs_[job].now});
+  if (turn_ > at) ++turn_;
+}
+
+void Turns::add_guest(double weight) {
+  const std::size_t job = join(0, weight);
+  jobs_[job].credit_ns = kGuestCreditNs;
+  streams_.push_back({.job = job});
+  ++guests_;
 }
 
 void Turns::remove(std::size_t index) {
   const std::size_t job = streams_.at(index).job;
+  if (index >= streams_.size() - guests_) --guests_;
   streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;
   if (--jobs_[job].streams > 0) return;
@@ -44,7 +59,7 @@ double Turns::Stream::expected_ns() const {
 }
 
 double Turns::begins(const Job& job) const {
-  return std::max(job.had, now_ - kCreditNs / job.weight);
+  return std::max(job.had, now_ - job.credit_ns / job.weight);
 }
 
 double Turns::begins(const Stream& stream) const {
@@ -57,8 +72,8 @@ void Turns::ask(std::size_t index) {
   if (!job.ready || begins(streams_[index]) < begins(streams_[*job.ready])) job.ready = index;
 }
 
-std::optional<std::size_t> Turns::chosen() {
-  if (asked_.empty()) return std::nullopt;
+/// Up to where a job is due, among those that were asked.
+double Turns::due() const {
   double weights = 0, sum = 0, least = begins(jobs_[asked_.front()]);
   for (const std::size_t one : asked_) {
     const double at = begins(jobs_[one]);
@@ -66,7 +81,12 @@ std::optional<std::size_t> Turns::chosen() {
     sum += jobs_[one].weight * (at - now_);
     least = std::min(least, at);
   }
-  const double due = std::max(least, now_ + sum / weights);  // rounding leaves one at least
+  return std::max(least, now_ + sum / weights);  // rounding leaves one at least
+}
+
+std::optional<std::size_t> Turns::chosen() {
+  if (asked_.empty()) return std::nullopt;
+  const double due = this->due();
   std::optional<std::size_t> first;
   double first_ends = 0;
   for (const std::size_t one : asked_) {
@@ -79,6 +99,20 @@ std::optional<std::size_t> Turns::chosen() {
   }
   now_ = std::max(now_, due);
   return first;
+}
+
+bool Turns::is_due_now(std::size_t index) {
+  for (const std::size_t one : asked_) jobs_[one].ready.reset();
+  Job& job = jobs_[streams_.at(index).job];
+  if (asked_.size() == 1) {  // nobody had a use for what it had
+    job.had = std::min(job.had, now_ + kCreditNs / job.weight);
+    return true;
+  }
+  const double due = this->due();
+  double least = begins(job);
+  for (const std::size_t one : asked_) least = std::min(least, begins(jobs_[one]));
+  now_ = std::max(now_, least);  // no further: nobody loses what is due to it since a guest was heard of late
+  return begins(job) <= due + kAheadNs / job.weight;
 }
 
 double Turns::begin(std::size_t index) {
@@ -99,6 +133,15 @@ void Turns::end(std::size_t index, double expected_ns, double took_ns) {
   job.had += (took - expected_ns) / job.weight;
   stream.had += took - expected_ns;
   stream.mean_ns = stream.mean_ns > 0 ? stream.mean_ns + (took - stream.mean_ns) / kChunksRemembered : took;
+}
+
+void Turns::charge(std::size_t index, double ns, double weight) {
+  CHECK(weight >= kWeightMin && weight <= kWeightMax);
+  Stream& stream = streams_.at(index);
+  Job& job = jobs_[stream.job];
+  job.weight = weight;
+  job.had = begins(job) + ns / weight;
+  stream.had += ns;
 }
 
 }  // namespace carya::loader

@@ -1,5 +1,7 @@
 #include "loader/read/read_scheduler.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -66,6 +68,12 @@ std::string no_answer(const ReadOp& op) {
 }
 
 }  // namespace
+
+std::uint32_t reads_in_flight_max() {
+  constexpr std::uint32_t kMany = 1024, kFew = 64;
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max >= 4 * kMany ? kMany : kFew;
+}
 
 ReadScheduler::ReadScheduler(std::unique_ptr<io::ReadEngine> engine, ReadBufferPool& pool)
     : pool_(pool), engine_(std::move(engine)), sources_(*engine_) {

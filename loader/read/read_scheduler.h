@@ -17,6 +17,10 @@
 
 namespace carya::loader {
 
+/// The limit for all streams of the process. It is enough for 20,000 reads per second of 50 ms each. A table of io_uring
+/// with that many places needs a descriptor limit that most systems have; 64 where there is less.
+std::uint32_t reads_in_flight_max();
+
 /// Carries out the reads of all clients on one read engine.
 ///
 /// 1. A read waits in its client's queue. Clients take turns, one read at a time. The reading thread moves the read to

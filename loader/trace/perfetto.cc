@@ -487,7 +487,12 @@ class Writer {
 }  // namespace
 
 std::string to_perfetto(const TraceRecord& record, const PerfettoOptions& options) {
-  return Writer(record, options).write();
+  std::string written = Writer(record, options).write();
+  for (PerfettoOptions fewer = options; written.size() > options.bytes_max && fewer.events_max > 1;) {
+    fewer.events_max /= 2;
+    written = Writer(record, fewer).write();
+  }
+  return written;
 }
 
 }  // namespace carya::loader

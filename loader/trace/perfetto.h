@@ -14,6 +14,7 @@ struct PerfettoOptions {
   std::vector<std::uint64_t> only{};
   /// The newest events that are written; those left out are counted with those that rings dropped.
   std::size_t events_max = SIZE_MAX;
+  std::size_t bytes_max = SIZE_MAX;  ///< fewer events are written where they would take more
 };
 
 /// The record as a trace in Perfetto's format: a stream of TracePackets (protobuf), which ui.perfetto.dev opens. Traces of

@@ -84,6 +84,9 @@ constexpr std::array kRanges{
     NumberRange{"TakeFound.sequence", 0, kWord},
     NumberRange{"Trace.session", 0, kWhole},
     NumberRange{"Trace.thread_events", 1, kTraceThreadEventsMax},
+    NumberRange{"Turn.used_ns", 0, kWhole},
+    NumberRange{"Turn.wants", 0, kThreadsMax},
+    NumberRange{"Turn.weight", kWeightMin, kWeightMax},
 };
 static_assert(std::ranges::is_sorted(kRanges, {}, &NumberRange::field));
 

@@ -128,6 +128,26 @@ py::list watch(const std::string& socket, const std::string& job) {
   return ranks;
 }
 
+class TurnSeat {
+ public:
+  explicit TurnSeat(const std::string& socket)
+      : seat_(unwrap([&] {
+          const WithoutGil unlocked;
+          return loader::TurnSeat::take(socket);
+        }())) {}
+  /// How many threads may be busy, and whether nobody else wants the cores.
+  std::pair<std::uint32_t, bool> report(double weight, std::uint64_t used_ns, std::uint32_t wants) {
+    const loader::TurnIs turn = unwrap([&] {
+      const WithoutGil unlocked;
+      return seat_.report({.weight = weight, .used_ns = used_ns, .wants = wants});
+    }());
+    return {turn.threads, turn.alone};
+  }
+
+ private:
+  loader::TurnSeat seat_;
+};
+
 void bind_trace(py::module_& module) {
   module.def("trace_on", &loader::trace_on);
   module.def(
@@ -197,6 +217,9 @@ void bind_daemon(py::module_& module) {
   module.def("worker_usage", &worker_usage, py::arg("address"), py::arg("tls"), py::arg("server_name"),
              py::arg("token"), py::arg("insecure"), py::arg("seconds"));
   module.def("look_up_workers", &look_up_workers, py::arg("name"));
+  py::class_<TurnSeat>(module, "TurnSeat")
+      .def(py::init<const std::string&>(), py::arg("socket"))
+      .def("report", &TurnSeat::report, py::arg("weight"), py::arg("used_ns"), py::arg("wants"));
   bind_trace(module);
   module.def("escaped", [](const py::bytes& text) { return escaped(std::string(text)); }, py::arg("text"));
   module.def("daemon_socket", &loader::loader_socket_path);

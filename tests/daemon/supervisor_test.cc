@@ -48,7 +48,8 @@ class NotifySocket {
     while (true) {
       std::string text(4096, '\0');
       const ssize_t bytes = recv(fd_.get(), text.data(), text.size(), 0);
-      if (bytes < 0 && errno == EINTR) continue;  // a socket with a limit is interrupted by what handles no signal
+      if (bytes < 0 && errno == EINTR)
+        continue;  // a socket with a limit is interrupted by what handles no signal
       if (bytes <= 0) return "nothing came";
       text.resize(static_cast<std::size_t>(bytes));
       if (with_watchdog || text != "WATCHDOG=1") return text;

@@ -25,6 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read<AttachRequest>(body);
   read<Attached>(body);
   read<LendRequest>(body);
+  read<TurnRequest>(body);
   read<WantGrants>(body);
   read<SeekRequest>(body);
   read<PolicyRequest>(body);

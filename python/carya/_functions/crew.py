@@ -134,6 +134,10 @@ class Crew:
         self._memory_kills = memory_kills()
         self._died = self._recycled = 0
 
+    def busy(self) -> int:
+        """How many of this machine's have something to do."""
+        return sum(1 for one in self._workers.values() if one.messages and not one.afar)
+
     def __iter__(self) -> Iterator[Worker]:
         """Those of this machine first."""
         return iter([self._workers[number] for number in sorted(self._workers)])

@@ -22,6 +22,7 @@ from .._core import StreamShape
 from .._errors import Timeout, WorkerDied
 from .._processes.system import be_nicer, end_with_parent
 from .._processes.transport import Channel, file_of
+from .._processes.turns import Turns
 from .._processes.wire import Place, versions
 from .._stages.randomness import prepare_global_random
 from .._tracing.calls import step_key
@@ -98,6 +99,7 @@ class Host:
         self._schedule: Schedule | None = None
         self._feeder: Feeder | None = None
         self._why_not_ahead = ""
+        self._turns: Turns | None = None
         self._shape: Steps | None = None  # of the next epoch that is sought, where it has one of its own
         self._sizes: np.ndarray[Any, Any] | None = None  # of records, where they say where a step ends
         self._asked_shape: dict[str, Any] = {}
@@ -152,6 +154,8 @@ class Host:
         filters are asked, which records they keep, and for which of those they raised."""
         self._opened = open_payload(message, fds, self._dump)
         be_nicer(self._opened.spec.niceness)
+        if self._opened.spec.turns is not None:
+            self._turns = Turns(*self._opened.spec.turns)
         gc.collect()
         gc.freeze()  # pages of what exists stay shared with the workers
         self._figures["stages"] = [0.0] * len(self._opened.labels)
@@ -200,12 +204,14 @@ class Host:
         os.close(self._trainer)
         if self._feeder is not None:
             self._feeder.close_in_child()
+        if self._turns is not None:
+            self._turns.close_in_child()
 
     # One turn ----------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         self._give()
-        for key, _ in self._poll.select(_WATCH_S):
+        for key, _ in self._poll.select(_WATCH_S if self._turns is None else self._turns.wait_s(_WATCH_S)):
             key.data()
         now = time.monotonic()
         if now - self._watched >= _WATCH_S:
@@ -311,12 +317,28 @@ class Host:
         schedule = self._schedule
         seconds = schedule.row_seconds if schedule is not None else None
         long = seconds is None or (schedule is not None and seconds * schedule.chunk_rows > _LONG_S)
+        self._take_turn()
         for depth in range(1 if long else 2):
             for one in self._crew:
-                if one.retiring or one.why_killed or one.away or one.messages > depth:
+                if one.retiring or one.why_killed or one.away or one.messages > depth or self._waits(one):
                     continue
                 if not self._give_one(one, depth == 0) and (schedule is None or not schedule.owned) and not one.afar:
                     return
+
+    def _take_turn(self) -> None:
+        if self._turns is None:
+            return
+        processes = [os.getpid(), *(one.pid for one in self._crew if not one.afar)]
+        if self._feeder is not None:
+            processes.append(self._feeder.figures["pid"])
+        self._turns.look(processes, self._crew.busy())
+
+    def _waits(self, one: Worker) -> bool:
+        """Whether it is the turn of other jobs of the machine, so that this worker gets nothing."""
+        if self._turns is None or one.afar or self._crew.busy() + (not one.messages) <= self._turns.allowed:
+            return False
+        self._turns.held = True
+        return True
 
     def _give_one(self, one: Worker, waits: bool) -> bool:
         if self._tasks and not one.afar:
@@ -480,6 +502,8 @@ class Host:
         self._told_at, self._told_crew = now, crew
         ahead = {"why_not": self._why_not_ahead} if self._feeder is None else self._feeder.figures
         news = {**self._figures, **crew, "chunk_rows": self._schedule.chunk_rows, "ahead": ahead}
+        if self._turns is not None:
+            news["held_seconds"] = self._turns.held_s
         if self._calls:
             news["calls"], self._calls = self._calls, []
         return news

@@ -505,6 +505,7 @@ class FunctionJob:
                 "died": figures.get("died", 0),
                 "recycled": figures.get("recycled", 0),
                 "skipped": figures.get("skipped", 0),
+                "held_seconds": figures.get("held_seconds", 0.0),
                 "started_by": "exec: " + self.spawned if self.spawned else "fork",
                 "seconds_per_sample": figures.get("seconds", 0.0) / rows,
                 "cpu_seconds_per_sample": figures.get("cpu_seconds", 0.0) / rows,

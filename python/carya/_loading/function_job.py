@@ -87,7 +87,7 @@ def start_function_job(pipeline: Pipeline, options: LoaderOptions, defer_release
     spec.fingerprint = dataset.fingerprint
     spec.workers = worker_count(asked.threads)
     spec.function_timeout, spec.rss_max = functions.timeout, functions.rss_max
-    spec.niceness = functions.niceness
+    spec.niceness, spec.turns = functions.niceness, functions.turns
     if asked.on_error == "mask" and spec.collates:
         raise no_mask()
     if functions.places and spec.sharded:

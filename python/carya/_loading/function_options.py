@@ -48,7 +48,12 @@ class FunctionOptions:
                 f'Loader: {self.asked_native}: got {given[self.asked_native]!r} beside native="workers", which does without native '
                 "threads; leave one of them out"
             )
-        self.niceness = niceness_of(given.get("weight", 1.0))
+        weight = given.get("weight", 1.0)
+        socket = "" if given.get("daemon", "auto") == "embedded" else _core.daemon_socket()
+        # The daemon with whose jobs the workers take turns, also one that starts later; and whether there is one now.
+        self.turns: tuple[str, float] | None = (socket, weight) if socket else None
+        self._takes_turns = bool(socket) and os.path.exists(socket) and _core.daemon_listens(socket)
+        self.niceness = 0 if self._takes_turns else niceness_of(weight)
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
         self.places = _places(given.get("function_workers", ()), given.get("function_tls"))
         self.rss_max: int | None = byte_size("max_rss", given["max_rss"]) if "max_rss" in given else None
@@ -57,10 +62,10 @@ class FunctionOptions:
         """Of a pipeline whose functions do more than to choose records. Errors: Unsupported, where something was given that is for a
         daemon, which runs no Python functions, or for native threads alone."""
         given = self._given
-        if given.get("weight", 1.0) > 1:
+        if given.get("weight", 1.0) > 1 and not self._takes_turns:
             raise Unsupported(
-                f"Loader: weight: got {given['weight']!r} for a pipeline with Python functions; give 0.01 to 1: processes can have less of "
-                "the cores than others, so the job that is to have most says 1"
+                f"Loader: weight: got {given['weight']!r} for a pipeline with Python functions, and no daemon to take turns with; give 0.01 "
+                "to 1, so that the job that is to have most says 1: processes can have less of the cores than others. Or start caryad"
             )
         for name in ("share", "job"):
             if name in given:

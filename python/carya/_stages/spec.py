@@ -53,6 +53,7 @@ class StreamSpec:
     )
     raised: np.ndarray[Any, Any] | None = None  # of those, for which they raised, and are asked again
     niceness: int = 0  # by how much its processes are nicer than the trainer
+    turns: tuple[str, float] | None = None  # the daemon with whose jobs they take turns, by its socket, and the weight
     asks_only: bool = False  # the host asks filters, says what they keep, and makes nothing
 
     @property
