@@ -66,7 +66,7 @@ class Guests {
   /// A guest that is silent for so long has nothing to do.
   static constexpr std::int64_t kSilentNs = 200'000'000;
   /// Who may keep threads busy and wants to is taken to use this much of each at least, whatever it says.
-  static constexpr double kUsedMin = 0.1;
+  static constexpr double kUsedMin = 0.25;
   /// Who works at least as often as this is there.
   static constexpr std::int64_t kApartNs = 100'000'000;
   /// A core is left for so long.

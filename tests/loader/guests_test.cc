@@ -93,12 +93,11 @@ class Machine {
       guests_.take_back(*thread.loan, Guests::kLoanNs);
       thread.loan.reset();
     }
-    if (thread.loan || thread.stream || streams.empty()) return;
+    if (thread.loan || thread.stream || std::ranges::all_of(streams, &PlayedStream::is_idle)) return;
     const auto at = turns_.next([&](std::size_t index) {
       return index < streams.size() ? !streams[index].is_idle
                                     : guests_.borrows(index - streams.size(), now_ns_);
     });
-    if (!at || std::ranges::all_of(streams, &PlayedStream::is_idle)) return;
     if (*at >= streams.size()) {
       thread.loan = guests_.lend(*at - streams.size());
       thread.loan_ends_ns = now_ns_ + Guests::kLoanNs;
@@ -209,11 +208,14 @@ TEST(Guests, WhoSleepsKeepsNoCoreFromOthers) {
 }
 
 TEST(Guests, WhoWantsAllAndUsesNothingStarvesNobody) {
-  // It is taken to use a tenth of two cores: the others have what its weight leaves.
+  // It is taken to use a quarter of two cores: the others have what its weight leaves.
   Machine machine({{}}, {{.weight = 1, .computes = 0, .says = kThreadsMax}, {.weight = 1}}, 2);
   machine.run(10 * kSecond);
   EXPECT_GT(machine.guests[1].had_ns, 0.25 * 2 * 10 * kSecond);
   EXPECT_GT(machine.streams[0].had_ns, 0.25 * 2 * 10 * kSecond);
+  Machine two({}, {{.weight = 1, .computes = 0, .says = kThreadsMax}, {.weight = 1}}, 2);
+  two.run(10 * kSecond);
+  EXPECT_GT(two.guests[1].had_ns, 0.2 * 2 * 10 * kSecond);
 }
 
 TEST(Guests, WhoIsSilentOrHasLeftIsForgotten) {
