@@ -125,10 +125,10 @@ class Host:
 
 def table(rows: int, inputs: list[bytes], fields_encoded: list[bool]) -> bytes:
     """The payload of a chunk (loader/wire/FORMAT.md): rows, lengths, inputs row by row; no index entries."""
-    data = b"".join(struct.pack("<QQ", row, 0) for row in range(rows))
+    parts = [struct.pack("<QQ", row, 0) for row in range(rows)]
     encoded = [fields_encoded[i % len(fields_encoded)] for i in range(len(inputs))]
     for item, is_encoded in zip(inputs, encoded, strict=True):
-        data += struct.pack("<QQ", len(item), 0) if is_encoded else struct.pack("<Q", len(item))
+        parts.append(struct.pack("<QQ", len(item), 0) if is_encoded else struct.pack("<Q", len(item)))
     for item, is_encoded in zip(inputs, encoded, strict=True):
-        data += item + (SLACK if is_encoded else b"")
-    return data
+        parts.append(item + (SLACK if is_encoded else b""))
+    return b"".join(parts)

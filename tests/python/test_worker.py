@@ -10,7 +10,9 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,14 @@ def pipeline_of(photo: Path) -> carya.Pipeline:
     return carya.image_folder(photo.parents[1]).decode_image().resize((32, 24))
 
 
+def minutes_of(photo: Path) -> carya.Pipeline:
+    """Seconds for each row: what has to wait for 400 of them waits longer than any wait of a test."""
+    large = carya.image_folder(photo.parents[1]).decode_image().resize((6000, 6000))
+    for _ in range(16):
+        large = large.gaussian_blur(127, 60.0)
+    return large.resize((32, 24))
+
+
 def plan_of(pipeline: carya.Pipeline, ops: int = 2) -> bytes:
     native = pipeline.batch(1).native
     mark = native.fingerprint("raise")
@@ -313,6 +323,19 @@ def test_int_ends_it_too_and_a_second_signal_at_once() -> None:
         assert "ending at once" in worker.log()
 
 
+def test_a_second_signal_ends_it_in_the_middle_of_minutes_of_work(photo: Path) -> None:
+    with running("--max-seconds", "3600", "--grace", "3600") as worker, Host(worker.address) as host:
+        client = Registered(host, minutes_of(photo), 19)
+        client.ask([photo.read_bytes()] * 400, ROW, 1)
+        host.say("Ping", {}, request=99)
+        host.hear("Pong")
+        worker.process.send_signal(signal.SIGTERM)
+        until(lambda: "draining connections=1 chunks=1" in worker.log())
+        assert worker.process.poll() is None  # the first one waits for what there is
+        assert worker.end() == 0
+        assert "ending at once connections=1 chunks=1" in worker.log()
+
+
 def test_a_killed_worker_is_found_again_at_its_port(photo: Path) -> None:
     with running() as worker:
         with Host(worker.address) as host:
@@ -367,6 +390,20 @@ def test_the_worst_row_keeps_to_the_memory(photo: Path) -> None:
         assert peak is not None
         assert int(peak[1]) < 400 * 1024
         alive(worker.address, photo)
+
+
+def test_a_long_plan_keeps_to_the_memory(photo: Path) -> None:
+    """To read a document takes many times its bytes: one that fits into a frame may be too long for --memory."""
+    long = to_cbor({"pipeline": "x" * (14 << 20)})
+    few = rf"worker: a plan of {len(long)} bytes; give at most \d{{6}}, or the worker more --memory"
+    for memory, too_long in (("64MiB", True), ("2GiB", False)):  # the second reads it, and it is no plan
+        with running("--memory", memory) as worker, Host(worker.address) as host:
+            assert host.hello(facts=FACTS)[0] == "Welcome"
+            host.say("Register", {"plan": 1, "about": b""}, long, 1)
+            said = host.hear("Error")[1]["error"]["message"]
+            assert bool(re.fullmatch(few, said)) == too_long, said
+            host.say("Register", {"plan": 2, "about": b""}, plan_of(pipeline_of(photo)), 2)
+            assert host.hear("Registered", "Error")[0] == "Registered"
 
 
 def test_a_chunk_that_takes_too_long_is_given_back(photo: Path) -> None:
@@ -444,17 +481,10 @@ def test_passes_are_priced_before_they_are_made(photo: Path) -> None:
 
 def test_what_nobody_waits_for_is_given_up(photo: Path) -> None:
     """A host that goes leaves the one thread to the next one, in the middle of many minutes of work."""
-    slow = (
-        carya.image_folder(photo.parents[1])
-        .decode_image()
-        .resize((6000, 6000))
-        .gaussian_blur(127, 60.0)
-        .resize((32, 24))
-    )
     with running("--max-seconds", "3600") as worker:
         for leave in ("closes", "cancels"):
             with Host(worker.address) as host:
-                client = Registered(host, slow, 4)
+                client = Registered(host, minutes_of(photo), 19)
                 client.ask([photo.read_bytes()] * 400, ROW, 1)
                 client.host.say("Ping", {}, request=99)
                 host.hear("Pong")
@@ -554,4 +584,16 @@ def test_rubbish_ends_its_connection_only(photo: Path) -> None:
         assert host.hear("Error")[0] == "Error"
         with pytest.raises((EOFError, OSError)):
             host.hear("Error")
+        alive(worker.address, photo)
+
+
+def test_hundreds_of_silent_connections_are_a_few_lines_of_the_log(photo: Path) -> None:
+    with running() as worker, ExitStack() as connected:
+        began = time.monotonic()
+        silent = [connected.enter_context(Host(worker.address)) for _ in range(600)]
+        for host in silent[:500]:  # they had to make room for later ones, and were told so
+            assert "did not say who they are" in host.hear("Error")[1]["error"]["message"]
+        until(lambda: "refused peer=" in worker.log())
+        lines = worker.log().splitlines()
+        assert len(lines) <= 3 + (time.monotonic() - began), lines  # it is ready, and one a second
         alive(worker.address, photo)
