@@ -463,6 +463,43 @@ TEST_F(Server, HandshakesThatStopHalfWayHaveALimitOfTheirOwn) {
   EXPECT_LE(server->stats().connections, 4u);
 }
 
+TEST_F(Server, HalvesOfAClientHelloKeepNobodyOutOfTls) {
+  const Certificates certificates;
+  options.tls = certificates.of("server");
+  options.strangers_max = 3;
+  options.hello_ms = 600'000;
+  start();
+  auto context = TlsContext::create(certificates.of("client"));
+  ASSERT_TRUE(context);
+  auto [end, wire] = socket_pair();
+  TlsSession draws, session;
+  Client draft(*(*context)->connect(std::move(end), "localhost", draws));
+  draft.connection.send(Hello{});
+  draft.push();
+  std::string half(1 << 14, '\0');
+  const ssize_t whole = recv(wire.get(), half.data(), half.size(), 0);
+  ASSERT_GT(whole, 100);
+  ASSERT_EQ(half.substr(0, 2), "\x16\x03") << "a handshake's record";
+  half.resize(static_cast<std::size_t>(whole) / 2);
+  std::vector<UniqueFd> halves;
+  const auto come = [&] {
+    for (int i = 0; i < 40; ++i) {
+      halves.push_back(socket());
+      ASSERT_EQ(send(halves.back().get(), half.data(), half.size(), MSG_NOSIGNAL), std::ssize(half));
+    }
+  };
+  come();
+  until([&] { return server->stats().refused >= 37; });
+  Client one(*(*context)->connect(socket(), "localhost", session));
+  one.connection.send(Hello{.client = "c", .token = options.token});
+  EXPECT_EQ(one.expect<Welcome>().server, "test");
+  come();
+  until([&] { return server->stats().connections_so_far == 81; });
+  EXPECT_EQ(server->stats().connections, 4u) << "one that is known, and three strangers";
+  one.connection.send(Ping{}, 7);
+  one.expect<Pong>();
+}
+
 TEST_F(Server, WhoIsSilentIsClosed) {
   options.heartbeat_ms = 10;
   options.silent_ms = 200;
