@@ -140,6 +140,15 @@ def test_trainers_find_what_they_look_for() -> None:
         assert len(loader.dataset) == 21
         assert int(loader.dataset[3]["x"]) == 3
         assert len(loader.sampler) == 20
+        steps = loader.batch_sampler
+        assert (len(steps), steps.batch_size, steps.drop_last) == (5, 4, True)
+        assert len(steps.sampler) == 20
+        batch = next(iter(loader))
+        assert loader.collate_fn(batch) is batch  # it is made as a whole
+        # Torch's defaults, for what is another's here: no processes of a trainer's, no pinning by it, no generator.
+        assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (0, None, False)
+        assert (loader.worker_init_fn, loader.multiprocessing_context, loader.generator) == (None, None, None)
+        assert (loader.pin_memory, loader.timeout) == (False, 0)
 
 
 def test_frameworks_can_rebuild_and_copy_a_batch() -> None:

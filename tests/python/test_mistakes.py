@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ports import free_port
 from streams import numbers, records
 
 import carya
@@ -68,6 +70,48 @@ def test_a_process_group_that_comes_later_and_disagrees_is_told(monkeypatch: pyt
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             records(loader)  # once
+
+
+TRAINER = """
+import json, sys, warnings
+import torch
+import carya.torch
+sys.path.append(sys.argv[2])
+from streams import flat, numbers, records
+with carya.torch.Loader(numbers(24, batch_size=4), epochs=1) as loader:
+    torch.distributed.init_process_group("gloo")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        seen = flat(records(loader))
+    rank = torch.distributed.get_rank()
+    found = {"rank": [rank, loader.rank, loader.world_size], "seen": seen, "told": [str(one.message) for one in told]}
+    with open(f"{sys.argv[1]}/{rank}.json", "w") as file:
+        json.dump(found, file)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_ranks_of_torchrun_share_the_records_of_loaders_made_before_their_group(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available():
+        pytest.skip("this torch has no distributed")
+    script = tmp_path / "trainer.py"
+    script.write_text(TRAINER)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
+    words = [f"--master-port={free_port()}", str(script), str(tmp_path), str(Path(__file__).parent)]
+    done = subprocess.run([*torchrun, *words], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert (one["rank"], two["rank"]) == ([0, 0, 2], [1, 1, 2])
+    assert (one["told"], two["told"]) == ([], [])
+    assert len(one["seen"]) == len(two["seen"]) == 12
+    assert sorted(one["seen"] + two["seen"]) == list(range(24))
+
+
+def test_a_pipeline_has_records_and_a_loader_has_batches() -> None:
+    chain = carya.arrays({"x": np.arange(20)}).batch(8)
+    with carya.Loader(chain) as loader:
+        assert (len(chain), len(loader)) == (20, 3)
 
 
 def test_no_rank_is_left_without_a_row() -> None:
