@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import carya
-from carya._bench import Options, run
+from carya._bench import Options, peers, run, vision
+from carya._bench.measure import Rate
 from carya._bench.photos import find_photos
 from carya._bench.seeds import Runner
+from carya._cli.main import make_app
 from carya._seeds.data import find
 
 
@@ -44,6 +46,39 @@ def test_photos_are_those_of_the_folder_that_is_given(
         carya.NotFound, match=r"bench: --data: no JPEG \(.jpg, .jpeg\) in '.*/empty'; give a folder of photos"
     ):
         find_photos(Options(data=str(tmp_path / "empty")), tmp_path)
+
+
+def test_a_peer_that_is_not_here_has_a_row_that_says_why(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typer = pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    def measured(*_: Any) -> Rate:
+        return Rate(samples=100, wall_s=1.0, cpu_s=1.0)
+
+    def fails(name: str, *_: Any) -> Rate:
+        raise vision.PeerFailed(f"{name} ended")
+
+    monkeypatch.setattr(vision, "_carya", measured)
+    monkeypatch.setattr(vision, "bounds", lambda *_: {})
+    monkeypatch.setattr(vision, "_cache", lambda *_: "")
+    monkeypatch.setattr(vision, "_peer", lambda name, *_: fails(name) if name == "spdl" else measured())
+    monkeypatch.setattr(peers, "_importable", lambda module: module in ("torch", "tensorflow", "spdl.io"))
+    shown = CliRunner().invoke(make_app(typer), ["bench", "vision", "--peers", "--rounds", "1", "--data", str(photos)])
+    assert shown.exit_code == 0, shown.output
+    rows = [line for line in shown.output.splitlines() if line.lstrip().startswith(peers.PEERS)]
+    notes = {row.split()[0]: row.partition("not installed: ")[2] for row in rows}
+    assert notes == {
+        "torch+pillow": "pip install pillow",
+        "torch+opencv": "pip install opencv-python-headless",
+        "torch+simplejpeg": "pip install simplejpeg opencv-python-headless",
+        "tf.data": "",
+        "dali": "pip install nvidia-dali-cuda120",
+        "ffcv": "pip install ffcv",
+        "grain+opencv": "pip install grain opencv-python-headless",
+        "spdl": "",
+    }
+    assert [row.split()[0] for row in rows].count("tf.data") == 2  # figures of both forms
+    assert [row.endswith("  spdl ended") for row in rows].count(True) == 1
 
 
 def test_ctrl_c_while_a_side_begins_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

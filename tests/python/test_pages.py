@@ -140,3 +140,27 @@ def test_nothing_is_promised_of_an_index() -> None:
         for line in path.read_text().splitlines():
             if re.search(r"pip (?:install|download)(?: --?\S+)* ['\"]?carya", line):
                 raise AssertionError(f"{path}: {line}")
+
+
+def test_how_likely_a_lie_stays_unseen_is_what_the_formula_gives() -> None:
+    """Each number of the table is the formula's, to as many digits as it has; 0 is less than any other one of them."""
+    text = (DOCS / "security.md").read_text().partition("{ #verify }\n")[2].partition("\n## ")[0]
+    assert "(1 - verify (1 - (1 - x)^8))^n" in text
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    chunks = [int(cell.removesuffix(" chunks").replace(",", "")) for cell in head[2:]]
+    assert chunks == [100, 1000, 10_000, 100_000]
+    smallest = min(float(cell) for _, _, *cells in rows for cell in cells if cell != "0")
+    for altered, verify, *cells in rows:
+        share = 1.0 if altered == "all" else share_of(altered)
+        for count, cell in zip(chunks, cells, strict=True):
+            unseen = (1 - float(verify) * (1 - (1 - share) ** 8)) ** count
+            digits, _, power = cell.partition("e")
+            half = 0.5 * 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+            near = unseen < smallest if cell == "0" else abs(unseen - float(cell)) <= half
+            assert near, f"{altered}, {verify}, {count}: {cell}, and it is {unseen:.3g}"
+
+
+def share_of(rows: str) -> float:
+    """Of "10 %" or "1 in 500"."""
+    part, _, whole = rows.partition(" ")
+    return float(part) / (100 if whole == "%" else float(whole.removeprefix("in ")))
