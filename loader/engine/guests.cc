@@ -20,8 +20,9 @@ std::size_t Guests::hear(std::uint64_t guest, const GuestReport& report, std::ui
   Guest& known = guests_[place];
   // What it was lent it has had, whether it used it or not; and who says that it wants threads and uses none would keep
   // them from others for ever.
-  const auto used = static_cast<double>(report.used_ns), lent = static_cast<double>(known.lent_ns);
+  const auto lent = static_cast<double>(known.lent_ns);
   const auto passed = static_cast<double>(std::min(now_ns - known.heard_ns, kSilentNs));
+  const double used = std::min(static_cast<double>(report.used_ns), cores * passed);
   const double least = known.waits ? 0 : kUsedMin * std::min(known.wants, cores) * passed;
   turns_.charge(index_of(place), std::max({used, least, lent}) - lent, report.weight);
   known.wants = report.wants;

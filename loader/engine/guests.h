@@ -36,8 +36,8 @@ class Guests {
   void note_others(std::int64_t now_ns) { others_ns_ = now_ns; }
   bool empty() const { return guests_.empty(); }
 
-  /// What the guest at `place` may do now, on `cores`: as many as it likes while it has had no more
-  /// than is due to it, and else what the others leave. `ready(index)`, of streams: it would keep more threads busy than there are.
+  /// What the guest at `place` may do now, on `cores`: as many threads as it likes while it has had no more than is due to
+  /// it, and else what the others leave. `ready(index)`, of streams: it would keep more threads busy than there are.
   template <typename Ready>
   GuestTurn turn(std::size_t place, std::uint32_t cores, std::int64_t now_ns, Ready ready) {
     const std::size_t streams = turns_.size() - guests_.size();
@@ -65,9 +65,10 @@ class Guests {
 
   /// A guest that is silent for so long has nothing to do.
   static constexpr std::int64_t kSilentNs = 200'000'000;
-  /// Who may keep threads busy and wants to is taken to use this much of each at least, whatever it says.
+  /// Who may keep threads busy and wants to is taken to use this much of each at least, whatever it says; and at most all
+  /// cores for the time that passed.
   static constexpr double kUsedMin = 0.25;
-  /// Who works at least as often as this is there.
+  /// A stream that had a thread within this time wants the cores.
   static constexpr std::int64_t kApartNs = 100'000'000;
   /// A core is left for so long.
   static constexpr std::int64_t kLoanNs = 2'000'000;

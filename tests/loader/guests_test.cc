@@ -218,6 +218,15 @@ TEST(Guests, WhoWantsAllAndUsesNothingStarvesNobody) {
   EXPECT_GT(two.guests[1].had_ns, 0.2 * 2 * 10 * kSecond);
 }
 
+TEST(Guests, NobodyUsesMoreThanThereIs) {
+  // One that says so would be ahead of all for ever, and what is due to the others would be as far.
+  Machine machine({{}}, {{}, {}}, 2);
+  machine.run(kSecond);
+  machine.guests[0].unsaid_ns = 1e18;
+  machine.run(11 * kSecond);
+  expect_shares(machine);
+}
+
 TEST(Guests, WhoIsSilentOrHasLeftIsForgotten) {
   Turns turns;
   Guests guests(turns);

@@ -23,9 +23,8 @@ class Turns:
         self._seat: _core.TurnSeat | None = None
         self._next = 0.0  # when the daemon is asked again, or looked for
         self._cpu: dict[int, int] = {}  # CPU time of processes when it was last asked for, in ns
-        self._ran: dict[
-            int, int
-        ] = {}  # the time that they computed or waited for a core until then, in ns; empty: unknown
+        # The time that they computed or waited for a core until then, in ns; empty: unknown.
+        self._ran: dict[int, int] = {}
         self._asked = 0.0
         self._computing = math.inf  # how many of them do one or the other, on average, while they may
         self._wants = 0
@@ -79,10 +78,9 @@ class Turns:
         """Processes that wait for storage or sleep have no use for a core that others leave."""
         if not self._ran:
             return
-        seen = (
-            sum(max(0, ns - self._ran[pid]) for pid, ns in ran.items() if pid in self._ran) * 1e-9 / (now - self._asked)
-        )
-        part = min(1.0, (now - self._asked) / _REMEMBERED_S)
+        both = sum(max(0, ns - self._ran[pid]) for pid, ns in ran.items() if pid in self._ran)
+        passed = now - self._asked
+        seen, part = both * 1e-9 / passed, min(1.0, passed / _REMEMBERED_S)
         self._computing = seen if self._computing == math.inf else self._computing + part * (seen - self._computing)
 
 
