@@ -4,7 +4,7 @@
 Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
 and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
 over 10 s. `--functions`: jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native jobs of a daemon, whose own CPU time counts as their parts of the threads' time. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
-jobs that share their batches (`Loader(share=)`): the daemon's thread time beside that for one job; at most 1.05 of it.
+jobs that share their batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
 
 
 def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
-    """Trainers of one job's batches, which take a fixed number of them; thread and CPU seconds of the daemon."""
+    """Trainers of one job's batches, which take a fixed number of them; CPU seconds of the daemon."""
     lone = 0.0
     for count in counts:
         with running() as daemon:
@@ -62,14 +62,14 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
             trainers = [started(task) for _ in range(count)]
             for trainer in trainers:
                 assert first_line(trainer) == "done\n"
-            thread_s = sum(had(daemon).values())
+            spent_s = cpu_of(daemon)
             made = sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
             for trainer in trainers:
                 trainer.communicate("end\n")
-        lone = lone or thread_s
-        of_one = {"thread_s": thread_s, "of_one": thread_s / lone, "made": made, "made_of_taken": made / batches}
+        lone = lone or spent_s
+        of_one = {"cpu_s": spent_s, "of_one": spent_s / lone, "made": made, "made_of_taken": made / batches}
         print(
-            f"{count:3} equal jobs of {batches} batches each: {made} were made, in {thread_s:.2f} thread s, {thread_s / lone:.3f} of one job's"
+            f"{count:3} equal jobs of {batches} batches each: {made} were made, in {spent_s:.2f} CPU s, {spent_s / lone:.3f} of one job's"
         )
         print(json.dumps({"bench": "fair_shares", "sweep": count, **of_one}), flush=True)
 
@@ -139,6 +139,12 @@ def of_session(leader: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_of(daemon: Daemon) -> float:
+    """CPU seconds of the daemon."""
+    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def started(task: dict[str, object], socket: str = "") -> subprocess.Popen[str]:
     """A trainer's process. `socket`: of the daemon that its functions take turns with."""
     command = [sys.executable, __file__, "--train", json.dumps(task)]
@@ -178,10 +184,12 @@ def functions(
             """CPU s: of each native job, then of each with functions."""
             if daemon is None:
                 return [of_session(host) for host in hosts]
-            threads, pid = had(daemon), daemon.process.pid
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            return [cpu_s, *(threads[f"job-{i}"] for i in range(len(own))), *(of_session(host) for host in hosts)]
+            threads = had(daemon)
+            return [
+                cpu_of(daemon),
+                *(threads[f"job-{i}"] for i in range(len(own))),
+                *(of_session(host) for host in hosts),
+            ]
 
         time.sleep(2)
         before = spent()
@@ -274,7 +282,7 @@ def main() -> int:
         if options.functions:
             return 0
         if options.sweep or options.smoke:
-            sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 500, photos)
+            sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 1000, photos)
         for count in () if options.sweep else counts:
             jobs = [(KINDS[i % len(KINDS)], WEIGHTS[i % len(WEIGHTS)]) for i in range(count)]
             rows = play(jobs, seconds, photos)

@@ -155,6 +155,21 @@ def test_jobs_of_one_thread_each_do_not_share_it(daemon: Daemon, photos: Path) -
         until(lambda: daemon.threads().count("carya-compute") == cores)
 
 
+def test_jobs_have_no_more_threads_than_the_cores_of_the_configuration(tmp_path: Path, photos: Path) -> None:
+    config = tmp_path / "caryad.toml"
+    for cores in range(1, _core.doctor()["auto_threads"] + 1):
+        config.write_text(f"[limits]\ncores = {cores}\n")
+        with running("--config", str(config)) as own:
+            options: dict[str, Any] = {"daemon": own.socket, "threads": 1}
+            with (
+                carya.Loader(vision(photos), job="one", **options) as one,
+                carya.Loader(vision(photos), job="other", **options) as other,
+            ):
+                next(iter(one))
+                next(iter(other))
+                assert own.threads().count("carya-compute") == min(2, cores)
+
+
 def test_arrays_travel_with_the_job(daemon: Daemon) -> None:
     random = np.random.default_rng(2)
     given = {"x": random.normal(size=(50, 3)).astype(np.float32), "y": np.arange(50)}
