@@ -18,12 +18,14 @@ std::size_t Guests::hear(std::uint64_t guest, const GuestReport& report, std::ui
     guests_.push_back({.number = guest});
   }
   Guest& known = guests_[place];
-  // What it was lent it has had, whether it used it or not; and who says that it wants threads and uses none would keep
-  // them from others for ever.
+  // What it was lent it has had, whether it used it or not; and where there are guests only, to whom nothing is lent, who
+  // says that it wants threads and uses none would keep them from others for ever. Beside streams many share the cores, and
+  // what one gets of them says nothing.
   const auto lent = static_cast<double>(known.lent_ns);
   const auto passed = static_cast<double>(std::min(now_ns - known.heard_ns, kSilentNs));
   const double used = std::min(static_cast<double>(report.used_ns), cores * passed);
-  const double least = known.waits ? 0 : kUsedMin * std::min(known.wants, cores) * passed;
+  const bool among_guests = now_ns - others_ns_ > kApartNs;
+  const double least = known.waits || !among_guests ? 0 : kUsedMin * std::min(known.wants, cores) * passed;
   turns_.charge(index_of(place), std::max({used, least, lent}) - lent, report.weight);
   known.wants = report.wants;
   known.lent_ns = 0;

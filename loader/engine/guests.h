@@ -65,8 +65,8 @@ class Guests {
 
   /// A guest that is silent for so long has nothing to do.
   static constexpr std::int64_t kSilentNs = 200'000'000;
-  /// Who may keep threads busy and wants to is taken to use this much of each at least, whatever it says; and at most all
-  /// cores for the time that passed.
+  /// Where there are guests only, who may keep threads busy and wants to is taken to use this much of each at least,
+  /// whatever it says. Nobody is taken to use more than all cores for the time that passed.
   static constexpr double kUsedMin = 0.25;
   /// A stream that had a thread within this time wants the cores.
   static constexpr std::int64_t kApartNs = 100'000'000;
