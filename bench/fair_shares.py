@@ -3,8 +3,10 @@
 
 Jobs of a real caryad, each a trainer process that takes all it can get: photos (decode, crop, resize), photos with blur,
 and small arrays, whose chunks take microseconds. Ceiling: each job's part of all thread time is its weight's, within 5 %
-over 10 s. `--functions`: jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native jobs of a daemon, whose own CPU time counts as their parts of the threads' time. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--sweep`: equal
-jobs that share their batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it.
+over 10 s. "gap": between two batches of a job, beside the mean that its share says; p99 at most twice that. `--functions`:
+jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native
+jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
+batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
             trainers = [started(task) for _ in range(count)]
             for trainer in trainers:
                 assert first_line(trainer) == "done\n"
-            spent_s = cpu_of(daemon)
+            spent_s = cpu_s(daemon.process.pid)
             made = sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
             for trainer in trainers:
                 trainer.communicate("end\n")
@@ -139,9 +141,9 @@ def of_session(leader: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def cpu_of(daemon: Daemon) -> float:
-    """CPU seconds of the daemon."""
-    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -155,6 +157,16 @@ def started(task: dict[str, object], socket: str = "") -> subprocess.Popen[str]:
 def first_line(trainer: subprocess.Popen[str]) -> str:
     assert trainer.stdout is not None
     return trainer.stdout.readline()
+
+
+def begin(trainers: list[subprocess.Popen[str]]) -> None:
+    """Of trainers that say when they are ready: all of them at once."""
+    for trainer in trainers:
+        first_line(trainer)
+    for trainer in trainers:
+        assert trainer.stdin is not None
+        trainer.stdin.write("go\n")
+        trainer.stdin.flush()
 
 
 def functions(
@@ -173,36 +185,27 @@ def functions(
         ]  # fmt: skip
         callers = [started({"calls": weight}, socket) for weight in weights]
         hosts = [int(first_line(trainer)) for trainer in callers]
-        for trainer in own:
-            first_line(trainer)
-        for trainer in own:
-            assert trainer.stdin is not None
-            trainer.stdin.write("go\n")
-            trainer.stdin.flush()
+        begin(own)
 
         def spent() -> list[float]:
-            """CPU s: of each native job, then of each with functions."""
+            """CPU s of each job with functions, and of the daemon; then thread s of each native job."""
+            of_hosts = [of_session(host) for host in hosts]
             if daemon is None:
-                return [of_session(host) for host in hosts]
+                return of_hosts
             threads = had(daemon)
-            return [
-                cpu_of(daemon),
-                *(threads[f"job-{i}"] for i in range(len(own))),
-                *(of_session(host) for host in hosts),
-            ]
+            return [*of_hosts, cpu_s(daemon.process.pid), *(threads[f"job-{i}"] for i in range(len(own)))]
 
         time.sleep(2)
         before = spent()
         time.sleep(seconds)
-        took = [after - begin for begin, after in zip(before, spent(), strict=True)]
+        passed = [after - begun for begun, after in zip(before, spent(), strict=True)]
         for trainer in callers:
             trainer.communicate("end\n")
         for trainer in own:
             trainer.communicate()
-    if daemon is not None:
-        cpu_s, *took = took
-        threads_s = sum(took[: len(own)])
-        took[: len(own)] = [one / threads_s * cpu_s for one in took[: len(own)]]
+    count = len(weights)
+    of_daemon, threads = sum(passed[count : count + 1]), passed[count + 1 :]
+    took = [*(of_daemon * one / sum(threads) for one in threads), *passed[:count]]
     rows = []
     for (kind, weight), one in zip(
         [*(natives or []), *(("a function", weight) for weight in weights)], took, strict=True
@@ -226,15 +229,9 @@ def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> li
         for number, (kind, weight) in enumerate(jobs):
             task = {"photos": photos, "kind": kind, "weight": weight, "job": f"job-{number}", "socket": daemon.socket}
             trainers.append(started({**task, "seconds": seconds + 2}))
-        for trainer in trainers:
-            assert trainer.stdout is not None
-            trainer.stdout.readline()
-        for trainer in trainers:
-            assert trainer.stdin is not None
-            trainer.stdin.write("go\n")
-            trainer.stdin.flush()
+        begin(trainers)
         time.sleep(1)
-        before, begin = had(daemon), time.monotonic()
+        before, begun = had(daemon), time.monotonic()
         time.sleep(seconds)
         after, end = had(daemon), time.monotonic()
         times = [json.loads(trainer.communicate()[0]) for trainer in trainers]
@@ -242,7 +239,7 @@ def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> li
     weights = sum(weight for _, weight in jobs)
     for number, (kind, weight) in enumerate(jobs):
         name = f"job-{number}"
-        came = [at for at in times[number] if begin <= at <= end]
+        came = [at for at in times[number] if begun <= at <= end]
         gaps = np.diff(came) if len(came) > 2 else np.zeros(1)
         rows.append(
             {

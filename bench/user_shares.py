@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/python"))
 
+from fair_shares import cpu_s  # noqa: E402
 from host_user import User  # noqa: E402
 from test_users import Host, running  # noqa: E402
 
@@ -45,11 +46,6 @@ for number in range(jobs):
     )
     threading.Thread(target=take, args=(loader,), daemon=True).start()
 """
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def had(host: Host) -> dict[int, float]:

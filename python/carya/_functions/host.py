@@ -326,7 +326,7 @@ class Host:
                     return
 
     def _take_turn(self) -> None:
-        if self._turns is None:
+        if self._turns is None or not self._turns.is_time():
             return
         processes = [os.getpid(), *(one.pid for one in self._crew if not one.afar)]
         if self._feeder is not None:
@@ -335,7 +335,9 @@ class Host:
 
     def _waits(self, one: Worker) -> bool:
         """Whether it is the turn of other jobs of the machine, so that this worker gets nothing."""
-        if self._turns is None or one.afar or self._crew.busy() + (not one.messages) <= self._turns.allowed:
+        if self._turns is None or one.afar or self._turns.allowed >= self._opened.spec.workers:
+            return False
+        if self._crew.busy() + (not one.messages) <= self._turns.allowed:
             return False
         self._turns.held = True
         return True

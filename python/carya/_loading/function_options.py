@@ -50,9 +50,10 @@ class FunctionOptions:
             )
         weight = given.get("weight", 1.0)
         socket = "" if given.get("daemon", "auto") == "embedded" else _core.daemon_socket()
-        # The daemon with whose jobs the workers take turns, also one that starts later; and whether there is one now.
+        # The daemon with whose jobs the workers take turns, also one that starts later; and whether there is one now, where the
+        # weight asks for it.
         self.turns: tuple[str, float] | None = (socket, weight) if socket else None
-        self._takes_turns = bool(socket) and os.path.exists(socket) and _core.daemon_listens(socket)
+        self._takes_turns = bool(socket) and weight != 1 and _core.daemon_listens(socket)
         self.niceness = 0 if self._takes_turns else niceness_of(weight)
         self.timeout: float | None = checked_timeout(given.get("function_timeout", TIMEOUT_S))
         self.places = _places(given.get("function_workers", ()), given.get("function_tls"))

@@ -37,16 +37,18 @@ class Turns:
         self._seat = None
 
     def wait_s(self, longest: float) -> float:
-        """How long to sleep before `look` is to be called again."""
+        """How long to sleep before it is time to `look` again."""
         if self._seat is None or not (self._wants or self.held):
             return longest
         return min(longest, max(0.0, self._next - time.monotonic()))
 
+    def is_time(self) -> bool:
+        """Whether the daemon is to be asked, or looked for, now."""
+        return time.monotonic() >= self._next
+
     def look(self, processes: Sequence[int], busy: int) -> None:
-        """Ask the daemon, where it is time. `processes`: of this job; `busy`: those that have something to do."""
+        """Ask the daemon. `processes`: of this job; `busy`: those that have something to do."""
         now = time.monotonic()
-        if now < self._next:
-            return
         try:
             if self._seat is None:
                 self._seat = _core.TurnSeat(self._socket)
