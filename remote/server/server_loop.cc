@@ -62,8 +62,10 @@ void ChunkServer::Loop::answer(const Ticket& ticket, Result<Answer> answer) {
 }
 
 ServerStats ChunkServer::Loop::stats() const {
-  return {connections_, connections_so_far_, refused_,     queued_, handling_, answered_, failed_,
-          late_,        request_bytes_,      result_bytes_};
+  const std::uint64_t chunks = chunks_;
+  return {connections_,      connections_so_far_, refused_, chunks % kHandled,
+          chunks / kHandled, answered_,           failed_,  late_,
+          request_bytes_,    result_bytes_};
 }
 
 void ChunkServer::Loop::run() {
@@ -190,7 +192,7 @@ void ChunkServer::Loop::close(std::uint64_t id, const Error& reason) {
   poller_.forget(peer.connection().fd());
   const std::string who = peer_text(peer.connection().fd());
   for (const Question& question : peer.waiting) unreserve(question.asked.payload->bytes);
-  queued_ -= peer.waiting.size();
+  chunks_ -= peer.waiting.size();
   turns_.leave(id);
   for (auto& [serial, flight] : flights_)
     if (flight.peer == id) flight.told = true;
@@ -243,7 +245,7 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
   }
   if (peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
   peer.waiting.push_back(std::move(question));
-  ++queued_;
+  ++chunks_;
 }
 
 /// The fraction of the handler's threads that other clients did not use since this client's last ping, but at least
@@ -397,7 +399,7 @@ void ChunkServer::Loop::give_back() {
     if (entry.peer->waiting.empty()) continue;
     turns_.leave(id);
     for (const Question& question : std::exchange(entry.peer->waiting, {})) {
-      --queued_;
+      --chunks_;
       refuse(*entry.peer, question, gone);
     }
   }
@@ -447,7 +449,6 @@ void ChunkServer::Loop::refuse(ServerPeer& peer, const Question& question, const
 /// The question is the handler's from now on; its serial.
 std::uint64_t ChunkServer::Loop::hand_over(const ServerPeer& peer, Question& question) {
   const std::uint64_t serial = next_serial_++;
-  const bool chunk = question.type == FrameType::kRequest;
   const std::int64_t limit_ns = static_cast<std::int64_t>(options_.chunk_ms) * 1'000'000;
   flights_[serial] = {.peer = peer.id(),
                       .type = question.type,
@@ -457,14 +458,13 @@ std::uint64_t ChunkServer::Loop::hand_over(const ServerPeer& peer, Question& que
                       .result_bytes = question.asked.result_bytes,
                       .until_ns = monotonic_ns() + limit_ns,
                       .told = false};
-  handling_ += chunk ? 1 : 0;
   result_bytes_ += question.asked.result_bytes;
   question.asked.ticket = {peer.id(), serial};
   return serial;
 }
 
 void ChunkServer::Loop::dispatch() {
-  while (handling_ < options_.handling_max && !turns_.none_waits() && dispatch_next()) {
+  while (chunks_ / kHandled < options_.handling_max && !turns_.none_waits() && dispatch_next()) {
   }
 }
 
@@ -476,14 +476,15 @@ bool ChunkServer::Loop::dispatch_next() {
   if (held > 0 && (held > options_.bytes_max || room > options_.bytes_max - held)) return false;
   Question question = std::move(peer.waiting.front());
   peer.waiting.pop_front();
-  --queued_;
   turns_.take_next();
   if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
   if (!peer.use_plan(question.asked.plan)) {
+    --chunks_;
     refuse(peer, question, {Code::kNotFound, "unknown plan", 0});
     return true;
   }
   hand_over(peer, question);
+  chunks_ += kHandled - 1;
   handler_.compute(std::move(question.asked));
   return true;
 }
@@ -493,7 +494,7 @@ void ChunkServer::Loop::cancel(ServerPeer& peer, std::uint64_t request) {
   if (waits != peer.waiting.end()) {
     const Question question = std::move(*waits);
     peer.waiting.erase(waits);
-    --queued_;
+    --chunks_;
     if (peer.waiting.empty()) turns_.leave(peer.id());
     return refuse(peer, question, {Code::kClosed, "the client does not want it any more", 0});
   }
@@ -516,7 +517,7 @@ void ChunkServer::Loop::take_answers() {
 
 void ChunkServer::Loop::finish(const Flight& flight, Result<Answer> answer) {
   unreserve(flight.payload_bytes);
-  handling_ -= flight.type == FrameType::kRequest ? 1 : 0;
+  if (flight.type == FrameType::kRequest) chunks_ -= kHandled;
   const std::int64_t used_ns = answer ? answer->thread_ns : 0;
   used_ns_ += used_ns;
   if (ServerPeer* const whose = find(flight.peer)) whose->used_ns += used_ns;

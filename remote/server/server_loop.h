@@ -110,7 +110,10 @@ class ChunkServer::Loop final : public PeerHost {
   bool accepting_ = true;
 
   std::atomic<bool> stopped_{false};
-  std::atomic<std::uint64_t> connections_{0}, connections_so_far_{0}, refused_{0}, queued_{0}, handling_{0};
+  std::atomic<std::uint64_t> connections_{0}, connections_so_far_{0}, refused_{0};
+  /// Chunks that wait, and kHandled for each that the handler has: one number, so that a chunk on its way counts once.
+  std::atomic<std::uint64_t> chunks_{0};
+  static constexpr std::uint64_t kHandled = std::uint64_t{1} << 32;
   std::atomic<std::uint64_t> answered_{0}, failed_{0}, late_{0}, request_bytes_{0}, result_bytes_{0};
 
   Mutex mutex_;

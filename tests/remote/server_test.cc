@@ -353,6 +353,37 @@ TEST_F(Server, AChunkThatTakesTooLongFails) {
   EXPECT_EQ(server->stats().late, 1u);
 }
 
+TEST_F(Server, AChunkOnItsWayToTheHandlerIsCountedOnce) {
+  options.handling_max = 1;
+  start();
+  auto one = client();
+  one->ask(0);
+  one->push();
+  handler.wait(handler.chunks, 0);
+  std::atomic<bool> ends = false;
+  std::atomic<std::uint64_t> least = 1, most = 1;
+  std::thread reader([&] {
+    while (!ends) {
+      const ServerStats now = server->stats();
+      const std::uint64_t there = now.queued + now.handling;
+      if (there < least) least = there;
+      if (there > most) most = there;
+    }
+  });
+  for (std::uint64_t i = 0; i < 2'000; ++i) {  // another one waits before the handler's is done
+    one->ask(i + 1);
+    one->push();
+    until([&] { return server->stats().queued == 1; });
+    server->answer(handler.wait(handler.chunks, i).ticket, Answer{});
+    handler.wait(handler.chunks, i + 1);
+    ASSERT_NE(one->await(FrameType::kResult), nullptr);
+  }
+  ends = true;
+  reader.join();
+  EXPECT_EQ(least, 1U);
+  EXPECT_EQ(most, 2U);
+}
+
 TEST_F(Server, AResultLongerThanAskedForFails) {
   start();
   auto one = client();
