@@ -45,7 +45,7 @@ class WorkerPool::Loop {
   std::vector<WorkerStats> figures() const;
   std::shared_ptr<NameLookups> lookups() const {
     const MutexLock lock(shared_.mutex);
-    return any_unknown_ ? shared_.lookups : nullptr;
+    return any_name_ ? shared_.lookups : nullptr;
   }
 
  private:
@@ -60,7 +60,7 @@ class WorkerPool::Loop {
   std::uint64_t next_member_ GUARDED_BY(shared_.mutex) = 1;
   std::set<std::uint64_t> written_to_ GUARDED_BY(shared_.mutex);  // members that have something to send
   bool changed_ GUARDED_BY(shared_.mutex) = false;                // members, or plans: all are looked at
-  bool any_unknown_ GUARDED_BY(shared_.mutex) = false;            // some member's name was
+  bool any_name_ GUARDED_BY(shared_.mutex) = false;               // some member has one
 
   std::atomic<bool> silent_resolver_ = false;  // a name was not found for long
 
@@ -125,6 +125,7 @@ Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
   ASSIGN(Address address, Address::parse(text));
   // A job waits for one name that nobody answers for, and not for each: the others are left to lookups().
   const std::int64_t begun_ns = monotonic_ns();
+  const bool is_name = address.is_name();
   const bool is_later = silent_resolver_ && !address.is_known();
   const Status known =
       is_later ? fail(Code::kNotFound, "its name is not looked up yet, since another one took long")
@@ -139,9 +140,9 @@ Result<std::uint64_t> WorkerPool::Loop::add_member(const std::string& text) {
   }
   const MutexLock lock(shared_.mutex);
   const std::uint64_t id = next_member_++;
-  any_unknown_ |= !known;
-  members_[id] =
-      std::make_shared<PoolMember>(id, std::move(address), known ? "" : known.error().message, shared_);
+  any_name_ |= is_name;
+  members_[id] = std::make_shared<PoolMember>(id, is_name ? text : "", std::move(address),
+                                              known ? "" : known.error().message, shared_);
   changed_ = true;
   shared_.poller.wake();
   return id;

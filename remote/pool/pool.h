@@ -138,8 +138,8 @@ class WorkerPool {
 
   std::vector<WorkerStats> figures() const;
 
-  /// What looks names up again: start a thread in its run() if a member has an unknown name, and stop() it with the
-  /// pool. It may outlive the pool, since a resolver takes its time. Null: all names are known.
+  /// What looks names up again, of workers that do not answer: start a thread in its run() if a member has a name, and
+  /// stop() it with the pool. It may outlive the pool, since a resolver takes its time. Null: all addresses are numbers.
   std::shared_ptr<NameLookups> lookups() const;
 
  private:

@@ -36,8 +36,10 @@ Status PoolShared::check_allowed(const Address& address) const {
               "is another machine: give certificates, or say insecure on this side too");
 }
 
-PoolMember::PoolMember(std::uint64_t id, Address address, const std::string& unknown, PoolShared& shared)
+PoolMember::PoolMember(std::uint64_t id, std::string name, Address address, const std::string& unknown,
+                       PoolShared& shared)
     : id_(id),
+      name_(std::move(name)),
       address_(std::move(address)),
       shared_(shared),
       unknown_{Code::kNotFound, unknown, 0},
@@ -110,7 +112,7 @@ WorkerStats PoolMember::figures() const {
 
 void PoolMember::serve(std::int64_t now_ns) {
   if (!connection_) {
-    if (!address_.is_known()) take_found();
+    if (!name_.empty()) take_found();
     if (now_ns < next_try_ns_) return;
     const Status connected = connect(now_ns);
     if (!connected) return disconnect(connected.error(), now_ns, true);
@@ -144,9 +146,9 @@ bool PoolMember::is_through() const {
   return figures_.state == State::kDraining && outstanding_.empty();
 }
 
-/// What was found of a name that was not known. One that is known now is tried at once.
+/// What was found of a name that was not known, or whose worker did not answer. One that was not known is tried at once.
 void PoolMember::take_found() {
-  auto found = shared_.lookups->take(address_.text());
+  auto found = shared_.lookups->take(name_);
   if (!found) return;
   if (*found) {
     if (Status allowed = shared_.check_allowed(**found); !allowed)
@@ -157,16 +159,16 @@ void PoolMember::take_found() {
     return;
   }
   const MutexLock lock(shared_.mutex);
+  if (!address_.is_known()) {
+    figures_.failures = 0;
+    next_try_ns_ = 0;
+  }
   address_ = std::move(**found);
-  figures_.failures = 0;
-  next_try_ns_ = 0;
 }
 
 Status PoolMember::connect(std::int64_t now_ns) {
-  if (!address_.is_known()) {
-    shared_.lookups->ask(address_.text());
-    return std::unexpected(unknown_);
-  }
+  if (!name_.empty() && (attempts_ > 0 || !address_.is_known())) shared_.lookups->ask(name_);
+  if (!address_.is_known()) return std::unexpected(unknown_);
   connecting_since_ns_ = now_ns;
   ASSIGN(UniqueFd socket, address_.connect(attempts_++));
   limit_unsent(socket.get(), kUnsentBytes);

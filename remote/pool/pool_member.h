@@ -51,7 +51,10 @@ struct PoolShared {
 class PoolMember final : public FrameSink {
  public:
   /// `unknown`: why the address is not known; "" if it is.
-  PoolMember(std::uint64_t id, Address address, const std::string& unknown, PoolShared& shared);
+  /// `name`: "host:port", looked up again when nobody answers; "": there is nothing to look up. `unknown`: why the
+  /// address is not known; "": it is.
+  PoolMember(std::uint64_t id, std::string name, Address address, const std::string& unknown,
+             PoolShared& shared);
   ~PoolMember() override;
 
   std::uint64_t id() const { return id_; }
@@ -111,7 +114,8 @@ class PoolMember final : public FrameSink {
   void renew_rates(std::int64_t now_ns);
 
   const std::uint64_t id_;
-  Address address_;  // changed under the mutex, by the thread in run() alone, until it is known
+  const std::string name_;
+  Address address_;  // changed under the mutex, by the thread in run() alone
   PoolShared& shared_;
 
   // The thread in run().

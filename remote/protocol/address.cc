@@ -101,6 +101,12 @@ Status Address::look_up() {
   return {};
 }
 
+bool Address::is_name() const {
+  in6_addr number{};
+  return !is_unix() && inet_pton(AF_INET, host_.c_str(), &number) != 1 &&
+         inet_pton(AF_INET6, host_.c_str(), &number) != 1;
+}
+
 bool Address::is_local() const {
   return std::all_of(targets_.begin(), targets_.end(),
                      [](const Target& target) { return is_loopback(target.address); });

@@ -30,6 +30,8 @@ class Address {
   /// Name or number before the port, as a certificate has it; "" for a Unix socket.
   const std::string& host() const { return host_; }
   bool is_unix() const { return host_.empty(); }
+  /// The host is a name, and no number: what it stands for may change.
+  bool is_name() const;
   /// Nothing of what goes there leaves this machine.
   bool is_local() const;
 

@@ -622,6 +622,38 @@ TEST_F(Pool, AWorkerWhoseNameIsUnknownIsAwayUntilItIsKnown) {
   names.join();
 }
 
+TEST_F(Pool, AWorkerWhoseNameStandsForAnotherPlaceIsFoundThere) {
+  worker_options.listen = "127.0.0.1:0";
+  auto worker = std::make_unique<Worker>(worker_options);
+  std::atomic<std::uint16_t> port = worker->server->port();
+  options.look_up = [&](Address& address) -> Status {
+    address = *Address::resolve("127.0.0.1:" + std::to_string(port));
+    return {};
+  };
+  start();
+  const std::uint64_t member = *pool->add_member("w.test:7070");
+  const auto lookups = pool->lookups();
+  ASSERT_NE(lookups, nullptr);
+  std::thread names([&] { lookups->run(); });
+  await_registration(member, 1);
+  auto moved = std::make_unique<Worker>(worker_options);
+  ASSERT_NE(moved->server->port(), port);
+  worker.reset();
+  port = moved->server->port();
+  await_registration(member, 2);
+  EXPECT_EQ(figures(member).state, State::kUp);
+  pool->stop();
+  names.join();
+}
+
+TEST_F(Pool, AddressesThatAreNumbersAreNotLookedUpAgain) {
+  start();
+  for (const char* const number : {"127.0.0.1:9", "[::1]:9"}) ASSERT_TRUE(pool->add_member(number));
+  EXPECT_EQ(pool->lookups(), nullptr);
+  ASSERT_TRUE(pool->add_member("localhost:9"));
+  EXPECT_NE(pool->lookups(), nullptr);
+}
+
 TEST_F(Pool, AResolverThatDoesNotAnswerIsWaitedForOnce) {
   const auto here = std::this_thread::get_id();
   int waited = 0;
