@@ -25,8 +25,6 @@ constexpr std::uint64_t kListening = 1, kFirstId = 2;
 constexpr std::uint64_t kPidBit = 1ULL << 63;  // of a tag of the poller: the pidfd, not the socket
 constexpr std::int64_t kDeathNs =
     1'000'000'000;  // from a socket's end to its process's, if both are one event
-// A connection that says nothing is closed after this: at its beginning, and between questions.
-constexpr std::int64_t kHelloNs = 10'000'000'000, kSilentNs = 60'000'000'000;
 /// The newest events that a trace has: they are written in the server's thread, in some 0.2 s, and fit into an answer.
 constexpr std::size_t kTraceEvents = 60'000, kTraceBytes = kLongBytesMax - 1024;
 /// The most that each thread keeps for a trace, 4 MiB: a client does not decide on the daemon's memory.
@@ -107,9 +105,10 @@ void Server::drain() {
 }
 
 /// When a connection that reads nothing and asks nothing is closed; 0: never.
-std::int64_t Server::silent_until_ns(const Connection& connection) {
+std::int64_t Server::silent_until_ns(const Connection& connection) const {
   if (connection.seat || connection.attaching) return 0;
-  return connection.said_ns + (connection.greeted ? kSilentNs : kHelloNs);
+  const double limit_s = connection.greeted ? options_.silent_s : options_.hello_s;
+  return connection.said_ns + static_cast<std::int64_t>(limit_s * 1e9);
 }
 
 /// Sleeps without end when there is nothing to look after: an idle daemon costs no wake-up.

@@ -23,6 +23,8 @@ struct ServerOptions {
   UniqueFd handed{};     ///< or a socket by which connections come, one descriptor a message (take_handed)
   JobLimits limits{};
   std::uint64_t connections_max = 512;
+  double hello_s = 10;     ///< a connection that says no hello is closed after so long
+  double silent_s = 60;    ///< and one that asks nothing and reads nothing
   double drain_s = 5;      ///< after SIGTERM readers have so long to give back what they hold
   double idle_exit_s = 0;  ///< run() ends after so long without a reader; 0: never
   std::optional<std::int64_t> watchdog_ns{};  ///< alive() is called at least so often
@@ -71,7 +73,7 @@ class Server {
   Status reply(Connection& connection, const Message& question, MessageType type, std::string body);
   void refuse(Connection& connection, std::uint32_t request, const Error& error);
   bool make_room();
-  static std::int64_t silent_until_ns(const Connection& connection);
+  std::int64_t silent_until_ns(const Connection& connection) const;
   void close_dropped();
   void drop(std::uint64_t id, DetachReason how, const std::string& reason);
   void hung_up(Connection& connection);
