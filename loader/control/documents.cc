@@ -247,6 +247,9 @@ CARYA_FIELDS(JobStatus) {
   a("job", d.job), a("source", d.source), a("records", d.records), a("world_size", d.world_size);
   a("weight", d.weight), a("share", d.share), a("state", d.state), a("ranks", d.ranks);
 }
+CARYA_FIELDS(GuestStatus) {
+  a("pid", d.pid), a("weight", d.weight), a("wants", d.wants), a("threads", d.threads), a("cpu_s", d.cpu_s);
+}
 CARYA_FIELDS(DaemonStatus) {
   a("daemon", d.daemon), a("pid", d.pid), a("up_s", d.up_s), a("state", d.state), a("socket", d.socket);
   a("mount_namespace", d.mount_namespace);
@@ -258,6 +261,7 @@ CARYA_FIELDS(DaemonStatus) {
   a("descriptors", d.descriptors), a("descriptors_limit", d.descriptors_limit),
       a("connections", d.connections);
   a("attached", d.attached), a("detached", d.detached), a("killed", d.killed), a("jobs", d.jobs);
+  a("guests", d.guests), a("guests_cpu_s", d.guests_cpu_s);
 }
 
 }  // namespace carya::archive

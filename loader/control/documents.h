@@ -212,6 +212,8 @@ struct DaemonStatus {
   std::uint64_t attached = 0, detached = 0,
                 killed = 0;  ///< readers so far; `killed` counts those that died or were thrown out
   std::vector<JobStatus> jobs;
+  std::vector<GuestStatus> guests;  ///< jobs of Python functions that take turns with these
+  double guests_cpu_s = 0;          ///< CPU time of all such jobs so far
 };
 
 struct ErrorIs {

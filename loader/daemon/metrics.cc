@@ -65,7 +65,7 @@ struct Figure {
   double (*value)(const Subject&);
 };
 
-constexpr std::array<Figure<DaemonStatus>, 14> kDaemonFigures{{
+constexpr std::array<Figure<DaemonStatus>, 16> kDaemonFigures{{
     {"carya_readers_attached_total", "counter", "Readers that attached since the daemon's start.",
      [](const DaemonStatus& d) { return real(d.attached); }},
     {"carya_readers_detached_total", "counter", "Readers that closed their loader.",
@@ -84,6 +84,10 @@ constexpr std::array<Figure<DaemonStatus>, 14> kDaemonFigures{{
      [](const DaemonStatus& d) { return real(d.cache_bytes_limit); }},
     {"carya_cache_written_day_bytes", "gauge", "Bytes of samples written to files within 24 hours.",
      [](const DaemonStatus& d) { return real(d.cache_written_bytes); }},
+    {"carya_function_jobs", "gauge", "Jobs of Python functions that take turns with those of the daemon.",
+     [](const DaemonStatus& d) { return real(d.guests.size()); }},
+    {"carya_function_cpu_seconds_total", "counter", "CPU time of the processes of such jobs, as they say.",
+     [](const DaemonStatus& d) { return d.guests_cpu_s; }},
     {"carya_uptime_seconds", "gauge", "Seconds since the daemon's start.",
      [](const DaemonStatus& d) { return d.up_s; }},
     {"process_cpu_seconds_total", "counter", "CPU time of the daemon, user and system.",

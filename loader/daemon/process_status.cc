@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
+
+#include "loader/engine/guest_seat.h"
 
 namespace carya::loader {
 
@@ -27,6 +30,9 @@ void describe_process(DaemonStatus& status) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   status.descriptors_limit = limit.rlim_cur;
+  GuestsSeen seen = guests_seen();
+  status.guests = std::move(seen.guests);
+  status.guests_cpu_s = seen.cpu_s;
 }
 
 }  // namespace carya::loader

@@ -4,7 +4,8 @@
 
 namespace carya::loader {
 
-/// Fills in what the kernel says of this process: CPU time, memory, descriptors, its mount namespace.
+/// Fills in what is the process's: what the kernel says of CPU time, memory, descriptors and its mount namespace, and the
+/// guests of its engine.
 /// What cannot be read keeps its default. Threads: thread-safe.
 void describe_process(DaemonStatus& status);
 

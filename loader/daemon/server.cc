@@ -445,7 +445,8 @@ Status Server::answer(Connection& connection, Message& message) {
       return answer_trace(connection, message);
     case MessageType::kTurn: {
       ASSIGN(const TurnRequest turn, decode<TurnRequest>(message.body));
-      ASSIGN(const TurnIs is, connection.guest.report(turn, !options_.limits.folders.roots.empty()));
+      ASSIGN(const TurnIs is, connection.guest.report(turn, !options_.limits.folders.roots.empty(),
+                                                      static_cast<std::uint64_t>(connection.peer.pid)));
       return reply(connection, message, MessageType::kTurnIs, encode(is));
     }
     case MessageType::kLogs: {

@@ -21,6 +21,15 @@ struct GuestReport {
   std::uint32_t wants = 0;    ///< the threads that it would keep busy now; 0: it has nothing to do
 };
 
+/// A guest as `carya status` shows it.
+struct GuestStatus {
+  std::uint64_t pid = 0;      ///< of who reports for it
+  double weight = 1;          ///< as its last report said, like `wants`
+  std::uint32_t wants = 0;    ///< the threads that it would keep busy
+  std::uint32_t threads = 0;  ///< those that it may
+  double cpu_s = 0;           ///< CPU time of its processes so far
+};
+
 /// The guests of an engine: how many threads each may keep busy beside the jobs that the engine computes, and how many of
 /// the engine's threads leave their cores to it. Pure. Threads: owner only.
 class Guests {

@@ -75,7 +75,8 @@ def test_queries_take_what_was_chosen(one: Panel) -> None:
     for target in one["targets"]:
         for name, labels in re.findall(r"\b((?:carya|process)_\w+|up)\{(.*?)\}", target["expr"]):
             job = not re.match(
-                "process_|carya_(user|uptime|connections|shared_memory|cache_memory|readers_|cache_written_day)", name
+                "process_|carya_(user|uptime|connections|function_|shared_memory|cache_memory|readers_|cache_written_day)",
+                name,
             )
             assert 'instance=~"$host"' in labels
             assert ('user=~"$user"' in labels) == (name != "up")

@@ -105,6 +105,17 @@ def test_what_is_kept_is_told_by_tier(daemon: Daemon, photos: Path, tmp_path: Pa
         assert f'{here},tier="shared"' not in found["carya_cache_bytes"]
 
 
+def test_jobs_of_functions_are_counted_and_their_time_stays(daemon: Daemon) -> None:
+    before = samples(get(daemon, "/metrics")[1])["carya_function_cpu_seconds_total"][""]
+    seats = [_core.TurnSeat(daemon.socket) for _ in range(2)]
+    for seat in seats:
+        seat.report(1.0, 1_500_000_000, 4)
+    assert samples(get(daemon, "/metrics")[1])["carya_function_jobs"][""] == 2
+    seats.clear()
+    found = until(lambda: [one for one in [samples(get(daemon, "/metrics")[1])] if not one["carya_function_jobs"][""]])
+    assert found[0]["carya_function_cpu_seconds_total"][""] == before + 3
+
+
 def test_labels_of_a_client_cannot_break_the_page(daemon: Daemon) -> None:
     name = 'a"b\\c\nd\x01é'
     with carya.Loader(numbers(40, batch_size=4), daemon=daemon.socket, job=name) as loader:

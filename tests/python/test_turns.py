@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from daemons import Daemon, running, until
@@ -117,6 +118,23 @@ def test_the_loader_says_how_long_its_workers_were_held(daemon: Daemon) -> None:
             assert time.monotonic() < end
             for _ in loader:
                 other.report(10.0, 0, WANTS_ALL)
+
+
+def test_the_status_lists_jobs_of_functions(daemon: Daemon) -> None:
+    seat = _core.TurnSeat(daemon.socket)
+    for _ in range(2):
+        threads, _ = seat.report(0.5, 1_500_000_000, 4)
+    found = daemon.status()["guests"]
+    assert found == [{"pid": os.getpid(), "weight": 0.5, "wants": 4, "threads": threads, "cpu_s": 3.0}]
+    del seat
+    with carya.Loader(pipeline(), threads=2, weight=2.0) as loader:
+        rows(loader)
+        (guest,) = until(lambda: [one for one in daemon.status()["guests"] if one["weight"] == 2.0])
+        shown = commands.run("status", "--socket", daemon.socket)
+        assert f"functions of process {guest['pid']}, weight 2" in shown
+        assert "no jobs" not in shown
+    until(lambda: not daemon.status()["guests"])
+    assert 3.0 < daemon.status()["guests_cpu_s"] < 300
 
 
 def sockets(pid: int | str) -> set[str]:

@@ -192,9 +192,20 @@ def _lines(status: Document) -> Any:
         lines += [(0, ""), (0, f"job {job['job']}"), (2, _job_line(job))]
         for rank in job["ranks"]:
             lines += [(2, f"rank {rank['rank']}: {_progress_line(rank)}"), *((4, line) for line in _rank_lines(rank))]
-    if not status["jobs"]:
+    lines += [(0, line) for line in _function_lines(status)]
+    if not (status["jobs"] or status.get("guests")):
         lines.append((0, "no jobs"))
     return Group(*(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)) for indent, text in lines))
+
+
+def _function_lines(status: Document) -> Iterator[str]:
+    """Jobs whose work the processes of their functions do; an older daemon does not say."""
+    for guest in status.get("guests", []):
+        weight = f", weight {guest['weight']:g}" if guest["weight"] != 1 else ""
+        yield ""
+        yield f"functions of process {guest['pid']}{weight}"
+        busy = f"{guest['wants']} workers have work, {min(guest['threads'], guest['wants'])} may compute now"
+        yield f"  {busy if guest['wants'] else 'no work now'}; cpu {guest['cpu_s']:.1f} s"
 
 
 def _cache_lines(status: Document) -> Iterator[str]:
