@@ -45,7 +45,8 @@ RowVerdict judge_broken_row(const BrokenRowRules& rules, std::uint64_t epoch, Ro
     entry.substitute = static_cast<std::int64_t>(task.record);
     return {Fate::kReplace, {}, std::move(entry)};
   }
-  error.message += "; " + std::to_string(kSubstituteDraws) + " substitutes were broken too";
+  error.message += "; " + std::to_string(kSubstituteDraws) +
+                   " substitutes were broken too; repair the data, or give on_error=\"mask\"";
   return {Fate::kStop, std::move(error), std::move(entry)};
 }
 

@@ -88,7 +88,7 @@ void raise(const loader::RecordError& failure) {
   message += ": " + failure.error.message;
   if (failure.error.code == Code::kExhausted && failure.error.message.find("; ") == std::string::npos)
     message += "; give fewer threads=, a smaller batch or read_ahead=, or raise the memory limit";
-  if (failure.error.code == Code::kCorrupt) {
+  if (failure.error.code == Code::kCorrupt && failure.error.message.find("on_error=") == std::string::npos) {
     const bool advised = failure.error.message.find("; ") != std::string::npos;
     message += std::string(advised ? "; or give" : "; give") +
                " on_error=\"replace\" or \"mask\" to go on without it";

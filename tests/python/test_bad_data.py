@@ -118,7 +118,11 @@ def test_a_dataset_of_broken_files_ends_with_an_error_under_replace(tmp_path: Pa
         path = tmp_path / f"{number}.jpg"
         path.write_bytes(b"nothing of a picture")
         paths.append(str(path))
-    with carya.Loader(chain(paths, batch_size=2), on_error="replace") as loader, pytest.raises(carya.SampleError):
+    said = r'substitutes were broken too; repair the data, or give on_error="mask"$'
+    with (
+        carya.Loader(chain(paths, batch_size=2), on_error="replace") as loader,
+        pytest.raises(carya.SampleError, match=said),
+    ):
         next(iter(loader))
 
 
