@@ -129,8 +129,9 @@ def test_one_that_never_gives_back_costs_the_others_a_stream_and_no_more(daemon:
         assert found == [records(lone)]
 
 
-def test_other_batches_are_another_stream(daemon: Daemon) -> None:
-    options: dict[str, Any] = {"daemon": daemon.socket, "share": "sweep", "epochs": 1}
+@pytest.mark.parametrize("share", ["sweep", "auto"])
+def test_other_batches_are_another_stream(daemon: Daemon, share: str) -> None:
+    options: dict[str, Any] = {"daemon": daemon.socket, "share": share, "epochs": 1}
     with (
         carya.Loader(numbers(40, batch_size=4), **options) as one,
         carya.Loader(numbers(40, batch_size=5), **options) as other_batch,

@@ -109,8 +109,8 @@ class Loader(Delivery, DataLoaderAttributes):
     job: the name under which the ranks of a host share a job in the daemon, and find it again after a restart; made
     from what the launcher says when None. replica, replicas: of tensor- or pipeline-parallel processes that need the
     same batches: they lease the same slots, read-only.
-    share: a name: jobs of the daemon that give the same one and whose batches are the same (a sweep of learning rates)
-    lease the same slots, read-only, so that these are made once; ("sweep", 4) has the first batch wait for 4 such jobs, at most
+    share: a name: jobs of the daemon that give the same one ("auto" where none is needed) and whose batches are the same (a
+    sweep of learning rates) lease the same slots, read-only, so that these are made once; ("sweep", 4) has the first batch wait for 4 such jobs, at most
     a minute. Who falls behind the others goes on by itself. Without a daemon each makes its own.
     reattach_timeout: seconds that a lost daemon is waited for; then on_daemon_loss: "embedded" (go on in this process)
     or "raise".
