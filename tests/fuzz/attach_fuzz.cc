@@ -3,11 +3,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
@@ -15,69 +10,16 @@
 #include "loader/daemon/job_table.h"
 #include "loader/wire/number_ranges.h"
 #include "shm/slot_ring.h"
+#include "tests/fuzz/drawn.h"
 
 namespace {
 
 using namespace carya;          // NOLINT(google-build-using-namespace): a program's own file
 using namespace carya::loader;  // NOLINT(google-build-using-namespace)
-using Json = nlohmann::json;
 
-class Choices {
- public:
-  Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  bool any() const { return at_ < size_; }
-  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : 0; }
-  Json number() {
-    switch (byte() % 12) {
-      case 0:
-        return -1;
-      case 1:
-        return 0;
-      case 2:
-        return 1;
-      case 3:
-        return std::numeric_limits<std::int64_t>::min();
-      case 4:
-        return std::numeric_limits<std::uint64_t>::max();
-      case 5:
-        return std::numeric_limits<double>::quiet_NaN();
-      case 6:
-        return std::numeric_limits<double>::infinity();
-      case 7:
-        return 1e308;
-      case 8:
-        return std::uint64_t{1} << (byte() % 64);
-      case 9:
-        return -(std::int64_t{1} << (byte() % 63));
-      case 10:
-        return static_cast<double>(byte()) / 255;
-      default:
-        return byte();
-    }
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_, at_ = 0;
-};
-
-/// A folder with two photos, made once and removed at the end.
 const std::string& folder() {
-  struct Folder {
-    std::string path = (std::filesystem::temp_directory_path() / "carya-attach-fuzz-XXXXXX").string();
-    Folder() {
-      if (mkdtemp(path.data()) == nullptr) std::abort();
-      std::filesystem::create_directories(path + "/data/a");
-      for (const char* name : {"0.jpg", "1.jpg"})
-        std::filesystem::copy_file(CARYA_FUZZ_PHOTO, path + "/data/a/" + name);
-    }
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-  };
-  static const Folder made;
-  return made.path;
+  static const PhotosFolder made(2);
+  return made.path();
 }
 
 Json& place_in(Json& body, std::string_view field) {
@@ -92,13 +34,6 @@ Json& place_in(Json& body, std::string_view field) {
     if (list) at = &(*at)[0];
   }
   return *at;
-}
-
-/// All numbers of a pipeline's document, wherever they stand.
-void collect(Json& in, std::vector<Json*>& numbers) {
-  if (in.is_number()) numbers.push_back(&in);
-  if (in.is_structured())
-    for (Json& item : in) collect(item, numbers);
 }
 
 Json pipeline() {
@@ -132,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Json body = Json::from_cbor(encode(request));
   Json document = pipeline();
   std::vector<Json*> numbers;
-  collect(document, numbers);
+  collect_numbers(document, numbers);
   const auto ranges = number_ranges();
   for (int i = 0; i < 8 && choices.any(); ++i) {
     const std::uint8_t which = choices.byte();

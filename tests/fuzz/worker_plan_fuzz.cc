@@ -5,29 +5,22 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "loader/wire/worker_plan.h"
+#include "tests/fuzz/drawn.h"
 #include "transforms/pipeline/pipeline.h"
 
 namespace {
 
 using namespace carya;          // NOLINT(google-build-using-namespace): a program's own file
 using namespace carya::loader;  // NOLINT(google-build-using-namespace)
-using Json = nlohmann::json;
 
 std::vector<std::byte> photo() {
   std::ifstream file(CARYA_FUZZ_PHOTO, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const auto all = std::as_bytes(std::span(bytes));
   return {all.begin(), all.end()};
-}
-
-void collect(Json& in, std::vector<Json*>& numbers) {
-  if (in.is_number()) numbers.push_back(&in);
-  if (in.is_structured())
-    for (Json& item : in) collect(item, numbers);
 }
 
 Json number(std::uint8_t kind, std::uint8_t value) {
@@ -58,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       R"({"op":"pad","padding":[1,2,3,4]},{"op":"rotate","degrees":30},{"op":"gaussian_blur","kernel_size":5,"sigma":[0.5,2.0]},)"
       R"({"op":"random_resized_crop","size":[16,16]},{"op":"normalize","mean":0.4,"std":0.2}],"batch":{"batch_size":2}})");
   std::vector<Json*> numbers;
-  collect(document, numbers);
+  collect_numbers(document, numbers);
   for (std::size_t i = 0; i + 2 < size && i < 24; i += 3)
     *numbers[data[i] % numbers.size()] = number(data[i + 1], data[i + 2]);
   const auto pipeline = transforms::Pipeline::parse(document.dump());
