@@ -110,7 +110,7 @@ class AddNoise(_Second):
 
     >>> import carya, numpy as np
     >>> noisy = carya.sound.AddNoise([np.ones(3, np.float32)], snr=20.0)(np.ones(4, np.float32), np.random.default_rng(0))
-    >>> noisy.round(3).tolist()
+    >>> [round(sample, 3) for sample in noisy.tolist()]
     [1.1, 1.1, 1.1, 1.1]
     """
 

@@ -53,7 +53,7 @@ def _amount(figures: Mapping[str, Any]) -> str:
     """Requests, bytes and dollars.
 
     >>> _amount({"requests": 1281167, "bytes": 146.8e9, "cost": 0.512})
-    '1,281,167 requests and 140,000.2 MiB ($0.512)'
+    '1,281,167 requests and 139,999.4 MiB ($0.512)'
     """
     from .explanation import size
 

@@ -67,8 +67,8 @@ def token_blocks(
     >>> import carya, numpy as np, pathlib, tempfile
     >>> name = pathlib.Path(tempfile.mkdtemp()) / "train.bin"
     >>> np.arange(10, dtype=np.uint16).tofile(name)
-    >>> carya.token_blocks(name, 4)[1]
-    {'ids': array([4, 5, 6, 7], dtype=int32)}
+    >>> carya.token_blocks(name, 4)[1]["ids"].tolist()
+    [4, 5, 6, 7]
     >>> carya.token_blocks(name, 4, native=True).outputs
     [('ids', 'uint16', (4,))]
     """
