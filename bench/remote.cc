@@ -86,7 +86,9 @@ TlsFiles files_of(const std::string& ca, const std::string& who) {
 
 struct FromMemory : ChunkHandler {
   explicit FromMemory(const std::vector<std::byte>& bytes) : memory(bytes) {}
-  Result<std::vector<Fact>> admit(std::uint64_t, const Hello&) override { return std::vector<Fact>{}; }
+  Result<std::vector<Fact>> admit(std::uint64_t, const Hello&, const ClientUser&) override {
+    return std::vector<Fact>{};
+  }
   void register_plan(Asked asked) override { server->answer(asked.ticket, Answer{}); }
   void compute(Asked asked) override {
     server->answer(asked.ticket, Answer{"", {{std::span(memory).first(asked.result_bytes)}, nullptr}});

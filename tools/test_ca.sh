@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# test_ca.sh DIR [NAME...]: an authority for tests, and certificates that it signed: DIR/ca.pem, server.pem, server.key, client.pem,
-# client.key. The server's is for localhost, its numbers, and the names (or IP addresses) given; all end after 30 days.
-# Not for use: the keys lie in DIR unprotected.
+# test_ca.sh DIR [NAME|user=USER[,USER...]...]: an authority for tests, and certificates that it signed: DIR/ca.pem, server.pem,
+# server.key, client.pem, client.key. The server's is for localhost, its numbers, and the names (or IP addresses) given. For each
+# user= there is one of a client that may bring the work of these users, such as user-ann.pem and user-ann.key of user=ann,ben
+# (user-any of user=*). All end after 30 days. Not for use: the keys lie in DIR unprotected.
 set -euo pipefail
-[[ $# -ge 1 ]] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+[[ $# -ge 1 ]] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 dir=$1
 shift
 mkdir -p "$dir"
@@ -12,8 +13,10 @@ umask 077
 trap 'rm -f ./*.csr ./*.ext' EXIT
 
 names=DNS:localhost,IP:127.0.0.1,IP:::1
+clients=()
 for name in "$@"; do
-  if [[ $name =~ ^[0-9.]+$ || $name == *:* ]]; then names+=,IP:$name; else names+=,DNS:$name; fi
+  if [[ $name == user=* ]]; then clients+=("${name#user=}")
+  elif [[ $name =~ ^[0-9.]+$ || $name == *:* ]]; then names+=,IP:$name; else names+=,DNS:$name; fi
 done
 
 quietly() { openssl "$@" 2> openssl.log || { cat openssl.log >&2; exit 1; }; }
@@ -30,5 +33,9 @@ sign() {
 }
 sign server "extendedKeyUsage=serverAuth" "subjectAltName=$names"
 sign client "extendedKeyUsage=clientAuth" "subjectAltName=DNS:client.test"
+for users in "${clients[@]}"; do
+  first=${users%%,*}
+  sign "user-${first/#\*/any}" "extendedKeyUsage=clientAuth" "subjectAltName=DNS:client.test,URI:carya:user:${users//,/,URI:carya:user:}"
+done
 rm -f openssl.log
 echo "test authority and certificates in $PWD (server: $names)"

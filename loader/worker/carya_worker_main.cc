@@ -1,20 +1,16 @@
 // carya-worker: computes chunks for hosts whose own cores do not suffice. See carya-worker(1).
 
-#include <sys/stat.h>
-
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <cctype>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "loader/host/host.h"
+#include "loader/host/secret_file.h"
 #include "loader/program/event_field.h"
 #include "loader/program/event_log.h"
 #include "loader/program/size_text.h"
@@ -30,7 +26,7 @@ using namespace carya::loader;  // NOLINT(google-build-using-namespace)
 
 constexpr int kUsage = 2;  // exit status: arguments are wrong; systemd does not try again
 
-constexpr std::uint64_t kTokenBytesMax = 4096;
+constexpr std::uint64_t kTokenFileBytesMax = 1 << 20;  // a token for each of thousands of users
 
 struct Arguments {
   remote::ServerOptions server;
@@ -55,24 +51,17 @@ int failed(const Error& error) {
   return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? kUsage : 1;
 }
 
-Result<std::string> read_token(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail_errno("--token-file " + path, errno);
-  struct stat info{};
-  if (stat(path.c_str(), &info) != 0) return fail_errno("--token-file " + path, errno);
-  if (S_ISREG(info.st_mode) && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    return fail(Code::kInvalidArgument,
-                "--token-file " + path +
-                    ": other users may read or write it, and whoever knows the word may "
-                    "use this worker; give it mode 600 (chmod 600)");
-  std::string token(kTokenBytesMax + 1, '\0');
-  file.read(token.data(), static_cast<std::streamsize>(token.size()));
-  token.resize(static_cast<std::size_t>(file.gcount()));
-  const bool whole = token.size() <= kTokenBytesMax;
-  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) token.pop_back();
-  if (whole && !token.empty()) return token;
-  return fail(Code::kInvalidArgument,
-              fmt::format("--token-file {}: give 1 to {} bytes of text", path, kTokenBytesMax));
+/// Whose each token of the file is.
+Result<std::vector<remote::UserToken>> read_tokens(const std::string& path) {
+  ASSIGN(const std::string text, read_secret("--token-file", path, kTokenFileBytesMax));
+  auto tokens = remote::parse_tokens(text);
+  if (!tokens) tokens.error().message = "--token-file " + path + ": " + tokens.error().message;
+  return tokens;
+}
+
+/// Whether no host can prove whose work it brings.
+bool believes_all(const remote::ServerOptions& server) {
+  return !server.tls && std::ranges::all_of(server.tokens, [](const auto& one) { return one.user.empty(); });
 }
 
 /// The rest of what the server is told.
@@ -85,8 +74,13 @@ Status complete(Arguments& arguments) {
     return fail(Code::kInvalidArgument, "--cert, --key and --ca belong together: give all three or none");
   if (any) server.tls = tls;
   if (!arguments.token_file.empty()) {
-    ASSIGN(server.token, read_token(arguments.token_file));
+    ASSIGN(server.tokens, read_tokens(arguments.token_file));
   }
+  if (server.proven_users && believes_all(server))
+    return fail(
+        Code::kInvalidArgument,
+        "--proven-users: nobody could prove a name: give --cert, --key and --ca, or a --token-file with "
+        "lines of user:token");
   const HostInfo facts = read_host_info();
   for (const std::string& path : arguments.ops) {
     std::error_code error;
@@ -158,6 +152,11 @@ int serve(const Arguments& arguments) {
   log.write(LogLevel::kInfo, "ready" + field("listen", arguments.server.listen) +
                                  field("port", server.port()) + field("threads", arguments.threads) +
                                  field("tls", arguments.server.tls ? "1.3" : "none"));
+  if (believes_all(arguments.server))
+    log.write(LogLevel::kInfo,
+              "hosts prove no users: each is believed, and may say the name of another; give --cert, --key "
+              "and --ca "
+              "and hosts certificates of users, or a --token-file with lines of user:token");
   manager.notify("READY=1\nSTATUS=serving at " + arguments.server.listen);
   server.run();
   service.stop();
@@ -197,8 +196,13 @@ int main(int argc, char** argv) {
                  "name in a host's certificate that may come (default: all of --ca)");
   app.add_flag("--insecure", server.insecure,
                "plain TCP also for other machines: everybody there can use this worker");
-  app.add_option("--token-file", arguments.token_file,
-                 "file with a word that hosts must know; for meshes that do TLS themselves");
+  app.add_option(
+      "--token-file", arguments.token_file,
+      "file with words of which a host must know one, a line each: WORD, or USER:WORD, which proves "
+      "that it\nworks for that user; for meshes that do TLS themselves");
+  app.add_flag("--proven-users", server.proven_users,
+               "refuse hosts that do not prove for which user they work, by a certificate with the URI\n"
+               "carya:user:NAME, or by a word of --token-file");
   app.add_option("--threads", arguments.threads, "that compute (0, the default: all allowed cores)")
       ->check(CLI::Range(0U, 1024U));
   app.add_option("--max-connections", server.connections_max, "hosts at a time (default 64)")

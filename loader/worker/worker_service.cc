@@ -59,9 +59,11 @@ void WorkerService::stop() {
   threads_.clear();
 }
 
-Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello) {
+Result<std::vector<remote::Fact>> WorkerService::admit(std::uint64_t connection, const remote::Hello& hello,
+                                                       const remote::ClientUser& user) {
   TRY(check_remote_facts(hello.facts));
-  options_.log("welcome" + field("connection", connection) + field("client", hello.client));
+  options_.log("welcome" + field("connection", connection) + field("client", hello.client) +
+               field("user", user.name) + field("proven", user.proven ? "yes" : "no"));
   std::vector<remote::Fact> facts = remote_facts();
   facts.push_back({kCoresFact, std::to_string(options_.threads)});
   return facts;

@@ -54,7 +54,8 @@ class WorkerService final : public remote::ChunkHandler {
   /// begun.
   void stop();
 
-  Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello) override;
+  Result<std::vector<remote::Fact>> admit(std::uint64_t connection, const remote::Hello& hello,
+                                          const remote::ClientUser& user) override;
   void register_plan(remote::Asked asked) override;
   void compute(remote::Asked asked) override;
   void cancel(const remote::Ticket& ticket) override;

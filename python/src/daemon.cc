@@ -183,6 +183,7 @@ py::dict worker_usage(const std::string& address, const std::array<std::string, 
     client["client"] = message_text(one.client);
     client["address"] = message_text(one.address);
     client["user"] = message_text(one.user);
+    client["proven"] = one.proven;
     client["weight"] = static_cast<double>(one.weight) / remote::Ping::kOne;
     client["since_s"] = static_cast<double>(one.since_ms) / 1e3;
     client["asked_s"] =

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
@@ -42,6 +43,8 @@ class ByteStream {
   virtual bool wants_write() const { return false; }
   /// "plain", "TLSv1.3", "TLSv1.3 resumed".
   virtual std::string kind() const { return "plain"; }
+  /// The URIs in the certificate that the peer has shown and that was checked, as they stand there; none without TLS.
+  virtual std::vector<std::string> peer_uris() const { return {}; }
 
  private:
   UniqueFd socket_;

@@ -93,6 +93,7 @@ class Connection {
   bool wants_write() const { return stream_->wants_write() || (established_ && !queue_.empty()); }
   bool has_buffered() const { return established_ && !is_paused() && stream_->has_buffered(); }
   std::string kind() const { return stream_->kind(); }
+  std::vector<std::string> peer_uris() const { return stream_->peer_uris(); }
 
   std::size_t queued_frames() const { return queue_.size(); }
   std::uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }

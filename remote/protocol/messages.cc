@@ -55,7 +55,7 @@ CARYA_FIELDS(AskUsage) {}
 CARYA_FIELDS(ClientUsage) {
   a("client", d.client), a("address", d.address), a("since_ms", d.since_ms), a("asked_ms", d.asked_ms);
   a("asks", d.asks), a("user", d.user), a("weight", d.weight), a("worth", d.worth), a("share", d.share);
-  a("in_flight", d.in_flight), a("thread_ms", d.thread_ms);
+  a("in_flight", d.in_flight), a("thread_ms", d.thread_ms), a("proven", d.proven);
 }
 CARYA_FIELDS(UsageIs) {
   a("server", d.server), a("threads", d.threads), a("drains", d.drains), a("clients_all", d.clients_all);

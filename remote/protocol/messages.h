@@ -25,7 +25,7 @@ struct Hello {
   std::string client;  ///< "carya 0.1.0"
   std::vector<Fact> facts;
   std::string token;  ///< for meshes that do TLS themselves; "" for none
-  std::string user;   ///< whose work it is: those of one user share what their weights give together
+  std::string user;   ///< whose work it is, as the client says: see remote/server/user_proof.h
 };
 
 /// What may be on its way to a worker, or with it, or on its way back: from now on, all in all.
@@ -114,7 +114,8 @@ struct ClientUsage {
   std::uint64_t since_ms = 0;   ///< since it came
   std::uint64_t asked_ms = 0;   ///< since it asked for a chunk last
   bool asks = false;            ///< it has asked for one, ever
-  std::string user;             ///< as its Hello says
+  std::string user;             ///< whose work it brings
+  bool proven = false;          ///< by its certificate or token; else its Hello says so, and nothing else
   std::uint64_t weight = 1000;  ///< as its last Ping says, as far as it counts
   std::uint64_t worth = 0;      ///< as its last Ping says
   std::uint64_t share = 0;      ///< of the server, in thousandths

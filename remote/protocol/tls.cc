@@ -97,6 +97,7 @@ class TlsStream final : public ByteStream {
   std::string kind() const override {
     return std::string(SSL_get_version(ssl_.get())) + (SSL_session_reused(ssl_.get()) == 1 ? " resumed" : "");
   }
+  std::vector<std::string> peer_uris() const override;
 
  private:
   Status judge(int result, const char* what);
@@ -163,6 +164,23 @@ Status TlsStream::check_names() const {
   };
   if (peer && std::any_of(names_.begin(), names_.end(), is_it)) return {};
   return fail(Code::kPermission, "TLS: the client's certificate is for none of the names that may come");
+}
+
+std::vector<std::string> TlsStream::peer_uris() const {
+  if (!SSL_is_init_finished(ssl_.get())) return {};
+  const std::unique_ptr<X509, Freed<X509_free>> peer(SSL_get1_peer_certificate(ssl_.get()));
+  if (!peer) return {};
+  const std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(peer.get(), NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> uris;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {  // -1 of none
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_STRING* const uri = name->d.uniformResourceIdentifier;
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                      static_cast<std::size_t>(ASN1_STRING_length(uri)));
+  }
+  return uris;
 }
 
 Result<std::size_t> TlsStream::read(std::span<const iovec> parts) {

@@ -11,6 +11,7 @@
 #include "remote/protocol/connection.h"
 #include "remote/protocol/messages.h"
 #include "remote/protocol/tls.h"
+#include "remote/server/user_proof.h"
 
 namespace carya::remote {
 
@@ -20,8 +21,10 @@ struct ServerOptions {
   std::vector<std::string>
       client_names;       ///< names in accepted certificates; empty: every name that the authority signed
   bool insecure = false;  ///< allow TCP without TLS beyond the loopback device
-  std::string token;      ///< the secret that a client must send; "": none
-  std::string server;     ///< what this server calls itself: "carya-worker 0.1.0"
+  /// Secrets, of which a client must send one; none: it must send no token.
+  std::vector<UserToken> tokens;
+  bool proven_users = false;           ///< refuse clients whose certificate or token says no user
+  std::string server;                  ///< what this server calls itself: "carya-worker 0.1.0"
   std::uint32_t connections_max = 64;  ///< clients that said who they are; one more is refused with a message
   std::uint32_t strangers_max = 64;    ///< clients that have not said who they are; see ChunkServer
   std::uint32_t handling_max = 8;      ///< chunks that the handler has at a time
@@ -71,9 +74,10 @@ struct Answer {
 class ChunkHandler {
  public:
   virtual ~ChunkHandler() = default;
-  /// Accept a client by what it says of itself, and return what to tell it of this side. An error refuses the client,
-  /// which is told its message.
-  virtual Result<std::vector<Fact>> admit(std::uint64_t connection, const Hello& hello) = 0;
+  /// Accept a client by what it says of itself, and return what to tell it of this side. `user` is whose work it
+  /// brings. An error refuses the client, which is told its message.
+  virtual Result<std::vector<Fact>> admit(std::uint64_t connection, const Hello& hello,
+                                          const ClientUser& user) = 0;
   virtual void register_plan(Asked asked) = 0;
   virtual void compute(Asked asked) = 0;
   /// The client withdrew this chunk. If it is not begun, it need not be; answer it with kClosed.

@@ -219,12 +219,13 @@ void ChunkServer::Loop::unreserve(std::uint64_t bytes) {
     if (entry.peer->connection().is_paused()) touch(id);
 }
 
-Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& hello) {
+Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& hello,
+                                           const ClientUser& user) {
   if (drains_) return fail(Code::kUnsupported, "the worker takes nothing new: it goes away");
   const std::size_t others = welcome_count();
   if (others >= options_.connections_max)
     return fail(Code::kExhausted, fmt::format("there are {} connections, which is the limit", others));
-  ASSIGN(std::vector<Fact> facts, handler_.admit(peer.id(), hello));
+  ASSIGN(std::vector<Fact> facts, handler_.admit(peer.id(), hello, user));
   Welcome out{.server = options_.server, .facts = std::move(facts)};
   out.window = window_for(1.0 / static_cast<double>(others + 1));
   out.request_bytes_max = options_.request_bytes_max;
@@ -243,7 +244,7 @@ void ChunkServer::Loop::ask(ServerPeer& peer, Question question) {
     question.asked.ticket = {peer.id(), serial};
     return handler_.register_plan(std::move(question.asked));
   }
-  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
+  if (peer.waiting.empty()) turns_.wait(peer.id(), peer.party(), {peer.user_share, peer.share});
   peer.waiting.push_back(std::move(question));
   ++chunks_;
 }
@@ -271,7 +272,8 @@ UsageIs ChunkServer::Loop::usage() const {
                            .since_ms = ms_since(peer.since_ns()),
                            .asked_ms = peer.asked_ns() > 0 ? ms_since(peer.asked_ns()) : 0,
                            .asks = peer.asked_ns() > 0,
-                           .user = peer.user(),
+                           .user = peer.user().name,
+                           .proven = peer.user().proven,
                            .weight = peer.weight(),
                            .worth = peer.worth(),
                            .share = static_cast<std::uint64_t>(peer.share * Pong::kAll),
@@ -312,7 +314,7 @@ void ChunkServer::Loop::share_window(std::int64_t now_ns) {
   std::vector<ShareClaim> claims;
   for (const auto& [id, entry] : peers_) {
     const ServerPeer& peer = *entry.peer;
-    claims.push_back({.user = peer.user(),
+    claims.push_back({.user = peer.party(),
                       .weight = static_cast<double>(peer.claimed.weight),
                       .worth = static_cast<double>(peer.claimed.worth),
                       .asks = peer.claimed.asks});
@@ -324,7 +326,7 @@ void ChunkServer::Loop::share_window(std::int64_t now_ns) {
   for (std::size_t i = 0; const auto& [id, entry] : peers_) {
     ServerPeer& peer = *entry.peer;
     peer.share = shares[i++];
-    peer.user_share = std::max(of_users[peer.user()], peer.share);
+    peer.user_share = std::max(of_users[peer.party()], peer.share);
     if (!peer.is_welcome()) continue;
     const std::size_t before = peer.connection().queued_frames();
     peer.set_window(window_for(peer.share));
@@ -477,7 +479,7 @@ bool ChunkServer::Loop::dispatch_next() {
   Question question = std::move(peer.waiting.front());
   peer.waiting.pop_front();
   turns_.take_next();
-  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.user(), {peer.user_share, peer.share});
+  if (!peer.waiting.empty()) turns_.wait(peer.id(), peer.party(), {peer.user_share, peer.share});
   if (!peer.use_plan(question.asked.plan)) {
     --chunks_;
     refuse(peer, question, {Code::kNotFound, "unknown plan", 0});

@@ -34,7 +34,7 @@ class ChunkServer::Loop final : public PeerHost {
 
   bool reserve(std::uint64_t bytes) override;
   void unreserve(std::uint64_t bytes) override;
-  Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) override;
+  Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello, const ClientUser& user) override;
   void ask(ServerPeer& peer, Question question) override;
   double free_share(ServerPeer& peer) override;
   UsageIs usage() const override;

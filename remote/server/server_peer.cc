@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "remote/server/user_proof.h"
 
 namespace carya::remote {
 namespace {
@@ -11,14 +12,6 @@ namespace {
 constexpr std::size_t kNameBytesMax = 200;
 // A client's weight, in thousandths: those of Loader(weight=), of which the ranks of a host have a part each.
 constexpr std::uint64_t kWeightMin = 1, kWeightMax = 100'000;
-
-/// Whether both are the same, in a time that does not tell where they differ.
-bool same_secret(const std::string& a, const std::string& b) {
-  unsigned differs = a.size() != b.size();
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return differs == 0;
-}
 
 }  // namespace
 
@@ -157,11 +150,11 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
 Status ServerPeer::take_hello(const std::string& body) {
   if (welcome_) return fail(Code::kCorrupt, "a second Hello");
   ASSIGN(const Hello hello, decode<Hello>(body));
-  if (!same_secret(hello.token, options_.token))
-    return fail(Code::kPermission, "the client does not know the token");
-  ASSIGN(const Welcome welcome, host_.welcome(*this, hello));
+  ASSIGN(ClientUser user, prove_user(hello, connection_.peer_uris(), options_.tokens, options_.proven_users));
+  ASSIGN(const Welcome welcome, host_.welcome(*this, hello, user));
   name_ = hello.client.substr(0, kNameBytesMax);
-  user_ = hello.user.substr(0, kNameBytesMax);
+  user_ = std::move(user);
+  party_ = party_of(user_);
   window_ = most_ = welcome.window;
   connection_.send(welcome);
   connection_.set_limits({.body_bytes = kBodyBytesMax, .payload_bytes = options_.request_bytes_max});

@@ -30,7 +30,7 @@ class PeerHost {
   virtual bool reserve(std::uint64_t bytes) = 0;
   virtual void unreserve(std::uint64_t bytes) = 0;
   /// The answer to a client that may come. An error is told to it.
-  virtual Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello) = 0;
+  virtual Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello, const ClientUser& user) = 0;
   /// Its payload's room is the host's from now on.
   virtual void ask(ServerPeer& peer, Question question) = 0;
   /// How much of the server the client may count on.
@@ -67,8 +67,10 @@ class ServerPeer final : public FrameSink {
   bool is_idle() const { return in_flight_.requests == 0 && registering_ == 0; }
   std::int64_t asked_ns() const { return asked_ns_; }  ///< when it asked for a chunk last; 0: never
   std::uint64_t worth() const { return worth_; }       ///< as its last Ping says
-  std::uint64_t weight() const { return weight_; }   ///< as its last Ping says, within bounds; in thousandths
-  const std::string& user() const { return user_; }  ///< as its Hello says
+  std::uint64_t weight() const { return weight_; }  ///< as its last Ping says, within bounds; in thousandths
+  const ClientUser& user() const { return user_; }
+  /// Those of one party share what their weights give together.
+  const std::string& party() const { return party_; }
   const std::string& name() const { return name_; }  ///< as its Hello says
   bool only_asks() const { return only_asks_; }      ///< it wanted to know who uses the server
   void finish(std::uint64_t bytes);
@@ -112,7 +114,9 @@ class ServerPeer final : public FrameSink {
   std::uint64_t worth_ = 0, weight_ = Ping::kOne;
   bool welcome_ = false;
   bool only_asks_ = false;
-  std::string name_, user_;
+  std::string name_;
+  ClientUser user_;
+  std::string party_;
   Window window_;     // as told last
   Window most_;       // that was ever told
   Window in_flight_;  // of requests

@@ -40,7 +40,8 @@ class ScriptedWorker final : public remote::ChunkHandler {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  Result<std::vector<remote::Fact>> admit(std::uint64_t, const remote::Hello& hello) override {
+  Result<std::vector<remote::Fact>> admit(std::uint64_t, const remote::Hello& hello,
+                                          const remote::ClientUser&) override {
     return hello.facts;
   }
   void register_plan(remote::Asked asked) override {

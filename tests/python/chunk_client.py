@@ -117,9 +117,12 @@ class Host:
             if frame[0] in kinds:
                 return frame
 
-    def hello(self, token: str = "", facts: list[dict[str, str]] | None = None) -> tuple[str, dict[str, Any]]:
-        """Welcome, or the Error that refuses."""
-        self.say("Hello", {"client": "test", "facts": facts or [], "token": token})
+    def hello(
+        self, token: str = "", facts: list[dict[str, str]] | None = None, user: str | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Welcome, or the Error that refuses. Without `user`: as a host of before, which had none."""
+        said = {} if user is None else {"user": user}
+        self.say("Hello", {"client": "test", "facts": facts or [], "token": token, **said})
         return self.hear("Welcome", "Error")[:2]
 
 

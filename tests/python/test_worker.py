@@ -80,7 +80,7 @@ def test_plain_tcp_to_other_machines_wants_a_word(address: str) -> None:
         (["--listen", "127.0.0.1:0", "--cert", "x"], "--cert, --key and --ca belong together"),
         (["--listen", "127.0.0.1:0", "--cert", "/no/a", "--key", "/no/b", "--ca", "/no/c"], "/no/"),
         (["--listen", "127.0.0.1:0", "--token-file", "/no/token"], "/no/token: No such file"),
-        (["--listen", "127.0.0.1:0", "--token-file", "/dev/null"], "give 1 to 4096 bytes of text"),
+        (["--listen", "127.0.0.1:0", "--token-file", "/dev/null"], "give 1 to 1048576 bytes of text"),
         (["--listen", "127.0.0.1:0", "--memory", "much"], "--memory much: give a size"),
         (["--listen", "127.0.0.1:0", "--threads", "x"], "--threads"),
         ([], "--listen is required"),

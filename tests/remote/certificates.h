@@ -18,7 +18,9 @@ class Certificates {
     std::string name = (std::filesystem::temp_directory_path() / "carya_ca_XXXXXX").string();
     CHECK(mkdtemp(name.data()) != nullptr);
     folder_ = name;
-    CHECK(std::system((std::string(CARYA_TEST_CA) + " " + folder_ + " w1.test > /dev/null").c_str()) == 0);
+    CHECK(std::system(
+              (std::string(CARYA_TEST_CA) + " " + folder_ + " w1.test user=ann,ben 'user=*' > /dev/null")
+                  .c_str()) == 0);
   }
   ~Certificates() { std::filesystem::remove_all(folder_); }
   Certificates(const Certificates&) = delete;

@@ -46,6 +46,30 @@ TEST(ClientShares, WhoDoesNotAskTakesNothingAndIsToldWhatItWouldHave) {
   EXPECT_THAT(shares({{.user = "ann"}}), ElementsAre(DoubleEq(1)));
 }
 
+TEST(ClientShares, ManyNamesHaveTogetherWhatOneHas) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<ShareClaim> clients(3 + random() % 20);
+    for (ShareClaim& client : clients)
+      client = {.user = "ann",
+                .weight = static_cast<double>(1 + random() % 100'000),
+                .worth = static_cast<double>(random()),
+                .asks = true};
+    const std::size_t others = 1 + random() % (clients.size() - 2);  // the rest is of one host
+    const auto had_by_others = [&] {
+      double sum = 0;
+      for (std::size_t i = 0; const double share : client_shares(clients)) sum += i++ < others ? share : 0;
+      return sum;
+    };
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < clients.size(); ++i) names.push_back(std::to_string(i));
+    for (std::size_t i = others; i < clients.size(); ++i) clients[i].user = "one";
+    const double before = had_by_others();
+    for (std::size_t i = others; i < clients.size(); ++i) clients[i].user = names[i];
+    EXPECT_NEAR(had_by_others(), before, 1e-9);
+  }
+}
+
 TEST(ClientShares, WhoeverAsksHasSomeAndAllOfThemHaveAll) {
   std::mt19937_64 random(4);
   const std::array<std::string, 3> users{"", "ann", "ben"};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -11,7 +12,8 @@ namespace carya::remote {
 
 /// Keeps what is asked until the test answers.
 struct RecordingHandler : ChunkHandler {
-  Result<std::vector<Fact>> admit(std::uint64_t, const Hello& hello) override {
+  Result<std::vector<Fact>> admit(std::uint64_t, const Hello& hello, const ClientUser&) override {
+    ++admitted;
     for (const Fact& fact : hello.facts)
       if (fact.name == "jpeg" && fact.value != "3")
         return fail(Code::kUnsupported, "jpeg " + fact.value + ", this worker has 3");
@@ -39,6 +41,7 @@ struct RecordingHandler : ChunkHandler {
     return list[index];
   }
 
+  std::atomic<int> admitted = 0;  // also who was refused then
   std::mutex mutex;
   std::condition_variable came;
   std::vector<Asked> plans, chunks;

@@ -191,6 +191,20 @@ TEST_F(Tls, ASessionIsResumed) {
   }
 }
 
+TEST_F(Tls, TheUrisOfAClientsCertificateAreKnownAlsoOfAResumedSession) {
+  const auto client = context(ours, "user-ann"), server = context(ours, "server");
+  for (int round = 0; round < 2; ++round) {
+    Talk talk(*client, *server, "localhost", session);
+    EXPECT_TRUE(talk.server->peer_uris().empty()) << "nothing was shown yet";
+    talk.run();
+    ASSERT_TRUE(talk.server_status) << talk.server_status.error().message;
+    EXPECT_EQ(talk.client->kind(), round == 0 ? "TLSv1.3" : "TLSv1.3 resumed");
+    EXPECT_EQ(talk.server->peer_uris(), (std::vector<std::string>{"carya:user:ann", "carya:user:ben"}))
+        << "and no other names";
+    EXPECT_TRUE(talk.client->peer_uris().empty()) << "the server's certificate has none";
+  }
+}
+
 TEST_F(Tls, PlainBytesAreNoHandshake) {
   auto ends = socket_pair();
   Collector sink;

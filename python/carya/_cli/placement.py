@@ -103,7 +103,10 @@ def _register_fleet(app: Any, typer: Any) -> None:
         seconds: float = typer.Option(5.0, min=0.1, max=600.0, help="To wait for a worker."),
         as_json: bool = typer.Option(False, "--json", help="One JSON line."),
     ) -> None:
-        """Who uses which worker, since when, how much of it, and at which price. Workers are asked, as a host would ask."""
+        """Who uses which worker, since when, how much of it, and at which price. Workers are asked, as a host would ask.
+
+        A ? behind a user's name: the host says so, and proves it by no certificate or word.
+        """
         if 0 < sum(map(bool, (cert, key, ca))) < 3:
             raise InvalidArgument("fleet: --cert, --key and --ca belong together; give all three or none")
         token = _token(token_file) if token_file else ""
@@ -190,7 +193,7 @@ def table(found: dict[str, Any]) -> list[str]:
         for client in worker["clients"]:
             host = client["client"].removeprefix("carya host ")
             if client["user"]:
-                host = f"{client['user']}@{host}"
+                host = f"{client['user']}{'' if client['proven'] else '?'}@{host}"
             share = f"{100 * client['share']:.0f} %" if client["asked_s"] is not None else "-"
             lines.append(
                 f"{name:<{_WORKER}} {_cut(host, _HOST):<{_HOST}} {duration(client['since_s']):>8} {share:>5} "
