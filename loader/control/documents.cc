@@ -38,6 +38,7 @@ CARYA_FIELDS(RemoteOptions) {
   a("fleet_options", d.fleet_options), a("certificate", d.certificate), a("key", d.key),
       a("authority", d.authority);
   a("server_name", d.server_name), a("insecure", d.insecure), a("token", d.token), a("prices", d.prices);
+  a("user", d.user);
   a("goal", d.goal), a("worker_start_s", d.worker_start_s), a("worker_billed_s_min", d.worker_billed_s_min);
   a("workers_fixed", d.workers_fixed), a("cut_fixed", d.cut_fixed), a("verify", d.verify);
 }

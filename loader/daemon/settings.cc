@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -57,6 +58,17 @@ Take text(std::string& out) {
     const auto value = node.value_exact<std::string>();
     if (!value) return "text";
     out = *value;
+    return "";
+  };
+}
+
+/// A path; "~/" begins one in the home folder of the user whose daemon this is.
+Take user_file(std::string& out) {
+  return [&out](const toml::node& node) -> std::string {
+    const auto value = node.value_exact<std::string>();
+    if (!value) return "the path of a file, or \"\" for none";
+    const char* const home = getenv("HOME");
+    out = value->starts_with("~/") && home != nullptr && *home != '\0' ? home + value->substr(1) : *value;
     return "";
   };
 }
@@ -170,11 +182,13 @@ void add_remote_readers(std::map<std::string, Take>& readers, RemoteOptions& rem
       if (value == autotune::objective_name(objective)) return remote.goal.objective = objective, "";
     return R"("cost" or "speed")";
   };
-  readers["remote.certificate"] = text(remote.certificate);
-  readers["remote.key"] = text(remote.key);
-  readers["remote.authority"] = text(remote.authority);
+  readers["remote.certificate"] = user_file(remote.certificate);
+  readers["remote.key"] = user_file(remote.key);
+  readers["remote.authority"] = user_file(remote.authority);
   readers["remote.server_name"] = text(remote.server_name);
   readers["remote.token"] = text(remote.token);
+  readers["remote.token_file"] = user_file(remote.token_file);
+  readers["remote.user"] = text(remote.user);
   readers["remote.host_price"] = dollars(remote.prices.host_per_hour);
   readers["remote.worker_price"] = dollars(remote.prices.worker_per_hour);
   readers["remote.max_cost_per_hour"] = dollars(remote.goal.workers_cost_per_hour_max);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "loader/host/accounts.h"
+#include "loader/host/secret_file.h"
 #include "loader/overflow/placement_model.h"
 #include "loader/plan/order_choice.h"
 #include "loader/wire/record_address.h"
@@ -42,6 +43,7 @@ constexpr double kFleetStartS = 30;
 /// What a worker has that its fleet gave up comes home within this time, or is done elsewhere.
 constexpr std::int64_t kLeaveNs = 10'000'000'000;
 constexpr std::size_t kEventsKept = 16;
+constexpr std::uint64_t kTokenBytesMax = 4096;
 
 std::string host_name() {
   char name[256] = "";
@@ -70,7 +72,11 @@ Result<std::unique_ptr<PlacementLoop>> PlacementLoop::create(const RemoteOptions
   crew.pool.insecure = options.insecure;
   crew.pool.hello.client = fmt::format("carya host {} pid {}", host_name(), getpid());
   crew.pool.hello.token = options.token;
-  crew.pool.hello.user = user_name(geteuid());
+  if (!options.token_file.empty()) {
+    ASSIGN(crew.pool.hello.token,
+           read_secret("[remote] in caryad.toml: token_file", options.token_file, kTokenBytesMax));
+  }
+  crew.pool.hello.user = options.user.empty() ? user_name(geteuid()) : options.user;
   if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())
     crew.pool.tls = remote::TlsFiles{
         .certificate = options.certificate, .key = options.key, .authority = options.authority};

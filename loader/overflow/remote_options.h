@@ -24,6 +24,12 @@ struct RemoteOptions {
   std::string server_name{};  ///< the name that those certificates must have; "": the host that was given
   bool insecure = false;      ///< allow plain TCP to other machines
   std::string token{};        ///< a secret for meshes that do TLS themselves; "": none
+  /// A file with that secret, in place of it, that only its owner may read; "": none. It is read when a stream begins, and
+  /// holds in this process only: whoever may say this has that file's text sent to a worker.
+  std::string token_file{};
+  /// Whose work it is, as workers are told, who may want it proven (remote/server/user_proof.h); "": the name of the
+  /// user of the process that makes the batches.
+  std::string user{};
   /// Both are 0 if it is not known what a worker costs beside the host.
   autotune::Prices prices = autotune::kAssumedPrices;
   autotune::PlacementGoal goal{};

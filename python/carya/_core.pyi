@@ -341,6 +341,7 @@ class RemoteOptions:
     server_name: str
     insecure: bool
     token: str
+    user: str
     host_price: float  # $ per hour
     worker_price: float
     objective: str

@@ -170,6 +170,7 @@ void add_remote(py::module_& module) {
       .def_readwrite("server_name", &RemoteOptions::server_name)
       .def_readwrite("insecure", &RemoteOptions::insecure)
       .def_readwrite("token", &RemoteOptions::token)
+      .def_readwrite("user", &RemoteOptions::user)
       .def_readwrite("verify", &RemoteOptions::verify)
       .def_readwrite("workers_fixed", &RemoteOptions::workers_fixed)
       .def_readwrite("cut_fixed", &RemoteOptions::cut_fixed)

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -82,6 +83,8 @@ authority = "a"
 server_name = "n"
 insecure = true
 token = "t"
+token_file = "/run/word"
+user = "u"
 host_price = 3
 worker_price = 0.5
 objective = "speed"
@@ -115,6 +118,8 @@ descriptors = 99
                                                 .server_name = "n",
                                                 .insecure = true,
                                                 .token = "t",
+                                                .token_file = "/run/word",
+                                                .user = "u",
                                                 .prices = {.host_per_hour = 3, .worker_per_hour = 0.5},
                                                 .goal = {.objective = autotune::Objective::kSpeed,
                                                          .workers_max = 9,
@@ -190,6 +195,24 @@ TEST(Settings, EveryKeyRefusesAnotherTypeWithLineKeyValueAndWhatToGive) {
     EXPECT_THAT(error, HasSubstr(said)) << error;
     EXPECT_GT(error.size(), said.size());
   }
+}
+
+TEST(Settings, FilesOfTheUserLieInTheHomeOfWhoeverReadsThem) {
+  const char* const before = getenv("HOME");
+  const std::string kept = before != nullptr ? before : "";
+  const auto certificate = [] {
+    const auto settings = parse_settings(
+        "[remote]\ncertificate = \"~/c\"\nkey = \"~/k\"\nauthority = \"/etc/~/a\"\ntoken_file = \"~/t\"\n",
+        "c.toml", kMemory);
+    EXPECT_TRUE(settings);
+    const RemoteOptions& remote = settings->limits.remote;
+    return remote.certificate + " " + remote.key + " " + remote.authority + " " + remote.token_file;
+  };
+  setenv("HOME", "/homes/ann", 1);
+  EXPECT_EQ(certificate(), "/homes/ann/c /homes/ann/k /etc/~/a /homes/ann/t");
+  setenv("HOME", "", 1);
+  EXPECT_EQ(certificate(), "~/c ~/k /etc/~/a ~/t") << "of a user without an account";
+  setenv("HOME", kept.c_str(), 1);
 }
 
 TEST(Settings, SecretsAreNotShown) {

@@ -122,7 +122,8 @@ class Loader(Delivery, DataLoaderAttributes):
     placement: "auto"; "local"; "remote:4" (always four workers); "frozen:FILE" (what `carya placement freeze` wrote).
     verify: share of what workers send that this host computes too and compares, 0 to 1; None: 0.01. Which chunks these are is secret.
     remote_tls: {"cert": FILE, "key": FILE, "ca": FILE} of this host, needed to workers on other machines; also "token"
-    (the word itself, not a file), "server_name", and "insecure": True for plain TCP.
+    (the word itself, not a file), "server_name", "insecure": True for plain TCP, and "user": whose work it is, which workers may want
+    that certificate or token to say too (docs/remote.md); without it the user's name on this host.
 
     Defaults: threads="auto", slots="auto", weight=1.0, read_ahead="64MB", on_error="raise", prefetch_epochs=True, io_timeout=30.0,
     io_engine="auto", decode_index="auto", cache="off", reorder="exact", hold_timeout=10.0, function_timeout=300.0, native="auto", daemon="auto", replica=0, replicas=1,

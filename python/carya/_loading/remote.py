@@ -154,10 +154,12 @@ def checked_prices(prices: Any) -> dict[str, float]:
 
 
 def _tls(files: Any) -> dict[str, Any]:
-    allowed = '{"cert": FILE, "key": FILE, "ca": FILE}, with "token", "server_name" or "insecure": True beside them'
+    allowed = (
+        '{"cert": FILE, "key": FILE, "ca": FILE}, with "token", "user", "server_name" or "insecure": True beside them'
+    )
     if files is None:
         return {}
-    if not isinstance(files, Mapping) or not set(files) <= {*_TLS_FILES, "token", "server_name", "insecure"}:
+    if not isinstance(files, Mapping) or not set(files) <= {*_TLS_FILES, "token", "user", "server_name", "insecure"}:
         raise invalid("Loader: remote_tls", files, allowed)
     named = {_TLS_FILES[name]: os.fspath(files[name]) for name in _TLS_FILES if name in files}
     if named and len(named) != len(_TLS_FILES):
@@ -166,7 +168,7 @@ def _tls(files: Any) -> dict[str, Any]:
         raise InvalidArgument(
             'Loader: remote_tls: token: got the name of a file; give the word in it: {"token": open(FILE).read().strip()}'
         )
-    texts = {name: str(files[name]) for name in ("token", "server_name") if name in files}
+    texts = {name: str(files[name]) for name in ("token", "user", "server_name") if name in files}
     return {**named, **texts, "insecure": flag("remote_tls: insecure", files.get("insecure", False))}
 
 
