@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -81,6 +82,9 @@ Status complete(Arguments& arguments) {
         Code::kInvalidArgument,
         "--proven-users: nobody could prove a name: give --cert, --key and --ca, or a --token-file with "
         "lines of user:token");
+  if (std::isfinite(server.user_weight_max) && !server.proven_users)
+    return fail(Code::kInvalidArgument,
+                "--max-weight: hosts that prove no name could say many: give --proven-users too");
   const HostInfo facts = read_host_info();
   for (const std::string& path : arguments.ops) {
     std::error_code error;
@@ -203,6 +207,11 @@ int main(int argc, char** argv) {
   app.add_flag("--proven-users", server.proven_users,
                "refuse hosts that do not prove for which user they work, by a certificate with the URI\n"
                "carya:user:NAME, or by a word of --token-file");
+  app.add_option("--max-weight", server.user_weight_max,
+                 "that the jobs of one user count together beside those of others; 1: users have equal parts "
+                 "(default: "
+                 "as\nmuch as their hosts say); with --proven-users")
+      ->check(CLI::Range(0.001, 1e6));
   app.add_option("--threads", arguments.threads, "that compute (0, the default: all allowed cores)")
       ->check(CLI::Range(0U, 1024U));
   app.add_option("--max-connections", server.connections_max, "hosts at a time (default 64)")

@@ -18,6 +18,8 @@ struct ShareClaim {
 /// has: the sum of the weights of his clients that ask. Money decides among them: each has of it what a worker saves it,
 /// but no less than kLeastOfUser of the most. A client that does not ask is told what it would have. Pure.
 std::vector<double> client_shares(std::span<const ShareClaim> clients);
+/// The same where the weights of one user's clients count together for `user_weight_max` at most, above 0.
+std::vector<double> bounded_shares(std::span<const ShareClaim> clients, double user_weight_max);
 
 inline constexpr double kLeastOfUser = 0.125;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,7 +24,9 @@ struct ServerOptions {
   bool insecure = false;  ///< allow TCP without TLS beyond the loopback device
   /// Secrets, of which a client must send one; none: it must send no token.
   std::vector<UserToken> tokens;
-  bool proven_users = false;           ///< refuse clients whose certificate or token says no user
+  bool proven_users = false;  ///< refuse clients whose certificate or token says no user
+  /// The most that the weights of one user's clients count together.
+  double user_weight_max = std::numeric_limits<double>::infinity();
   std::string server;                  ///< what this server calls itself: "carya-worker 0.1.0"
   std::uint32_t connections_max = 64;  ///< clients that said who they are; one more is refused with a message
   std::uint32_t strangers_max = 64;    ///< clients that have not said who they are; see ChunkServer

@@ -308,7 +308,7 @@ bool ChunkServer::Loop::claims_changed(std::int64_t now_ns) {
   return changed;
 }
 
-/// Window and turns go by client_shares().
+/// Window and turns go by bounded_shares().
 void ChunkServer::Loop::share_window(std::int64_t now_ns) {
   if (!claims_changed(now_ns)) return;
   std::vector<ShareClaim> claims;
@@ -319,7 +319,7 @@ void ChunkServer::Loop::share_window(std::int64_t now_ns) {
                       .worth = static_cast<double>(peer.claimed.worth),
                       .asks = peer.claimed.asks});
   }
-  const std::vector<double> shares = client_shares(claims);
+  const std::vector<double> shares = bounded_shares(claims, options_.user_weight_max * Ping::kOne);
   std::map<std::string_view, double> of_users;
   for (std::size_t i = 0; i < claims.size(); ++i)
     if (claims[i].asks) of_users[claims[i].user] += shares[i];

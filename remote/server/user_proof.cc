@@ -99,7 +99,7 @@ Result<ClientUser> prove_user(const Hello& hello, const std::vector<std::string>
                     "{}NAME, or a user's token",
                     kUserUri));
   if (users.empty()) return ClientUser{shown(hello.user), false};
-  if (hello.user.empty()) return ClientUser{users.front() == kAnyUser ? "" : users.front(), true};
+  if (hello.user.empty()) return ClientUser{users.front() == kAnyUser ? "" : shown(users.front()), true};
   if (speaks_for(users, hello.user)) return ClientUser{shown(hello.user), true};
   return fail(
       Code::kPermission,

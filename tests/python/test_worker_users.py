@@ -156,6 +156,31 @@ def test_wrong_tokens_are_status_2_and_not_shown(tmp_path: Path, text: str, said
     assert (status, said in error, "hush" in error) == (2, True, False), error
 
 
+def test_a_bound_of_weights_is_kept(tokens: Path, tmp_path: Path) -> None:
+    from test_worker import refused
+
+    status, error = refused("--listen", "127.0.0.1:0", "--token-file", str(tokens), "--max-weight", "1")
+    assert (status, "--max-weight: hosts that prove no name could say many" in error) == (2, True)
+    proof = ("--token-file", str(secret(tmp_path / "ann", "word of ann")))
+    with (
+        workers.running("--token-file", str(tokens), "--proven-users", "--max-weight", "1") as worker,
+        Host(worker.address) as ann,
+        Host(worker.address) as ben,
+    ):
+        assert ann.hello("word of ann", FACTS, "ann")[0] == ben.hello("word of ben", FACTS, "ben")[0] == "Welcome"
+        ann.say("Ping", {"weight": 100_000})
+        ann.hear("Pong")
+
+        def shares() -> list[float]:
+            for host in (ann, ben):
+                host.say("Request", {"plan": 1, "about": b"", "result_bytes": 1}, request=1)
+                assert host.hear("UnknownPlan")[0] == "UnknownPlan"
+            found = json.loads(commands.run("fleet", f"127.0.0.1:{worker.port}", "--json", *proof))
+            return [one["share"] for one in found["workers"][0]["clients"]]
+
+        until(lambda: shares() == [0.5, 0.5])
+
+
 # --- loaders and daemons
 
 

@@ -46,6 +46,17 @@ TEST(ClientShares, WhoDoesNotAskTakesNothingAndIsToldWhatItWouldHave) {
   EXPECT_THAT(shares({{.user = "ann"}}), ElementsAre(DoubleEq(1)));
 }
 
+TEST(ClientShares, AUsersWeightsMayBeBounded) {
+  const std::vector<ShareClaim> clients{{.user = "ann", .weight = 3, .worth = 3, .asks = true},
+                                        {.user = "ann", .weight = 5, .worth = 1, .asks = true},
+                                        {.user = "ben", .weight = 0.5, .asks = true},
+                                        {.user = "ben", .weight = 9},
+                                        {.user = "carl", .weight = 9}};
+  EXPECT_THAT(bounded_shares(clients, 1), ElementsAre(DoubleEq(0.5), DoubleEq(1.0 / 6), DoubleEq(1.0 / 3),
+                                                      DoubleEq(0.25), DoubleEq(1.0 / 2.5)));
+  EXPECT_EQ(bounded_shares(clients, 1e9), client_shares(clients));
+}
+
 TEST(ClientShares, ManyNamesHaveTogetherWhatOneHas) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 1000; ++round) {

@@ -160,6 +160,21 @@ TEST_F(ProvenUsers, ThoseWhoProveOneNameShareWhatIsHis) {
   EXPECT_EQ(window_of(*before), options.requests_max / 4);
 }
 
+TEST_F(ProvenUsers, NoneHasMoreThanTheBoundWhateverHisHostsSay) {
+  options.tokens = {{"ann", "of ann"}, {"ben", "of ben"}};
+  options.user_weight_max = 2;
+  start();
+  auto ann = client(0, "ann", "of ann");
+  auto ben = client(1, "ben", "of ben");
+  ann->connection.send(Ping{.weight = 100'000}, 1);
+  ann->expect<Pong>();
+  ann->ask(1);
+  handler.wait(handler.chunks, 0);
+  ben->ask(1);
+  EXPECT_EQ(window_of(*ben), options.requests_max / 3);
+  EXPECT_EQ(window_of(*ann), options.requests_max * 2 / 3);
+}
+
 TEST_F(ProvenUsers, TurnsGoByWhoIsProven) {
   options.tokens = {{"ann", "of ann"}, {"", "of anybody"}};
   options.handling_max = 1;
