@@ -8,8 +8,9 @@ The steps of a fleet, and why in this order:
  1. Write the own claim. Whoever lists claims from now on sees it.
  2. Read the replicas with their version.
  3. List all claims.
- 4. Set the replicas to their sum, if they still have that version; else go back to 2. So the last one who sets them has
-    listed after everybody else had set them, and misses no claim that is followed by no further step 4.
+ 4. If the replicas are their sum, it is done. Else set them to it, if they still have that version, and go back to 2 in any
+    case: who finds the sum right changes no version, so another one may set what it had listed before. The last one who sets
+    the replicas lists once more after that, and whoever claims later than it lists finds what it set.
 
 Pods are shared out in the order of their age, by the claims in the order of theirs: all fleets come to the same answer.
 
@@ -41,7 +42,7 @@ _WATCH_S = 240
 _RENEW_S = 15.0
 _CLAIM_S = 60  # without being renewed a claim counts for so long
 _RETRY_S_MIN, _RETRY_S_MAX = 1.0, 30.0
-_CONFLICTS_MAX = 5
+_TRIES_MAX = 10
 _END_S = 8.0  # the host kills this process 10 s after it said stop
 _WORKERS_MAX = 10_000
 _CLAIM_LABEL = "carya/workload"
@@ -352,14 +353,15 @@ class Claims:
             self._renew(wanted)
         else:
             self._withdraw()
-        for _ in range(_CONFLICTS_MAX):
+        for _ in range(_TRIES_MAX):
             replicas, version = self._read_scale()
             claims = self._live()
             with self._changed:
                 self._known = claims
             due = replicas_for(claims) if claims else self._bounds[0]
-            if replicas == due or self._set_scale(due, version):
+            if replicas == due:
                 return
+            self._set_scale(due, version)
         raise ApiError(409, f"{self._workload.scale}: others change it all the time")
 
     def _request(self, method: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
@@ -443,16 +445,14 @@ class Claims:
             raise ApiError(0, f"{self._workload.scale}: it is not as expected")
         return replicas, about.get("resourceVersion")
 
-    def _set_scale(self, replicas: int, version: Any) -> bool:
-        """False: it has another version by now."""
+    def _set_scale(self, replicas: int, version: Any) -> None:
+        """Nothing is set where it has another version by now."""
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
         try:
             self._request("PATCH", self._workload.scale, change, content=MERGE_PATCH)
         except ApiError as error:
             if error.status != 409:
                 raise
-            return False
-        return True
 
 
 class Fleet:
