@@ -45,10 +45,14 @@ bool SampleCache::admits(std::uint64_t record) const {
 std::byte* SampleCache::reserve(std::uint64_t record, std::uint64_t bytes) {
   look_if_due();
   const std::uint64_t room = CacheShelf::room_of(bytes);
-  if (!admits(record) || room > limit_bytes_) return nullptr;
-  fit(room);
-  if (!admits(record)) return nullptr;
-  bytes_ += room;  // before the shelf counts it, which may be closed at any time
+  // The room is taken before the shelf counts it, which may be closed at any time.
+  std::uint64_t taken = bytes_;
+  do {
+    if (taken + room > limit_bytes_) fit(room);
+    const std::uint64_t limit = limit_bytes_;
+    if (!admits(record) || room > limit) return nullptr;
+    taken = std::min(bytes_.load(), limit - room);  // where there is more, another one was faster: try again
+  } while (!bytes_.compare_exchange_weak(taken, taken + room));
   std::byte* const memory = shelf_of(record).reserve(record, bytes);
   if (memory == nullptr) bytes_ -= room;
   return memory;

@@ -106,6 +106,27 @@ TEST(SampleCache, NeverTakesMoreThanItsRoom) {
   }
 }
 
+TEST(SampleCache, NeverTakesMoreThanItsRoomWhoeverFillsItAtOnce) {
+  constexpr std::uint64_t kRecords = 400, kBytes = 3'000, kCapacity = 200 * kBytes;
+  std::atomic<std::uint64_t> most{0};
+  for (int round = 0; round < 300; ++round) {
+    SampleCache cache(options(kRecords, kCapacity));
+    std::atomic<std::uint64_t> next{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (std::uint64_t record = next++; record < kRecords; record = next++) {
+          fill(cache, record, kBytes);
+          const std::uint64_t bytes = cache.stats().bytes;
+          if (bytes > most) most = bytes;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_LE(most, kCapacity);
+  EXPECT_GT(most, kCapacity / 2);
+}
+
 TEST(SampleCache, ASampleIsMadeOnce) {
   SampleCache cache(options(10, 100'000));
   ASSERT_NE(cache.reserve(3, 100), nullptr);
