@@ -214,10 +214,10 @@ class _Targets:
             best[row > most] = number
             np.maximum(most, row, out=most)
         matches = np.where(most >= self._high, best, np.where(most < self._low, BACKGROUND, IGNORED))
-        self.force(matches, best, overlaps)
+        self._force(matches, best, overlaps)
         return matches
 
-    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+    def _force(self, matches: Array, best: Array, overlaps: Array) -> None:
         """Give anchors to boxes that may have none."""
         raise NotImplementedError
 
@@ -256,7 +256,7 @@ class RetinaNetTargets(_Targets):
     ) -> None:
         super().__init__(anchors, (1, 1, 1, 1), high, low, (boxes, labels, count))
 
-    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+    def _force(self, matches: Array, best: Array, overlaps: Array) -> None:
         for row in overlaps:
             forced = row == row.max()
             matches[forced] = best[forced]
@@ -287,5 +287,5 @@ class SsdTargets(_Targets):
     ) -> None:
         super().__init__(anchors, (10, 10, 5, 5), threshold, threshold, (boxes, labels, count))
 
-    def force(self, matches: Array, best: Array, overlaps: Array) -> None:
+    def _force(self, matches: Array, best: Array, overlaps: Array) -> None:
         matches[overlaps.argmax(axis=1)] = np.arange(len(overlaps))

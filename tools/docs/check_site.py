@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """check_site.py SITE: what the built reference must have, or the names of what it lacks and status 1. `make docs` runs it.
 
-Every public name of the package has an entry with its signature, every option of a loader a row of a table, examples are
-code, and nothing is a quotation inside another (which is what `>>>` is for Markdown).
+Every public name of the package, and every method of what the reference names, has an entry with its signature; every option
+of a loader has a row of a table, examples are code, and nothing is a quotation inside another (which is what `>>>` is for
+Markdown).
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -57,15 +60,40 @@ class Page(HTMLParser):
             self.prose += data
 
 
-def public() -> dict[str, Any]:
-    """Names that users import, and the methods that they call on them."""
-    import carya
-    import carya.jax
-    import carya.torch
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LOADERS = ("carya.Loader", "carya.torch.Loader", "carya.jax.Loader", "carya.torch.DataLoader")
+# Methods that the reference leaves out (mkdocs.yml).
+HIDDEN = re.compile("_|(native|open|attach)$")
 
-    names = {f"carya.{name}": getattr(carya, name) for name in carya.__all__}
-    names |= {"carya.torch.Loader": carya.torch.Loader, "carya.jax.Loader": carya.jax.Loader}
-    return {name: thing for name, thing in names.items() if callable(thing)}
+
+def found_at(name: str) -> Any:
+    """What a dotted name stands for: an attribute of the longest module in it."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            thing = getattr(thing, part)
+        return thing
+    raise ModuleNotFoundError(name)
+
+
+def public() -> dict[str, Any]:
+    """Names that users import or the reference shows, and the methods of the classes that it shows."""
+    import carya
+
+    entries = re.compile(r"^::: (\S+)\n((?:[ ]+.*\n)*)", re.MULTILINE)
+    shown = {name: options for page in DOCS.rglob("*.md") for name, options in entries.findall(page.read_text() + "\n")}
+    names = {name: found_at(name) for name in {*shown, *(f"carya.{name}" for name in carya.__all__)}}
+    for name, thing in list(names.items()):
+        if not inspect.isclass(thing) or "members: false" in shown.get(name, "members: false"):
+            continue
+        keys = dir(thing) if "inherited_members: true" in shown[name] else vars(thing)
+        methods = {key: inspect.getattr_static(thing, key) for key in keys if not HIDDEN.match(key)}
+        names |= {f"{name}.{key}": getattr(thing, key) for key, one in methods.items() if inspect.isroutine(one)}
+    return {name: thing for name, thing in sorted(names.items()) if callable(thing)}
 
 
 def lacks(site: Path) -> list[str]:
@@ -82,12 +110,12 @@ def lacks(site: Path) -> list[str]:
             found.append(f"{name}: no entry")
         elif is_made and "(" not in signatures.get(name, ""):
             found.append(f"{name}: no signature")
-    for name in ("carya.Loader", "carya.torch.Loader"):
+    for name in LOADERS:
         parameters = inspect.signature(public()[name]).parameters.values()
         found += [
             f"{name}: no row for the option {one.name}"
-            for one in parameters
-            if one.kind is one.KEYWORD_ONLY and one.name not in cells
+            for one in list(parameters)[1:]
+            if one.kind is not one.VAR_KEYWORD and one.name not in cells
         ]
     return found
 
