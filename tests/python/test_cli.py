@@ -126,6 +126,11 @@ def test_a_disk_without_room_for_the_output_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == b"carya: the output: No space left on device; make room where it goes\n"
 
 
+def test_the_version_names_the_compiler_and_python() -> None:
+    said = subprocess.check_output([sys.executable, "-m", "carya", "--version"], text=True)
+    assert re.fullmatch(r"carya \d+\.\d+\.\d+ \((Clang|GCC) [\d.]+, Python 3\.[\d.]+\S*\)\n", said), said
+
+
 def test_help_and_version_say_so_too() -> None:
     for option in ("--help", "--version"):
         with open("/dev/full", "wb") as full:

@@ -109,6 +109,7 @@ def test_ranks_of_torchrun_share_the_records_of_loaders_made_before_their_group(
 
 
 def test_a_pipeline_has_records_and_a_loader_has_batches() -> None:
+    assert "`len(loader)` is that of batches" in (carya.Pipeline.batch.__doc__ or "")
     chain = carya.arrays({"x": np.arange(20)}).batch(8)
     with carya.Loader(chain) as loader:
         assert (len(chain), len(loader)) == (20, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -35,7 +36,8 @@ def program(name: str) -> str:
     """Its path: the system's, else the one that tools/setup.sh unpacks."""
     found = shutil.which(name, path=f"{ROOT}/build/prometheus/usr/bin") or shutil.which(name)
     if not found:
-        pytest.skip(f"{name} is not installed")
+        why = f"{name} is not installed; `make test` unpacks it into build/prometheus"
+        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -114,21 +115,43 @@ def test_row_11_an_unreadable_class_folder(open_folder: Path) -> None:
     assert "; give that user the right to read it (chmod, setfacl), or run as one who has it" in out
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
+def test_row_45_a_socket_of_another_user_is_said_once(open_folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(open_folder / "caryad.sock"))
+        listening.listen()
+        (open_folder / "caryad.sock").chmod(0o600)
+        out = run(
+            """
+            nobody()
+            rows = carya.arrays({"x": np.zeros((8, 2), np.float32)}).batch(4)
+            for _ in range(2):
+                with carya.Loader(rows, epochs=1) as loader:
+                    print(len([batch.records for batch in loader]))
+            """,
+            CARYA_DAEMON_SOCKET=str(open_folder / "caryad.sock"),
+        )
+    (warning,) = [line for line in out.splitlines() if "caryad.sock" in line]
+    assert warning.startswith("WARNING works without the daemon: ")
+    assert "may not connect to it" in warning
+    assert out.splitlines()[-2:] == ["2", "2"], "both loaders work without it"
+
+
 @pytest.mark.skipif(not IS_ROOT, reason="only root can start a program as another user")
 def test_row_44_a_daemon_of_another_user(open_folder: Path) -> None:
     open_folder.chmod(0o777)
-    socket = str(open_folder / "caryad.sock")
+    place = str(open_folder / "caryad.sock")
     # A checkout below /root is closed to others.
     program = shutil.copy(_programs.program(), open_folder / "caryad")
     daemon = subprocess.Popen(
-        [program, "--socket", socket], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
+        [program, "--socket", place], cwd="/", stderr=subprocess.DEVNULL, user=NOBODY, group=NOBODY,
         env={**os.environ, "HOME": str(open_folder), "CARYA_CACHE_DIR": ""},
     )  # fmt: skip
     try:
-        until(lambda: _core.daemon_listens(socket))
+        until(lambda: _core.daemon_listens(place))
         said(
-            carya.Permission, lambda: carya.Loader(numbers(8, batch_size=4), daemon=socket),
-            f"daemon: {socket} belongs to user {NOBODY}, and this user (0) trusts its own and root's only",
+            carya.Permission, lambda: carya.Loader(numbers(8, batch_size=4), daemon=place),
+            f"daemon: {place} belongs to user {NOBODY}, and this user (0) trusts its own and root's only",
             'run caryad as this user or as a system service, or give daemon="embedded"',
         )  # fmt: skip
     finally:

@@ -388,7 +388,7 @@ def test_the_worst_row_keeps_to_the_memory(photo: Path) -> None:
             assert (kind, b"broken\x81\x00" in said["about"]) == ("Result", True)
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker.process.pid}/status").read_text())
         assert peak is not None
-        assert int(peak[1]) < 400 * 1024
+        assert int(peak[1]) < 64 * 1024
         alive(worker.address, photo)
 
 

@@ -386,7 +386,8 @@ class Pipeline(Functions, Ops):
         max_rows: int = 1024,
         padded: bool = True,
     ) -> Self:
-        """Group records into batches: `batch_size` per rank, `global_size` over all ranks, or by `tokens`.
+        """Group records into batches: `batch_size` per rank, `global_size` over all ranks, or by `tokens`. `len(pipeline)` stays
+        the number of records; `len(loader)` is that of batches.
 
         The last step of an epoch may have fewer records: `drop_last` drops it, `pad_last` keeps full shapes with
         `valid=False` in the rows that hold nothing, neither gives shorter arrays. No rank is ever without a row: where
