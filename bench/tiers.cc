@@ -94,16 +94,22 @@ struct Filling {
   double offer_us = 0, own_us = 0, bare_us = 0;  // CPU of a sample: who made it, the tier, one pwrite
 };
 
+/// Of records whose files are as they were listed.
+std::shared_ptr<const RecordFacts> facts() {
+  const auto yes = [](std::uint64_t) { return true; };
+  return std::make_shared<const RecordFacts>(RecordFacts{.may_take = yes, .may_keep = yes});
+}
+
 Filling fill(const Setup& setup) {
   const auto tier = open_tier(setup);
-  const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
+  const auto yes = facts();
   const auto payload = std::make_shared<std::vector<std::byte>>(setup.bytes, std::byte{7});
   std::int64_t offer_ns = 0;
   for (std::uint64_t n = 0; n < setup.samples; ++n) {
     // What finds no room in the queue is dropped, until the next epoch offers it again.
     while (!tier->room(setup.bytes)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::int64_t begin_ns = thread_cpu_ns();
-    tier->offer({.source = n, .identity = identity(n), .owner = payload, .bytes = *payload, .check = yes});
+    tier->offer({.source = n, .identity = identity(n), .owner = payload, .bytes = *payload, .facts = yes});
     offer_ns += thread_cpu_ns() - begin_ns;
   }
   while (tier->stats().store.written < setup.samples)
@@ -120,7 +126,7 @@ Filling fill(const Setup& setup) {
 
 /// All samples in a drawn order, kAhead at a time.
 Reading read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
-  const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
+  const auto yes = facts();
   const auto bell = must(FetchBell::create());
   const Permutation order(seed, 0, setup.samples);
   std::vector<std::shared_ptr<std::vector<std::byte>>> memory;
@@ -148,7 +154,7 @@ Reading read_all(const Setup& setup, FileTier& tier, std::uint64_t seed) {
                   .dest = into->data(),
                   .lent = into,
                   .group = asked.back(),
-                  .check = yes});
+                  .facts = yes});
     }
   });
   const auto all = static_cast<double>(setup.all());

@@ -46,22 +46,22 @@ Result<std::shared_ptr<const ManifestImage>> load_manifest(const std::string& pa
   return ManifestImage::open({memory->data(), size}, memory);
 }
 
-Status replace_file(const std::string& path, std::span<const std::byte> bytes) {
+Status replace_file(const std::string& path, std::span<const std::byte> bytes, const Readers& readers) {
   std::error_code ignored;  // a folder that cannot be made shows when the file is opened
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   std::string temporary = path + ".XXXXXX";
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return fail_errno("create " + temporary, errno);
-  Status written = write_all(fd.get(), bytes, temporary);
-  if (written && (::fchmod(fd.get(), 0644) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0)) {
+  Status written = let_read(fd.get(), readers, temporary);
+  if (written) written = write_all(fd.get(), bytes, temporary);
+  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = fail_errno("rename " + temporary, errno);
-  }
   if (!written) ::unlink(temporary.c_str());
   return written;
 }
 
-Status store_manifest(const std::string& path, std::span<const std::byte> bytes) {
-  return replace_file(path, bytes);
+Status store_manifest(const std::string& path, std::span<const std::byte> bytes, const Readers& readers) {
+  return replace_file(path, bytes, readers);
 }
 
 std::string manifest_path(const std::string& cache_dir, std::string_view kind, std::string_view subject) {

@@ -1,6 +1,8 @@
 #include "io/files/record_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/core.h>
 #include <cerrno>
@@ -32,6 +34,16 @@ Status check_as_listed(const Manifest& manifest, std::uint64_t index) {
                               ? fmt::format("written again with the same {} B", now.bytes)
                               : fmt::format("{} B then, {} B now", listed->bytes, now.bytes);
   return fail(Code::kIo, "read: " + path + ": it changed since it was listed (" + how + "); " + kListAnew);
+}
+
+Readers record_readers(const Manifest& manifest, std::uint64_t index, ReadersOfFiles& files) {
+  if (manifest.pin_c_str(index) != nullptr) return {};
+  return files.of(record_path(manifest, index));
+}
+
+bool may_read(const Manifest& manifest, std::uint64_t index) {
+  if (manifest.pin_c_str(index) != nullptr) return true;
+  return ::faccessat(AT_FDCWD, record_path(manifest, index).c_str(), R_OK, AT_EACCESS) == 0;
 }
 
 }  // namespace carya::io

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "io/manifest/manifest.h"
+#include "io/rights/readers.h"
 
 namespace carya::io {
 
@@ -21,5 +22,11 @@ std::string record_path(const Manifest& manifest, std::uint64_t index);
 /// Errors:  kIo (it changed or is gone), and those of stat(). Cost: one stat.
 /// Threads: thread-safe.
 Status check_as_listed(const Manifest& manifest, std::uint64_t index);
+
+/// Who else may read that file; nobody, of an object in a store. Threads: thread-safe.
+Readers record_readers(const Manifest& manifest, std::uint64_t index, ReadersOfFiles& files);
+
+/// Whether this user may read that file; of objects in a store nothing is asked. Threads: thread-safe. Cost: an access().
+bool may_read(const Manifest& manifest, std::uint64_t index);
 
 }  // namespace carya::io

@@ -126,6 +126,10 @@ std::string account_of(const StoreUrl& url) {
   return "";
 }
 
+bool StoreAccess::asks_as_anybody(const StoreUrl& url) const {
+  return url.kind == StoreKind::kHttp && !way(url.origin.starts_with("https:")).proxy.contains('@');
+}
+
 StoreAccess::StoreAccess(StoreSources sources, Fetch fetch)
     : sources_(std::move(sources)),
       terms_{settings_of(sources_), way_of(sources_, false), way_of(sources_, true)},

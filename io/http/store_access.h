@@ -98,6 +98,9 @@ class StoreAccess {
   /// What a request is signed by, or its token; nothing for plain HTTP or without credentials. May wait for credentials
   /// that have to be asked for.
   Signature sign(const StoreUrl& url, const UnsignedRequest& request);
+  /// Whether what is at a URL is asked for as anybody could: by plain HTTP, through no proxy with a password. Stores of
+  /// clouds are asked with credentials as soon as some are found, so they never count.
+  bool asks_as_anybody(const StoreUrl& url) const;
   const StoreWay& way(bool tls) const { return tls ? terms_.tls : terms_.plain; }
   const StoreTerms& terms() const { return terms_; }
   /// Read the authorities that clients name, once, before the first request: regular files of at most 1 MiB, named without

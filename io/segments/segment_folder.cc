@@ -75,6 +75,15 @@ std::error_code make_tier_folder(const std::string& folder) {
   return made;
 }
 
+std::error_code make_place_folder(const std::string& place) {
+  std::error_code made, ignored;
+  const std::filesystem::path folder(place), tier = folder.parent_path();
+  if (made = make_tier_folder(tier); made) return made;
+  if (std::filesystem::create_directory(folder, made))
+    std::filesystem::permissions(folder, std::filesystem::status(tier, ignored).permissions(), ignored);
+  return made;
+}
+
 std::string place_name(Hash128 place) {
   return std::string(kPrefix) + place.hex();
 }

@@ -41,6 +41,9 @@ struct SegmentName {
 /// Make the folder of a tier, unless it is there, for this user alone: what is kept there is data. Who wants to share it
 /// with other users makes it for them. Errors: those of mkdir().
 std::error_code make_tier_folder(const std::string& folder);
+/// Make the folder of a place, unless it is there, and the tier's before it. It has the mode of the tier's: who may keep
+/// samples in the one may in the other. Errors: those of mkdir().
+std::error_code make_place_folder(const std::string& place);
 /// "samples-<32 hex digits>", the name of a place's folder.
 std::string place_name(Hash128 place);
 /// The places inside `folder`, by path. A folder that is not there has none. Errors: kPermission, kIo.

@@ -56,6 +56,11 @@ Result<std::vector<SegmentRow>> read_rows(int fd, const SegmentHeader& header, s
   return rows;
 }
 
+bool is_own_for_others(int fd) {
+  struct stat status;
+  return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 044) != 0;
+}
+
 }  // namespace
 
 std::size_t SegmentReader::open_max() {
@@ -78,6 +83,7 @@ Result<std::shared_ptr<SegmentReader>> SegmentReader::open(const std::string& pa
   if (header.place_high != place.high || header.place_low != place.low)
     return fail(Code::kCorrupt, "segment " + path + ": belongs to another place");
   auto reader = std::shared_ptr<SegmentReader>(new SegmentReader(path, header));
+  reader->for_others_ = is_own_for_others(fd.get());
   if (segments_open.fetch_add(1) < open_max())
     reader->kept_ = std::move(fd);
   else
@@ -119,6 +125,18 @@ Status SegmentReader::look(std::vector<SegmentRow>& found) {
     if (whole < rows.size() || rows.empty()) break;
   }
   sealed_ = rows_ == header_.row_count || static_cast<std::uint64_t>(status.st_size) <= used_bytes_;
+  return {};
+}
+
+Status SegmentReader::keep_from_others(const Readers& readers) const {
+  if (!for_others_) return {};
+  UniqueFd own;
+  if (!kept_) {
+    ASSIGN(own, reopen());
+  }
+  const int fd = kept_ ? kept_.get() : own.get();
+  TRY(io::keep_from_others(fd, readers, path_));
+  for_others_ = is_own_for_others(fd);
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "io/rights/readers.h"
 #include "io/segments/block_read.h"
 #include "io/segments/segment_format.h"
 
@@ -30,6 +31,12 @@ class SegmentReader {
   /// Read an entry, which has row.bytes bytes, into `out`; with `blocks` past the page cache, where the file system can.
   /// Errors: kCorrupt (its hash is wrong, or the file ends before); those of open() and read().
   Status read(const SegmentRow& row, std::span<std::byte> out, BlockBuffer* blocks = nullptr) const;
+
+  /// Whether it is this user's and others may read it.
+  bool is_for_others() const { return for_others_; }
+  /// Take the right to read it from all but `readers`; of another user's file that does nothing. Who has it open reads on.
+  /// Errors: those of open() and keep_from_others().
+  Status keep_from_others(const Readers& readers) const;
 
   const std::string& path() const { return path_; }
   /// Whether nothing more will come: the file ends behind the last entry, or all rows are used.
@@ -59,6 +66,7 @@ class SegmentReader {
       direct_;  // with O_DIRECT, from the first read past the page cache on; empty where that cannot be
   std::uint64_t rows_ = 0, damaged_ = 0, used_bytes_ = 0;
   std::atomic<bool> sealed_{false};
+  mutable std::atomic<bool> for_others_{false};
 };
 
 /// Cut off what a killed writer promised and did not use, if `path` is a segment that nobody writes: no process of this

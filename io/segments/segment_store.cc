@@ -25,6 +25,10 @@ constexpr std::int64_t kSayUsedNs = 600'000'000'000;
 /// This part of the file system stays free.
 constexpr double kLeftFree = 0.01;
 
+std::string file_name(const SegmentWriter& writer) {
+  return std::filesystem::path(writer.path()).filename();
+}
+
 }  // namespace
 
 SegmentStore::SegmentStore(const SegmentStoreOptions& options)
@@ -39,8 +43,7 @@ Result<std::unique_ptr<SegmentStore>> SegmentStore::open(const SegmentStoreOptio
     return fail(Code::kInvalidArgument, "cache: got a capacity of 0 B; give 1 or more");
   auto store = std::unique_ptr<SegmentStore>(new SegmentStore(options));
   const MutexLock lock(store->working_);
-  std::error_code made = make_tier_folder(options.folder);
-  if (!made) std::filesystem::create_directories(store->folder_, made);
+  const std::error_code made = make_place_folder(store->folder_);
   if (Status looked = store->look(); !looked && store->stats().entries == 0)
     return made ? Result<std::unique_ptr<SegmentStore>>(fail_errno("make " + store->folder_, made.value()))
                 : std::unexpected(std::move(looked.error()));
@@ -50,9 +53,8 @@ Result<std::unique_ptr<SegmentStore>> SegmentStore::open(const SegmentStoreOptio
 
 /// The folder, which may have vanished, and what says to a person what is in it.
 Status SegmentStore::prepare() {
-  std::error_code made;
-  std::filesystem::create_directories(folder_, made);
-  if (made) return fail_errno("make " + folder_, made.value());
+  if (const std::error_code made = make_place_folder(folder_); made)
+    return fail_errno("make " + folder_, made.value());
   return write_about(folder_, options_.about, options_.own_only);
 }
 
@@ -71,14 +73,15 @@ SegmentEntry SegmentStore::find(Hash128 identity) const {
 
 Status SegmentStore::read(const SegmentEntry& entry, std::span<std::byte> out, BlockBuffer* blocks) {
   Status done = entry.segment->read(entry.row, out, blocks);
-  if (!done && (done.error().code == Code::kCorrupt || done.error().code == Code::kNotFound)) {
+  if (!done && (done.error().code == Code::kCorrupt || done.error().code == Code::kNotFound ||
+                done.error().code == Code::kPermission)) {
     const ExclusiveLock lock(table_);
     const auto found = entries_.find(entry.row.identity());
     if (found != entries_.end() && found->second.segment == entry.segment) {
       stats_.entry_bytes -= found->second.row.bytes;
       entries_.erase(found);
     }
-    ++stats_.damaged;
+    stats_.damaged += done.error().code == Code::kPermission ? 0 : 1;
   }
   return done;
 }
@@ -120,8 +123,7 @@ Status SegmentStore::look() {
     if (!known.reader && !known.own) {
       // A file that is being made has no header yet, and a broken one is no use: the next look tries again.
       auto opened = SegmentReader::open(folder_ + "/" + name.name, options_.place);
-      if (!opened && opened.error().code == Code::kPermission && options_.own_only)
-        continue;  // another user's
+      if (!opened && opened.error().code == Code::kPermission) continue;  // another user's
       if (!opened && opened.error().code != Code::kCorrupt && opened.error().code != Code::kNotFound)
         unread = std::unexpected(std::move(opened.error()));
       if (!opened) continue;
@@ -131,7 +133,10 @@ Status SegmentStore::look() {
     std::vector<SegmentRow> rows;
     const std::uint64_t before = known.reader->damaged();
     if (Status looked = known.reader->look(rows); !looked) {
-      unread = std::move(looked);
+      if (looked.error().code == Code::kPermission)  // it was taken from this user
+        forget(*std::exchange(known.reader, nullptr));
+      else
+        unread = std::move(looked);
       continue;
     }
     damaged += known.reader->damaged() - before;
@@ -142,10 +147,8 @@ Status SegmentStore::look() {
     if (known.second.reader) forget(*known.second.reader);
     return true;
   });
-  if (writer_ && !segments_.contains(std::filesystem::path(writer_->path()).filename())) {
-    writer_.reset();  // somebody removed it
-    written_.reset();
-  }
+  for (auto one = written_.begin(); one != written_.end();)  // somebody may have removed its file
+    one = segments_.contains(file_name(one->second.writer)) ? std::next(one) : written_.erase(one);
   std::uint64_t all = 0, others = 0;
   if (const auto places = list_places(options_.folder))
     for (const PlaceInfo& place : *places) {
@@ -161,6 +164,12 @@ Status SegmentStore::look() {
   return unread;
 }
 
+/// Whether this process writes the file of that name now.
+bool SegmentStore::is_written(const std::string& name) const {
+  return std::ranges::any_of(written_,
+                             [&](const auto& written) { return file_name(written.second.writer) == name; });
+}
+
 /// What may be promised to a segment that is made already and counts in the listing: at most `wanted`.
 Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
   const double now_s = touch_about(folder_);
@@ -174,7 +183,7 @@ Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
       const auto segments = list_segments(place.path);
       if (!segments) continue;
       for (const SegmentName& segment : *segments)
-        if (now_s > 0 && (!writer_ || place.path + "/" + segment.name != writer_->path()))
+        if (now_s > 0 && (place.path != folder_ || !is_written(segment.name)))
           if (const auto cut =
                   cut_abandoned(place.path + "/" + segment.name, options_.locks, options_.quiet_s, now_s))
             all -= std::min(all, *cut);
@@ -196,8 +205,17 @@ Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
   return room;
 }
 
+/// Those of the file that an entry goes to.
+Readers SegmentStore::whose_file(const Readers& readers) const {
+  if (options_.own_only) return {};
+  if (readers.who != Readers::Who::kGroup || written_.contains(readers)) return readers;
+  const auto groups = std::ranges::count_if(
+      written_, [](const auto& written) { return written.first.who == Readers::Who::kGroup; });
+  return groups < kGroupsMax ? readers : Readers{};
+}
+
 /// A segment that has room for an entry of `bytes`.
-Status SegmentStore::begin_segment(std::uint64_t bytes) {
+Status SegmentStore::begin_segment(std::uint64_t bytes, const Readers& readers) {
   std::uint64_t mean = bytes;
   {
     const SharedLock lock(table_);
@@ -213,46 +231,47 @@ Status SegmentStore::begin_segment(std::uint64_t bytes) {
   if (wanted > kSegmentBytesMax || least > options_.capacity_bytes)
     return fail(Code::kExhausted,
                 fmt::format("cache: no room for {} B of {} B", least, options_.capacity_bytes));
-  ASSIGN(writer_, SegmentWriter::create(folder_, options_.place, rows, wanted,
-                                        {.locked = options_.locks, .own_only = options_.own_only}));
+  ASSIGN(SegmentWriter made,
+         SegmentWriter::create(folder_, options_.place, rows, wanted,
+                               {.locked = options_.locks,
+                                .readers = options_.own_only ? std::nullopt : std::optional(readers)}));
+  SegmentWriter& writer = written_.emplace(readers, Written{std::move(made), nullptr}).first->second.writer;
   auto room = make_room(wanted);
   Status fits = room ? Status() : std::unexpected(room.error());
   if (fits && *room < least)
     fits =
         fail(Code::kExhausted, fmt::format("cache: the capacity of {} B is used", options_.capacity_bytes));
-  if (fits) fits = writer_->shrink(*room);
-  if (fits) {
-    auto reader = SegmentReader::open(writer_->path(), options_.place);
-    if (reader)
-      written_ = std::move(*reader);
-    else
-      fits = std::unexpected(std::move(reader.error()));
+  if (fits) fits = writer.shrink(*room);
+  auto reader = fits ? SegmentReader::open(writer.path(), options_.place) : std::unexpected(fits.error());
+  if (!reader) {
+    end_segment(readers);  // it is empty, and removed
+    return std::unexpected(std::move(reader.error()));
   }
-  if (!fits) {
-    writer_->seal();  // it is empty, and removed
-    writer_.reset();
-    return fits;
-  }
-  segments_[std::filesystem::path(writer_->path()).filename()] = {
-      .reader = written_, .own = true, .seen = true};
+  written_.at(readers).reader = *reader;
+  segments_[file_name(writer)] = {.reader = std::move(*reader), .own = true, .seen = true};
   return {};
 }
 
-Status SegmentStore::append(Hash128 identity, std::span<const std::byte> payload) {
+void SegmentStore::end_segment(const Readers& readers) {
+  written_.at(readers).writer.seal();
+  written_.erase(readers);
+}
+
+Status SegmentStore::append(Hash128 identity, std::span<const std::byte> payload, const Readers& readers) {
   if (payload.empty() || payload.size() > kSegmentEntryBytesMax || find(identity)) return {};
   const MutexLock lock(working_);
-  if (writer_ && !writer_->has_room(payload.size())) {
-    writer_->seal();
-    writer_.reset();
-  }
-  if (!writer_) TRY(begin_segment(payload.size()));
-  const auto row = writer_->append(identity, payload);
+  const Readers whose = whose_file(readers);
+  if (const auto full = written_.find(whose);
+      full != written_.end() && !full->second.writer.has_room(payload.size()))
+    end_segment(whose);
+  if (!written_.contains(whose)) TRY(begin_segment(payload.size(), whose));
+  Written& written = written_.at(whose);
+  const auto row = written.writer.append(identity, payload);
   if (!row) {
-    writer_->seal();
-    writer_.reset();
+    end_segment(whose);
     return std::unexpected(row.error());
   }
-  note(written_, std::span(&*row, 1));
+  note(written.reader, std::span(&*row, 1));
   const ExclusiveLock counting(table_);
   ++stats_.written;
   stats_.written_bytes += payload.size();
@@ -261,9 +280,8 @@ Status SegmentStore::append(Hash128 identity, std::span<const std::byte> payload
 
 void SegmentStore::seal() {
   const MutexLock lock(working_);
-  if (!writer_) return;
-  writer_->seal();
-  writer_.reset();
+  for (auto& [readers, written] : written_) written.writer.seal();
+  written_.clear();
 }
 
 SegmentStoreStats SegmentStore::stats() const {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -22,8 +22,7 @@ struct SegmentStoreOptions {
   Hash128 place;                     ///< what the entries are; others have folders of their own
   std::string about;                 ///< says it to a person, as a JSON object; written once
   std::uint64_t capacity_bytes = 0;  ///< the most that all files of the tier's folder take together
-  /// Files that nobody but this user may read, beside which other users have theirs; else everyone reads them whom the
-  /// umask lets.
+  /// All files are made with 0600, whoever may read what the entries are of.
   bool own_only = false;
   /// Whether locks tell that a writer lives. They need a file system that all writers see alike.
   bool locks = true;
@@ -62,7 +61,9 @@ struct SegmentStoreStats {
 /// 3. Room: a segment is made as long as it may become, then the lengths of all files of the tier are added up. If they
 ///    pass the capacity, the new one is shortened, or removed. Where everybody sees the same listing, the capacity is
 ///    never passed; where listings lag, by what was promised meanwhile.
-/// 4. What a killed writer promised is cut off by others, and places that nobody used for long are removed when there is
+/// 4. Who may read a file are the readers that append() was given with its entries: entries of unlike readers go to files
+///    of their own. Files of other users that may not be read are left alone.
+/// 5. What a killed writer promised is cut off by others, and places that nobody used for long are removed when there is
 ///    no room.
 ///
 /// A fault of the storage is an Error of the call that met it. Threads: thread-safe. find() never waits for I/O; append(),
@@ -80,12 +81,13 @@ class SegmentStore {
   /// The entry; empty if there is none. Cost: a look into a hash table.
   SegmentEntry find(Hash128 identity) const;
   /// Read an entry, which has row.bytes bytes; with `blocks` past the page cache, where the file system can. One that is
-  /// damaged is forgotten, so that it is made and written again.
-  /// Errors: kCorrupt (damaged, or gone); kIo and others.
+  /// damaged, or that this user may no longer read, is forgotten, so that it is made and written again.
+  /// Errors: kCorrupt, kNotFound, kPermission (damaged, gone, another user's); kIo and others.
   Status read(const SegmentEntry& entry, std::span<std::byte> out, BlockBuffer* blocks = nullptr);
-  /// Write an entry. Does nothing if it is there. Errors: kExhausted with no errno: there is no room in the capacity;
-  /// with one: the disk is full; those of open() and write(). Room may be there again later.
-  Status append(Hash128 identity, std::span<const std::byte> payload);
+  /// Write an entry, which at most `readers` may read, fewer where let_read() says so. Does nothing if it is there. Errors:
+  /// kExhausted with no errno: there is no room in the capacity; with one: the disk is full; kUnsupported: the file system
+  /// would let others read it; those of open() and write(). Room may be there again later.
+  Status append(Hash128 identity, std::span<const std::byte> payload, const Readers& readers = {});
   /// Look at what others wrote, removed and gave back. Errors: the folder cannot be listed, or a file in it not read.
   Status refresh();
   /// Cut what this process has promised and not used. The next append() begins a new segment.
@@ -95,18 +97,28 @@ class SegmentStore {
   const std::string& folder() const { return folder_; }
   const SegmentStoreOptions& options() const { return options_; }
 
+  /// Groups for which files are written at the same time. What is for a further one is this user's alone.
+  static constexpr std::ptrdiff_t kGroupsMax = 2;
+
  private:
   struct Known {
     std::shared_ptr<SegmentReader> reader;
     bool own = false;   // this process writes it
     bool seen = false;  // in the last listing
   };
+  struct Written {
+    SegmentWriter writer;
+    std::shared_ptr<SegmentReader> reader;  // of the same file
+  };
   explicit SegmentStore(const SegmentStoreOptions& options);
   Status prepare() REQUIRES(working_);
   Status look() REQUIRES(working_);
   void note(const std::shared_ptr<SegmentReader>& segment, std::span<const SegmentRow> rows) EXCLUDES(table_);
   void forget(const SegmentReader& segment) EXCLUDES(table_);
-  Status begin_segment(std::uint64_t bytes) REQUIRES(working_);
+  Readers whose_file(const Readers& readers) const REQUIRES(working_);
+  bool is_written(const std::string& name) const REQUIRES(working_);
+  Status begin_segment(std::uint64_t bytes, const Readers& readers) REQUIRES(working_);
+  void end_segment(const Readers& readers) REQUIRES(working_);
   Result<std::uint64_t> make_room(std::uint64_t wanted) REQUIRES(working_);
   void say_used() REQUIRES(working_);
 
@@ -115,8 +127,7 @@ class SegmentStore {
 
   mutable Mutex working_;                                       // held during I/O
   std::map<std::string, Known> segments_ GUARDED_BY(working_);  // by file name
-  std::optional<SegmentWriter> writer_ GUARDED_BY(working_);
-  std::shared_ptr<SegmentReader> written_ GUARDED_BY(working_);  // what writer_ writes
+  std::map<Readers, Written> written_ GUARDED_BY(working_);     // by who may read it
   std::int64_t said_used_ns_ GUARDED_BY(working_) = 0;
 
   mutable SharedMutex table_;  // held for moments

@@ -37,12 +37,13 @@ Result<SegmentWriter> SegmentWriter::create(const std::string& folder, Hash128 p
   SegmentWriter writer;
   writer.header_ = make_segment_header(place, rows, fresh_salt());
   writer.path_ = fmt::format("{}/{:016x}.segment", folder, writer.header_.salt);
-  writer.fd_.reset(::open(writer.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY,
-                          sharing.own_only ? 0600 : 0644));
+  writer.fd_.reset(
+      ::open(writer.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
   if (!writer.fd_) return fail_errno("create " + writer.path_, errno);
   if (sharing.locked) lock_whole(writer.fd_.get());
   const auto header = std::as_bytes(std::span(&writer.header_, 1));
-  Status made = write_all(writer.fd_.get(), header, 0, writer.path_);
+  Status made = sharing.readers ? let_read(writer.fd_.get(), *sharing.readers, writer.path_) : Status();
+  if (made) made = write_all(writer.fd_.get(), header, 0, writer.path_);
   if (made && ::ftruncate(writer.fd_.get(), static_cast<off_t>(bytes)) != 0)
     made = fail_errno("lengthen " + writer.path_, errno);
   if (!made) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "io/rights/readers.h"
 #include "io/segments/segment_format.h"
 
 namespace carya::io {
@@ -26,9 +28,10 @@ class SegmentWriter {
     bool locked =
         false;  ///< hold a lock while it is written, which tells others that the writer lives; a file system
                 ///< without locks goes without
-    bool own_only = false;  ///< nobody but this user may read the file; else everyone whom the umask lets
+    std::optional<Readers>
+        readers{};  ///< who else may read the file, as let_read() says; none: it is made with 0600
   };
-  /// Make an empty segment in `folder`. Errors: those of open() and write(); kExhausted (full disk).
+  /// Make an empty segment in `folder`. Errors: those of open(), write() and let_read(); kExhausted (full disk).
   static Result<SegmentWriter> create(const std::string& folder, Hash128 place, std::uint32_t rows,
                                       std::uint64_t bytes, const Sharing& sharing);
   SegmentWriter(SegmentWriter&&) noexcept = default;

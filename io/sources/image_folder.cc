@@ -91,6 +91,14 @@ Status add_records(const std::vector<WalkedDirectory>& directories, ManifestBuil
   return {};
 }
 
+/// Who may list all of the directories.
+Readers readers_of_names(const std::string& root, const std::vector<WalkedDirectory>& directories) {
+  Readers all = Readers::everybody();
+  for (const WalkedDirectory& directory : directories)
+    all = both(all, readers_of(root + "/" + directory.path));
+  return all;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& path,
@@ -132,7 +140,8 @@ Result<std::shared_ptr<const Manifest>> list_image_folder(const std::string& pat
   TRY(add_records(directories, &builder));
   const auto manifest = ManifestImage::from(builder.build());
   // A cache that cannot be written costs the next start a walk, nothing else.
-  if (!cached.empty() && all_settled) static_cast<void>(store_manifest(cached, manifest->bytes()));
+  if (!cached.empty() && all_settled)
+    static_cast<void>(store_manifest(cached, manifest->bytes(), readers_of_names(root, directories)));
   fill_report(*manifest, false, report);
   return std::shared_ptr<const Manifest>(manifest);
 }

@@ -63,7 +63,8 @@ Result<FileIndex> index_of(const std::string& path, const SourcePlace& place, co
   progress.add(found.index->count() % 1024);
   // What is kept for a file that is written to just now could hide what is written next.
   if (!kept.empty() && file.settled)
-    static_cast<void>(replace_file(kept, found.index->store(found.stamp.bytes, found.stamp.mtime_ns)));
+    static_cast<void>(
+        replace_file(kept, found.index->store(found.stamp.bytes, found.stamp.mtime_ns), file.readers));
   return found;
 }
 

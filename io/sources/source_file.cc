@@ -78,6 +78,7 @@ SourceFile file_of(const StoreObject& object, const StoreClient& client) {
   file.stamp.bytes = object.bytes;
   file.stamp.mtime_ns = static_cast<std::int64_t>(hash64(object.pin));
   file.pin = object.pin;
+  if (client.access()->asks_as_anybody(object.url)) file.readers = Readers::everybody();
   // Whoever chooses who answers for a URL has indexes of its own.
   file.identity = object.url.url();
   const std::string key = client.access()->is_lent() ? client.access()->terms().key() : "";
@@ -153,6 +154,7 @@ Result<SourceFile> SourcePlace::open_file(const std::string& file, std::string_v
   found.stamp = stamp_of(status);
   found.settled = settled(found.stamp);
   ASSIGN(found.identity, real_path(file));
+  found.readers = readers_of(found.identity);
   auto fd = std::make_shared<const UniqueFd>(std::move(opened));
   found.read = [fd, read = reads_of(fd->get(), file)](std::uint64_t offset, std::span<std::byte> out) {
     return read(offset, out);

@@ -11,6 +11,7 @@
 #include "io/http/store_client.h"
 #include "io/index/file_window.h"
 #include "io/manifest/manifest.h"
+#include "io/rights/readers.h"
 
 namespace carya::io {
 
@@ -21,6 +22,7 @@ struct SourceFile {
   SourceStamp stamp;
   std::string pin;       ///< of an object: its version (Answer::pin()); of a file ""
   std::string identity;  ///< the real path, or the URL: what a kept index is called by
+  Readers readers{};     ///< who else may read it: readers_of(), or StoreAccess::asks_as_anybody()
   bool settled = true;   ///< whether a change from now on would show in the stamp
   /// Owns what it reads from. Of an object: near reads are read ahead in growing blocks, as long as the progress goes on,
   /// which outlives it.

@@ -126,7 +126,7 @@ Result<TarIndex> tar_index(const std::string& tar, const SourcePlace& place, con
 
   ASSIGN(std::vector<std::byte> image, scan(tar, file, progress));
   auto index = ManifestImage::from(std::move(image));
-  if (file.settled && !kept.empty()) static_cast<void>(store_manifest(kept, index->bytes()));
+  if (file.settled && !kept.empty()) static_cast<void>(store_manifest(kept, index->bytes(), file.readers));
   return TarIndex{std::move(index), file.pin};
 }
 

@@ -164,6 +164,7 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(const std::string& path, 
   const MutexLock writing(state->writing);
   {
     const MutexLock appending(state->appending);
+    state->readers_at_most = options.readers;
     if (options.read_only) {
       state->read_only_reason = "opened read-only";
     } else {
@@ -235,6 +236,16 @@ bool RecordStore::append(std::uint64_t record, std::span<const std::byte> bytes)
   std::memcpy(state.pending.data() + at, &head, sizeof head);
   if (!bytes.empty()) std::memcpy(state.pending.data() + at + sizeof head, bytes.data(), bytes.size());
   return true;
+}
+
+void RecordStore::keep_from_others(const Readers& readers) {
+  const MutexLock lock(state_->appending);
+  state_->readers_at_most = both(state_->readers_at_most, readers);
+}
+
+Readers RecordStore::State::readers() const {
+  const MutexLock lock(appending);
+  return readers_at_most;
 }
 
 StoreStats RecordStore::stats() const {
@@ -332,7 +343,8 @@ Status RecordStore::flush() {
     Status done;
     bool quota = false;
     if (Result<FileLock> lock = state.lock_current()) {
-      done = state.write_outgoing();
+      done = io::keep_from_others(state.generation->file.fd.get(), state.readers(), state.path);
+      if (done) done = state.write_outgoing();
       quota = !done && done.error().sys_errno == 0;
     } else {
       done = std::unexpected(lock.error());
@@ -366,10 +378,9 @@ Status RecordStore::refresh() {
 }
 
 Result<std::unique_ptr<StoreGeneration>> RecordStore::State::write_successor() const {
-  struct stat status;
-  if (::fstat(generation->file.fd.get(), &status) != 0) return fail_errno("stat " + path, errno);
+  ASSIGN(const Readers now, readers_of_open(generation->file.fd.get(), path));
   ASSIGN(RecordTable table, RecordTable::create(identity.record_count));
-  ASSIGN(StoreFile file, create_successor(path, identity, status.st_mode & 0777));
+  ASSIGN(StoreFile file, create_successor(path, identity, both(now, readers())));
   auto next = std::make_unique<StoreGeneration>(std::move(file), std::move(table));
   next->file_bytes = sizeof(StoreHeader);
   EntryWriter writer(*next, path);
@@ -421,11 +432,12 @@ std::uint64_t StoreGeneration::garbage_bytes() const {
 }
 
 Status RecordStore::State::open_generation(OpenMode mode) {
-  ASSIGN(StoreFile file, open_store_file(path, identity, mode, options.lock_wait_ms));
+  ASSIGN(StoreFile file, open_store_file(path, identity, mode, options.lock_wait_ms, readers()));
   ASSIGN(RecordTable table, RecordTable::create(identity.record_count));
   auto next = std::make_unique<StoreGeneration>(std::move(file), std::move(table));
   become(std::move(next));
-  return catch_up();
+  TRY(catch_up());
+  return writable() ? io::keep_from_others(generation->file.fd.get(), readers(), path) : Status();
 }
 
 Status RecordStore::State::discard_damaged() {
@@ -433,7 +445,7 @@ Status RecordStore::State::discard_damaged() {
     const StoreFile& file = generation->file;
     ASSIGN(const FileLock lock, FileLock::acquire(file.fd.get(), options.lock_wait_ms, path));
     if (file.name_of(path) == StoreFile::Name::kThis) {  // else another process has done it
-      ASSIGN(const StoreFile fresh, create_successor(path, identity, 0644));
+      ASSIGN(const StoreFile fresh, create_successor(path, identity, readers()));
       TRY(publish_successor(path, fresh));
     }
   }

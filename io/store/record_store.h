@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "io/rights/readers.h"
 
 namespace carya::io {
 
@@ -30,6 +31,8 @@ inline constexpr std::uint32_t kStoreEntryBytesMax = (std::uint32_t{1} << 28) - 
 struct StoreOptions {
   /// The quota of the file, at most kStoreBytesMax. An entry beyond it is refused and counted.
   std::uint64_t bytes_max = kStoreBytesMax;
+  /// Who at most may read the file beside this user, from the opening on; see keep_from_others().
+  Readers readers = Readers::everybody();
   /// The longest payload, at most kStoreEntryBytesMax. The scan at open holds one payload in memory.
   std::uint32_t entry_bytes_max = std::uint32_t{16} << 20;
   /// The memory for entries that wait for flush(). Twice as much is reserved at open.
@@ -110,6 +113,10 @@ class RecordStore {
   /// Buffer an entry, which flush() writes. Returns false if the entry is refused: record or size out of range, buffer
   /// full (flush() first), quota reached, read-only. Refusals are counted.
   bool append(std::uint64_t record, std::span<const std::byte> bytes);
+
+  /// From the next write on at most `readers` may read the file beside this user: to be called before the append() of an
+  /// entry that others may not read. Nobody gets a right back, and who has the file open reads on.
+  void keep_from_others(const Readers& readers);
 
   /// Write the buffered entries. Errors: kTimeout (another process has the lock; the entries are kept for the next
   /// flush), kForked; kExhausted (quota, full disk) and others: the entries that did not fit are dropped and counted.

@@ -48,23 +48,24 @@ Result<StoreFile> open_existing(const std::string& path, bool read_only) {
 }
 
 Result<StoreFile> write_fresh(UniqueFd fd, const std::string& name, const StoreIdentity& identity,
-                              mode_t mode) {
+                              const Readers& readers) {
   StoreHeader header = make_store_header(identity, fresh_salt());
   const Written written = write_whole(fd.get(), std::as_bytes(std::span(&header, 1)), 0);
   if (written.sys_errno != 0) return fail_errno("write " + name, written.sys_errno);
-  if (::fchmod(fd.get(), mode) != 0) return fail_errno("chmod " + name, errno);
+  TRY(let_read(fd.get(), readers, name));
   return examine(std::move(fd), name);
 }
 
 /// A new file under `path`, where there was none. kTimeout: another process was first.
-Result<StoreFile> create_first(const std::string& path, const StoreIdentity& identity) {
+Result<StoreFile> create_first(const std::string& path, const StoreIdentity& identity,
+                               const Readers& readers) {
   std::error_code ignored;  // a folder that cannot be made shows when the file is opened
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   std::string temporary = path + ".XXXXXX";
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return fail_errno("create " + temporary, errno);
-  Result<StoreFile> file = write_fresh(std::move(fd), temporary, identity, 0644);
+  Result<StoreFile> file = write_fresh(std::move(fd), temporary, identity, readers);
   if (file) {
     if (::link(temporary.c_str(), path.c_str()) == 0) {
       ::unlink(temporary.c_str());
@@ -98,12 +99,12 @@ Error mismatch(const StoreFile& file, const std::string& path, const StoreIdenti
 
 /// A fresh file in the place of `file`. kTimeout with EEXIST: it was no longer the file under `path`.
 Result<StoreFile> replace(const std::string& path, const StoreFile& file, const StoreIdentity& identity,
-                          int lock_wait_ms) {
+                          int lock_wait_ms, const Readers& readers) {
   ASSIGN(const FileLock lock, FileLock::acquire(file.fd.get(), lock_wait_ms, path));
   if (file.name_of(path) != StoreFile::Name::kThis) {
     return fail(Code::kTimeout, "replace " + path + ": another process was first", EEXIST);
   }
-  ASSIGN(StoreFile fresh, create_successor(path, identity, 0644));
+  ASSIGN(StoreFile fresh, create_successor(path, identity, readers));
   TRY(publish_successor(path, fresh));
   return fresh;
 }
@@ -167,13 +168,13 @@ Result<std::uint64_t> StoreFile::bytes() const {
 }
 
 Result<StoreFile> open_store_file(const std::string& path, const StoreIdentity& identity, OpenMode mode,
-                                  int lock_wait_ms) {
+                                  int lock_wait_ms, const Readers& readers) {
   const std::int64_t give_up = monotonic_ns() + lock_wait_ms * 1'000'000LL;
   do {  // each failed try means that another process replaced the file just then
     Result<StoreFile> file = open_existing(path, mode == OpenMode::kReadOnly);
     const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kCreateOnly;
     if (!file && file.error().sys_errno == ENOENT && creates) {
-      file = create_first(path, identity);
+      file = create_first(path, identity, readers);
       if (!file && file.error().sys_errno == EEXIST) continue;
       return file;
     }
@@ -182,7 +183,7 @@ Result<StoreFile> open_store_file(const std::string& path, const StoreIdentity& 
     const bool replaces =
         mode == OpenMode::kCreate && file->read_only_reason.empty() && replaceable(*file, path);
     if (!replaces) return std::unexpected(mismatch(*file, path, identity));
-    Result<StoreFile> fresh = replace(path, *file, identity, lock_wait_ms);
+    Result<StoreFile> fresh = replace(path, *file, identity, lock_wait_ms, readers);
     if (!fresh && fresh.error().sys_errno == EEXIST) continue;
     return fresh;
   } while (monotonic_ns() < give_up);
@@ -193,12 +194,13 @@ Result<StoreFile> open_for_look(const std::string& path) {
   return open_existing(path, true);
 }
 
-Result<StoreFile> create_successor(const std::string& path, const StoreIdentity& identity, mode_t mode) {
+Result<StoreFile> create_successor(const std::string& path, const StoreIdentity& identity,
+                                   const Readers& readers) {
   const std::string name = path + ".new";
   ::unlink(name.c_str());  // what a killed compaction left
   UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail_errno("create " + name, errno);
-  Result<StoreFile> file = write_fresh(std::move(fd), name, identity, mode);
+  Result<StoreFile> file = write_fresh(std::move(fd), name, identity, readers);
   if (!file) ::unlink(name.c_str());
   return file;
 }

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "io/rights/readers.h"
 #include "io/store/store_format.h"
 
 namespace carya::io {
@@ -52,17 +51,18 @@ enum class OpenMode {
 /// rename); one is replaced only by who holds its lock. A file without a store's magic is replaced only when
 /// its name ends in ".store". Errors: kNotFound, kPermission, kExhausted, kIo; kCorrupt (broken header, not
 /// replaced), kInvalidArgument (another identity, not replaced; not a regular file); kTimeout (its lock is
-/// held).
+/// held). At most `readers` may read a new file beside this user.
 Result<StoreFile> open_store_file(const std::string& path, const StoreIdentity& identity, OpenMode mode,
-                                  int lock_wait_ms);
+                                  int lock_wait_ms, const Readers& readers);
 
 /// Open any regular file for reading and read what would be its header, unchecked (zeros when it is too
 /// short).
 Result<StoreFile> open_for_look(const std::string& path);
 
-/// An empty file for `path` under a name of its own ("<path>.new"), with a fresh header. The caller holds the
-/// lock of the file that `path` names.
-Result<StoreFile> create_successor(const std::string& path, const StoreIdentity& identity, mode_t mode);
+/// An empty file for `path` under a name of its own ("<path>.new"), with a fresh header and at most these readers
+/// (let_read()). The caller holds the lock of the file that `path` names.
+Result<StoreFile> create_successor(const std::string& path, const StoreIdentity& identity,
+                                   const Readers& readers);
 
 /// Put what create_successor made in the place of `path`. On an error the successor is deleted.
 Status publish_successor(const std::string& path, const StoreFile& successor);

@@ -55,6 +55,10 @@ struct RecordStore::State {
   bool quota_reached GUARDED_BY(appending) = false;
   std::uint64_t refused_count GUARDED_BY(appending) = 0;
   StoreStats seen GUARDED_BY(appending);  // the generation's numbers, for stats()
+  Readers readers_at_most GUARDED_BY(appending) = Readers::everybody();
+
+  /// Who may read the file from its next write on.
+  Readers readers() const;
 
   mutable std::atomic<std::uint64_t> get_failures{0};
 

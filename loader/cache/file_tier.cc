@@ -201,8 +201,12 @@ void FileTier::State::write_one(TierWrite& write) {
   const std::uint64_t before = owned->stats().written_bytes;
   Status written;
   // A file that changed while it was read must not leave its new bytes under its old version.
-  if ((*write.check)(write.source))
-    written = without_throwing<void>([&] { return owned->append(write.identity, write.bytes); });
+  if (write.facts->may_keep(write.source))
+    written = without_throwing<void>([&] {
+      return owned->append(
+          write.identity, write.bytes,
+          options.kind == TierKind::kShared ? write.facts->readers(write.source) : io::Readers());
+    });
   write_cpu_ns += thread_cpu_ns() - begun_ns;
   write_ns += monotonic_ns() - at_ns;
   if (options.budget && owned->stats().written_bytes == before)
@@ -243,7 +247,7 @@ void FileTier::State::keep(std::shared_ptr<State> self) {
       }
       state.writing_ns = monotonic_ns();
     }
-    if (write.check) {
+    if (write.facts) {
       state.write_one(write);
       const MutexLock lock(state.mutex);
       if (state.queued.erase(write.identity) > 0) state.queued_bytes -= write.bytes.size();
@@ -270,8 +274,12 @@ void FileTier::State::read_one(const TierRead& read, io::BlockBuffer& blocks) {
   const std::int64_t begun_ns = thread_cpu_ns();
   const std::span<std::byte> out(read.dest, read.entry.row.bytes);
   Status done;
-  const bool as_listed = (*read.check)(read.source);
-  if (as_listed) done = owned->read(read.entry, out, past_page_cache ? &blocks : nullptr);
+  const bool as_listed = read.facts->may_take(read.source);
+  // Who may read the record may have changed since its sample was written.
+  if (as_listed && options.kind == TierKind::kShared && read.entry.segment->is_for_others())
+    done = without_throwing<void>(
+        [&] { return read.entry.segment->keep_from_others(read.facts->readers(read.source)); });
+  if (as_listed && done) done = owned->read(read.entry, out, past_page_cache ? &blocks : nullptr);
   read.group->settle(read.index, as_listed && done.has_value());
   read_cpu_ns += thread_cpu_ns() - begun_ns;
   const bool there = as_listed && done;
@@ -287,7 +295,7 @@ void FileTier::State::read_one(const TierRead& read, io::BlockBuffer& blocks) {
     failures = 0;
     alone_ns = kAloneFirstNs;
   } else if (!done && done.error().code != Code::kCorrupt && done.error().code != Code::kNotFound &&
-             ++failures >= kFailuresInRow) {
+             done.error().code != Code::kPermission && ++failures >= kFailuresInRow) {
     failures = 0;
     note_trouble(done.error().message);
   }

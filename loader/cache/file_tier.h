@@ -17,7 +17,8 @@
 namespace carya::loader {
 
 /// Which records of the order by record_hash() a tier keeps where not all fit: the disk those that memory gives up first,
-/// a shared folder those that neither of the two keeps longest.
+/// a shared folder those that neither of the two keeps longest. What a disk keeps is this user's alone; files of a shared
+/// folder have the readers that their records have (RecordFacts::readers).
 enum class TierKind : std::uint8_t { kDisk, kShared };
 
 struct FileTierOptions {
@@ -33,8 +34,17 @@ struct FileTierOptions {
   std::uint64_t page_cache_bytes = UINT64_MAX;
 };
 
-/// Says of a record, by its index in the source, whether something may be done with its sample. It may wait for storage.
-using RecordCheck = std::function<bool(std::uint64_t source)>;
+/// What files of samples must know of a record, by its index in the source. All but `identity` may wait for storage.
+struct RecordFacts {
+  /// Names the record in this version of its file; none: it is not kept.
+  std::function<std::optional<Hash128>(std::uint64_t source)> identity{};
+  /// Before a sample is taken: whether the file is still the one that was listed, and this user may read it.
+  std::function<bool(std::uint64_t source)> may_take{};
+  /// Before a sample is written: whether what was read is what the identity says.
+  std::function<bool(std::uint64_t source)> may_keep{};
+  /// Who else may read what the sample is made of, as it is now.
+  std::function<io::Readers(std::uint64_t source)> readers{};
+};
 
 /// A sample that is to be read.
 struct TierRead {
@@ -44,7 +54,7 @@ struct TierRead {
   std::shared_ptr<const void> lent{};  ///< keeps that memory, also when nobody waits any more
   std::shared_ptr<FetchGroup> group{};
   std::size_t index = 0;  ///< in the group
-  std::shared_ptr<const RecordCheck> check{};
+  std::shared_ptr<const RecordFacts> facts{};
   std::int64_t asked_ns = 0;  ///< set by the tier
 };
 
@@ -54,7 +64,7 @@ struct TierWrite {
   Hash128 identity{};
   std::shared_ptr<const void> owner{};  ///< keeps the bytes
   std::span<const std::byte> bytes{};
-  std::shared_ptr<const RecordCheck> check{};
+  std::shared_ptr<const RecordFacts> facts{};
 };
 
 /// Figures for stats().

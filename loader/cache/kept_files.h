@@ -12,16 +12,6 @@
 
 namespace carya::loader {
 
-/// What files of samples must know of a record, by its index in the source.
-struct RecordFacts {
-  /// Names the record in this version of its file; none: it is not kept.
-  std::function<std::optional<Hash128>(std::uint64_t source)> identity;
-  /// Before a sample is taken: whether the file is still the one that was listed.
-  std::shared_ptr<const RecordCheck> may_take;
-  /// Before a sample is written: whether what was read is what the identity says.
-  std::shared_ptr<const RecordCheck> may_keep;
-};
-
 /// A sample that a tier has: where, and in which tier.
 struct FoundSample {
   std::size_t tier = 0;
@@ -35,7 +25,7 @@ class KeptFiles {
  public:
   KeptFiles() = default;
   KeptFiles(std::vector<std::shared_ptr<FileTier>> tiers, RecordFacts facts)
-      : tiers_(std::move(tiers)), facts_(std::move(facts)) {}
+      : tiers_(std::move(tiers)), facts_(std::make_shared<const RecordFacts>(std::move(facts))) {}
 
   bool empty() const { return tiers_.empty(); }
   const std::vector<std::shared_ptr<FileTier>>& tiers() const { return tiers_; }
@@ -43,7 +33,7 @@ class KeptFiles {
   /// The record's sample in the nearest tier that has it; empty if none does.
   FoundSample find(std::uint64_t source) const {
     if (tiers_.empty()) return {};
-    const auto identity = facts_.identity(source);
+    const auto identity = facts_->identity(source);
     for (std::size_t i = 0; identity && i < tiers_.size(); ++i)
       if (io::SegmentEntry entry = tiers_[i]->find(*identity)) return {i, std::move(entry)};
     return {};
@@ -57,12 +47,12 @@ class KeptFiles {
                                .lent = std::move(lent),
                                .group = std::move(group),
                                .index = index,
-                               .check = facts_.may_take});
+                               .facts = facts_});
   }
   /// Whether some tier would write a sample that is made now.
   bool wants(std::uint64_t source) const {
     if (tiers_.empty()) return false;
-    const auto identity = facts_.identity(source);
+    const auto identity = facts_->identity(source);
     return identity &&
            std::ranges::any_of(tiers_, [&](const auto& tier) { return tier->wants(source, *identity); });
   }
@@ -74,13 +64,10 @@ class KeptFiles {
   void offer(std::uint64_t source, const std::shared_ptr<const void>& owner,
              std::span<const std::byte> bytes) const {
     if (tiers_.empty()) return;
-    const auto identity = facts_.identity(source);
+    const auto identity = facts_->identity(source);
     for (std::size_t i = 0; identity && i < tiers_.size(); ++i)
-      tiers_[i]->offer({.source = source,
-                        .identity = *identity,
-                        .owner = owner,
-                        .bytes = bytes,
-                        .check = facts_.may_keep});
+      tiers_[i]->offer(
+          {.source = source, .identity = *identity, .owner = owner, .bytes = bytes, .facts = facts_});
   }
   void look() const {
     for (const auto& tier : tiers_) tier->look();
@@ -88,7 +75,7 @@ class KeptFiles {
 
  private:
   const std::vector<std::shared_ptr<FileTier>> tiers_{};
-  const RecordFacts facts_{};
+  const std::shared_ptr<const RecordFacts> facts_{};
 };
 
 }  // namespace carya::loader

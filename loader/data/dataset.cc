@@ -220,6 +220,9 @@ Status Dataset::open_source(const transforms::Pipeline& pipeline, const DatasetO
     if (field.kind == Kind::kTensor) {
       ASSIGN(opened.array, open_array(field, options));
     }
+    const bool lists_labels = type == "image_folder" || type == "webdataset" || records_ != nullptr;
+    if (field.kind == Kind::kTensor || (field.kind == Kind::kLabel && !lists_labels))
+      has_given_fields_ = true;
     fields_.push_back(std::move(opened));
   }
   return {};

@@ -117,6 +117,8 @@ class Dataset {
   /// Asked behind each read of a record of a `ranges` source. Errors: kIo if its file is not the one in which it was
   /// found. `checked`: the file that was asked about last, UINT32_MAX before, which is not asked about again.
   Status check_marks(std::uint64_t record, std::uint32_t& checked) const;
+  /// Whether records have what the program gave beside files: arrays, and labels that are not of the files' own listing.
+  bool has_given_fields() const { return has_given_fields_; }
   /// The files of a `ranges` source, by the manifests' containers; else null.
   const io::MarkedFiles* marked_files() const { return marked_.get(); }
   /// The address of the first encoded field, or of the whole record if it has none. Its path is relative to the
@@ -141,9 +143,10 @@ class Dataset {
   std::shared_ptr<const io::RecordSource> records_;  // of files of records; its columns are fields' arrays
   std::shared_ptr<const io::MarkedFiles> marked_;    // of ranges of files
   bool in_ranges_ = false;                           // of files or of objects
-  std::vector<std::uint64_t> view_;                  // source index of each record; empty for all in order
-  std::vector<std::uint64_t> kept_;                  // records that streams go through; empty for all
-  std::optional<DrawnOrder> drawn_;                  // none: each comes once
+  bool has_given_fields_ = false;
+  std::vector<std::uint64_t> view_;  // source index of each record; empty for all in order
+  std::vector<std::uint64_t> kept_;  // records that streams go through; empty for all
+  std::optional<DrawnOrder> drawn_;  // none: each comes once
   Hash128 fingerprint_;
   io::ListingReport report_;
 };

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/philox.h"
+#include "io/files/record_file.h"
 #include "io/store/store_list.h"
 
 namespace carya::loader {
@@ -26,6 +27,7 @@ constexpr std::int64_t kCompactNs = 30'000'000'000;
 /// Compacting so much takes ~50 ms: may be done while somebody waits for close().
 constexpr std::uint64_t kCompactAtCloseBytes = 64 << 20;
 constexpr std::uint64_t kSamplesMax = 256;
+constexpr std::uint64_t kAskedAtOpen = 16;
 constexpr std::int64_t kLookNs = 1'000'000'000;
 constexpr std::uint64_t kQuotaBytesMin = 1 << 20;
 
@@ -54,7 +56,10 @@ Result<std::shared_ptr<io::RecordStore>> open_shared(const std::string& path,
     known = place;
   }
   const MutexLock lock(known->opening);
-  if (auto store = known->store.lock(); store && store->identity() == identity) return store;
+  if (auto store = known->store.lock(); store && store->identity() == identity) {
+    store->keep_from_others(options.readers);
+    return store;
+  }
   ASSIGN(std::unique_ptr<io::RecordStore> store, io::RecordStore::open(path, identity, options));
   std::shared_ptr<io::RecordStore> shared = std::move(store);
   known->store = shared;
@@ -70,6 +75,15 @@ double mean_bytes(const io::Manifest& manifest) {
     total += static_cast<double>(manifest.record(spread).bytes);
   }
   return looked == 0 ? 0 : total / static_cast<double>(looked);
+}
+
+/// Who may read some of the records. What is kept of data that became private as a whole is closed by that.
+io::Readers readers_of_some(const io::Manifest& manifest, io::ReadersOfFiles& files) {
+  const std::uint64_t count = manifest.count(), some = std::min(count, kAskedAtOpen);
+  io::Readers all = io::Readers::everybody();
+  for (std::uint64_t i = 0; i < some; ++i)
+    all = io::both(all, io::record_readers(manifest, i * (count / some), files));
+  return all;
 }
 
 /// The record's entry, in `memory`, which grows as needed; empty when there is none.
@@ -143,6 +157,7 @@ void DecodeIndex::plan_fields(const Dataset& dataset, const DecodeIndexOptions& 
     const io::StoreIdentity identity{source.manifest->fingerprint(), io::kDecodeIndexStore,
                                      source.manifest->count()};
     fields_[f] = {
+        .manifest = source.manifest,
         .spacing = *spacing,
         .wanted = true,
         .path = io::store_path(options.cache_dir, identity),
@@ -158,7 +173,9 @@ void DecodeIndex::open_stores() {
   for (Field& field : fields_) {
     if (!field.wanted) continue;
     auto store = open_shared(field.path, field.identity,
-                             {.bytes_max = field.quota_bytes, .pending_bytes_max = kPendingBytesMax});
+                             {.bytes_max = field.quota_bytes,
+                              .readers = readers_of_some(*field.manifest, files_),
+                              .pending_bytes_max = kPendingBytesMax});
     if (store)
       field.store = std::move(*store);
     else
@@ -214,6 +231,7 @@ void DecodeIndex::end(const Scratch& scratch, std::uint64_t source) {
 }
 
 void DecodeIndex::append(const Field& field, std::uint64_t source, std::span<const std::uint8_t> bytes) {
+  field.store->keep_from_others(io::record_readers(*field.manifest, source, files_));
   const bool kept = field.store->append(source, std::as_bytes(bytes));
   (kept ? made_ : dropped_).fetch_add(1, std::memory_order_relaxed);
   if (kept) pending_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);

@@ -51,6 +51,9 @@ struct DecodeIndexStats {
 /// The decode index of one job: a store file per encoded field in the cache folder. The manifest's fingerprint names
 /// the file; its records are those before the views. All jobs on the host share it.
 ///
+/// Who may read a store file are those who may read each record that it has an entry of, since an entry holds brightness
+/// and color of a part of the blocks. Of objects in a store these are nobody else.
+///
 /// The index changes no bit of a stream, and its failures never stop one: an index that cannot be opened, read or
 /// written only costs the time that it would have saved.
 ///
@@ -101,6 +104,7 @@ class DecodeIndex {
 
  private:
   struct Field {
+    std::shared_ptr<const io::Manifest> manifest;
     std::shared_ptr<io::RecordStore> store;  // null: not an encoded field, or off
     int spacing = 0;
     bool wanted = false;
@@ -117,6 +121,7 @@ class DecodeIndex {
   void append(const Field& field, std::uint64_t source, std::span<const std::uint8_t> bytes);
   double points_known_share() const;
 
+  mutable io::ReadersOfFiles files_;
   std::atomic<State> state_{State::kOff};
   std::string reason_;
   std::uint64_t verify_every_ = 0;

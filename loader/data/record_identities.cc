@@ -59,7 +59,8 @@ std::string real_root(const std::string& root) {
 
 }  // namespace
 
-RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset, std::string_view where)
+RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset,
+                                   const std::shared_ptr<io::StoreAccess>& lent)
     : dataset_(std::move(dataset)), made_ns_(now_ns()) {
   std::uint64_t records = 0;
   for (const Dataset::Field& field : dataset_->fields()) {
@@ -73,7 +74,10 @@ RecordIdentities::RecordIdentities(std::shared_ptr<const Dataset> dataset, std::
     roots_.back() = hash64(root);
     if (io::has_scheme(root)) {
       in_stores_ = true;
-      places_.back() = std::to_string(root.size()) + ":" + root + std::string(where);
+      places_.back() = std::to_string(root.size()) + ":" + root + (lent ? lent->terms().key() : "");
+      const auto access = lent ? lent : io::StoreAccess::current();
+      const auto place = io::parse_store_url(root, {});
+      for_anybody_ = for_anybody_ && access && place && access->asks_as_anybody(*place);
     }
     if (root.empty()) reason_ = "the folder of the records has no path of its own";
     if (!field.manifest->file_version(0) && field.manifest->pin_c_str(0) == nullptr)
@@ -145,7 +149,9 @@ bool RecordIdentities::may_take(std::uint64_t source) const {
   // Relaxed: two threads that ask at the same time cost one more stat.
   if (taken_[source].load(std::memory_order_relaxed) != 0) return true;
   for (const Dataset::Field& field : dataset_->fields())
-    if (field.kind == Kind::kEncoded && !io::check_as_listed(*field.manifest, source)) return false;
+    if (field.kind == Kind::kEncoded &&
+        (!io::check_as_listed(*field.manifest, source) || !io::may_read(*field.manifest, source)))
+      return false;
   taken_[source].store(1, std::memory_order_relaxed);
   return true;
 }
@@ -164,6 +170,15 @@ bool RecordIdentities::may_keep(std::uint64_t source) const {
     if (version->mtime_ns + tick > made_ns_) return false;
   }
   return true;
+}
+
+io::Readers RecordIdentities::readers(std::uint64_t source) const {
+  if (dataset_->has_given_fields() || !for_anybody_) return {};
+  io::Readers all = io::Readers::everybody();
+  for (const Dataset::Field& field : dataset_->fields())
+    if (field.kind == Kind::kEncoded && field.manifest->pin_c_str(source) == nullptr)
+      all = io::both(all, io::record_readers(*field.manifest, source, files_));
+  return all;
 }
 
 }  // namespace carya::loader

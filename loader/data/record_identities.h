@@ -5,10 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
+#include "io/http/store_access.h"
+#include "io/rights/readers.h"
 #include "loader/data/dataset.h"
 
 namespace carya::loader {
@@ -21,8 +22,10 @@ namespace carya::loader {
 /// checks may wait for storage.
 class RecordIdentities {
  public:
-  /// Made before any record of the stream is read. `where`: tells apart who answers for URLs (io::StoreTerms::key()).
-  explicit RecordIdentities(std::shared_ptr<const Dataset> dataset, std::string_view where = "");
+  /// Made before any record of the stream is read. `lent`: how the stores of URLs are asked, which tells apart who answers
+  /// for them (io::StoreTerms::key()); null: as this process does.
+  explicit RecordIdentities(std::shared_ptr<const Dataset> dataset,
+                            const std::shared_ptr<io::StoreAccess>& lent = nullptr);
 
   /// Why there are no names; "" if there are.
   const std::string& reason() const { return reason_; }
@@ -31,11 +34,14 @@ class RecordIdentities {
   std::optional<Hash128> of(std::uint64_t source) const;
   /// The names of so many records of the dataset, or of all, evenly spread: to find out how many of them files have.
   std::vector<Hash128> some(std::size_t most) const;
-  /// Whether the record's files are as they were listed; asked once for each record.
+  /// Whether the record's files are as they were listed and this user may read them; asked once for each record.
   bool may_take(std::uint64_t source) const;
   /// Whether bytes that were read since this object was made are those of the version that was listed: the files are as
   /// they were, and were not changed so shortly before that a second change would show the same time.
   bool may_keep(std::uint64_t source) const;
+  /// Who else may read all that the record is made of: its files, as their modes are now, or anybody where a store is asked
+  /// without credentials. Nobody where the program gave some of it (Dataset::has_given_fields()).
+  io::Readers readers(std::uint64_t source) const;
 
  private:
   template <typename Hasher>
@@ -46,7 +52,9 @@ class RecordIdentities {
   std::vector<std::uint64_t> roots_;  // a hash of the folder that the paths of each field are below
   std::vector<std::string> places_;  // of each field with URLs: what they are below, and who answers; else ""
   bool in_stores_ = false;           // there is such a field
+  bool for_anybody_ = true;          // all such fields are asked for without credentials
   std::string reason_;
+  mutable io::ReadersOfFiles files_;
   mutable std::vector<std::atomic<std::uint8_t>> taken_;  // 1: was as listed
 };
 

@@ -210,8 +210,7 @@ Status LocalStream::open_cache(const std::shared_ptr<const Dataset>& dataset, co
       .dataset = dataset,
       .capacity_bytes = capacity_of(options.cache),
       .identities = options.cache.has_files()
-                        ? std::make_shared<const RecordIdentities>(
-                              dataset, limits.access ? limits.access->terms().key() : "")
+                        ? std::make_shared<const RecordIdentities>(dataset, limits.access)
                         : nullptr,
       .budget = limits.cache_budget,
       .write_budget = cache.has_files() && cache.write_bytes_per_day > 0

@@ -286,7 +286,7 @@ Status store_profile(const std::string& path, const PlanProfile& profile, const 
   for (const StorageProfile& storage : profile.storages) all["storages"].push_back(to_json(storage));
   const std::string text = all.dump(1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kFileBytesMax) return damaged(path, "too large to be kept");
-  return io::replace_file(path, std::as_bytes(std::span(text)));
+  return io::replace_file(path, std::as_bytes(std::span(text)), io::Readers::everybody());
 }
 
 void remove_old_profiles(const std::string& path, std::size_t files_max) {

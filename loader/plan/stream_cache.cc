@@ -477,15 +477,12 @@ std::shared_ptr<const KeptFiles> StreamCache::open_files(const Held& held, const
                                       .budget = options_.write_budget,
                                       .page_cache_bytes = shm::available_memory_bytes()}));
   const auto names_of = options_.identities;
-  const auto check = [&](bool (RecordIdentities::*asks)(std::uint64_t) const) {
-    return std::make_shared<const RecordCheck>(
-        [names_of, asks](std::uint64_t source) { return ((*names_of).*asks)(source); });
-  };
   return std::make_shared<KeptFiles>(
       std::move(tiers),
       RecordFacts{.identity = [names_of](std::uint64_t source) { return names_of->of(source); },
-                  .may_take = check(&RecordIdentities::may_take),
-                  .may_keep = check(&RecordIdentities::may_keep)});
+                  .may_take = [names_of](std::uint64_t source) { return names_of->may_take(source); },
+                  .may_keep = [names_of](std::uint64_t source) { return names_of->may_keep(source); },
+                  .readers = [names_of](std::uint64_t source) { return names_of->readers(source); }});
 }
 
 /// Keep samples at a place from now on; none: nowhere.

@@ -1,14 +1,18 @@
 #include "cache.h"
 
+#include <fcntl.h>
 #include <pybind11/stl.h>
 
+#include <cerrno>
 #include <memory>
 
+#include "base/unique_fd.h"
 #include "dataset.h"
 #include "errors.h"
 #include "gil.h"
 #include "io/files/manifest_file.h"
 #include "io/index/index_file.h"
+#include "io/rights/readers.h"
 #include "io/segments/segment_folder.h"
 #include "io/store/store_list.h"
 #include "job_options.h"
@@ -124,6 +128,16 @@ std::uint64_t read_record_index(const std::string& path) {
   }());
 }
 
+bool is_for_everybody(const std::string& path) {
+  return io::readers_of(path) == io::Readers::everybody();
+}
+
+void let_read(const std::string& path, const std::string& source) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) unwrap(Status(fail_errno("open " + path, errno)));
+  unwrap(io::let_read(fd.get(), io::readers_of(source), path));
+}
+
 }  // namespace
 
 void bind_cache(py::module_& module) {
@@ -138,6 +152,8 @@ void bind_cache(py::module_& module) {
   module.def(
       "remove_place", [](const std::string& path) { unwrap(io::remove_place(path)); }, py::arg("path"));
   module.def("read_manifest", &read_manifest, py::arg("path"));
+  module.def("is_for_everybody", &is_for_everybody, py::arg("path"));
+  module.def("let_read", &let_read, py::arg("path"), py::arg("source"));
   module.def("read_record_index", &read_record_index, py::arg("path"));
 }
 

@@ -53,6 +53,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "autotune": (("order",), ("cache", "placement"), ("controller",), ("sharing",), ("simulator",)),
     "remote": (("protocol", "fleet"), ("pool", "server")),
     "io": (
+        ("rights",),
         ("manifest", "store", "credentials"),
         ("files", "segments"),
         ("read", "index"),

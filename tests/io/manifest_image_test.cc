@@ -145,12 +145,12 @@ TEST(ManifestFile, IsStoredWholeAndLoaded) {
   const TempDir dir;
   const std::string path = dir.path("new/folder/x.manifest");
   const auto image = members();
-  ASSERT_TRUE(store_manifest(path, image));
+  ASSERT_TRUE(store_manifest(path, image, Readers::everybody()));
   const auto loaded = load_manifest(path);
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_TRUE(std::ranges::equal((*loaded)->bytes(), image));
   // Replacing it does not touch what was read.
-  ASSERT_TRUE(store_manifest(path, ManifestBuilder().build()));
+  ASSERT_TRUE(store_manifest(path, ManifestBuilder().build(), {}));
   EXPECT_EQ((*loaded)->record(8).member, "m8");
   EXPECT_EQ((*load_manifest(path))->count(), 0u);
   const std::filesystem::directory_iterator files(dir.path("new/folder"));
@@ -159,12 +159,22 @@ TEST(ManifestFile, IsStoredWholeAndLoaded) {
   EXPECT_EQ(load_manifest(dir.path()).error().code, Code::kCorrupt);
 }
 
+TEST(ManifestFile, IsReadByThoseItIsFor) {
+  const TempDir dir;
+  const mode_t before = ::umask(022);
+  for (const auto& [readers, mode] : {std::pair{Readers::everybody(), 0644u}, std::pair{Readers(), 0600u}}) {
+    ASSERT_TRUE(store_manifest(dir.path("x.manifest"), members(), readers));
+    EXPECT_EQ(static_cast<unsigned>(std::filesystem::status(dir.path("x.manifest")).permissions()), mode);
+  }
+  ::umask(before);
+}
+
 TEST(ManifestFile, OneThatIsCutWhileItIsUsedStaysWhatItWas) {
   TempDir dir;
   const std::string path = dir.path("kept.manifest");
   ManifestBuilder builder;
   for (int i = 0; i < 10'000; ++i) builder.add({.name = std::to_string(i), .bytes = 1, .label = 2});
-  ASSERT_TRUE(store_manifest(path, builder.build()));
+  ASSERT_TRUE(store_manifest(path, builder.build(), {}));
   const auto loaded = load_manifest(path);
   ASSERT_TRUE(loaded) << loaded.error().message;
   std::filesystem::resize_file(path, 0);

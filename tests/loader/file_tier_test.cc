@@ -245,6 +245,12 @@ TEST(FileTier, ARowThatIsBrokenBesideOneThatIsNotWholeIsBrokenOnce) {
   EXPECT_EQ(job->quarantine().size(), broken);
 }
 
+/// Facts of records of which `as_listed` says whether their files are.
+std::shared_ptr<const RecordFacts> facts_of(const std::function<bool()>& as_listed) {
+  const auto asks = [as_listed](std::uint64_t) { return as_listed(); };
+  return std::make_shared<const RecordFacts>(RecordFacts{.may_take = asks, .may_keep = asks});
+}
+
 /// A check that waits until it is let go, as a stat() does whose storage hangs.
 struct Stuck {
   std::mutex mutex;
@@ -255,8 +261,8 @@ struct Stuck {
     free = true;
     changed.notify_all();
   }
-  std::shared_ptr<const RecordCheck> check() {
-    return std::make_shared<const RecordCheck>([this](std::uint64_t) {
+  std::shared_ptr<const RecordFacts> facts() {
+    return facts_of([this] {
       std::unique_lock lock(mutex);
       changed.wait(lock, [this] { return free; });
       return true;
@@ -266,7 +272,7 @@ struct Stuck {
 
 TEST(FileTier, WhatStorageDoesNotAnswerIsGivenUpAndItIsLeftAlone) {
   const TierFolder folder;
-  const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
+  const auto yes = facts_of([] { return true; });
   Stuck stuck;
   const auto bell = *FetchBell::create();
   const auto memory = std::make_shared<std::vector<std::byte>>(4096);
@@ -275,22 +281,22 @@ TEST(FileTier, WhatStorageDoesNotAnswerIsGivenUpAndItIsLeftAlone) {
     const auto tier = FileTier::open({.folder = folder.path, .capacity_bytes = 1 << 20, .place = {3, 4}});
     ASSERT_TRUE(eventually([&] { return tier->stats().is_open; }));
     ASSERT_TRUE(tier->wants(0, identity));
-    tier->offer({.identity = identity, .owner = memory, .bytes = *memory, .check = yes});
+    tier->offer({.identity = identity, .owner = memory, .bytes = *memory, .facts = yes});
     ASSERT_TRUE(eventually([&] { return static_cast<bool>(tier->find(identity)); }));
     EXPECT_FALSE(tier->wants(0, identity));
-    const auto fetch = [&](const std::shared_ptr<const RecordCheck>& check) {
+    const auto fetch = [&](const std::shared_ptr<const RecordFacts>& facts) {
       auto group = std::make_shared<FetchGroup>(1, bell);
       tier->fetch({.entry = tier->find(identity),
                    .dest = memory->data(),
                    .lent = memory,
                    .group = group,
-                   .check = check});
+                   .facts = facts});
       return group;
     };
     const auto good = fetch(yes);
     EXPECT_TRUE(eventually([&] { return good->is_settled(); }));
     EXPECT_TRUE(good->is_there(0));
-    const auto hung = fetch(stuck.check());
+    const auto hung = fetch(stuck.facts());
     EXPECT_TRUE(eventually([&] {
       tier->look();
       return hung->is_settled();
@@ -307,7 +313,7 @@ TEST(FileTier, WhatStorageDoesNotAnswerIsGivenUpAndItIsLeftAlone) {
 
 TEST(FileTier, SamplesThatMemoryHasNoRoomForAreReadPastThePageCache) {
   const TierFolder folder;
-  const auto yes = std::make_shared<const RecordCheck>([](std::uint64_t) { return true; });
+  const auto yes = facts_of([] { return true; });
   const auto bell = *FetchBell::create();
   const auto sample = std::make_shared<std::vector<std::byte>>(10'000, std::byte{7});
   const Hash128 identity{1, 2};
@@ -317,13 +323,13 @@ TEST(FileTier, SamplesThatMemoryHasNoRoomForAreReadPastThePageCache) {
     const auto tier = FileTier::open(options);
     ASSERT_TRUE(eventually([&] { return tier->stats().is_open; }));
     if (free_bytes == UINT64_MAX)
-      tier->offer({.identity = identity, .owner = sample, .bytes = *sample, .check = yes});
+      tier->offer({.identity = identity, .owner = sample, .bytes = *sample, .facts = yes});
     ASSERT_TRUE(eventually([&] { return static_cast<bool>(tier->find(identity)); }));
     EXPECT_EQ(tier->stats().past_page_cache, free_bytes < sample->size());
     const auto into = std::make_shared<std::vector<std::byte>>(sample->size());
     const auto group = std::make_shared<FetchGroup>(1, bell);
     tier->fetch(
-        {.entry = tier->find(identity), .dest = into->data(), .lent = into, .group = group, .check = yes});
+        {.entry = tier->find(identity), .dest = into->data(), .lent = into, .group = group, .facts = yes});
     ASSERT_TRUE(eventually([&] { return group->is_settled(); }));
     EXPECT_TRUE(group->is_there(0));
     EXPECT_EQ(*into, *sample);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +96,15 @@ def damaged(tmp_path: Path) -> list[str]:
 
 
 BROKEN = (3, 5, 8)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may go into, as pytest's own may not be."""
+    folder = Path(tempfile.mkdtemp(prefix="carya-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)

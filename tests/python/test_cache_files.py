@@ -254,12 +254,17 @@ def test_a_folder_that_is_made_is_its_user_s_alone(
 
 
 @pytest.mark.parametrize(("tier", "mode"), [("disk", 0o600), ("shared", 0o644)])
-def test_what_a_disk_keeps_is_its_user_s_alone(photos: Path, tmp_path: Path, tier: str, mode: int) -> None:
-    """A folder that others may read has files that they may not, but where it is there for others."""
+def test_what_a_disk_keeps_is_its_user_s_alone(
+    photos: Path, tmp_path: Path, open_folder: Path, tier: str, mode: int
+) -> None:
+    """A folder that others may read has files that they may not, but where it is there for others, as the data is."""
     tmp_path.joinpath("tier").mkdir(mode=0o755)
     before = os.umask(0o022)
     try:
-        run(photos, {tier: (str(tmp_path / "tier"), "64MB")}, written=PHOTOS)
+        data = shutil.copytree(photos, open_folder / "photos")
+        for path in (data, *data.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        run(data, {tier: (str(tmp_path / "tier"), "64MB")}, written=PHOTOS)
     finally:
         os.umask(before)
     files = [path for path in (tmp_path / "tier").rglob("*") if path.is_file()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,19 @@ def test_mask_pictures_are_made_once_and_again_when_something_changes(tmp_path: 
     assert len(files_below(tmp_path / "masks")) == 4
     assert np.flatnonzero(changed[0]["mask"].any(axis=(0, 2))).tolist() == list(range(20, 30))
     assert not decoded(source_of(tmp_path, found))[3]["mask"].any()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_mask_pictures_are_read_by_those_who_may_read_the_annotations(open_folder: Path, mode: int) -> None:
+    before = os.umask(0o022)
+    try:
+        source_of(open_folder, document([[square(3, 4, 10)]]))
+        (open_folder / "instances.json").chmod(mode)
+        carya.coco(open_folder, open_folder / "instances.json", masks=open_folder / "again")
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in files_below(open_folder / "again")}
+    assert modes == {mode}
 
 
 def tiles(rng: np.random.Generator) -> list[Any]:

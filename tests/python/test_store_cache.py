@@ -408,3 +408,23 @@ def test_files_have_no_store(local: list[str]) -> None:
 def test_prices_that_cannot_be_are_refused(local: list[str], prices: dict[str, Any]) -> None:
     with pytest.raises(carya.InvalidArgument, match="request"):
         carya.Loader(crops(local), prices=prices)
+
+
+@pytest.mark.parametrize(("scheme", "labels", "mode"), [("", False, 0o644), ("s3+", False, 0o600), ("", True, 0o600)])
+def test_what_is_read_with_credentials_and_what_a_program_gave_are_this_user_s_alone(
+    store: FaultStore, tmp_path: Path, scheme: str, labels: bool, mode: int
+) -> None:
+    """In a shared folder. What plain HTTP gives without credentials is everybody's; a store of a cloud may find some."""
+    paths = [scheme + url for url in urls(store)]
+    source = carya.files(paths, labels=list(range(PHOTOS))) if labels else carya.files(paths)
+    pipeline = source.decode_image().random_resized_crop(32).batch(4)
+    cache = {"shared": (str(tmp_path / "tier"), "64MB"), "form": "records"}
+    before = os.umask(0o022)
+    try:
+        with carya.Loader(pipeline, threads=1, cache=cache) as loader:
+            for _ in loader:
+                pass
+            until(lambda: written(loader))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "tier").rglob("*.segment")} == {mode}

@@ -165,7 +165,12 @@ def test_a_store_that_answers_wrongly_breaks_no_row_of_parquet(store: FaultStore
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_what_was_an_object_is_read_by_nobody_else(store: FaultStore, wide: Path, data: Path, umask: int) -> None:
+def test_what_was_an_object_is_read_by_nobody_else(
+    store: FaultStore, wide: Path, data: Path, open_folder: Path, umask: int
+) -> None:
+    everybodys = shutil.copy(wide, open_folder / "everybody's.parquet")
+    everybodys.chmod(0o644)
+
     def kept() -> set[int]:
         files = [path for path in Path(os.environ["CARYA_CACHE_DIR"]).rglob("unpacked-*/*") if path.is_file()]
         return {path.stat().st_mode & 0o777 for path in files}
@@ -175,7 +180,9 @@ def test_what_was_an_object_is_read_by_nobody_else(store: FaultStore, wide: Path
         assert carya.parquet(f"{store.url}/{BUCKET}/a%20b.parquet")[1]["x"] == 1
         assert len(carya.jsonl(f"{store.url}/{BUCKET}/lines.jsonl.gz")) == 8  # unpacked from its copy
         assert kept() == {0o600}
-        assert carya.parquet(wide)[1]["x"] == 1
+        assert carya.parquet(wide)[1]["x"] == 1  # below a folder that is this user's alone
+        assert kept() == {0o600}
+        assert carya.parquet(everybodys)[1]["x"] == 1
         assert kept() == {0o600, 0o644 & ~umask}
     finally:
         os.umask(before)

@@ -152,7 +152,7 @@ TEST(SegmentStore, OwnFilesAreReadByNobodyElseAndStopNobodyElse) {
     SegmentStoreOptions options = options_in(dir);
     options.own_only = own_only;
     const auto store = open_segments(options);
-    ASSERT_TRUE(store->append(identity_of(1), bytes_of(1)));
+    ASSERT_TRUE(store->append(identity_of(1), bytes_of(1), Readers::everybody()));
     for (const auto& entry : fs::recursive_directory_iterator(options.folder))
       if (entry.is_regular_file())
         EXPECT_EQ(entry.status().permissions(), own_only ? fs::perms{0600} : fs::perms{0644});
@@ -453,7 +453,7 @@ TEST(SegmentFolder, WhatThisUserMayNotReadIsNotDamaged) {
   const TempDir dir;
   for (std::uint64_t n = 0; n < 2; ++n) {
     const auto store = open_segments(options_in(dir));
-    ASSERT_TRUE(store->append(identity_of(n), bytes_of(n)));
+    ASSERT_TRUE(store->append(identity_of(n), bytes_of(n), Readers::everybody()));
   }
   const std::string place = list_places(dir.path("tier"))->front().path;
   fs::permissions(segments_below(dir.path("tier")).front(), fs::perms::none);

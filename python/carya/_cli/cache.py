@@ -245,14 +245,15 @@ def _folder(given: str | None) -> str:
 
 
 def files(folder: str) -> list[dict[str, Any]]:
-    """Manifests, stores, profiles, what was unpacked and samples in a folder, by name within their kind."""
+    """Manifests, stores, profiles, what was unpacked and samples in a folder, by name within their kind. Other users' that
+    this one may not read are left out."""
     found: list[dict[str, Any]] = []
     if not os.path.exists(folder):
         return found
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         kind = "manifest" if _MANIFEST.fullmatch(name) else "records" if _RECORDS.fullmatch(name) else ""
-        if not kind or not os.path.isfile(path):
+        if not kind or not os.path.isfile(path) or not os.access(path, os.R_OK):
             continue
         line = {"name": name, "kind": kind, "bytes": os.path.getsize(path), "path": path}
         try:
@@ -295,6 +296,8 @@ def _unpacked(folder: str) -> list[dict[str, Any]]:
     found = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
+        if not os.access(path, os.R_OK):
+            continue
         if _UNPACKED.fullmatch(name) and os.path.isdir(path):
             sizes = [entry.stat().st_size for entry in os.scandir(path)]
             line = {"name": name, "kind": "unpacked", "bytes": sum(sizes), "path": path, "root": ""}

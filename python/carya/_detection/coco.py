@@ -93,7 +93,7 @@ def coco(
                 Outline(f"coco: {path}: annotation {one['id']!r}", one.get("segmentation"), values["crowd"])
                 for one, _, values in objects
             ]
-            found.begin(name, kept.path(where, image.get("height"), image.get("width"), outlines))
+            found.begin(name, kept.path(path, where, image.get("height"), image.get("width"), outlines))
             for place, (_, _, values) in enumerate(objects, 1):
                 values["mask_values"] = place if place <= OBJECTS_MAX else 0
         for _, box, values in objects:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import _core
 from .._errors import InvalidArgument, IoError
 from .annotations import whole_text
 from .outlines import Array, checked_size, object_mask
@@ -40,8 +41,9 @@ class MaskPictures:
     def __init__(self, kind: str, folder: str, drop: bool) -> None:
         self._kind, self._folder, self._drop = kind, folder, drop
 
-    def path(self, where: str, height: Any, width: Any, outlines: Sequence[Outline]) -> str:
-        """The file, which is written where it is not there. Errors: InvalidArgument (a size, an outline), IoError."""
+    def path(self, source: str, where: str, height: Any, width: Any, outlines: Sequence[Outline]) -> str:
+        """The file, which is written where it is not there, for those who may read `source`, the file of the outlines.
+        Errors: InvalidArgument (a size, an outline), IoError."""
         height, width = checked_size(f"{where}: height, width", height, width)
         if len(outlines) > OBJECTS_MAX and not self._drop:
             raise InvalidArgument(
@@ -56,7 +58,7 @@ class MaskPictures:
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         path = os.path.join(self._folder, digest[:2], f"{digest}.png")
         if not os.path.exists(path):
-            self._keep(path, gray_png(self._painted(height, width, outlines)))
+            self._keep(source, path, gray_png(self._painted(height, width, outlines)))
         return path
 
     def _painted(self, height: int, width: int, outlines: Sequence[Outline]) -> Array:
@@ -95,12 +97,12 @@ class MaskPictures:
         made = os.path.join(self._folder, digest[:2], f"{digest}.png")
         if not os.path.exists(made):
             plain = [(b"IHDR", header[:9] + b"\0" + header[10:])]  # gray; the packed samples stay as they are
-            self._keep(made, _png(plain + [chunk for chunk in chunks if chunk[0] in (b"IDAT", b"IEND")]))
+            self._keep(path, made, _png(plain + [chunk for chunk in chunks if chunk[0] in (b"IDAT", b"IEND")]))
         return made
 
-    def _keep(self, path: str, data: bytes) -> None:
+    def _keep(self, source: str, path: str, data: bytes) -> None:
         try:
-            _write(path, data)
+            _write(source, path, data)
         except OSError as error:
             what = f"{path}: {error.strerror}; give a folder for mask pictures that can be written"
             raise IoError(f"{self._kind}: masks: {what}") from None
@@ -145,15 +147,15 @@ def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _write(path: str, data: bytes) -> None:
-    """All of the file or nothing, also where several processes make it."""
+def _write(source: str, path: str, data: bytes) -> None:
+    """All of the file or nothing, also where several processes make it; for those who may read `source`."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.chmod(name, 0o644)  # that others may read what a process of theirs finds here
+        _core.let_read(os.fsencode(name), os.fsencode(source))
         os.replace(name, path)
-    except OSError:
+    except Exception:
         os.unlink(name)
         raise

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from .. import _core
 from .._errors import Exhausted, IoError, NotFound, Permission, Unsupported, invalid
 from .._pipeline.dataset import cache_dir
 from .._sources.objects import ListedObject, all_at_once, object_at
@@ -64,9 +65,10 @@ def digest(*parts: object) -> str:
 def kept_name(kind: str, files: Sequence[File], *how: object) -> str:
     """The name in the cache folder of what is made of these files, as they are now, in this way.
 
-    What is made of objects is for this user alone, by name too: where users share a cache folder each has their own.
+    What is made of objects, or of files that not everybody may read, is for this user alone, by name too: where users share
+    a cache folder each has their own.
     """
-    owner = (os.getuid(),) if any(isinstance(file, ListedObject) for file in files) else ()
+    owner = () if _for_everybody(files) else (os.getuid(),)
     return f"{kind}-{digest([(place_of(path), size, version) for path, size, version in files], how, *owner)}"
 
 
@@ -84,13 +86,14 @@ def has_room(folder: str, size: int) -> bool:
 def make_once(path: str, write: Callable[[str], None], files: Sequence[File]) -> None:
     """`write(temporary)`, unless `path` is there. One process at a time writes, and the others wait for it.
 
-    `files`: what it is made of. Nobody may read it who may not read those; what was an object is this user's alone.
+    `files`: what it is made of. Where not everybody may read all of those, it is this user's alone, with a folder of its own.
     What appears at `path` is whole and on the disk. A process that is killed meanwhile leaves a temporary file that the
     next one writes over.
     """
     if os.path.exists(path):
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shared = _for_everybody(files)
+    os.makedirs(os.path.dirname(path), 0o777 if shared else 0o700, exist_ok=True)
     with _locked(f"{path}.lock"):
         if os.path.exists(path):
             return
@@ -98,7 +101,9 @@ def make_once(path: str, write: Callable[[str], None], files: Sequence[File]) ->
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         try:
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _mode_of(files)))
+            os.close(
+                os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644 if shared else 0o600)
+            )
             write(temporary)
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -111,11 +116,8 @@ def make_once(path: str, write: Callable[[str], None], files: Sequence[File]) ->
             os.unlink(f"{path}.lock")
 
 
-def _mode_of(files: Sequence[File]) -> int:
-    mode = 0o644
-    for file in files:
-        mode &= 0o600 if isinstance(file, ListedObject) else os.stat(file.path).st_mode | 0o600
-    return mode
+def _for_everybody(files: Sequence[File]) -> bool:
+    return all(not isinstance(file, ListedObject) and _core.is_for_everybody(os.fsencode(file.path)) for file in files)
 
 
 @contextlib.contextmanager
