@@ -226,13 +226,15 @@ def had(daemon: Daemon) -> dict[str, float]:
 def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> list[dict[str, object]]:
     """`jobs`: their kinds and weights."""
     rows: list[dict[str, object]] = []
+    # Trainers that start take the cores from chunks that are under way: who was charged for such a one waits for the others.
+    settle_s = 1 + len(jobs) / 4
     with running() as daemon:
         trainers = []
         for number, (kind, weight) in enumerate(jobs):
             task = {"photos": photos, "kind": kind, "weight": weight, "job": f"job-{number}", "socket": daemon.socket}
-            trainers.append(started({**task, "seconds": seconds + 2}))
+            trainers.append(started({**task, "seconds": seconds + settle_s + 1}))
         begin(trainers)
-        time.sleep(1)
+        time.sleep(settle_s)
         before, begun = had(daemon), time.monotonic()
         time.sleep(seconds)
         after, end = had(daemon), time.monotonic()
