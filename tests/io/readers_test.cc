@@ -2,18 +2,16 @@
 #include "io/rights/readers.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <functional>
 #include <span>
 
 #include "base/unique_fd.h"
+#include "tests/io/other_user.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {
@@ -70,20 +68,6 @@ Made made_for(const TempDir& dir, const Readers& readers) {
   struct stat status{};
   EXPECT_EQ(::fstat(fd.get(), &status), 0);
   return {status.st_mode & 0777u, status.st_gid};
-}
-
-/// Run in a child of another user; root only. False: something was not as expected.
-bool as_other(const std::function<bool()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const gid_t groups[] = {70'001};
-    if (::setgroups(1, groups) != 0 || ::setresgid(70'000, 70'000, 70'000) != 0 ||
-        ::setresuid(70'000, 70'000, 70'000) != 0)
-      ::_exit(2);
-    ::_exit(work() ? 0 : 1);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
 TEST(Readers, BothAreThoseOfEach) {

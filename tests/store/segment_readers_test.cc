@@ -1,6 +1,5 @@
 // Entries that not everybody may read lie in files that not everybody may read, and are no trouble to the others.
 #include <fcntl.h>
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -10,11 +9,11 @@
 #include <climits>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 
 #include "io/segments/segment_store.h"
+#include "tests/io/other_user.h"
 #include "tests/io/temp_dir.h"
 
 namespace carya::io {
@@ -22,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr gid_t kGroup = 70'001, kOtherGroup = 70'002, kThirdGroup = 70'003;
+constexpr gid_t kGroup = kOtherUsersGroup, kOtherGroup = 70'002, kThirdGroup = 70'003;
 
 /// Entry `n`, with a word in it that is nowhere else.
 std::string text_of(std::uint64_t n) {
@@ -79,20 +78,6 @@ std::string bytes_in(const std::string& folder) {
     all.append(std::istreambuf_iterator<char>(file), {});
   }
   return all;
-}
-
-/// Whether `work` says so as another user, who is in kGroup.
-bool as_other(const std::function<bool()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const gid_t groups[] = {kGroup};
-    if (::setgroups(1, groups) != 0 || ::setresgid(70'000, 70'000, 70'000) != 0 ||
-        ::setresuid(70'000, 70'000, 70'000) != 0)
-      ::_exit(2);
-    ::_exit(work() ? 0 : 1);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
 class SegmentReaders : public ::testing::Test {
