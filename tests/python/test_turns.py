@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import commands
 import numpy as np
@@ -127,9 +128,13 @@ def test_the_status_lists_jobs_of_functions(daemon: Daemon) -> None:
     found = daemon.status()["guests"]
     assert found == [{"pid": os.getpid(), "weight": 0.5, "wants": 4, "threads": threads, "cpu_s": 3.0}]
     del seat
-    with carya.Loader(pipeline(), threads=2, weight=2.0) as loader:
-        rows(loader)
-        (guest,) = until(lambda: [one for one in daemon.status()["guests"] if one["weight"] == 2.0])
+    with carya.Loader(pipeline(busy), threads=2, weight=2.0) as loader:
+
+        def counted() -> list[dict[str, Any]]:
+            rows(loader)  # until time that its functions took was reported
+            return [one for one in daemon.status()["guests"] if one["weight"] == 2.0 and one["cpu_s"] > 0]
+
+        (guest,) = until(counted)
         shown = commands.run("status", "--socket", daemon.socket)
         assert f"functions of process {guest['pid']}, weight 2" in shown
         assert "no jobs" not in shown
