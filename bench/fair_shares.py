@@ -226,7 +226,7 @@ def had(daemon: Daemon) -> dict[str, float]:
 def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> list[dict[str, object]]:
     """`jobs`: their kinds and weights."""
     rows: list[dict[str, object]] = []
-    # Trainers that start take the cores from chunks that are under way: who was charged for such a one waits for the others.
+    # Trainers that start take the cores from chunks that are under way, for which their jobs wait some seconds.
     settle_s = 1 + len(jobs) / 4
     with running() as daemon:
         trainers = []

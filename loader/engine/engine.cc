@@ -15,6 +15,7 @@
 #include "io/files/source_folder.h"
 #include "io/http/http_engine.h"
 #include "loader/engine/engine_thread.h"
+#include "loader/engine/thread_clock.h"
 #include "loader/host/leak.h"
 #include "loader/stream/executor.h"
 
@@ -347,10 +348,10 @@ void Engine::leave_core(std::size_t guest, MutexLock& lock) {
 void Engine::end_task(Task& task) {
   StreamScheduler& stream = *task.stream;
   --computing_;
-  const std::int64_t took_ns = guests_.empty() ? task.took.ns : task.took.cpu_ns;  // guests tell CPU time
   guests_.note_others(task.took.end_ns);
   if (const std::size_t at = index_of(&stream); at < streams_.size())
-    turns_.end(at, task.expected_ns, static_cast<double>(took_ns));
+    turns_.end(at, task.expected_ns, static_cast<double>(task.took.cpu_ns),
+               static_cast<double>(task.took.blocked_ns));
   stream.finish(*task.chunk, std::move(*task.scratch), task.took, outbox_);
   DecodeIndex& index = *stream.parts().index;
   const bool flushes = index.ask_flush() || index.urgent();
@@ -403,7 +404,7 @@ void Engine::compute_loop() {
     number = spares_.size();
     spares_.push_back(&spare);  // start_compute_threads() made room
   }
-  std::int64_t cpu_ns = thread_cpu_ns();
+  ThreadClock clock;
   while (true) {
     std::uint32_t runnable = 0;
     const Node* node = nullptr;
@@ -421,14 +422,10 @@ void Engine::compute_loop() {
     if (node != std::exchange(at, node)) run_on(*node);
     ring_work(runnable);
     task.scratch->transforms.set_bands(&crew);
-    // Asking for CPU time is a system call, so a chunk's time begins where the last one's ended, and includes its
-    // scheduling.
-    const std::int64_t start_ns = monotonic_ns(), start_cpu_ns = cpu_ns, helped_ns = crew.helped_ns();
+    const std::int64_t helped_ns = crew.helped_ns();
+    clock.begin();
     task.stream->compute(*task.chunk, *task.scratch);
-    cpu_ns = thread_cpu_ns();
-    const std::int64_t by_helpers_ns = crew.helped_ns() - helped_ns;
-    const std::int64_t end_ns = monotonic_ns();
-    task.took = {end_ns - start_ns + by_helpers_ns, cpu_ns - start_cpu_ns + by_helpers_ns, start_ns, end_ns};
+    task.took = clock.end(crew.helped_ns() - helped_ns);
     task.scratch->transforms.set_bands(nullptr);
   }
 }

@@ -12,6 +12,8 @@ namespace {
 constexpr double kChunksRemembered = 8;
 /// Of a chunk of which nothing is known; and of each at least: what takes no time would never end its turn.
 constexpr double kUnknownNs = 1e5, kLeastNs = 100;
+/// So many chunks a stream may be charged at once for being blocked: its mean follows what blocks it for good soon.
+constexpr double kBlockedChunks = 4;
 
 }  // namespace
 
@@ -126,10 +128,11 @@ double Turns::begin(std::size_t index) {
   return expected;
 }
 
-void Turns::end(std::size_t index, double expected_ns, double took_ns) {
+void Turns::end(std::size_t index, double expected_ns, double took_ns, double blocked_ns) {
   Stream& stream = streams_.at(index);
   Job& job = jobs_[stream.job];
-  const double took = std::max(took_ns, kLeastNs);
+  const double blocked = std::min(blocked_ns, kSurpriseNs + kBlockedChunks * stream.expected_ns());
+  const double took = std::max(took_ns + blocked, kLeastNs);
   job.had += (took - expected_ns) / job.weight;
   stream.had += took - expected_ns;
   stream.mean_ns = stream.mean_ns > 0 ? stream.mean_ns + (took - stream.mean_ns) / kChunksRemembered : took;

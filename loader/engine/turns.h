@@ -53,14 +53,17 @@ class Turns {
   }
   /// A chunk of the stream begins. Returns the ns that it is expected to take.
   double begin(std::size_t index);
-  /// It ended, and took a thread `took_ns`. `expected_ns` is what begin() returned.
-  void end(std::size_t index, double expected_ns, double took_ns);
+  /// It ended: it took a thread `took_ns`, and `blocked_ns` besides in which the thread neither computed nor could have.
+  /// `expected_ns` is what begin() returned. What blocks a stream again and again counts in full; what did so once, as a
+  /// lock that another thread of the process had, counts as kSurpriseNs and a few of its chunks at most.
+  void end(std::size_t index, double expected_ns, double took_ns, double blocked_ns = 0);
   /// Its job had `ns` of a thread besides, by the weight that it has from now on.
   void charge(std::size_t index, double ns, double weight);
 
   static constexpr double kCreditNs = 20e6;
   static constexpr double kGuestCreditNs = 100e6;  ///< guests are heard of now and then
   static constexpr double kAheadNs = 4e6;
+  static constexpr double kSurpriseNs = 5e6;
 
  private:
   // Times are in ns of a thread: of a stream as they are, of a job by its weight. `had`: where the next turn begins if

@@ -12,6 +12,7 @@ namespace carya::loader {
 /// The time of a thread for one chunk: in all, with waits for a core, and CPU time.
 struct ThreadTime {
   std::int64_t ns = 0, cpu_ns = 0;
+  std::int64_t blocked_ns = 0;            ///< of `ns`, what was neither CPU time nor a wait for a core
   std::int64_t begin_ns = 0, end_ns = 0;  ///< monotonic
 };
 

@@ -129,6 +129,8 @@ TEST_F(SharedStreams, ASeekMovesTheOneThatAsksOnly) {
   EXPECT_EQ(take(*moving, 1), rows(0, 1));
   ASSERT_TRUE(moving->seek(0, 40));
   EXPECT_EQ(take(*moving, 2), rows(10, 12));
+  ASSERT_EQ(moving->reattached(), 1u)
+      << "it goes on elsewhere; moved here, the other waits for slots that never come";
   EXPECT_EQ(staying->reattached(), 0u);
   EXPECT_EQ(take(*staying, 2), rows(1, 3));
   EXPECT_TRUE(are({1, 1}));

@@ -173,6 +173,30 @@ TEST(Turns, AJobHasTheNewestWeight) {
   EXPECT_NEAR(had[0], had[2], 10);
 }
 
+/// What the first of `count` equal streams has of the threads' time, of which each chunk of its takes `blocked_ns` more
+/// than the others' of a millisecond, or only the first one.
+double share_of_one_that_is_blocked(std::size_t count, double blocked_ns, bool once) {
+  Turns turns;
+  for (std::size_t i = 0; i < count; ++i) turns.add({});
+  std::vector<double> had(count);
+  std::size_t chunks = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::size_t at = *turns.next([](std::size_t) { return true; });
+    const double blocked = at == 0 && (!once || chunks++ == 0) ? blocked_ns : 0;
+    turns.end(at, turns.begin(at), kMs, blocked);
+    had[at] += kMs + (once ? 0 : blocked);
+  }
+  return had[0] / std::accumulate(had.begin(), had.end(), 0.0);
+}
+
+TEST(Turns, WhatBlockedAStreamOnceDoesNotKeepItWaiting) {
+  EXPECT_NEAR(share_of_one_that_is_blocked(64, 400 * kMs, true), 1.0 / 64, 0.06 / 64);
+}
+
+TEST(Turns, WhatBlocksAStreamAgainAndAgainIsItsPart) {
+  EXPECT_NEAR(share_of_one_that_is_blocked(10, 20 * kMs, false), 0.1, 0.005);
+}
+
 TEST(Turns, StreamsComeAndGo) {
   std::mt19937_64 random(1);
   Turns turns;
