@@ -175,6 +175,7 @@ Status PoolMember::connect(std::int64_t now_ns) {
   std::unique_ptr<ByteStream> stream;
   if (shared_.tls && !address_.is_unix()) {
     const std::string& name = shared_.options.server_name;
+    static_cast<void>(shared_.tls->renew());  // what is no good yet leaves those from before
     ASSIGN(stream, shared_.tls->connect(std::move(socket), name.empty() ? address_.host() : name, session_));
   } else {
     stream = plain_stream(std::move(socket));

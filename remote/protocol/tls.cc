@@ -1,14 +1,17 @@
 #include "remote/protocol/tls.h"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/unix_socket.h"
 
@@ -233,6 +236,7 @@ Result<std::size_t> TlsStream::write(std::span<const iovec> parts) {
 
 struct TlsSession::State {
   Session last;
+  std::uint64_t renewals = 0;  // of the context that it is of
 };
 TlsSession::TlsSession() : state_(std::make_unique<State>()) {}
 TlsSession::~TlsSession() = default;
@@ -240,7 +244,10 @@ TlsSession::TlsSession(TlsSession&&) noexcept = default;
 TlsSession& TlsSession::operator=(TlsSession&&) noexcept = default;
 
 struct TlsContext::State {
+  TlsFiles files;
+  std::string stamps;  // of the files that were read last
   Context context;
+  std::uint64_t renewals = 0;
 };
 TlsContext::TlsContext(std::unique_ptr<State> state) : state_(std::move(state)) {}
 TlsContext::~TlsContext() = default;
@@ -267,9 +274,20 @@ Status load_files(SSL_CTX* context, const TlsFiles& files) {
   return {};
 }
 
-}  // namespace
+/// What changes when another file takes a file's place, or its bytes change.
+std::string stamps_of(const TlsFiles& files) {
+  std::string all;
+  for (const std::string& path : {files.certificate, files.key, files.authority}) {
+    struct stat now{};
+    if (stat(path.c_str(), &now) == 0)
+      all += fmt::format("{} {} {} {} {}", now.st_dev, now.st_ino, now.st_size, now.st_mtim.tv_sec,
+                         now.st_mtim.tv_nsec);
+    all += '\n';
+  }
+  return all;
+}
 
-Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
+Result<Context> make_context(const TlsFiles& files) {
   Context context(SSL_CTX_new(TLS_method()));
   if (!context || SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1)
     return fail_tls(Code::kExhausted, "TLS: context");
@@ -283,7 +301,25 @@ Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
   SSL_CTX_set_session_id_context(made, kId, sizeof(kId) - 1);
   SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
   SSL_CTX_sess_set_new_cb(made, keep_session);
-  return std::shared_ptr<TlsContext>(new TlsContext(std::make_unique<State>(State{std::move(context)})));
+  return context;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
+  std::string stamps = stamps_of(files);  // before they are read: what changes meanwhile is seen by renew()
+  ASSIGN(Context context, make_context(files));
+  auto state = std::make_unique<State>(State{files, std::move(stamps), std::move(context)});
+  return std::shared_ptr<TlsContext>(new TlsContext(std::move(state)));
+}
+
+Status TlsContext::renew() {
+  std::string stamps = stamps_of(state_->files);
+  if (stamps == state_->stamps) return {};
+  state_->stamps = std::move(stamps);
+  ASSIGN(state_->context, make_context(state_->files));
+  ++state_->renewals;
+  return {};
 }
 
 Result<std::unique_ptr<ByteStream>> TlsContext::connect(UniqueFd socket, const std::string& host,
@@ -299,6 +335,9 @@ Result<std::unique_ptr<ByteStream>> TlsContext::connect(UniqueFd socket, const s
   if (host.empty() || named != 1 || (!is_number && SSL_set_tlsext_host_name(ssl.get(), host.c_str()) != 1))
     return fail_tls(Code::kInvalidArgument, "TLS: the server's name \"" + host + "\"");
   SSL_set_app_data(ssl.get(), &session.state());
+  // Going on with what an older certificate has proven would be no use of the new one.
+  if (std::exchange(session.state().renewals, state_->renewals) != state_->renewals)
+    session.state().last.reset();
   if (session.state().last) SSL_set_session(ssl.get(), session.state().last.get());
   SSL_set_connect_state(ssl.get());
   return std::make_unique<TlsStream>(std::move(socket), std::move(ssl), std::vector<std::string>{});

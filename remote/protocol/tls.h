@@ -36,13 +36,17 @@ class TlsSession {
 };
 
 /// TLS 1.3 with mutual authentication: nothing else is spoken. SSL_read() writes straight into the parts of a
-/// read. Threads: create() anywhere, then one at a time.
+/// read. Connections that there are keep the certificates that they began with. Threads: create() anywhere, then one at
+/// a time.
 class TlsContext {
  public:
   /// Errors: kNotFound, kPermission, kInvalidArgument (a file that is none, a key of another certificate).
   static Result<std::shared_ptr<TlsContext>> create(const TlsFiles& files);
   ~TlsContext();
 
+  /// Files that have changed are those of all connections from now on, as where certificates are renewed. Three calls
+  /// of stat() where nothing has. Errors: those of create(); then everything stays as it is until they change again.
+  Status renew();
   /// The client's side: the server's certificate must be for `host`, a name or an IP address. `session` is
   /// used and renewed; it outlives the stream.
   Result<std::unique_ptr<ByteStream>> connect(UniqueFd socket, const std::string& host, TlsSession& session);

@@ -143,6 +143,10 @@ void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
   from.resize(std::min(from.rfind(':'), from.size()));
   std::unique_ptr<ByteStream> stream;
   if (tls_) {
+    if (const Status renewed = tls_->renew(); !renewed)
+      handler_.refused(
+          "", {renewed.error().code,
+               "new certificates are not used, those from before are: " + renewed.error().message, 0});
     auto secured = tls_->accept(std::move(socket), options_.client_names);
     if (!secured) return handler_.refused("", secured.error());
     stream = std::move(*secured);

@@ -399,11 +399,15 @@ def test_nothing_is_unpickled_before_the_token_is_proven(tmp_path: Path, started
 
 def test_tls_and_its_refusals(tmp_path: Path, plain: carya.Pipeline, started: Callable[..., Program]) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+
+    def sign() -> None:
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+             "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+
+    sign()
     program = started(0, 2, "--tls-cert", str(certificate), "--tls-key", str(key))
     pipeline = plain.map(code.slow_numbers).batch(8)
     proof = {"token": str(program.token), "ca": str(certificate), "server_name": "localhost"}
@@ -417,6 +421,10 @@ def test_tls_and_its_refusals(tmp_path: Path, plain: carya.Pipeline, started: Ca
         pipeline, epochs=None, **beside(program, function_tls={**proof, "server_name": "other"})
     ) as loader:
         until_told(loader, "its certificate is not trusted")
+    sign()  # a renewed one, which the program takes for its next connections
+    with carya.Loader(pipeline, epochs=None, **beside(program, function_tls=proof)) as loader:
+        made = until(loader, lambda: made_afar(loader) > 0)
+    check(pipeline, made)
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path, plain: carya.Pipeline) -> None:

@@ -4,6 +4,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -223,6 +225,99 @@ TEST_F(Tls, AnEndWithAndWithoutGoodbyeIsTold) {
   talk.run();
   talk.client.reset();  // says goodbye
   EXPECT_EQ(talk.server->on_ready().error().code, Code::kClosed);
+}
+
+/// Files of one side that others take the place of.
+class Renewed {
+ public:
+  explicit Renewed(const TlsFiles& first) {
+    std::string name = (std::filesystem::temp_directory_path() / "carya_renewed_XXXXXX").string();
+    CHECK(mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    files = {folder_ + "/own.pem", folder_ + "/own.key", folder_ + "/ca.pem"};
+    become(first);
+  }
+  ~Renewed() { std::filesystem::remove_all(folder_); }
+  Renewed(const Renewed&) = delete;
+  Renewed& operator=(const Renewed&) = delete;
+
+  void become(const TlsFiles& others) const {
+    put(others.certificate, files.certificate);
+    put(others.key, files.key);
+    put(others.authority, files.authority);
+  }
+
+  TlsFiles files;
+
+ private:
+  static void put(const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to + ".new");
+    std::filesystem::rename(to + ".new", to);
+  }
+  std::string folder_;
+};
+
+TEST_F(Tls, CertificatesThatHaveChangedAreThoseOfTheNextConnections) {
+  const Renewed own(ours.of("client")), its(ours.of("server"));
+  const auto host = *TlsContext::create(own.files), worker = *TlsContext::create(its.files);
+  Talk before(*host, *worker, "w1.test", session);
+  before.run();
+  Talk resumed(*host, *worker, "w1.test", session);
+  resumed.run();
+  EXPECT_EQ(resumed.client->kind(), "TLSv1.3 resumed");
+
+  const Certificates others;
+  its.become(others.of("server"));
+  ASSERT_TRUE(worker->renew());
+  TlsSession none;
+  Talk strange(*host, *worker, "w1.test", none);
+  strange.run();
+  ASSERT_FALSE(strange.client_status) << "the host's authority did not sign that";
+  EXPECT_EQ(strange.client_status.error().code, Code::kPermission);
+
+  own.become(others.of("client"));
+  ASSERT_TRUE(host->renew());
+  Talk after(*host, *worker, "w1.test", session);
+  after.run();
+  ASSERT_TRUE(after.client_status) << after.client_status.error().message;
+  EXPECT_EQ(after.client->kind(), "TLSv1.3");
+  EXPECT_EQ(after.server_sink.frames.size(), 1u);
+  before.client->send(Request{2, "hello", 0}, 2, payload_of("x"));
+  for (int i = 0; i < 4; ++i) before.step();
+  EXPECT_EQ(before.server_sink.frames.size(), 2u) << "connections go on";
+}
+
+TEST_F(Tls, AnotherCertificateGoesOnWithNoSessionOfTheOneBefore) {
+  const Renewed own(ours.of("client"));
+  const auto host = *TlsContext::create(own.files), worker = context(ours, "server");
+  for (const char* kind : {"TLSv1.3", "TLSv1.3 resumed"}) {
+    Talk talk(*host, *worker, "w1.test", session);
+    talk.run();
+    EXPECT_EQ(talk.client->kind(), kind);
+  }
+  own.become(ours.of("user-ann"));
+  ASSERT_TRUE(host->renew());
+  Talk talk(*host, *worker, "w1.test", session);
+  talk.run();
+  ASSERT_TRUE(talk.client_status && talk.server_status);
+  EXPECT_EQ(talk.client->kind(), "TLSv1.3") << "the worker sees the new certificate";
+}
+
+TEST_F(Tls, NewCertificatesThatAreNoGoodLeaveThoseFromBefore) {
+  const Renewed its(ours.of("server"));
+  const auto host = context(ours, "client"), worker = *TlsContext::create(its.files);
+  std::ofstream(its.files.key) << "half a ke";
+  const Status renewed = worker->renew();
+  ASSERT_FALSE(renewed);
+  EXPECT_NE(renewed.error().message.find(its.files.key), std::string::npos) << renewed.error().message;
+  EXPECT_TRUE(worker->renew()) << "it was said once";
+  Talk talk(*host, *worker, "w1.test", session);
+  talk.run();
+  EXPECT_TRUE(talk.client_status && talk.server_status);
+  std::filesystem::remove(its.files.certificate);
+  EXPECT_FALSE(worker->renew());
+  its.become(ours.of("server"));
+  EXPECT_TRUE(worker->renew());
 }
 
 TEST_F(Tls, FilesThatAreNoneAreRefusedWithTheirNames) {

@@ -63,6 +63,9 @@ def run(listen: str, token_file: str, certificate: str, key: str, insecure: bool
                 connected, _ = listener.accept()
                 with connected:
                     if len(children) < processes + _UNKNOWN_MAX:
+                        if context is not None:
+                            with contextlib.suppress(IoError):  # what is no good yet leaves the one from before
+                                context = server_context(certificate, key)  # it may have been renewed
                         children |= _forked(connected, listener, token, context, places)
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
