@@ -281,8 +281,8 @@ class Functions:
         `samples`: of an epoch; None: as many as there are records, or, without replacement, as have a weight of more than 0.
 
         Which record is at a position depends on seed (of `shuffle` or `Loader(seed=)`), epoch and position, so that states, ranks
-        and resumes are as free as without it. Filters leave out what they drop, and the weights of the others count. Everything runs in
-        worker processes, as behind `carya.dataset`.
+        and resumes are as free as without it. Filters leave out what they drop, and the weights of the others count. Without
+        `replacement` everything runs in worker processes, as behind `carya.dataset`.
         Errors: InvalidArgument (weights, more samples than can be drawn; when a loader is made, another number of weights than records).
         Reference: torch's `WeightedRandomSampler`, which numbers otherwise.
 
@@ -334,8 +334,7 @@ class Functions:
         None: one behind the other. `samples`: of an epoch; None: as many as there are records, so that an epoch is as long as without
         and has a `times`-th of the records, others in each epoch behind a `shuffle`.
 
-        Which record is at a position depends on seed, epoch and position, as without it. Everything runs in worker processes, as behind
-        `carya.dataset`. Filters leave out what they drop.
+        Which record is at a position depends on seed, epoch and position, as without it. Filters leave out what they drop.
         Errors: InvalidArgument (parameters; when a loader is made, more samples than there are).
         Reference: Hoffer et al., "Augment your batch", 2020; the RASampler of DeiT and of torchvision's references, which deals positions
         to ranks one by one and leaves out what is behind a multiple of 256.
