@@ -8,48 +8,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "loader/program/metrics_page.h"
+
 namespace carya::loader {
 namespace {
-
-/// A label's value, quoted. The format knows only three escapes, JSON's for the same characters; one value
-/// that is no UTF-8 would cost the whole page.
-std::string in_quotes(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string number(double value) {
-  std::array<char, 32> digits;
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  return {digits.data(), end};
-}
-
-/// One line per value, all of a name behind each other.
-class Lines {
- public:
-  void family(const std::string& name, const char* type, const char* help) {
-    name_ = name;
-    text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
-  }
-  void value(const std::string& labels, double value, const char* suffix = "") {
-    text_ += name_ + suffix + (labels.empty() ? "" : "{" + labels + "}") + " " + number(value) + "\n";
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string name_, text_;
-};
-
-std::string label(const char* name, const std::string& value) {
-  return std::string(name) + "=" + in_quotes(value);
-}
 
 template <typename Each>
 void each_rank(const DaemonStatus& status, const Each& each) {
   for (const JobStatus& job : status.jobs)
     for (const RankStatus& rank : job.ranks)
-      each(rank, label("carya_job", job.job) + "," + label("rank", std::to_string(rank.rank)));
+      each(rank, metric_label("carya_job", job.job) + "," + metric_label("rank", std::to_string(rank.rank)));
 }
 
 double real(std::uint64_t count) {
@@ -117,13 +85,13 @@ constexpr std::array<Figure<RankStatus>, 7> kRankFigures{{
      [](const RankStatus& r) { return real(r.position); }},
 }};
 
-void add_reads(Lines& lines, const DaemonStatus& status) {
+void add_reads(MetricsText& lines, const DaemonStatus& status) {
   lines.family("carya_read_latency_seconds", "histogram", "Time of each read, from its start to its bytes.");
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < rank.reads_within.size(); ++i) {
       sum += rank.reads_within[i];
-      lines.value(labels + ",le=\"" + number(kReadLatencyBoundsS[i]) + "\"", real(sum), "_bucket");
+      lines.value(labels + ",le=\"" + metric_number(kReadLatencyBoundsS[i]) + "\"", real(sum), "_bucket");
     }
     lines.value(labels + ",le=\"+Inf\"", real(rank.reads), "_bucket");
     lines.value(labels, rank.read_latency_s, "_sum");
@@ -132,7 +100,7 @@ void add_reads(Lines& lines, const DaemonStatus& status) {
 }
 
 /// What the overflow of each rank that has one says.
-void add_remote(Lines& lines, const DaemonStatus& status) {
+void add_remote(MetricsText& lines, const DaemonStatus& status) {
   std::vector<std::pair<std::string, nlohmann::json>> reports;
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     if (!rank.placement.empty()) reports.emplace_back(labels, nlohmann::json::parse(rank.placement));
@@ -141,7 +109,7 @@ void add_remote(Lines& lines, const DaemonStatus& status) {
     lines.family(name, type, help);
     for (const auto& [labels, report] : reports)
       for (const auto& worker : report["workers"])
-        lines.value(labels + "," + label("worker", worker["address"]), worker[key].get<double>());
+        lines.value(labels + "," + metric_label("worker", worker["address"]), worker[key].get<double>());
   };
   each_worker("carya_worker_chunks_total", "counter", "Chunks that a worker computed.", "chunks");
   each_worker("carya_worker_hedged_total", "counter", "Chunks that were late and computed here.", "hedged");
@@ -162,7 +130,7 @@ void add_remote(Lines& lines, const DaemonStatus& status) {
   for (const auto& [labels, report] : reports)
     for (const char* kind : {"host", "workers", "all_local", "all_remote"})
       if (report.contains("bill"))
-        lines.value(labels + "," + label("kind", kind), report["bill"][kind].get<double>());
+        lines.value(labels + "," + metric_label("kind", kind), report["bill"][kind].get<double>());
 }
 
 /// What each rank asked of its stores.
@@ -187,26 +155,26 @@ constexpr std::array<Figure<StoreFigures>, 9> kStoreFigures{{
      [](const StoreFigures& s) { return s.cost(); }},
 }};
 
-void add_stores(Lines& lines, const DaemonStatus& status) {
+void add_stores(MetricsText& lines, const DaemonStatus& status) {
   for (const auto& figure : kStoreFigures) {
     lines.family(figure.name, figure.type, figure.help);
     each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
       for (const StoreFigures& store : rank.stores)
-        lines.value(labels + "," + label("store", store.source), figure.value(store));
+        lines.value(labels + "," + metric_label("store", store.source), figure.value(store));
     });
   }
 }
 
 /// What each rank keeps of its samples, by tier; what the report has none of has no line.
-void add_cache(Lines& lines, const DaemonStatus& status) {
+void add_cache(MetricsText& lines, const DaemonStatus& status) {
   std::vector<std::pair<std::string, nlohmann::json>> ranks, tiers;
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     if (rank.cache.empty()) return;
     nlohmann::json report = nlohmann::json::parse(rank.cache);
     report["written"] = report["filled"];
-    tiers.emplace_back(labels + "," + label("tier", "memory"), report);
+    tiers.emplace_back(labels + "," + metric_label("tier", "memory"), report);
     for (const auto& files : report["files"])
-      tiers.emplace_back(labels + "," + label("tier", files["tier"]), files);
+      tiers.emplace_back(labels + "," + metric_label("tier", files["tier"]), files);
     ranks.emplace_back(labels, std::move(report));
   });
   const auto each = [&](const auto& reports, const char* name, const char* type, const char* help,
@@ -242,7 +210,7 @@ void add_cache(Lines& lines, const DaemonStatus& status) {
 }  // namespace
 
 std::string metrics_text(const DaemonStatus& status) {
-  Lines lines;
+  MetricsText lines;
   for (const auto& figure : kDaemonFigures) {
     lines.family(figure.name, figure.type, figure.help);
     lines.value("", figure.value(status));
@@ -264,13 +232,14 @@ std::string metrics_text(const DaemonStatus& status) {
                "Seconds that a reader slept for its next batch, as it says itself.");
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     for (const ReaderStatus& reader : rank.readers)
-      lines.value(labels + "," + label("replica", std::to_string(reader.replica)), reader.stall_s);
+      lines.value(labels + "," + metric_label("replica", std::to_string(reader.replica)), reader.stall_s);
   });
   lines.family("carya_op_cpu_seconds_total", "counter",
                "CPU time of each operation of the pipeline, estimated from the samples that were timed.");
   each_rank(status, [&](const RankStatus& rank, const std::string& labels) {
     for (std::size_t i = 0; i < std::min(rank.ops.size(), rank.op_cpu_s.size()); ++i)
-      lines.value(labels + "," + label("op", fmt::format("{} {}", i, rank.ops[i].name)), rank.op_cpu_s[i]);
+      lines.value(labels + "," + metric_label("op", fmt::format("{} {}", i, rank.ops[i].name)),
+                  rank.op_cpu_s[i]);
   });
   add_reads(lines, status);
   add_remote(lines, status);
@@ -335,7 +304,7 @@ std::optional<std::string> labels_of(Row& row) {
     seen.push_back(name);
     const auto value = row.quoted();
     if (!value) return std::nullopt;
-    labels += "," + label(std::string(name).c_str(), *value);
+    labels += "," + metric_label(std::string(name).c_str(), *value);
   } while (row.take(','));
   if (!row.take('}')) return std::nullopt;
   return labels;
@@ -373,7 +342,8 @@ class Joined {
     }
   }
   void add(const UserMetrics& user) {
-    const std::string who = label("user", user.user) + "," + label("daemon", std::to_string(user.number));
+    const std::string who =
+        metric_label("user", user.user) + "," + metric_label("daemon", std::to_string(user.number));
     families_.front().text += fmt::format("carya_user_up{{{}}} {}\n", who, user.text ? 1 : 0);
     std::string_view rest = user.text ? std::string_view(*user.text).substr(0, kUserMetricsBytesMax) : "";
     for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
@@ -403,7 +373,7 @@ class Joined {
     const auto labels = labels_of(row);
     if (!labels || !row.take(' ')) return;
     if (const auto value = value_of(row.rest()))
-      families_[found->second].text += name + "{" + who + *labels + "} " + number(*value) + "\n";
+      families_[found->second].text += name + "{" + who + *labels + "} " + metric_number(*value) + "\n";
   }
 
   std::vector<Family> families_;
@@ -419,16 +389,8 @@ std::string join_metrics(std::span<const UserMetrics> users) {
 }
 
 Result<std::unique_ptr<HttpPage>> serve_metrics(const std::string& address, const Server& server) {
-  ASSIGN(HttpListening listening, listen_for_pages(address));
-  return HttpPage::create(std::move(listening), [&server](const std::string& path) -> HttpAnswer {
-    if (path == "/metrics") return {200, metrics_text(server.status())};
-    if (path == "/healthz") return {200, "ok\n"};
-    if (path == "/readyz") {
-      const std::string state = server.status().state;
-      return {state == "ready" ? 200u : 503u, state + "\n"};
-    }
-    return {404, "pages: /metrics, /healthz, /readyz\n"};
-  });
+  return serve_metrics_pages(address, {.figures = [&server] { return metrics_text(server.status()); },
+                                       .state = [&server] { return server.status().state; }});
 }
 
 }  // namespace carya::loader

@@ -16,6 +16,7 @@
 #include "loader/program/event_log.h"
 #include "loader/program/size_text.h"
 #include "loader/program/supervisor.h"
+#include "loader/worker/worker_metrics.h"
 #include "loader/worker/worker_service.h"
 #include "transforms/simd/targets.h"
 #include "transforms/user/library.h"
@@ -33,6 +34,7 @@ struct Arguments {
   remote::ServerOptions server;
   remote::TlsFiles tls;
   std::string token_file;
+  std::string metrics;
   std::uint32_t threads = 0;
   std::vector<std::string> ops{};
   std::string memory = "25%";
@@ -151,11 +153,21 @@ int serve(const Arguments& arguments) {
   if (!made) return failed(made.error());
   remote::ChunkServer& server = **made;
   if (const Status started = service.start(server); !started) return failed(started.error());
+  std::unique_ptr<HttpPage> page;
+  if (!arguments.metrics.empty()) {
+    auto opened = serve_worker_metrics(arguments.metrics, server, arguments.threads);
+    if (!opened) {
+      service.stop();
+      return failed(opened.error());
+    }
+    page = std::move(*opened);
+  }
   std::atomic<bool> ended = false;
   std::thread follower([&] { follow_signals(signals, manager, log, server, ended); });
   log.write(LogLevel::kInfo, "ready" + field("listen", arguments.server.listen) +
                                  field("port", server.port()) + field("threads", arguments.threads) +
                                  field("tls", arguments.server.tls ? "1.3" : "none"));
+  if (page) log.write(LogLevel::kInfo, "metrics" + field("address", page->address()));
   if (believes_all(arguments.server))
     log.write(LogLevel::kInfo,
               "hosts prove no users: each is believed, and may say the name of another; give --cert, --key "
@@ -167,6 +179,7 @@ int serve(const Arguments& arguments) {
   ended = true;
   pthread_kill(follower.native_handle(), SIGTERM);  // wakes it
   follower.join();
+  page.reset();
   log.write(LogLevel::kInfo, "ended");
   return 0;
 }
@@ -235,6 +248,9 @@ int main(int argc, char** argv) {
   app.add_option("--grace", arguments.grace_s,
                  "seconds after SIGTERM until what is not done is given back to its hosts (default 25)")
       ->check(CLI::Range(0.0, 3600.0));
+  app.add_option("--metrics", arguments.metrics,
+                 "serve /metrics for Prometheus, /healthz and /readyz at this port of the loopback\n"
+                 "(127.0.0.1:9466) or path of a socket; docs/metrics.md");
   app.add_option("--log-level", arguments.log_level,
                  "what is logged: debug, info (default), warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));

@@ -94,6 +94,7 @@ class ChunkHandler {
 };
 
 struct ServerStats {
+  bool drains = false;
   std::uint64_t connections = 0, connections_so_far = 0, refused = 0;
   std::uint64_t queued = 0;    ///< requests that wait for the handler
   std::uint64_t handling = 0;  ///< requests that the handler has, also those whose client is gone

@@ -63,9 +63,10 @@ void ChunkServer::Loop::answer(const Ticket& ticket, Result<Answer> answer) {
 
 ServerStats ChunkServer::Loop::stats() const {
   const std::uint64_t chunks = chunks_;
-  return {connections_,      connections_so_far_, refused_, chunks % kHandled,
-          chunks / kHandled, answered_,           failed_,  late_,
-          request_bytes_,    result_bytes_};
+  return {drains_,        connections_,      connections_so_far_,
+          refused_,       chunks % kHandled, chunks / kHandled,
+          answered_,      failed_,           late_,
+          request_bytes_, result_bytes_};
 }
 
 void ChunkServer::Loop::run() {

@@ -104,7 +104,7 @@ class ChunkServer::Loop final : public PeerHost {
   std::int64_t used_ns_ = 0;                 // of the handler's threads, for all
   std::map<std::uint64_t, Flight> flights_;  // by serial
   std::vector<std::uint64_t> touched_;       // peers that have something to send or to take
-  bool drains_ = false;
+  std::atomic<bool> drains_ = false;
   std::int64_t drains_since_ns_ = 0;
   bool gave_back_ = false;
   bool accepting_ = true;

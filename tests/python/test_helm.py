@@ -122,6 +122,22 @@ def test_values_that_are_wrong_are_named(values: dict[str, Any], word: str) -> N
 
 
 @needs_helm
+@pytest.mark.parametrize("enabled", [True, False])
+def test_workers_have_a_page_for_prometheus(enabled: bool) -> None:
+    found = render(worker={"metrics": {"enabled": enabled, "port": 9999}})
+    pod = one(found, "Deployment")["spec"]["template"]
+    command = pod["spec"]["containers"][0]["command"]
+    assert ("--metrics" in command) == ("prometheus.io/port" in pod["metadata"].get("annotations", {})) == enabled
+    services = [made["metadata"]["name"] for made in found["documents"] if made["kind"] == "Service"]
+    assert any(name.endswith("-worker-metrics") for name in services) == enabled
+    if enabled:
+        page = pod["spec"]["containers"][1]
+        assert page["command"][-2:] == ["9999", command[command.index("--metrics") + 1].rsplit(":")[1]]
+        mounted = {volume["name"]: volume for volume in pod["spec"]["volumes"]}["config"]["configMap"]["name"]
+        assert "metrics_page.py" in one(found, "ConfigMap", mounted)["data"]
+
+
+@needs_helm
 def test_what_values_say_is_what_is_rendered() -> None:
     found = render(**CASES["everything"])
     daemon, worker = (one(found, kind)["spec"]["template"]["spec"] for kind in ("DaemonSet", "Deployment"))
@@ -208,13 +224,15 @@ def test_the_page_for_prometheus_passes_on_what_the_daemon_says(tmp_path: Path) 
             assert fetched(outer, "/healthz")[0] == 200
             assert fetched(outer, "/etc/passwd")[0] == 404
         assert page.poll() is None
+        page.terminate()
+        assert page.wait(60) == 0  # by its own will: as the first process of a container it would ignore the signal
 
 
 @needs_helm
 def test_the_daemon_takes_its_configuration_and_its_arguments(tmp_path: Path) -> None:
     found = render()
     config = tmp_path / "caryad.toml"
-    config.write_text(one(found, "ConfigMap")["data"]["caryad.toml"].replace("9464", str(free_port())))
+    config.write_text(one(found, "ConfigMap", "daemon")["data"]["caryad.toml"].replace("9464", str(free_port())))
     container = one(found, "DaemonSet")["spec"]["template"]["spec"]["containers"][0]
     at = str(tmp_path / "caryad.sock")
     paths = {"caryad": _programs.program(), "/run/carya/caryad.sock": at, "/etc/carya/caryad.toml": str(config)}
@@ -234,6 +252,7 @@ def test_a_worker_takes_its_arguments(tmp_path: Path, case: str) -> None:
     paths = {
         "carya-worker": _programs.program("carya-worker"),
         "0.0.0.0:7070": "127.0.0.1:0",
+        "127.0.0.1:9466": "127.0.0.1:0",
         "/etc/carya/tls/tls.crt": files["server.pem"],
         "/etc/carya/tls/tls.key": files["server.key"],
         "/etc/carya/tls/ca.crt": files["ca.pem"],

@@ -52,6 +52,12 @@ def samples(text: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def documented(part: int) -> list[tuple[str, str]]:
+    """Names and types of docs/metrics.md: 0: of the daemon, 1: of a worker."""
+    text = (ROOT / "docs" / "metrics.md").read_text().split("\n## Of a worker")[part]
+    return re.findall(r"^\| `((?:carya|process)_\w+)` \| (\w+) \|", text, re.MULTILINE)
+
+
 # Of the page of all users alone (test_users.py).
 JOINED = {"carya_user_up": "gauge"}
 
@@ -177,9 +183,7 @@ def test_a_file_in_the_place_of_the_socket_is_named(tmp_path: Path) -> None:
 
 def test_documents_name_what_is_exported(daemon: Daemon) -> None:
     types = families(get(daemon, "/metrics")[1]) | JOINED
-    rows = re.findall(
-        r"^\| `((?:carya|process)_\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
-    )
+    rows = documented(0)
     assert dict(rows) == types
     assert len(rows) == len(types)
 

@@ -26,3 +26,20 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
+
+{{- /* The container that passes the pages of a pod's program on: root, the values of its metrics, the port that it is passed on from. */}}
+{{- define "carya.metricsContainer" -}}
+- name: metrics
+  {{- include "carya.image" .root | nindent 2 }}
+  command: [python3, /etc/carya/metrics_page.py, {{ .metrics.port | quote }}, {{ .from | quote }}]
+  ports:
+    - {name: metrics, containerPort: {{ .metrics.port }}}
+  securityContext: {{- include "carya.confined" . | nindent 4 }}
+  resources: {{- toYaml .metrics.resources | nindent 4 }}
+  readinessProbe:
+    httpGet: {path: /healthz, port: metrics}
+    periodSeconds: 30
+    timeoutSeconds: 6
+  volumeMounts:
+    - {name: config, mountPath: /etc/carya, readOnly: true}
+{{- end }}
