@@ -34,6 +34,8 @@ from typing import Any
 _OURS = "import torch.utils.data\nimport carya.torch\ntorch.utils.data.DataLoader = carya.torch.DataLoader\n"
 _STATEFUL = re.compile(r"^from torchdata\.stateful_dataloader import (.*)$", re.MULTILINE)
 _JOIN = re.compile(r"^JOIN_TIMEOUT = .*$", re.MULTILINE)
+# How seldom StatefulDataLoader is to take a snapshot: there is no such argument here, where a state is exact at each step.
+_EVERY = re.compile(r"^\s*snapshot_every_n_steps=[^,\n]*,$", re.MULTILINE)
 
 
 def substituted(source: str, limit: float = 60.0) -> str:
@@ -42,7 +44,7 @@ def substituted(source: str, limit: float = 60.0) -> str:
     >>> substituted("from torchdata.stateful_dataloader import StatefulDataLoader as DataLoader")
     'from carya.torch import DataLoader as DataLoader'
     """
-    source = _JOIN.sub(f"JOIN_TIMEOUT = {limit}", source)
+    source = _EVERY.sub("", _JOIN.sub(f"JOIN_TIMEOUT = {limit}", source))
     return _STATEFUL.sub(_imports, source) if _STATEFUL.search(source) else _OURS + source
 
 

@@ -22,7 +22,7 @@ from . import here
 from .in_worker import Single, WorkerStart
 from .orders import Orders
 from .samplers import InOrder, Shuffled
-from .streams import Stream, Streamed, checked_state, state_of
+from .streams import Stream, Streamed, begun, between, checked_state
 
 if TYPE_CHECKING:
     from ..torch import Loader
@@ -69,8 +69,10 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     sampler that may give lists. One iterator at a time is live: a second one ends the first.
 
     An iterable dataset has a state too, of each worker: its own, where the dataset or its iterator has `state_dict` and
-    `load_state_dict`; else the number of its samples that were delivered, which are passed over to go on, with the generators of
-    `random`, numpy and torch seeded as they were (in workers; with `persistent_workers` in the first epoch only). A state needs the
+    `load_state_dict` (the iterator's, and the dataset's beside it, where both have them); else the number of its samples that were
+    delivered, which are passed over to go on, with the generators of `random`, numpy and torch seeded as they were (in workers; with
+    `persistent_workers` in the first epoch only). A state behind the end of an epoch is the begin of the next one: what the dataset says
+    of itself there is not in it, so that a count of epochs is the user's to set, by `set_epoch`. A state needs the
     same `num_workers`, and `in_order`. With `num_workers=0` a state of a map-style dataset is where its sampler is, with the generators
     that it drew from (some kilobytes); numbers that the dataset draws itself are of the trainer's generators, whose states are the
     trainer's to keep. A sampler that is not torch's is iterated as often as there were epochs.
@@ -238,7 +240,11 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def _streamed(self) -> Stream:
         restored, self._restored = self._restored, None
-        inner = self._streaming
+        if restored is not None and restored.get("generator") is not None and self.generator is not None:
+            here.restore_one(self.generator, restored["generator"])
+        if restored is not None and not begun(restored):
+            restored = None
+        inner, generator = self._streaming, self._generator_kept()
         if inner is None or restored is not None:
             dataset = Streamed(self.dataset, self.collate_fn, self.worker_init_fn, self.batch_size, restored)
             inner = torch.utils.data.DataLoader(
@@ -253,8 +259,13 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         inner._IterableDataset_len_called = (
             self._IterableDataset_len_called
         )  # torch warns of a length that does not hold
-        self._stream = Stream(iter(inner), self.num_workers, restored)
+        batches = iter(inner)
+        first = b"" if self.num_workers else inner.dataset.first()
+        self._stream = Stream(batches, self.num_workers, restored, generator, first)
         return self._stream
+
+    def _generator_kept(self) -> str | None:
+        return None if self.generator is None else here.encoded(self.generator)
 
     def _begun(self) -> Iterator[Any]:
         """Batches of the loader for one epoch."""
@@ -359,7 +370,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         if self._restored is not None:
             return self._restored
         if self._streams:
-            return state_of([None] * max(1, self.num_workers), 0, 0) if self._stream is None else self._stream.state()
+            if self._stream is None or self._stream.ended:
+                return between(self.num_workers, self._generator_kept())
+            return self._stream.state()
         if self._in_trainer:
             if self._here is None or self._here.ended:
                 return here.between(self, self._begun_epochs)

@@ -90,9 +90,12 @@ def between(loader: Any, epoch: int) -> dict[str, Any]:
 
 def kept(loader: Any) -> dict[str, str]:
     """The states of the generators that an order may be drawn from, by whose they are: base64, which JSON takes too."""
-    return {
-        name: base64.b64encode(one.get_state().numpy().tobytes()).decode() for name, one in _generators(loader).items()
-    }
+    return {name: encoded(one) for name, one in _generators(loader).items()}
+
+
+def encoded(generator: torch.Generator) -> str:
+    """Its state."""
+    return base64.b64encode(generator.get_state().numpy().tobytes()).decode()
 
 
 def restore(loader: Any, states: dict[str, str | bytes]) -> None:
@@ -104,16 +107,21 @@ def restore(loader: Any, states: dict[str, str | bytes]) -> None:
             "generator as where the state was taken"
         )
     for name, state in states.items():
-        try:
-            # Bytes are those of older versions.
-            known = state if isinstance(state, bytes) else base64.b64decode(state, validate=True)
-            mine[name].set_state(torch.frombuffer(bytearray(known), dtype=torch.uint8))
-        except (RuntimeError, TypeError, ValueError):
-            raise invalid(
-                "DataLoader: load_state_dict: generators",
-                f"{len(state)} characters",
-                "what state_dict() returned, unchanged",
-            ) from None
+        restore_one(mine[name], state)
+
+
+def restore_one(generator: torch.Generator, state: str | bytes) -> None:
+    """Errors: InvalidArgument."""
+    try:
+        # Bytes are those of older versions.
+        known = state if isinstance(state, bytes) else base64.b64decode(state, validate=True)
+        generator.set_state(torch.frombuffer(bytearray(known), dtype=torch.uint8))
+    except (RuntimeError, TypeError, ValueError):
+        raise invalid(
+            "DataLoader: load_state_dict: generators",
+            f"{len(state)} characters",
+            "what state_dict() returned, unchanged",
+        ) from None
 
 
 def pass_over(loader: Any, epochs: int) -> None:

@@ -12,6 +12,8 @@ each worker, how far it was with the last batch of its that was delivered, and w
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import pickle
 import random
 from collections.abc import Callable, Iterator
@@ -22,11 +24,13 @@ import torch
 import torch.utils.data
 from torch.utils.data._utils import worker as torch_worker
 
-from .._errors import InvalidArgument, invalid
+from .._errors import InvalidArgument, Unsupported, invalid
 from .._loading.dataloader_attributes import TAKING, taken_ahead
 from .._loading.state import foreign
 
 VERSION = 1
+# Whose the state is: that of the dataset, of its iterator, or of both as they are the same object.
+_DATASET, _ITERATOR, _BOTH = "dataset", "iterator", "both"
 
 
 class Void:
@@ -45,9 +49,10 @@ class Streamed(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
         resume: dict[str, Any] | None,
     ) -> None:
         self.dataset, self._collate, self._init = dataset, collate, init
-        self._batch_size, self._resume = batch_size, resume
-        self._samples, self._ended, self._base = 0, False, 0
+        self.batch_size, self._resume = batch_size, resume
+        self._samples, self._ended = 0, False
         self._holder: Any = None  # who has a state: the iterator, or the dataset
+        self._of = _DATASET
 
     def __repr__(self) -> str:
         return repr(self.dataset)
@@ -62,35 +67,52 @@ class Streamed(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
         if self._init is not None:
             self._init(number)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> _Samples:
+        samples = _Samples(self)
+        if torch.utils.data.get_worker_info() is None:
+            samples.begin()  # in the trainer, torch calls the dataset's `__iter__` when a `for` begins
+        return samples
+
+    def begin(self) -> tuple[int, Any]:
+        """How many batches of nothing come first, and the dataset's iterator; None where it had ended."""
         info = torch.utils.data.get_worker_info()
         number, resume, self._resume = (0 if info is None else info.id), self._resume, None
         mine: dict[str, Any] = (resume and resume["workers"][number]) or {"samples": 0, "ended": False, "state": None}
-        if resume is not None and number < resume["next"]:
-            for _ in range(self._batch_size or 1):
-                yield Void()
-        self._base = 0 if info is None else info.seed - number
+        voids = int(resume is not None and number < resume["next"])
         self._samples, self._ended = mine["samples"], mine["ended"]
         if self._ended:
-            return
+            return voids, None
         if resume is not None and info is not None and mine["state"] is None:
-            self._base = resume["seed"]
-            _seed(self._base, number)
-        iterator = self._begun(mine)
-        for sample in iterator:
+            _seed(resume["seed"], number)
+        return voids, self._begun(mine)
+
+    def counted(self, iterator: Any) -> Any:
+        """The next sample. One that raises counts too: torch goes on behind it."""
+        try:
+            sample = next(iterator)
+        except StopIteration:
+            self._ended = True
+            raise
+        except Exception:
             self._samples += 1
-            yield sample
-        self._ended = True
+            raise
+        self._samples += 1
+        return sample
 
     def _begun(self, mine: dict[str, Any]) -> Any:
         """The dataset's iterator, behind the samples that were delivered. Errors: InvalidArgument, where it has fewer."""
-        state = mine["state"]
-        if state is not None and _has_state(self.dataset):
-            self.dataset.load_state_dict(state)
+        state, of = copy.deepcopy(mine["state"]), mine.get("of")  # a copy, which the dataset may go on changing
+        if state is not None and of != _ITERATOR and _has_state(self.dataset):
+            # One that is its own iterator may be ready for a state only while it is iterated over, and is given it again then.
+            with contextlib.suppress(Exception) if of == _BOTH else contextlib.nullcontext():
+                self.dataset.load_state_dict(state)
+        if mine.get("dataset") is not None and _has_state(self.dataset):
+            self.dataset.load_state_dict(copy.deepcopy(mine["dataset"]))
         iterator: Any = iter(self.dataset)
         self._holder = iterator if _has_state(iterator) else self.dataset if _has_state(self.dataset) else None
+        self._of = _BOTH if iterator is self.dataset else _ITERATOR if self._holder is iterator else _DATASET
         if state is not None:
-            if self._holder is iterator:
+            if self._holder is iterator and of != _DATASET:
                 iterator.load_state_dict(state)
             return iterator
         for passed in range(self._samples):
@@ -101,30 +123,83 @@ class Streamed(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
                     f"DataLoader: load_state_dict: the dataset gave {passed} samples, and {self._samples} where the state was taken; "
                     "give the same dataset, or one that has state_dict() and load_state_dict()"
                 ) from None
+            except Exception:  # it was raised, and gone on behind, where the state was taken
+                continue
         return iterator
 
     def collate(self, samples: Any) -> tuple[Any, ...]:
         """The batch, and how far this worker is with it: what `Stream` takes apart."""
-        if isinstance(samples[0] if self._batch_size is not None else samples, Void):
+        if isinstance(samples[0] if self.batch_size is not None else samples, Void):
             return ()
         value = self._collate(samples)
-        state = b"" if self._holder is None else pickle.dumps(self._holder.state_dict())
         info = torch.utils.data.get_worker_info()
-        return value, (0 if info is None else info.id), self._base, self._samples, self._ended, state
+        return value, (0 if info is None else info.id), self.mark()
+
+    def first(self) -> bytes:
+        """The mark in front of the first sample, of an iterator with a state; else none: a dataset may only say where it ended before."""
+        return b"" if self._holder is None or self._of == _DATASET else self.mark()
+
+    def mark(self) -> bytes:
+        """How far this process is, with the dataset's own state, pickled: a copy, which the dataset cannot go on changing."""
+        at: dict[str, Any] = {"samples": self._samples, "ended": self._ended, "state": None}
+        if self._holder is None:
+            return pickle.dumps(at)
+        try:
+            own: dict[str, Any] = {"state": self._holder.state_dict(), "of": self._of}
+            if self._of == _ITERATOR and _has_state(self.dataset):
+                own["dataset"] = self.dataset.state_dict()
+            return pickle.dumps(at | own)
+        except Exception as error:  # said to who asks for a state, and to nobody else
+            return pickle.dumps(at | {"refused": f"{type(self._holder).__name__}: {type(error).__name__}: {error}"})
+
+
+class _Samples:
+    """One iteration over a dataset in one process. An iterator that raises is asked again, as torch does it."""
+
+    def __init__(self, of: Streamed) -> None:
+        self._of, self._voids, self._begun = of, 0, False
+        self._iterator: Any = None
+
+    def begin(self) -> None:
+        self._begun = True
+        voids, self._iterator = self._of.begin()
+        self._voids = voids * (self._of.batch_size or 1)
+
+    def __iter__(self) -> _Samples:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._begun:
+            self.begin()
+        if self._voids:
+            self._voids -= 1
+            return Void()
+        if self._iterator is None:
+            raise StopIteration
+        return self._of.counted(self._iterator)
 
 
 class Stream:
     """One `for` over an iterable dataset: batches of torch's iterator, and the state behind the last of them."""
 
-    def __init__(self, batches: Iterator[Any], workers: int, resume: dict[str, Any] | None) -> None:
-        self._batches, self._count = batches, max(1, workers)
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        workers: int,
+        resume: dict[str, Any] | None,
+        generator: str | None,
+        first: bytes,
+    ) -> None:
+        self._batches, self._count, self._generator = batches, max(1, workers), generator
         self._workers: list[dict[str, Any] | None] = [None] * self._count
-        self._next, self._seed = 0, 0
+        self._next, self._seed = 0, int(batches._base_seed) if workers else 0  # type: ignore[attr-defined]
         self._waiting: list[Any] | None = None  # batches that were given and that a trainer keeps for later
         self._before: dict[str, Any] | None = None  # the state in front of the last batch
-        self._begun = resume is not None  # whether the seed is known
+        self.ended = False
         if resume is not None:
             self._workers, self._next, self._seed = list(resume["workers"]), resume["next"], resume["seed"]
+        elif first:
+            self._workers = [pickle.loads(first)]
 
     def __iter__(self) -> Stream:
         return self
@@ -145,30 +220,46 @@ class Stream:
             try:
                 given = next(self._batches)
             except StopIteration:
-                self._workers, self._next, self._before = [None] * self._count, 0, None
+                self.ended = True
                 raise
             if not given:
                 continue
-            value, number, seed, samples, ended, state = given
-            self._before = state_of(self._workers, self._next, self._seed if self._begun else seed)
-            self._seed, self._begun = seed, True
-            self._workers[number] = {
-                "samples": samples,
-                "ended": ended,
-                "state": pickle.loads(state) if state else None,
-            }
+            value, number, mark = given
+            self._before = self._state()
+            self._workers[number] = pickle.loads(mark)
             self._next = (number + 1) % self._count
             return value
 
     def state(self) -> dict[str, Any]:
-        if self._waiting and self._before is not None:
-            return self._before
-        return state_of(self._workers, self._next, self._seed)
+        """Errors: Unsupported, where the dataset could not say its own state."""
+        state = self._before if self._waiting and self._before is not None else self._state()
+        for mark in state["workers"]:
+            if mark is not None and "refused" in mark:
+                raise Unsupported(
+                    f"DataLoader: state_dict: the dataset's own state cannot be had: {mark['refused']}; mend its state_dict(), whose "
+                    "result must be one that pickle takes, or leave it out: samples are then passed over"
+                )
+        return state
+
+    def _state(self) -> dict[str, Any]:
+        return state_of(self._workers, self._next, self._seed, self._generator)
 
 
-def state_of(workers: list[dict[str, Any] | None], following: int, seed: int) -> dict[str, Any]:
-    """`seed`: of the workers' generators; worker i has seed + i. `next`: whose turn it is."""
-    return {"version": VERSION, "workers": list(workers), "next": following, "seed": seed}
+def state_of(workers: list[dict[str, Any] | None], following: int, seed: int, generator: str | None) -> dict[str, Any]:
+    """`seed`: of the workers' generators; worker i has seed + i. 0: not begun. `next`: whose turn it is. `generator`: that of the loader
+    as it was when the `for` began, or is where none has."""
+    known = {} if generator is None else {"generator": generator}
+    return {"version": VERSION, "workers": list(workers), "next": following, "seed": seed, **known}
+
+
+def between(workers: int, generator: str | None) -> dict[str, Any]:
+    """The state where no `for` has begun, or one has ended: the next one begins anew."""
+    return state_of([None] * max(1, workers), 0, 0, generator)
+
+
+def begun(state: dict[str, Any]) -> bool:
+    """Whether a state is of inside of a `for`."""
+    return bool(state["seed"] or state["next"] or any(state["workers"]))
 
 
 def checked_state(state: Any, workers: int) -> dict[str, Any]:
