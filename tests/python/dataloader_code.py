@@ -151,3 +151,56 @@ def raises_and_hangs(i: int) -> Any:
         raise IndexError("no such row")
     time.sleep(1000 if i == 4 else 0)
     return i
+
+
+def of_shapes(i: int) -> Any:
+    """Three at a time alike."""
+    return np.full(1 + i // 3, i, np.float32), i
+
+
+def of_dtypes(i: int) -> Any:
+    return {"x": i if i % 2 else float(i), "y": np.zeros(2, np.int16 if i < 6 else np.int32)}
+
+
+def of_names(i: int) -> Any:
+    return {"a" if i < 3 else "b": i}
+
+
+def ragged(i: int) -> Any:
+    return np.zeros(1 + (i == 4), np.float32)
+
+
+def ordered(i: int) -> Any:
+    return collections.OrderedDict(b=i, a={"c": collections.OrderedDict(d=float(i))})
+
+
+class Held:
+    """What a collate function may make: an object with tensors in it."""
+
+    def __init__(self, samples: list[int]) -> None:
+        import torch
+
+        self.tensor = torch.tensor(samples)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and bool((self.tensor == other.tensor).all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def none_of(samples: list[int]) -> Any:
+    return None
+
+
+def arrays_of(samples: list[int]) -> Any:
+    import torch
+
+    return {"array": np.array(samples), "tensor": torch.tensor(samples), "inside": (np.float32(1), [np.zeros(2)])}
+
+
+def ordered_of(samples: list[int]) -> Any:
+    return collections.OrderedDict(z=np.array(samples), a=None)
+
+
+def array_of(samples: list[int]) -> Any:
+    return np.array(samples)

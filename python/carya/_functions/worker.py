@@ -26,7 +26,7 @@ from .._stages.mix import MixSource, MixSpec
 from .._stages.regroup import units_of
 from .._stages.source import Placed, Sharded, Source
 from .._stages.spec import StreamSpec
-from .._stages.tree import flatten, shape_of
+from .._stages.tree import flatten, mappings, shape_of
 from .._stages.units import Unit, Units, made_of
 from .._traits.moves import as_written, keeps_bits, passed
 from .._traits.proof import compared, tried
@@ -275,7 +275,7 @@ class _Worker:
                     if field.dtype is None:
                         check_result(f"{self._chain.label}: {field.name}", leaves[field.name])
                 tree = Packed(shape_of(sample), dumps_result).text  # read by the trainer only, which has its classes
-                kinds = tuple(type(value).__name__ for value in flatten(sample).values())
+                kinds = (*(type(value).__name__ for value in flatten(sample).values()), *mappings(sample))
                 found = {"number": number, "fields": fields, "tree": tree, "kinds": kinds, "faults": []}
                 if not self._chain.guessed(leaves):
                     return found

@@ -99,6 +99,14 @@ def shape_of(sample: Any) -> Shape:
     return kind, names, tuple(map(shape_of, inside))
 
 
+def mappings(sample: Any) -> list[str]:
+    """Names of the classes of mappings in it that are no plain dicts, which is what `rebuild` makes of them."""
+    if not _is_branch(sample):
+        return []
+    mine = [type(sample).__name__] if isinstance(sample, Mapping) and type(sample) is not dict else []
+    return mine + [name for _, value in _children(sample) for name in mappings(value)]
+
+
 def rebuild(shape: Shape, leaves: Any) -> Any:
     """A tree of `shape` over an iterator of leaves in the order of `flatten`. Plain tuples become lists, as torch has it."""
     if not shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -132,6 +133,10 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             self._orders = Orders(self.sampler)
         self._loader: Loader | None = None
         self._restored: dict[str, Any] | None = None
+        # Where torch's `default_collate` runs in place of ours: what states say of the pipeline without it and with it, and whether it
+        # began to after the first sample.
+        self._forms: tuple[str, str] | None = None
+        self._turned = False
         if self._why_not and num_workers > 0:
             _log.info("carya.torch.DataLoader: torch's own engine runs: %s", self._why_not)
 
@@ -288,11 +293,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         """What torch would yield, of what the loader did."""
         assert self._loader is not None
         job: Any = self._loader._job
-        value = batch
-        if job.fields:  # stacked here
-            value = rebuild(job.tree, iter(batch.values()))
-        elif isinstance(batch, dict):
-            value = dict(batch)
+        value = rebuild(job.tree, iter(batch.values())) if job.fields else batch  # stacked here, or by a function
         if job.held() > job.slots - 3:  # somebody keeps them: what is left goes round
             value = _copied(value)
         return self._pinned(value)
@@ -320,18 +321,53 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
                     raise
                 self._loader = self._made(torch.utils.data.default_collate)
             job: Any = self._loader._job
-            if self._given_collate is None and job.fields and not _STACKED.issuperset(job.kinds):
-                self._loader.close()
-                self._loader = self._made(torch.utils.data.default_collate)
+            if self._stacks and not _STACKED.issuperset(job.kinds):
+                self._turn_to_torchs_collate()
             self._loader._otherwise = ""
             if self._restored is not None:
                 restored, self._restored = self._restored, None
                 self.load_state_dict(restored)
         return self._loader
 
+    @property
+    def _stacks(self) -> bool:
+        """Whether batches are made by Carya in the place of torch's `default_collate`."""
+        job: Any = None if self._loader is None else self._loader._job
+        return job is not None and self._given_collate is None and bool(job.fields)
+
+    def _turn_to_torchs_collate(self) -> None:
+        """Make a new loader, at the same place, where what the dataset gives is nothing that is stacked here."""
+        assert self._loader is not None
+        stacked = self._loader.state_dict()
+        self._loader.close()
+        if self._orders is not None:
+            self._orders.least = stacked[
+                "epoch"
+            ]  # a sampler does not go back, and a new loader asks for the first epoch
+        self._loader = self._made(torch.utils.data.default_collate)
+        if self._orders is not None:
+            self._orders.least = 0
+        self._loader._otherwise = ""
+        self._forms = (stacked["pipeline"], self._loader.state_dict()["pipeline"])
+
+    def _goes_on(self) -> bool:
+        """Whether an error of a batch was one of being stacked: samples are of several dtypes, shapes or names, which torch's collate may
+        take, batch by batch. The next `_begun()` then has the batch that failed."""
+        if not self._stacks:
+            return False
+        assert self._loader is not None
+        state = self._loader.state_dict()
+        self._turn_to_torchs_collate()
+        self._turned = True
+        self.load_state_dict(state)
+        _log.info(
+            "carya.torch.DataLoader: samples differ in form: batches are made by torch's default_collate from here on"
+        )
+        return True
+
     def _made(self, collate: Callable[[list[Any]], Any] | None) -> Loader:
         from .. import dataset as carya_dataset
-        from ..torch import Loader
+        from .engine import Engine
 
         pipeline = carya_dataset(self.dataset)
         rank, world, seed = 0, 1, self._seed()
@@ -347,7 +383,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         start = WorkerStart(self.worker_init_fn, self.num_workers, seed, self.dataset)
         # torch's own value of what was not given is 2, which is few where batches are small.
         ahead = {} if self._ahead is None else {"slots": min(256, self._ahead * self.num_workers + 4)}
-        return Loader(
+        return Engine(
             pipeline._started_by(start),
             rank=rank,
             world_size=world,
@@ -378,6 +414,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
                 return here.between(self, self._begun_epochs)
             return self._here.state()
         state = self._opened().state_dict()
+        if self._turned and self._forms is not None:
+            state["pipeline"] = self._forms[0]  # that of a loader that begins
         return state if self._orders is None else {**state, **self._orders.state(state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -393,6 +431,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             self._restored = dict(state)
             return
         state = plain(state)
+        if self._forms is not None and isinstance(state, dict) and state.get("pipeline") == self._forms[0]:
+            state = {**state, "pipeline": self._forms[1]}
         job: Any = self._loader._job
         if self._orders is not None and isinstance(state.get("epoch"), int):
             job.turn_to(state["epoch"])
@@ -419,7 +459,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def close(self) -> None:
         """End the worker processes; a next `for` starts new ones, from the first epoch on."""
-        self._streaming = self._stream = self._here = None
+        self._streaming = self._stream = self._here = self._forms = None
+        self._turned = False
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()
@@ -448,6 +489,9 @@ class _Batches:
         except StopIteration:
             raise
         except Exception as error:
+            if isinstance(error, InvalidArgument) and self._of._goes_on():
+                self._epoch = self._of._begun()
+                return next(self)
             if not isinstance(error, Error) or isinstance(error, SampleError):
                 self._of._skip()
             raise
@@ -479,10 +523,13 @@ def _gives_indices(sampler: Any) -> bool:
 def _copied(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.clone()
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {name: _copied(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_copied, value))
-    if isinstance(value, list | tuple):
+    if type(value) is list or type(value) is tuple:
         return type(value)(map(_copied, value))
-    return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # an object of the user's: it may keep a slot, which is said where there are no more
+        return value

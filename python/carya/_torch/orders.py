@@ -19,9 +19,11 @@ class Orders:
         self._sampler, self._batches = sampler, batches
         self._name = "batch_sampler" if batches else "sampler"
         self._drawn, self._order = 0, Order(np.empty((2, 0), np.int64))
+        self.least = 0  # an epoch before this one is asked for by a loader that then turns to this one
 
     def __call__(self, epoch: int) -> Order:
         """Errors: InvalidArgument (what is no index, a batch without one), Unsupported (an epoch that is past); the sampler's own."""
+        epoch = max(epoch, self.least)
         if epoch + 1 < self._drawn:
             raise Unsupported(
                 f"DataLoader: {self._name}: epoch {epoch} is past, and a sampler does not go back; make a new DataLoader"
