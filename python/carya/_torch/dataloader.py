@@ -52,8 +52,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     batch_size, drop_last: the same.
     shuffle: by Carya's permutation, keyed by the seed of `generator`, or else of torch (`torch.manual_seed`), and the epoch:
         another order than torch's own. `sampler` is of torch's classes and gives this order.
-    sampler: a `DistributedSampler` gives rank, replicas, seed and epoch (`set_epoch`); a record comes twice only where
-        the last batch has fewer than there are ranks. Any other is iterated once for each epoch, when its `for` begins, and is the
+    sampler: a `DistributedSampler` of the dataset gives rank, replicas, seed and epoch (`set_epoch`); a record comes twice only where
+        the last batch has fewer than there are ranks. A `RandomSampler` without a generator is `shuffle`. Any other is iterated once for each epoch, when its `for` begins, and is the
         order; records that it gives several times have other random numbers each time.
     batch_sampler: iterated as a sampler is; each of its lists is a batch. batch_size=None: each sample is a batch, and `collate_fn`
         or `default_convert` gets it as it is.
@@ -119,10 +119,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         single = batch_sampler is None and batch_size is None
         self._given_collate = Single(self.collate_fn) if single else collate_fn
         self._why_not = self._why_torch(single)
-        plain = (
-            type(self.sampler) is RandomSampler and not self.sampler.replacement and self.sampler._num_samples is None
-        )
-        own = plain or type(self.sampler) in (SequentialSampler, DistributedSampler)
+        own = _is_our_order(self.sampler, dataset, sampler is not None)
         self._chosen: int | None = None  # the epoch of the next `for`, until the stream is open
         if sampler is None and batch_sampler is None and not self._why_not:
             self._take_over(Shuffled(self) if shuffle else InOrder(self))
@@ -274,6 +271,16 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def _begun(self) -> Iterator[Any]:
         """Batches of the loader for one epoch."""
+        if (
+            self._orders is not None
+            and self._restored is None
+            and self._orders.is_empty(epoch := self._epoch_to_come())
+        ):
+            if self._loader is None:
+                self._chosen = self._orders.least = epoch + 1
+            else:
+                self._loader.set_epoch(epoch + 1)
+            return iter(())
         loader = self._opened()
         distributed = type(self.sampler) is DistributedSampler and self._orders is None
         if not loader._restored:
@@ -511,6 +518,18 @@ class _Batches:
         else:
             self._left -= 1
         raise self._broken
+
+
+def _is_our_order(sampler: Any, dataset: Any, given: bool) -> bool:
+    """Whether Carya's own permutation, or none, stands for a sampler of torch's: one of all records of the dataset. `given`: by the user,
+    whose generator then says the order."""
+    if type(sampler) is RandomSampler:
+        if sampler.replacement or sampler._num_samples is not None or (given and sampler.generator is not None):
+            return False
+    elif type(sampler) not in (SequentialSampler, DistributedSampler):
+        return False
+    of = sampler.dataset if type(sampler) is DistributedSampler else sampler.data_source
+    return of is dataset or (hasattr(dataset, "__len__") and len(of) == len(dataset))
 
 
 def _gives_indices(sampler: Any) -> bool:

@@ -29,7 +29,7 @@ class Orders:
                 f"DataLoader: {self._name}: epoch {epoch} is past, and a sampler does not go back; make a new DataLoader"
             )
         while self._drawn <= epoch:
-            given = list(self._sampler)
+            given = list(iter(self._sampler))  # whose length nobody needs
             ends = self._ends(given) if self._batches else None
             listed = [index for batch in given for index in batch] if self._batches else given
             try:
@@ -38,6 +38,10 @@ class Orders:
                 raise self._no_index(listed) from None
             self._drawn, self._order = self._drawn + 1, Order(np.stack([order, _repeats(order)]), ends)
         return self._order
+
+    def is_empty(self, epoch: int) -> bool:
+        """Whether the sampler gives nothing. Errors: as of a call."""
+        return self(epoch).places.size == 0
 
     def _ends(self, given: list[Any]) -> np.ndarray[Any, Any]:
         sizes = [len(batch) if hasattr(batch, "__len__") else 0 for batch in given]
@@ -51,7 +55,9 @@ class Orders:
     def _no_index(self, listed: list[Any]) -> InvalidArgument:
         found = next((index for index in listed if not isinstance(index, int)), None)
         of = "lists of integers" if self._batches else "integers"
-        return InvalidArgument(f"DataLoader: {self._name}: it gave {found!r}; give a sampler of {of} of 0 or more")
+        return InvalidArgument(
+            f"DataLoader: {self._name}: it gave {found!r}; give a sampler of {of} of 0 or more, or num_workers=0, which asks for any keys"
+        )
 
     def state(self, state: dict[str, Any]) -> dict[str, Any]:
         """What a state has of it: a digest of the order that it is inside of."""
