@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -48,7 +49,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     replaced, exceptions name the record, augmentation depends on seed, epoch and record and not on workers, `state_dict()` and
     `load_state_dict()` resume at any step. What each argument means here:
 
-    dataset: map-style. It and `collate_fn` travel to the workers as for `carya.dataset`.
+    dataset: map-style. It and `collate_fn` travel to the workers as for `carya.dataset`. Samples are asked for one by one, also of a
+        dataset that has `__getitems__`.
     batch_size, drop_last: the same.
     shuffle: by Carya's permutation, keyed by the seed of `generator`, or else of torch (`torch.manual_seed`), and the epoch:
         another order than torch's own. `sampler` is of torch's classes and gives this order.
@@ -119,6 +121,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         single = batch_sampler is None and batch_size is None
         self._given_collate = Single(self.collate_fn) if single else collate_fn
         self._why_not = self._why_torch(single)
+        self._check_known(others)
         own = _is_our_order(self.sampler, dataset, sampler is not None)
         self._chosen: int | None = None  # the epoch of the next `for`, until the stream is open
         if sampler is None and batch_sampler is None and not self._why_not:
@@ -152,6 +155,16 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         if not hasattr(type(self.dataset), "__len__"):
             return "the dataset has no length"
         return ""
+
+    def _check_known(self, others: dict[str, Any]) -> None:
+        """Errors: Unsupported, where a newer torch has an argument that only its own engine knows the meaning of."""
+        known = inspect.signature(torch.utils.data.DataLoader.__init__).parameters
+        for name, value in others.items():
+            if name != "in_order" and not self._why_not and value != known[name].default:
+                raise Unsupported(
+                    f"DataLoader: {name}={value!r}: this version of carya does not know what torch {torch.__version__} means by it; leave "
+                    "it out, or give num_workers=0, by which torch's own engine runs"
+                )
 
     def _take_over(self, sampler: Shuffled | InOrder) -> None:
         """Put the stream's own sampler in the place of the one that torch made. Its class lets nobody assign one."""
