@@ -36,6 +36,11 @@ class TestIt(unittest.TestCase):
     def test_class(self):
         self.assertEqual({DataLoader.__module__, StatefulDataLoader.__module__}, {"carya._torch.dataloader"})
         self.assertTrue(Stateful)
+        loader = StatefulDataLoader(
+            [1, 2],
+            snapshot_every_n_steps=5,
+        )
+        self.assertEqual(len(loader), 2)
 """
 
 
