@@ -514,8 +514,9 @@ def test_a_user_s_daemon_without_clients_ends_and_the_next_client_finds_another(
     with running("", "--idle-exit", "0.2") as host, user(host, ALICE) as alice:
         seen = set()
         for _ in range(3):
-            assert alice.do(JOB + "loader.close()", job="work") == records_of_numbers()[0]
-            seen.add(host.daemons()[ALICE])
+            assert alice.do(JOB, job="work") == records_of_numbers()[0]
+            seen.add(host.daemons()[ALICE])  # while it has a client
+            alice.do("del batches; loader.close()")
             until(lambda: ALICE not in host.daemons())
         assert len(seen) == 3
         assert "signal" not in host.log()
