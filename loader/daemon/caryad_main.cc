@@ -70,10 +70,7 @@ Result<Settings> settings_of(const Arguments& arguments) {
 /// What is wrong in it is said and left out: one name that is gone must not take the service from all the others.
 UserRules rules_of(const UserSettings& users, EventLog& log) {
   std::vector<std::string> unknown;
-  UserRules rules{.admitted = Admitted::create(users.allow, unknown),
-                  .share = users.share,
-                  .shares = {},
-                  .descriptors = users.descriptors};
+  UserRules rules{.admitted = Admitted::create(users.allow, unknown), .share = users.share, .shares = {}};
   for (const auto& [name, share] : users.shares) {
     if (const auto number = user_number(name))
       rules.shares[*number] = share;
@@ -84,11 +81,13 @@ UserRules rules_of(const UserSettings& users, EventLog& log) {
     log.write(LogLevel::kWarning, "no such user or group" + field("name", name));
   rlimit most{};
   getrlimit(RLIMIT_NOFILE, &most);
-  if (rules.descriptors > most.rlim_max) {
-    log.write(LogLevel::kWarning,
-              "users.descriptors is more than LimitNOFILE" + field("limit", most.rlim_max));
-    rules.descriptors = most.rlim_max;
-  }
+  const auto bound = [&](UserShare& share, const std::string& key) {
+    if (share.descriptors <= most.rlim_max) return;
+    log.write(LogLevel::kWarning, key + " is more than LimitNOFILE" + field("limit", most.rlim_max));
+    share.descriptors = most.rlim_max;
+  };
+  bound(rules.share, "users.descriptors");
+  for (auto& [user, share] : rules.shares) bound(share, fmt::format("descriptors of user {}", user));
   return rules;
 }
 

@@ -27,6 +27,7 @@ constexpr double kShareOfMemory = 0.5;
 constexpr double kCacheShareOfMemory = 0.2;
 constexpr std::uint64_t kDiskBytes = 100'000'000'000, kSharedBytes = 1'000'000'000'000;
 constexpr double kUserWeightMin = 0.01, kUserWeightMax = 100;
+constexpr std::int64_t kDescriptorsMax = 1 << 20, kDaemonsMax = 64;  // of a user
 constexpr std::uint64_t kUserMemoryMin = 64 << 20;  // with less a daemon ends before it has a job
 
 /// Reads one value; gives what is allowed when it is not that.
@@ -267,7 +268,8 @@ std::map<std::string, Take> readers_into(Settings& settings, std::uint64_t memor
        words(settings.users.allow, R"(a list such as ["alice", "@train"], or ["*"] for everyone)")},
       {"users.weight", weight(settings.users.share.weight)},
       {"users.memory", user_memory(settings.users.share.memory_bytes, memory_bytes)},
-      {"users.descriptors", whole(settings.users.descriptors, 0, 1 << 20)},
+      {"users.descriptors", whole(settings.users.share.descriptors, 0, kDescriptorsMax)},
+      {"users.daemons", whole(settings.users.share.daemons, 1, kDaemonsMax)},
   };
   add_remote_readers(readers, settings.limits.remote);
   return readers;
@@ -336,6 +338,8 @@ class Reader {
     UserShare own = settings.users.share;
     keys["weight"] = weight(own.weight);
     keys["memory"] = user_memory(own.memory_bytes, memory_bytes_);
+    keys["descriptors"] = whole(own.descriptors, 0, kDescriptorsMax);
+    keys["daemons"] = whole(own.daemons, 1, kDaemonsMax);
     for (const auto& [key, node] : table) {
       const std::string path(key.str());
       if (node.is_table() && (path == "limits" || path == "cache" || path == "remote"))
@@ -424,8 +428,9 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
   for (const auto& [key, node] : users != nullptr ? *users : none) {
     const std::string one(key.str());
     if (!node.is_table())
-      return fail(Code::kInvalidArgument, place(node, name) + ": user." + one + " is no table; give [user." +
-                                              one + "] with a weight, memory, limits, cache or remote");
+      return fail(Code::kInvalidArgument,
+                  place(node, name) + ": user." + one + " is no table; give [user." + one +
+                      "] with a weight, memory, descriptors, daemons, limits, cache or remote");
     Settings others = settings;  // of another user: looked at for mistakes
     Settings& into = std::ranges::find(user, one) != user.end() ? settings : others;
     TRY(reader.read_user(one, *node.as_table(), into));

@@ -16,7 +16,6 @@ struct UserSettings {
   std::vector<std::string> allow{"*"};  ///< users, "@group", "*"
   UserShare share{};                    ///< of each user's processes, beside those of the others
   std::map<std::string, UserShare> shares{};
-  std::uint64_t descriptors = 0;  ///< of each user's daemon; 0: as many as the daemon of all users has
 
   bool operator==(const UserSettings&) const = default;
 };

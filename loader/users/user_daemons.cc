@@ -30,10 +30,8 @@ constexpr std::uint64_t kOwnSocketBit = 1ULL << 63;
 constexpr int kWaitingBytes = 16 << 10;
 /// Starts of one user's daemons: so many at once, so many a second.
 constexpr double kStartsMax = 20, kStartsPerS = 5;
-/// Daemons of one user, by other groups.
-constexpr std::ptrdiff_t kDaemonsOfUserMax = 4;
-/// Of which so many run, those that are ending among them.
-constexpr std::ptrdiff_t kRunningOfUserMax = 2 * kDaemonsOfUserMax;
+/// For each daemon that a user may have, so many run, those that are ending among them.
+constexpr std::ptrdiff_t kRunningOfEach = 2;
 /// Of the page so many questions are answered in a row.
 constexpr int kQuestionsMax = 64;
 /// A page that ended is started again after this.
@@ -259,9 +257,14 @@ Result<UserDaemons::Daemon*> UserDaemons::daemon_for(const Rights& rights) {
     return fail(Code::kExhausted, fmt::format("caryad: {} daemons of users, the limit", daemons_.size()));
   const auto of_user = [&](const auto& one) { return one.second->rights.uid == rights.uid; };
   const auto running = std::ranges::count_if(daemons_, of_user);  // those that are ending among them
-  if (std::ranges::count_if(current_, of_user) >= kDaemonsOfUserMax || running >= kRunningOfUserMax)
-    return fail(Code::kExhausted,
-                fmt::format("caryad: {} daemons of this user; end the jobs of one set of groups", running));
+  const std::ptrdiff_t most = options_.rules.share_of(rights.uid).daemons;
+  if (std::ranges::count_if(current_, of_user) >= most || running >= kRunningOfEach * most)
+    return fail(
+        Code::kExhausted,
+        fmt::format(
+            "caryad: {} daemons of this user; end the jobs of one set of groups: its daemon "
+            "ends when it has had none for ten minutes, or ask for more in [users] daemons of caryad.toml",
+            running));
   Allowance& own = allowance_of(rights.uid);
   if (own.starts < 1)
     return fail(Code::kTimeout, "caryad: the daemon of this user ended too often; try again in a second");
@@ -301,11 +304,12 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   const UniqueFd theirs(ends[1]);
   setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kWaitingBytes, sizeof(kWaitingBytes));
 
-  ASSIGN(StartedProcess process, start_process({.command = options_.command,
-                                                .rights = rights,
-                                                .groups = groups_of(rights.uid),
-                                                .descriptors = options_.rules.descriptors},
-                                               theirs.get()));
+  ASSIGN(StartedProcess process,
+         start_process({.command = options_.command,
+                        .rights = rights,
+                        .groups = groups_of(rights.uid),
+                        .descriptors = options_.rules.share_of(rights.uid).descriptors},
+                       theirs.get()));
   if (Status watched = poller_.watch(process.process.get(), daemon->tag); !watched) {
     end_process(process);
     return std::unexpected(std::move(watched.error()));

@@ -29,7 +29,6 @@ struct UserRules {
     const auto own = shares.find(user);
     return own != shares.end() ? own->second : share;
   }
-  std::uint64_t descriptors = 0;  ///< that the daemon of a user may have open; 0: as many as this process
 };
 
 struct UserDaemonsOptions {

@@ -9,10 +9,15 @@
 
 namespace carya::loader {
 
-/// What the kernel gives to the processes of a user.
+/// Daemons of one user, if nobody says otherwise.
+inline constexpr std::uint32_t kDaemonsOfUser = 4;
+
+/// What the processes of a user may have. Weight and memory are of all together, and kept here.
 struct UserShare {
-  double weight = 1;               ///< of the processor, beside the other users
-  std::uint64_t memory_bytes = 0;  ///< at most; 0: no limit
+  double weight = 1;                       ///< of the processor, beside the other users
+  std::uint64_t memory_bytes = 0;          ///< at most; 0: no limit
+  std::uint64_t descriptors = 0;           ///< of each daemon; 0: as many as the daemon of all users
+  std::uint32_t daemons = kDaemonsOfUser;  ///< at a time, one for each set of groups
 
   bool operator==(const UserShare&) const = default;
 };

@@ -94,37 +94,39 @@ max_cost_per_hour = 2.5
 allow = ["alice", "@train"]
 weight = 2
 descriptors = 99
+daemons = 3
 )");
-  const Settings expected{.socket = "/run/x.sock",
-                          .log_level = "debug",
-                          .drain_s = 1.5,
-                          .connections = 3,
-                          .metrics = "127.0.0.1:0",
-                          .limits = {.jobs = 4,
-                                     .readers = 5,
-                                     .shared_bytes = 70'000,
-                                     .cache = {.memory_bytes = 30'000,
-                                               .disk = {"/nvme/carya", 5'000'000'000},
-                                               .shared = {"/nfs/carya", 6'000'000'000'000},
-                                               .write_bytes_per_day = 7'000'000'000},
-                                     .threads = 6,
-                                     .cores = 8,
-                                     .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
-                                     .linger_s = 2,
-                                     .remote = {.workers = {"w1:7070", "w2:7070"},
-                                                .certificate = "c",
-                                                .key = "k",
-                                                .authority = "a",
-                                                .server_name = "n",
-                                                .insecure = true,
-                                                .token = "t",
-                                                .token_file = "/run/word",
-                                                .user = "u",
-                                                .prices = {.host_per_hour = 3, .worker_per_hour = 0.5},
-                                                .goal = {.objective = autotune::Objective::kSpeed,
-                                                         .workers_max = 9,
-                                                         .workers_cost_per_hour_max = 2.5}}},
-                          .users = {.allow = {"alice", "@train"}, .share = {.weight = 2}, .descriptors = 99}};
+  const Settings expected{
+      .socket = "/run/x.sock",
+      .log_level = "debug",
+      .drain_s = 1.5,
+      .connections = 3,
+      .metrics = "127.0.0.1:0",
+      .limits = {.jobs = 4,
+                 .readers = 5,
+                 .shared_bytes = 70'000,
+                 .cache = {.memory_bytes = 30'000,
+                           .disk = {"/nvme/carya", 5'000'000'000},
+                           .shared = {"/nfs/carya", 6'000'000'000'000},
+                           .write_bytes_per_day = 7'000'000'000},
+                 .threads = 6,
+                 .cores = 8,
+                 .folders = {.roots = {"/data", "/srv/photos"}, .cache_dirs = {}},
+                 .linger_s = 2,
+                 .remote = {.workers = {"w1:7070", "w2:7070"},
+                            .certificate = "c",
+                            .key = "k",
+                            .authority = "a",
+                            .server_name = "n",
+                            .insecure = true,
+                            .token = "t",
+                            .token_file = "/run/word",
+                            .user = "u",
+                            .prices = {.host_per_hour = 3, .worker_per_hour = 0.5},
+                            .goal = {.objective = autotune::Objective::kSpeed,
+                                     .workers_max = 9,
+                                     .workers_cost_per_hour_max = 2.5}}},
+      .users = {.allow = {"alice", "@train"}, .share = {.weight = 2, .descriptors = 99, .daemons = 3}}};
   EXPECT_EQ(settings, expected);
 }
 
@@ -135,9 +137,12 @@ jobs = 9
 readers = 3
 [users]
 memory = "1GiB"
+descriptors = 500
 [user.alice]
 weight = 3
 memory = "512MiB"
+descriptors = 60
+daemons = 1
 roots = []
 limits.jobs = 2
 cache.disk = "/nvme/alice"
@@ -152,8 +157,9 @@ limits.jobs = 4
   };
   const Settings others = of({"bob", "1001"}), alice = of({"alice", "1002"}),
                  by_number = of({"carl", "1000"});
-  const std::map<std::string, UserShare> shares{{"1000", {.weight = 1, .memory_bytes = 1ULL << 30}},
-                                                {"alice", {.weight = 3, .memory_bytes = 512ULL << 20}}};
+  const std::map<std::string, UserShare> shares{
+      {"1000", {.weight = 1, .memory_bytes = 1ULL << 30, .descriptors = 500, .daemons = 4}},
+      {"alice", {.weight = 3, .memory_bytes = 512ULL << 20, .descriptors = 60, .daemons = 1}}};
   for (const Settings& one : {others, alice, by_number}) {
     EXPECT_EQ(one.users.shares, shares);
     EXPECT_EQ(one.users.share.memory_bytes, 1ULL << 30);
@@ -174,6 +180,8 @@ TEST(Settings, MistakesInATableOfAnyUserAreNamed) {
               HasSubstr("c.toml:2: user.alice.weight: got 0; give a number of 0.01 to 100"));
   EXPECT_THAT(error_of("[user.alice]\nmemory = \"1KiB\"\n"),
               HasSubstr("user.alice.memory: got '1KiB'; give 64MiB or more, or \"\" for no limit"));
+  EXPECT_THAT(error_of("[user.alice]\ndaemons = 0\n"),
+              HasSubstr("user.alice.daemons: got 0; give an integer of 1 to 64"));
   EXPECT_THAT(error_of("[user.alice]\nlimits.jobs = 0\n"), HasSubstr("user.alice.limits.jobs: got 0; give"));
   EXPECT_THAT(error_of("[user.alice]\nlimits.connections = 1\n"),
               HasSubstr("user.alice.limits.connections is no"));
