@@ -8,13 +8,16 @@ p99 that the job has alone with the daemon, over its share, since batches of unl
 twice that. `--functions`:
 jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native
 jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
-batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it.
+batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it. `--paces`: such jobs at paces of
+1 : 2 : 4, and others of which one pauses, one dies and one comes late; each has the bits of a lone run, and waits for a
+batch 7 s at most, since who keeps the others waiting for 5 s is parted. The exit status is 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -24,6 +27,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +50,8 @@ MIXED: tuple[tuple[list[tuple[str, float]], list[float]], ...] = (
     ([("photos", 2.0), ("blur", 1.0)], [1.0, 0.5]),
     ([(KINDS[i % 3], WEIGHTS[i % 4]) for i in range(12)], [1.0, 2.0, 3.0, 0.5]),
 )
-WITHIN, GAP_MAX = 0.05, 2.0
+WITHIN, GAP_MAX, WAIT_MAX_S = 0.05, 2.0, 7.0
+STEP_S = 0.02  # of trainers that keep a pace
 
 
 def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
@@ -57,9 +62,9 @@ def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
     return (chain.gaussian_blur(9) if kind == "blur" else chain).batch(16)
 
 
-def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
-    """Trainers of one job's batches, which take a fixed number of them; CPU seconds of the daemon."""
-    lone = 0.0
+def sweep(counts: list[int], batches: int, photos: list[str]) -> bool:
+    """Trainers of one job's batches, which take a fixed number of them; CPU seconds of the daemon. Whether the bar is kept."""
+    lone, kept = 0.0, True
     for count in counts:
         with running() as daemon:
             task = {"photos": photos, "socket": daemon.socket, "share": count, "batches": batches}
@@ -76,6 +81,72 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> None:
             f"{count:3} equal jobs of {batches} batches each: {made} were made, in {spent_s:.2f} CPU s, {spent_s / lone:.3f} of one job's"
         )
         print(json.dumps({"bench": "fair_shares", "sweep": count, **of_one}), flush=True)
+        kept = kept and spent_s <= (1 + WITHIN) * lone
+    return kept
+
+
+def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
+    """Trainers of one job's batches, each at a pace of its own. Whether the bars are kept."""
+    lone, _ = keep_pace({"photos": photos, "socket": "", "pace": 0.0, "batches": batches})
+    middle = batches // 2
+    groups: dict[str, list[tuple[str, dict[str, float]]]] = {
+        "1 : 2 : 4": [(f"{STEP_S * 1000 * slow:g} ms a step", {"pace": STEP_S * slow}) for slow in (4, 2, 1)],
+        "a pause, a death, a late one": [
+            ("steady", {}),
+            (f"pauses {pause_s:g} s", {"pauses": middle, "pause_s": pause_s}),
+            ("dies", {"dies": middle}),
+            ("comes late", {"late_s": middle * STEP_S}),
+        ],
+    }
+    kept = True
+    for group, jobs in groups.items():
+        with running() as daemon:
+            count = sum("late_s" not in job for _, job in jobs)
+            trainers = []
+            for _, job in sorted(jobs, key=lambda one: one[1].get("late_s", 0)):
+                time.sleep(job.get("late_s", 0))
+                task = {"photos": photos, "socket": daemon.socket, "pace": STEP_S, "batches": batches, **job}
+                trainers.append(started({**task, "share": 1 if "late_s" in job else count}))
+            answers = [trainer.communicate()[0] for trainer in trainers]
+            spent_s = cpu_s(daemon.process.pid)
+        print(f"{group}: {spent_s:.2f} CPU s of the daemon")
+        for (name, job), answer in zip(jobs, answers, strict=True):
+            if "dies" in job:
+                continue
+            digest, seen = json.loads(answer)
+            seen |= {"job": name, "same_bits": digest == lone}
+            kept = kept and seen["same_bits"] and seen["longest_wait_s"] <= WAIT_MAX_S
+            print(
+                f"  {name:14} {seen['took_s']:6.1f} s, by its own pace {seen['own_s']:6.1f}; longest wait "
+                f"{seen['longest_wait_s']:.2f} s; {'the bits of a lone run' if seen['same_bits'] else 'OTHER BITS'}"
+            )
+            print(json.dumps({"bench": "fair_shares", "paces": group, **seen}), flush=True)
+    return kept
+
+
+def keep_pace(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A trainer of a sweep with a step of so many s; without a socket in this process, alone. Of what it took: a digest, and
+    how long it took beside what its steps and its pause take, and the longest that it waited for a batch."""
+    served = {"daemon": task["socket"], "share": ("paces", task["share"])} if task["socket"] else {"daemon": "embedded"}
+    bits, taken, longest_s, own_s = hashlib.blake2b(), 0, 0.0, 0.0
+    with carya.Loader(pipeline("photos", [str(path) for path in task["photos"]]), **served) as loader:
+        begun = asked = 0.0
+        while taken < task["batches"]:
+            for batch in loader:
+                now = time.monotonic()
+                longest_s = max(longest_s, now - asked) if taken else 0.0  # the first one waits for all
+                begun = begun or now
+                bits.update(np.ascontiguousarray(batch["image"]))
+                taken += 1
+                if taken == task.get("dies"):
+                    os._exit(9)
+                step_s = task["pace"] + (task["pause_s"] if taken == task.get("pauses") else 0)
+                time.sleep(step_s)
+                own_s += step_s
+                asked = time.monotonic()
+                if taken == task["batches"]:
+                    break
+    return bits.hexdigest(), {"took_s": asked - begun, "own_s": own_s, "longest_wait_s": longest_s}
 
 
 def follow(task: dict[str, object]) -> None:
@@ -255,8 +326,8 @@ def play(jobs: list[tuple[str, float]], seconds: float, photos: list[str]) -> li
     return rows
 
 
-def say(rows: list[dict[str, object]], alone: dict[str, float]) -> None:
-    """A table. `alone`: gap_p99 of a lone job, by kind."""
+def say(rows: list[dict[str, object]], alone: dict[str, float]) -> bool:
+    """A table. `alone`: gap_p99 of a lone job, by kind. Whether the bars are kept."""
     print(
         f"{len(rows)} jobs\n{'job':8} {'kind':8} {'weight':>6} {'thread s':>9} {'of share':>9} {'gap p99':>8} {'of alone':>9} {'batches':>8}"
     )
@@ -272,12 +343,14 @@ def say(rows: list[dict[str, object]], alone: dict[str, float]) -> None:
         f"worst {max(off):.1%}, median {statistics.median(off):.1%}; allowed {WITHIN:.0%}; gap {gap:.2f}x of a lone job's; allowed {GAP_MAX}x"
     )
     print(json.dumps({"bench": "fair_shares", "jobs": len(rows), "alone": alone, "rows": rows}), flush=True)
+    return max(off) <= WITHIN and gap <= GAP_MAX
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", action="append", type=int, default=[], help="number of jobs (default 2, 4, 16)")
     parser.add_argument("--sweep", action="store_true", help="only equal jobs that share their batches")
+    parser.add_argument("--paces", action="store_true", help="only jobs that share their batches, at unlike paces")
     parser.add_argument("--functions", action="store_true", help="only jobs with Python functions")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
@@ -286,6 +359,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.train:
         task = json.loads(options.train)
+        if "pace" in task:
+            print(json.dumps(keep_pace(task)), flush=True)
+            return 0
         call(task) if "calls" in task else follow(task) if "share" in task else train(task)
         return 0
     seconds = 0.5 if options.smoke else options.seconds
@@ -301,15 +377,18 @@ def main() -> int:
                 functions(weights, seconds, natives, photos)
         if options.functions:
             return 0
+        kept = True
         if options.sweep or options.smoke:
-            sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 1000, photos)
-        counts = [] if options.sweep else counts
+            kept = sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 1000, photos)
+        if options.paces or options.smoke:
+            kept = paces(10 if options.smoke else 1000, 0.1 if options.smoke else 60, photos) and kept
+        counts = [] if options.sweep or options.paces else counts
         kinds = KINDS[: max(counts, default=0)]
         alone = {kind: float(str(play([(kind, 1.0)], seconds, photos)[0]["gap_p99"])) for kind in kinds}
         for count in counts:
             jobs = [(KINDS[i % len(KINDS)], WEIGHTS[i % len(WEIGHTS)]) for i in range(count)]
-            say(play(jobs, seconds, photos), alone)
-    return 0
+            kept = say(play(jobs, seconds, photos), alone) and kept
+    return 0 if kept or options.smoke else 1
 
 
 if __name__ == "__main__":

@@ -47,8 +47,10 @@ struct HostRank {
     std::uint64_t seeks = 0;  ///< how many seeks the replica has asked for
     std::uint64_t told = 0;   ///< the sequence up to which it was told of broken records
     transforms::OnError on_error{};
-    bool parted = false;       ///< of a shared rank: it gets no more slots, and comes again elsewhere
-    std::uint32_t behind = 0;  ///< of a shared rank: how many looks in a row it kept others waiting
+    bool parted = false;        ///< of a shared rank: it gets no more slots, and comes again elsewhere
+    std::uint32_t behind = 0;   ///< of a shared rank: how many looks in a row it had what others need next
+    double kept_waiting_s = 0;  ///< of a shared rank: how long others waited for it, less what they may wait
+    std::uint64_t waited_ns = 0;  ///< of a shared rank: how long it says it has waited, at the last look
   };
   /// A reader that closed its loader while others continue. Its process may still look at the slots that it holds.
   struct Departed {
@@ -69,9 +71,10 @@ struct HostRank {
   /// Its readers are independent jobs. Each comes where the stream is, goes where it likes, and is parted from the rest
   /// when it keeps them waiting; it then attaches again, there or elsewhere. Their replica numbers are given here.
   bool shared = false;
-  std::uint32_t members_ever = 0;    ///< numbers given to members of a shared rank
-  std::uint32_t short_of_slots = 0;  ///< how many looks in a row readers that were sent away held too many
-  bool given_up = false;             ///< for that: nobody joins a shared rank any more
+  std::uint32_t members_ever = 0;     ///< numbers given to members of a shared rank
+  std::int64_t shares_looked_ns = 0;  ///< when its members were last looked at; 0: never
+  std::uint32_t short_of_slots = 0;   ///< how many looks in a row readers that were sent away held too many
+  bool given_up = false;              ///< for that: nobody joins a shared rank any more
   std::uint32_t lagged = 0;  ///< how often some of its members were sent away since they kept others waiting
   std::int64_t closed_until_ns = 0;   ///< for that: nobody joins those that read it before
   std::int64_t gathers_until_ns = 0;  ///< then a shared rank begins with those that are there

@@ -2,13 +2,30 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <utility>
 
 namespace carya::loader {
 namespace {
 
+/// How long members have waited since the last look, by replica. A member says so itself: no more than passed is believed.
+std::map<std::uint32_t, double> waited_s(HostRank& rank, double passed_s) {
+  std::map<std::uint32_t, double> found;
+  for (auto& [replica, member] : rank.members) {
+    if (member.parted) continue;
+    const std::uint64_t total_ns = rank.stream->waited_ns(member.reader);
+    const std::uint64_t more_ns = total_ns - std::min(std::exchange(member.waited_ns, total_ns), total_ns);
+    found[replica] = std::min(static_cast<double>(more_ns) * 1e-9, passed_s);
+  }
+  return found;
+}
+
 /// Where no slot is left to fill, the reader that owes the most keeps one waiting that owes one at most. It does not in a
-/// stream that is slow for all, or between trainers that are all slow.
+/// stream that is slow for all, or between trainers that are all slow. Of readers that keep pace one is always the last,
+/// with all slots, where batches are made faster than they are taken: what counts is how long the others wait for it.
 void part_who_is_behind(HostRank& rank, std::int64_t now_ns) {
+  const std::int64_t before_ns = std::exchange(rank.shares_looked_ns, now_ns);
+  const double passed_s = before_ns == 0 ? 0 : static_cast<double>(now_ns - before_ns) * 1e-9;
+  const std::map<std::uint32_t, double> waited = waited_s(rank, passed_s);
   if (!rank.running || rank.live() < 2) return;
   std::map<std::uint32_t, std::uint32_t> owed;
   std::uint32_t least = UINT32_MAX, most = 0;
@@ -18,6 +35,9 @@ void part_who_is_behind(HostRank& rank, std::int64_t now_ns) {
     least = std::min(least, owed[replica]);
     most = std::max(most, owed[replica]);
   }
+  double longest_s = 0;  // that one waited which is ahead
+  for (const auto& [replica, seconds] : waited)
+    if (owed.at(replica) <= 1) longest_s = std::max(longest_s, seconds);
   // Not only the slots that one owes count: others may hold the rest, here or after they have left.
   const shm::SlotRingStats ring = rank.stream->figures().ring;
   const bool is_full = ring.free + ring.filling <= 1;
@@ -26,7 +46,10 @@ void part_who_is_behind(HostRank& rank, std::int64_t now_ns) {
     HostRank::Member& member = rank.members.at(replica);
     const bool behind = is_full && least <= 1 && slots == most && slots > least;
     member.behind = behind ? member.behind + 1 : 0;
-    if (member.behind < kBehindMax) continue;
+    member.kept_waiting_s = std::max(0.0, member.kept_waiting_s - kMayWaitShare * passed_s);
+    if (member.behind >= 2)
+      member.kept_waiting_s += longest_s;  // else some of it was for what was being made
+    if (member.kept_waiting_s < kKeptWaitingMaxS) continue;
     rank.send_away(member, "it fell behind the others that share its batches");
     parted = true;
   }
@@ -40,7 +63,7 @@ void give_up_if_short(HostRank& rank) {
   const bool is_short =
       rank.running && rank.live() > 0 && rank.stream->held_by_retired() + 2 > rank.stream->slots();
   rank.short_of_slots = is_short ? rank.short_of_slots + 1 : 0;
-  if (rank.short_of_slots < kBehindMax || rank.given_up) return;
+  if (rank.short_of_slots < kShortMax || rank.given_up) return;
   rank.given_up = true;
   rank.send_all_away("others hold the slots of its stream");
 }

@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from daemons import Daemon, running
+from daemons import Daemon, running, until
 from streams import numbers, records
 
 import carya
@@ -108,6 +109,75 @@ def test_one_that_comes_late_sees_all_from_the_beginning(daemon: Daemon) -> None
     late = trainer(daemon, ("sweep", 1))
     assert said(late) == alone()
     assert said(first, "go\n") == alone()
+
+
+def test_those_that_keep_pace_stay_together_though_one_is_always_last(daemon: Daemon) -> None:
+    """Batches are made faster than they are taken: who is last has all slots, and the others hardly wait for it."""
+    jobs = [trainer(daemon, ("sweep", 3), 5, step_s=step_s, pauses_at=490) for step_s in (0.02, 0.02, 0.022)]
+    for job in jobs:
+        assert job.stdout is not None
+        assert [job.stdout.readline() for _ in range(2)] == ["here\n", "pause\n"]
+    status = daemon.status()["jobs"]
+    assert [len(rank["readers"]) for job in status for rank in job["ranks"]] == [3], "one stream for all"
+    assert [said(job, "go\n") for job in jobs] == [alone(5)] * 3
+
+
+def test_trainers_of_unlike_speeds_part_and_see_the_same(daemon: Daemon) -> None:
+    jobs = {step_s: trainer(daemon, ("sweep", 3), step_s=step_s) for step_s in (0.06, 0.03, 0.015)}
+    assert said(jobs[0.015]) == alone()
+    assert jobs[0.06].poll() is None, "who is fast is not held to the pace of who is slow"
+    assert [said(jobs[step_s]) for step_s in (0.03, 0.06)] == [alone()] * 2
+
+
+def photo_pipeline(photos: Path, *, blurred: bool = False) -> carya.Pipeline:
+    chain = carya.image_folder(photos).shuffle(seed=3).decode_image().resize((48, 48)).random_horizontal_flip()
+    return (chain.gaussian_blur(3) if blurred else chain).batch(4)
+
+
+def test_one_that_comes_late_or_differs_later_takes_what_the_others_keep(daemon: Daemon, photos: Path) -> None:
+    options: dict[str, Any] = {"share": "sweep", "epochs": 2, "cache": {"memory": "64MB", "after": "resize"}}
+    with carya.Loader(photo_pipeline(photos), daemon=daemon.socket, **options) as first:
+        made = pictures(first)
+        for blurred in (False, True):
+            pipeline = photo_pipeline(photos, blurred=blurred)
+            with carya.Loader(pipeline, daemon=daemon.socket, **options) as later:
+                assert len(daemon.status()["jobs"]) == 2
+                seen = pictures(later)
+                kept = later.stats()["cache"]
+                assert kept["hits"] >= 27, "of the next epoch only what is ahead is looked up: fewer"
+            with carya.Loader(pipeline, daemon="embedded", epochs=2) as lone:
+                for a, b in zip(seen, pictures(lone), strict=True):
+                    np.testing.assert_array_equal(a, b)
+            if not blurred:
+                np.testing.assert_array_equal(np.concatenate(seen), np.concatenate(made))
+
+
+def pictures(loader: carya.Loader) -> list[np.ndarray[Any, Any]]:
+    return [np.array(batch["image"]) for batch in loader]
+
+
+def test_each_is_told_of_all_broken_records_of_its_batches(daemon: Daemon, damaged: list[str]) -> None:
+    """Those that keep pace, one that keeps the others waiting until it is parted, and one that comes late."""
+    pipeline = carya.files(damaged).shuffle(seed=3).decode_image().resize((48, 48)).batch(2)
+    options: dict[str, Any] = {"on_error": "mask", "epochs": 2, "slots": 3}
+
+    def told(share: tuple[str, int] | None, pause_s: float = 0) -> list[dict[str, Any]]:
+        where = {"daemon": daemon.socket, "share": share} if share else {"daemon": "embedded"}
+        with carya.Loader(pipeline, **where, **options) as loader:
+            batches = 0
+            for _ in range(2):
+                for _batch in loader:
+                    time.sleep(pause_s if batches == 1 else 0.02)
+                    batches += 1
+            return sorted(loader.quarantine(), key=lambda entry: (entry["epoch"], entry["position"]))
+
+    with ThreadPoolExecutor(4) as pool:
+        together = [pool.submit(told, ("sweep", 3), pause_s) for pause_s in (0.02, 0.02, 9.0)]
+        until(lambda: any(rank["batches"] > 5 for job in daemon.status()["jobs"] for rank in job["ranks"]))
+        late = pool.submit(told, ("sweep", 1))
+        found = [one.result(300) for one in (*together, late)]
+    assert found == [told(None)] * 4
+    assert found[0]
 
 
 def test_one_that_never_gives_back_costs_the_others_a_stream_and_no_more(daemon: Daemon) -> None:
