@@ -8,9 +8,10 @@ p99 that the job has alone with the daemon, over its share, since batches of unl
 twice that. `--functions`:
 jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native
 jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
-batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it. `--paces`: such jobs at paces of
-1 : 2 : 4, and others of which one pauses, one dies and one comes late; each has the bits of a lone run, and waits for a
-batch 7 s at most, since who keeps the others waiting for 5 s is parted. The exit status is 1 where a bar is missed.
+batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it. `--paces`: such jobs which
+are slower than batches are made: at equal paces (1.05 of one at most again), at paces of 1 : 2 : 4, and others of which one
+pauses, one dies and one comes late; each has the bits of a lone run, and waits for a batch 7 s at most, since who stands
+still is parted after 5. The exit status is 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ MIXED: tuple[tuple[list[tuple[str, float]], list[float]], ...] = (
 )
 WITHIN, GAP_MAX, WAIT_MAX_S = 0.05, 2.0, 7.0
 STEP_S = 0.02  # of trainers that keep a pace
+TOGETHER = ("equal", "up to 3 % slower")  # groups of trainers that make each batch once
 
 
 def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
@@ -88,8 +90,13 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> bool:
 def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
     """Trainers of one job's batches, each at a pace of its own. Whether the bars are kept."""
     lone, _ = keep_pace({"photos": photos, "socket": "", "pace": 0.0, "batches": batches})
+    lone_s = lone_cpu_s(batches, photos)
     middle = batches // 2
     groups: dict[str, list[tuple[str, dict[str, float]]]] = {
+        "equal": [(f"{number + 1}", {}) for number in range(4)],
+        "up to 3 % slower": [
+            (f"{STEP_S * 1000 * slow:g} ms a step", {"pace": STEP_S * slow}) for slow in (1, 1.01, 1.02, 1.03)
+        ],
         "1 : 2 : 4": [(f"{STEP_S * 1000 * slow:g} ms a step", {"pace": STEP_S * slow}) for slow in (4, 2, 1)],
         "a pause, a death, a late one": [
             ("steady", {}),
@@ -109,7 +116,10 @@ def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
                 trainers.append(started({**task, "share": 1 if "late_s" in job else count}))
             answers = [trainer.communicate()[0] for trainer in trainers]
             spent_s = cpu_s(daemon.process.pid)
-        print(f"{group}: {spent_s:.2f} CPU s of the daemon")
+        of_one = spent_s / lone_s
+        print(f"{group}: {spent_s:.2f} CPU s of the daemon, {of_one:.3f} of those for one job of that pace")
+        # Those that keep pace stay together: made once for all.
+        kept = kept and (group not in TOGETHER or of_one <= 1 + WITHIN)
         for (name, job), answer in zip(jobs, answers, strict=True):
             if "dies" in job:
                 continue
@@ -122,6 +132,14 @@ def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
             )
             print(json.dumps({"bench": "fair_shares", "paces": group, **seen}), flush=True)
     return kept
+
+
+def lone_cpu_s(batches: int, photos: list[str]) -> float:
+    """CPU seconds of the daemon for one such trainer."""
+    with running() as daemon:
+        task = {"photos": photos, "socket": daemon.socket, "share": 1, "pace": STEP_S, "batches": batches}
+        started(task).communicate()
+        return cpu_s(daemon.process.pid)
 
 
 def keep_pace(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
