@@ -48,7 +48,6 @@ struct HostRank {
     std::uint64_t told = 0;   ///< the sequence up to which it was told of broken records
     transforms::OnError on_error{};
     bool parted = false;        ///< of a shared rank: it gets no more slots, and comes again elsewhere
-    std::uint32_t behind = 0;   ///< of a shared rank: how many looks in a row it had what others need next
     double kept_waiting_s = 0;  ///< of a shared rank: how long others waited for it, less what they may wait
     std::uint64_t waited_ns = 0;  ///< of a shared rank: how long it says it has waited, at the last look
   };

@@ -45,10 +45,9 @@ void part_who_is_behind(HostRank& rank, std::int64_t now_ns) {
   for (const auto& [replica, slots] : owed) {
     HostRank::Member& member = rank.members.at(replica);
     const bool behind = is_full && least <= 1 && slots == most && slots > least;
-    member.behind = behind ? member.behind + 1 : 0;
     member.kept_waiting_s = std::max(0.0, member.kept_waiting_s - kMayWaitShare * passed_s);
-    if (member.behind >= 2)
-      member.kept_waiting_s += longest_s;  // else some of it was for what was being made
+    // Where it waited itself, all waited for what was being made.
+    if (behind) member.kept_waiting_s += std::max(0.0, longest_s - waited.at(replica));
     if (member.kept_waiting_s < kKeptWaitingMaxS) continue;
     rank.send_away(member, "it fell behind the others that share its batches");
     parted = true;

@@ -29,7 +29,7 @@ void look_after_shares(const HostJobs& jobs, std::int64_t now_ns);
 /// The first batch of a shared stream waits so long for the others.
 inline constexpr std::int64_t kGatherNs = 60'000'000'000;
 /// Those that are ahead may wait for the last one for this share of the time, and so many s beyond it. One that stands still
-/// is parted after 5 to 6 s, one that takes a tenth longer for a step than the others after 90. Measured: four trainers of
+/// is parted after 5 to 6 s, one that takes a tenth longer for a step than the others after 100. Measured: four trainers of
 /// 20 ms a step keep together, of which a lone look at who has all slots parted one every 15 s (bench/fair_shares.py --paces).
 inline constexpr double kMayWaitShare = 0.05, kKeptWaitingMaxS = 4;
 /// So many looks in a row there may be too few slots to work with.
