@@ -33,7 +33,7 @@ struct Figure {
   double (*value)(const Subject&);
 };
 
-constexpr std::array<Figure<DaemonStatus>, 16> kDaemonFigures{{
+constexpr std::array<Figure<DaemonStatus>, 12> kDaemonFigures{{
     {"carya_readers_attached_total", "counter", "Readers that attached since the daemon's start.",
      [](const DaemonStatus& d) { return real(d.attached); }},
     {"carya_readers_detached_total", "counter", "Readers that closed their loader.",
@@ -58,14 +58,6 @@ constexpr std::array<Figure<DaemonStatus>, 16> kDaemonFigures{{
      [](const DaemonStatus& d) { return d.guests_cpu_s; }},
     {"carya_uptime_seconds", "gauge", "Seconds since the daemon's start.",
      [](const DaemonStatus& d) { return d.up_s; }},
-    {"process_cpu_seconds_total", "counter", "CPU time of the daemon, user and system.",
-     [](const DaemonStatus& d) { return d.cpu_s; }},
-    {"process_resident_memory_bytes", "gauge", "Memory of the daemon that is in RAM.",
-     [](const DaemonStatus& d) { return real(d.memory_bytes); }},
-    {"process_open_fds", "gauge", "Descriptors that the daemon has open.",
-     [](const DaemonStatus& d) { return real(d.descriptors); }},
-    {"process_max_fds", "gauge", "The most descriptors that it may have.",
-     [](const DaemonStatus& d) { return real(d.descriptors_limit); }},
 }};
 
 constexpr std::array<Figure<RankStatus>, 7> kRankFigures{{
@@ -215,6 +207,12 @@ std::string metrics_text(const DaemonStatus& status) {
     lines.family(figure.name, figure.type, figure.help);
     lines.value("", figure.value(status));
   }
+  add_process(lines,
+              {.cpu_s = status.cpu_s,
+               .memory_bytes = status.memory_bytes,
+               .descriptors = status.descriptors,
+               .descriptors_limit = status.descriptors_limit},
+              "daemon");
   for (const auto& figure : kRankFigures) {
     lines.family(figure.name, figure.type, figure.help);
     each_rank(status, [&](const RankStatus& rank, const std::string& labels) {

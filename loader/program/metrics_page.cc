@@ -37,6 +37,21 @@ std::string metric_number(double value) {
   return {digits.data(), end};
 }
 
+void add_process(MetricsText& lines, const ProcessFigures& process, const std::string& program) {
+  const auto add = [&](const char* name, const char* type, const std::string& help, double value) {
+    lines.family(name, type, help.c_str());
+    lines.value("", value);
+  };
+  add("process_cpu_seconds_total", "counter", "CPU time of the " + program + ", user and system.",
+      process.cpu_s);
+  add("process_resident_memory_bytes", "gauge", "Memory of the " + program + " that is in RAM.",
+      static_cast<double>(process.memory_bytes));
+  add("process_open_fds", "gauge", "Descriptors that the " + program + " has open.",
+      static_cast<double>(process.descriptors));
+  add("process_max_fds", "gauge", "The most descriptors that it may have.",
+      static_cast<double>(process.descriptors_limit));
+}
+
 Result<std::unique_ptr<HttpPage>> serve_metrics_pages(const std::string& address, MetricsSource source) {
   ASSIGN(HttpListening listening, listen_for_pages(address));
   return HttpPage::create(std::move(listening),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "loader/program/http_page.h"
+#include "loader/program/process_figures.h"
 
 namespace carya::loader {
 
@@ -27,6 +28,9 @@ class MetricsText {
 std::string metric_label(const char* name, const std::string& value);
 /// A value, as short as it can be.
 std::string metric_number(double value);
+
+/// What the kernel says of the process. `program`: "daemon" or "worker".
+void add_process(MetricsText& lines, const ProcessFigures& process, const std::string& program);
 
 /// What a program says of itself. The page's thread calls both; they must outlive the page.
 struct MetricsSource {

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "loader/program/metrics_page.h"
-#include "loader/program/process_figures.h"
 
 namespace carya::loader {
 namespace {
@@ -37,12 +36,7 @@ std::string worker_metrics_text(const remote::ServerStats& stats, std::uint32_t 
       real(stats.result_bytes));
   add("carya_serving_draining", "gauge", "1 while it takes nothing new.", stats.drains ? 1 : 0);
   add("carya_serving_uptime_seconds", "gauge", "Seconds since the worker's start.", up_s);
-  const ProcessFigures process = process_figures();
-  add("process_cpu_seconds_total", "counter", "CPU time of the worker, user and system.", process.cpu_s);
-  add("process_resident_memory_bytes", "gauge", "Memory of the worker that is in RAM.",
-      real(process.memory_bytes));
-  add("process_open_fds", "gauge", "Descriptors that the worker has open.", real(process.descriptors));
-  add("process_max_fds", "gauge", "The most descriptors that it may have.", real(process.descriptors_limit));
+  add_process(lines, process_figures(), "worker");
   return lines.take();
 }
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <atomic>
 #include <chrono>
+#include <stop_token>
 #include <thread>
 
 namespace carya::loader {
@@ -23,25 +23,6 @@ void stay_on_one_core() {
   CPU_SET(core, &cores);
   ASSERT_EQ(sched_setaffinity(0, sizeof cores, &cores), 0);
 }
-
-/// Another thread that wants the same core for as long as this lives.
-class Rival {
- public:
-  Rival()
-      : thread_([this] {
-          stay_on_one_core();
-          while (!over_) {
-          }
-        }) {}
-  ~Rival() {
-    over_ = true;
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> over_{false};
-  std::thread thread_;
-};
 
 void compute(std::int64_t ns) {
   const std::int64_t end_ns = thread_cpu_ns() + ns;
@@ -64,7 +45,11 @@ ThreadTime timed(Work work) {
 }
 
 TEST(ThreadClock, AThreadWhoseCoreOthersHaveIsNotBlocked) {
-  const Rival rival;
+  const std::jthread rival([](const std::stop_token& over) {
+    stay_on_one_core();
+    while (!over.stop_requested()) {
+    }
+  });
   const ThreadTime took = timed([] { compute(kWorkNs); });
   EXPECT_GE(took.cpu_ns, kWorkNs);
   EXPECT_GT(took.ns, kWorkNs * 5 / 4) << "the other had the core meanwhile";

@@ -34,11 +34,15 @@ def port(daemon: Daemon) -> int:
     return int(line[0].rsplit(":", 1)[1])
 
 
-def get(daemon: Daemon, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port(daemon), timeout=300)
+def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
+
+
+def get(daemon: Daemon, path: str, method: str = "GET") -> tuple[int, str]:
+    return fetch(port(daemon), path, method)
 
 
 def samples(text: str) -> dict[str, dict[str, float]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import ssl
 from pathlib import Path
 
 import pytest
 import workers
-from chunk_client import Host
 from daemons import until
 from fleet_child import FACTS
-from streams import digest, epoch_digest
-from test_worker_users import vision
+from streams import epoch_digest
+from test_remote import read_until_remote
+from test_worker_users import vision, with_certificate
 from workers import Worker, make_certificates
 
 import carya
@@ -47,25 +46,11 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def comes_in(worker: Worker, files: dict[str, str]) -> bool:
-    context = ssl.create_default_context(cafile=files["ca.pem"])
-    context.load_cert_chain(files["client.pem"], files["client.key"])
     try:
-        with Host(worker.address, context) as host:
+        with with_certificate(worker.address, files, "client") as host:
             return bool(host.hello(facts=FACTS)[0] == "Welcome")
     except (OSError, EOFError):
         return False
-
-
-def read_remotely(loader: carya.Loader, expected: str) -> None:
-    """Epochs until a worker has computed chunks of one."""
-    wanted = loader.stats()["remote_chunks"] + 1
-
-    def came() -> bool:
-        loader.set_epoch(0)
-        assert digest(loader) == expected
-        return bool(loader.stats()["remote_chunks"] >= wanted)
-
-    until(came)
 
 
 def test_workers_and_loaders_take_renewed_certificates(
@@ -80,15 +65,15 @@ def test_workers_and_loaders_take_renewed_certificates(
         with carya.Loader(
             vision(photos), remote=[at], placement="remote:1", remote_tls=tls, threads=1, daemon="embedded"
         ) as loader:
-            read_remotely(loader, expected)
+            assert read_until_remote(loader) == expected
             served.become(second)
             assert not comes_in(worker, first)
             assert comes_in(worker, second)
-            read_remotely(loader, expected)  # its connection goes on
+            assert read_until_remote(loader) == expected  # its connection goes on
             own.become(second)
             worker.end(signal.SIGKILL)
             with workers.running(*arguments, "--listen", at):
-                read_remotely(loader, expected)  # a connection of its own, by the new ones
+                assert read_until_remote(loader) == expected  # a connection of its own, by the new ones
 
 
 def test_a_worker_that_cannot_use_new_certificates_says_so_and_keeps_its_own(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import workers
 from chunk_client import Host
 from daemons import until
 from fleet_child import FACTS
-from test_metrics import documented, families, samples
+from test_metrics import documented, families, fetch, samples
 from test_worker_users import chunks_come, options, vision
 from workers import Worker
 
@@ -23,10 +22,7 @@ from carya import _programs
 def get(worker: Worker, path: str) -> tuple[int, str]:
     found = re.search(r"metrics address=127\.0\.0\.1:(\d+)", worker.log())
     assert found
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
+    return fetch(int(found[1]), path)
 
 
 def figures(worker: Worker) -> dict[str, float]:

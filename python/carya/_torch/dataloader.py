@@ -360,10 +360,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         assert self._loader is not None
         stacked = self._loader.state_dict()
         self._loader.close()
-        if self._orders is not None:
-            self._orders.least = stacked[
-                "epoch"
-            ]  # a sampler does not go back, and a new loader asks for the first epoch
+        if self._orders is not None:  # a sampler does not go back, and a new loader asks for the first epoch
+            self._orders.least = stacked["epoch"]
         self._loader = self._made(torch.utils.data.default_collate)
         if self._orders is not None:
             self._orders.least = 0
