@@ -43,14 +43,8 @@ PYTHON = (
     "worker",
     "remote",
 )
-# Time on threads is here that of waiting for a core; and two threads of one picture seldom run at the same time.
-NOT_HERE = {
-    "loader": ":".join((
-        "JobTurns.ThreadTimeFollowsTheWeights",
-        "JobTurns.AJobIsNotStarvedByAnotherThatTakesAllItCanGet",
-        "BandCrew.AHelperWhoseCoreIsWantedBackRunsOnePart",
-    ))
-}  # fmt: skip
+# Two threads of one picture seldom run at the same time here.
+NOT_HERE = {"loader": "BandCrew.AHelperWhoseCoreIsWantedBackRunsOnePart"}
 JOBS_PER_CORE = 4
 HANG_S = 3600  # of a suite: the end of a hang
 
