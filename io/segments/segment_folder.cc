@@ -96,7 +96,7 @@ Result<std::vector<SegmentName>> list_segments(const std::string& place) {
     if (!std::string_view(name).ends_with(kSuffix)) continue;
     if (::lstat((place + "/" + name).c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     found.push_back({name, static_cast<std::uint64_t>(status.st_size),
-                     static_cast<std::uint64_t>(status.st_blocks) * 512,
+                     static_cast<std::uint64_t>(status.st_blocks) * 512, status.st_uid,
                      static_cast<double>(status.st_mtim.tv_sec)});
   }
   return found;
@@ -120,6 +120,7 @@ Result<std::vector<PlaceInfo>> list_places(const std::string& folder) {
       ++place.segments;
       place.bytes += segment.bytes;
       place.disk_bytes += segment.disk_bytes;
+      place.user_bytes[segment.user] += segment.bytes;
     }
     places.push_back(std::move(place));
   }

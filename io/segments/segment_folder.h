@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -18,6 +19,7 @@ struct PlaceInfo {
   std::uint64_t segments = 0;  ///< files
   std::uint64_t bytes = 0;     ///< their lengths, with what is promised
   std::uint64_t disk_bytes = 0;
+  std::map<std::uint32_t, std::uint64_t> user_bytes;  ///< of `bytes`, those of each user's files
   double used_s = 0;  ///< when it was last used, seconds since the epoch in the file system's time
 };
 
@@ -35,7 +37,8 @@ struct SegmentName {
   std::string name;
   std::uint64_t bytes = 0;
   std::uint64_t disk_bytes = 0;
-  double changed_s = 0;  ///< when it was last written, seconds since the epoch in the file system's time
+  std::uint32_t user = 0;  ///< whose it is, as the file system says
+  double changed_s = 0;    ///< when it was last written, seconds since the epoch in the file system's time
 };
 
 /// Make the folder of a tier, unless it is there, for this user alone: what is kept there is data. Who wants to share it

@@ -1,5 +1,6 @@
 #include "io/segments/segment_store.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -8,10 +9,10 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
-#include "io/segments/segment_folder.h"
 
 namespace carya::io {
 namespace {
@@ -32,7 +33,7 @@ std::string file_name(const SegmentWriter& writer) {
 }  // namespace
 
 SegmentStore::SegmentStore(const SegmentStoreOptions& options)
-    : options_(options), folder_(options.folder + "/" + place_name(options.place)) {}
+    : options_(options), folder_(options.folder + "/" + place_name(options.place)), user_(::geteuid()) {}
 
 SegmentStore::~SegmentStore() {
   seal();
@@ -150,14 +151,19 @@ Status SegmentStore::look() {
   for (auto one = written_.begin(); one != written_.end();)  // somebody may have removed its file
     one = segments_.contains(file_name(one->second.writer)) ? std::next(one) : written_.erase(one);
   std::uint64_t all = 0, others = 0;
-  if (const auto places = list_places(options_.folder))
+  Part part;
+  if (const auto places = list_places(options_.folder)) {
     for (const PlaceInfo& place : *places) {
       all += place.bytes;
       if (place.path != folder_) others += place.bytes;
     }
+    part = part_of(*places, true);
+  }
   const ExclusiveLock lock(table_);
   stats_.tier_bytes = all;
   stats_.other_bytes = others;
+  stats_.room_bytes = std::max(part.bytes - std::min(part.bytes, part.own_bytes),
+                               options_.capacity_bytes - std::min(options_.capacity_bytes, others));
   stats_.segments = segments_.size();
   stats_.oldest_s = names.empty() ? 0 : std::ranges::min(names, {}, &SegmentName::changed_s).changed_s;
   stats_.damaged += damaged;
@@ -170,12 +176,28 @@ bool SegmentStore::is_written(const std::string& name) const {
                              [&](const auto& written) { return file_name(written.second.writer) == name; });
 }
 
+/// What this user's files take (`elsewhere`: in other places alone), and its part of the capacity among all users that have
+/// files in the folder.
+SegmentStore::Part SegmentStore::part_of(const std::vector<PlaceInfo>& places, bool elsewhere) const {
+  std::set<std::uint32_t> users{user_};
+  Part part;
+  for (const PlaceInfo& place : places)
+    for (const auto& [user, bytes] : place.user_bytes) {
+      users.insert(user);
+      if (user == user_ && (!elsewhere || place.path != folder_)) part.own_bytes += bytes;
+    }
+  part.bytes = options_.capacity_bytes / users.size();
+  return part;
+}
+
 /// What may be promised to a segment that is made already and counts in the listing: at most `wanted`.
 Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
   const double now_s = touch_about(folder_);
   std::uint64_t all = 0;
+  Part part;
   for (int pass = 0; pass < 2; ++pass) {
     ASSIGN(std::vector<PlaceInfo> places, list_places(options_.folder));
+    part = part_of(places, false);
     all = 0;
     for (const PlaceInfo& place : places) all += place.bytes;
     if (all <= options_.capacity_bytes || pass == 1) break;
@@ -193,7 +215,8 @@ Result<std::uint64_t> SegmentStore::make_room(std::uint64_t wanted) {
       if (all > options_.capacity_bytes && place.path != folder_ && now_s - place.used_s > options_.unused_s)
         if (remove_place(place.path)) all -= std::min(all, place.bytes);
   }
-  const std::uint64_t over = all - std::min(all, options_.capacity_bytes);
+  const std::uint64_t over = std::min(all - std::min(all, options_.capacity_bytes),
+                                      part.own_bytes - std::min(part.own_bytes, part.bytes));
   std::uint64_t room = wanted - std::min(wanted, over);
   struct statvfs system;
   if (::statvfs(folder_.c_str(), &system) == 0) {
@@ -236,6 +259,8 @@ Status SegmentStore::begin_segment(std::uint64_t bytes, const Readers& readers) 
                                {.locked = options_.locks,
                                 .readers = options_.own_only ? std::nullopt : std::optional(readers)}));
   SegmentWriter& writer = written_.emplace(readers, Written{std::move(made), nullptr}).first->second.writer;
+  struct stat made_facts;
+  if (::stat(writer.path().c_str(), &made_facts) == 0) user_ = made_facts.st_uid;
   auto room = make_room(wanted);
   Status fits = room ? Status() : std::unexpected(room.error());
   if (fits && *room < least)

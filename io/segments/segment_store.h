@@ -12,16 +12,19 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "io/segments/segment_folder.h"
 #include "io/segments/segment_reader.h"
 #include "io/segments/segment_writer.h"
 
 namespace carya::io {
 
 struct SegmentStoreOptions {
-  std::string folder;                ///< of the tier: the places of all users of the capacity lie in it
-  Hash128 place;                     ///< what the entries are; others have folders of their own
-  std::string about;                 ///< says it to a person, as a JSON object; written once
-  std::uint64_t capacity_bytes = 0;  ///< the most that all files of the tier's folder take together
+  std::string folder;  ///< of the tier: the places of all users of the capacity lie in it
+  Hash128 place;       ///< what the entries are; others have folders of their own
+  std::string about;   ///< says it to a person, as a JSON object; written once
+  /// The most that all files of the tier's folder take together. Where users share the folder each has its part of it
+  /// in any case, whatever the others took.
+  std::uint64_t capacity_bytes = 0;
   /// All files are made with 0600, whoever may read what the entries are of.
   bool own_only = false;
   /// Whether locks tell that a writer lives. They need a file system that all writers see alike.
@@ -45,6 +48,7 @@ struct SegmentStoreStats {
   std::uint64_t segments = 0;       ///< of this place
   std::uint64_t tier_bytes = 0;     ///< lengths of all files of the tier, at the last look
   std::uint64_t other_bytes = 0;    ///< of these, those of other places
+  std::uint64_t room_bytes = 0;     ///< what this place may take of the capacity, at the last look
   std::uint64_t damaged = 0;        ///< rows and payloads whose hash was wrong
   std::uint64_t written = 0;        ///< entries that this process wrote
   std::uint64_t written_bytes = 0;  ///< their payloads
@@ -60,7 +64,8 @@ struct SegmentStoreStats {
 ///    the same time one is superfluous.
 /// 3. Room: a segment is made as long as it may become, then the lengths of all files of the tier are added up. If they
 ///    pass the capacity, the new one is shortened, or removed. Where everybody sees the same listing, the capacity is
-///    never passed; where listings lag, by what was promised meanwhile.
+///    never passed; where listings lag, by what was promised meanwhile. Of users who share a folder nobody leaves the
+///    others no room: one whose own files take less than its part, the capacity over the number of users, may write.
 /// 4. Who may read a file are the readers that append() was given with its entries: entries of unlike readers go to files
 ///    of their own. Files of other users that may not be read are left alone.
 /// 5. What a killed writer promised is cut off by others, and places that nobody used for long are removed when there is
@@ -110,6 +115,9 @@ class SegmentStore {
     SegmentWriter writer;
     std::shared_ptr<SegmentReader> reader;  // of the same file
   };
+  struct Part {
+    std::uint64_t own_bytes = 0, bytes = 0;
+  };
   explicit SegmentStore(const SegmentStoreOptions& options);
   Status prepare() REQUIRES(working_);
   Status look() REQUIRES(working_);
@@ -120,6 +128,7 @@ class SegmentStore {
   Status begin_segment(std::uint64_t bytes, const Readers& readers) REQUIRES(working_);
   void end_segment(const Readers& readers) REQUIRES(working_);
   Result<std::uint64_t> make_room(std::uint64_t wanted) REQUIRES(working_);
+  Part part_of(const std::vector<PlaceInfo>& places, bool elsewhere) const REQUIRES(working_);
   void say_used() REQUIRES(working_);
 
   const SegmentStoreOptions options_;
@@ -129,6 +138,7 @@ class SegmentStore {
   std::map<std::string, Known> segments_ GUARDED_BY(working_);  // by file name
   std::map<Readers, Written> written_ GUARDED_BY(working_);     // by who may read it
   std::int64_t said_used_ns_ GUARDED_BY(working_) = 0;
+  std::uint32_t user_ GUARDED_BY(working_);  // whose this process's files are, as the file system says
 
   mutable SharedMutex table_;  // held for moments
   std::unordered_map<Hash128, SegmentEntry, HashOfHash> entries_ GUARDED_BY(table_);

@@ -144,8 +144,7 @@ double FileTier::State::admitted() const {
   if (known == nullptr || count < kLearnAfterFills) return 1;
   const double mean =
       static_cast<double>(sizes_bytes.load(std::memory_order_relaxed)) / static_cast<double>(count);
-  const std::uint64_t others = std::min(known->stats().other_bytes, options.capacity_bytes);
-  const double room = static_cast<double>(options.capacity_bytes - others);
+  const auto room = static_cast<double>(known->stats().room_bytes);
   return std::min(1.0, kAdmitMore * room / (mean * static_cast<double>(options.records)));
 }
 

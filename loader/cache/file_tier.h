@@ -24,7 +24,7 @@ enum class TierKind : std::uint8_t { kDisk, kShared };
 struct FileTierOptions {
   TierKind kind = TierKind::kDisk;
   std::string folder;
-  std::uint64_t capacity_bytes = 0;  ///< of all that lies in the folder, also by others
+  std::uint64_t capacity_bytes = 0;  ///< of all that lies in the folder, also by others; see io::SegmentStore
   Hash128 place;                     ///< what the samples are; see io::SegmentStoreOptions
   std::string about;
   std::uint64_t records = 1;              ///< of an epoch, over all ranks

@@ -226,6 +226,40 @@ TEST(SegmentStore, TheCapacityIsKeptByAllWritersTogether) {
   EXPECT_GT(all->stats().entry_bytes, kCapacity / 2);
 }
 
+TEST(SegmentStore, AUserWhoFillsACommonFolderLeavesTheOthersTheirParts) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root makes files of other users";
+  const TempDir dir;
+  constexpr std::uint64_t kCapacity = 3 << 20;
+  const auto fill = [](SegmentStore& store, std::uint64_t from) {
+    std::uint64_t n = from;
+    while (n < from + 5000 && store.append(identity_of(n), bytes_of(n))) ++n;
+    store.seal();
+    return n - from;
+  };
+  // Two others have taken all of it, in this place and in another one.
+  SegmentStoreOptions elsewhere = options_in(dir, kCapacity);
+  elsewhere.place.low ^= 1;
+  uid_t user = 54320;
+  for (const SegmentStoreOptions& options : {options_in(dir, kCapacity / 3), elsewhere}) {
+    const auto greedy = open_segments(options);
+    EXPECT_GT(fill(*greedy, 100'000), 100);
+    ++user;
+    for (const fs::path& file : segments_below(greedy->folder()))
+      ASSERT_EQ(::chown(file.c_str(), user, user), 0);
+  }
+  const std::uint64_t taken = bytes_below(dir.path("tier"));
+  ASSERT_GT(taken, kCapacity * 9 / 10);
+
+  const auto store = open_segments(options_in(dir, kCapacity));
+  EXPECT_GE(store->stats().room_bytes, kCapacity / 3);
+  EXPECT_GT(fill(*store, 0), 100);
+  const std::uint64_t own = bytes_below(dir.path("tier")) - taken;
+  EXPECT_GT(own, kCapacity / 4);
+  EXPECT_LE(own, kCapacity / 3) << "and no more than that";
+  ASSERT_TRUE(store->refresh());
+  EXPECT_EQ(fill(*store, 200'000), 0);
+}
+
 TEST(SegmentStore, APlaceThatNobodyUsesGivesWay) {
   const TempDir dir;
   constexpr std::uint64_t kCapacity = 512 << 10;
