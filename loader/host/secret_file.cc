@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <utility>
 
 #include "base/unique_fd.h"
 
@@ -21,7 +22,8 @@ Result<std::string> read_secret(const std::string& subject, const std::string& p
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat facts{};
   if (!file || fstat(file.get(), &facts) != 0) return fail_errno(what, errno);
-  if (S_ISREG(facts.st_mode) && (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+  const mode_t allowed = facts.st_uid == geteuid() ? S_IRWXU : S_IRWXU | S_IRGRP;
+  if (S_ISREG(facts.st_mode) && (facts.st_mode & ACCESSPERMS & ~allowed) != 0)
     return fail(
         Code::kInvalidArgument,
         what +
@@ -40,6 +42,19 @@ Result<std::string> read_secret(const std::string& subject, const std::string& p
   if (text.size() > bytes_max || begin == std::string::npos)
     return fail(Code::kInvalidArgument, fmt::format("{}: give 1 to {} bytes of text", what, bytes_max));
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+SecretFile::SecretFile(std::string subject, std::string path, std::uint64_t bytes_max)
+    : subject_(std::move(subject)), path_(std::move(path)), bytes_max_(bytes_max) {}
+
+Result<std::optional<std::string>> SecretFile::read() {
+  struct stat facts{};
+  if (seen_ && stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) return std::nullopt;
+  auto secret = read_secret(subject_, path_, bytes_max_);
+  const std::string seen = secret ? *secret : secret.error().message;
+  if (std::exchange(seen_, seen) == seen) return std::nullopt;
+  if (!secret) return std::unexpected(std::move(secret.error()));
+  return std::move(*secret);
 }
 
 }  // namespace carya::loader

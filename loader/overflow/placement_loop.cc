@@ -73,8 +73,12 @@ Result<std::unique_ptr<PlacementLoop>> PlacementLoop::create(const RemoteOptions
   crew.pool.hello.client = fmt::format("carya host {} pid {}", host_name(), getpid());
   crew.pool.hello.token = options.token;
   if (!options.token_file.empty()) {
-    ASSIGN(crew.pool.hello.token,
-           read_secret("[remote] in caryad.toml: token_file", options.token_file, kTokenBytesMax));
+    crew.pool.renew_token = [file = std::make_shared<SecretFile>("[remote] in caryad.toml: token_file",
+                                                                 options.token_file, kTokenBytesMax)] {
+      return file->read();
+    };
+    ASSIGN(const auto token, crew.pool.renew_token());
+    crew.pool.hello.token = *token;
   }
   crew.pool.hello.user = options.user.empty() ? user_name(geteuid()) : options.user;
   if (!options.certificate.empty() || !options.key.empty() || !options.authority.empty())

@@ -8,7 +8,10 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "loader/host/host.h"
 #include "loader/host/secret_file.h"
@@ -54,12 +57,13 @@ int failed(const Error& error) {
   return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? kUsage : 1;
 }
 
-/// Whose each token of the file is.
-Result<std::vector<remote::UserToken>> read_tokens(const std::string& path) {
-  ASSIGN(const std::string text, read_secret("--token-file", path, kTokenFileBytesMax));
-  auto tokens = remote::parse_tokens(text);
-  if (!tokens) tokens.error().message = "--token-file " + path + ": " + tokens.error().message;
-  return tokens;
+/// Whose each token of the file is; nothing where it has not changed.
+Result<std::optional<std::vector<remote::UserToken>>> read_tokens(SecretFile& file, const std::string& path) {
+  ASSIGN(const auto text, file.read());
+  if (!text) return std::nullopt;
+  auto tokens = remote::parse_tokens(*text);
+  if (!tokens) return fail(tokens.error().code, "--token-file " + path + ": " + tokens.error().message);
+  return std::move(*tokens);
 }
 
 /// Whether no host can prove whose work it brings.
@@ -77,7 +81,13 @@ Status complete(Arguments& arguments) {
     return fail(Code::kInvalidArgument, "--cert, --key and --ca belong together: give all three or none");
   if (any) server.tls = tls;
   if (!arguments.token_file.empty()) {
-    ASSIGN(server.tokens, read_tokens(arguments.token_file));
+    const std::string& path = arguments.token_file;
+    server.renew_tokens = [path,
+                           file = std::make_shared<SecretFile>("--token-file", path, kTokenFileBytesMax)] {
+      return read_tokens(*file, path);
+    };
+    ASSIGN(const auto tokens, server.renew_tokens());
+    server.tokens = *tokens;
   }
   if (server.proven_users && believes_all(server))
     return fail(

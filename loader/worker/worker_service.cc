@@ -129,6 +129,10 @@ void WorkerService::refused(const std::string& peer, const Error& reason) {
   refusals_ = 0;
 }
 
+void WorkerService::not_renewed(const Error& reason) {
+  options_.log("those from before stay" + field("why", reason.message));
+}
+
 void WorkerService::add(Job job) {
   {
     const MutexLock lock(mutex_);

@@ -62,6 +62,7 @@ class WorkerService final : public remote::ChunkHandler {
   void forget_plan(std::uint64_t connection, std::uint64_t plan) override;
   void gone(std::uint64_t connection, const std::string& peer, const Error& reason) override;
   void refused(const std::string& peer, const Error& reason) override;
+  void not_renewed(const Error& reason) override;
 
  private:
   void drop(const std::function<bool(const remote::Ticket&)>& unwanted);

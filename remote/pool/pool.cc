@@ -20,6 +20,7 @@ class WorkerPool::Loop {
  public:
   Loop(const PoolOptions& options, PoolEvents& events, Poller poller, std::shared_ptr<TlsContext> tls)
       : shared_{options,
+                options.hello,
                 events,
                 std::move(poller),
                 std::move(tls),

@@ -27,6 +27,9 @@ struct PoolOptions {
   /// How a name is looked up: for tests.
   std::function<Status(Address&)> look_up = [](Address& address) { return address.look_up(); };
   Hello hello;  ///< what this side says of itself
+  /// Asked at each connection, in the pool's thread: a token to say in place of the one from before, nothing where it has not
+  /// changed. An error leaves that from before. May be empty.
+  std::function<Result<std::optional<std::string>>()> renew_token;
   std::uint64_t heartbeat_ms = 1000;
   std::uint64_t silent_ms = 3000;     ///< a worker that sends no byte for so long is dead
   std::uint64_t connect_ms = 10'000;  ///< the limit for connecting, up to the worker's Welcome

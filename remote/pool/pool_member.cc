@@ -180,9 +180,11 @@ Status PoolMember::connect(std::int64_t now_ns) {
   } else {
     stream = plain_stream(std::move(socket));
   }
+  if (shared_.options.renew_token)
+    if (auto token = shared_.options.renew_token(); token && *token) shared_.hello.token = std::move(**token);
   const MutexLock lock(shared_.mutex);
   connection_ = std::make_shared<Connection>(std::move(stream), *this);
-  connection_->send(shared_.options.hello);
+  connection_->send(shared_.hello);
   figures_.state = State::kConnecting;
   return {};
 }

@@ -25,6 +25,7 @@ namespace carya::remote {
 /// What a pool's members share.
 struct PoolShared {
   const PoolOptions options;
+  Hello hello;  // the options', with the newest token; of the thread in run()
   PoolEvents& events;
   Poller poller;
   std::shared_ptr<TlsContext> tls;  // null: plain

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ struct ServerOptions {
   bool insecure = false;  ///< allow TCP without TLS beyond the loopback device
   /// Secrets, of which a client must send one; none: it must send no token.
   std::vector<UserToken> tokens;
+  /// Asked at each Hello, in the thread of run(): tokens that take the place of those from before, nothing where they have
+  /// not changed. An error leaves those from before, and is told to the handler (not_renewed). May be empty.
+  std::function<Result<std::optional<std::vector<UserToken>>>()> renew_tokens;
   bool proven_users = false;  ///< refuse clients whose certificate or token says no user
   /// The most that the weights of one user's clients count together.
   double user_weight_max = std::numeric_limits<double>::infinity();
@@ -91,6 +95,8 @@ class ChunkHandler {
   virtual void gone(std::uint64_t connection, const std::string& peer, const Error& reason) = 0;
   /// A client was refused before it became a connection. For the log.
   virtual void refused(const std::string& /*peer*/, const Error& /*reason*/) {}
+  /// New certificates or tokens cannot be used, and those from before stay. Said once of each. For the log.
+  virtual void not_renewed(const Error& /*reason*/) {}
 };
 
 struct ServerStats {

@@ -23,6 +23,7 @@ constexpr std::uint64_t kFirstPeer = 2;
 ChunkServer::Loop::Loop(const ServerOptions& options, ChunkHandler& handler, const Address& address,
                         UniqueFd listener, Poller poller, std::shared_ptr<TlsContext> tls)
     : options_(options),
+      tokens_(options.tokens),
       handler_(handler),
       listener_(std::move(listener)),
       file_(address),
@@ -144,10 +145,7 @@ void ChunkServer::Loop::add_peer(UniqueFd socket, std::int64_t now_ns) {
   from.resize(std::min(from.rfind(':'), from.size()));
   std::unique_ptr<ByteStream> stream;
   if (tls_) {
-    if (const Status renewed = tls_->renew(); !renewed)
-      handler_.refused(
-          "", {renewed.error().code,
-               "new certificates are not used, those from before are: " + renewed.error().message, 0});
+    if (const Status renewed = tls_->renew(); !renewed) handler_.not_renewed(renewed.error());
     auto secured = tls_->accept(std::move(socket), options_.client_names);
     if (!secured) return handler_.refused("", secured.error());
     stream = std::move(*secured);
@@ -222,6 +220,14 @@ void ChunkServer::Loop::unreserve(std::uint64_t bytes) {
   if (bytes == 0) return;
   for (const auto& [id, entry] : peers_)
     if (entry.peer->connection().is_paused()) touch(id);
+}
+
+const std::vector<UserToken>& ChunkServer::Loop::tokens() {
+  if (!options_.renew_tokens) return tokens_;
+  auto renewed = options_.renew_tokens();
+  if (!renewed) handler_.not_renewed(renewed.error());
+  if (renewed && *renewed) tokens_ = std::move(**renewed);
+  return tokens_;
 }
 
 Result<Welcome> ChunkServer::Loop::welcome(const ServerPeer& peer, const Hello& hello,

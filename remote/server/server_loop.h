@@ -35,6 +35,7 @@ class ChunkServer::Loop final : public PeerHost {
   bool reserve(std::uint64_t bytes) override;
   void unreserve(std::uint64_t bytes) override;
   Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello, const ClientUser& user) override;
+  const std::vector<UserToken>& tokens() override;
   void ask(ServerPeer& peer, Question question) override;
   double free_share(ServerPeer& peer) override;
   UsageIs usage() const override;
@@ -88,6 +89,7 @@ class ChunkServer::Loop final : public PeerHost {
   void touch(std::uint64_t id) { touched_.push_back(id); }
 
   const ServerOptions options_;
+  std::vector<UserToken> tokens_;
   ChunkHandler& handler_;
   UniqueFd listener_;
   SocketFile file_;  // of the listener, and removed before that is closed

@@ -150,7 +150,7 @@ Status ServerPeer::take(const FrameHeader& header, const std::string& body, bool
 Status ServerPeer::take_hello(const std::string& body) {
   if (welcome_) return fail(Code::kCorrupt, "a second Hello");
   ASSIGN(const Hello hello, decode<Hello>(body));
-  ASSIGN(ClientUser user, prove_user(hello, connection_.peer_uris(), options_.tokens, options_.proven_users));
+  ASSIGN(ClientUser user, prove_user(hello, connection_.peer_uris(), host_.tokens(), options_.proven_users));
   ASSIGN(const Welcome welcome, host_.welcome(*this, hello, user));
   name_ = hello.client.substr(0, kNameBytesMax);
   user_ = std::move(user);

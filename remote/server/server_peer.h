@@ -31,6 +31,8 @@ class PeerHost {
   virtual void unreserve(std::uint64_t bytes) = 0;
   /// The answer to a client that may come. An error is told to it.
   virtual Result<Welcome> welcome(const ServerPeer& peer, const Hello& hello, const ClientUser& user) = 0;
+  /// The secrets of clients as they are now; see ServerOptions.
+  virtual const std::vector<UserToken>& tokens() = 0;
   /// Its payload's room is the host's from now on.
   virtual void ask(ServerPeer& peer, Question question) = 0;
   /// How much of the server the client may count on.

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 
 namespace carya::loader {
 namespace {
@@ -46,6 +48,44 @@ TEST_F(Secret, MustBeItsOwnersAlone) {
     EXPECT_THAT(read("hush", mode), HasSubstr("token " + path + ": other users may read or write it"))
         << mode;
   EXPECT_EQ(read("hush", 0400), "hush");
+}
+
+// As a cluster mounts them: owned by root, with a group of the process.
+TEST_F(Secret, MayBeReadByItsGroupWhereAnotherOwnsIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives a file away";
+  constexpr uid_t kAnother = 54321;
+  std::ofstream(path) << "hush";
+  ASSERT_EQ(chown(path.c_str(), kAnother, getegid()), 0);
+  for (const mode_t mode : {0440U, 0640U}) EXPECT_EQ(read("hush", mode), "hush") << mode;
+  for (const mode_t mode : {0660U, 0444U, 0641U})
+    EXPECT_THAT(read("hush", mode), HasSubstr("other users may read or write it")) << mode;
+}
+
+TEST_F(Secret, ThatChangesIsSeenOnce) {
+  SecretFile file("token", path, 10'000);
+  const auto seen = [&] {
+    const auto secret = file.read();
+    return !secret ? "error: " + secret.error().message : *secret ? **secret : "nothing new";
+  };
+  EXPECT_THAT(seen(), HasSubstr("error: token " + path + ": No such file"));
+  EXPECT_EQ(seen(), "nothing new");
+  read("first");
+  EXPECT_EQ(seen(), "first");
+  EXPECT_EQ(seen(), "nothing new");
+  read("first\n", 0644);
+  EXPECT_THAT(seen(), HasSubstr("other users may read"));
+  EXPECT_EQ(seen(), "nothing new");
+  read("second");
+  EXPECT_EQ(seen(), "second");
+}
+
+TEST_F(Secret, ThatIsAPipeIsWaitedForOnce) {
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(path) << "hush"; });
+  SecretFile file("token", path, 10'000);
+  EXPECT_EQ(**file.read(), "hush");
+  writer.join();
+  EXPECT_EQ(*file.read(), std::nullopt);  // nobody writes: reading would never end
 }
 
 TEST_F(Secret, MustBeThereAndOfSomeLength) {

@@ -78,6 +78,7 @@ CASES: dict[str, dict[str, Any]] = {
             "data": [DATA],
             "arguments": ["--max-seconds", "30"],
             "tls": {"clients": ["host.example"]},
+            "tokens": {"secretName": "words"},
             "nodeSelector": {"spot": "yes"},
             "tolerations": [{"key": "spot", "operator": "Exists"}],
             "affinity": {"podAntiAffinity": {}},
@@ -114,6 +115,7 @@ def test_every_document_is_one_of_the_api(case: str) -> None:
         ({"worker": {"tls": {"mode": "cert-manager"}}}, "give the name of the issuer"),
         ({"daemon": {"cache": {"kind": "disk"}}}, "kind"),
         ({"worker": {"port": 0}}, "port"),
+        ({"worker": {"tokens": {"key": "../x"}}}, "key"),
         ({"fleet": {"serviceAccounts": [{}]}}, "name"),
     ],
 )
@@ -154,7 +156,10 @@ def test_what_values_say_is_what_is_rendered() -> None:
     assert volumes["cache"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
     binding = one(render(**CASES["accounts"]), "RoleBinding")
     assert [(who["name"], who["namespace"]) for who in binding["subjects"]] == [("trainer", "ml"), ("other", "lab")]
+    volumes = {volume["name"]: volume for volume in worker["volumes"]}
+    assert volumes["tokens"]["secret"] == {"secretName": "words", "defaultMode": 0o440}
     assert "insecure" in render(**CASES["mesh"])["notes"]
+    assert "token" in render(worker={"tls": {"mode": "none"}, "tokens": {"secretName": "words"}})["notes"]
     assert 'namespace="ml"' in found["notes"]
 
 
@@ -256,8 +261,12 @@ def test_a_worker_takes_its_arguments(tmp_path: Path, case: str) -> None:
         "/etc/carya/tls/tls.crt": files["server.pem"],
         "/etc/carya/tls/tls.key": files["server.key"],
         "/etc/carya/tls/ca.crt": files["ca.pem"],
+        "/etc/carya/tokens/tokens": str(tmp_path / "words"),
         "/data": str(tmp_path / "data"),
     }
+    assert ("--token-file" in command) == (case == "everything")
+    (tmp_path / "words").touch(0o600)
+    (tmp_path / "words").write_text("ann:word of ann\n")
     with started(*(paths.get(word, word) for word in command)) as process:
         assert process.stderr
         line = process.stderr.readline()

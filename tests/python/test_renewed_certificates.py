@@ -1,4 +1,4 @@
-"""Certificates whose files are renewed while workers and loaders run: no program is started anew for that."""
+"""Certificates and tokens whose files are renewed while workers and loaders run: no program is started anew for that."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import shutil
 import signal
 from pathlib import Path
 
+import daemons
 import pytest
 import workers
+from chunk_client import Host
 from daemons import until
 from fleet_child import FACTS
 from streams import epoch_digest
 from test_remote import read_until_remote
-from test_worker_users import vision, with_certificate
+from test_worker_users import usage, vision, with_certificate
 from workers import Worker, make_certificates
 
 import carya
@@ -83,7 +85,60 @@ def test_a_worker_that_cannot_use_new_certificates_says_so_and_keeps_its_own(
     with workers.running("--cert", str(served.cert), "--key", str(served.key), "--ca", str(served.ca)) as worker:
         served.key.write_text("half a ke")
         assert comes_in(worker, first)
-        until(lambda: "new certificates are not used" in worker.log() and str(served.key) in worker.log())
+        until(lambda: "those from before stay" in worker.log() and str(served.key) in worker.log())
         served.become(first)
         assert comes_in(worker, first)
-        assert worker.log().count("new certificates are not used") == 1
+        assert worker.log().count("those from before stay") == 1
+
+
+def words(path: Path, text: str) -> Path:
+    """A file with tokens, put in the place of the one before as a cluster does."""
+    new = path.with_name("new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(path)
+    return path
+
+
+def knows(worker: Worker, word: str) -> bool:
+    with Host(worker.address) as host:
+        return bool(host.hello(word, FACTS)[0] == "Welcome")
+
+
+def test_workers_and_daemons_take_renewed_tokens(photos: Path, tmp_path: Path) -> None:
+    served, own = words(tmp_path / "served", "first\n"), words(tmp_path / "own", "first\n")
+    config = tmp_path / "caryad.toml"
+    with workers.running("--token-file", str(served)) as worker:
+        at = f"127.0.0.1:{worker.port}"
+        config.write_text(f'[remote]\nworkers = ["{at}"]\ntoken_file = "{own}"\n')
+        with (
+            daemons.running("--config", str(config)) as daemon,
+            carya.Loader(vision(photos), daemon=daemon.socket, threads=1, placement="auto"),
+        ):
+            until(lambda: usage(worker, "--token-file", str(own)))
+            words(served, "ann:second\nthird\n")
+            assert not knows(worker, "first")
+            assert knows(worker, "second")
+            assert knows(worker, "third")
+            assert usage(worker, "--token-file", str(words(tmp_path / "third", "third")))  # its connection goes on
+            words(own, "third")
+            worker.end(signal.SIGKILL)
+            with workers.running("--token-file", str(served), "--listen", at) as again:
+                until(lambda: usage(again, "--token-file", str(own)))  # a connection of its own, by the new word
+
+
+def test_a_worker_that_cannot_use_new_tokens_says_so_and_keeps_its_own(tmp_path: Path) -> None:
+    served = words(tmp_path / "served", "first\n")
+    with workers.running("--token-file", str(served)) as worker:
+        for text, mode, why in (("", 0o600, "give 1 to"), ("ann:\n", 0o600, "line 1"), ("second", 0o644, "chmod 600")):
+            words(served, text).chmod(mode)
+            assert knows(worker, "first")
+            assert not knows(worker, "second")
+            until(lambda why=why: why in worker.log())
+        served.unlink()
+        assert knows(worker, "first")
+        until(lambda: "No such file" in worker.log())
+        assert worker.log().count("those from before stay") == 4
+        words(served, "second")
+        assert knows(worker, "second")
+        assert not knows(worker, "first")

@@ -78,16 +78,17 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(path: str) -> bytes:
-    """The token of a file that only its owner can read. Errors: NotFound, Permission, InvalidArgument."""
+    """The token of a file that only its owner can read, or its group where another user owns it, as a cluster hands out its
+    secrets. Errors: NotFound, Permission, InvalidArgument."""
     try:
         with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            facts = os.fstat(file.fileno())
             token = file.read(1 << 16).strip()
     except FileNotFoundError:
         raise NotFound(f"token: {path}: it does not exist; make one: openssl rand -hex 32 > {path}") from None
     except OSError as error:
         raise Permission(f"token: {path}: {error.strerror}; give a file that this user may read") from None
-    if stat.S_IMODE(mode) & 0o077:
+    if stat.S_IMODE(facts.st_mode) & (0o077 if facts.st_uid == os.geteuid() else 0o037):
         raise Permission(f"token: {path}: others can read it; call chmod 600 {path}")
     if len(token) < TOKEN_MIN:
         raise InvalidArgument(
