@@ -449,6 +449,18 @@ def test_a_broken_line_among_those_made_at_once_is_the_only_one(tmp_path: Path) 
             pass
 
 
+def test_a_line_that_is_too_long_among_those_made_at_once_is_named(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    (tmp_path / "a.txt").write_text("".join(f"line {n}\n" if n != 21 else "line" * 40 + "\n" for n in range(40)))
+    pipeline = carya.text(tmp_path / "a.txt").tokenize(path).pad_sequences("ids", to=12).batch(8)
+    with (
+        carya.Loader(pipeline, threads=1) as loader,
+        pytest.raises(carya.InvalidArgument, match=r"^record 21: pad_sequences: ids: got \d+ elements"),
+    ):
+        for _ in loader:
+            pass
+
+
 @pytest.mark.parametrize("to", [None, 6])
 def test_steps_that_are_made_together_are_those_of_their_records(to: int | None, tmp_path: Path) -> None:
     path, broken = saved(tmp_path), {701, 1402}
